@@ -1,0 +1,76 @@
+"""What is private, what is released, and the permit that turns the one into the other."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, NoReturn, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Neighbouring(StrEnum):
+    """When two datasets count as neighbours."""
+
+    REPLACE_ONE = "replace_one"
+    ADD_REMOVE = "add_remove"
+
+
+class PermitError(RuntimeError):
+    """A permit was used on another subject or for another event than it was paid for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """Proof that the ledger was debited: opens the rows of `subject` for one event.
+
+    subject: the dataset's identifier. event_digest: digest of the event that was paid for.
+    Only `app.ledger` and `dpmcmc.run.sample` (the data owner's own single-use ledger) make one;
+    an import contract and a test hold everybody else to it.
+    """
+
+    subject: str
+    event_digest: str
+
+
+class Private(Generic[T]):
+    """Sensitive rows. Shows nothing of itself and hands its value out against a permit only."""
+
+    __slots__ = ("__subject", "__value")
+
+    def __init__(self, value: T, *, subject: str) -> None:
+        self.__value = value
+        self.__subject = subject
+
+    def open(self, permit: Permit) -> T:
+        """Return the rows. Raises PermitError where the permit is for another subject."""
+        if permit.subject != self.__subject:
+            raise PermitError("the permit was made for another dataset")
+        return self.__value
+
+    def __repr__(self) -> str:
+        return "<Private>"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError("private data can only be opened with a permit")
+
+    __reduce_ex__ = __iter__ = __bool__ = __len__ = __getitem__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __hash__ = __format__ = __getstate__ = __array__ = _refuse  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Generic[T]):
+    """A value that left a paid mechanism and may be shown to anybody who may see its job."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class L2Sensitivity:
+    """Largest Euclidean change of a statistic between neighbouring datasets.
+
+    value: in the unit of the statistic, the full change (a sum of terms in [lo, hi]: hi - lo).
+    """
+
+    neighbouring: Neighbouring
+    value: float
