@@ -1,0 +1,113 @@
+"""What every test may use: real servers of its own, the shared vectors, the repository's root.
+
+A server is found by TEST_POSTGRES_URL, TEST_REDIS_URL, TEST_RABBITMQ_URL or on its usual local port.
+Where it is absent the test skips; with CI=true it fails instead.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / "var" / "numba"))
+
+from hypothesis import settings  # noqa: E402 - the cache's place must be set before any import
+
+settings.register_profile("dpmcmc", deadline=None, print_blob=True)
+settings.load_profile("dpmcmc")
+
+
+def absent(what: str) -> NoReturn:
+    """Skip for want of something outside the repository, or fail where CI promised it."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what} is needed in CI and is not there", pytrace=False)
+    pytest.skip(f"{what} is not there")
+
+
+def server(name: str, default: str) -> str:
+    """The URL of a server that listens, from the environment or its usual place."""
+    url = os.environ.get(f"TEST_{name}_URL", default)
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=2).close()
+    except OSError:
+        absent(f"{name.capitalize()} at {parts.hostname}:{parts.port}")
+    return url
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """The folder of reference vectors that lies beside the repository, or DPMCMC_SHARED."""
+    path = Path(os.environ.get("DPMCMC_SHARED", ROOT.parent / "shared"))
+    if not path.is_dir():
+        absent("the shared folder")
+    return path
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL database of the test's own, dropped afterwards."""
+    import psycopg
+
+    parts = urlsplit(server("POSTGRES", "postgresql://root@127.0.0.1:5432/postgres"))
+    name = f"dpmcmc_test_{uuid.uuid4().hex}"
+    with psycopg.connect(urlunsplit(parts), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        yield urlunsplit(parts._replace(scheme="postgresql+psycopg", path=f"/{name}"))
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def redis_url() -> Iterator[str]:
+    """An empty Redis database of the test's own (1 to 15, claimed in database 0), flushed afterwards."""
+    import redis
+
+    parts = urlsplit(server("REDIS", "redis://127.0.0.1:6379/0"))
+    with redis.Redis.from_url(urlunsplit(parts)) as claims:
+        number = next(
+            (n for n in range(1, 16) if claims.set(f"dpmcmc:test:{n}", 1, nx=True, ex=900)), None
+        )
+        if number is None:
+            pytest.fail("all Redis databases are claimed by other tests", pytrace=False)
+        url = urlunsplit(parts._replace(path=f"/{number}"))
+        with redis.Redis.from_url(url) as own:
+            own.flushdb()
+            yield url
+            own.flushdb()
+        claims.delete(f"dpmcmc:test:{number}")
+
+
+def rabbitmqctl(*words: str) -> None:
+    """Run the broker's own tool."""
+    subprocess.run(["rabbitmqctl", "-q", *words], check=True, timeout=60, capture_output=True)
+
+
+@pytest.fixture
+def rabbitmq_url() -> Iterator[str]:
+    """A RabbitMQ virtual host of the test's own, deleted afterwards.
+
+    Where the broker's tool is not at hand, the virtual host that TEST_RABBITMQ_URL names.
+    """
+    parts = urlsplit(server("RABBITMQ", "amqp://guest:guest@127.0.0.1:5672//"))
+    if not shutil.which("rabbitmqctl"):
+        yield urlunsplit(parts)
+        return
+    name = f"dpmcmc_test_{uuid.uuid4().hex}"
+    rabbitmqctl("add_vhost", name)
+    rabbitmqctl("set_permissions", "-p", name, parts.username or "guest", ".*", ".*", ".*")
+    yield urlunsplit(parts._replace(path=f"/{name}"))
+    rabbitmqctl("delete_vhost", name)
