@@ -1,7 +1,7 @@
 """What every test may use: real servers of its own, the shared vectors, the repository's root.
 
-A server is found by TEST_POSTGRES_URL, TEST_REDIS_URL, TEST_RABBITMQ_URL or on its usual local port.
-Where it is absent the test skips; with CI=true it fails instead.
+A server is found by TEST_POSTGRES_URL, TEST_REDIS_URL or TEST_RABBITMQ_URL, else on its usual port of
+this machine. Where it is absent the test skips; with CI=true it fails instead.
 """
 
 import os
@@ -73,7 +73,7 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture
 def redis_url() -> Iterator[str]:
-    """An empty Redis database of the test's own (1 to 15, claimed in database 0), flushed afterwards."""
+    """An empty Redis database of the test's own (1 to 15, claimed in 0), flushed afterwards."""
     import redis
 
     parts = urlsplit(server("REDIS", "redis://127.0.0.1:6379/0"))
