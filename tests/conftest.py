@@ -1,7 +1,7 @@
 """What every test may use: real servers of its own, the shared vectors, the repository's root.
 
-A server is found by TEST_POSTGRES_URL, TEST_REDIS_URL or TEST_RABBITMQ_URL, else on its usual port of
-this machine. Where it is absent the test skips; with CI=true it fails instead.
+A server is found by TEST_POSTGRES_URL, TEST_REDIS_URL or TEST_RABBITMQ_URL, else on its usual port
+here. Where it is absent the test skips; with CI=true it fails instead.
 """
 
 import os

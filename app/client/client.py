@@ -1,0 +1,186 @@
+"""A thin client for the REST service: one method for each call of the contract."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+Json = dict[str, Any]
+FINAL = frozenset({"succeeded", "failed", "cancelled"})
+MEDIA_TYPES = {
+    "json": "application/json",
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "netcdf": "application/x-netcdf",
+}
+
+
+class ApiError(Exception):
+    """The service said no. status: HTTP status; code: its stable word; problem: the whole answer."""
+
+    def __init__(self, status: int, problem: Json) -> None:
+        self.status = status
+        self.code = str(problem.get("code", ""))
+        self.problem = problem
+        super().__init__(f"{status} {self.code}: {problem.get('detail') or problem.get('title')}")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a job's stream. name: `status` or `progress`; data: its fields."""
+
+    name: str
+    data: Json
+
+
+class Client:
+    """Talks to one service with one key. Every method raises ApiError where the service refuses.
+
+    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made.
+    """
+
+    def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
+        self._http = httpx.Client(
+            base_url=base_url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        response = self._http.request(method, path, **request)
+        if response.is_error:
+            raise ApiError(response.status_code, _problem(response))
+        return response
+
+    def _json(self, method: str, path: str, **request: Any) -> Json:
+        body: Json = self._send(method, path, **request).json()
+        return body
+
+    def _items(self, path: str) -> Iterator[Json]:
+        """Every item of a list, page after page."""
+        cursor: str | None = None
+        while True:
+            page = self._json("GET", path, params={"cursor": cursor} if cursor else {})
+            yield from page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def create_user(self, name: str, role: str) -> Json:
+        """Make a user (admin only). role: admin, analyst or auditor. The key is in the answer."""
+        return self._json("POST", "/v1/users", json={"name": name, "role": role})
+
+    def upload(self, file: Path, metadata: Mapping[str, Any]) -> Json:
+        """Upload a CSV or Parquet file with its public metadata (admin only)."""
+        with file.open("rb") as rows:
+            parts = {"file": (file.name, rows), "metadata": (None, json.dumps(metadata))}
+            return self._json("POST", "/v1/datasets", files=parts)
+
+    def datasets(self) -> Iterator[Json]:
+        """The public metadata of every dataset that this user may see."""
+        return self._items("/v1/datasets")
+
+    def dataset(self, dataset: str) -> Json:
+        """The public metadata of one dataset."""
+        return self._json("GET", f"/v1/datasets/{dataset}")
+
+    def amend(self, dataset: str, changes: Mapping[str, Any]) -> Json:
+        """Raise a budget, archive, or grant (admin only)."""
+        return self._json("PATCH", f"/v1/datasets/{dataset}", json=changes)
+
+    def destroy(self, dataset: str) -> None:
+        """Destroy a dataset's rows and their key (admin only). The ledger stays."""
+        self._send("DELETE", f"/v1/datasets/{dataset}")
+
+    def budget(self, dataset: str) -> Json:
+        """What a dataset's budget is, and what is spent, reserved and left of it."""
+        return self._json("GET", f"/v1/datasets/{dataset}/budget")
+
+    def ledger(self, dataset: str) -> Iterator[Json]:
+        """The ledger's rows, oldest first (admin and auditor)."""
+        return self._items(f"/v1/datasets/{dataset}/ledger")
+
+    def verify(self, dataset: str) -> Json:
+        """Recompute the ledger's chain and totals (admin and auditor)."""
+        return self._json("POST", f"/v1/datasets/{dataset}/ledger/verify")
+
+    def plan(self, job: Mapping[str, Any]) -> Json:
+        """What a job would cost and bring. Spends nothing and touches no rows."""
+        return self._json("POST", "/v1/plans", json=job)
+
+    def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
+        """Reserve the cost and queue the job. The same key never makes a second job."""
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        return self._json("POST", "/v1/jobs", json=job, headers=headers)
+
+    def jobs(self) -> Iterator[Json]:
+        """The jobs that this user may see, newest first."""
+        return self._items("/v1/jobs")
+
+    def job(self, job: str) -> Json:
+        """One job: status, cost, progress."""
+        return self._json("GET", f"/v1/jobs/{job}")
+
+    def cancel(self, job: str) -> Json:
+        """Cancel a job. Once it runs, its debit stays."""
+        return self._json("POST", f"/v1/jobs/{job}/cancel")
+
+    def events(self, job: str) -> Iterator[Event]:
+        """The job's event stream, to its end."""
+        with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
+            if response.is_error:
+                response.read()
+                raise ApiError(response.status_code, _problem(response))
+            yield from _parse(response.iter_lines())
+
+    def wait(self, job: str, *, timeout: float = 600.0) -> Json:
+        """Poll until the job has ended. Raises TimeoutError after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while (answer := self.job(job))["status"] not in FINAL:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"job {job} is still {answer['status']}")
+            time.sleep(0.2)
+        return answer
+
+    def summary(self, job: str) -> Json:
+        """Posterior summary of a succeeded job."""
+        return self._json("GET", f"/v1/jobs/{job}/summary")
+
+    def chain(self, job: str, form: str = "json") -> bytes:
+        """The released draws. form: json, csv, parquet or netcdf."""
+        accept = {"Accept": MEDIA_TYPES[form]}
+        return self._send("GET", f"/v1/jobs/{job}/chain", headers=accept).content
+
+
+def _problem(response: httpx.Response) -> Json:
+    """The problem detail of an answer, also where something before the service answered."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    return body if isinstance(body, dict) else {"title": response.reason_phrase}
+
+
+def _parse(lines: Iterator[str]) -> Iterator[Event]:
+    """Server-sent events from their lines; comments and unknown fields are skipped."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name in ("event", "data"):
+            fields[name] = fields.get(name, "") + value.removeprefix(" ")
+        elif not line and "data" in fields:
+            yield Event(fields.get("event", "message"), json.loads(fields["data"]))
+            fields = {}
