@@ -1,4 +1,4 @@
-"""The Python client and the command line. Speaks HTTP only and knows nothing of the house behind it."""
+"""The Python client and the command line. Speaks HTTP only, knows nothing of the house behind."""
 
 from app.client.client import ApiError, Client, Event
 

@@ -21,7 +21,7 @@ MEDIA_TYPES = {
 
 
 class ApiError(Exception):
-    """The service said no. status: HTTP status; code: its stable word; problem: the whole answer."""
+    """The service said no. status: HTTP; code: its stable word; problem: the whole answer."""
 
     def __init__(self, status: int, problem: Json) -> None:
         self.status = status

@@ -1,0 +1,3 @@
+from app.client.cli import app
+
+app(prog_name="dpmcmc")

@@ -1,0 +1,111 @@
+"""Answers of the service as tables for a terminal."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from app.client.client import Client, Json
+
+MIXED_BELOW = 1.01  # a chain whose R-hat is above this has not mixed by the usual standard
+
+
+def epsilon(value: float | None) -> str:
+    """An epsilon at the precision that a person compares with."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def table(title: str, *columns: str) -> Table:
+    """A table of the house's style: text to the left in the first column, numbers to the right."""
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    for index, column in enumerate(columns):
+        made.add_column(column, justify="right" if index else "left", no_wrap=not index)
+    return made
+
+
+def budget_bar(budget: Json, width: int = 40) -> str:
+    """Spent, reserved and remaining epsilon as one line of blocks."""
+    total = budget["epsilon"]
+    spent = round(width * min(1.0, budget["spent"]["epsilon"] / total))
+    left = min(width - spent, round(width * budget["remaining"]["epsilon"] / total))
+    held = width - spent - left
+    return f"[red]{'█' * spent}[/][yellow]{'█' * held}[/][green]{'█' * left}[/]"
+
+
+def budgets(items: Iterable[Json]) -> Table:
+    """One line for each dataset."""
+    made = table("Privacy budgets", "dataset", "epsilon", "delta", "spent", "reserved", "remaining")
+    for item in items:
+        made.add_row(
+            str(item.get("name") or item["dataset"]),
+            epsilon(item["epsilon"]),
+            f"{item['delta']:g}",
+            *(epsilon(item[kind]["epsilon"]) for kind in ("spent", "reserved", "remaining")),
+        )
+    return made
+
+
+def plan(answer: Json) -> Table:
+    """What a job would cost and bring."""
+    made = table("The plan (public facts only, nothing spent)", "", "")
+    left = answer["remaining_after"]["epsilon"]
+    made.add_row("cost", f"epsilon {epsilon(answer['epsilon'])}, delta {answer['delta']:g}")
+    made.add_row("chains x steps", f"{answer['num_chains']} x {answer['num_steps']:,}")
+    made.add_row("noise multiplier", f"{answer['noise_multiplier']:.4g} a step")
+    made.add_row("expected ESS", f"{answer['expected_ess']:.3g}")
+    made.add_row("left afterwards", f"epsilon {epsilon(left)}")
+    made.add_row("affordable", "[green]yes[/]" if answer["affordable"] else "[red]no[/]")
+    return made
+
+
+def summary(answer: Json) -> Table:
+    """The posterior, one line for each parameter."""
+    made = table(
+        "Posterior", "parameter", "mean", "sd", "90 % interval", "R-hat", "ESS bulk", "ESS tail"
+    )
+    for row in answer["parameters"]:
+        hat = row["r_hat"]
+        colour = "green" if hat is not None and hat < MIXED_BELOW else "yellow"
+        made.add_row(
+            row["name"],
+            f"{row['mean']:.3f}",
+            f"{row['sd']:.3f}",
+            f"{row['q05']:.3f} .. {row['q95']:.3f}",
+            "-" if hat is None else f"[{colour}]{hat:.3f}[/]",
+            *("-" if row[k] is None else f"{row[k]:.0f}" for k in ("ess_bulk", "ess_tail")),
+        )
+    return made
+
+
+@contextmanager
+def bar(console: Console, text: str) -> Iterator[Progress]:
+    """A progress bar that stays on the screen when it is full."""
+    with Progress(
+        SpinnerColumn(finished_text="[green]✓[/]"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=40),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        console=console,
+    ) as progress:
+        progress.add_task(text, total=1.0)
+        yield progress
+
+
+def follow(client: Client, console: Console, job: str) -> Json:
+    """Show a job's progress from its event stream until it has ended. Returns the job."""
+    with bar(console, "sampling") as progress:
+        task = progress.task_ids[0]
+        for event in client.events(job):
+            if event.name == "progress":
+                progress.update(task, completed=event.data["step"] / max(1, event.data["of"]))
+            elif event.name == "status":
+                progress.update(task, description=f"sampling: {event.data['status']}")
+        ended = client.wait(job)
+        progress.update(task, description=f"sampling: {ended['status']}")
+        if ended["status"] == "succeeded":
+            progress.update(task, completed=1.0)
+    return ended
