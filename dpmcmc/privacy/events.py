@@ -1,0 +1,322 @@
+"""The closed vocabulary of what can happen to data.
+
+An event documents one mechanism as mathematics; `dpmcmc.privacy.accountant` says what it costs.
+Sensitivities are always the full change under the event's neighbouring relation, so a noise
+multiplier is z = sigma / Delta. Events of different relations do not compose, and something that is
+not in this vocabulary has no cost: both are refused.
+
+Every event is a frozen dataclass of JSON-able fields with a discriminator `kind`.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from dpmcmc.privacy.types import Neighbouring
+
+
+DEEPEST = 16
+
+
+class EventError(ValueError):
+    """An event outside the vocabulary, with impossible numbers, or of another relation."""
+
+
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise EventError(message)
+
+
+def _set_positive(event: object, name: str) -> None:
+    """Check a number and keep it as a plain float, so that 2 and 2.0 are one event."""
+    value = getattr(event, name)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    _check(number and 0 < value < math.inf, f"{name} must be a finite number above 0")
+    object.__setattr__(event, name, float(value))
+
+
+def _check_count(value: int, name: str) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    _check(whole and value >= 1, f"{name} must be a whole number, 1 or larger")
+
+
+def _check_event(event: object) -> None:
+    _check(isinstance(event, KINDS), "this is not an event of the closed vocabulary")
+    _check(_depth(event) < DEEPEST, f"events nest at most {DEEPEST} deep")
+
+
+def _depth(event: object) -> int:
+    inner = getattr(event, "events", None) or (getattr(event, "event", None),)
+    return max((1 + _depth(one) for one in inner if one is not None), default=0)
+
+
+def _check_subset(batch: int, rows: int) -> None:
+    _check_count(batch, "batch")
+    _check_count(rows, "rows")
+    _check(batch <= rows, "batch must not exceed rows")
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """One release of a statistic plus N(0, sigma^2) noise.
+
+    noise_multiplier: sigma / Delta, Delta the full L2 sensitivity under `neighbouring`.
+    """
+
+    noise_multiplier: float
+    neighbouring: Neighbouring = Neighbouring.REPLACE_ONE
+    kind: Literal["gaussian"] = field(default="gaussian", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "noise_multiplier")
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """One release of a statistic plus Laplace noise of scale b.
+
+    noise_multiplier: b / Delta, Delta the full L1 sensitivity; pure epsilon is its inverse.
+    """
+
+    noise_multiplier: float
+    neighbouring: Neighbouring = Neighbouring.REPLACE_ONE
+    kind: Literal["laplace"] = field(default="laplace", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "noise_multiplier")
+
+
+@dataclass(frozen=True, slots=True)
+class PureEpsilon:
+    """Any epsilon-DP mechanism; the worst one is randomised response."""
+
+    epsilon: float
+    neighbouring: Neighbouring = Neighbouring.REPLACE_ONE
+    kind: Literal["pure_epsilon"] = field(default="pure_epsilon", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "epsilon")
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothLaplace:
+    """Laplace noise scaled by 2 S / epsilon, S a beta-smooth bound of the local sensitivity.
+
+    beta = epsilon / (2 ln(2 / delta)), one dimension; (epsilon, delta)-DP, never pure.
+    Source: Nissim, Raskhodnikova & Smith 2007. Proof: docs/proofs/smooth_laplace.md.
+    """
+
+    epsilon: float
+    delta: float
+    neighbouring: Neighbouring = Neighbouring.REPLACE_ONE
+    kind: Literal["smooth_laplace"] = field(default="smooth_laplace", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "epsilon")
+        _set_positive(self, "delta")
+        _check(self.delta < 1, "delta must be below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutReplacement:
+    """An event on a fresh uniform subset of `batch` of the `rows` rows, which is never released.
+
+    event: its base, a Gaussian, Laplace or PureEpsilon under replace-one.
+    """
+
+    event: "Event"
+    batch: int
+    rows: int
+    kind: Literal["without_replacement"] = field(default="without_replacement", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_subset(self.batch, self.rows)
+        _check(
+            isinstance(self.event, Gaussian | Laplace | PureEpsilon),
+            "sampling without replacement needs a gaussian, laplace or pure_epsilon base",
+        )
+        _check(
+            self.event.neighbouring == Neighbouring.REPLACE_ONE,
+            "sampling without replacement is amplified under replace_one only",
+        )
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """Replace-one: the number of rows is public."""
+        return Neighbouring.REPLACE_ONE
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSampled:
+    """A Gaussian event on rows that were each kept with probability `rate`, add/remove."""
+
+    event: Gaussian
+    rate: float
+    kind: Literal["poisson_sampled"] = field(default="poisson_sampled", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _set_positive(self, "rate")
+        _check(self.rate <= 1, "rate must not exceed 1")
+        _check(isinstance(self.event, Gaussian), "Poisson sampling needs a gaussian base")
+        _check(
+            self.event.neighbouring == Neighbouring.ADD_REMOVE,
+            "Poisson sampling is amplified under add_remove only",
+        )
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """Add/remove: the number of rows is private."""
+        return Neighbouring.ADD_REMOVE
+
+
+@dataclass(frozen=True, slots=True)
+class Barker:
+    """One DP Barker decision on a fresh subset of `batch` of the `rows` rows.
+
+    Needs tempered ratios clipped to sqrt(batch) / rows, total noise variance 2 and the biased batch
+    variance. Source: Heikkilä et al. 2019; thesis A, Theorem 8. Proof: docs/proofs/barker.md.
+    """
+
+    batch: int
+    rows: int
+    kind: Literal["barker"] = field(default="barker", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_subset(self.batch, self.rows)
+        _check(self.batch > 5, "batch must be above 5")
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """Replace-one: the number of rows is public."""
+        return Neighbouring.REPLACE_ONE
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`count` runs of an event, each chosen after the earlier ones."""
+
+    event: "Event"
+    count: int
+    kind: Literal["repeat"] = field(default="repeat", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_event(self.event)
+        _check_count(self.count, "count")
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """The relation of the repeated event."""
+        return self.event.neighbouring
+
+
+@dataclass(frozen=True, slots=True)
+class Compose:
+    """Events one after the other on the same rows, all under one relation."""
+
+    events: tuple["Event", ...]
+    kind: Literal["compose"] = field(default="compose", kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        for event in self.events:
+            _check_event(event)
+        _check(bool(self.events), "a composition needs at least one event")
+        relations = {event.neighbouring for event in self.events}
+        _check(len(relations) == 1, "events of different neighbouring relations do not compose")
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """The one relation of all the events."""
+        return self.events[0].neighbouring
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Events on disjoint parts, one each; the assignment of rows was fixed in advance, replace-one.
+
+    Proof: docs/proofs/parallel.md (thesis B, section 6.4).
+    """
+
+    events: tuple["Event", ...]
+    kind: Literal["parallel"] = field(default="parallel", kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        for event in self.events:
+            _check_event(event)
+        _check(bool(self.events), "a parallel composition needs at least one event")
+        _check(
+            all(event.neighbouring == Neighbouring.REPLACE_ONE for event in self.events),
+            "parallel composition over fixed parts holds under replace_one only",
+        )
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """Replace-one: a row stays with its holder."""
+        return Neighbouring.REPLACE_ONE
+
+
+Event: TypeAlias = (
+    Gaussian
+    | Laplace
+    | PureEpsilon
+    | SmoothLaplace
+    | WithoutReplacement
+    | PoissonSampled
+    | Barker
+    | Repeat
+    | Compose
+    | Parallel
+)
+
+KINDS = (
+    Gaussian,
+    Laplace,
+    PureEpsilon,
+    SmoothLaplace,
+    WithoutReplacement,
+    PoissonSampled,
+    Barker,
+    Repeat,
+    Compose,
+    Parallel,
+)
+_BY_NAME = {kind.__dataclass_fields__["kind"].default: kind for kind in KINDS}
+
+
+def as_dict(event: Event) -> dict[str, Any]:
+    """The event as plain JSON-able values, `kind` included. Raises EventError on anything else."""
+    _check_event(event)
+    return asdict(event)
+
+
+def from_dict(values: Mapping[str, Any]) -> Event:
+    """The event that `as_dict` wrote. Raises EventError on an unknown kind or field."""
+    fields = dict(values)
+    kind = _BY_NAME.get(fields.pop("kind", None))
+    if kind is None:
+        raise EventError("unknown kind of event")
+    for name in ("event", "events"):
+        if name in fields:
+            inner = fields[name]
+            fields[name] = (
+                tuple(from_dict(one) for one in inner) if name == "events" else from_dict(inner)
+            )
+    try:
+        if "neighbouring" in fields:
+            fields["neighbouring"] = Neighbouring(fields["neighbouring"])
+        event: Event = kind(**fields)
+    except EventError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise EventError("an event with unknown or missing fields") from error
+    return event
+
+
+def digest(event: Event) -> str:
+    """SHA-256 (hex) of the event's canonical JSON: sorted keys, no spaces, shortest numbers."""
+    canonical = json.dumps(as_dict(event), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,275 @@
+"""The hard stop of a dataset: sound when every next event is chosen after seeing earlier results.
+
+A dataset fixes (epsilon, delta), the relation and weighted branches once. An entry carries its cost in
+every branch; it is accepted while some branch still holds. Proof: docs/proofs/filter.md (Smith &
+Thakurta 2022, Koskela et al. 2022: GDP; Feldman & Zrnic 2021: Rényi at a fixed order; union lemma).
+
+Costs are whole numbers of 2^-96, rounded up; limits are rounded down; so sums are exact, do not depend
+on the order of entries, and deciding takes the same time after any number of them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from dpmcmc.privacy.accountant import gdp_mu2, pure_bound, rdp_bound
+from dpmcmc.privacy.conversions import rdp_budget, rdp_epsilon
+from dpmcmc.privacy.events import Event, EventError
+from dpmcmc.privacy.gaussian import (
+    check_delta,
+    check_epsilon,
+    epsilon_of_mu,
+    mu_of_epsilon,
+    root_down,
+    root_up,
+)
+from dpmcmc.privacy.types import Neighbouring
+
+FRACTION_BITS = 96
+
+
+def units_up(value: Fraction) -> int:
+    """The value in units of 2^-96, rounded up."""
+    return math.ceil(value * (1 << FRACTION_BITS))
+
+
+def units_down(value: Fraction) -> int:
+    """The value in units of 2^-96, rounded down."""
+    return math.floor(value * (1 << FRACTION_BITS))
+
+
+def in_units(units: int) -> Fraction:
+    """The value that a number of units stands for."""
+    return Fraction(units, (1 << FRACTION_BITS))
+
+
+@dataclass(frozen=True, slots=True)
+class FilterTerms:
+    """What a dataset promises, fixed at its creation.
+
+    epsilon, delta: the promise, under `neighbouring`. gdp_weight: share of delta of the GDP branch.
+    renyi: (order, share of delta) of each Rényi branch. basic: whether sums of pure epsilon are a
+    branch too (it needs no delta). failure_weight: share of delta that entries may use up which are
+    themselves (epsilon, delta). A GDP branch of share 0 is off. Raises ValueError where an order is
+    not above 1, a share is not in [0, 1], or they sum to more than 1.
+    """
+
+    epsilon: float
+    delta: float
+    neighbouring: Neighbouring = Neighbouring.REPLACE_ONE
+    gdp_weight: float = 1.0
+    renyi: tuple[tuple[float, float], ...] = ()
+    basic: bool = False
+    failure_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "renyi", tuple((a, w) for a, w in self.renyi))
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        if not all(order > 1 and math.isfinite(order) for order, _ in self.renyi):
+            raise ValueError("a Rényi branch needs a finite order above 1")
+        shares = [self.gdp_weight, self.failure_weight, *(share for _, share in self.renyi)]
+        if not all(0 <= share <= 1 for share in shares):
+            raise ValueError("every share of delta must lie between 0 and 1")
+        if sum(Fraction(str(share)) for share in shares) > 1:
+            raise ValueError("the shares of delta must sum to at most 1")
+
+    def accepts(self, state: "FilterState") -> bool:
+        """Whether some branch still holds: exact comparisons, the same work after any number of entries."""
+        *branches, failure = zip(state.sums, state.unbounded, _limits(self), strict=True)
+        return _within(*failure) and any(_within(*branch) for branch in branches)
+
+
+def _within(total: int, unbounded: int, limit: int | None) -> bool:
+    return limit is not None and unbounded == 0 and total <= limit
+
+
+@dataclass(frozen=True, slots=True)
+class EntryCost:
+    """One entry in every branch, in units of 2^-96 rounded up; None where a branch has no bound.
+
+    mu2: GDP. rdp: at each of the terms' orders. pure: epsilon of the part that does not fail.
+    failure: probability of failing, 0 but for (epsilon, delta) events.
+    """
+
+    mu2: int | None
+    rdp: tuple[int | None, ...]
+    pure: int | None
+    failure: int | None
+
+    @property
+    def vector(self) -> tuple[int | None, ...]:
+        """All branches in the order of `FilterState.sums`: mu2, rdp..., pure, failure."""
+        return (self.mu2, *self.rdp, self.pure, self.failure)
+
+    @classmethod
+    def from_vector(cls, vector: Sequence[int | None]) -> "EntryCost":
+        """The cost whose `vector` this is."""
+        return cls(vector[0], tuple(vector[1:-2]), vector[-2], vector[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class FilterState:
+    """Running sums of entries per branch: finite parts, and how many entries had no bound there.
+
+    Exact whole numbers: adding and removing commute. The order is that of `EntryCost.vector`.
+    """
+
+    sums: tuple[int, ...]
+    unbounded: tuple[int, ...]
+
+    @classmethod
+    def empty(cls, terms: FilterTerms) -> "FilterState":
+        """The state of a dataset nobody has used."""
+        zeros = (0,) * (len(terms.renyi) + 3)
+        return cls(zeros, zeros)
+
+    def add(self, cost: EntryCost) -> "FilterState":
+        """The state after one more entry."""
+        return self._moved(cost, 1)
+
+    def remove(self, cost: EntryCost) -> "FilterState":
+        """The state without an entry that was added before (a voided reservation)."""
+        return self._moved(cost, -1)
+
+    def _moved(self, cost: EntryCost, sign: int) -> "FilterState":
+        pairs = list(zip(self.sums, self.unbounded, cost.vector, strict=True))
+        sums = tuple(total + sign * (value or 0) for total, _, value in pairs)
+        return FilterState(sums, tuple(many + sign * (value is None) for _, many, value in pairs))
+
+    @property
+    def mu2(self) -> int | None:
+        """Sum of mu^2 in units of 2^-96; None once an entry has no GDP bound."""
+        return None if self.unbounded[0] else self.sums[0]
+
+    @property
+    def mu(self) -> float:
+        """Root of the sum of mu^2, rounded up; infinite once an entry has no GDP bound."""
+        return math.inf if self.mu2 is None else root_up(in_units(self.mu2))
+
+
+def entry_cost(terms: FilterTerms, event: Event) -> EntryCost:
+    """What the event costs in every branch of the terms, rounded up.
+
+    Raises EventError where the event's neighbouring relation is not the terms'.
+    """
+    if event.neighbouring != terms.neighbouring:
+        raise EventError("the event's neighbouring relation is not the dataset's")
+    pure, failure = pure_bound(event)
+    return EntryCost(
+        mu2=_units_or_none(gdp_mu2(event)),
+        rdp=tuple(_units_or_none(rdp_bound(event, order)) for order, _ in terms.renyi),
+        pure=_units_or_none(pure),
+        failure=units_up(failure),
+    )
+
+
+def _units_or_none(value: Fraction | None) -> int | None:
+    return None if value is None else units_up(value)
+
+
+def _share(delta: float, weight: float) -> float:
+    """weight times delta, rounded down."""
+    product = delta * weight
+    exact = Fraction(delta) * Fraction(str(weight))
+    return math.nextafter(product, 0) if Fraction(product) > exact else product
+
+
+@lru_cache(maxsize=256)
+def _limits(terms: FilterTerms) -> tuple[int | None, ...]:
+    """Each branch's limit in units, rounded down, in the order of `FilterState.sums`; None: off."""
+    renyi = [_renyi_limit(terms, order, weight) for order, weight in terms.renyi]
+    basic = units_down(Fraction(terms.epsilon)) if terms.basic else None
+    failure = units_down(Fraction(_share(terms.delta, terms.failure_weight)))
+    return (_gdp_limit(terms), *renyi, basic, failure)
+
+
+def _gdp_limit(terms: FilterTerms) -> int | None:
+    share = _share(terms.delta, terms.gdp_weight)
+    if share == 0:
+        return None
+    return units_down(Fraction(mu_of_epsilon(terms.epsilon, share)) ** 2)
+
+
+def _renyi_limit(terms: FilterTerms, order: float, weight: float) -> int | None:
+    share = _share(terms.delta, weight)
+    return None if share == 0 else units_down(Fraction(rdp_budget(terms.epsilon, share, order)))
+
+
+def mu_limit(terms: FilterTerms) -> float:
+    """mu that the GDP branch allows in all, rounded down; 0 where that branch is off."""
+    limit = _limits(terms)[0]
+    return 0.0 if limit is None else root_down(in_units(limit))
+
+
+def spent_epsilon(terms: FilterTerms, state: FilterState) -> float:
+    """Composed epsilon of the state at the terms' delta, rounded up: the best branch's value.
+
+    At most terms.epsilon exactly where the terms accept the state; infinite where no branch has a
+    bound. Not a running guarantee of its own: the promise is (epsilon, delta) of the terms.
+    """
+    if not any(state.sums) and not any(state.unbounded):
+        return 0.0
+    *_, failed = zip(state.sums, state.unbounded, _limits(terms), strict=True)
+    if not _within(*failed):
+        return math.inf
+    candidates = [_spent_gdp(terms, state), *_spent_renyi(terms, state)]
+    if terms.basic and not state.unbounded[-2]:
+        candidates.append(_float_up(in_units(state.sums[-2])))
+    spent = min(candidates)
+    return min(spent, terms.epsilon) if terms.accepts(state) else spent
+
+
+def _float_up(value: Fraction) -> float:
+    number = float(value)
+    return number if Fraction(number) >= value else math.nextafter(number, math.inf)
+
+
+def _spent_gdp(terms: FilterTerms, state: FilterState) -> float:
+    share = _share(terms.delta, terms.gdp_weight)
+    return epsilon_of_mu(state.mu, share) if share > 0 else math.inf
+
+
+def _spent_renyi(terms: FilterTerms, state: FilterState) -> list[float]:
+    spent = []
+    for at, (order, weight) in enumerate(terms.renyi, start=1):
+        share = _share(terms.delta, weight)
+        bounded = share > 0 and not state.unbounded[at]
+        total = _float_up(in_units(state.sums[at]))
+        spent.append(rdp_epsilon(total, order, share) if bounded else math.inf)
+    return spent
+
+
+def remaining_mu(terms: FilterTerms, state: FilterState) -> float:
+    """mu of the largest Gaussian entry that would still be accepted, rounded down."""
+    room = max(_rooms(terms, state), default=Fraction(0))
+    return root_down(room) if room > 0 else 0.0
+
+
+def _rooms(terms: FilterTerms, state: FilterState) -> list[Fraction]:
+    """mu^2 that a Gaussian entry may still have, per Gaussian and Rényi branch."""
+    limits = _limits(terms)
+    if not _within(state.sums[-1], state.unbounded[-1], limits[-1]):
+        return []
+    per_mu2 = [Fraction(1), *(2 / Fraction(order) for order, _ in terms.renyi)]
+    return [
+        in_units(limit - state.sums[at] - 1) * factor
+        for at, (limit, factor) in enumerate(zip(limits, per_mu2, strict=False))
+        if limit is not None and not state.unbounded[at]
+    ]
+
+
+def remaining_epsilon(terms: FilterTerms, state: FilterState) -> float:
+    """Largest epsilon, at the terms' delta, of a Gaussian job that is still accepted, rounded down.
+
+    A job calibrated to it (`noise_multiplier_for`) fits. 0 where nothing is left.
+    """
+    mu = remaining_mu(terms, state)
+    if mu == 0:
+        return 0.0
+    epsilon = min(epsilon_of_mu(mu, terms.delta), terms.epsilon)
+    while epsilon > 0 and mu_of_epsilon(epsilon, terms.delta) > mu:
+        epsilon = max(0.0, epsilon - max(1e-15 * epsilon, 1e-15))
+    return epsilon
