@@ -1,0 +1,35 @@
+# One image for every role: the command says which (see docker-compose.yml).
+FROM python:3.11-slim-bookworm AS build
+WORKDIR /app
+ENV PYTHONDONTWRITEBYTECODE=1
+COPY requirements-uv.txt requirements.txt ./
+RUN python -m venv /opt/tools \
+    && /opt/tools/bin/pip install --no-cache-dir --require-hashes -r requirements-uv.txt \
+    && python -m venv --without-pip /opt/venv \
+    && /opt/tools/bin/uv pip install --no-cache --python /opt/venv/bin/python \
+        --compile-bytecode --require-hashes -r requirements.txt
+COPY dpmcmc dpmcmc
+COPY app app
+COPY worker worker
+COPY migrations migrations
+RUN /opt/venv/bin/python -m compileall -q dpmcmc app worker migrations
+
+FROM python:3.11-slim-bookworm
+RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin dpmcmc \
+    && install -d -o dpmcmc -g dpmcmc -m 0700 /data
+WORKDIR /app
+COPY --from=build /opt/venv /opt/venv
+COPY --from=build /app /app
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONPATH=/app \
+    NUMBA_CACHE_DIR=/tmp/numba \
+    DPMCMC_DATA_DIR=/data
+USER 10001
+VOLUME /data
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/readyz', timeout=2)"]
+ENTRYPOINT ["python", "-m"]
+CMD ["app.serve", "--host", "0.0.0.0", "--port", "8000"]
