@@ -1,0 +1,81 @@
+"""What a released chain says about itself. Nothing here can see a row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.privacy.types import Released
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSummary:
+    """One parameter's released draws. None where a diagnostic needs more or moving draws.
+
+    r_hat: rank-normalised split R-hat; ess_bulk, ess_tail as ArviZ defines them (Vehtari et al. 2021).
+    They measure how well the chain mixed; they cannot see a bias.
+    """
+
+    name: str
+    mean: float
+    sd: float
+    q05: float
+    q25: float
+    q50: float
+    q75: float
+    q95: float
+    r_hat: float | None
+    ess_bulk: float | None
+    ess_tail: float | None
+
+
+def summarise(
+    draws: Released[NDArray[np.float64]], parameters: Sequence[str]
+) -> list[ParameterSummary]:
+    """Summarise draws (chain, draw, parameter), without their warm-up. One item per parameter.
+
+    Raises ValueError where the shapes disagree or there is no draw.
+    """
+    values = draws.value
+    if values.ndim != 3 or values.shape[2] != len(parameters) or values.shape[1] < 1:
+        raise ValueError("draws must be (chain, draw, parameter) with at least one draw")
+    return [_summary(name, values[:, :, k]) for k, name in enumerate(parameters)]
+
+
+def _summary(name: str, draws: NDArray[np.float64]) -> ParameterSummary:
+    q05, q25, q50, q75, q95 = (float(q) for q in np.quantile(draws, QUANTILES))
+    r_hat, bulk, tail = _mixing(draws)
+    return ParameterSummary(
+        name=name,
+        mean=float(draws.mean()),
+        sd=float(draws.std(ddof=1)) if draws.size > 1 else 0.0,
+        q05=q05,
+        q25=q25,
+        q50=q50,
+        q75=q75,
+        q95=q95,
+        r_hat=r_hat,
+        ess_bulk=bulk,
+        ess_tail=tail,
+    )
+
+
+def _mixing(draws: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:
+    """Return R-hat, bulk and tail ESS of (chain, draw)."""
+    if draws.shape[1] < 4 or bool((draws.std(axis=1) == 0.0).all()):
+        return None, None, None
+    from arviz_stats.base import array_stats
+
+    return (
+        _finite(array_stats.rhat(draws, chain_axis=0, draw_axis=1)),
+        _finite(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="bulk")),
+        _finite(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))),
+    )
+
+
+def _finite(value: object) -> float | None:
+    number = float(np.asarray(value))
+    return number if np.isfinite(number) else None

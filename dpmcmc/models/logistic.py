@@ -1,0 +1,131 @@
+"""Logistic regression of a binary column over a public design."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.design import POINTER, Design, Factor, column_of
+from dpmcmc.errors import SpecError
+from dpmcmc.models.base import Floats, Guess, Model
+from dpmcmc.models.logistic_bounds import component_interval
+from dpmcmc.schema import BinaryColumn, NumberColumn, Schema, Table
+from dpmcmc.spec import JobSpec
+
+TYPICAL = 0.5  # standard deviation of a coefficient that the planner thinks plausible
+SLACK = 2.0**-40  # nats that float rounding can add to one row's share of a sum, generously
+
+
+def check(schema: Schema, design: Design) -> None:
+    """Refuse a response that is not a binary column."""
+    if not isinstance(column_of(schema, design.response), BinaryColumn):
+        raise SpecError(POINTER, "logistic regression needs a binary column as its response")
+
+
+class LogisticTarget:
+    """Rows, positions and cached odds of all chains. Prior: independent Normal(0, scale^2).
+
+    Implements `dpmcmc.samplers.base.Target`; sensitivities are derived in docs/proofs/dp_penalty.md.
+    """
+
+    def __init__(self, design: Design, spec: JobSpec, table: Table, chains: int) -> None:
+        from dpmcmc.kernels import logistic as kernels
+
+        self._kernels = kernels
+        x, y = design.build(table)
+        self._sx = np.ascontiguousarray(x * (2.0 * y - 1.0))
+        self._lower = np.array(design.lower)
+        self._upper = np.array(design.upper)
+        self._group = np.array(design.group)
+        self._bound = spec.sampler.clip_bound or math.inf
+        self._tempering = spec.model.tempering or 1.0
+        self._precision = spec.model.prior.scale**-2
+        self.position: Floats = np.zeros((chains, x.shape[0]))
+        self._odds = np.empty((chains, table.rows))
+
+    def refresh(self) -> None:
+        """Recompute the odds of every row and chain."""
+        self._kernels.refresh(self._sx, self.position, self._odds)
+
+    def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
+        """See Target."""
+        lo, hi = self._kernels.component_intervals(
+            self.position, j, deltas, self._lower, self._upper, self._group, self._bound
+        )
+        sums = self._kernels.component_ratios(self._sx, self._odds, j, deltas, lo, hi)
+        prior = -self._precision * deltas * (self.position[:, j] + 0.5 * deltas)
+        return self._tempering * sums, self._sensitivity(lo, hi), prior
+
+    def component_commit(self, j: int, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
+        """See Target."""
+        self._kernels.component_commit(self._sx, self._odds, j, deltas, accepted)
+        self.position[accepted, j] += deltas[accepted]
+
+    def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
+        """See Target."""
+        lo, hi = self._kernels.vector_intervals(
+            self.position, deltas, self._lower, self._upper, self._group, self._bound
+        )
+        sums = self._kernels.vector_ratios(self._sx, self._odds, deltas, lo, hi)
+        prior = -self._precision * (deltas * (self.position + 0.5 * deltas)).sum(axis=1)
+        return self._tempering * sums, self._sensitivity(lo, hi), prior
+
+    def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
+        """See Target."""
+        self.position[accepted] += deltas[accepted]
+        self._kernels.vector_commit(self._sx, self._odds, deltas, accepted)
+
+    def _sensitivity(self, lo: Floats, hi: Floats) -> Floats:
+        """One row replaced: its clipped ratio moves by hi - lo, rounding by two grid steps more."""
+        grid = self._kernels.grids(lo, hi, self._odds.shape[1])
+        width: Floats = self._tempering * (hi - lo + 2.0 * grid + SLACK)
+        return width
+
+
+def guess(design: Design, spec: JobSpec) -> Guess:
+    """Return what to expect of a row that is uniform on its bounds.
+
+    Coefficients are taken as Normal(0, min(prior scale, TYPICAL)^2): the variance of a response is
+    averaged over them, and the width is that of the interval where all have that size.
+    """
+    typical = min(spec.model.prior.scale, TYPICAL)
+    moments = _second_moments(design)
+    spread = math.sqrt(typical**2 * float(np.trace(moments)))
+    theta = np.full(len(design.parameters), typical)
+    width = []
+    for j in range(len(theta)):
+        low, high = component_interval(theta, j, 1e-3, design.lower, design.upper, design.group)
+        width.append((high - low) / 1e-3)
+    variance = 0.25 / math.sqrt(1.0 + math.pi * spread**2 / 8.0)
+    return Guess(variance * moments, np.array(width), np.full(len(theta), typical))
+
+
+def _second_moments(design: Design) -> Floats:
+    """E x x^T for rows uniform on their bounds, every declared category as likely as the others."""
+    d = len(design.terms)
+    moments = np.empty((d, d))
+    for i, left in enumerate(design.terms):
+        for j, right in enumerate(design.terms):
+            moments[i, j] = _mean_product(design.schema, left + right)
+    return moments
+
+
+def _mean_product(schema: Schema, factors: tuple[Factor, ...]) -> float:
+    """Mean of a product of factors: columns independent, each uniform on its declared domain."""
+    mean = 1.0
+    for name in {factor.column for factor in factors}:
+        codes = [factor.code for factor in factors if factor.column == name]
+        column = column_of(schema, name)
+        if isinstance(column, NumberColumn):
+            mean *= 1.0 / (len(codes) + 1) if len(codes) % 2 == 0 else 0.0
+        else:
+            mean *= 1.0 / len(column.categories) if len(set(codes)) == 1 else 0.0
+    return mean
+
+
+def target(design: Design, spec: JobSpec, table: Table, chains: int) -> LogisticTarget:
+    """Open a table, all chains at the prior mean."""
+    return LogisticTarget(design, spec, table, chains)
+
+
+MODEL = Model("logistic", check=check, guess=guess, target=target)

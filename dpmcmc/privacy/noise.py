@@ -1,0 +1,68 @@
+"""The one place that draws the randomness of a private run. Nobody who calls it can seed it."""
+
+import os
+from typing import Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numpy.typing import NDArray
+
+Shape = tuple[int, ...]
+
+
+class RandomSource(Protocol):
+    """Where a run takes its proposals, its noise and its acceptance uniforms from."""
+
+    def normals(self, shape: Shape) -> NDArray[np.float64]:
+        """Return independent standard normals of this shape."""
+
+    def uniforms(self, shape: Shape) -> NDArray[np.float64]:
+        """Return independent uniforms on the open interval (0, 1) of this shape."""
+
+    def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
+        """Return independent integers, uniform on 0 .. high - 1, of this shape."""
+
+
+class SystemRandom:
+    """AES-256 in counter mode under a key from the operating system, fresh for every instance.
+
+    Guarantee: no caller chooses the key; a forked process gets a key of its own.
+    Normals: Box-Muller on 64 bit radii, so they reach 9.49 standard deviations.
+    Source: NIST SP 800-90A, section 10.2 (without the reseeding: one key serves one run).
+    """
+
+    def __init__(self) -> None:
+        self._rekey()
+
+    def _rekey(self) -> None:
+        self._owner = os.getpid()
+        self._stream = Cipher(AES256(os.urandom(32)), CTR(os.urandom(16))).encryptor()
+
+    def _words(self, count: int) -> NDArray[np.uint64]:
+        if os.getpid() != self._owner:
+            self._rekey()
+        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype=np.uint64)
+
+    def uniforms(self, shape: Shape) -> NDArray[np.float64]:
+        """Return uniforms on (0, 1), each the middle of one of 2^52 equal cells."""
+        words = self._words(int(np.prod(shape)))
+        return (((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)
+
+    def normals(self, shape: Shape) -> NDArray[np.float64]:
+        """Return standard normals. Source: Box and Muller 1958."""
+        count = int(np.prod(shape))
+        pairs = (count + 1) // 2
+        radius = np.sqrt(-2.0 * np.log((self._words(pairs) + 0.5) * 2.0**-64))
+        angle = 2.0 * np.pi * self.uniforms((pairs,))
+        both = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
+        return both[:count].reshape(shape)
+
+    def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
+        """Return integers on 0 .. high - 1 without modulo bias (the last part of 2^64 is refused)."""
+        limit = np.uint64(2**64 - 1 - 2**64 % high)
+        words = self._words(int(np.prod(shape))).copy()
+        while (refused := words > limit).any():
+            words[refused] = self._words(int(refused.sum()))
+        return (words % np.uint64(high)).astype(np.int64).reshape(shape)

@@ -1,0 +1,137 @@
+"""Runs a planned job on private rows and hands back released draws, block by block."""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.design import make_design
+from dpmcmc.errors import SpecError
+from dpmcmc.models import MODELS
+from dpmcmc.planner import Cost, Plan, event, plan
+from dpmcmc.privacy.events import digest
+from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.privacy.types import Permit, PermitError, Private, Released
+from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, SamplerOptions
+from dpmcmc.schema import NumberColumn, Schema, Table
+from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+
+if TYPE_CHECKING:
+    import xarray
+
+BLOCKS = 25
+BLOCK_SECONDS = 0.5
+ROW_SECONDS = 4e-9  # one row of one chain, one column, on a slow core
+STEP_SECONDS = 2e-5
+
+
+def run(
+    schema: Schema,
+    spec: JobSpec,
+    rows: Private[Table],
+    permit: Permit,
+    *,
+    random: RandomSource | None = None,
+) -> Iterator[Released[NDArray[np.float64]]]:
+    """Yield the draws of a resolved job in blocks (chain, block, parameter), warm-up included.
+
+    The lengths of the blocks follow from public facts. All chains start at the prior mean; the first
+    draw is the position after the first step. Privacy: event(schema, spec), paid for by `permit`.
+    random: for tests only; a fresh SystemRandom otherwise.
+    Raises PermitError before the rows are opened, where the permit is for another event or dataset;
+    SpecError where the job is not resolved. Never raises on the rows.
+    """
+    if permit.event_digest != digest(event(schema, spec)):
+        raise PermitError("the permit was made for another event")
+    return _blocks(schema, spec, rows.open(permit), random or SystemRandom())
+
+
+def _blocks(
+    schema: Schema, spec: JobSpec, table: Table, random: RandomSource
+) -> Iterator[Released[NDArray[np.float64]]]:
+    design = make_design(schema, spec.model.formula)
+    sampler, options = SAMPLERS[spec.sampler.algorithm], spec.sampler
+    if options.num_steps is None or options.num_chains is None:
+        raise SpecError("/sampler", "is not resolved")
+    target = MODELS[spec.model.family].target(design, spec, table, options.num_chains)
+    z = spec.privacy.noise_multiplier or 0.0
+    left = options.num_steps
+    length = block_length(schema.rows, len(design.parameters), options.num_chains, left)
+    while left > 0:
+        size = min(length, left)
+        yield Released(sampler.advance(target, options, z, size, random))
+        left -= size
+
+
+def block_length(rows: int, dimension: int, chains: int, steps: int) -> int:
+    """Return the steps of a block: BLOCKS blocks a job, more where one would take long."""
+    seconds = STEP_SECONDS + chains * rows * (1 + dimension) * ROW_SECONDS
+    return max(1, min(-(-steps // BLOCKS), int(BLOCK_SECONDS / seconds)))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a local run gave. draws: (chain, draw, parameter), warm-up included."""
+
+    plan: Plan
+    draws: NDArray[np.float64]
+
+    @property
+    def cost(self) -> Cost:
+        """What the run cost; whoever holds the rows keeps the account."""
+        return self.plan.cost
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """Return the draws after warm-up as `position`, with dims chain, draw, parameter."""
+        import xarray
+
+        return xarray.Dataset(
+            {"position": (("chain", "draw", "parameter"), self.draws[:, self.plan.num_warmup :])},
+            coords={"parameter": list(self.plan.parameters)},
+        )
+
+
+def sample(
+    data: Mapping[str, Sequence[object]],
+    *,
+    schema: Schema,
+    model: ModelSpec,
+    privacy: PrivacySpec,
+    sampler: SamplerOptions | None = None,
+    random: RandomSource | None = None,
+) -> Result:
+    """Plan and run a job on rows of your own: the service's path without the service.
+
+    data: column name -> (rows,) numbers, or words among the declared categories. The cost is the
+    caller's to account for: every call spends it anew. random: for tests only.
+    Raises SpecError on the job, ValueError where the data do not suit the schema.
+    """
+    spec = JobSpec(model=model, sampler=sampler or DpPenaltyOptions(), privacy=privacy)
+    planned = plan(schema, spec)
+    subject = str(uuid.uuid4())
+    rows = Private(table_of(schema, data), subject=subject)
+    permit = Permit(subject=subject, event_digest=digest(planned.event))
+    blocks = [block.value for block in run(schema, planned.spec, rows, permit, random=random)]
+    return Result(planned, np.concatenate(blocks, axis=1))
+
+
+def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
+    """Return data as a clamped table. Raises ValueError on a missing column, value or category."""
+    columns: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {}
+    for column in schema.columns:
+        if column.name not in data or len(data[column.name]) != schema.rows:
+            raise ValueError(f"column {column.name!r} must have {schema.rows} values")
+        if isinstance(column, NumberColumn):
+            numbers = np.asarray(data[column.name], dtype=np.float64)
+            if not np.isfinite(numbers).all():
+                raise ValueError(f"column {column.name!r} has values that are not finite")
+            columns[column.name] = np.clip(numbers, column.lower, column.upper)
+        else:
+            codes = {word: code for code, word in enumerate(column.categories)}
+            if not set(data[column.name]) <= set(codes):
+                raise ValueError(f"column {column.name!r} has values outside its categories")
+            columns[column.name] = np.array([codes[str(w)] for w in data[column.name]], np.int32)
+    return Table(columns=columns, rows=schema.rows)

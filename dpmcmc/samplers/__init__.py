@@ -1,0 +1,22 @@
+"""The registry of samplers. A line here makes one live; the line is the reviewed moment."""
+
+from dpmcmc.samplers import dp_penalty, dp_penalty_component
+from dpmcmc.samplers.base import ComponentProposal, Proposal, Sampler
+from dpmcmc.samplers.dp_penalty import DpPenaltyOptions
+from dpmcmc.samplers.dp_penalty_component import DpPenaltyComponentOptions
+
+SamplerOptions = DpPenaltyOptions | DpPenaltyComponentOptions
+
+SAMPLERS: dict[str, Sampler] = {
+    sampler.name: sampler for sampler in (dp_penalty.SAMPLER, dp_penalty_component.SAMPLER)
+}
+
+__all__ = [
+    "SAMPLERS",
+    "ComponentProposal",
+    "DpPenaltyComponentOptions",
+    "DpPenaltyOptions",
+    "Proposal",
+    "Sampler",
+    "SamplerOptions",
+]

@@ -1,0 +1,99 @@
+"""What a sampler is, and what it needs of a model with opened rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.noise import RandomSource
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Gaussian random walk on the standardised coefficients.
+
+    kind: "component" moves one coefficient chosen at random, "full" all of them.
+    scale: standard deviation of a moved coefficient; the planner chooses it when None.
+    """
+
+    kind: Literal["full", "component"] = "component"
+    scale: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentProposal:
+    """Gaussian random walk of one coefficient at a time. scale: its standard deviation."""
+
+    kind: Literal["component"] = "component"
+    scale: float | None = None
+
+
+class Options(Protocol):
+    """What every sampler's options have."""
+
+    @property
+    def num_steps(self) -> int | None:
+        """Steps of each chain, warm-up included."""
+
+    @property
+    def num_chains(self) -> int | None:
+        """Number of chains; all of them are paid for."""
+
+    @property
+    def num_warmup(self) -> int | None:
+        """Leading draws that are marked as warm-up."""
+
+    @property
+    def proposal(self) -> Proposal | ComponentProposal:
+        """The proposal."""
+
+    @property
+    def clip_bound(self) -> float | None:
+        """Cut every row's log ratio at +- this."""
+
+
+class Target(Protocol):
+    """A model with its rows opened, at the current positions of all chains.
+
+    Every `...ratios` returns (sums, sensitivities, log_prior_ratios), (chain,) each: the tempered sum
+    over rows of the log likelihood ratios; the most that one replaced row can change it by; and the
+    log prior ratio. The sensitivities depend on public facts and the positions only.
+    """
+
+    def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the ratios of moving coefficient j of each chain by deltas (chain,)."""
+
+    def component_commit(self, j: int, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
+        """Move coefficient j of the accepted chains."""
+
+    def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the ratios of moving each chain by deltas (chain, d)."""
+
+    def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
+        """Move the accepted chains."""
+
+    def refresh(self) -> None:
+        """Recompute all caches from the positions."""
+
+    @property
+    def position(self) -> Floats:
+        """Current positions, (chain, d)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """One algorithm. Registered by one explicit line in dpmcmc/samplers/__init__.py.
+
+    event: (options, noise multiplier) -> everything that a whole run does to the data.
+    advance: (target, options, noise multiplier, block length, random) -> (chain, block, d) draws.
+    """
+
+    name: str
+    options: type[Any]
+    event: Callable[[Any, float], Event]
+    advance: Callable[[Target, Any, float, int, RandomSource], Floats]

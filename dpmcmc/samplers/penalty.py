@@ -1,0 +1,86 @@
+"""The penalty step: a Metropolis step that is right although its log ratio is noisy."""
+
+import math
+
+import numpy as np
+
+from dpmcmc.privacy.events import Event, Gaussian, Repeat
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.samplers.base import Floats, Options, Target
+
+
+def penalty_event(options: Options, noise_multiplier: float) -> Event:
+    """Return the event of a run: one Gaussian release for every step of every chain."""
+    if options.num_steps is None or options.num_chains is None:
+        raise ValueError("the number of steps and of chains must be known")
+    return Repeat(Gaussian(noise_multiplier), options.num_steps * options.num_chains)
+
+
+def accept(
+    sums: Floats,
+    sensitivities: Floats,
+    log_prior_ratios: Floats,
+    noise_multiplier: float,
+    normals: Floats,
+    uniforms: Floats,
+) -> list[bool]:
+    """Decide one step of every chain from noisy sums. All arguments (chain,) but the multiplier.
+
+    lambda = sum + s N(0, 1) with s = noise multiplier * sensitivity; accepted with probability
+    min(1, exp(lambda + log prior ratio - s^2 / 2)).
+    Privacy: one Gaussian event per chain. Proof: docs/proofs/dp_penalty.md.
+    Source: Ceperley and Dewing 1999; Yıldırım and Ermiş 2019, Proposition 1.
+    """
+    decisions = []
+    for total, sensitivity, prior, normal, uniform in zip(
+        sums.tolist(),
+        sensitivities.tolist(),
+        log_prior_ratios.tolist(),
+        normals.tolist(),
+        uniforms.tolist(),
+        strict=True,
+    ):
+        s = noise_multiplier * sensitivity
+        noisy = total + s * normal
+        decisions.append(math.log(uniform) < noisy + prior - 0.5 * s * s)
+    return decisions
+
+
+def advance_component(
+    target: Target, scale: float, noise_multiplier: float, length: int, random: RandomSource
+) -> Floats:
+    """Return (chain, length, d) draws of steps that move one random coefficient each.
+
+    All chains move the same coefficient in a step, so that its column is read once.
+    """
+    chains, dimension = target.position.shape
+    components = random.integers(dimension, (length,)).tolist()
+    deltas = scale * random.normals((length, chains))
+    normals = random.normals((length, chains))
+    uniforms = random.uniforms((length, chains))
+    draws = np.empty((chains, length, dimension))
+    target.refresh()
+    for t, j in enumerate(components):
+        ratios = target.component_ratios(j, deltas[t])
+        accepted = accept(*ratios, noise_multiplier, normals[t], uniforms[t])
+        target.component_commit(j, deltas[t], np.array(accepted))
+        draws[:, t] = target.position
+    return draws
+
+
+def advance_vector(
+    target: Target, scale: float, noise_multiplier: float, length: int, random: RandomSource
+) -> Floats:
+    """Return (chain, length, d) draws of steps that move all coefficients."""
+    chains, dimension = target.position.shape
+    deltas = scale * random.normals((length, chains, dimension))
+    normals = random.normals((length, chains))
+    uniforms = random.uniforms((length, chains))
+    draws = np.empty((chains, length, dimension))
+    target.refresh()
+    for t in range(length):
+        ratios = target.vector_ratios(deltas[t])
+        accepted = accept(*ratios, noise_multiplier, normals[t], uniforms[t])
+        target.vector_commit(deltas[t], np.array(accepted))
+        draws[:, t] = target.position
+    return draws
