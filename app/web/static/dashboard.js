@@ -83,7 +83,7 @@ function budgetCard(budget, dataset) {
   const put = (name, text) => (card.querySelector(`[data-f=${name}]`).textContent = text);
   const amounts = { spent: budget.spent.epsilon, reserved: budget.reserved.epsilon, remaining: budget.remaining.epsilon };
   put("name", dataset?.name ?? budget.dataset);
-  put("facts", `${dataset ? `${dataset.rows.toLocaleString()} rows, ` : ""}δ = ${budget.delta}, ${budget.jobs} jobs`);
+  put("facts", `${dataset ? `${dataset.rows.toLocaleString()} rows, ` : ""}δ = ${budget.delta.toExponential()}, ${budget.jobs} ${budget.jobs === 1 ? "job" : "jobs"}`);
   put("total", `ε ${number(budget.epsilon)}`);
   for (const [name, value] of Object.entries(amounts)) put(name, number(value));
   const bar = card.querySelector(".bar");
@@ -95,11 +95,13 @@ function budgetCard(budget, dataset) {
 }
 
 function historyChart(figure, budget) {
-  if (!budget.history?.length) return;
+  figure.hidden = !budget.history?.length;
+  if (figure.hidden) return;
   const steps = [0, ...budget.history.map((entry) => entry.epsilon_after)];
   const entry = steps.map((_, index) => index);
   plot(figure, {
     height: 150,
+    whole: true,
     scales: { x: { time: false }, y: { range: [0, budget.epsilon * 1.05] } },
     series: [
       { label: "entry" },
@@ -109,12 +111,12 @@ function historyChart(figure, budget) {
   }, [entry, steps, entry.map(() => budget.epsilon)]);
 }
 
-function plot(figure, options, data) {
+function plot(figure, { whole = false, ...options }, data) {
   const ink = style("--pico-muted-color");
   const grid = { stroke: style("--pico-muted-border-color"), width: 1 };
   const axis = { stroke: ink, grid, ticks: grid, font: "11px sans-serif", size: 36 };
   const width = Math.max(200, figure.clientWidth || 300);
-  const rest = { width, legend: { show: false }, cursor: { drag: { x: false, y: false } }, axes: [{ ...axis, size: 28 }, { ...axis, size: 48 }] };
+  const rest = { width, legend: { show: false }, cursor: { drag: { x: false, y: false } }, axes: [{ ...axis, size: 28, ...(whole && { incrs: [1, 2, 5, 10, 20, 50, 100, 1000] }) }, { ...axis, size: 48 }] };
   return new uPlot({ ...rest, ...options }, data, figure);
 }
 
@@ -169,7 +171,7 @@ function posteriorButton(job) {
 function showJobs(jobs, datasets) {
   if (!jobs.length) return $("jobs").replaceChildren(make("p", "No job yet.", "quiet"));
   const rows = jobs.map((job) => [
-    new Date(job.created_at).toLocaleString(),
+    new Date(job.created_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" }),
     datasets.get(job.dataset)?.name ?? job.dataset,
     make("span", job.status, `status ${job.status}`),
     progressOf(job),

@@ -1,0 +1,42 @@
+"""The README's walk with curl is run as it stands, against a service of its own."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from app.client.local import Service
+
+
+def walk(readme: str) -> str:
+    """Every sh block of the README, in order."""
+    return "\n".join(re.findall(r"^```sh\n(.*?)^```", readme, re.M | re.S))
+
+
+def test_walk_with_curl_works_as_printed(
+    service: Service, repository: Path, tmp_path: Path
+) -> None:
+    script = walk((repository / "README.md").read_text())
+    done = subprocess.run(
+        [str(shutil.which("bash")), "-euo", "pipefail", "-c", script],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={
+            **os.environ,
+            "URL": service.url,
+            "DPMCMC_ADMIN_KEY": service.admin_key,
+            "TMPDIR": str(tmp_path),
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for shown in ('"expected_ess"', "succeeded", '"r_hat"', '"remaining"', '"budget_exhausted"'):
+        assert shown in done.stdout
+
+
+def test_every_dev_command_of_the_readme_exists(repository: Path) -> None:
+    known = set(re.findall(r"^\./dev (\w+)", (repository / "dev").read_text(), re.M))
+    named = set(re.findall(r"\./dev (\w+)", (repository / "README.md").read_text()))
+    assert named <= known
