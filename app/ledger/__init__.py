@@ -1,0 +1,60 @@
+"""The only door to the ledger's tables: pay first, exactly once, and prove it afterwards."""
+
+from app.ledger.account import expire, open_account, post, reserve, void
+from app.ledger.amend import amend
+from app.ledger.errors import (
+    AccountClosed,
+    AlreadyReserved,
+    AmendmentRefused,
+    BudgetExhausted,
+    LedgerError,
+    NotVoidable,
+    UnknownAccount,
+    UnknownReservation,
+    Voided,
+)
+from app.ledger.read import (
+    Balance,
+    Entry,
+    HistoryPoint,
+    Preview,
+    allotment,
+    balance,
+    balances,
+    entries,
+    history,
+    preview,
+    terms_of,
+)
+from app.ledger.verify import Verification, verify
+
+__all__ = [
+    "AccountClosed",
+    "AlreadyReserved",
+    "AmendmentRefused",
+    "Balance",
+    "BudgetExhausted",
+    "Entry",
+    "HistoryPoint",
+    "LedgerError",
+    "NotVoidable",
+    "Preview",
+    "UnknownAccount",
+    "UnknownReservation",
+    "Verification",
+    "Voided",
+    "allotment",
+    "amend",
+    "balance",
+    "balances",
+    "entries",
+    "expire",
+    "history",
+    "open_account",
+    "post",
+    "preview",
+    "reserve",
+    "terms_of",
+    "verify",
+    "void",
+]

@@ -1,0 +1,347 @@
+"""Debits: a decision and its entry in one transaction that holds the dataset's head.
+
+Every function takes an open write session and never commits. The head row is locked first
+(PostgreSQL: FOR UPDATE; SQLite: BEGIN IMMEDIATE before), so decisions on one dataset happen one
+after the other. Comparisons are between whole numbers, rounded against the spender.
+Nothing written here depends on private rows.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, cast
+from uuid import UUID
+
+from sqlalchemy import ScalarSelect, Select, Table, func, insert, select, update
+from sqlalchemy.orm import Session
+
+from app.ledger.codec import (
+    canonical,
+    entry_hash,
+    genesis,
+    read_cost,
+    read_state,
+    read_terms,
+    write_cost,
+    write_state,
+    write_terms,
+)
+from app.ledger.errors import (
+    AccountClosed,
+    AlreadyReserved,
+    BudgetExhausted,
+    NotVoidable,
+    UnknownAccount,
+    UnknownReservation,
+    Voided,
+)
+from app.storage.rows import JobRow, LedgerHeadRow, LedgerRow
+from app.storage.session import EARLY_RELEASE
+from app.storage.types import utc_now
+from dpmcmc.privacy.events import Event, as_dict, digest
+from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms, entry_cost
+from dpmcmc.privacy.types import Permit
+
+HEADS, ENTRIES = cast(Table, LedgerHeadRow.__table__), cast(Table, LedgerRow.__table__)
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """An analyst's own cap (epsilon at the dataset's delta) and the sums of that analyst's jobs."""
+
+    epsilon: float
+    held: FilterState
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a dataset's ledger, locked while a transaction decides."""
+
+    dataset_id: UUID
+    seq: int
+    hash: str
+    status: str
+    terms: FilterTerms
+    posted: FilterState
+    reserved: FilterState
+    allotments: dict[str, Allotment]
+    jobs: int
+
+    @property
+    def held(self) -> FilterState:
+        """Posted and reserved together: a reservation counts fully."""
+        return sum_of(self.posted, self.reserved)
+
+
+def sum_of(one: FilterState, other: FilterState) -> FilterState:
+    """Two states added up."""
+    return FilterState(
+        tuple(a + b for a, b in zip(one.sums, other.sums, strict=True)),
+        tuple(a + b for a, b in zip(one.unbounded, other.unbounded, strict=True)),
+    )
+
+
+@lru_cache(maxsize=1024)
+def price(terms: FilterTerms, event: Event) -> EntryCost:
+    """What an event costs under the terms, remembered: a plan has it ready for the reservation."""
+    return entry_cost(terms, event)
+
+
+def open_account(
+    session: Session, dataset_id: UUID, terms: FilterTerms, actor_id: UUID | None
+) -> None:
+    """Open a new dataset's ledger with its promise; its first entry follows its genesis."""
+    empty = FilterState.empty(terms)
+    head = Head(dataset_id, 0, genesis(dataset_id), "open", terms, empty, empty, {}, 0)
+    session.flush()
+    details = {"terms": json.loads(write_terms(terms))}
+    head, entry = _next(head, "open", details=details, actor_id=actor_id)
+    session.execute(insert(HEADS).values(dataset_id=dataset_id, **_stored(head)))
+    session.execute(insert(ENTRIES).values(entry))
+
+
+def reserve(
+    session: Session,
+    dataset_id: UUID,
+    *,
+    job_id: UUID,
+    analyst_id: UUID,
+    event: Event,
+    until: datetime | None = None,
+) -> None:
+    """Hold an event's cost for a job, or refuse. The job's row must be in the session or stored.
+
+    until: when the reservation lapses unless a worker has claimed the job (see `expire`).
+    Raises UnknownAccount, AccountClosed, EventError (another neighbouring relation),
+    AlreadyReserved and BudgetExhausted (of the dataset, or of the analyst's allotment).
+    """
+    session.flush()
+    written, name = canonical(as_dict(event)), digest(event)
+    head = locked(session, dataset_id)
+    if head.status != "open":
+        raise AccountClosed("the dataset takes no new jobs")
+    cost = price(head.terms, event)
+    moved = replace(
+        head,
+        reserved=head.reserved.add(cost),
+        allotments=_allotted(head, analyst_id, cost),
+        jobs=head.jobs + 1,
+    )
+    if not head.terms.accepts(moved.held):
+        raise BudgetExhausted(head.terms, head.held, cost)
+    if session.scalar(_kinds(job_id).limit(1)) is not None:
+        raise AlreadyReserved("the job has a reservation")
+    append(
+        session,
+        moved,
+        "reserve",
+        details={"until": until.isoformat()} if until else {},
+        actor_id=analyst_id,
+        job_id=job_id,
+        analyst_id=analyst_id,
+        event=written,
+        event_digest=name,
+        cost=write_cost(cost),
+    )
+
+
+def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> dict[str, Allotment]:
+    """The allotments after one more entry of this analyst. Raises BudgetExhausted."""
+    own = head.allotments.get(str(analyst_id))
+    if own is None:
+        return head.allotments
+    terms, held = replace(head.terms, epsilon=own.epsilon), own.held.add(cost)
+    if not terms.accepts(held):
+        raise BudgetExhausted(terms, own.held, cost, allotment=True)
+    return {**head.allotments, str(analyst_id): Allotment(own.epsilon, held)}
+
+
+def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Permit:
+    """Turn a job's reservation into a debit for good, and hand out what opens the rows.
+
+    Idempotent: a later attempt of the same job gets the same permit without a second debit.
+    Raises UnknownReservation, Voided, and AccountClosed where the rows are destroyed.
+    """
+    head = locked(session, _account_of(job_id))
+    entries = _settlement(session, job_id)
+    reserved = entries["reserve"]
+    if "void" in entries:
+        raise Voided("the job's reservation was given back")
+    if head.status == "destroyed":
+        raise AccountClosed("the dataset's rows are destroyed")
+    if "post" not in entries:
+        cost = read_cost(reserved.cost)
+        moved = replace(head, posted=head.posted.add(cost), reserved=head.reserved.remove(cost))
+        append(session, moved, "post", actor_id=actor_id, **_same(reserved))
+    return Permit(subject=str(head.dataset_id), event_digest=reserved.event_digest)
+
+
+def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None = None) -> None:
+    """Give a reservation back, while no worker has ever claimed the job. Idempotent.
+
+    reason: a public word such as "cancelled". Raises UnknownReservation, and NotVoidable once the
+    job was claimed or posted: then nothing is given back.
+    """
+    claimed = session.scalar(select(JobRow.attempt).where(JobRow.id == job_id).with_for_update())
+    head = locked(session, _account_of(job_id))
+    entries = _settlement(session, job_id)
+    if "void" in entries:
+        return
+    if "post" in entries or claimed:
+        raise NotVoidable("the job was claimed: its debit stays")
+    reserved = entries["reserve"]
+    cost = read_cost(reserved.cost)
+    moved = replace(
+        head,
+        reserved=head.reserved.remove(cost),
+        allotments=_returned(head, reserved.analyst_id, cost),
+        jobs=head.jobs - 1,
+    )
+    details = {"reason": reason}
+    append(session, moved, "void", details=details, actor_id=actor_id, **_same(reserved))
+
+
+def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> dict[str, Allotment]:
+    own = head.allotments.get(str(analyst_id))
+    if own is None:
+        return head.allotments
+    return {**head.allotments, str(analyst_id): replace(own, held=own.held.remove(cost))}
+
+
+def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
+    """Void reservations past their time whose jobs no worker has claimed.
+
+    Returns the jobs' ids, their rows locked: the caller marks them cancelled in this transaction.
+    """
+    lapsed = (
+        select(JobRow.id)
+        .where(JobRow.status == "queued", JobRow.attempt == 0, JobRow.reserved_until < now)
+        .order_by(JobRow.dataset_id, JobRow.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    jobs = list(session.scalars(lapsed))
+    for job_id in jobs:
+        void(session, job_id, reason="expired")
+    return jobs
+
+
+def locked(session: Session, account: UUID | ScalarSelect[UUID]) -> Head:
+    """The head of a dataset, or of the one that a query names, held until the transaction ends.
+
+    Where the session waits for the disk after its commit (`SessionFactory.debit`), PostgreSQL is
+    told so in the same round trip.
+    """
+    columns: list[Any] = list(HEADS.columns)
+    if session.info.get(EARLY_RELEASE):
+        columns.append(func.set_config("synchronous_commit", "off", True))
+    query = select(*columns).where(HEADS.c.dataset_id == account)
+    row = session.execute(query.with_for_update(of=HEADS)).one_or_none()
+    if row is None:
+        raise UnknownAccount("no ledger was opened for this")
+    return head_of(row)
+
+
+def head_of(row: Any) -> Head:
+    """A head's row, decoded."""
+    return Head(
+        row.dataset_id,
+        row.seq,
+        row.hash,
+        row.status,
+        read_terms(row.terms),
+        read_state(row.posted),
+        read_state(row.reserved),
+        read_allotments(row.allotments),
+        row.jobs,
+    )
+
+
+def read_allotments(text: str) -> dict[str, Allotment]:
+    """The allotments that a head stores."""
+    fields = json.loads(text)
+    return {
+        analyst: Allotment(own["epsilon"], read_state(canonical(own["held"])))
+        for analyst, own in fields.items()
+    }
+
+
+def write_allotments(allotments: dict[str, Allotment]) -> str:
+    """Allotments as canonical text."""
+    return canonical(
+        {
+            analyst: {"epsilon": own.epsilon, "held": json.loads(write_state(own.held))}
+            for analyst, own in allotments.items()
+        }
+    )
+
+
+def _account_of(job_id: UUID) -> ScalarSelect[UUID]:
+    reserved = (ENTRIES.c.job_id == job_id, ENTRIES.c.kind == "reserve")
+    return select(ENTRIES.c.dataset_id).where(*reserved).scalar_subquery()
+
+
+def _kinds(job_id: UUID) -> Select[Any]:
+    return select(ENTRIES.c.kind).where(ENTRIES.c.job_id == job_id)
+
+
+def _settlement(session: Session, job_id: UUID) -> dict[str, Any]:
+    """A job's entries by kind, read while its head is held."""
+    rows = session.execute(select(ENTRIES).where(ENTRIES.c.job_id == job_id)).all()
+    entries = {row.kind: row for row in rows}
+    if "reserve" not in entries:
+        raise UnknownReservation("nothing was reserved for this job")
+    return entries
+
+
+def _same(reserved: Any) -> dict[str, Any]:
+    """What a post or void repeats of its reservation."""
+    return {
+        name: getattr(reserved, name) for name in ("job_id", "analyst_id", "event_digest", "cost")
+    }
+
+
+def append(session: Session, head: Head, kind: str, **fields: Any) -> None:
+    """Write the next entry and the moved head: one statement on PostgreSQL, two on SQLite."""
+    at = head.dataset_id
+    head, entry = _next(head, kind, **fields)
+    move = update(HEADS).where(HEADS.c.dataset_id == at).values(_stored(head))
+    add = insert(ENTRIES).values(entry)
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(add.add_cte(move.cte("moved")))
+    else:
+        session.execute(move)
+        session.execute(add)
+
+
+def _next(
+    head: Head, kind: str, details: dict[str, Any] | None = None, **fields: Any
+) -> tuple[Head, dict[str, Any]]:
+    """The entry that follows a head whose sums are moved already, and the head after it."""
+    entry: dict[str, Any] = dict.fromkeys(column.name for column in ENTRIES.columns)
+    entry.update(
+        fields,
+        dataset_id=head.dataset_id,
+        seq=head.seq + 1,
+        at=utc_now(),
+        kind=kind,
+        total=write_state(head.held),
+        details=canonical(details or {}),
+        previous=head.hash,
+    )
+    entry["hash"] = entry_hash(entry)
+    return replace(head, seq=entry["seq"], hash=entry["hash"]), entry
+
+
+def _stored(head: Head) -> dict[str, Any]:
+    return {
+        "seq": head.seq,
+        "hash": head.hash,
+        "status": head.status,
+        "terms": write_terms(head.terms),
+        "posted": write_state(head.posted),
+        "reserved": write_state(head.reserved),
+        "allotments": write_allotments(head.allotments),
+        "jobs": head.jobs,
+    }

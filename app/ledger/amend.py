@@ -1,0 +1,120 @@
+"""Amendments: what an admin changes about a dataset, each as an entry of its ledger."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.ledger.account import ENTRIES, Allotment, Head, append, locked
+from app.ledger.codec import read_cost
+from app.ledger.errors import AmendmentRefused
+from dpmcmc.privacy.filter import FilterState
+
+Details = Mapping[str, Any]
+
+
+def amend(
+    session: Session, dataset_id: UUID, kind: str, details: Details, actor_id: UUID | None
+) -> None:
+    """Write an amendment. details, by kind (JSON values only):
+
+    raise_budget: {"epsilon": …, "delta": …}, either or both, never lower than before
+    allot:        {"analyst": id, "epsilon": … or None}: that analyst's cap under the dataset's
+    grant:        {"users": [ids] or None}: recorded; the grants' own table is the caller's
+    archive, unarchive, destroy: {}; no new reservations while archived, none ever after destroy
+    Raises UnknownAccount and AmendmentRefused.
+    """
+    if kind not in _AMENDMENTS:
+        raise AmendmentRefused("unknown amendment")
+    session.flush()
+    head = locked(session, dataset_id)
+    if head.status == "destroyed":
+        raise AmendmentRefused("the dataset's rows are destroyed")
+    moved = _AMENDMENTS[kind](session, head, details)
+    append(session, moved, kind, details=dict(details), actor_id=actor_id)
+
+
+def _raise_budget(_: Session, head: Head, details: Details) -> Head:
+    if not details or not set(details) <= {"epsilon", "delta"}:
+        raise AmendmentRefused("name an epsilon, a delta or both")
+    if not all(_is_number(value) for value in details.values()):
+        raise AmendmentRefused("a budget is a finite number")
+    try:
+        terms = replace(head.terms, **details)
+    except ValueError as error:
+        raise AmendmentRefused("not a budget") from error
+    if terms.epsilon < head.terms.epsilon or terms.delta < head.terms.delta:
+        raise AmendmentRefused("a budget is never lowered")
+    return replace(head, terms=terms)
+
+
+def _allot(session: Session, head: Head, details: Details) -> Head:
+    if set(details) != {"analyst", "epsilon"} or not _is_id(details["analyst"]):
+        raise AmendmentRefused("name an analyst and an epsilon")
+    analyst, epsilon = str(UUID(details["analyst"])), details["epsilon"]
+    others = {name: own for name, own in head.allotments.items() if name != analyst}
+    if epsilon is None:
+        return replace(head, allotments=others)
+    if not _is_number(epsilon) or epsilon < 0:
+        raise AmendmentRefused("an allotment is a finite number, 0 or larger")
+    held = _held_by(session, head, UUID(analyst))
+    return replace(head, allotments={**others, analyst: Allotment(epsilon, held)})
+
+
+def _held_by(session: Session, head: Head, analyst_id: UUID) -> FilterState:
+    """The sums of an analyst's own jobs, from the entries; read while the head is held."""
+    held = FilterState.empty(head.terms)
+    own = select(ENTRIES.c.kind, ENTRIES.c.cost).where(
+        ENTRIES.c.dataset_id == head.dataset_id,
+        ENTRIES.c.analyst_id == analyst_id,
+        ENTRIES.c.kind.in_(("reserve", "void")),
+    )
+    for kind, cost in session.execute(own):
+        move = held.add if kind == "reserve" else held.remove
+        held = move(read_cost(cost))
+    return held
+
+
+def _grant(_: Session, head: Head, details: Details) -> Head:
+    users = details.get("users", ...)
+    listed = isinstance(users, list) and all(_is_id(user) for user in users)
+    if set(details) != {"users"} or not (users is None or listed):
+        raise AmendmentRefused("name a list of users, or None for everybody")
+    return head
+
+
+def _status(status: str, before: str | None) -> Callable[[Session, Head, Details], Head]:
+    def change(_: Session, head: Head, details: Details) -> Head:
+        if details:
+            raise AmendmentRefused("this amendment has no details")
+        if before is not None and head.status != before:
+            raise AmendmentRefused(f"only a dataset that is {before} can become {status}")
+        return replace(head, status=status)
+
+    return change
+
+
+def _is_number(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(float(value))  # type: ignore[arg-type]
+
+
+def _is_id(value: object) -> bool:
+    try:
+        return isinstance(value, str) and str(UUID(value)) == value
+    except ValueError:
+        return False
+
+
+_AMENDMENTS: dict[str, Callable[[Session, Head, Details], Head]] = {
+    "raise_budget": _raise_budget,
+    "allot": _allot,
+    "grant": _grant,
+    "archive": _status("archived", before="open"),
+    "unarchive": _status("open", before="archived"),
+    "destroy": _status("destroyed", before=None),
+}

@@ -1,0 +1,95 @@
+"""How the filter's values and an entry are written down: canonical JSON and the chain's hash.
+
+Canonical: keys sorted, no spaces, ASCII, shortest round-trip floats; whole numbers of the filter as
+decimal strings, because they have no limit. The same text is stored, hashed and read back.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms
+from dpmcmc.privacy.types import Neighbouring
+
+HASHED_FIELDS = (
+    "dataset_id",
+    "seq",
+    "at",
+    "kind",
+    "actor_id",
+    "job_id",
+    "analyst_id",
+    "event",
+    "event_digest",
+    "cost",
+    "total",
+    "details",
+    "previous",
+)
+
+
+def canonical(value: Any) -> str:
+    """The one way to write a JSON value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def genesis(dataset_id: UUID) -> str:
+    """What the first entry of a dataset's chain follows."""
+    return hashlib.sha256(f"dpmcmc ledger 1 {dataset_id}".encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return str(value)
+    return value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value
+
+
+def entry_hash(fields: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) over every field of an entry and the hash before it."""
+    plain = {name: _plain(fields[name]) for name in HASHED_FIELDS}
+    return hashlib.sha256(canonical(plain).encode()).hexdigest()
+
+
+def _numbers(values: Sequence[int | None]) -> list[str | None]:
+    return [None if value is None else str(value) for value in values]
+
+
+def write_cost(cost: EntryCost) -> str:
+    """An entry's cost as text; None stands for no bound."""
+    return canonical(_numbers(cost.vector))
+
+
+@lru_cache(maxsize=1024)
+def read_cost(text: str) -> EntryCost:
+    """The cost that `write_cost` wrote."""
+    return EntryCost.from_vector([None if v is None else int(v) for v in json.loads(text)])
+
+
+def write_state(state: FilterState) -> str:
+    """Running sums as text."""
+    return canonical({"sums": _numbers(state.sums), "unbounded": list(state.unbounded)})
+
+
+def read_state(text: str) -> FilterState:
+    """The sums that `write_state` wrote."""
+    fields = json.loads(text)
+    return FilterState(tuple(int(v) for v in fields["sums"]), tuple(fields["unbounded"]))
+
+
+def write_terms(terms: FilterTerms) -> str:
+    """A dataset's terms as text."""
+    return canonical(asdict(terms))
+
+
+@lru_cache(maxsize=256)
+def read_terms(text: str) -> FilterTerms:
+    """The terms that `write_terms` wrote."""
+    fields = json.loads(text)
+    renyi = tuple((order, weight) for order, weight in fields.pop("renyi"))
+    neighbouring = Neighbouring(fields.pop("neighbouring"))
+    return FilterTerms(**fields, renyi=renyi, neighbouring=neighbouring)

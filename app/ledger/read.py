@@ -1,0 +1,204 @@
+"""What may be read off a ledger: balances, entries, the dashboard's history. Public facts only."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.ledger.account import ENTRIES, HEADS, Head, head_of, price
+from app.ledger.codec import read_state, read_terms, write_terms
+from app.ledger.errors import UnknownAccount
+from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.filter import FilterTerms, mu_limit, remaining_epsilon, spent_epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A dataset's budget. Every epsilon is at the dataset's delta and composed, not a sum.
+
+    spent: posted jobs. reserved: reservations alone. remaining: the largest Gaussian job that still
+    fits beside both. mu_total: what the GDP branch allows in all (0: it is off). mu_spent: of
+    posted jobs; None where one has no GDP bound. jobs: how many hold budget. seq, head: number and
+    hash of the last entry, to be kept elsewhere as an anchor for `verify`.
+    """
+
+    dataset_id: UUID
+    status: str
+    neighbouring: str
+    epsilon: float
+    delta: float
+    spent_epsilon: float
+    reserved_epsilon: float
+    remaining_epsilon: float
+    mu_total: float
+    mu_spent: float | None
+    jobs: int
+    seq: int
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One ledger entry as stored. hash is the SHA-256 of the canonical JSON of `hashed`.
+
+    event, cost, total, details: decoded; `hashed` has the stored text of each.
+    """
+
+    seq: int
+    at: datetime
+    kind: str
+    actor_id: UUID | None
+    job_id: UUID | None
+    analyst_id: UUID | None
+    event: dict[str, Any] | None
+    event_digest: str | None
+    cost: list[str | None] | None
+    total: dict[str, Any]
+    details: dict[str, Any]
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """One step of the dashboard's curve. epsilon_after: of all posted or reserved by then."""
+
+    at: datetime
+    job_id: UUID | None
+    kind: str
+    epsilon_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a reservation would do now. epsilon: of the event alone, at the dataset's delta."""
+
+    affordable: bool
+    epsilon: float
+    remaining: float
+    remaining_after: float
+
+
+def _heads(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Head]:
+    rows = session.execute(select(HEADS).where(HEADS.c.dataset_id.in_(dataset_ids)))
+    return {row.dataset_id: head_of(row) for row in rows}
+
+
+def _head(session: Session, dataset_id: UUID) -> Head:
+    try:
+        return _heads(session, [dataset_id])[dataset_id]
+    except KeyError:
+        raise UnknownAccount("no ledger was opened for this") from None
+
+
+def _balance(head: Head) -> Balance:
+    terms, mu_spent = head.terms, head.posted.mu
+    return Balance(
+        dataset_id=head.dataset_id,
+        status=head.status,
+        neighbouring=terms.neighbouring.value,
+        epsilon=terms.epsilon,
+        delta=terms.delta,
+        spent_epsilon=spent_epsilon(terms, head.posted),
+        reserved_epsilon=spent_epsilon(terms, head.reserved),
+        remaining_epsilon=remaining_epsilon(terms, head.held),
+        mu_total=mu_limit(terms),
+        mu_spent=mu_spent if math.isfinite(mu_spent) else None,
+        jobs=head.jobs,
+        seq=head.seq,
+        head=head.hash,
+    )
+
+
+def balance(session: Session, dataset_id: UUID) -> Balance:
+    """A dataset's budget now. Raises UnknownAccount."""
+    return _balance(_head(session, dataset_id))
+
+
+def balances(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Balance]:
+    """The budgets of several datasets, in one query; unknown ones are left out."""
+    return {at: _balance(head) for at, head in _heads(session, dataset_ids).items()}
+
+
+def terms_of(session: Session, dataset_id: UUID) -> FilterTerms:
+    """What a dataset promises now. Raises UnknownAccount."""
+    return _head(session, dataset_id).terms
+
+
+def allotment(session: Session, dataset_id: UUID, analyst_id: UUID) -> Balance | None:
+    """An analyst's budget under the dataset's; reservations count as spent. None: no cap."""
+    head = _head(session, dataset_id)
+    own = head.allotments.get(str(analyst_id))
+    if own is None:
+        return None
+    empty = replace(head, reserved=head.posted.empty(head.terms), jobs=0)
+    return _balance(replace(empty, terms=replace(head.terms, epsilon=own.epsilon), posted=own.held))
+
+
+def preview(
+    session: Session, dataset_id: UUID, event: Event, analyst_id: UUID | None = None
+) -> Preview:
+    """Whether an event would be accepted now, and what would remain. Spends nothing.
+
+    Also works the event's cost out ahead of `reserve`, outside of the ledger's lock.
+    Raises UnknownAccount and EventError (another neighbouring relation).
+    """
+    head = _head(session, dataset_id)
+    cost = price(head.terms, event)
+    views = [(head.terms, head.held)]
+    own = head.allotments.get(str(analyst_id))
+    if own is not None:
+        views.append((replace(head.terms, epsilon=own.epsilon), own.held))
+    affordable = all(terms.accepts(held.add(cost)) for terms, held in views)
+    return Preview(
+        affordable=affordable and head.status == "open",
+        epsilon=spent_epsilon(head.terms, head.posted.empty(head.terms).add(cost)),
+        remaining=min(remaining_epsilon(terms, held) for terms, held in views),
+        remaining_after=min(remaining_epsilon(terms, held.add(cost)) for terms, held in views),
+    )
+
+
+def entries(
+    session: Session, dataset_id: UUID, after_seq: int = 0, limit: int = 100
+) -> list[Entry]:
+    """Entries oldest first, from after_seq on. Raises UnknownAccount."""
+    _head(session, dataset_id)
+    query = select(ENTRIES).where(ENTRIES.c.dataset_id == dataset_id, ENTRIES.c.seq > after_seq)
+    rows = session.execute(query.order_by(ENTRIES.c.seq).limit(limit))
+    return [_entry(row) for row in rows]
+
+
+def _entry(row: Any) -> Entry:
+    def decoded(text: str | None) -> Any:
+        return None if text is None else json.loads(text)
+
+    fields = {name: getattr(row, name) for name in Entry.__dataclass_fields__}
+    for name in ("event", "cost", "total", "details"):
+        fields[name] = decoded(fields[name])
+    return Entry(**fields)
+
+
+def history(session: Session, dataset_id: UUID, limit: int = 200) -> list[HistoryPoint]:
+    """The last entries that moved the budget, oldest first. Raises UnknownAccount."""
+    terms = write_terms(terms_of(session, dataset_id))
+    query = select(ENTRIES.c.at, ENTRIES.c.job_id, ENTRIES.c.kind, ENTRIES.c.total).where(
+        ENTRIES.c.dataset_id == dataset_id,
+        ENTRIES.c.kind.in_(("open", "reserve", "post", "void", "raise_budget")),
+    )
+    rows = session.execute(query.order_by(ENTRIES.c.seq.desc()).limit(limit)).all()
+    return [
+        HistoryPoint(row.at, row.job_id, row.kind, _epsilon(terms, row.total))
+        for row in reversed(rows)
+    ]
+
+
+@lru_cache(maxsize=8192)
+def _epsilon(terms: str, total: str) -> float:
+    return spent_epsilon(read_terms(terms), read_state(total))

@@ -1,0 +1,103 @@
+"""Engines: the same code on SQLite (a file) and PostgreSQL (psycopg 3).
+
+SQLite: WAL, synchronous=FULL (a commit survives a power cut), foreign keys, zeroed deletes. Writers
+use one connection per process and BEGIN IMMEDIATE, and queue across processes on a lock file: the
+kernel wakes the next one at once, where SQLite's own busy handler sleeps and lets latecomers
+overtake. The queue is only for speed; what keeps two writers apart is SQLite's own lock.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+
+BUSY_SECONDS = 60
+PRAGMAS = (
+    f"busy_timeout={BUSY_SECONDS * 1000}",
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    "recursive_triggers=ON",
+    "secure_delete=ON",
+)
+
+
+class StorageUrlError(ValueError):
+    """A database URL that is neither an SQLite file nor PostgreSQL."""
+
+
+def engine_for(url: str | URL, *, writes: bool = True) -> Engine:
+    """An engine of `url`; with writes=False its transactions can only read.
+
+    url: sqlite:///file or postgresql://… (always spoken by psycopg 3). Raises StorageUrlError.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite(parsed, writes)
+    if parsed.get_backend_name() == "postgresql":
+        return _postgresql(parsed.set(drivername="postgresql+psycopg"), writes)
+    raise StorageUrlError("the database must be SQLite or PostgreSQL")
+
+
+def _postgresql(url: URL, writes: bool) -> Engine:
+    if writes:
+        return create_engine(url, pool_pre_ping=False, pool_size=8, max_overflow=8, pool_timeout=60)
+    engine = create_engine(url, pool_size=8, max_overflow=8, pool_timeout=60)
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def _sqlite(url: URL, writes: bool) -> Engine:
+    if not url.database or url.database == ":memory:":
+        raise StorageUrlError(
+            "SQLite needs a file: readers and the writer are different connections"
+        )
+    size = {"pool_size": 1, "max_overflow": 0} if writes else {"pool_size": 8, "max_overflow": 8}
+    engine = create_engine(
+        url.set(drivername="sqlite+pysqlite"),
+        pool_timeout=BUSY_SECONDS,
+        connect_args={"timeout": BUSY_SECONDS, "isolation_level": None},
+        **size,
+    )
+    event.listen(engine, "connect", _prepare)
+    if writes:
+        _queue_writers(engine, Path(f"{url.database}-queue"))
+    else:
+        event.listen(engine, "connect", _refuse_writes)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+def _prepare(connection: Any, _: object) -> None:
+    for pragma in PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _refuse_writes(connection: Any, _: object) -> None:
+    connection.execute("PRAGMA query_only=ON")
+
+
+def _queue_writers(engine: Engine, path: Path) -> None:
+    """Take the queue's lock before BEGIN IMMEDIATE; leave it with the connection."""
+
+    def open_queue(_: object, record: Any) -> None:
+        record.info["queue"] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def begin(connection: Connection) -> None:
+        fcntl.flock(connection.connection.info["queue"], fcntl.LOCK_EX)
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def leave(_: object, record: Any) -> None:
+        fcntl.flock(record.info["queue"], fcntl.LOCK_UN)
+
+    def close_queue(_: object, record: Any) -> None:
+        queue = record.info.pop("queue", None)
+        if queue is not None:
+            os.close(queue)
+
+    event.listen(engine, "connect", open_queue)
+    event.listen(engine, "begin", begin)
+    event.listen(engine, "checkin", leave)
+    event.listen(engine, "close", close_queue)

@@ -1,0 +1,66 @@
+"""Sessions: the only way in for everybody above. Readers cannot write; SQLite's writers take turns.
+
+A use case opens one session, and the `with` block is its one transaction: committed at the end,
+rolled back on any error. Nothing below the use cases commits.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine, text
+from sqlalchemy.engine import URL
+from sqlalchemy.orm import Session, sessionmaker
+
+from app.storage.engine import engine_for
+
+EARLY_RELEASE = "early_release"
+_BARRIER = text("SELECT pg_logical_emit_message(true, 'dpmcmc', '')")
+
+
+class SessionFactory:
+    """Read and write sessions of one database. Make it after a fork, never share it across one."""
+
+    def __init__(self, url: str | URL) -> None:
+        self.engine: Engine = engine_for(url)
+        self._reader: Engine = engine_for(url, writes=False)
+        self._write = sessionmaker(self.engine, expire_on_commit=False)
+        self._read = sessionmaker(self._reader, expire_on_commit=False)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A read-only transaction on one consistent snapshot."""
+        with self._read() as session, session.begin():
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A durable write transaction: once the block is left, the disk has it.
+
+        SQLite: BEGIN IMMEDIATE, one writer at a time. PostgreSQL: READ COMMITTED; lock what a
+        decision rests on.
+        """
+        with self._write() as session, session.begin():
+            yield session
+
+    @contextmanager
+    def debit(self) -> Iterator[Session]:
+        """`write`, for transactions that debit a ledger: on PostgreSQL they free the head at once.
+
+        The ledger's lock is given back when the commit is in the log but not yet on the disk; the
+        block is left only after the disk has it. Later debits lie later in the same log, so a crash
+        loses a suffix that nobody was told of. Do not store releases in one: others can see a
+        commit here that a crash still takes back. See docs/adr/0003.
+        """
+        with self._write() as session:
+            early = self.engine.dialect.name == "postgresql"
+            session.info[EARLY_RELEASE] = early
+            with session.begin():
+                yield session
+            if early:
+                session.execute(_BARRIER)
+                session.commit()
+
+    def dispose(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+        self._reader.dispose()
