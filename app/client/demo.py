@@ -21,8 +21,8 @@ TOO_MUCH = 5.0  # of a budget of 6, once 4 are spent
 INTRODUCTION = """\
 [bold]dpmcmc[/] draws posterior samples from sensitive data under differential privacy.
 
-The RAND Health Insurance Experiment: 20,190 rows. Does a family's income, its size, its \
-health and its share of the bill decide who sees a doctor?"""
+The RAND Health Insurance Experiment, 20,190 rows. Do chronic disease, the size of the family and \
+its income decide who sees a doctor?"""
 
 
 def say(console: Console, text: str) -> None:
