@@ -3,8 +3,8 @@
 R-hat and effective sample size cannot see bias: they ask whether chains agree with each other, not
 whether they agree with the posterior. A chain whose ratios were clipped, or that was tempered,
 can have an R-hat of 1.00 and a large effective sample size at the wrong place. Only a comparison
-with draws of the exact posterior shows that, which is what this module does; it needs such draws, so
-it belongs to experiments and tests on models with a known answer, not to a service.
+with draws of the exact posterior shows that, which is what this module does; it needs such draws,
+so it belongs to experiments and tests on models with a known answer, not to a service.
 Source: thesis A, section 7.1; Gretton et al., A kernel two-sample test, JMLR 2012, Lemma 6.
 """
 

@@ -1,8 +1,9 @@
 """The banana model in d dimensions and its exact posterior, a target whose answer is known.
 
 theta ~ Ban(0, prior_variance I), X_1 ~ N(theta_1, s_1^2), X_j ~ N(theta_j, s_j^2), except for
-X_2 ~ N(theta_2 + a (theta_1 - m)^2 + b, s_2^2). The map `straighten` makes posterior and prior Gaussian with independent
-coordinates and has Jacobian determinant 1. All of it is public: only the rows are private.
+X_2 ~ N(theta_2 + a (theta_1 - m)^2 + b, s_2^2). The map `straighten`, of Jacobian determinant 1,
+makes prior and posterior Gaussian with independent coordinates. All of it is public: only the rows
+are private.
 Source: thesis A, section 2.3, Definition 8 and Theorem 5 (also Tran, Pitt and Kohn 2014).
 """
 
