@@ -1,72 +1,225 @@
-"""What events cost: exact quotes in directed rounding, costs up and budgets down.
+"""What events cost: quotes in directed rounding, costs up and budgets down.
 
-The Gaussian path is closed-form and imports neither scipy.stats nor the accounting library.
+A quote is for events whose parameters are fixed before the first one runs (a job); whether a dataset
+can still afford it is `dpmcmc.privacy.filter`'s to say. The Gaussian path is closed-form and imports
+neither scipy.stats nor the accounting library.
 """
 
 import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
+from dpmcmc.privacy import composition, conversions, pld, subsampling
+from dpmcmc.privacy.costs import (
+    but_for_failure,
+    float_up,
+    gdp_mu,
+    gdp_mu2,
+    known,
+    pair_of,
+    pure_bound,
+    pure_epsilon,
+    rdp,
+    rdp_bound,
+    zcdp_rho,
+)
 from dpmcmc.privacy.events import (
     Compose,
     Event,
-    EventError,
     Gaussian,
+    Laplace,
     Parallel,
+    PoissonSampled,
+    PureEpsilon,
     Repeat,
+    SmoothLaplace,
+    WithoutReplacement,
 )
-from dpmcmc.privacy.gaussian import delta_of_mu, epsilon_of_mu, mu_of_epsilon, root_up
+from dpmcmc.privacy.gaussian import (
+    check_delta,
+    check_epsilon,
+    delta_of_mu,
+    epsilon_of_mu,
+    mu_of_epsilon,
+    root_up,
+)
+from dpmcmc.privacy.laplace import laplace_delta
+from dpmcmc.privacy.types import Neighbouring
+
+__all__ = [
+    "ORDERS",
+    "Quote",
+    "delta",
+    "delta_of_mu",
+    "epsilon",
+    "epsilon_of_mu",
+    "gdp_mu",
+    "gdp_mu2",
+    "mu_of_epsilon",
+    "noise_multiplier_for",
+    "num_steps_for",
+    "num_steps_for_rho",
+    "num_trajectories_for",
+    "num_trajectories_for_rho",
+    "pure_bound",
+    "pure_epsilon",
+    "quote",
+    "rdp",
+    "rdp_bound",
+    "zcdp_rho",
+]
+
+WHOLE_ORDERS = (
+    *(float(a) for a in range(2, 33)),
+    *(40.0, 48.0, 56.0, 64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0),
+)
+ORDERS = (*(1 + x / 20 for x in range(1, 20)), *WHOLE_ORDERS)
+_MOST_EXACT_LAPLACE = 60
+Convert = Callable[[float, float, float], float]
 
 
-def gdp_mu2(event: Event) -> Fraction | None:
-    """The square of `gdp_mu`, exact for Gaussian events; None where no GDP bound is known."""
+def _leaf_kinds(event: Event) -> Iterator[Event]:
     match event:
-        case Gaussian(noise_multiplier=z):
-            return 1 / Fraction(z) ** 2
-        case Repeat(event=inner, count=count):
-            one = gdp_mu2(inner)
-            return None if one is None else count * one
-        case Compose(events=events):
-            parts = [gdp_mu2(inner) for inner in events]
-            return None if None in parts else sum((p for p in parts if p), Fraction(0))
-        case Parallel(events=events):
-            parts = [gdp_mu2(inner) for inner in events]
-            return None if None in parts else max(p for p in parts if p is not None)
+        case Repeat(event=inner):
+            yield from _leaf_kinds(inner)
+        case Compose(events=events) | Parallel(events=events):
+            for inner in events:
+                yield from _leaf_kinds(inner)
         case _:
-            raise EventError("this is not an event of the closed vocabulary")
+            yield event
 
 
-def rdp_bound(event: Event, order: float) -> Fraction | None:
-    """Rényi divergence of the event at one order, rounded up; None where no bound is known."""
-    square = gdp_mu2(event)
-    return None if square is None else square * Fraction(order) / 2
-
-
-def pure_bound(event: Event) -> tuple[Fraction | None, Fraction]:
-    """(epsilon, delta): but for probability delta the event is epsilon-DP; None without such epsilon."""
-    del event
-    return None, Fraction(0)
-
-
-def gdp_mu(event: Event) -> float:
-    """mu of the event's Gaussian-DP bound, rounded up; infinite where none is known."""
-    square = gdp_mu2(event)
-    return math.inf if square is None else root_up(square)
+def _all_gaussian(event: Event) -> bool:
+    return all(isinstance(leaf, Gaussian) for leaf in _leaf_kinds(event))
 
 
 def epsilon(event: Event, delta: float) -> float:
-    """Tightest sound epsilon of the event at delta, rounded up."""
-    return epsilon_of_mu(gdp_mu(event), delta)
+    """Tightest sound epsilon of the event at delta, rounded up.
+
+    Exact for Gaussian events, repeated Laplace and repeated pure epsilon; for others the least of the
+    composed distribution, RDP, GDP and basic composition. Raises EventError on an unknown event.
+    """
+    check_delta(delta)
+    known(event)
+    if _all_gaussian(event):
+        return epsilon_of_mu(gdp_mu(event), delta)
+    if isinstance(event, Parallel):
+        return max(epsilon(inner, delta) for inner in event.events)
+    return min(
+        _epsilon_basic(event, delta),
+        _epsilon_repeated(event, delta),
+        *_curve_epsilons(event, delta),
+    )
+
+
+def _curve_epsilons(event: Event, delta: float) -> tuple[float, ...]:
+    """By GDP, RDP and the composed distribution, after what may fail has been taken off delta."""
+    rest = _after_failure(event, delta)
+    if rest == 0:
+        return ()
+    core = but_for_failure(event)
+    return (
+        epsilon_of_mu(gdp_mu(core), rest),
+        _epsilon_rdp(core, rest, ORDERS, conversions.rdp_epsilon),
+        _epsilon_composed(core, rest),
+    )
+
+
+def _after_failure(event: Event, delta: float) -> float:
+    """delta less the failing probability of its parts, rounded down; 0 where nothing usable is left."""
+    failure = pure_bound(event)[1]
+    if failure == 0:
+        return delta
+    rest = math.nextafter(float(Fraction(delta) - failure), 0)
+    return rest if rest >= 1e-300 else 0.0
+
+
+def _epsilon_basic(event: Event, delta: float) -> float:
+    pure, failure = pure_bound(event)
+    return math.inf if pure is None or failure > Fraction(delta) else float_up(pure)
+
+
+def _epsilon_rdp(event: Event, delta: float, orders: Iterable[float], convert: Convert) -> float:
+    known_rho = ((order, rdp(event, order)) for order in orders)
+    converted = (convert(rho, order, delta) for order, rho in known_rho if rho < math.inf)
+    return min(converted, default=math.inf)
+
+
+def _composed(event: Event) -> pld.Composed | None:
+    variance = rdp(event, 2.0)
+    return pld.compose(event, variance) if 0 < variance < 1000 else None
+
+
+def _epsilon_composed(event: Event, delta: float) -> float:
+    composed = _composed(event) if delta >= pld.SMALLEST_DELTA else None
+    return math.inf if composed is None else composed.epsilon(delta)
+
+
+def _delta_repeated(event: Event, at: float) -> float:
+    """Exact delta of one Laplace or (epsilon, delta) mechanism repeated; 1 for anything else."""
+    parts = pld.leaves(event)
+    if parts is None or len(parts) != 1:
+        return 1.0
+    ((leaf, count),) = parts.items()
+    match leaf:
+        case Laplace(noise_multiplier=z) if count <= _MOST_EXACT_LAPLACE:
+            return laplace_delta(pair_of(Laplace(z))[0], count, at)
+        case PureEpsilon() | SmoothLaplace() if count <= composition.LARGEST_COUNT:
+            return composition.optimal_delta(*pair_of(leaf), count, at)
+        case _:
+            return 1.0
+
+
+def _epsilon_repeated(event: Event, delta: float) -> float:
+    """Smallest epsilon whose exact delta is small enough; the delta falls as epsilon grows."""
+    good = _epsilon_basic(event, delta)
+    if good == math.inf or _delta_repeated(event, good) > delta:
+        return math.inf
+    if _delta_repeated(event, 0.0) <= delta:
+        return 0.0
+    low = 0.0
+    while good - low > 1e-12 * good:
+        middle = 0.5 * (low + good)
+        low, good = (low, middle) if _delta_repeated(event, middle) <= delta else (middle, good)
+    return good
 
 
 def delta(event: Event, epsilon: float) -> float:
-    """Tightest sound delta of the event at epsilon, rounded up."""
-    return delta_of_mu(gdp_mu(event), epsilon)
+    """Tightest sound delta of the event at epsilon, rounded up. The counterpart of `epsilon`."""
+    check_epsilon(epsilon)
+    known(event)
+    if _all_gaussian(event):
+        return delta_of_mu(gdp_mu(event), epsilon)
+    if isinstance(event, Parallel):
+        return max(delta(inner, epsilon) for inner in event.events)
+    pure, failure = pure_bound(event)
+    core = but_for_failure(event)
+    composed = _composed(core)
+    curve = min(
+        delta_of_mu(gdp_mu(core), epsilon),
+        0.0 if pure is not None and pure <= Fraction(epsilon) else 1.0,
+        _delta_rdp(core, epsilon),
+        composed.delta(epsilon) if composed is not None else 1.0,
+    )
+    return min(1.0, float_up(failure + Fraction(curve)), _delta_repeated(event, epsilon))
+
+
+def _delta_rdp(event: Event, at: float) -> float:
+    """CKS20 for delta: ln delta = (a - 1)(rho - eps + ln(1 - 1/a)) - ln a, at the best order."""
+    known_rho = ((order, rdp(event, order)) for order in ORDERS)
+    logs = [
+        (order - 1) * (rho - at + math.log1p(-1 / order)) - math.log(order)
+        for order, rho in known_rho
+        if rho < math.inf
+    ]
+    return min(1.0, math.exp(min(0.0, *logs)) * (1 + 1e-11)) if logs else 1.0
 
 
 def noise_multiplier_for(epsilon: float, delta: float, num_steps: int) -> float:
-    """Smallest noise multiplier for which num_steps Gaussian releases cost (epsilon, delta), rounded up.
+    """Smallest noise multiplier with which num_steps Gaussian releases cost (epsilon, delta).
 
-    Raises ValueError where the budget or num_steps is not positive.
+    sigma / Delta, rounded up. Raises ValueError where the budget or num_steps is not positive.
     """
     if num_steps < 1:
         raise ValueError("num_steps must be 1 or larger")
@@ -76,7 +229,188 @@ def noise_multiplier_for(epsilon: float, delta: float, num_steps: int) -> float:
     return root_up(num_steps / Fraction(mu) ** 2)
 
 
+def _steps(budget: Fraction, start: Fraction, each: Fraction) -> int:
+    return max(0, math.floor((budget - start) / each))
+
+
+def _mu2(noise_multiplier: float) -> Fraction:
+    return 1 / Fraction(Gaussian(noise_multiplier).noise_multiplier) ** 2
+
+
 def num_steps_for(epsilon: float, delta: float, noise_multiplier: float) -> int:
     """Largest number of Gaussian releases at noise_multiplier within (epsilon, delta); may be 0."""
     budget = Fraction(mu_of_epsilon(epsilon, delta)) ** 2
-    return math.floor(budget / one) if (one := gdp_mu2(Gaussian(noise_multiplier))) else 0
+    return _steps(budget, Fraction(0), _mu2(noise_multiplier))
+
+
+def num_steps_for_rho(rho: float, noise_multiplier: float) -> int:
+    """Largest number of Gaussian releases within rho-zCDP (thesis A, Theorem 6); may be 0."""
+    return _steps(2 * Fraction(rho), Fraction(0), _mu2(noise_multiplier))
+
+
+def num_trajectories_for(
+    epsilon: float, delta: float, ratio_multiplier: float, gradient_multiplier: float, leapfrog: int
+) -> int:
+    """Largest number of DP HMC trajectories within (epsilon, delta); may be 0.
+
+    k trajectories of L leapfrog steps release k ratios and k L + 1 gradients (thesis A, 5.2).
+    """
+    budget = Fraction(mu_of_epsilon(epsilon, delta)) ** 2
+    return _trajectories(budget, ratio_multiplier, gradient_multiplier, leapfrog)
+
+
+def num_trajectories_for_rho(
+    rho: float, ratio_multiplier: float, gradient_multiplier: float, leapfrog: int
+) -> int:
+    """Largest number of DP HMC trajectories within rho-zCDP; may be 0."""
+    return _trajectories(2 * Fraction(rho), ratio_multiplier, gradient_multiplier, leapfrog)
+
+
+def _trajectories(budget: Fraction, ratio: float, gradient: float, leapfrog: int) -> int:
+    if leapfrog < 1:
+        raise ValueError("a trajectory has at least one leapfrog step")
+    first = _mu2(gradient)
+    return _steps(budget, first, _mu2(ratio) + leapfrog * first)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """One event in every notion, at one delta. None: the notion has no bound for the event.
+
+    epsilon: the tightest. mu: GDP. rho: zCDP. pure_epsilon: at delta 0. rdp: (order, divergence).
+    notions: epsilon at delta by each of NOTIONS.
+    """
+
+    neighbouring: Neighbouring
+    delta: float
+    epsilon: float
+    mu: float | None
+    rho: float | None
+    pure_epsilon: float | None
+    rdp: tuple[tuple[float, float], ...]
+    notions: dict[str, float | None]
+
+
+QUOTED_ORDERS = (1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+
+
+def quote(event: Event, delta: float) -> Quote:
+    """The event's cost in every notion of the references, for parameters fixed in advance.
+
+    pld: composed profile (exact for Gaussian). gdp. rdp, rdp_mironov: best order, CKS and Mironov's
+    conversion. zcdp, zcdp_loose: CKS and Bun & Steinke. basic, advanced (Dwork, Rothblum & Vadhan),
+    advanced_blog (the blog's route 1: each step amplified, then Claims 16 and 18), optimal (Kairouz, Oh
+    & Viswanath; one repeated event), rdp_unamplified (route 2: RDP that ignores sampling), moments
+    (route 3: subsampled RDP at whole orders, Mironov's conversion).
+    """
+    check_delta(delta)
+    known(event)
+    notions = {name: _finite_or_none(value) for name, value in _notions(event, delta)}
+    curve = ((order, rdp(event, order)) for order in QUOTED_ORDERS)
+    return Quote(
+        neighbouring=event.neighbouring,
+        delta=delta,
+        epsilon=epsilon(event, delta),
+        mu=_finite_or_none(gdp_mu(event)),
+        rho=_finite_or_none(zcdp_rho(event)),
+        pure_epsilon=_finite_or_none(pure_epsilon(event)),
+        rdp=tuple((order, rho) for order, rho in curve if rho < math.inf),
+        notions=notions,
+    )
+
+
+def _finite_or_none(value: float) -> float | None:
+    return value if value < math.inf else None
+
+
+def _notions(event: Event, delta: float) -> Iterator[tuple[str, float]]:
+    mu, rho = gdp_mu(event), zcdp_rho(event)
+    exact = _all_gaussian(event)
+    yield "gdp", epsilon_of_mu(mu, delta)
+    yield "pld", epsilon_of_mu(mu, delta) if exact else _epsilon_composed(event, delta)
+    yield "rdp", _epsilon_rdp(event, delta, ORDERS, conversions.rdp_epsilon)
+    yield "rdp_mironov", _epsilon_rdp(event, delta, ORDERS, conversions.rdp_epsilon_mironov)
+    yield "zcdp", conversions.zcdp_epsilon(rho, delta)
+    yield "zcdp_loose", conversions.zcdp_epsilon_loose(rho, delta)
+    yield from _stepwise(event, delta)
+    base = _unamplified(event)
+    yield "rdp_unamplified", _epsilon_rdp(base, delta, ORDERS, conversions.rdp_epsilon_mironov)
+    yield "moments", _epsilon_rdp(event, delta, WHOLE_ORDERS, conversions.rdp_epsilon_mironov)
+
+
+def _unamplified(event: Event) -> Event:
+    """The event with every sampled part replaced by its base on all rows."""
+    match event:
+        case WithoutReplacement(event=inner) | PoissonSampled(event=inner):
+            return (
+                Gaussian(inner.noise_multiplier, event.neighbouring)
+                if isinstance(inner, Gaussian)
+                else inner
+            )
+        case Repeat(event=inner, count=count):
+            return Repeat(_unamplified(inner), count)
+        case Compose(events=events):
+            return Compose(tuple(_unamplified(inner) for inner in events))
+        case Parallel(events=events):
+            return Parallel(tuple(_unamplified(inner) for inner in events))
+        case _:
+            return event
+
+
+def _stepwise(event: Event, delta: float) -> Iterator[tuple[str, float]]:
+    """Compositions of each step's own (epsilon, delta); delta is shared evenly among the steps."""
+    parts = pld.leaves(event)
+    rest = _after_failure(event, delta)
+    if parts is None or rest == 0:
+        yield from ((name, math.inf) for name in ("basic", "advanced", "advanced_blog", "optimal"))
+        return
+    curved = sum(count for leaf, count in parts.items() if pair_of(leaf)[0] == math.inf)
+    yield "basic", _basic(parts, rest / max(curved, 1))
+    entries = _entries(parts, rest / max(2 * curved, 1))
+    beta = rest / 2 if curved else rest
+    yield "advanced", composition.advanced_epsilon(entries, beta) if entries else math.inf
+    yield "advanced_blog", composition.advanced_epsilon_blog(entries, beta) if entries else math.inf
+    yield "optimal", _optimal(entries, rest / (2 * curved) if curved else 0.0, rest)
+
+
+def _basic(parts: dict[Event, int], each: float) -> float:
+    total = math.fsum(count * _step_epsilon(leaf, each) for leaf, count in parts.items())
+    return total * (1 + 2.0**-50)
+
+
+def _entries(parts: dict[Event, int], each: float) -> list[tuple[float, int]]:
+    """(epsilon, count) of every kind of step with `each` of delta; empty where one has no epsilon."""
+    entries = [(_step_epsilon(leaf, each), count) for leaf, count in parts.items()]
+    return entries if all(value < math.inf for value, _ in entries) else []
+
+
+def _step_epsilon(leaf: Event, each: float) -> float:
+    """epsilon of one step, with `each` of delta where it has no pure epsilon."""
+    pure, _ = pair_of(leaf)
+    if pure < math.inf:
+        return pure
+    if not 1e-300 <= each < 1:
+        return math.inf
+    match leaf:
+        case Gaussian():
+            return epsilon_of_mu(gdp_mu(leaf), each)
+        case WithoutReplacement(event=inner, batch=batch, rows=rows):
+            return _amplified_step(inner, batch / rows, each)
+        case PoissonSampled(event=inner, rate=rate):
+            return _amplified_step(inner, rate, each)
+        case _:
+            return _epsilon_rdp(leaf, each, WHOLE_ORDERS, conversions.rdp_epsilon)
+
+
+def _amplified_step(base: Event, rate: float, each: float) -> float:
+    share = each / rate
+    if share >= 1:
+        return 0.0
+    return subsampling.amplified_epsilon(epsilon_of_mu(gdp_mu(base), share), rate)
+
+
+def _optimal(entries: list[tuple[float, int]], each: float, delta: float) -> float:
+    if len(entries) != 1 or entries[0][1] > composition.LARGEST_COUNT:
+        return math.inf
+    ((value, count),) = entries
+    return composition.optimal_epsilon(value, each, count, delta)

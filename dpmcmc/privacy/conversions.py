@@ -1,19 +1,26 @@
 """Between Rényi DP, zero-concentrated DP and (epsilon, delta).
 
-Sources: Canonne, Kamath & Steinke 2020, Proposition 12 (CKS: tight); Bun & Steinke 2016, Proposition 1.3
-and Mironov 2017, Proposition 3 (sound, loose). Costs round up, budgets down.
+Sources: Canonne, Kamath & Steinke 2020, Proposition 12 (CKS: tight); Bun & Steinke 2016,
+Proposition 1.3 and Mironov 2017, Proposition 3 (sound, loose). Costs round up, budgets down.
 """
 
 import math
+from collections.abc import Iterable
 
-from dpmcmc.privacy.gaussian import check_delta, check_epsilon
+from dpmcmc.privacy.gaussian import boundary, check_delta, check_epsilon
 
 _PAD = 2.0**-49
 
 
-def _check_order(order: float) -> None:
+def check_order(order: float) -> None:
+    """Refuse a Rényi order that is not finite and above 1."""
     if not 1 < order < math.inf:
         raise ValueError("an order must be finite and above 1")
+
+
+def _check_rho(rho: float) -> None:
+    if not rho >= 0:
+        raise ValueError("rho must be 0 or larger")
 
 
 def _overhead(order: float, delta: float) -> tuple[float, float]:
@@ -25,17 +32,79 @@ def _overhead(order: float, delta: float) -> tuple[float, float]:
 
 
 def rdp_epsilon(rho: float, order: float, delta: float) -> float:
-    """epsilon >= 0 at delta of a mechanism with Rényi divergence rho at one order (CKS), rounded up."""
-    _check_order(order)
+    """epsilon >= 0 at delta of a Rényi divergence rho at one order (CKS), rounded up."""
+    check_order(order)
     check_delta(delta)
+    _check_rho(rho)
     value, scale = _overhead(order, delta)
     return max(0.0, rho + value + _PAD * (rho + scale))
 
 
+def rdp_epsilon_mironov(rho: float, order: float, delta: float) -> float:
+    """epsilon at delta of a Rényi divergence rho at one order: rho + ln(1/delta)/(a - 1), looser."""
+    check_order(order)
+    check_delta(delta)
+    _check_rho(rho)
+    return (rho - math.log(delta) / (order - 1)) * (1 + _PAD)
+
+
+def rdp_curve_epsilon(curve: Iterable[tuple[float, float]], delta: float) -> float:
+    """Smallest CKS epsilon over (order, rho) pairs. Sound where all of it was fixed in advance."""
+    return min((rdp_epsilon(rho, order, delta) for order, rho in curve), default=math.inf)
+
+
 def rdp_budget(epsilon: float, delta: float, order: float) -> float:
-    """Largest Rényi divergence at one order that is (epsilon, delta) by CKS, rounded down; may be < 0."""
-    _check_order(order)
+    """Largest Rényi divergence at one order that is (epsilon, delta) by CKS, rounded down.
+
+    Negative where even no release at all is not covered at this order.
+    """
+    check_order(order)
     check_delta(delta)
     check_epsilon(epsilon)
     value, scale = _overhead(order, delta)
     return epsilon - value - _PAD * (epsilon + scale)
+
+
+def zcdp_epsilon_loose(rho: float, delta: float) -> float:
+    """epsilon at delta of rho-zCDP: rho + sqrt(4 rho ln(1/delta)) (Bun & Steinke), rounded up."""
+    check_delta(delta)
+    _check_rho(rho)
+    return (rho + math.sqrt(-4 * rho * math.log(delta))) * (1 + _PAD)
+
+
+def zcdp_rho_loose(epsilon: float, delta: float) -> float:
+    """rho with zcdp_epsilon_loose = epsilon: (sqrt(eps - ln delta) - sqrt(-ln delta))^2, rounded down."""
+    check_delta(delta)
+    check_epsilon(epsilon)
+    log = -math.log(delta)
+    root = epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))
+    return root * root * (1 - _PAD)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """epsilon at delta of rho-zCDP by CKS at its best real order, rounded up.
+
+    In x = order - 1 the best order solves rho x^2 + ln(1 + x) = ln(1/delta), whose left side grows.
+    """
+    check_delta(delta)
+    _check_rho(rho)
+    if rho == 0:
+        return 0.0
+    if rho == math.inf:
+        return math.inf
+    log = -math.log(delta)
+    if log == 0:
+        return 0.0
+    x = boundary(lambda x: rho * x * x + math.log1p(x) <= log, 0.0, math.sqrt(log / rho) + 1e-300)
+    terms = ((1 + x) * rho, math.log(x) - math.log1p(x), (log - math.log1p(x)) / x)
+    return max(0.0, math.fsum(terms) + _PAD * sum(abs(term) for term in terms))
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Largest rho whose zcdp_epsilon is at most epsilon, rounded down."""
+    check_delta(delta)
+    check_epsilon(epsilon)
+    high = 2 * epsilon + 2
+    while zcdp_epsilon(high, delta) <= epsilon:
+        high *= 2
+    return boundary(lambda rho: zcdp_epsilon(rho, delta) <= epsilon, 0.0, high)

@@ -10,15 +10,14 @@ Every event is a frozen dataclass of JSON-able fields with a discriminator `kind
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from dpmcmc.privacy.types import Neighbouring
 
-
 DEEPEST = 16
+SMALLEST, LARGEST = 1e-100, 1e100
 
 
 class EventError(ValueError):
@@ -34,7 +33,7 @@ def _set_positive(event: object, name: str) -> None:
     """Check a number and keep it as a plain float, so that 2 and 2.0 are one event."""
     value = getattr(event, name)
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    _check(number and 0 < value < math.inf, f"{name} must be a finite number above 0")
+    _check(number and SMALLEST <= value <= LARGEST, f"{name} must lie between 1e-100 and 1e100")
     object.__setattr__(event, name, float(value))
 
 

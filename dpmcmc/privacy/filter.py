@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpmcmc.privacy.accountant import gdp_mu2, pure_bound, rdp_bound
 from dpmcmc.privacy.conversions import rdp_budget, rdp_epsilon
+from dpmcmc.privacy.costs import but_for_failure, float_up, gdp_mu2, pure_bound, rdp_bound
 from dpmcmc.privacy.events import Event, EventError
 from dpmcmc.privacy.gaussian import (
     check_delta,
@@ -158,9 +158,10 @@ def entry_cost(terms: FilterTerms, event: Event) -> EntryCost:
     if event.neighbouring != terms.neighbouring:
         raise EventError("the event's neighbouring relation is not the dataset's")
     pure, failure = pure_bound(event)
+    core = but_for_failure(event)
     return EntryCost(
-        mu2=_units_or_none(gdp_mu2(event)),
-        rdp=tuple(_units_or_none(rdp_bound(event, order)) for order, _ in terms.renyi),
+        mu2=_units_or_none(gdp_mu2(core)),
+        rdp=tuple(_units_or_none(rdp_bound(core, order)) for order, _ in terms.renyi),
         pure=_units_or_none(pure),
         failure=units_up(failure),
     )
@@ -217,14 +218,9 @@ def spent_epsilon(terms: FilterTerms, state: FilterState) -> float:
         return math.inf
     candidates = [_spent_gdp(terms, state), *_spent_renyi(terms, state)]
     if terms.basic and not state.unbounded[-2]:
-        candidates.append(_float_up(in_units(state.sums[-2])))
+        candidates.append(float_up(in_units(state.sums[-2])))
     spent = min(candidates)
     return min(spent, terms.epsilon) if terms.accepts(state) else spent
-
-
-def _float_up(value: Fraction) -> float:
-    number = float(value)
-    return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
 
 def _spent_gdp(terms: FilterTerms, state: FilterState) -> float:
@@ -237,7 +233,7 @@ def _spent_renyi(terms: FilterTerms, state: FilterState) -> list[float]:
     for at, (order, weight) in enumerate(terms.renyi, start=1):
         share = _share(terms.delta, weight)
         bounded = share > 0 and not state.unbounded[at]
-        total = _float_up(in_units(state.sums[at]))
+        total = float_up(in_units(state.sums[at]))
         spent.append(rdp_epsilon(total, order, share) if bounded else math.inf)
     return spent
 

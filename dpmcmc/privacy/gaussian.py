@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import erfcx
 
 SMALLEST_DELTA = 1e-300
+_LARGEST_SQUARE = Fraction(10) ** 300
 _ULP = 2.0**-52
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
@@ -122,13 +123,16 @@ def boundary(accepts: Callable[[float], bool], inside: float, outside: float) ->
 
 
 def root_up(square: Fraction) -> float:
-    """The smallest double whose square is at least `square`."""
+    """The smallest double whose square is at least `square`; infinity beyond 1e300."""
+    if square > _LARGEST_SQUARE:
+        return math.inf
     root = root_down(square)
     return root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
 
 
 def root_down(square: Fraction) -> float:
-    """The largest double whose square is at most `square`."""
+    """The largest double whose square is at most `square`, itself at most 1e300."""
+    square = min(square, _LARGEST_SQUARE)
     root = math.nextafter(math.sqrt(square), math.inf)
     while Fraction(root) ** 2 > square:
         root = math.nextafter(root, 0)

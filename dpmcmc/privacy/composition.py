@@ -1,0 +1,146 @@
+"""Composition of (epsilon, delta) guarantees: basic, advanced and optimal.
+
+All hold for mechanisms chosen adaptively with parameters fixed in advance; looser than composing the
+mechanisms' own profiles. "The blog" is Pei's; claims as numbered there.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpmcmc.privacy.gaussian import boundary, check_delta, check_epsilon
+
+_PAD = 2.0**-48
+LARGEST_COUNT = 100_000
+
+
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise ValueError("count must be 1 or larger")
+
+
+def basic_composition(entries: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Sums of the epsilons and of the deltas (blog, Claim 10)."""
+    return math.fsum(e for e, _ in entries), math.fsum(d for _, d in entries)
+
+
+def advanced_epsilon_blog(entries: Sequence[tuple[float, int]], beta: float) -> float:
+    """epsilon at delta = beta of (epsilon, count) pure mechanisms (blog, Claim 16; loose).
+
+    For one pair k a + sqrt(2 k ln(1/beta)) (epsilon + a), a = epsilon (e^epsilon - 1) up to ln 2, else
+    epsilon; for several Azuma's inequality with their own increments.
+    """
+    _check_entries(entries, beta)
+    means = [e * math.expm1(e) if e <= math.log(2) else e for e, _ in entries]
+    pairs = list(zip(entries, means, strict=True))
+    squares = math.fsum(count * (e + mean) ** 2 for (e, count), mean in pairs)
+    total = math.fsum(count * mean for (_, count), mean in pairs)
+    return (total + math.sqrt(-2 * squares * math.log(beta))) * (1 + _PAD)
+
+
+def advanced_epsilon(entries: Sequence[tuple[float, int]], beta: float) -> float:
+    """epsilon at delta = beta of (epsilon, count) pure mechanisms (Dwork, Rothblum & Vadhan 2010).
+
+    For one pair k epsilon (e^epsilon - 1) + epsilon sqrt(2 k ln(1/beta)).
+    """
+    _check_entries(entries, beta)
+    if any(e > 700 for e, _ in entries):
+        return math.inf
+    squares = math.fsum(count * e * e for e, count in entries)
+    total = math.fsum(count * e * math.expm1(e) for e, count in entries)
+    return (total + math.sqrt(-2 * squares * math.log(beta))) * (1 + _PAD)
+
+
+def _check_entries(entries: Sequence[tuple[float, int]], beta: float) -> None:
+    check_delta(beta)
+    for epsilon, count in entries:
+        check_epsilon(epsilon)
+        _check_count(count)
+
+
+def advanced_delta(delta: float, count: int, beta: float) -> float:
+    """delta of `count` (epsilon, delta) mechanisms under advanced composition: beta + k delta."""
+    _check_count(count)
+    return beta + count * delta
+
+
+def optimal_delta(epsilon: float, delta: float, count: int, at_epsilon: float) -> float:
+    """Smallest delta at `at_epsilon` of any `count` (epsilon, delta)-DP mechanisms, rounded up.
+
+    Attained by randomised response. Source: Kairouz, Oh & Viswanath 2015, Theorem 3.3.
+    """
+    check_epsilon(epsilon)
+    check_epsilon(at_epsilon)
+    _check_count(count)
+    if not 0 <= delta <= 1:
+        raise ValueError("delta must lie between 0 and 1")
+    if delta == 1:
+        return 1.0
+    held = min(_response_delta(epsilon, count, at_epsilon), 1.0)
+    if held == 1:
+        return 1.0
+    return min(1.0, -math.expm1(count * math.log1p(-delta) + math.log1p(-held)) * (1 + 2e-12))
+
+
+def _response_delta(epsilon: float, count: int, at_epsilon: float) -> float:
+    """delta of `count` randomised responses: sum over i lies of Bin(i) (1 - e^(eg - (k - 2i) eps))_+."""
+    if epsilon == 0:
+        return 0.0
+    most = math.ceil((count - at_epsilon / epsilon) / 2)
+    lies = np.arange(0, max(0, min(count + 1, most)), dtype=float)
+    if lies.size == 0:
+        return 0.0
+    gain = -np.expm1(np.minimum(0.0, at_epsilon - (count - 2 * lies) * epsilon))
+    return math.fsum(np.exp(_log_binomial(lies, count, epsilon)) * gain)
+
+
+def _log_binomial(lies: np.ndarray, count: int, epsilon: float) -> np.ndarray:
+    """Log of the binomial mass at `lies`, probability 1/(1 + e^epsilon) (Loader's saddle point)."""
+    log_truth = -math.log1p(math.exp(-epsilon))
+    log_lie = log_truth - epsilon
+    inner = lies[(lies > 0) & (lies < count)]
+    mass = np.where(lies == 0, count * log_truth, count * log_lie)
+    correction = (
+        _stirling(np.array([float(count)]))[0] - _stirling(inner) - _stirling(count - inner)
+    )
+    deviance = _deviance(inner, count * math.exp(log_lie)) + _deviance(
+        count - inner, count * math.exp(log_truth)
+    )
+    shape = 0.5 * np.log(count / (2 * np.pi * inner * (count - inner)))
+    mass[(lies > 0) & (lies < count)] = correction - deviance + shape
+    return mass
+
+
+def _stirling(x: np.ndarray) -> np.ndarray:
+    """ln x! - (x + 1/2) ln x + x - ln(2 pi)/2 for whole x >= 1."""
+    small = np.array([math.lgamma(n + 1) for n in range(17)])
+    index = np.minimum(x, 16).astype(int)
+    exact = small[index] - (x + 0.5) * np.log(x) + x - 0.5 * math.log(2 * math.pi)
+    y = 1 / (x * x)
+    series = (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x
+    return np.where(x <= 16, exact, series)
+
+
+def _deviance(x: np.ndarray, mean: float) -> np.ndarray:
+    """x ln(x/mean) + mean - x, without cancellation where x is close to mean."""
+    u = (x - mean) / mean
+    near = np.abs(u) < 0.1
+    v = np.where(near, u, 0.0)
+    series = sum((-v) ** k / (k * (k - 1)) for k in range(2, 18))
+    with np.errstate(divide="ignore"):
+        plain = x * np.log(x / mean) + mean - x
+    return np.where(near, mean * series, plain)
+
+
+def optimal_epsilon(epsilon: float, delta: float, count: int, at_delta: float) -> float:
+    """Smallest epsilon at `at_delta` of any `count` (epsilon, delta)-DP mechanisms, rounded up."""
+    check_delta(at_delta)
+    total = count * epsilon
+    if -math.expm1(count * math.log1p(-delta)) > at_delta:
+        return math.inf
+    if optimal_delta(epsilon, delta, count, 0.0) <= at_delta:
+        return 0.0
+    return boundary(
+        lambda at: optimal_delta(epsilon, delta, count, at) <= at_delta, total * (1 + 1e-12), 0.0
+    )

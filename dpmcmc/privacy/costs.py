@@ -1,0 +1,196 @@
+"""Costs that add up: GDP, Rényi, zero-concentrated and pure, of any event, rounded up.
+
+Sums are exact fractions on a grid of 2^-192, so they do not depend on the order of events and a job of a
+million steps costs no more than its steps. A part whose cost is unknown makes the whole unknown.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+
+from dpmcmc.privacy import rdp as curves
+from dpmcmc.privacy import subsampling
+from dpmcmc.privacy.conversions import check_order
+from dpmcmc.privacy.events import (
+    KINDS,
+    Barker,
+    Compose,
+    Event,
+    EventError,
+    Gaussian,
+    Laplace,
+    Parallel,
+    PoissonSampled,
+    PureEpsilon,
+    Repeat,
+    SmoothLaplace,
+    WithoutReplacement,
+)
+from dpmcmc.privacy.gaussian import root_up
+
+_GRID = 1 << 192
+_LARGEST = Fraction(10) ** 300
+
+
+def known(event: object) -> None:
+    """Refuse anything that is not an event."""
+    if not isinstance(event, KINDS):
+        raise EventError("this is not an event of the closed vocabulary")
+
+
+def _summed(event: Event, leaf: Callable[[Event], Fraction | None]) -> Fraction | None:
+    """A cost that adds up over composition and is the largest part's in parallel; None: unbounded."""
+    known(event)
+    match event:
+        case Repeat(event=inner, count=count):
+            one = _summed(inner, leaf)
+            return None if one is None else count * one
+        case Compose(events=events) | Parallel(events=events):
+            parts = [_summed(inner, leaf) for inner in events]
+            finite = [part for part in parts if part is not None]
+            if len(finite) < len(parts):
+                return None
+            return max(finite) if isinstance(event, Parallel) else sum(finite, Fraction(0))
+        case _:
+            cost = leaf(event)
+            return None if cost is None else Fraction(math.ceil(cost * _GRID), _GRID)
+
+
+def gdp_mu2(event: Event) -> Fraction | None:
+    """The square of `gdp_mu`, exact for Gaussian events; None where no GDP bound is known."""
+    return _summed(event, _leaf_mu2)
+
+
+def _leaf_mu2(leaf: Event) -> Fraction | None:
+    if isinstance(leaf, Gaussian):
+        return 1 / Fraction(leaf.noise_multiplier) ** 2
+    epsilon, failure = pair_of(leaf)
+    if failure > 0 or epsilon > 1e100:
+        return None
+    return Fraction(curves.pure_mu(epsilon)) ** 2
+
+
+def gdp_mu(event: Event) -> float:
+    """mu of the event's Gaussian-DP bound, rounded up; infinite where none is known.
+
+    Pure epsilon: 2 Phi^-1(e^eps/(1 + e^eps)). Subsampled Gaussian and Barker: none. Adaptive
+    composition adds mu^2 (docs/proofs/gaussian_composition.md).
+    """
+    square = gdp_mu2(event)
+    return math.inf if square is None else root_up(square)
+
+
+def rdp_bound(event: Event, order: float) -> Fraction | None:
+    """Rényi divergence of the event at one order, rounded up; None where no bound is known."""
+    check_order(order)
+    return _summed(event, lambda leaf: _leaf_rdp(leaf, order))
+
+
+def _leaf_rdp(leaf: Event, order: float) -> Fraction | None:
+    if isinstance(leaf, Gaussian):
+        return Fraction(order) / (2 * Fraction(leaf.noise_multiplier) ** 2)
+    value = _leaf_rdp_float(leaf, order)
+    return Fraction(value) if math.isfinite(value) else None
+
+
+@lru_cache(maxsize=4096)
+def _leaf_rdp_float(leaf: Event, order: float) -> float:
+    match leaf:
+        case Laplace(noise_multiplier=z):
+            return curves.rdp_laplace(1 / z, order)
+        case WithoutReplacement(event=Gaussian(noise_multiplier=z), batch=batch, rows=rows):
+            return subsampling.wor_rdp_gaussian(z, batch / rows, order)
+        case PoissonSampled(event=Gaussian(noise_multiplier=z), rate=rate):
+            return subsampling.poisson_rdp_gaussian(z, rate, order)
+        case Barker(batch=batch, rows=rows):
+            return subsampling.barker_rdp(batch, rows, order)
+        case _:
+            epsilon, failure = pair_of(leaf)
+            return math.inf if failure > 0 else curves.rdp_pure(epsilon, order)
+
+
+def rdp(event: Event, order: float) -> float:
+    """Rényi divergence of the event at one order above 1, rounded up; infinite where none is known."""
+    bound = rdp_bound(event, order)
+    return math.inf if bound is None else float_up(bound)
+
+
+def float_up(value: Fraction) -> float:
+    """The smallest double that is at least `value`, infinity beyond all of them."""
+    if value > _LARGEST:
+        return math.inf
+    number = float(value)
+    return number if Fraction(number) >= value else math.nextafter(number, math.inf)
+
+
+def pure_bound(event: Event) -> tuple[Fraction | None, Fraction]:
+    """(epsilon, delta): but for probability delta the event is epsilon-DP, by basic composition.
+
+    epsilon is None, and delta 0, where a part is known by a curve only.
+    """
+    epsilon = _summed(event, lambda leaf: _finite(pair_of(leaf)[0]))
+    failure = _summed(event, lambda leaf: _finite(_failure(leaf)))
+    return epsilon, failure or Fraction(0)
+
+
+def _failure(leaf: Event) -> float:
+    return leaf.delta if isinstance(leaf, SmoothLaplace) else 0.0
+
+
+def _finite(value: float) -> Fraction | None:
+    return Fraction(value) if math.isfinite(value) else None
+
+
+def pure_epsilon(event: Event) -> float:
+    """epsilon of the event at delta 0 by basic composition, rounded up; infinite where it has none."""
+    epsilon, failure = pure_bound(event)
+    return math.inf if epsilon is None or failure > 0 else float_up(epsilon)
+
+
+def zcdp_rho(event: Event) -> float:
+    """rho of zero-concentrated DP: mu^2 / 2 of Gaussian and epsilon^2 / 2 of pure parts, rounded up."""
+    bound = _summed(event, _leaf_rho)
+    return math.inf if bound is None else float_up(bound)
+
+
+def _leaf_rho(leaf: Event) -> Fraction | None:
+    if isinstance(leaf, Gaussian):
+        return 1 / (2 * Fraction(leaf.noise_multiplier) ** 2)
+    epsilon, failure = pair_of(leaf)
+    return None if failure > 0 else _finite(curves.pure_rho(epsilon))
+
+
+def pair_of(leaf: Event) -> tuple[float, float]:
+    """The (epsilon, delta) that a leaf is known by."""
+    match leaf:
+        case PureEpsilon(epsilon=epsilon):
+            return epsilon, 0.0
+        case Laplace(noise_multiplier=z):
+            return 1 / z * (1 + 2.0**-51), 0.0
+        case SmoothLaplace(epsilon=epsilon, delta=delta):
+            return epsilon, delta
+        case WithoutReplacement(event=inner, batch=batch, rows=rows):
+            epsilon, delta = pair_of(inner)
+            return subsampling.amplified_epsilon(epsilon, batch / rows), delta
+        case _:
+            return math.inf, 1.0
+
+
+def but_for_failure(event: Event) -> Event:
+    """The event with every (epsilon, delta) part read as epsilon-DP, which it is but for failing.
+
+    Its delta is to be charged beside (`pure_bound`). Proof: docs/proofs/filter.md, section 4.
+    """
+    known(event)
+    match event:
+        case SmoothLaplace(epsilon=epsilon, neighbouring=neighbouring):
+            return PureEpsilon(epsilon, neighbouring)
+        case Repeat(event=inner, count=count):
+            return Repeat(but_for_failure(inner), count)
+        case Compose(events=events):
+            return Compose(tuple(but_for_failure(inner) for inner in events))
+        case Parallel(events=events):
+            return Parallel(tuple(but_for_failure(inner) for inner in events))
+        case _:
+            return event

@@ -1,0 +1,143 @@
+"""Rényi divergences of single mechanisms at one order, rounded up.
+
+Every formula is arranged as ln(1 + A) / (order - 1) with A a sum of positive terms, so that tiny
+divergences keep their relative accuracy; A is held as its logarithm, so that huge ones do not overflow.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfinv, logsumexp, ndtri_exp
+
+from dpmcmc.privacy.conversions import check_order
+
+FloatArray = NDArray[np.float64]
+RELATIVE_ERROR = 1e-11
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
+
+
+def _log1p_exp(log: float) -> float:
+    return log + math.log1p(math.exp(-log)) if log > 0 else math.log1p(math.exp(log))
+
+
+def _divergence(log_excess: float, order: float) -> float:
+    """ln(1 + A)/(order - 1), A given as its logarithm, rounded up."""
+    if log_excess == -math.inf:
+        return 0.0
+    return _log1p_exp(log_excess) / (order - 1) * (1 + RELATIVE_ERROR)
+
+
+def _log_expm1(x: float) -> float:
+    return x + math.log1p(-math.exp(-x)) if x > 1 else math.log(math.expm1(x))
+
+
+def rdp_gaussian(noise_multiplier: float, order: float) -> float:
+    """order / (2 z^2): exact, any order above 1."""
+    check_order(order)
+    return order / (2 * noise_multiplier**2) * (1 + 2.0**-50)
+
+
+def rdp_pure(epsilon: float, order: float) -> float:
+    """Largest Rényi divergence of an epsilon-DP mechanism: that of randomised response.
+
+    A = (1 - e^(-(a-1) eps)) (e^(a eps) - 1) / (1 + e^eps). Never above min(eps, a eps^2 / 2).
+    """
+    check_order(order)
+    falling = math.log(-math.expm1(-(order - 1) * epsilon))
+    log = falling + _log_expm1(order * epsilon) - epsilon - math.log1p(math.exp(-epsilon))
+    return min(_divergence(log, order), epsilon)
+
+
+def rdp_laplace(epsilon: float, order: float) -> float:
+    """Exact Rényi divergence of the Laplace mechanism with pure epsilon = Delta / b.
+
+    ln(a/(2a-1) e^((a-1) eps) + (a-1)/(2a-1) e^(-a eps))/(a-1) (Mironov 2017, Proposition 6). The
+    terms of first order in eps cancel and are left out by hand.
+    """
+    check_order(order)
+    up, down = math.log(order / (2 * order - 1)), math.log((order - 1) / (2 * order - 1))
+    log = np.logaddexp(
+        up + _log_exp_remainder((order - 1) * epsilon), down + _log_exp_remainder(-order * epsilon)
+    )
+    return min(_divergence(float(log), order), epsilon)
+
+
+def _log_exp_remainder(x: float) -> float:
+    """ln(e^x - 1 - x)."""
+    if abs(x) < 0.5:
+        series = math.fsum(x**k / math.factorial(k + 2) for k in range(16))
+        return 2 * math.log(abs(x)) + math.log(series)
+    if x > 40:
+        return x + math.log1p(-(1 + x) * math.exp(-x))
+    return math.log(math.expm1(x) - x)
+
+
+def pure_mu(epsilon: float) -> float:
+    """mu of the GDP bound of any epsilon-DP mechanism: 2 Phi^-1(e^eps / (1 + e^eps)), rounded up."""
+    if epsilon < 1:
+        mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2)))
+    else:
+        mu = -2 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon))))
+    return mu * (1 + 1e-14)
+
+
+def pure_rho(epsilon: float) -> float:
+    """zCDP rho of any epsilon-DP mechanism: epsilon^2 / 2 (Bun & Steinke 2016, Proposition 1.4)."""
+    return 0.5 * epsilon * epsilon * (1 + 2.0**-50)
+
+
+def gaussian_panels(mu: float, rate: float, order: float, start: float) -> tuple[FloatArray, ...]:
+    """Nodes and log weights for E_{x ~ N(0,1)}[f(x) 1{x > start}] where f grows like e^(order mu x).
+
+    Fine panels where 1 - q + q e^(mu x - mu^2/2) turns from flat to exponential, coarse ones after.
+    """
+    turn = mu / 2 + (math.log(1 / rate) + 40) / mu
+    peak = order * mu
+    end = max(peak, mu / 2) + 40
+    fine_end = min(turn, end)
+    width = min(1.0, 2 / mu)
+    fine = np.linspace(start, fine_end, max(2, math.ceil((fine_end - start) / width) + 1))
+    coarse_start = max(turn, peak - 40)
+    panels = [np.stack([fine[:-1], fine[1:]])]
+    if coarse_start < end:
+        coarse = np.linspace(coarse_start, end, math.ceil(end - coarse_start) + 1)
+        panels.append(np.stack([coarse[:-1], coarse[1:]]))
+    low, high = np.concatenate(panels, axis=1)
+    half = 0.5 * (high - low)
+    x = (half[:, None] * (_NODES + 1) + low[:, None]).ravel()
+    log_weights = np.log((half[:, None] * _WEIGHTS).ravel()) - 0.5 * x * x
+    return x, log_weights - 0.5 * math.log(2 * math.pi)
+
+
+def log_mixture_ratio(x: FloatArray, mu: float, rate: float) -> FloatArray:
+    """ln(1 - q + q e^(mu x - mu^2/2)), accurate near 0 and for huge exponents."""
+    exponent = mu * x - 0.5 * mu * mu
+    small = np.log1p(rate * np.expm1(np.minimum(exponent, 30.0)))
+    large = exponent + math.log(rate) + np.log1p((1 - rate) / rate * np.exp(-exponent.clip(30.0)))
+    return np.where(exponent < 30, small, large)
+
+
+def log_expm1_array(x: FloatArray) -> FloatArray:
+    """ln(e^x - 1) for x > 0."""
+    with np.errstate(divide="ignore"):
+        return np.where(
+            x > 1, x + np.log1p(-np.exp(-np.maximum(x, 1))), np.log(np.expm1(np.minimum(x, 1)))
+        )
+
+
+def expect(log_values: FloatArray, log_weights: FloatArray) -> float:
+    """Logarithm of the weighted sum."""
+    return float(logsumexp(log_values + log_weights))
+
+
+def interpolated(curve: Callable[[int], float], order: float) -> float:
+    """A bound at a real order from bounds at whole orders: (a - 1) eps(a) is convex and 0 at 1."""
+    check_order(order)
+    low = math.floor(order)
+    share = order - low
+    below = (low - 1) * curve(low) if low > 1 else 0.0
+    if share == 0:
+        return below / (order - 1)
+    return ((1 - share) * below + share * low * curve(low + 1)) / (order - 1) * (1 + 2.0**-50)

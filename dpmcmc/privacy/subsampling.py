@@ -1,0 +1,257 @@
+"""What an event costs when it sees a secret random part of the rows.
+
+Without replacement, replace-one: the whole profile of a Gaussian base (Balle, Barthe & Gaboardi 2018;
+proof: docs/proofs/without_replacement.md), or Wang, Balle & Kasiviswanathan 2019 (WBK19) where only a
+Rényi bound of the base is known. Poisson sampling, add/remove: Mironov, Talwar & Zhang 2019.
+Everything rounds up. q: batch / rows, or the Poisson rate.
+"""
+
+import decimal
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import logsumexp
+
+from dpmcmc.privacy.conversions import check_order
+from dpmcmc.privacy.gaussian import delta_of_mu
+from dpmcmc.privacy.rdp import (
+    RELATIVE_ERROR,
+    expect,
+    gaussian_panels,
+    interpolated,
+    log_expm1_array,
+    log_mixture_ratio,
+    rdp_gaussian,
+)
+
+LARGEST_WHOLE_ORDER = 4096
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 < rate <= 1:
+        raise ValueError("the sampling rate must be above 0 and at most 1")
+
+
+def _divergence(log_excess: float, order: float) -> float:
+    return (
+        float(np.logaddexp(0.0, log_excess)) / (order - 1)
+        if log_excess > -30
+        else (math.log1p(math.exp(log_excess)) / (order - 1))
+    )
+
+
+def _up(value: float) -> float:
+    return value * (1 + RELATIVE_ERROR)
+
+
+def amplified_epsilon(epsilon: float, rate: float) -> float:
+    """ln(1 + q (e^eps - 1)); delta goes to q delta (blog, Claim 19; tight), rounded up."""
+    _check_rate(rate)
+    if epsilon < 30:
+        return math.log1p(rate * math.expm1(epsilon)) * (1 + 2.0**-49)
+    return (epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))) * (1 + 2.0**-49)
+
+
+def base_epsilon(epsilon: float, rate: float) -> float:
+    """ln(1 + (e^eps - 1)/q): where the base's profile is read for epsilon of the subsampled event."""
+    if epsilon < 30:
+        return math.log1p(math.expm1(epsilon) / rate) * (1 - 2.0**-49)
+    return (epsilon - math.log(rate) + math.log1p((rate - 1) * math.exp(-epsilon))) * (1 - 2.0**-49)
+
+
+def wor_delta(noise_multiplier: float, rate: float, epsilon: float) -> float:
+    """delta of a Gaussian release on a subset without replacement, any real epsilon, rounded up."""
+    _check_rate(rate)
+    if epsilon < 0:
+        return -math.expm1(epsilon) + math.exp(epsilon) * wor_delta(
+            noise_multiplier, rate, -epsilon
+        )
+    return rate * delta_of_mu(1 / noise_multiplier, base_epsilon(epsilon, rate))
+
+
+def wor_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> float:
+    """Rényi divergence of a Gaussian release on a subset without replacement, any real order > 1.
+
+    A = E_{x ~ N(0,1)}[(r^a - 1)(1 - r^(1-a)) 1{r > 1}], r = 1 - q + q e^(mu x - mu^2/2), mu = 1/z.
+    """
+    check_order(order)
+    _check_rate(rate)
+    mu = 1 / noise_multiplier
+    x, log_weights = gaussian_panels(mu, rate, order, mu / 2)
+    log_ratio = log_mixture_ratio(x, mu, rate)
+    # (r^a - 1)(1 - r^(1-a)) = (e^(aL) - 1)(e^((a-1)L) - 1) e^(-(a-1)L)
+    values = (
+        log_expm1_array(order * log_ratio)
+        + log_expm1_array((order - 1) * log_ratio)
+        - (order - 1) * log_ratio
+    )
+    return _up(_divergence(expect(values, log_weights), order))
+
+
+def wor_rdp(base: Callable[[int], float], rate: float, order: int) -> float:
+    """WBK19, Theorem 9: whole order >= 2, `base` a Rényi bound at every whole order up to it.
+
+    ln(1 + q^2 C(a,2) min{4 (e^b(2) - 1), 2 e^b(2)} + 2 sum_{j=3..a} q^j C(a,j) e^((j-1) b(j)))/(a-1).
+    """
+    _check_whole(order)
+    _check_rate(rate)
+    logs = [
+        j * math.log(rate) + math.log(math.comb(order, j)) + _largest_term(base, j)
+        for j in range(2, order + 1)
+    ]
+    return _up(_divergence(float(logsumexp(logs)), order))
+
+
+def _check_whole(order: int) -> None:
+    if order != int(order) or not 2 <= order <= LARGEST_WHOLE_ORDER:
+        raise ValueError(f"this bound needs a whole order from 2 to {LARGEST_WHOLE_ORDER}")
+
+
+def _largest_term(base: Callable[[int], float], j: int) -> float:
+    value = base(j)
+    plain = math.log(2) + (j - 1) * value
+    if j > 2 or value > 1:
+        return plain
+    return min(plain, math.log(4) + math.log(math.expm1(value))) if value > 0 else -math.inf
+
+
+def wor_rdp_gaussian_differences(noise_multiplier: float, rate: float, order: int) -> float:
+    """WBK19, Theorem 27 with a Gaussian base: forward differences in place of Theorem 9's constants.
+
+    B(l): l-th forward difference at 0 of e^((x-1) eps(x)); they cancel, hence decimal arithmetic.
+    """
+    _check_whole(order)
+    _check_rate(rate)
+    with decimal.localcontext() as context:
+        context.prec = 60 + order * 2
+        context.Emax, context.Emin = 10**9, -(10**9)
+        differences = _forward_differences(noise_multiplier, order + 1)
+        total = sum(
+            (
+                decimal.Decimal(rate) ** j
+                * math.comb(order, j)
+                * min(_root_term(differences, j), _plain_term(noise_multiplier, j))
+                for j in range(2, order + 1)
+            ),
+            decimal.Decimal(0),
+        )
+        return _up(float((1 + total).ln()) / (order - 1))
+
+
+def _moment(noise_multiplier: float, x: int) -> decimal.Decimal:
+    return (decimal.Decimal(x * (x - 1)) / (2 * decimal.Decimal(noise_multiplier) ** 2)).exp()
+
+
+def _forward_differences(noise_multiplier: float, count: int) -> list[decimal.Decimal]:
+    row = [_moment(noise_multiplier, x) for x in range(count + 1)]
+    differences = []
+    while row:
+        differences.append(row[0])
+        row = [after - before for before, after in zip(row, row[1:], strict=False)]
+    return differences
+
+
+def _root_term(differences: list[decimal.Decimal], j: int) -> decimal.Decimal:
+    return 4 * (differences[2 * (j // 2)] * differences[2 * ((j + 1) // 2)]).sqrt()
+
+
+def _plain_term(noise_multiplier: float, j: int) -> decimal.Decimal:
+    return 2 * _moment(noise_multiplier, j)
+
+
+def wor_rdp_convex(rho: float, rate: float, order: float) -> float:
+    """ln(1 + q (e^((a-1) rho) - 1))/(a-1) (blog, Claim 24: joint convexity; loses a factor q)."""
+    check_order(order)
+    return amplified_epsilon((order - 1) * rho, rate) / (order - 1) * (1 + 2.0**-49)
+
+
+def poisson_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> float:
+    """Exact Rényi divergence of the Poisson-subsampled Gaussian, add/remove, any real order > 1.
+
+    Whole orders: A = sum_{j>=2} C(a,j) q^j (1-q)^(a-j) (e^(j(j-1)/(2 z^2)) - 1) (Abadi et al. 2016);
+    others: the same expectation by quadrature.
+    """
+    check_order(order)
+    _check_rate(rate)
+    if rate == 1:
+        return rdp_gaussian(noise_multiplier, order)
+    if order == int(order) and order <= LARGEST_WHOLE_ORDER:
+        return _up(_poisson_whole(noise_multiplier, rate, int(order)))
+    return _up(_poisson_real(noise_multiplier, rate, order))
+
+
+def _poisson_whole(noise_multiplier: float, rate: float, order: int) -> float:
+    j = np.arange(2, order + 1, dtype=float)
+    log_comb = np.array([math.log(math.comb(order, int(i))) for i in j])
+    weights = log_comb + j * math.log(rate) + (order - j) * math.log1p(-rate)
+    growth = log_expm1_array(j * (j - 1) / (2 * noise_multiplier**2))
+    return _divergence(float(logsumexp(weights + growth)), order)
+
+
+def _poisson_real(noise_multiplier: float, rate: float, order: float) -> float:
+    """A = E_{x ~ N(0,1)}[r^a - 1 - a (r - 1)]; the integrand is positive as r^a is convex."""
+    mu = 1 / noise_multiplier
+    x, log_weights = gaussian_panels(mu, rate, order, -40.0)
+    log_ratio = log_mixture_ratio(x, mu, rate)
+    with np.errstate(over="ignore", divide="ignore"):
+        small = np.minimum(log_ratio, 50 / order)
+        ratio = np.expm1(small)
+        bend = np.expm1(order * small) - order * ratio
+        tiny = np.abs(order * ratio) < 1e-3
+        series = _binomial_remainder(np.where(tiny, ratio, 0.0), order)
+        near = np.log(np.where(tiny, series, np.maximum(bend, 0.0)))
+        far = order * log_ratio
+    values = np.where(order * log_ratio < 50, near, far)
+    return _divergence(expect(values, log_weights), order)
+
+
+def _binomial_remainder(u: np.ndarray, order: float) -> np.ndarray:
+    """(1 + u)^a - 1 - a u for small a u."""
+    term = np.ones_like(u) * order * u
+    total = np.zeros_like(u)
+    for k in range(2, 9):
+        term = term * u * (order - k + 1) / k
+        total = total + term
+    return total
+
+
+def barker_base_rdp_loose(batch: int, order: float) -> float:
+    """5/(2b) + ln(2b/(b - 5a))/(2(a-1)) + 2a/(b - 5a), infinite from a = b/5 on.
+
+    Source: Heikkilä et al. 2019; thesis A, Theorem 8. Sound and loose: it never vanishes.
+    """
+    check_order(order)
+    room = batch - 5 * order
+    if room <= 0:
+        return math.inf
+    middle = math.log(2 * batch / room) / (2 * (order - 1))
+    return (5 / (2 * batch) + middle + 2 * order / room) * (1 + 2.0**-49)
+
+
+def barker_base_rdp(batch: int, order: float) -> float:
+    """Rényi divergence of one Barker decision's noisy sum given its batch, order >= 2.
+
+    D = 4(b-1)/b^2 bounds the change of the batch variance; -ln(1+D)/2 - ln(1-(a-1)D)/(2(a-1))
+    + (2a/b)/(1-(a-1)D), infinite where (a-1) D >= 1. Proof: docs/proofs/barker.md.
+    """
+    if order < 2:
+        raise ValueError("this bound needs an order of at least 2")
+    change = 4 * (batch - 1) / batch**2
+    used = (order - 1) * change
+    if used >= 1:
+        return math.inf
+    # both logarithms are of first order in `change` and cancel to second order
+    spread = -0.5 * math.log1p(change) - math.log1p(-used) / (2 * (order - 1))
+    error = 2.0**-51 * change
+    return (spread + (2 * order / batch) / (1 - used) + error) * (1 + 2.0**-49)
+
+
+def barker_rdp(
+    batch: int,
+    rows: int,
+    order: float,
+    base: Callable[[int, float], float] = barker_base_rdp,
+) -> float:
+    """Rényi divergence of one DP Barker step on `batch` of `rows` rows (WBK19, Theorem 9)."""
+    return interpolated(lambda a: wor_rdp(lambda j: base(batch, j), batch / rows, a), order)
