@@ -27,11 +27,12 @@ def table(title: str, *columns: str) -> Table:
 
 
 def budget_bar(budget: Json, width: int = 40) -> str:
-    """Spent, reserved and remaining epsilon as one line of blocks."""
-    total = budget["epsilon"]
-    spent = round(width * min(1.0, budget["spent"]["epsilon"] / total))
-    left = min(width - spent, round(width * budget["remaining"]["epsilon"] / total))
-    held = width - spent - left
+    """Spent, reserved and remaining, each as its share of their sum, as one line of blocks."""
+    amounts = [budget[kind]["epsilon"] or 0.0 for kind in ("spent", "reserved", "remaining")]
+    whole = sum(amounts) or 1.0
+    spent, held = (round(width * amount / whole) for amount in amounts[:2])
+    held = min(held, width - spent)
+    left = width - spent - held
     return f"[red]{'█' * spent}[/][yellow]{'█' * held}[/][green]{'█' * left}[/]"
 
 

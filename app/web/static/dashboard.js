@@ -89,8 +89,8 @@ function budgetCard(budget, dataset) {
   const bar = card.querySelector(".bar");
   bar.setAttribute("aria-label", `${number(amounts.spent)} spent, ${number(amounts.reserved)} reserved, ${number(amounts.remaining)} remaining of ${number(budget.epsilon)}`);
   // composed costs do not add up to the total: the bar shows each as its share of their sum
-  const sum = amounts.spent + amounts.reserved + amounts.remaining || 1;
-  for (const [name, value] of Object.entries(amounts)) bar.querySelector(`.${name}`).style.width = `${(100 * value) / sum}%`;
+  const sum = Object.values(amounts).reduce((total, value) => total + (value ?? 0), 0) || 1;
+  for (const [name, value] of Object.entries(amounts)) bar.querySelector(`.${name}`).style.width = `${(100 * (value ?? 0)) / sum}%`;
   return card;
 }
 
