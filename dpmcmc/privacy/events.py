@@ -37,6 +37,15 @@ def _set_positive(event: object, name: str) -> None:
     object.__setattr__(event, name, float(value))
 
 
+def _set_relation(event: object) -> None:
+    """Keep the neighbouring relation as its enum. Raises EventError on an unknown one."""
+    try:
+        relation = Neighbouring(getattr(event, "neighbouring"))  # noqa: B009 - events differ in type
+    except ValueError as error:
+        raise EventError("unknown neighbouring relation") from error
+    object.__setattr__(event, "neighbouring", relation)
+
+
 def _check_count(value: int, name: str) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
     _check(whole and value >= 1, f"{name} must be a whole number, 1 or larger")
@@ -71,6 +80,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         _set_positive(self, "noise_multiplier")
+        _set_relation(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,7 @@ class Laplace:
 
     def __post_init__(self) -> None:
         _set_positive(self, "noise_multiplier")
+        _set_relation(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,7 @@ class PureEpsilon:
 
     def __post_init__(self) -> None:
         _set_positive(self, "epsilon")
+        _set_relation(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +126,9 @@ class SmoothLaplace:
     kind: Literal["smooth_laplace"] = field(default="smooth_laplace", kw_only=True)
 
     def __post_init__(self) -> None:
-        _set_positive(self, "epsilon")
         _set_positive(self, "delta")
+        _set_positive(self, "epsilon")
+        _set_relation(self)
         _check(self.delta < 1, "delta must be below 1")
 
 
