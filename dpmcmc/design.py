@@ -71,12 +71,13 @@ class Design:
         return x, _clamped(table.columns[response.name], 0, len(response.categories) - 1)
 
     def _values(self, table: Table, factor: Factor) -> NDArray[np.float64]:
-        values = table.columns[factor.column]
-        column = column_of(self.schema, factor.column)
-        if factor.code is not None or not isinstance(column, NumberColumn):
-            return (values == factor.code).astype(np.float64)
-        half = 0.5 * (column.upper - column.lower)
-        return _clamped((values - column.lower) / half - 1.0, -1.0, 1.0)
+        column, values = column_of(self.schema, factor.column), table.columns[factor.column]
+        if not isinstance(column, NumberColumn):
+            indicator: NDArray[np.bool_] = values == factor.code
+            return indicator.astype(np.float64)
+        middle = 0.5 * column.lower + 0.5 * column.upper
+        half = 0.5 * column.upper - 0.5 * column.lower
+        return _clamped((values - middle) / half, -1.0, 1.0)
 
 
 def _clamped(values: NDArray[np.generic], low: float, high: float) -> NDArray[np.float64]:

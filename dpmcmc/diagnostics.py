@@ -15,8 +15,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class ParameterSummary:
     """One parameter's released draws. None where a diagnostic needs more or moving draws.
 
-    r_hat: rank-normalised split R-hat; ess_bulk, ess_tail as ArviZ defines them (Vehtari et al. 2021).
-    They measure how well the chain mixed; they cannot see a bias.
+    r_hat: rank-normalised split R-hat; ess_bulk, ess_tail as ArviZ defines them (Vehtari et al.
+    2021). They measure how well the chain mixed; they cannot see a bias.
     """
 
     name: str
@@ -72,7 +72,9 @@ def _mixing(draws: NDArray[np.float64]) -> tuple[float | None, float | None, flo
     return (
         _finite(array_stats.rhat(draws, chain_axis=0, draw_axis=1)),
         _finite(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="bulk")),
-        _finite(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))),
+        _finite(
+            array_stats.ess(draws, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))
+        ),
     )
 
 

@@ -8,10 +8,11 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.design import Design, make_design
 from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS
+from dpmcmc.models import MODELS, Guess
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.types import Neighbouring
@@ -19,9 +20,21 @@ from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 
+Floats = NDArray[np.float64]
+
 MAX_STEPS = 1_000_000
 MAX_CHAINS = 16
 USABLE_ESS = 10.0
+FEWEST_STEPS = 1000
+ARVIZ_FLOOR = 3.5  # what bulk ESS reports beyond the effective draws of a short chain
+STEPS_PER_RATIO = 64.0  # four times what the law needs, so that the way to the mode is short
+MOST_DRAWS = 40_000  # of all chains, where the planner chooses
+AIM_SECONDS = 60.0
+MOST_SECONDS = 3600.0
+MOST_NUMBERS = 20_000_000
+ROW_SECONDS, CELL_SECONDS, STEP_SECONDS = 2e-9, 5e-10, 2e-5  # measured, one core
+WORTH_TWO = 50.0  # expected ESS above which a second chain, for R-hat, is worth its walk
+KEEP_OF_ONE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +75,16 @@ def event(schema: Schema, spec: JobSpec) -> Event:
 def plan(schema: Schema, spec: JobSpec) -> Plan:
     """Fill what a job leaves open, and say what it costs and what to expect of it.
 
-    expected_ess: bulk effective sample size after warm-up, all chains together, averaged over the
-    parameters, expected before any row is seen. Raises SpecError.
+    expected_ess: bulk effective sample size that ArviZ is expected to report after warm-up, all
+    chains together, averaged over the parameters; before any row is seen. ArviZ counts some three
+    draws more than there are where there are few. Raises SpecError.
     """
     _check(schema, spec)
     design = make_design(schema, spec.model.formula)
     MODELS[spec.model.family].check(schema, design)
-    resolved, ess = _resolve(schema, design, spec)
+    resolved, draws = _resolve(design, spec)
+    ess = draws + ARVIZ_FLOOR
+    _check_size(schema, design, resolved)
     happens = event(schema, resolved)
     cost = Cost(
         epsilon=accountant.epsilon(happens, spec.privacy.delta),
@@ -89,44 +105,157 @@ def plan(schema: Schema, spec: JobSpec) -> Plan:
     )
 
 
-def _resolve(schema: Schema, design: Design, spec: JobSpec) -> tuple[JobSpec, float]:
-    options = spec.sampler
-    chains = options.num_chains or 1
-    steps = options.num_steps or 20_000
-    z = spec.privacy.noise_multiplier
-    if z is None:
-        z = accountant.noise_multiplier_for(
-            spec.privacy.epsilon or math.nan, spec.privacy.delta, steps * chains
-        )
+def _resolve(design: Design, spec: JobSpec) -> tuple[JobSpec, float]:
+    """Return the job with nothing open, and the effective draws to expect of it."""
     guess = MODELS[spec.model.family].guess(design, spec)
-    d = len(design.parameters)
-    curvature = schema.rows * np.diag(guess.information)
-    scale = options.proposal.scale or float(
-        np.mean(1.0 / np.hypot(0.5 * np.sqrt(curvature), z * guess.width / 1.5))
+    tries = [_fill(design, guess, spec, chains) for chains in _chain_counts(spec)]
+    enough = [t for t in tries[1:] if t[1] >= KEEP_OF_ONE * tries[0][1] and t[1] >= WORTH_TWO]
+    return enough[-1] if enough else tries[0]
+
+
+def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
+    return (1, 2) if spec.sampler.num_chains is None else (spec.sampler.num_chains,)
+
+
+def _fill(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
+    options, privacy = spec.sampler, spec.privacy
+    steps = options.num_steps or _steps(design, guess, spec, chains)
+    z = privacy.noise_multiplier or accountant.noise_multiplier_for(
+        privacy.epsilon or 0.0, privacy.delta, steps * chains
     )
-    mu2 = steps * chains / z**2
-    ess = float(np.mean(0.2 * mu2 * curvature / guess.width**2 / d))
-    warmup = options.num_warmup if options.num_warmup is not None else steps // 5
+    scale = options.proposal.scale or _best_scale(guess, spec, z)
+    mobility = _mobility(guess, spec, z, scale)
+    walk = min(_walk(guess, mobility, scale), steps // 2)
+    warmup = walk if options.num_warmup is None else options.num_warmup
+    ess = chains * _ess(guess, mobility, steps - max(walk, warmup))
     sampler = replace(
         options,
         num_steps=steps,
         num_chains=chains,
         num_warmup=warmup,
-        proposal=replace(options.proposal, scale=scale),
+        proposal=replace(options.proposal, scale=scale),  # type: ignore[arg-type]
     )
-    privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
+    privacy = replace(privacy, epsilon=None, noise_multiplier=z)
     return replace(spec, sampler=sampler, privacy=privacy), ess
 
 
+def _steps(design: Design, guess: Guess, spec: JobSpec, chains: int) -> int:
+    """Return the steps of a chain where only the budget is given.
+
+    A budget is worth the same effective draws at any number of steps above some 16 times the ratio
+    of the posterior's curvature to the noise; more of them make the way to the mode cheaper.
+    Bounded by the time that the rows take.
+    """
+    mu = accountant.mu_of_epsilon(spec.privacy.epsilon or 0.0, spec.privacy.delta)
+    ratio = mu**2 * float(np.max(np.diag(guess.precision) / guess.width**2))
+    seconds = _seconds(
+        design.schema.rows, len(design.parameters), chains, spec.sampler.proposal.kind
+    )
+    affordable = min(MOST_DRAWS / chains, AIM_SECONDS / seconds)
+    return int(max(FEWEST_STEPS, min(STEPS_PER_RATIO * ratio / chains, affordable)))
+
+
+def _mobility(guess: Guess, spec: JobSpec, noise_multiplier: float, scale: float) -> Floats:
+    law = SAMPLERS[spec.sampler.algorithm].law
+    return law.mobility(
+        spec.sampler.proposal,
+        guess.precision,
+        guess.width,
+        guess.joint_width,
+        scale,
+        noise_multiplier,
+    )
+
+
+def _best_scale(guess: Guess, spec: JobSpec, noise_multiplier: float) -> float:
+    """Return the proposal sd with the largest expected ESS, of a grid around the best ones."""
+    law = SAMPLERS[spec.sampler.algorithm].law
+    sds = np.diag(guess.precision) ** -0.5
+    best = [
+        law.best_scale(noise_multiplier * w * s) * s for w, s in zip(guess.width, sds, strict=True)
+    ]
+    low = min(best) / (2.0 * len(best) if spec.sampler.proposal.kind == "full" else 1.0)
+    scales = np.geomspace(low, max(best), 40)
+    ess = [_ess(guess, _mobility(guess, spec, noise_multiplier, s), 1) for s in scales.tolist()]
+    return float(f"{scales[int(np.argmax(ess))]:.4g}")
+
+
+def _ess(guess: Guess, mobility: Floats, steps: int) -> float:
+    """Return the ESS of a stationary chain, averaged over the coefficients.
+
+    Near the mode the chain is d theta = -M Q (theta - mode) dt + noise with covariance C = Q^-1;
+    the integrated autocorrelation time of coefficient j is 2 (C M^-1 C)_jj / C_jj.
+    """
+    covariance = np.linalg.inv(guess.precision)
+    times = 2.0 * np.diag(covariance / mobility @ covariance) / np.diag(covariance)
+    return float(np.mean(steps / np.maximum(times, 1.0)))
+
+
+def _walk(guess: Guess, mobility: Floats, scale: float) -> int:
+    """Return the steps from the prior mean to within one posterior sd of the mode.
+
+    Far away every step in the right direction is taken: E|move| / 2 a step. Near the mode the
+    slowest direction closes in exponentially.
+    """
+    root = np.sqrt(mobility)
+    rate = float(np.linalg.eigvalsh(root[:, None] * guess.precision * root).min())
+    sd = float(np.sqrt(np.diag(np.linalg.inv(guess.precision))).max())
+    distance = float(guess.distance.max())
+    speed = scale / math.sqrt(2.0 * math.pi) * float(np.max(mobility / mobility.sum()))
+    near = min(distance, speed / rate)
+    return math.ceil((distance - near) / speed + max(math.log(max(near / sd, 1.0)), 1.0) / rate)
+
+
 def _check(schema: Schema, spec: JobSpec) -> None:
-    if spec.model.family not in MODELS:
+    """Refuse every number that no plan can be made of."""
+    model, options, privacy = spec.model, spec.sampler, spec.privacy
+    if model.family not in MODELS:
         raise SpecError("/model/family", "no such model is registered")
-    if (spec.privacy.epsilon is None) == (spec.privacy.noise_multiplier is None):
-        raise SpecError("/privacy", "give one of epsilon and noise_multiplier")
-    if spec.privacy.epsilon is None and spec.sampler.num_steps is None:
-        raise SpecError("/sampler/num_steps", "is needed beside a noise multiplier")
     if schema.rows < 1:
-        raise SpecError("/dataset", "the dataset is empty")
+        raise SpecError("/dataset", "the dataset has no rows")
+    _check_number("/model/prior/scale", model.prior.scale, 1e-3, 1e3)
+    _check_number("/model/tempering", model.tempering, 1e-9, 1.0)
+    _check_number("/privacy/delta", privacy.delta, 1e-100, 0.1)
+    _check_number("/privacy/epsilon", privacy.epsilon, 1e-4, 1e9)
+    _check_number("/privacy/noise_multiplier", privacy.noise_multiplier, 1e-4, 1e9)
+    _check_number("/sampler/proposal/scale", options.proposal.scale, 1e-9, 1e3)
+    _check_number("/sampler/clip_bound", options.clip_bound, 1e-9, 1e3)
+    _check_count("/sampler/num_steps", options.num_steps, 1, MAX_STEPS)
+    _check_count("/sampler/num_chains", options.num_chains, 1, MAX_CHAINS)
+    _check_count("/sampler/num_warmup", options.num_warmup, 0, MAX_STEPS)
+    if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
+        raise SpecError("/privacy", "give one of epsilon and noise_multiplier")
+    if privacy.epsilon is None and options.num_steps is None:
+        raise SpecError("/sampler/num_steps", "is needed beside a noise multiplier")
+
+
+def _check_number(pointer: str, value: float | None, least: float, most: float) -> None:
+    """Refuse what is not within [least, most]; not a number is neither."""
+    if value is not None and not least <= value <= most:
+        raise SpecError(pointer, f"must be between {least:g} and {most:g}")
+
+
+def _check_count(pointer: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and (type(value) is not int or not least <= value <= most):
+        raise SpecError(pointer, f"must be a whole number between {least} and {most}")
+
+
+def _check_size(schema: Schema, design: Design, spec: JobSpec) -> None:
+    """Refuse what would take a worker too long or too much memory."""
+    options, d = spec.sampler, len(design.parameters)
+    steps, chains = options.num_steps or 1, options.num_chains or 1
+    if options.num_warmup is not None and options.num_warmup >= steps:
+        raise SpecError("/sampler/num_warmup", "must be below num_steps")
+    if steps * chains * d > MOST_NUMBERS:
+        raise SpecError("/sampler/num_steps", f"more than {MOST_NUMBERS} numbers in the chain")
+    if _seconds(schema.rows, d, chains, options.proposal.kind) * steps > MOST_SECONDS:
+        raise SpecError("/sampler/num_steps", f"would run for more than {MOST_SECONDS:g} seconds")
+
+
+def _seconds(rows: int, dimension: int, chains: int, kind: str) -> float:
+    """Return about how long a step of all chains takes."""
+    columns = dimension if kind == "full" else 0
+    return STEP_SECONDS + chains * rows * (ROW_SECONDS + columns * CELL_SECONDS)
 
 
 def _warnings(spec: JobSpec, ess: float) -> tuple[str, ...]:

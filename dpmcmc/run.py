@@ -38,9 +38,9 @@ def run(
 ) -> Iterator[Released[NDArray[np.float64]]]:
     """Yield the draws of a resolved job in blocks (chain, block, parameter), warm-up included.
 
-    The lengths of the blocks follow from public facts. All chains start at the prior mean; the first
-    draw is the position after the first step. Privacy: event(schema, spec), paid for by `permit`.
-    random: for tests only; a fresh SystemRandom otherwise.
+    The lengths of the blocks follow from public facts. All chains start at the prior mean; the
+    first draw is the position after the first step. Privacy: event(schema, spec), paid for by
+    `permit`. random: for tests only; a fresh SystemRandom otherwise.
     Raises PermitError before the rows are opened, where the permit is for another event or dataset;
     SpecError where the job is not resolved. Never raises on the rows.
     """

@@ -1,10 +1,11 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Leaves of the logistic samplers: arrays in, arrays out, no randomness, no objects.
 
 Layout: sx (d, n), the design with the sign of the response folded in, one row per parameter;
 odds (chain, n), exp(-margin) of every row at each chain's position, margin = sx^T theta.
 A tile of rows stays in the first cache while all chains pass over it. The likelihood ratio of a row
-is exp(r) = (1 + odds) / (1 + odds'), with odds' = odds * exp(-sx . delta); LANES running products take
-one logarithm per tile each.
+is exp(r) = (1 + odds) / (1 + odds'), with odds' = odds * exp(-sx . delta); LANES running products
+take one logarithm per tile each.
 
 Sums are exact: every product's logarithm is rounded to a power-of-two grid, coarse enough that
 float64 adds up to n of them without error. So a sum depends neither on the order of the rows nor on
@@ -13,6 +14,7 @@ docs/proofs/dp_penalty.md, section 3.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -23,7 +25,7 @@ TILE = 512
 LANES = 16
 STEEP = 16.0  # above this many nats a product of TILE / LANES ratios could overflow
 FLOOR, CEILING = 1e-300, 1e300  # margins are held within +-690
-OPTIONS = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
+OPTIONS: Any = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
 
 component_interval = njit(**OPTIONS)(logistic_bounds.component_interval)
 vector_interval = njit(**OPTIONS)(logistic_bounds.vector_interval)
@@ -31,7 +33,7 @@ vector_interval = njit(**OPTIONS)(logistic_bounds.vector_interval)
 
 @njit(**OPTIONS)
 def exp_inplace(values, scratch, count):
-    """values[:count] = exp(values[:count]); relative error 2e-16. scratch: int64 view of a buffer."""
+    """values[:count] = exp(values[:count]), relative error 2e-16. scratch: (count,) int64."""
     power = scratch.view(np.float64)
     for i in range(count):
         x = min(max(values[i], -708.0), 708.0)
@@ -142,7 +144,7 @@ def component_ratios(sx, odds, j, deltas, lo, hi):
 
 @njit(**OPTIONS)
 def vector_ratios(sx, odds, deltas, lo, hi):
-    """Return (chain,) exact sums over rows of the clipped log ratios of theta -> theta + deltas[c]."""
+    """Return (chain,) exact sums of the clipped log ratios of theta -> theta + deltas[c]."""
     dimension, rows = sx.shape
     chains = deltas.shape[0]
     sums = np.zeros(chains)

@@ -18,13 +18,14 @@ Floats = NDArray[np.float64]
 class Guess:
     """What the planner may expect of a model before it has seen a row.
 
-    information: (d, d) Fisher information of one row. width: (d,) width of the public interval of one
-    row's log ratio per unit that a coefficient moves. distance: (d,) how far the mode is from the
-    prior mean.
+    precision: (d, d) of the posterior. width: (d,) most that one row can change the sum per unit
+    that a coefficient moves; joint_width: the same where all coefficients move by one unit.
+    distance: (d,) how far the mode is from the prior mean.
     """
 
-    information: Floats
+    precision: Floats
     width: Floats
+    joint_width: float
     distance: Floats
 
 

@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 from dpmcmc.design import POINTER, Design, Factor, column_of
 from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model
-from dpmcmc.models.logistic_bounds import component_interval
+from dpmcmc.models.logistic_bounds import component_interval, vector_interval
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec
 
-TYPICAL = 0.5  # standard deviation of a coefficient that the planner thinks plausible
+TYPICAL = 0.75  # standard deviation of a coefficient that the planner thinks plausible
+FILL = 0.2  # mean square of a number within [-1, 1]; uniform would be 1/3, a bell is less
+NUDGE = 1e-3  # the move at which widths are read
 SLACK = 2.0**-40  # nats that float rounding can add to one row's share of a sum, generously
 
 
@@ -25,7 +27,8 @@ def check(schema: Schema, design: Design) -> None:
 class LogisticTarget:
     """Rows, positions and cached odds of all chains. Prior: independent Normal(0, scale^2).
 
-    Implements `dpmcmc.samplers.base.Target`; sensitivities are derived in docs/proofs/dp_penalty.md.
+    Implements `dpmcmc.samplers.base.Target`; sensitivities are derived in
+    docs/proofs/dp_penalty.md.
     """
 
     def __init__(self, design: Design, spec: JobSpec, table: Table, chains: int) -> None:
@@ -83,25 +86,32 @@ class LogisticTarget:
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return what to expect of a row that is uniform on its bounds.
+    """Return what to expect of rows that fill their declared domain as real ones do.
 
-    Coefficients are taken as Normal(0, min(prior scale, TYPICAL)^2): the variance of a response is
-    averaged over them, and the width is that of the interval where all have that size.
+    Coefficients are taken as Normal(0, typical^2), typical = min(prior scale, TYPICAL): the
+    variance of a response is averaged over them, widths are taken where all have that size.
     """
+    tempering = spec.model.tempering or 1.0
     typical = min(spec.model.prior.scale, TYPICAL)
     moments = _second_moments(design)
-    spread = math.sqrt(typical**2 * float(np.trace(moments)))
-    theta = np.full(len(design.parameters), typical)
-    width = []
-    for j in range(len(theta)):
-        low, high = component_interval(theta, j, 1e-3, design.lower, design.upper, design.group)
-        width.append((high - low) / 1e-3)
-    variance = 0.25 / math.sqrt(1.0 + math.pi * spread**2 / 8.0)
-    return Guess(variance * moments, np.array(width), np.full(len(theta), typical))
+    spread = typical**2 * float(np.trace(moments))
+    variance = 0.25 / math.sqrt(1.0 + math.pi * spread / 8.0)
+    d = len(design.parameters)
+    theta = np.full(d, typical)
+    bounds = (design.lower, design.upper, design.group)
+    single = [component_interval(theta, j, NUDGE, *bounds) for j in range(d)]
+    joint = vector_interval(theta, np.full(d, NUDGE), *bounds)
+    return Guess(
+        precision=design.schema.rows * tempering * variance * moments
+        + np.eye(d) * spec.model.prior.scale**-2,
+        width=tempering * np.array([hi - lo for lo, hi in single]) / NUDGE,
+        joint_width=tempering * (joint[1] - joint[0]) / NUDGE,
+        distance=theta,
+    )
 
 
 def _second_moments(design: Design) -> Floats:
-    """E x x^T for rows uniform on their bounds, every declared category as likely as the others."""
+    """E x x^T for rows that fill their declared domain as real ones do: see _mean_product."""
     d = len(design.terms)
     moments = np.empty((d, d))
     for i, left in enumerate(design.terms):
@@ -111,15 +121,19 @@ def _second_moments(design: Design) -> Floats:
 
 
 def _mean_product(schema: Schema, factors: tuple[Factor, ...]) -> float:
-    """Mean of a product of factors: columns independent, each uniform on its declared domain."""
+    """Mean of a product of factors, columns independent.
+
+    A number is symmetric around the middle of its bounds with mean square FILL; of K categories
+    each but the first has probability 1 / (K + 1), since rare ones are the rule.
+    """
     mean = 1.0
     for name in {factor.column for factor in factors}:
         codes = [factor.code for factor in factors if factor.column == name]
         column = column_of(schema, name)
         if isinstance(column, NumberColumn):
-            mean *= 1.0 / (len(codes) + 1) if len(codes) % 2 == 0 else 0.0
+            mean *= FILL ** (len(codes) // 2) if len(codes) % 2 == 0 else 0.0
         else:
-            mean *= 1.0 / len(column.categories) if len(set(codes)) == 1 else 0.0
+            mean *= 1.0 / (len(column.categories) + 1) if len(set(codes)) == 1 else 0.0
     return mean
 
 

@@ -2,7 +2,8 @@
 
 Scalar code without calls between the functions, so that it runs both as it stands (the planner) and
 compiled (the kernels). Derivation: docs/proofs/dp_penalty_component.md, section 2, and
-docs/proofs/dp_penalty.md, section 2. Every interval is widened by one part in 2^40 against rounding.
+docs/proofs/dp_penalty.md, section 2. Every interval is widened by one part in 2^40 against
+rounding.
 """
 
 import math
@@ -16,8 +17,8 @@ def component_interval(
 ) -> tuple[float, float]:
     """Return (lo, hi) with lo <= l(theta + delta e_j) - l(theta) <= hi for all rows, in nats.
 
-    theta, lower, upper, group: (d,), see Design. Rows: every x within the bounds whose columns of one
-    group are not different from zero together, both responses. Antisymmetric: the move back has
+    theta, lower, upper, group: (d,), see Design. Rows: every x within the bounds whose columns of
+    one group are not different from zero together, both responses. Antisymmetric: the move back has
     (-hi, -lo). Never raises.
     """
     # the other columns' part of x^T theta lies in [low, high] wherever x_j is not zero

@@ -60,7 +60,7 @@ class SystemRandom:
         return both[:count].reshape(shape)
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
-        """Return integers on 0 .. high - 1 without modulo bias (the last part of 2^64 is refused)."""
+        """Return integers on 0 .. high - 1; the last part of 2^64 is refused, so without bias."""
         limit = np.uint64(2**64 - 1 - 2**64 % high)
         words = self._words(int(np.prod(shape))).copy()
         while (refused := words > limit).any():

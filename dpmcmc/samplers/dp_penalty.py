@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.samplers import penalty_law
 from dpmcmc.samplers.base import Floats, Proposal, Sampler, Target
 from dpmcmc.samplers.penalty import advance_component, advance_vector, penalty_event
 
@@ -28,12 +29,11 @@ def advance(
     random: RandomSource,
 ) -> Floats:
     """Return (chain, length, d) draws. Privacy: length * chain Gaussian events."""
-    scale = options.proposal.scale
-    if scale is None:
-        raise ValueError("the proposal's scale must be known")
     if options.proposal.kind == "component":
-        return advance_component(target, scale, noise_multiplier, length, random)
-    return advance_vector(target, scale, noise_multiplier, length, random)
+        return advance_component(target, options.proposal, noise_multiplier, length, random)
+    return advance_vector(target, options.proposal, noise_multiplier, length, random)
 
 
-SAMPLER = Sampler("dp_penalty", DpPenaltyOptions, event=penalty_event, advance=advance)
+SAMPLER = Sampler(
+    "dp_penalty", DpPenaltyOptions, event=penalty_event, law=penalty_law, advance=advance
+)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.samplers import penalty_law
 from dpmcmc.samplers.base import ComponentProposal, Floats, Sampler, Target
 from dpmcmc.samplers.penalty import advance_component, penalty_event
 
@@ -28,11 +29,13 @@ def advance(
     random: RandomSource,
 ) -> Floats:
     """Return (chain, length, d) draws. Privacy: length * chain Gaussian events."""
-    if options.proposal.scale is None:
-        raise ValueError("the proposal's scale must be known")
-    return advance_component(target, options.proposal.scale, noise_multiplier, length, random)
+    return advance_component(target, options.proposal, noise_multiplier, length, random)
 
 
 SAMPLER = Sampler(
-    "dp_penalty_component", DpPenaltyComponentOptions, event=penalty_event, advance=advance
+    "dp_penalty_component",
+    DpPenaltyComponentOptions,
+    event=penalty_event,
+    law=penalty_law,
+    advance=advance,
 )

@@ -6,7 +6,8 @@ import numpy as np
 
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers.base import Floats, Options, Target
+from dpmcmc.samplers.base import ComponentProposal, Floats, Options, Proposal, Target
+from dpmcmc.samplers.penalty_law import SPREAD
 
 
 def penalty_event(options: Options, noise_multiplier: float) -> Event:
@@ -46,8 +47,25 @@ def accept(
     return decisions
 
 
+def moves(
+    proposal: Proposal | ComponentProposal, shape: tuple[int, ...], random: RandomSource
+) -> Floats:
+    """Return proposed moves of this shape, each symmetric around 0 with sd proposal.scale."""
+    if proposal.scale is None:
+        raise ValueError("the proposal's scale must be known")
+    normals = random.normals(shape)
+    if proposal.shape == "bactrian":
+        sides = 2.0 * random.integers(2, shape) - 1.0
+        normals = SPREAD * sides + math.sqrt(1.0 - SPREAD**2) * normals
+    return proposal.scale * normals
+
+
 def advance_component(
-    target: Target, scale: float, noise_multiplier: float, length: int, random: RandomSource
+    target: Target,
+    proposal: Proposal | ComponentProposal,
+    noise_multiplier: float,
+    length: int,
+    random: RandomSource,
 ) -> Floats:
     """Return (chain, length, d) draws of steps that move one random coefficient each.
 
@@ -55,7 +73,7 @@ def advance_component(
     """
     chains, dimension = target.position.shape
     components = random.integers(dimension, (length,)).tolist()
-    deltas = scale * random.normals((length, chains))
+    deltas = moves(proposal, (length, chains), random)
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
     draws = np.empty((chains, length, dimension))
@@ -69,11 +87,15 @@ def advance_component(
 
 
 def advance_vector(
-    target: Target, scale: float, noise_multiplier: float, length: int, random: RandomSource
+    target: Target,
+    proposal: Proposal | ComponentProposal,
+    noise_multiplier: float,
+    length: int,
+    random: RandomSource,
 ) -> Floats:
     """Return (chain, length, d) draws of steps that move all coefficients."""
     chains, dimension = target.position.shape
-    deltas = scale * random.normals((length, chains, dimension))
+    deltas = moves(proposal, (length, chains, dimension), random)
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
     draws = np.empty((chains, length, dimension))
