@@ -1,0 +1,1 @@
+"""The HTTP boundary: routes, schemas, dependencies, problem details. Translation only."""

@@ -1,0 +1,125 @@
+"""What happens to every request: an id, a body limit, one log line, one count, no loose exception."""
+
+import re
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app import logs
+from app.api.metrics import Metrics
+from app.api.problems import of_status, problem
+from app.jobs.errors import Refusal
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+DRAIN_BYTES = 2**24  # of a refused body, so that its sender reads the answer
+
+
+class BodyTooLarge(Exception):
+    """The body passed its limit while it was read."""
+
+
+def header(scope: Scope, name: bytes) -> str:
+    """A request header, or the empty string."""
+    return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), "")
+
+
+class Front:
+    """The outermost layer."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, limit: Callable[[Scope], int]) -> None:
+        self.app = app
+        self.metrics = metrics
+        self.limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = header(scope, b"x-request-id")
+        request_id = given if REQUEST_ID.fullmatch(given) else str(uuid4())
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        exchange = _Exchange(scope, receive, send, request_id, self.limit(scope))
+        started = time.perf_counter()
+        await exchange.serve(self.app)
+        self._note(scope, exchange.status, time.perf_counter() - started)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        self.metrics.request(scope["method"], route, status, seconds)
+        logs.logger().info("request", method=scope["method"], route=route, status=status)
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, request_id: str, limit: int
+    ) -> None:
+        self.scope, self._receive, self._send = scope, receive, send
+        self.request_id = request_id
+        self.limit = limit
+        self.read = 0
+        self.done = False  # with the request's body
+        self.status = 0
+
+    async def serve(self, app: ASGIApp) -> None:
+        length = header(self.scope, b"content-length")
+        if length.isdigit() and int(length) > self.limit:
+            await self._refuse(of_status(413, self._too_large()))
+            return
+        try:
+            await app(self.scope, self.receive, self.send)
+        except BodyTooLarge:
+            await self._refuse(of_status(413, self._too_large()))
+        except Exception as error:
+            logs.logger().error(
+                "unhandled", exception=type(error).__name__, where=logs.where(error)
+            )
+            await self._refuse(of_status(500))
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self.read += len(message.get("body", b""))
+            self.done = not message.get("more_body", False)
+            if self.read > self.limit:
+                raise BodyTooLarge
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            names = {name.lower() for name, _ in message["headers"]}
+            extra = [(name, value) for name, value in HEADERS if name not in names]
+            extra.append((b"x-request-id", self.request_id.encode("ascii")))
+            message = {**message, "headers": [*message["headers"], *extra]}
+        await self._send(message)
+
+    def _too_large(self) -> str:
+        return f"The body is larger than {self.limit} bytes."
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        if self.status:  # the answer has begun: all that is left is to break it off
+            return
+        await self._drain()
+        await problem(refusal, {"Connection": "close"})(self.scope, self._receive, self.send)
+
+    async def _drain(self) -> None:
+        left = DRAIN_BYTES
+        while not self.done and left > 0:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                return
+            left -= len(message.get("body", b""))
+            self.done = not message.get("more_body", False)

@@ -1,0 +1,1 @@
+"""The addresses of the contract, grouped by what they speak of."""

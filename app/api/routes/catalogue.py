@@ -1,0 +1,62 @@
+"""What is registered, and the price list of mechanisms."""
+
+import inspect
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from pydantic import TypeAdapter
+
+from app.api.auth import Anyone
+from app.api.bodies import describe, read
+from app.api.schemas import ComposeIn, Listing, RegisteredOut
+from app.jobs.errors import invalid
+from app.jobs.quotes import quote
+from dpmcmc.models import MODELS
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.spec import ModelSpec
+
+router = APIRouter(prefix="/v1")
+
+
+def _said(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").strip()
+
+
+def _strict(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "additionalProperties": False}
+
+
+@router.get("/models", tags=["catalogue"])
+def models(_: Anyone) -> Listing[RegisteredOut]:
+    """The registered models. options: the schema of a job's `model`."""
+    schema = _strict(TypeAdapter(ModelSpec).json_schema())
+    items = []
+    for name, model in MODELS.items():
+        fixed = {**schema["properties"], "family": {"const": name}}
+        options = {**schema, "properties": fixed}
+        said = _said(inspect.getmodule(model.check))
+        items.append(RegisteredOut(name=name, description=said, options=options))
+    return Listing(items=items, next_cursor=None)
+
+
+@router.get("/samplers", tags=["catalogue"])
+def samplers(_: Anyone) -> Listing[RegisteredOut]:
+    """The registered samplers. options: the schema of a job's `sampler`."""
+    items = [
+        RegisteredOut(
+            name=name,
+            description=_said(inspect.getmodule(sampler.options)),
+            options=_strict(TypeAdapter(sampler.options).json_schema()),
+        )
+        for name, sampler in SAMPLERS.items()
+    ]
+    return Listing(items=items, next_cursor=None)
+
+
+@router.post("/accounting/compose", tags=["accounting"], openapi_extra=describe(ComposeIn))
+def compose(_: Anyone, body: Annotated[ComposeIn, Depends(read(ComposeIn))]) -> dict[str, Any]:
+    """What mechanisms one after the other cost at delta, in every notion."""
+    try:
+        return quote(body.events, body.delta)
+    except ValueError:
+        raise invalid("/events", "These events cannot be composed.") from None

@@ -1,0 +1,224 @@
+"""Datasets, their budgets and their ledgers."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from app import ledger
+from app.api.auth import Admin, Anyone, DatasetId, House, Overseer
+from app.api.bodies import describe, parse, read
+from app.api.multipart import receive
+from app.api.paging import DEFAULT_LIMIT, Cursor, Limit
+from app.api.schemas import (
+    BudgetItem,
+    BudgetOut,
+    DatasetIn,
+    DatasetOut,
+    DatasetPatch,
+    EntryOut,
+    Epsilon,
+    HistoryOut,
+    Listing,
+    PrivacyOut,
+    VerificationOut,
+)
+from app.jobs import datasets as use
+from app.jobs.errors import Fault, Refusal
+from app.jobs.users import Caller
+
+router = APIRouter(prefix="/v1", tags=["datasets"])
+UPLOAD: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "metadata"],
+                    "properties": {
+                        "file": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "CSV with a header line, or Parquet",
+                        },
+                        "metadata": {"$ref": "#/components/schemas/DatasetIn"},
+                    },
+                },
+                "encoding": {"metadata": {"contentType": "application/json"}},
+            }
+        },
+    }
+}
+describe(DatasetIn)
+
+
+def shown(found: use.Described, caller: Caller) -> DatasetOut:
+    """A dataset's public metadata; who may use it is told to admins only."""
+    row, balance = found.row, found.balance
+    return DatasetOut(
+        id=row.id,
+        name=row.name,
+        description=row.description,
+        rows=row.rows,
+        privacy=PrivacyOut(
+            neighbouring=balance.neighbouring, epsilon=balance.epsilon, delta=balance.delta
+        ),
+        columns=row.columns,
+        status=balance.status,  # type: ignore[arg-type]
+        created_at=row.created_at,
+        grants=found.grants if caller.role == "admin" else None,
+    )
+
+
+def budget_of(balance: ledger.Balance) -> dict[str, Any]:
+    """The members of a budget's answer."""
+    return {
+        "dataset": balance.dataset_id,
+        "neighbouring": balance.neighbouring,
+        "epsilon": balance.epsilon,
+        "delta": balance.delta,
+        "spent": Epsilon(epsilon=balance.spent_epsilon),
+        "reserved": Epsilon(epsilon=balance.reserved_epsilon),
+        "remaining": Epsilon(epsilon=balance.remaining_epsilon),
+        "mu_total": balance.mu_total,
+        "mu_spent": balance.mu_spent,
+        "jobs": balance.jobs,
+    }
+
+
+@router.post("/datasets", status_code=201, openapi_extra=UPLOAD)
+async def create(
+    caller: Admin, services: House, request: Request, response: Response
+) -> DatasetOut:
+    """Upload rows with their public metadata, and fix the budget."""
+    upload = await receive(request, services.settings.data_dir)
+    try:
+        metadata = _metadata(bytes(upload.metadata))
+        found = await run_in_threadpool(
+            use.create, services, caller, _definition(metadata), upload.file
+        )
+    finally:
+        upload.file.close()
+    response.headers["Location"] = f"/v1/datasets/{found.row.id}"
+    return shown(found, caller)
+
+
+def _metadata(text: bytes) -> DatasetIn:
+    """The metadata part. Its faults point below /metadata."""
+    try:
+        return parse(DatasetIn, text)
+    except Refusal as refusal:
+        refusal.errors = [Fault(f"/metadata{e.pointer}", e.message) for e in refusal.errors]
+        raise
+
+
+def _definition(metadata: DatasetIn) -> use.Definition:
+    return use.Definition(
+        name=metadata.name,
+        description=metadata.description,
+        columns=[column.model_dump() for column in metadata.columns],
+        neighbouring=metadata.privacy.neighbouring,
+        epsilon=metadata.privacy.epsilon,
+        delta=metadata.privacy.delta,
+        grants=metadata.grants,
+    )
+
+
+@router.get("/datasets")
+def datasets(
+    caller: Anyone, services: House, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> Listing[DatasetOut]:
+    """The datasets that you may see, newest first."""
+    page = use.datasets(services, caller, limit, cursor)
+    items = [shown(found, caller) for found in page.items]
+    return Listing(items=items, next_cursor=page.next_cursor)
+
+
+@router.get("/datasets/{id}")
+def dataset(caller: Anyone, services: House, dataset_id: DatasetId) -> DatasetOut:
+    """One dataset's public metadata."""
+    return shown(use.dataset(services, caller, dataset_id), caller)
+
+
+@router.patch("/datasets/{id}", openapi_extra=describe(DatasetPatch))
+def amend(
+    caller: Admin,
+    services: House,
+    dataset_id: DatasetId,
+    body: Annotated[DatasetPatch, Depends(read(DatasetPatch))],
+) -> DatasetOut:
+    """Raise the budget, archive, or say who may use the dataset: each a ledger entry."""
+    named = body.model_dump(exclude_unset=True)
+    if named.get("privacy", {}) is None or named.get("archived", False) is None:
+        fault = Fault("", "Only grants may be null.")
+        raise Refusal(422, "invalid_request", "The request is not valid.", [fault])
+    return shown(use.amend(services, caller, dataset_id, named), caller)
+
+
+@router.delete("/datasets/{id}", status_code=204, response_class=Response)
+def destroy(caller: Admin, services: House, dataset_id: DatasetId) -> None:
+    """Destroy the stored rows and their key. Metadata and ledger stay."""
+    use.destroy(services, caller, dataset_id)
+
+
+@router.get("/datasets/{id}/budget")
+def budget(caller: Anyone, services: House, dataset_id: DatasetId) -> BudgetOut:
+    """What is spent, reserved and left."""
+    return BudgetOut.model_validate(budget_of(use.dataset(services, caller, dataset_id).balance))
+
+
+@router.get("/budget")
+def budgets(
+    caller: Anyone, services: House, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> Listing[BudgetItem]:
+    """Every visible dataset's budget with its history."""
+    page = use.budgets(services, caller, limit, cursor)
+    items = [
+        BudgetItem.model_validate({**budget_of(balance), "history": [_step(p) for p in history]})
+        for balance, history in page.items
+    ]
+    return Listing(items=items, next_cursor=page.next_cursor)
+
+
+def _step(point: ledger.HistoryPoint) -> HistoryOut:
+    return HistoryOut(
+        at=point.at, job=point.job_id, kind=point.kind, epsilon_after=point.epsilon_after
+    )
+
+
+@router.get("/datasets/{id}/ledger")
+def entries(
+    caller: Overseer,
+    services: House,
+    dataset_id: DatasetId,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> Listing[EntryOut]:
+    """The ledger's entries, oldest first, each hashed with the one before."""
+    page = use.entries(services, caller, dataset_id, limit, cursor)
+    return Listing(items=[_entry(e) for e in page.items], next_cursor=page.next_cursor)
+
+
+def _entry(entry: ledger.Entry) -> EntryOut:
+    return EntryOut(
+        seq=entry.seq,
+        at=entry.at,
+        kind=entry.kind,
+        job=entry.job_id,
+        analyst=entry.analyst_id,
+        actor=entry.actor_id,
+        event=entry.event,
+        event_digest=entry.event_digest,
+        cost=entry.cost,
+        total=entry.total,
+        details=entry.details,
+        previous=entry.previous,
+        hash=entry.hash,
+    )
+
+
+@router.post("/datasets/{id}/ledger/verify")
+def verify(caller: Overseer, services: House, dataset_id: DatasetId) -> VerificationOut:
+    """Recompute chain and totals."""
+    return VerificationOut.model_validate(use.verify(services, caller, dataset_id))

@@ -1,0 +1,392 @@
+"""The bodies of the REST contract. Requests are strict: right types, finite numbers, no other fields."""
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from dpmcmc.privacy.events import Event
+from dpmcmc.samplers import SamplerOptions
+from dpmcmc.spec import ModelSpec, PrivacySpec
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Role = Literal["admin", "analyst", "auditor"]
+Item = TypeVar("Item")
+
+
+class Request(BaseModel):
+    """What a client sends."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class Answer(BaseModel):
+    """What the service answers."""
+
+    model_config = ConfigDict(from_attributes=True, allow_inf_nan=False)
+
+
+class Listing(Answer, Generic[Item]):
+    """One page of a list."""
+
+    items: list[Item]
+    next_cursor: str | None
+
+
+# ---- datasets ----
+
+
+class NumberIn(Request):
+    """A numeric column with public bounds; values outside are clamped."""
+
+    name: Name
+    type: Literal["number"]
+    lower: float
+    upper: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "NumberIn":
+        if not self.lower < self.upper:
+            raise ValueError("lower must be below upper")
+        if not self.upper - self.lower < float("inf"):
+            raise ValueError("the bounds are too far apart")
+        return self
+
+
+class CategoryIn(Request):
+    """A column of declared categories; the first one is the reference."""
+
+    name: Name
+    type: Literal["category"]
+    categories: Annotated[list[Word], Field(min_length=2, max_length=1000)]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "CategoryIn":
+        if len(set(self.categories)) < len(self.categories):
+            raise ValueError("the categories must be distinct")
+        return self
+
+
+class BinaryIn(Request):
+    """A column of two declared categories; the second one is coded as 1."""
+
+    name: Name
+    type: Literal["binary"]
+    categories: Annotated[list[Word], Field(min_length=2, max_length=2)]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "BinaryIn":
+        if self.categories[0] == self.categories[1]:
+            raise ValueError("the categories must be distinct")
+        return self
+
+
+ColumnIn = Annotated[NumberIn | CategoryIn | BinaryIn, Field(discriminator="type")]
+
+
+class PrivacyIn(Request):
+    """A dataset's promise, fixed at its creation."""
+
+    neighbouring: Literal["replace_one"] = "replace_one"
+    epsilon: Positive
+    delta: Delta
+
+
+class DatasetIn(Request):
+    """The metadata of an upload."""
+
+    name: Name
+    description: Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")] = ""
+    privacy: PrivacyIn
+    columns: Annotated[list[ColumnIn], Field(min_length=1, max_length=1000)]
+    grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "DatasetIn":
+        names = [column.name for column in self.columns]
+        if len(set(names)) < len(names):
+            raise ValueError("the columns' names must be distinct")
+        return self
+
+
+class BudgetIn(Request):
+    """A budget that is raised; neither number may sink."""
+
+    epsilon: Positive | None = None
+    delta: Delta | None = None
+
+
+class DatasetPatch(Request):
+    """Changes of a dataset; each one that is named becomes a ledger entry. grants null: everybody."""
+
+    privacy: BudgetIn | None = None
+    archived: bool | None = None
+    grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> "DatasetPatch":
+        if not self.model_fields_set:
+            raise ValueError("name at least one change")
+        return self
+
+
+class PrivacyOut(Answer):
+    """What a dataset promises."""
+
+    neighbouring: str
+    epsilon: float
+    delta: float
+
+
+class DatasetOut(Answer):
+    """Public metadata. grants: only told to admins; null where every analyst may use it."""
+
+    id: UUID
+    name: str
+    description: str
+    rows: int
+    privacy: PrivacyOut
+    columns: list[dict[str, Any]]
+    status: Literal["open", "archived", "destroyed"]
+    created_at: datetime
+    grants: list[UUID] | None = None
+
+
+class Epsilon(Answer):
+    """An epsilon at the delta named beside it; null where none is finite."""
+
+    epsilon: float | None
+
+
+class BudgetOut(Answer):
+    """A budget; every epsilon is composed, at the dataset's delta."""
+
+    dataset: UUID
+    neighbouring: str
+    epsilon: float
+    delta: float
+    spent: Epsilon
+    reserved: Epsilon
+    remaining: Epsilon
+    mu_total: float
+    mu_spent: float | None
+    jobs: int
+
+
+class HistoryOut(Answer):
+    """One step of a budget's curve."""
+
+    at: datetime
+    job: UUID | None
+    kind: str
+    epsilon_after: float | None
+
+
+class BudgetItem(BudgetOut):
+    """A budget with its curve."""
+
+    history: list[HistoryOut]
+
+
+class EntryOut(Answer):
+    """One ledger entry. hash covers everything else and the entry before."""
+
+    seq: int
+    at: datetime
+    kind: str
+    job: UUID | None
+    analyst: UUID | None
+    actor: UUID | None
+    event: dict[str, Any] | None
+    event_digest: str | None
+    cost: list[str | None] | None
+    total: dict[str, Any]
+    details: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class VerificationOut(Answer):
+    """Whether a ledger is whole. problem: the first fault."""
+
+    ok: bool
+    rows: int
+    head: str
+    problem: str | None
+
+
+# ---- plans and jobs ----
+
+
+class JobIn(Request):
+    """One sampling job. What is left out of `sampler` is chosen by the planner."""
+
+    dataset: UUID
+    model: ModelSpec
+    sampler: Annotated[SamplerOptions, Field(discriminator="algorithm")]
+    privacy: PrivacySpec
+
+
+class PlanOut(Answer):
+    """What a job would cost and bring, from public facts only."""
+
+    epsilon: float
+    delta: float
+    mu: float | None
+    noise_multiplier: float
+    num_steps: int
+    num_chains: int
+    num_warmup: int
+    expected_ess: float
+    parameters: list[str]
+    remaining_after: Epsilon
+    affordable: bool
+    warnings: list[str]
+
+
+class CostOut(Answer):
+    """What a job costs."""
+
+    epsilon: float
+    delta: float
+    mu: float | None
+
+
+class ProgressOut(Answer):
+    """Steps of each chain that are done."""
+
+    step: int
+    of: int
+
+
+class ErrorOut(Answer):
+    """Why a job ended without a chain."""
+
+    code: str
+    detail: str
+
+
+class JobOut(Answer):
+    """A job."""
+
+    id: UUID
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    dataset: UUID
+    cost: CostOut
+    progress: ProgressOut
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: ErrorOut | None
+    spec: dict[str, Any]
+
+
+class ParameterOut(Answer):
+    """One parameter's released draws after warm-up."""
+
+    name: str
+    mean: float
+    sd: float
+    q05: float
+    q25: float
+    q50: float
+    q75: float
+    q95: float
+    r_hat: float | None
+    ess_bulk: float | None
+    ess_tail: float | None
+
+
+class SummaryOut(Answer):
+    """The summary of a chain. draws: of each chain, after warm-up."""
+
+    job: UUID
+    chains: int
+    draws: int
+    num_warmup: int
+    parameters: list[ParameterOut]
+
+
+class ChainOut(Answer):
+    """A chain as JSON. draws: (chain, draw, parameter), the first num_warmup draws marked by that."""
+
+    job: UUID
+    parameters: list[str]
+    num_chains: int
+    num_draws: int
+    num_warmup: int
+    draws: list[list[list[float]]]
+
+
+# ---- users, registries, accounting ----
+
+
+class UserIn(Request):
+    """A new user."""
+
+    name: Name
+    role: Role
+
+
+class UserOut(Answer):
+    """A user."""
+
+    id: UUID
+    name: str
+    role: Role
+    created_at: datetime
+
+
+class KeyOut(Answer):
+    """An API key without its secret."""
+
+    id: UUID
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+class UserItem(UserOut):
+    """A user with the keys that were made."""
+
+    keys: list[KeyOut]
+
+
+class NewUser(UserOut):
+    """A new user with the key's only showing."""
+
+    key: str
+    key_id: UUID
+
+
+class NewKey(Answer):
+    """A further key, shown once."""
+
+    id: UUID
+    user: UUID
+    key: str
+
+
+class RegisteredOut(Answer):
+    """Something registered, with the JSON schema of its options."""
+
+    name: str
+    description: str
+    options: dict[str, Any]
+
+
+class ComposeIn(Request):
+    """Mechanisms one after the other on the same rows, and the delta to quote them at."""
+
+    events: Annotated[list[Event], Field(min_length=1, max_length=1000)]
+    delta: Delta
+
+
+class Health(Answer):
+    """Whether the process and what it needs are there."""
+
+    status: Literal["ok", "unavailable"]
+    checks: dict[str, Literal["ok", "unavailable"]] = {}

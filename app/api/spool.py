@@ -1,0 +1,78 @@
+"""A place for an upload on its way in: an unnamed file, encrypted under a key that is never stored."""
+
+import io
+import os
+import tempfile
+from typing import IO, Any
+
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+BLOCK = 16
+
+
+class Spool(io.RawIOBase):
+    """A seekable binary file whose bytes on the disk mean nothing once the process forgets the key.
+
+    AES-256-CTR under a fresh key for each spool. Written once from start to end, then read anywhere.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        super().__init__()
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder, buffering=0)
+        self._key = os.urandom(32)
+        self._writer = self._stream(0)
+        self._at = 0
+        self.size = 0
+
+    def _stream(self, block: int) -> Any:
+        counter = block.to_bytes(BLOCK, "big")
+        return Cipher(AES(self._key), CTR(counter)).encryptor()
+
+    def write(self, data: Any, /) -> int:
+        """Append."""
+        sealed = self._writer.update(bytes(data))
+        while sealed:
+            sealed = sealed[self._file.write(sealed) :]
+        self.size += len(data)
+        return len(data)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read into a buffer from the present position."""
+        offset = self._at % BLOCK
+        sealed = os.pread(self._file.fileno(), len(buffer), self._at)
+        stream = self._stream(self._at // BLOCK)
+        stream.update(bytes(offset))
+        buffer[: len(sealed)] = stream.update(sealed)
+        self._at += len(sealed)
+        return len(sealed)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move the position of the next read."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        """The position of the next read."""
+        return self._at
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def close(self) -> None:
+        """Forget the key and drop the file."""
+        if not self.closed:
+            self._key = b""
+            self._file.close()
+        super().close()

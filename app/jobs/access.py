@@ -1,0 +1,45 @@
+"""Who may see and use which dataset and job."""
+
+from uuid import UUID
+
+from sqlalchemy import exists, or_, select
+from sqlalchemy.orm import Session
+from sqlalchemy.sql import ColumnElement
+
+from app.jobs.errors import Refusal, not_found
+from app.jobs.users import Caller
+from app.storage.rows import DatasetRow, GrantRow, JobRow
+
+
+def visible(caller: Caller) -> ColumnElement[bool]:
+    """The datasets that a caller may know of: an analyst's grants decide, where they are set."""
+    if caller.role != "analyst":
+        return DatasetRow.id.is_not(None)
+    granted = exists().where(GrantRow.dataset_id == DatasetRow.id, GrantRow.user_id == caller.id)
+    return or_(DatasetRow.restricted.is_(False), granted)
+
+
+def visible_dataset(session: Session, caller: Caller, dataset_id: UUID) -> DatasetRow:
+    """The dataset. Raises Refusal 404 where there is none, or none for this caller."""
+    found = session.scalar(select(DatasetRow).where(DatasetRow.id == dataset_id, visible(caller)))
+    if found is None:
+        raise not_found("dataset")
+    return found
+
+
+def usable_dataset(session: Session, caller: Caller, dataset_id: UUID) -> DatasetRow:
+    """The dataset, open for new jobs. Raises Refusal 404 or 409."""
+    dataset = visible_dataset(session, caller, dataset_id)
+    if dataset.destroyed_at is not None:
+        raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
+    if dataset.archived_at is not None:
+        raise Refusal(409, "dataset_archived", "This dataset is archived.")
+    return dataset
+
+
+def own_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    """The caller's job. Raises Refusal 404 where there is none, or it is somebody else's."""
+    found = session.scalar(select(JobRow).where(JobRow.id == job_id, JobRow.user_id == caller.id))
+    if found is None:
+        raise not_found("job")
+    return found

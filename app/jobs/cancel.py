@@ -1,0 +1,52 @@
+"""Cancel a job: a queued one gives its reservation back, a running one stops and stays paid."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import delete, update
+from sqlalchemy.orm import Session
+
+from app import ledger
+from app.jobs.access import own_job
+from app.jobs.errors import Refusal
+from app.jobs.services import Services
+from app.jobs.users import Caller
+from app.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow
+from app.storage.types import utc_now
+
+
+def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
+    """Cancel the caller's job. Cancelling twice is no error. Raises Refusal 404 or 409 job_finished."""
+    with services.sessions.debit() as session:
+        before = own_job(session, caller, job_id)
+        if before.status in ("succeeded", "failed"):
+            raise Refusal(409, "job_finished", "The job has ended; there is nothing to cancel.")
+        if before.status not in FINAL_STATUSES:
+            stop(session, job_id)
+        session.expire_all()
+        return own_job(session, caller, job_id)
+
+
+def stop(session: Session, job_id: UUID) -> None:
+    """Void a job that no worker has claimed; ask a running one to stop."""
+    now = utc_now()
+    if _end(session, job_id, now, JobRow.status == "queued"):
+        ledger.void(session, job_id, reason="cancelled")
+        return
+    if _end(session, job_id, now, JobRow.status == "running", JobRow.owner.is_(None)):
+        session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == job_id))
+        return
+    session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, JobRow.status == "running")
+        .values(cancel_requested=True)
+    )
+
+
+def _end(session: Session, job_id: UUID, now: datetime, *conditions: object) -> bool:
+    done = session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, *conditions)  # type: ignore[arg-type]
+        .values(status="cancelled", cancel_requested=True, finished_at=now, token=JobRow.token + 1)
+    )
+    return bool(done.rowcount == 1)  # type: ignore[attr-defined]

@@ -1,0 +1,40 @@
+"""Refusals of the use cases: a stable code, a fixed sentence, and what a caller may do.
+
+No refusal is ever a function of private rows, apart from an upload's, which only its admin sees.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with a request. pointer: JSON pointer into its body."""
+
+    pointer: str
+    message: str
+
+
+@dataclass(slots=True)
+class Refusal(Exception):
+    """A use case said no. status: as HTTP names it; extra: further public members."""
+
+    status: int
+    code: str
+    detail: str
+    errors: Sequence[Fault] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.code
+
+
+def not_found(what: str) -> Refusal:
+    """404: there is no such thing, or it is not yours to know of."""
+    return Refusal(404, "not_found", f"There is no such {what}.")
+
+
+def invalid(pointer: str, message: str) -> Refusal:
+    """422 with one fault."""
+    return Refusal(422, "invalid_request", "The request is not valid.", [Fault(pointer, message)])

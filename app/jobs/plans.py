@@ -1,0 +1,56 @@
+"""What a job would cost and bring. Public facts only: nothing here opens a dataset's rows."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app import ledger
+from app.jobs.access import usable_dataset
+from app.jobs.errors import Fault, Refusal
+from app.jobs.services import Services
+from app.jobs.users import Caller
+from app.storage.columns import schema_of
+from app.storage.rows import DatasetRow
+from dpmcmc import planner
+from dpmcmc.errors import SpecError
+from dpmcmc.spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A plan beside the dataset's budget. remaining_after: epsilon at the dataset's delta."""
+
+    plan: planner.Plan
+    affordable: bool
+    remaining_after: float
+
+
+def plan(services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec) -> Offer:
+    """Plan a job and hold it against the budget. Spends nothing. Raises Refusal."""
+    with services.sessions.read() as session:
+        dataset = usable_dataset(session, caller, dataset_id)
+        made = planned(services, dataset, spec)
+        return _offer(session, dataset, caller, made)
+
+
+def planned(services: Services, dataset: DatasetRow, spec: JobSpec) -> planner.Plan:
+    """The plan of a job. Raises Refusal 422 with the field that is wrong."""
+    try:
+        made = planner.plan(schema_of(dataset), spec)
+    except SpecError as error:
+        fault = Fault(error.pointer, error.message)
+        raise Refusal(422, "invalid_request", "The job cannot be planned.", [fault]) from None
+    except (ValueError, OverflowError):
+        fault = Fault("/privacy", "These numbers cannot be planned with.")
+        raise Refusal(422, "invalid_request", "The job cannot be planned.", [fault]) from None
+    draws = made.num_steps * made.num_chains * len(made.parameters)
+    if draws > services.settings.max_draws:
+        fault = Fault("/sampler/num_steps", "Chains x steps x parameters is above the limit.")
+        raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
+    return made
+
+
+def _offer(session: Session, dataset: DatasetRow, caller: Caller, made: planner.Plan) -> Offer:
+    preview = ledger.preview(session, dataset.id, analyst_id=caller.id, event=made.event)
+    return Offer(made, preview.affordable, preview.remaining_after)

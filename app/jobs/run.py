@@ -1,0 +1,289 @@
+"""Run a job: claim and pay in one transaction, open the rows, store what is released, succeed once.
+
+Every write names the claim's owner and token; a worker that was given up for lost can change nothing.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+from sqlalchemy.sql import ColumnElement
+
+from app import ledger, logs
+from app.jobs.chains import stored_chain
+from app.jobs.heartbeat import Heartbeat
+from app.jobs.services import Services
+from app.jobs.specs import resolved_spec
+from app.storage.columns import schema_of
+from app.storage.rows import ChainBlockRow, DatasetRow, JobRow
+from app.storage.types import utc_now
+from dpmcmc import diagnostics
+from dpmcmc.design import make_design
+from dpmcmc.privacy.types import Permit, Released
+from dpmcmc.run import run as sample
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec
+
+PATIENCE_SECONDS = 60.0  # with a database that is away
+RETRY_SECONDS = 0.5
+AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
+
+
+class TimeUp(Exception):
+    """The job ran into its time limit."""
+
+
+class Lost(Exception):
+    """Somebody else owns the job now, or it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One attempt at a job, fenced by owner and token."""
+
+    job_id: UUID
+    owner: str
+    token: int
+    attempt: int
+    permit: Permit
+    schema: Schema
+    spec: JobSpec
+    dataset: DatasetRow
+
+    def holds(self) -> list[ColumnElement[bool]]:
+        """The condition of every write of this attempt."""
+        return [
+            JobRow.id == self.job_id,
+            JobRow.owner == self.owner,
+            JobRow.token == self.token,
+            JobRow.status == "running",
+        ]
+
+
+def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUp) -> None:
+    """Run one job, if it still waits for somebody. A duplicate call does nothing.
+
+    time_up: what the caller raises in here when the job's time is over.
+    """
+    claim = _claim(services, job_id)
+    if claim is None:
+        return
+    log = logs.logger().bind(job=str(job_id), attempt=claim.attempt)
+    log.info("job_claimed")
+    with Heartbeat(services, claim.holds()) as heartbeat:
+        try:
+            outcome = _attempt(services, claim, heartbeat)
+        except Lost:
+            outcome = "lost"
+        except AWAY as error:  # the job stays claimed; the reaper hands it on when the lease ends
+            log.error("job_interrupted", exception=type(error).__name__)
+            return
+        except time_up:
+            outcome = _fail(services, claim, "time_limit_exceeded")
+        except Exception as error:
+            log.error("job_failed", exception=type(error).__name__, where=logs.where(error))
+            outcome = _fail(services, claim, "sampler_failed")
+    log.info("job_ended", outcome=outcome)
+
+
+def _claim(services: Services, job_id: UUID) -> Claim | None:
+    """Take the job and pay for it, in one transaction; None where there is nothing to take."""
+    owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
+    now = utc_now()
+    waits = or_(
+        JobRow.status == "queued",
+        (JobRow.status == "running") & JobRow.owner.is_(None),
+    )
+    taken = (
+        update(JobRow)
+        .where(JobRow.id == job_id, waits, JobRow.attempt < services.settings.max_attempts)
+        .values(
+            status="running",
+            owner=owner,
+            token=JobRow.token + 1,
+            attempt=JobRow.attempt + 1,
+            lease_until=now + timedelta(seconds=services.settings.lease_seconds),
+            progress_step=0,
+        )
+    )
+    try:
+        with services.sessions.debit() as session:
+            if session.execute(taken).rowcount != 1:  # type: ignore[attr-defined]
+                return None
+            permit = ledger.post(session, job_id)
+            job = session.get_one(JobRow, job_id)
+            job.started_at = job.started_at or now
+            dataset = session.get_one(DatasetRow, job.dataset_id)
+            return Claim(
+                job_id=job_id,
+                owner=owner,
+                token=job.token,
+                attempt=job.attempt,
+                permit=permit,
+                schema=schema_of(dataset),
+                spec=resolved_spec(job),
+                dataset=dataset,
+            )
+    except ledger.AccountClosed:
+        _fail_unclaimed(services, job_id)
+        return None
+
+
+def _fail_unclaimed(services: Services, job_id: UUID) -> None:
+    """End a job whose dataset was destroyed before anybody claimed it: nothing was paid."""
+    with services.sessions.debit() as session:
+        ended = session.execute(
+            update(JobRow)
+            .where(JobRow.id == job_id, JobRow.status.in_(("queued", "running")))
+            .where(JobRow.owner.is_(None))
+            .values(status="failed", error_code="dataset_destroyed", finished_at=utc_now())
+        )
+        job = session.get_one(JobRow, job_id)
+        if ended.rowcount == 1 and job.attempt == 0:  # type: ignore[attr-defined]
+            ledger.void(session, job_id, reason="dataset_destroyed")
+
+
+def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
+    """Draw and store everything. Returns how it ended."""
+    rows = services.vault.files.load(claim.dataset)
+    first, seq = 0, 0
+    for block in sample(claim.schema, claim.spec, rows, claim.permit):
+        if heartbeat.cancelled:
+            return _cancelled(services, claim)
+        if heartbeat.lost:
+            raise Lost
+        _store(services, claim, seq, first, block)
+        first, seq = first + block.value.shape[1], seq + 1
+    return _succeed(services, claim)
+
+
+def patiently(write: Callable[[], Any]) -> None:
+    """Do a write that may be repeated, over and over while the database is away.
+
+    Raises the database's last error after PATIENCE_SECONDS.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            write()
+            return
+        except AWAY:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+def _store(
+    services: Services, claim: Claim, seq: int, first: int, block: Released[NDArray[np.float64]]
+) -> None:
+    """Store a block and move the progress, both or none. Raises Lost."""
+    draws = block.value.shape[1]
+    values = {
+        "job_id": claim.job_id,
+        "attempt": claim.attempt,
+        "seq": seq,
+        "first_draw": first,
+        "num_draws": draws,
+        "payload": np.ascontiguousarray(block.value, dtype="<f8").tobytes(),
+    }
+
+    def write() -> None:
+        with services.sessions.write() as session:
+            moved = update(JobRow).where(*claim.holds()).values(progress_step=first + draws)
+            if session.execute(moved).rowcount != 1:  # type: ignore[attr-defined]
+                raise Lost
+            if not _stored(session, claim, seq):
+                session.execute(insert(ChainBlockRow).values(values))
+
+    patiently(write)
+
+
+def _stored(session: Session, claim: Claim, seq: int) -> bool:
+    """Whether a block is there already: its commit went through and only the answer was lost."""
+    return session.get(ChainBlockRow, (claim.job_id, claim.attempt, seq)) is not None
+
+
+def _succeed(services: Services, claim: Claim) -> str:
+    """Show this attempt's chain and nobody else's: one transaction."""
+    summary = _summary(services, claim)
+    cancelled = False
+
+    def write() -> None:
+        nonlocal cancelled
+        with services.sessions.write() as session:
+            job = session.scalar(select(JobRow).where(JobRow.id == claim.job_id).with_for_update())
+            if job is not None and job.status == "succeeded":
+                if job.token == claim.token:
+                    return  # an earlier try of this very write
+                raise Lost
+            if job is None or (job.owner, job.token) != (claim.owner, claim.token):
+                raise Lost
+            if job.cancel_requested:
+                cancelled = True
+                return
+            job.status, job.released_attempt = "succeeded", claim.attempt
+            job.owner = job.lease_until = None
+            job.finished_at, job.summary = utc_now(), summary
+            session.execute(
+                delete(ChainBlockRow).where(
+                    ChainBlockRow.job_id == claim.job_id, ChainBlockRow.attempt != claim.attempt
+                )
+            )
+
+    patiently(write)
+    return _cancelled(services, claim) if cancelled else "succeeded"
+
+
+def _summary(services: Services, claim: Claim) -> list[dict[str, Any]]:
+    """The summary of the stored draws after warm-up."""
+    parameters = make_design(claim.schema, claim.spec.model.formula).parameters
+    with services.sessions.read() as session:
+        draws = stored_chain(session, claim.job_id, claim.attempt, len(parameters))
+    kept = draws[:, claim.spec.sampler.num_warmup or 0 :]
+    return [asdict(item) for item in diagnostics.summarise(Released(kept), parameters)]
+
+
+def _cancelled(services: Services, claim: Claim) -> str:
+    return _end(services, claim, status="cancelled", error_code=None)
+
+
+def _fail(services: Services, claim: Claim, code: str) -> str:
+    return _end(services, claim, status="failed", error_code=code)
+
+
+def _end(services: Services, claim: Claim, *, status: str, error_code: str | None) -> str:
+    """End without a chain. The debit stays."""
+    outcome = status
+
+    def write() -> None:
+        nonlocal outcome
+        with services.sessions.write() as session:
+            ended = session.execute(
+                update(JobRow)
+                .where(*claim.holds())
+                .values(
+                    status=status,
+                    error_code=error_code,
+                    owner=None,
+                    lease_until=None,
+                    finished_at=utc_now(),
+                )
+            )
+            if ended.rowcount != 1:  # type: ignore[attr-defined]
+                outcome = "lost"
+                return
+            session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == claim.job_id))
+
+    patiently(write)
+    return outcome

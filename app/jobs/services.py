@@ -1,0 +1,32 @@
+"""What every use case needs of the process: the database, the vault, the way to the workers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from app.jobs import queue
+from app.jobs.vault import Vault, open_vault
+from app.settings import Settings
+from app.storage.session import SessionFactory
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Made once in each process, after any fork. publish: hands a job's id to the workers."""
+
+    settings: Settings
+    sessions: SessionFactory
+    vault: Vault
+    publish: Callable[[UUID], None]
+
+    def close(self) -> None:
+        """Give the database's connections back."""
+        self.sessions.dispose()
+
+
+def open_services(settings: Settings) -> Services:
+    """The services of this process."""
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Services(
+        settings, SessionFactory(settings.database), open_vault(settings), queue.publish
+    )

@@ -1,0 +1,151 @@
+"""The embedded broker: a kombu transport that keeps its messages in one SQLite file.
+
+A message is a row until it is acknowledged: taking one stamps it with the consumer and leaves it
+there, so a consumer that dies takes nothing along. The next consumer to start puts back what dead
+ones held. Should a hint be lost all the same, the reaper sends it again.
+"""
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty
+from typing import Any
+
+from kombu.transport import TRANSPORT_ALIASES, virtual
+
+SCHEME = "dpmcmc+sqlite"
+TABLE = """CREATE TABLE IF NOT EXISTS message (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body TEXT NOT NULL, taken_by TEXT)"""
+TAKE = """UPDATE message SET taken_by = ? WHERE id = (
+    SELECT id FROM message WHERE queue = ? AND taken_by IS NULL ORDER BY id LIMIT 1)
+    RETURNING id, body"""
+
+
+def register() -> None:
+    """Make the transport known to kombu under its scheme."""
+    TRANSPORT_ALIASES[SCHEME] = f"{__name__}:Transport"
+
+
+def consumer() -> str:
+    """This process as a holder of messages: its id and when it started."""
+    return f"{os.getpid()}:{_started(os.getpid())}"
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the kernel's ticks; empty where there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[19]
+    except OSError:
+        return ""
+
+
+def _alive(holder: str) -> bool:
+    pid, _, started = holder.partition(":")
+    return _started(int(pid)) == started
+
+
+class Channel(virtual.Channel):
+    """A channel over one connection to the file, made anew after a fork."""
+
+    do_restore = False
+    _local: tuple[int, int, sqlite3.Connection] | None = None
+
+    @contextmanager
+    def _file(self) -> Iterator[sqlite3.Connection]:
+        me = (os.getpid(), threading.get_ident())
+        if self._local is None or self._local[:2] != me:
+            path = self.connection.client.virtual_host
+            opened = sqlite3.connect(f"/{path.lstrip('/')}", timeout=30, isolation_level=None)
+            opened.execute("PRAGMA journal_mode=WAL")
+            opened.execute("PRAGMA synchronous=FULL")
+            opened.execute(TABLE)
+            self._local = (*me, opened)
+        yield self._local[2]
+
+    def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
+        with self._file() as file:
+            body = json.dumps(message)
+            file.execute("INSERT INTO message (queue, body) VALUES (?, ?)", (queue, body))
+
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
+        with self._file() as file:
+            row = file.execute(
+                "SELECT 1 FROM message WHERE queue = ? AND taken_by IS NULL LIMIT 1", (queue,)
+            ).fetchone()
+            row = row and file.execute(TAKE, (consumer(), queue)).fetchone()
+        if not row:
+            raise Empty
+        message: dict[str, Any] = json.loads(row[1])
+        message["properties"]["delivery_tag"] = str(row[0])
+        return message
+
+    def _new_queue(self, queue: str, **_: Any) -> None:
+        """Put back what dead consumers of the queue held."""
+        with self._file() as file:
+            holders = file.execute(
+                "SELECT DISTINCT taken_by FROM message WHERE queue = ? AND taken_by IS NOT NULL",
+                (queue,),
+            ).fetchall()
+            for (holder,) in holders:
+                if not _alive(holder):
+                    file.execute("UPDATE message SET taken_by = NULL WHERE taken_by = ?", (holder,))
+
+    def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
+        """Delete the message."""
+        super().basic_ack(delivery_tag, multiple)
+        with self._file() as file:
+            file.execute("DELETE FROM message WHERE id = ?", (int(delivery_tag),))
+
+    def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Delete the message, or put it back."""
+        self.qos.ack(delivery_tag)
+        with self._file() as file:
+            if requeue:
+                file.execute(
+                    "UPDATE message SET taken_by = NULL WHERE id = ?", (int(delivery_tag),)
+                )
+            else:
+                file.execute("DELETE FROM message WHERE id = ?", (int(delivery_tag),))
+
+    def _size(self, queue: str) -> int:
+        with self._file() as file:
+            row = file.execute("SELECT count(*) FROM message WHERE queue = ?", (queue,)).fetchone()
+        return int(row[0])
+
+    def _purge(self, queue: str) -> int:
+        with self._file() as file:
+            return file.execute("DELETE FROM message WHERE queue = ?", (queue,)).rowcount
+
+    def close(self) -> None:
+        """Put back what was taken and not acknowledged, and close the file."""
+        if not self.closed and self._local is not None and self._local[0] == os.getpid():
+            unacknowledged = [(int(tag),) for tag in (self._qos._delivered if self._qos else ())]
+            with self._file() as file:
+                file.executemany("UPDATE message SET taken_by = NULL WHERE id = ?", unacknowledged)
+                file.close()
+            self._local = None
+        if self._qos:
+            self._qos._delivered.clear()
+        super().close()
+
+
+class Transport(virtual.Transport):
+    """kombu's virtual transport over the file, looked at ten times a second."""
+
+    Channel = Channel
+    polling_interval = 0.1
+    default_port = 0
+    driver_type = "sql"
+    driver_name = "sqlite"
+    can_parse_url = False
+    implements = virtual.Transport.implements.extend(
+        asynchronous=False, exchange_type=frozenset(["direct"]), heartbeats=False
+    )
+
+    def driver_version(self) -> str:
+        """The version of SQLite."""
+        return sqlite3.sqlite_version

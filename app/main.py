@@ -1,0 +1,77 @@
+"""The ASGI application, and `python -m app.main serve`."""
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.requests import Request
+from starlette.types import Scope
+
+from app import logs, web
+from app.api import openapi, problems
+from app.api.metrics import Metrics
+from app.api.middleware import Front
+from app.api.problems import ProblemResponse
+from app.api.routes import catalogue, datasets, jobs, operations, users
+from app.jobs.errors import Refusal
+from app.jobs.services import Services, open_services
+from app.settings import Settings, settings
+
+MULTIPART_OVERHEAD = 2**21  # the metadata part and the boundaries
+
+
+def create_app(
+    using: Settings | None = None, *, open_house: Callable[[Settings], Services] = open_services
+) -> FastAPI:
+    """The application. Its database must be at the present schema."""
+    chosen = using or settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.services = open_house(chosen)
+        app.state.stopping = threading.Event()
+        yield
+        app.state.stopping.set()
+        app.state.services.close()
+
+    app = FastAPI(
+        title="dpmcmc",
+        version=openapi.VERSION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.metrics = Metrics()
+    for module in (datasets, jobs, users, catalogue, operations):
+        app.include_router(module.router)
+    web.mount(app)
+    problems.install(app)
+    openapi.install(app)
+    app.add_exception_handler(OperationalError, _away)
+    app.add_exception_handler(InterfaceError, _away)
+    app.add_exception_handler(PoolTimeoutError, _away)
+
+    def limit(scope: Scope) -> int:
+        if scope["method"] == "POST" and scope["path"] == "/v1/datasets":
+            return chosen.max_upload_bytes + MULTIPART_OVERHEAD
+        return chosen.max_body_bytes
+
+    app.add_middleware(Front, metrics=app.state.metrics, limit=limit)
+    return app
+
+
+async def _away(_: Request, error: Exception) -> ProblemResponse:
+    """The database is away, or too busy."""
+    logs.logger().error("database_unavailable", exception=type(error).__name__)
+    refusal = Refusal(503, "unavailable", "The database cannot be reached; try again.")
+    return problems.problem(refusal, {"Retry-After": "2"})
+
+
+if __name__ == "__main__":
+    from app.serve import main
+
+    main()

@@ -1,0 +1,173 @@
+"""`./dev serve`: the API, its workers as watched child processes, and the reaper, in one command."""
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from app import logs
+from app.jobs import users
+from app.jobs.reap import Reaper
+from app.jobs.services import Services, open_services
+from app.jobs.upkeep import migrate, sweep
+from app.main import create_app
+from app.settings import Settings, settings
+
+REAP_SECONDS = 1.0
+RESTART_SECONDS = (0.5, 10.0)
+PARENT = "DPMCMC_PARENT_PID"
+
+
+class Workers(threading.Thread):
+    """Keeps worker processes running until it is told to stop, then lets them finish their jobs.
+
+    The thread lives as long as its children: their parent-death signal is bound to it.
+    """
+
+    def __init__(self, number: int, drain_seconds: float) -> None:
+        super().__init__(name="workers")
+        self._number = number
+        self._drain = drain_seconds
+        self._stop_now = threading.Event()
+
+    def stop(self) -> None:
+        """Let the workers finish and wait for them."""
+        self._stop_now.set()
+        self.join()
+
+    def run(self) -> None:
+        """Start, watch, restart."""
+        children = [self._start() for _ in range(self._number)]
+        pause = RESTART_SECONDS[0]
+        while not self._stop_now.wait(0.2):
+            for index, child in enumerate(children):
+                if child.poll() is None:
+                    continue
+                logs.logger().warning("worker_ended", code=child.returncode)
+                if self._stop_now.wait(pause):
+                    break
+                pause = min(2 * pause, RESTART_SECONDS[1])
+                children[index] = self._start()
+        self._end(children)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "worker"]
+        environment = {**os.environ, PARENT: str(os.getpid())}
+        return subprocess.Popen(command, env=environment, start_new_session=True)  # noqa: S603
+
+    def _end(self, children: list[subprocess.Popen[bytes]]) -> None:
+        for child in children:
+            child.terminate()
+        deadline = time.monotonic() + self._drain
+        for child in children:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.0, deadline - time.monotonic()))
+            if child.poll() is None:  # its job is handed on when its lease ends
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+
+
+class Reaping(threading.Thread):
+    """Runs the reaper once a second."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(name="reaper", daemon=True)
+        self._reaper = Reaper(services)
+        self._stop_now = threading.Event()
+
+    def stop(self) -> None:
+        """Stop after the present round."""
+        self._stop_now.set()
+        self.join()
+
+    def run(self) -> None:
+        """Round after round, whatever happens to the database."""
+        while not self._stop_now.wait(REAP_SECONDS):
+            try:
+                self._reaper.round()
+            except Exception as error:
+                logs.logger().error("reaper_failed", exception=type(error).__name__)
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with signals left to us: it would raise them again and skip our clean-up."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        """Capture none."""
+        yield
+
+
+def prepare(using: Settings) -> None:
+    """Bring the database up to date, make the first admin, and delete what crashes left."""
+    migrate(using)
+    services = open_services(using)
+    try:
+        key = users.ensure_admin(services, using.first_admin_key())
+        sweep(services)
+    finally:
+        services.close()
+    if key:
+        sys.stdout.write(f"The first admin's key, shown this once: {key}\n")
+        sys.stdout.flush()
+
+
+def serve(using: Settings, host: str, port: int) -> None:
+    """Run until SIGTERM or SIGINT; then drain."""
+    prepare(using)
+    app = create_app(using)
+    server = Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=max(1, int(using.drain_seconds)),
+        )
+    )
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+        app.state.stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    reaping_services = open_services(using)
+    workers, reaping = Workers(using.workers, using.drain_seconds), Reaping(reaping_services)
+    workers.start()
+    reaping.start()
+    try:
+        server.run()
+    finally:
+        workers.stop()
+        reaping.stop()
+        reaping_services.close()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="serve", description="Run the dpmcmc service.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["serve"]:
+        given = given[1:]
+    options = parser.parse_args(given)
+    using = settings()
+    logs.configure(using.log_format, using.log_level)
+    serve(using, options.host, options.port)
+
+
+if __name__ == "__main__":
+    main()

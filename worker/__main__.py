@@ -1,0 +1,28 @@
+"""`python -m worker`: run jobs until SIGTERM, then finish the running ones and end."""
+
+import os
+import signal
+import sys
+
+from app import logs
+from app.settings import settings
+from worker.celery_app import app
+from worker.parent import die_with_parent, is_orphan
+
+PARENT = "DPMCMC_PARENT_PID"
+
+
+def main() -> None:
+    """Start Celery's worker in this process."""
+    using = settings()
+    logs.configure(using.log_format, using.log_level)
+    if PARENT in os.environ:
+        die_with_parent(signal.SIGTERM)
+        if is_orphan(os.environ[PARENT]):
+            sys.exit(0)
+    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    app.worker_main(["worker", "--pool=prefork", f"--loglevel={using.log_level}", *quiet])
+
+
+if __name__ == "__main__":
+    main()
