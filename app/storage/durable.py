@@ -1,0 +1,42 @@
+"""Files that are there in full or not at all, also after a power cut."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+TEMPORARY = ".part"
+
+
+def sync_folder(folder: Path) -> None:
+    """Put a folder's entries on the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def durable_file(path: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
+    """Write a file (mode 0600) that appears under its name only once all of it is on the disk.
+
+    On an error nothing is left. overwrite=False: raises FileExistsError where the name is taken,
+    also by somebody who was faster.
+    """
+    temporary = path.with_name(f"{path.name}.{uuid4().hex}{TEMPORARY}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if overwrite:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)

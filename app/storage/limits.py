@@ -1,0 +1,15 @@
+"""What an upload may hold."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """file_bytes: of the upload. decoded_bytes, chunk_bytes: of Parquet when decoded, in all and of
+    one column in one row group. rows: of the table. line_bytes: of one line of CSV."""
+
+    file_bytes: int = 4 * 2**30
+    decoded_bytes: int = 16 * 2**30
+    chunk_bytes: int = 2**29
+    rows: int = 50_000_000
+    line_bytes: int = 2**20

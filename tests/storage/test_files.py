@@ -1,0 +1,257 @@
+"""Keys and encrypted files: bound to their dataset and promises, never half there."""
+
+import io
+import os
+import pickle
+import signal
+import stat
+import subprocess
+import sys
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from app.storage.columns import columns_json, parse_columns, schema_of
+from app.storage.durable import durable_file
+from app.storage.errors import DatasetFileError, IngestError
+from app.storage.files import CHUNK_ROWS, DatasetFiles
+from app.storage.ingest import ingest
+from app.storage.keys import KeyFileError, MasterKey, master_key
+from app.storage.rows import DatasetRow
+from dpmcmc.privacy.types import Permit, PermitError, Private
+
+ROOT = Path(__file__).resolve().parents[2]
+NUMBER = {"name": "x", "type": "number", "lower": 0.0, "upper": 1.0}
+COLUMNS = parse_columns([NUMBER])
+ROWS = 2 * CHUNK_ROWS + 5
+MASTER = MasterKey(b"m" * 32)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> DatasetFiles:
+    return DatasetFiles(tmp_path / "datasets", MASTER)
+
+
+def stored(files: DatasetFiles, rows: int = ROWS, value: bytes = b"0.5") -> DatasetRow:
+    dataset_id = uuid.uuid4()
+    content = io.BytesIO(b"x\n" + (value + b"\n") * rows)
+    found = ingest(files, dataset_id, content, "csv", COLUMNS)
+    return DatasetRow(
+        id=dataset_id,
+        columns=columns_json(COLUMNS),
+        rows=found.rows,
+        neighbouring="replace_one",
+        wrapped_key=found.wrapped_key,
+    )
+
+
+def path_of(files: DatasetFiles, row: DatasetRow) -> Path:
+    return files._path(row.id)
+
+
+def test_rows_come_back_as_private_and_open_with_a_permit_for_this_dataset_only(files):
+    row = stored(files)
+    private = files.load(row)
+    assert isinstance(private, Private)
+    table = private.open(Permit(subject=str(row.id), event_digest=""))
+    assert table.rows == ROWS
+    assert (table.columns["x"] == 0.5).all()
+    with pytest.raises(PermitError):
+        private.open(Permit(subject=str(uuid.uuid4()), event_digest=""))
+
+
+def test_nothing_readable_reaches_the_disk(files):
+    import numpy as np
+
+    content = path_of(files, stored(files, value=b"0.8125")).read_bytes()
+    assert np.float64(0.8125).tobytes() not in content
+    assert b"0.8125" not in content
+
+
+def test_files_are_for_their_owner_only(files):
+    assert stat.S_IMODE(path_of(files, stored(files)).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("damage", ["cut", "cut to a chunk", "longer", "flipped", "swapped chunks"])
+def test_a_damaged_file_is_found(files, damage):
+    row = stored(files)
+    path, chunk = path_of(files, row), CHUNK_ROWS * 8 + 16
+    content = path.read_bytes()
+    damaged = {
+        "cut": content[:-1],
+        "cut to a chunk": content[: 8 + 2 * chunk],
+        "longer": content + b"x",
+        "flipped": content[:50] + bytes([content[50] ^ 1]) + content[51:],
+        "swapped chunks": content[:8] + content[8 + chunk : 8 + 2 * chunk]
+        + content[8 : 8 + chunk] + content[8 + 2 * chunk :],
+    }[damage]  # fmt: skip
+    path.write_bytes(damaged)
+    with pytest.raises(DatasetFileError):
+        files.load(row)
+
+
+def test_fewer_rows_than_were_stored_cannot_be_claimed(files):
+    row = stored(files)
+    path = path_of(files, row)
+    row.rows = CHUNK_ROWS
+    path.write_bytes(path.read_bytes()[: 8 + CHUNK_ROWS * 8 + 16])
+    with pytest.raises(DatasetFileError):
+        files.load(row)
+
+
+def test_another_datasets_file_is_found(files):
+    ours, theirs = stored(files), stored(files)
+    path_of(files, ours).write_bytes(path_of(files, theirs).read_bytes())
+    with pytest.raises(DatasetFileError):
+        files.load(ours)
+    ours.wrapped_key = theirs.wrapped_key
+    with pytest.raises(KeyFileError):
+        files.load(ours)
+
+
+def test_bounds_edited_after_the_upload_are_found(files):
+    row = stored(files)
+    row.columns = [{**NUMBER, "upper": 2.0}]
+    with pytest.raises(DatasetFileError):
+        files.load(row)
+
+
+def test_another_master_key_opens_nothing(files, tmp_path):
+    row = stored(files)
+    with pytest.raises(KeyFileError):
+        DatasetFiles(tmp_path / "datasets", MasterKey(b"n" * 32)).load(row)
+
+
+def test_a_destroyed_dataset_is_gone_and_destroying_twice_is_harmless(files):
+    row = stored(files)
+    files.destroy(row.id)
+    files.destroy(row.id)
+    assert not path_of(files, row).exists()
+    with pytest.raises(DatasetFileError):
+        files.load(row)
+    row.wrapped_key = None
+    with pytest.raises(DatasetFileError, match="destroyed"):
+        files.load(row)
+
+
+def test_the_sweep_deletes_what_crashes_left_and_nothing_else(files, tmp_path):
+    kept, orphan = stored(files), stored(files)
+    folder = tmp_path / "datasets"
+    (folder / "a.rows.1.part").write_bytes(b"half")
+    (folder / "notes.txt").write_bytes(b"somebody else's")
+    assert files.sweep({kept.id}, older_than=time.time() - 60) == 0
+    assert files.sweep({kept.id}, older_than=time.time() + 60) == 2
+    assert {path.name for path in folder.iterdir()} == {f"{kept.id}.rows", "notes.txt"}
+    assert not path_of(files, orphan).exists()
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_file_or_none(tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from app.storage.durable import durable_file
+for number in range(10**6):
+    with durable_file(Path(sys.argv[1]) / f"{number % 3}") as file:
+        file.write(b"a" * 50_000)
+        file.write(b"z" * 50_000)
+"""
+    for attempt in range(6):
+        writer = subprocess.Popen([sys.executable, "-c", program, tmp_path], cwd=ROOT)
+        time.sleep(0.5 + 0.037 * attempt)
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        for path in tmp_path.glob("[0-9]"):
+            assert path.read_bytes() == b"a" * 50_000 + b"z" * 50_000
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path):
+    def half():
+        with durable_file(tmp_path / "x") as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        half()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_taken_name_is_not_overwritten(tmp_path):
+    (tmp_path / "x").write_bytes(b"first")
+    with pytest.raises(FileExistsError), durable_file(tmp_path / "x", overwrite=False) as file:
+        file.write(b"second")
+    assert (tmp_path / "x").read_bytes() == b"first"
+
+
+def test_the_master_key_is_made_once_for_its_owner_only(tmp_path):
+    path = tmp_path / "keys" / "master.key"
+    with ThreadPoolExecutor(16) as pool:
+        keys = list(pool.map(lambda _: master_key(path, create=True), range(64)))
+    assert len({key.derive("x") for key in keys}) == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == ["master.key"]
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", b"zz" * 32, b"ab" * 31])
+def test_a_key_file_without_a_key_is_refused(tmp_path, content):
+    path = tmp_path / "master.key"
+    path.write_bytes(content)
+    with pytest.raises(KeyFileError):
+        master_key(path, create=True)
+    assert path.read_bytes() == content
+
+
+def test_a_missing_key_file_is_not_made_unasked(tmp_path):
+    with pytest.raises(KeyFileError):
+        master_key(tmp_path / "master.key", create=False)
+
+
+def test_derived_keys_differ_and_the_master_key_hides(tmp_path):
+    assert MASTER.derive("a") != MASTER.derive("b")
+    assert repr(MASTER) == "<MasterKey>"
+    with pytest.raises(TypeError):
+        pickle.dumps(MASTER)
+
+
+COLUMN_FAULTS = {
+    "none": ([], "/columns"),
+    "no dict": (["x"], "/columns/0/type"),
+    "unknown type": ([{**NUMBER, "type": "date"}], "/columns/0/type"),
+    "no name": ([{**NUMBER, "name": ""}], "/columns/0/name"),
+    "control characters": ([{**NUMBER, "name": "a\nb"}], "/columns/0/name"),
+    "same name": ([NUMBER, NUMBER], "/columns/1/name"),
+    "equal bounds": ([{**NUMBER, "upper": 0.0}], "/columns/0/upper"),
+    "reversed bounds": ([{**NUMBER, "upper": -1}], "/columns/0/upper"),
+    "infinite bound": ([{**NUMBER, "upper": float("inf")}], "/columns/0/upper"),
+    "NaN": ([{**NUMBER, "lower": float("nan")}], "/columns/0/lower"),
+    "a huge whole number": ([{**NUMBER, "upper": 10**400}], "/columns/0/upper"),
+    "overflowing width": ([{**NUMBER, "lower": -1.7e308, "upper": 1.7e308}], "/columns/0/upper"),
+    "boolean bound": ([{**NUMBER, "lower": False}], "/columns/0/lower"),
+    "unknown field": ([{**NUMBER, "mean": 1}], "/columns/0"),
+    "one category": (
+        [{"name": "c", "type": "category", "categories": ["a"]}], "/columns/0/categories"),
+    "twice the same": (
+        [{"name": "c", "type": "category", "categories": ["a", "a"]}], "/columns/0/categories/1"),
+    "empty category": (
+        [{"name": "c", "type": "category", "categories": ["a", ""]}], "/columns/0/categories/1"),
+    "three in a binary": (
+        [{"name": "c", "type": "binary", "categories": ["a", "b", "c"]}], "/columns/0/categories"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "pointer"), COLUMN_FAULTS.values(), ids=COLUMN_FAULTS)
+def test_promises_that_are_none_are_refused(columns, pointer):
+    with pytest.raises(IngestError) as caught:
+        parse_columns(columns)
+    assert caught.value.pointer == pointer
+
+
+def test_columns_survive_being_stored(files):
+    columns = parse_columns(
+        [NUMBER, {"name": "b", "type": "binary", "categories": ["n", "y"]},
+         {"name": "c", "type": "category", "categories": ["a", "b", "c"]}]
+    )  # fmt: skip
+    row = DatasetRow(columns=columns_json(columns), rows=3, neighbouring="replace_one")
+    assert schema_of(row).columns == columns

@@ -1,0 +1,338 @@
+"""Uploads: what is taken, what is refused, and that nothing of a row shows."""
+
+import contextlib
+import gzip
+import io
+import logging
+import os
+import struct
+import subprocess
+import sys
+import tracemalloc
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from app.storage.columns import columns_json, parse_columns
+from app.storage.errors import IngestError
+from app.storage.files import DatasetFiles, file_size
+from app.storage.ingest import ingest
+from app.storage.keys import MasterKey
+from app.storage.limits import Limits
+from app.storage.rows import DatasetRow
+from dpmcmc.privacy.types import Permit
+from dpmcmc.schema import Table
+
+COLUMNS = parse_columns(
+    [
+        {"name": "age", "type": "number", "lower": 17, "upper": 90},
+        {"name": "sex", "type": "category", "categories": ["Female", "Male"]},
+        {"name": "income", "type": "binary", "categories": ["<=50K", ">50K"]},
+    ]
+)
+HEADER = b"age,sex,income\n"
+GOOD = HEADER + b"39,Male,<=50K\n50,Female,>50K\n"
+SECRET = b"73.25"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> DatasetFiles:
+    return DatasetFiles(tmp_path / "datasets", MasterKey(b"k" * 32))
+
+
+def take(files: DatasetFiles, content: bytes, format="csv", columns=COLUMNS, **limits):
+    dataset_id = uuid.uuid4()
+    stored = ingest(files, dataset_id, io.BytesIO(content), format, columns, Limits(**limits))
+    return DatasetRow(
+        id=dataset_id,
+        columns=columns_json(columns),
+        rows=stored.rows,
+        neighbouring="replace_one",
+        wrapped_key=stored.wrapped_key,
+    )
+
+
+def rows_of(files: DatasetFiles, row: DatasetRow) -> Table:
+    return files.load(row).open(Permit(subject=str(row.id), event_digest=""))
+
+
+def refused(files: DatasetFiles, content: bytes, format="csv", **limits) -> IngestError:
+    with pytest.raises(IngestError) as caught:
+        take(files, content, format, **limits)
+    assert list(files._folder.iterdir()) == [], "something was left half stored"
+    assert SECRET.decode() not in str(caught.value) + repr(caught.value.problems)
+    return caught.value
+
+
+def as_parquet(**columns) -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def test_csv_is_stored_in_the_declared_coding(files):
+    table = rows_of(files, take(files, GOOD))
+    assert table.rows == 2
+    np.testing.assert_array_equal(table.columns["age"], [39.0, 50.0])
+    np.testing.assert_array_equal(table.columns["sex"], [1, 0])
+    np.testing.assert_array_equal(table.columns["income"], [0, 1])
+    assert table.columns["age"].dtype == np.float64
+    assert table.columns["sex"].dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + GOOD,
+        GOOD.replace(b"\n", b"\r\n"),
+        GOOD.removesuffix(b"\n"),
+        b'"income","age","sex"\n"<=50K",39,"Male"\n>50K,+5.0e1,Female\n',
+    ],
+    ids=["byte order mark", "CRLF", "no last newline", "quoted, other order"],
+)
+def test_harmless_variants_of_csv_mean_the_same(files, content):
+    table = rows_of(files, take(files, content))
+    np.testing.assert_array_equal(table.columns["age"], [39.0, 50.0])
+    np.testing.assert_array_equal(table.columns["sex"], [1, 0])
+    np.testing.assert_array_equal(table.columns["income"], [0, 1])
+
+
+def test_parquet_and_csv_store_the_same_table(files):
+    content = as_parquet(
+        sex=pa.array(["Male", "Female"]).dictionary_encode(),
+        income=["<=50K", ">50K"],
+        age=pa.array([39, 50], pa.int16()),
+    )
+    ours, theirs = (
+        rows_of(files, take(files, content, "parquet")),
+        rows_of(files, take(files, GOOD)),
+    )
+    for name in theirs.columns:
+        np.testing.assert_array_equal(ours.columns[name], theirs.columns[name])
+
+
+def test_numbers_outside_their_bounds_are_clamped_in_silence(files, caplog):
+    with caplog.at_level(logging.DEBUG):
+        row = take(files, HEADER + b"-5,Male,>50K\n1e300,Male,>50K\n40,Male,>50K\n")
+    np.testing.assert_array_equal(rows_of(files, row).columns["age"], [17.0, 90.0, 40.0])
+    assert caplog.records == []
+
+
+def test_many_rows_survive_the_chunks(files):
+    generator = np.random.default_rng(1)
+    age = generator.uniform(17, 90, 40_001)
+    sex = generator.integers(0, 2, 40_001)
+    lines = [f"{a!r},{('Female', 'Male')[s]},>50K" for a, s in zip(age.tolist(), sex, strict=True)]
+    table = rows_of(files, take(files, HEADER + "\n".join(lines).encode()))
+    np.testing.assert_array_equal(table.columns["age"], age)
+    np.testing.assert_array_equal(table.columns["sex"], sex)
+
+
+CSV_FAULTS = {
+    "empty file": (b"", "empty_file", "/file"),
+    "only a header": (HEADER, "no_rows", "/file"),
+    "missing number": (HEADER + b"73.25,Male,>50K\n,Male,>50K\n", "missing_value", "/columns/0"),
+    "missing category": (HEADER + b"73.25,,>50K\n", "missing_value", "/columns/1"),
+    "blank line": (GOOD + b"\n", "missing_value", "/columns/0"),
+    "undeclared": (HEADER + b"73.25,73.25,>50K\n", "undeclared_category", "/columns/1"),
+    "padded category": (HEADER + b"73.25, Male,>50K\n", "undeclared_category", "/columns/1"),
+    "text for a number": (HEADER + b"x73.25,Male,>50K\n", "not_a_number", "/columns/0"),
+    "hexadecimal": (HEADER + b"0x73,Male,>50K\n", "not_a_number", "/columns/0"),
+    "NaN": (HEADER + b"NaN,Male,>50K\n", "not_a_number", "/columns/0"),
+    "infinite": (HEADER + b"-inf,Male,>50K\n", "not_a_number", "/columns/0"),
+    "overflowing": (HEADER + b"1e999,Male,>50K\n", "not_a_number", "/columns/0"),
+    "padded number": (HEADER + b" 73.25,Male,>50K\n", "not_a_number", "/columns/0"),
+    "missing column": (b"age,sex\n73.25,Male\n", "missing_column", "/columns/2"),
+    "renamed column": (b"Age,sex,income\n73.25,Male,>50K\n", "missing_column", "/columns/0"),
+    "extra column": (b"age,sex,income,73.25\n1,Male,>50K,1\n", "extra_column", "/file"),
+    "repeated column": (b"age,sex,income,age\n1,Male,>50K,1\n", "repeated_column", "/file"),
+    "no header": (b"73.25,Male,>50K\n", "missing_column", "/columns/0"),
+    "too few fields": (GOOD + b"73.25,Male\n", "ragged_rows", "/file"),
+    "too many fields": (GOOD + b"73.25,Male,>50K,1\n", "ragged_rows", "/file"),
+    "Latin-1": (HEADER + b"73.25,M\xe4le,>50K\n", "not_utf8", "/file"),
+    "cut UTF-8": (HEADER + b"73.25,Male,>50K\xc3", "not_utf8", "/file"),
+    "UTF-16": (GOOD.decode().encode("utf-16-le"), "not_csv", "/file"),
+    "NUL": (HEADER + b"73.25,Ma\0le,>50K\n", "not_csv", "/file"),
+    "gzip": (gzip.compress(GOOD), "not_csv", "/file"),
+    "Parquet": (as_parquet(age=[73.25]), "not_csv", "/file"),
+    "open quote": (HEADER + b'73.25,"Male,>50K\n1,Male,>50K\n', "malformed_csv", "/file"),
+    "quoted newline": (HEADER + b'73.25,"Ma\nle",>50K\n', "malformed_csv", "/file"),
+    "semicolons": (GOOD.replace(b",", b";"), "missing_column", "/columns/0"),
+}
+
+
+@pytest.mark.parametrize(("content", "code", "pointer"), CSV_FAULTS.values(), ids=CSV_FAULTS)
+def test_a_faulty_csv_is_refused_by_name(files, content, code, pointer):
+    error = refused(files, content)
+    assert (error.code, error.pointer) == (code, pointer)
+
+
+def test_faults_are_counted_per_column_over_the_whole_file(files):
+    lines = b"x,Male,>50K\n" * 30_000 + b",Mal,>50K\n" * 7
+    error = refused(files, HEADER + lines)
+    assert error.problems == (
+        ("/columns/0", "7 missing values"),
+        ("/columns/0", "30000 values are not finite numbers"),
+        ("/columns/1", "7 values are no declared category"),
+    )
+
+
+class Endless(io.RawIOBase):
+    """A stream that repeats a pattern for ever and counts what is taken of it."""
+
+    def __init__(self, start: bytes, pattern: bytes) -> None:
+        self.start, self.pattern, self.taken = start, pattern, 0
+
+    def read(self, size=-1):
+        block = self.start or (self.pattern * (size // len(self.pattern) + 1))[:size]
+        self.start = b""
+        self.taken += len(block)
+        return block
+
+
+@pytest.mark.parametrize(
+    ("start", "pattern", "code", "most"),
+    [
+        (HEADER + b"73.25,", b"a", "line_too_long", 2**22),
+        (b"", b"a,", "line_too_long", 2**22),
+        (HEADER + b'73.25,"', b"a\n", "malformed_csv", 2**22),
+        (HEADER, b"73.25,Male,>50K\n", "too_many_rows", 2**25),
+        (HEADER, b"\n", "too_many_rows", 2**25),
+    ],
+    ids=["a 2 GB field", "columns for ever", "an open quote", "rows for ever", "blank lines"],
+)
+def test_an_endless_upload_is_refused_early_in_little_memory(files, start, pattern, code, most):
+    source = Endless(start, pattern)
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    with pytest.raises(IngestError) as caught:
+        ingest(files, uuid.uuid4(), source, "csv", COLUMNS, Limits(rows=100_000))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.code == code
+    assert source.taken <= most
+    assert peak < 2**27
+    assert pa.total_allocated_bytes() - before < 2**24
+    assert list(files._folder.iterdir()) == []
+
+
+def test_a_file_over_the_limit_is_refused(files):
+    assert refused(files, GOOD, file_bytes=20).code == "file_too_large"
+
+
+PARQUET_FAULTS = {
+    "empty file": (b"", "empty_file", "/file"),
+    "not Parquet": (GOOD, "malformed_parquet", "/file"),
+    "only a frame": (b"PAR1" + struct.pack("<I", 0) + b"PAR1", "malformed_parquet", "/file"),
+    "no rows": (
+        as_parquet(age=pa.array([], pa.int8()), sex=pa.array([], pa.string()),
+                   income=pa.array([], pa.string())),
+        "no_rows",
+        "/file",
+    ),
+    "missing": (as_parquet(age=[None, 73.25], sex=["Male"] * 2, income=[">50K"] * 2),
+                "missing_value", "/columns/0"),
+    "missing category": (as_parquet(age=[1, 73.25], sex=["Male", None], income=[">50K"] * 2),
+                         "missing_value", "/columns/1"),
+    "undeclared": (as_parquet(age=[73.25], sex=["73.25"], income=[">50K"]),
+                   "undeclared_category", "/columns/1"),
+    "NaN": (as_parquet(age=[float("nan")], sex=["Male"], income=[">50K"]),
+            "not_a_number", "/columns/0"),
+    "text for a number": (as_parquet(age=["73.25"], sex=["Male"], income=[">50K"]),
+                          "wrong_type", "/columns/0"),
+    "numbers for text": (as_parquet(age=[73.25], sex=[1], income=[">50K"]),
+                         "wrong_type", "/columns/1"),
+    "nested": (as_parquet(age=[[73.25]], sex=["Male"], income=[">50K"]),
+               "wrong_type", "/columns/0"),
+    "extra": (as_parquet(age=[73.25], sex=["Male"], income=[">50K"], more=[1]),
+              "extra_column", "/file"),
+    "missing column": (as_parquet(age=[73.25], sex=["Male"]), "missing_column", "/columns/2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "pointer"), PARQUET_FAULTS.values(), ids=PARQUET_FAULTS
+)
+def test_a_faulty_parquet_is_refused_by_name(files, content, code, pointer):
+    error = refused(files, content, "parquet")
+    assert (error.code, error.pointer) == (code, pointer)
+
+
+def test_a_damaged_parquet_ends_in_nothing_but_a_refusal(files):
+    good = as_parquet(age=[73.25] * 100, sex=["Male"] * 100, income=[">50K"] * 100)
+    for at in range(4, len(good) - 8, 97):
+        damaged = good[:at] + bytes([good[at] ^ 0xFF]) * 8 + good[at + 8 :]
+        with contextlib.suppress(IngestError):
+            take(files, damaged, "parquet")
+
+
+def test_a_parquet_bomb_is_refused_before_it_is_decoded(files):
+    sink = io.BytesIO()
+    rows = 2_000_000
+    table = pa.table({"age": np.zeros(rows), "sex": ["Male"] * rows, "income": [">50K"] * rows})
+    parquet.write_table(table, sink, compression="zstd", use_dictionary=False)
+    bomb = sink.getvalue()
+    assert len(bomb) < 100_000
+    assert refused(files, bomb, "parquet", rows=1_000_000).code == "too_many_rows"
+    assert refused(files, bomb, "parquet", decoded_bytes=2**20).code == "file_too_large"
+    assert refused(files, bomb, "parquet", chunk_bytes=2**20).code == "file_too_large"
+
+
+def test_one_long_category_repeated_is_not_blown_up(files):
+    rows = 100_000
+    long = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["m" * 2**20])
+    content = as_parquet(age=np.zeros(rows), sex=long, income=[">50K"] * rows)
+    before = pa.default_memory_pool().max_memory()
+    assert refused(files, content, "parquet").code == "undeclared_category"
+    assert pa.default_memory_pool().max_memory() - before < 2**28
+
+
+def test_an_upload_needs_no_pandas(tmp_path):
+    program = """
+import io, sys, uuid
+from pathlib import Path
+from app.storage.columns import parse_columns
+from app.storage.files import DatasetFiles
+from app.storage.ingest import ingest
+from app.storage.keys import MasterKey
+columns = parse_columns([{"name": "sex", "type": "category", "categories": ["f", "m"]}])
+files = DatasetFiles(Path(sys.argv[1]), MasterKey(bytes(32)))
+ingest(files, uuid.uuid4(), io.BytesIO(b"sex\\nf\\n"), "csv", columns)
+sys.exit(any(name in sys.modules for name in ("pandas", "numba", "scipy.stats")))
+"""
+    subprocess.run([sys.executable, "-c", program, tmp_path], check=True, cwd=ROOT)
+
+
+def test_nothing_but_the_chain_can_show_an_extreme_row(files, caplog):
+    plain = GOOD * 1 + b"40,Male,>50K\n" * 20_000
+    extreme = plain.replace(b"39,Male,<=50K", b"90,Female,>50K", 1)
+    with caplog.at_level(logging.DEBUG):
+        first, second = take(files, plain), take(files, extreme)
+    assert first.rows == second.rows
+    assert len(first.wrapped_key) == len(second.wrapped_key)
+    sizes = {path.stat().st_size for path in files._folder.iterdir()}
+    assert sizes == {file_size(COLUMNS, first.rows)}
+    assert caplog.records == []
+
+
+def test_a_full_disk_leaves_nothing(files, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        take(files, GOOD)
+    assert list(files._folder.iterdir()) == []
+
+
+def test_columns_named_with_dots_can_be_uploaded(files):
+    columns = parse_columns([{"name": "hours.per.week", "type": "number", "lower": 0, "upper": 99}])
+    for content, format in ((b"hours.per.week\n40\n", "csv"),
+                            (as_parquet(**{"hours.per.week": [40]}), "parquet")):  # fmt: skip
+        row = take(files, content, format, columns)
+        np.testing.assert_array_equal(rows_of(files, row).columns["hours.per.week"], [40.0])
