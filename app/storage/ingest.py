@@ -113,8 +113,7 @@ def _numbers(array: pa.Array) -> tuple[NDArray[np.float64], int, int]:
     """(n,) doubles, how many were missing, and how many were no finite number."""
     missing = array.null_count
     if pa.types.is_string(array.type):
-        empty = pc.equal(array, "")
-        missing += pc.sum(empty).as_py() or 0
+        missing += _zeros(pc.binary_length(array))
         array = _parsed(array)
     numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     finite = int(np.isfinite(numbers).sum())
@@ -129,15 +128,7 @@ def _parsed(array: pa.Array) -> pa.Array:
         decimal = pc.match_substring_regex(
             array, r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
         )
-        return pc.if_else(decimal, array, None).cast(pa.float64())
-
-
-def _texts(values: Sequence[str]) -> pa.StringArray:
-    """An Arrow array of texts; `pa.array` would import pandas to look at the list."""
-    encoded = [value.encode() for value in values]
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    buffers = pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(encoded))
-    return pa.StringArray.from_buffers(len(encoded), *buffers)
+        return pc.if_else(decimal, array, pa.nulls(len(array), pa.string())).cast(pa.float64())
 
 
 def _texts(values: Sequence[str]) -> pa.StringArray:
@@ -150,14 +141,18 @@ def _texts(values: Sequence[str]) -> pa.StringArray:
 
 def _codes(array: pa.Array, categories: Sequence[str]) -> tuple[NDArray[np.int32], int, int]:
     """(n,) codes, how many were missing (null or empty), and how many were not declared."""
-    missing = array.null_count
     declared = _texts(categories)
     if pa.types.is_dictionary(array.type):
-        known = pc.index_in(array.dictionary.cast(pa.string()), declared)
-        codes = known.take(array.indices)
-        empty = pc.equal(array.dictionary.cast(pa.string()), "").take(array.indices)
+        texts = array.dictionary.cast(pa.string())
+        codes = pc.index_in(texts, declared).take(array.indices)
+        lengths = pc.binary_length(texts).take(array.indices)
     else:
-        codes, empty = pc.index_in(array, declared), pc.equal(array, "")
-    missing += pc.sum(empty).as_py() or 0
-    invalid = codes.null_count - missing
-    return codes.fill_null(0).to_numpy(zero_copy_only=False), missing, invalid
+        codes, lengths = pc.index_in(array, declared), pc.binary_length(array)
+    missing = array.null_count + _zeros(lengths)
+    values = np.nan_to_num(codes.to_numpy(zero_copy_only=False)).astype(np.int32)
+    return values, missing, codes.null_count - missing
+
+
+def _zeros(lengths: pa.Array) -> int:
+    """How many texts are empty; one that is null has no length."""
+    return int(np.count_nonzero(lengths.to_numpy(zero_copy_only=False) == 0))
