@@ -22,7 +22,7 @@ def table(title: str, *columns: str) -> Table:
     """A table of the house's style: text to the left in the first column, numbers to the right."""
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     for index, column in enumerate(columns):
-        made.add_column(column, justify="right" if index else "left", no_wrap=not index)
+        made.add_column(column, justify="right" if index else "left", no_wrap=True)
     return made
 
 
@@ -52,6 +52,7 @@ def budgets(items: Iterable[Json]) -> Table:
 def plan(answer: Json) -> Table:
     """What a job would cost and bring."""
     made = table("The plan (public facts only, nothing spent)", "", "")
+    made.show_header = False
     left = answer["remaining_after"]["epsilon"]
     made.add_row("cost", f"epsilon {epsilon(answer['epsilon'])}, delta {answer['delta']:g}")
     made.add_row("chains x steps", f"{answer['num_chains']} x {answer['num_steps']:,}")
@@ -74,7 +75,7 @@ def summary(answer: Json) -> Table:
             row["name"],
             f"{row['mean']:.3f}",
             f"{row['sd']:.3f}",
-            f"{row['q05']:.3f} .. {row['q95']:.3f}",
+            f"{row['q05']:.2f} .. {row['q95']:.2f}",
             "-" if hat is None else f"[{colour}]{hat:.3f}[/]",
             *("-" if row[k] is None else f"{row[k]:.0f}" for k in ("ess_bulk", "ess_tail")),
         )
