@@ -8,7 +8,7 @@ A number outside its bounds is clamped in silence: how many there were is a fact
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 from uuid import UUID
 
 import numpy as np
@@ -113,11 +113,20 @@ def _numbers(array: pa.Array) -> tuple[NDArray[np.float64], int, int]:
     """(n,) doubles, how many were missing, and how many were no finite number."""
     missing = array.null_count
     if pa.types.is_string(array.type):
-        missing += _zeros(pc.binary_length(array))
+        missing += _found(pc.index_in(array, _EMPTY))
         array = _parsed(array)
-    numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    finite = int(np.isfinite(numbers).sum())
-    return numbers, missing, len(numbers) - finite - missing
+    numbers = array.cast(pa.float64(), safe=False)
+    finite = pc.sum(pc.is_finite(numbers)).as_py() or 0
+    return _raw(numbers, np.dtype(np.float64)), missing, len(numbers) - finite - missing
+
+
+def _raw(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The array's memory, anything where it is null. `to_numpy` would import pandas."""
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
+
+
+def _found(places: pa.Array) -> int:
+    return len(places) - int(places.null_count)
 
 
 def _parsed(array: pa.Array) -> pa.Array:
@@ -132,11 +141,14 @@ def _parsed(array: pa.Array) -> pa.Array:
 
 
 def _texts(values: Sequence[str]) -> pa.StringArray:
-    """An Arrow array of texts; `pa.array` would import pandas to look at the list."""
+    """An Arrow array of texts. `pa.array` would import pandas to look at the list."""
     encoded = [value.encode() for value in values]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(encoded))
     return pa.StringArray.from_buffers(len(encoded), *buffers)
+
+
+_EMPTY = _texts([""])
 
 
 def _codes(array: pa.Array, categories: Sequence[str]) -> tuple[NDArray[np.int32], int, int]:
@@ -145,14 +157,8 @@ def _codes(array: pa.Array, categories: Sequence[str]) -> tuple[NDArray[np.int32
     if pa.types.is_dictionary(array.type):
         texts = array.dictionary.cast(pa.string())
         codes = pc.index_in(texts, declared).take(array.indices)
-        lengths = pc.binary_length(texts).take(array.indices)
+        empty = pc.index_in(texts, _EMPTY).take(array.indices)
     else:
-        codes, lengths = pc.index_in(array, declared), pc.binary_length(array)
-    missing = array.null_count + _zeros(lengths)
-    values = np.nan_to_num(codes.to_numpy(zero_copy_only=False)).astype(np.int32)
-    return values, missing, codes.null_count - missing
-
-
-def _zeros(lengths: pa.Array) -> int:
-    """How many texts are empty; one that is null has no length."""
-    return int(np.count_nonzero(lengths.to_numpy(zero_copy_only=False) == 0))
+        codes, empty = pc.index_in(array, declared), pc.index_in(array, _EMPTY)
+    missing = array.null_count + _found(empty)
+    return _raw(codes, np.dtype(np.int32)), missing, codes.null_count - missing
