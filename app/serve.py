@@ -1,4 +1,4 @@
-"""`./dev serve`: the API, its workers as watched child processes, and the reaper, in one command."""
+"""`./dev serve`: the API, its workers as watched child processes, and the reaper."""
 
 import argparse
 import contextlib

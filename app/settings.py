@@ -85,7 +85,12 @@ class Settings(BaseSettings):
     @property
     def broker(self) -> str:
         """The broker's URL, the embedded default included."""
-        return self.broker_url or f"dpmcmc+sqlite:///{self.data_dir.absolute() / 'queue.sqlite3'}"
+        return self.broker_url or "dpmcmcqueue://"
+
+    @property
+    def queue_file(self) -> Path:
+        """The file of the embedded broker."""
+        return self.data_dir.absolute() / "queue.sqlite3"
 
     @property
     def datasets_dir(self) -> Path:
@@ -117,10 +122,9 @@ def table() -> str:
         alias = field.validation_alias
         variable = alias.choices[0] if isinstance(alias, AliasChoices) else f"DPMCMC_{name.upper()}"
         default = field.default
-        shown = default.get_secret_value() if isinstance(default, SecretStr) else default
-        lines.append(
-            f"| `{variable}` | {f'`{shown}`' if shown not in ('', None) else '-'} | {field.description} |"
-        )
+        plain = default.get_secret_value() if isinstance(default, SecretStr) else default
+        shown = "-" if plain in ("", None) else f"`{plain}`"
+        lines.append(f"| `{variable}` | {shown} | {field.description} |")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""The worker's Celery application: what happens in the parent, and in each process that runs jobs."""
+"""The worker's Celery application, and what happens in each process that runs jobs."""
 
 import fcntl
 from functools import lru_cache
@@ -30,7 +30,7 @@ def _configure_logs(**_: Any) -> None:
 
 @signals.worker_process_init.connect  # type: ignore[untyped-decorator]
 def _start(**_: Any) -> None:
-    """End with the parent; compile or load the kernels before the first job, one process at a time."""
+    """End with the parent; compile or load the kernels, one process at a time."""
     parent.die_with_parent()
     services()
     with (settings().data_dir / "warmup.lock").open("w") as lock:

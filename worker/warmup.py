@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from dpmcmc.diagnostics import summarise
+from dpmcmc.privacy.types import Released
 from dpmcmc.run import sample
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
@@ -19,20 +21,21 @@ DATA: dict[str, list[object]] = {"x": [0.5] * ROWS, "y": ["0", "1"] * (ROWS // 2
 
 
 def warm_up() -> None:
-    """Run every registered sampler for a few steps."""
+    """Run every registered sampler for a few steps, and summarise what it gave."""
     model = ModelSpec(family="logistic", formula="y ~ x")
     privacy = PrivacySpec(delta=1e-6, noise_multiplier=1.0)
     for sampler in SAMPLERS.values():
-        options = sampler.options(num_steps=4, num_chains=2)
+        options = sampler.options(num_steps=8, num_chains=2)
         kinds = {type(options.proposal)(), *_full(options.proposal)}
         for proposal in kinds:
-            sample(
+            result = sample(
                 DATA,
                 schema=SCHEMA,
                 model=model,
                 privacy=privacy,
                 sampler=replace(options, proposal=proposal),
             )
+            summarise(Released(result.draws), result.plan.parameters)
 
 
 def _full(proposal: object) -> list[object]:

@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ RESERVED = ("chain", "draw", "warmup")
 
 
 def columns(parameters: Sequence[str]) -> list[str]:
-    """The parameters' names where other columns stand beside them: distinct, and without a slash."""
+    """The parameters' names where other columns stand beside them: distinct, without a slash."""
     taken = list(RESERVED)
     for name in parameters:
         plain = name.replace("/", "|")
@@ -65,7 +66,7 @@ def as_csv(chain: Chain) -> Iterator[bytes]:
             out.truncate()
 
 
-def as_parquet(chain: Chain) -> Iterator[bytes]:
+def as_parquet(chain: Chain) -> Iterable[bytes]:
     """The table of `as_csv` as Parquet."""
     import pyarrow
     from pyarrow import parquet
@@ -73,16 +74,16 @@ def as_parquet(chain: Chain) -> Iterator[bytes]:
     chains, draws, width = chain.draws.shape
     number = np.tile(np.arange(draws), chains)
     flat = chain.draws.reshape(-1, width)
-    arrays = [np.repeat(np.arange(chains), draws), number, number < chain.num_warmup]
+    arrays: list[Any] = [np.repeat(np.arange(chains), draws), number, number < chain.num_warmup]
     arrays += [flat[:, k] for k in range(width)]
     names = [*RESERVED, *columns(chain.parameters)]
     table = pyarrow.Table.from_arrays([pyarrow.array(a) for a in arrays], names=names)
     out = io.BytesIO()
     parquet.write_table(table, out)
-    yield out.getvalue()
+    return [out.getvalue()]
 
 
-def as_netcdf(chain: Chain) -> Iterator[bytes]:
+def as_netcdf(chain: Chain) -> Iterable[bytes]:
     """A posterior group with dims chain, draw that `arviz.from_netcdf` reads.
 
     Every draw is in it; the coordinate `warmup` marks the leading ones.
@@ -107,10 +108,10 @@ def as_netcdf(chain: Chain) -> Iterator[bytes]:
     tree = xarray.DataTree.from_dict({"posterior": posterior})
     with tempfile.NamedTemporaryFile(suffix=".nc") as file:
         tree.to_netcdf(file.name, engine="h5netcdf")
-        yield file.read()
+        return [file.read()]
 
 
-FORMATS: dict[str, Callable[[Chain], Iterator[bytes]]] = {
+FORMATS: dict[str, Callable[[Chain], Iterable[bytes]]] = {
     JSON: as_json,
     CSV: as_csv,
     PARQUET: as_parquet,

@@ -1,4 +1,4 @@
-"""What happens to every request: an id, a body limit, one log line, one count, no loose exception."""
+"""What happens to every request: an id, a body limit, a log line, a count, no loose exception."""
 
 import re
 import time
@@ -23,7 +23,7 @@ HEADERS = (
 DRAIN_BYTES = 2**24  # of a refused body, so that its sender reads the answer
 
 
-class BodyTooLarge(Exception):
+class BodyTooLargeError(Exception):
     """The body passed its limit while it was read."""
 
 
@@ -80,7 +80,7 @@ class _Exchange:
             return
         try:
             await app(self.scope, self.receive, self.send)
-        except BodyTooLarge:
+        except BodyTooLargeError:
             await self._refuse(of_status(413, self._too_large()))
         except Exception as error:
             logs.logger().error(
@@ -94,7 +94,7 @@ class _Exchange:
             self.read += len(message.get("body", b""))
             self.done = not message.get("more_body", False)
             if self.read > self.limit:
-                raise BodyTooLarge
+                raise BodyTooLargeError
         return message
 
     async def send(self, message: Message) -> None:

@@ -1,8 +1,8 @@
-"""multipart/form-data, read as it arrives: the file into an encrypted spool, the rest into memory."""
+"""multipart/form-data, read as it arrives: the file into a sealed spool, the rest into memory."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from fastapi import Request
 from python_multipart import MultipartParser
@@ -29,6 +29,7 @@ class Upload:
 
     def __init__(self, boundary: bytes, folder: Any) -> None:
         self.file = Spool(folder)
+        self.source = cast(BinaryIO, self.file)
         self.metadata = bytearray()
         self.seen: set[str] = set()
         self._part = _Part()

@@ -33,6 +33,9 @@ DETAILS = {
 }
 
 
+MISSING = object()
+
+
 class FaultOut(BaseModel):
     """One thing wrong with a request."""
 
@@ -86,49 +89,45 @@ def of_status(status: int, detail: str = "") -> Refusal:
     return Refusal(status, code, detail or DETAILS.get(status, phrase + "."))
 
 
-def pointer(loc: Sequence[int | str], document: Any) -> str:
-    """The JSON pointer of a validation error's place; union tags, which are not in it, left out."""
-    parts: list[str] = []
+def _step(here: Any, step: int | str) -> Any:
+    """What lies one step further in a document; MISSING where there is no such step."""
+    if isinstance(here, dict):
+        return here.get(step, MISSING)
+    if isinstance(here, list) and isinstance(step, int) and step < len(here):
+        return here[step]
+    return MISSING
+
+
+def pointer(loc: Sequence[int | str], document: Any, *, missing: bool) -> str:
+    """The JSON pointer of a validation error's place. Union tags in it are no part of the document.
+
+    missing: whether the error is that the last step is not there.
+    """
+    parts: list[int | str] = []
     here = document
-    for index, step in enumerate(loc):
-        last = index == len(loc) - 1
-        if (isinstance(here, dict) and step in here) or (
-            isinstance(here, list) and isinstance(step, int) and step < len(here)
-        ):
-            here = here[step]
-        elif not (last and isinstance(here, dict)):
-            continue
-        parts.append(str(step).replace("~", "~0").replace("/", "~1"))
-    return "".join(f"/{part}" for part in parts)
+    for step in loc:
+        further = _step(here, step)
+        if further is not MISSING:
+            here = further
+            parts.append(step)
+    if missing and loc:
+        parts.append(loc[-1])
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
 def faults(error: ValidationError, body: bytes) -> list[Fault]:
     """What is wrong with a JSON body. Never quotes the body."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
-    found = []
-    for item in error.errors(include_url=False, include_context=False, include_input=False):
-        loc = item["loc"]
-        if item["type"] not in ("missing", "missing_argument") and loc:
-            known = isinstance(document, dict | list)
-            loc = _without_tag(loc, document) if known else loc
-        message = item["msg"].removeprefix("Value error, ")
-        found.append(Fault(pointer(loc, document), message))
-    return found
-
-
-def _without_tag(loc: Sequence[int | str], document: Any) -> Sequence[int | str]:
-    """The place without a union's tag at its end."""
-    here = document
-    for step in loc[:-1]:
-        if isinstance(here, dict | list):
-            try:
-                here = here[step]  # type: ignore[call-overload]
-            except (KeyError, IndexError, TypeError):
-                continue
-    return loc if not isinstance(here, dict) or loc[-1] in here else loc[:-1]
+    return [
+        Fault(
+            pointer(item["loc"], document, missing=item["type"].startswith("missing")),
+            item["msg"].removeprefix("Value error, "),
+        )
+        for item in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
 
 
 def install(app: FastAPI) -> None:

@@ -1,4 +1,4 @@
-"""The bodies of the REST contract. Requests are strict: right types, finite numbers, no other fields."""
+"""The contract's bodies. Requests are strict: right types, finite numbers, no other fields."""
 
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -121,7 +121,7 @@ class BudgetIn(Request):
 
 
 class DatasetPatch(Request):
-    """Changes of a dataset; each one that is named becomes a ledger entry. grants null: everybody."""
+    """Changes of a dataset, each a ledger entry. grants null: every analyst may use it."""
 
     privacy: BudgetIn | None = None
     archived: bool | None = None
@@ -312,7 +312,7 @@ class SummaryOut(Answer):
 
 
 class ChainOut(Answer):
-    """A chain as JSON. draws: (chain, draw, parameter), the first num_warmup draws marked by that."""
+    """A chain as JSON. draws: (chain, draw, parameter), of which the first num_warmup warm up."""
 
     job: UUID
     parameters: list[str]

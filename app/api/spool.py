@@ -1,4 +1,4 @@
-"""A place for an upload on its way in: an unnamed file, encrypted under a key that is never stored."""
+"""A place for an upload on its way in: an unnamed file, encrypted under a key nobody stores."""
 
 import io
 import os
@@ -15,12 +15,14 @@ BLOCK = 16
 class Spool(io.RawIOBase):
     """A seekable binary file whose bytes on the disk mean nothing once the process forgets the key.
 
-    AES-256-CTR under a fresh key for each spool. Written once from start to end, then read anywhere.
+    AES-256-CTR under a fresh key for each spool. Written from start to end, then read anywhere.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
-        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder, buffering=0)
+        self._file: IO[bytes] = tempfile.TemporaryFile(  # noqa: SIM115 - closed by `close`
+            dir=folder, buffering=0
+        )
         self._key = os.urandom(32)
         self._writer = self._stream(0)
         self._at = 0

@@ -19,7 +19,7 @@ def event(name: str, data: dict[str, Any]) -> bytes:
 async def follow(
     first: Seen, look: Callable[[], Awaitable[Seen]], stopping: threading.Event
 ) -> AsyncIterator[Seen | None]:
-    """What there is to see, again and again until the service stops; None now and then: still alive."""
+    """What there is to see, until the service stops; None now and then: still alive."""
     yield first
     quiet = 0.0
     while not stopping.is_set():

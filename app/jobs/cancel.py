@@ -16,7 +16,7 @@ from app.storage.types import utc_now
 
 
 def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
-    """Cancel the caller's job. Cancelling twice is no error. Raises Refusal 404 or 409 job_finished."""
+    """Cancel the caller's job; twice is no error. Raises Refusal 404 or 409 job_finished."""
     with services.sessions.debit() as session:
         before = own_job(session, caller, job_id)
         if before.status in ("succeeded", "failed"):

@@ -17,7 +17,8 @@ from app.jobs.services import Services
 from app.jobs.users import Caller
 from app.storage.columns import columns_json, parse_columns
 from app.storage.errors import IngestError
-from app.storage.ingest import Limits, ingest
+from app.storage.ingest import ingest
+from app.storage.limits import Limits
 from app.storage.rows import DatasetRow, GrantRow, JobRow, UserRow
 from app.storage.types import utc_now
 from dpmcmc.privacy.filter import FilterTerms
@@ -50,7 +51,7 @@ class Described:
 
 
 def create(services: Services, caller: Caller, definition: Definition, file: BinaryIO) -> Described:
-    """Take an upload in: the encrypted file first, then its record and its ledger in one transaction.
+    """Take an upload in: the encrypted file first, then record and ledger in one transaction.
 
     Raises Refusal 422; its counts per column are for the uploading admin only.
     """
@@ -212,7 +213,7 @@ def verify(services: Services, caller: Caller, dataset_id: UUID) -> ledger.Verif
 def amend(
     services: Services, caller: Caller, dataset_id: UUID, changes: Mapping[str, Any]
 ) -> Described:
-    """Apply changes (`privacy`, `archived`, `grants`), all or none. Raises Refusal 404, 409, 422."""
+    """Apply `privacy`, `archived` and `grants`, all or none. Raises Refusal 404, 409, 422."""
     try:
         with services.sessions.write() as session:
             row = visible_dataset(session, caller, dataset_id)

@@ -17,7 +17,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 - an answer, not an error
     """A use case said no. status: as HTTP names it; extra: further public members."""
 
     status: int

@@ -86,4 +86,6 @@ def _chain(session: Session, job: JobRow) -> Chain:
 def count_jobs(session: Session) -> dict[str, int]:
     """How many jobs there are in each status."""
     counted = session.execute(select(JobRow.status, func.count()).group_by(JobRow.status))
-    return {**dict.fromkeys(JOB_STATUSES, 0), **{status: number for status, number in counted}}
+    counts = dict.fromkeys(JOB_STATUSES, 0)
+    counts.update((status, number) for status, number in counted)
+    return counts

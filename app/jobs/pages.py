@@ -44,7 +44,7 @@ def decode(cursor: str, parts: int) -> list[str]:
 
 def by_time(
     session: Session,
-    query: Select[tuple[Item]],
+    query: Select[Item],
     created_at: InstrumentedAttribute[datetime],
     key: InstrumentedAttribute[UUID],
     limit: int,

@@ -1,7 +1,6 @@
 """The way to the workers: only a job's id travels, and it is no more than a hint."""
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +19,7 @@ def configuration(using: Settings) -> dict[str, Any]:
     made: dict[str, Any] = {
         "broker_url": using.broker,
         "broker_connection_retry_on_startup": True,
-        "broker_transport_options": {"confirm_publish": True},
+        "broker_transport_options": {"confirm_publish": True, "path": str(using.queue_file)},
         "task_default_queue": QUEUE,
         "task_acks_late": True,
         "task_acks_on_failure_or_timeout": True,
@@ -53,8 +52,6 @@ def celery_app() -> Celery:
     """The Celery application of this process."""
     sqlite_queue.register()
     using = settings()
-    if not using.broker_url:
-        Path(using.data_dir).mkdir(parents=True, exist_ok=True)
     app = Celery("dpmcmc", set_as_current=False)
     app.conf.update(configuration(using))
     return app

@@ -1,7 +1,7 @@
 """The reaper: hands on what lost workers held, sends again what no worker was told of.
 
 It goes by its own monotonic clock: a lease that it has seen unchanged for the lease's length has
-lapsed, whatever the wall clocks say. Every write is conditional, so any number of reapers is harmless.
+lapsed, whatever the wall clocks say. Every write is conditional: more reapers do no harm.
 """
 
 import time
@@ -39,7 +39,7 @@ class Reaper:
 
     services: Services
     clock: Callable[[], float] = time.monotonic
-    _leases: dict[UUID, tuple[int, datetime, float]] = field(default_factory=dict)
+    _leases: dict[UUID, tuple[int, datetime | None, float]] = field(default_factory=dict)
     _waiting: dict[UUID, Waiting] = field(default_factory=dict)
 
     def round(self) -> None:
@@ -72,7 +72,7 @@ class Reaper:
         )
         with self.services.sessions.read() as session:
             rows = session.execute(held).all()
-        seen: dict[UUID, tuple[int, datetime, float]] = {}
+        seen: dict[UUID, tuple[int, datetime | None, float]] = {}
         for job_id, token, lease in rows:
             before = self._leases.get(job_id)
             same = before is not None and before[:2] == (token, lease)
@@ -83,7 +83,7 @@ class Reaper:
                 del seen[job_id]
         self._leases = seen
 
-    def _give_up(self, job_id: UUID, token: int, lease: datetime) -> None:
+    def _give_up(self, job_id: UUID, token: int, lease: datetime | None) -> None:
         """Take the job from a worker that fell silent; after the last attempt it fails."""
         with self.services.sessions.write() as session:
             lost = (

@@ -1,6 +1,6 @@
 """Run a job: claim and pay in one transaction, open the rows, store what is released, succeed once.
 
-Every write names the claim's owner and token; a worker that was given up for lost can change nothing.
+Every write names the claim's owner and token: a worker given up for lost can change nothing.
 """
 
 import os
@@ -40,11 +40,11 @@ RETRY_SECONDS = 0.5
 AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
 
 
-class TimeUp(Exception):
+class TimeUpError(Exception):
     """The job ran into its time limit."""
 
 
-class Lost(Exception):
+class LostError(Exception):
     """Somebody else owns the job now, or it has ended."""
 
 
@@ -71,7 +71,7 @@ class Claim:
         ]
 
 
-def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUp) -> None:
+def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpError) -> None:
     """Run one job, if it still waits for somebody. A duplicate call does nothing.
 
     time_up: what the caller raises in here when the job's time is over.
@@ -84,7 +84,7 @@ def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUp)
     with Heartbeat(services, claim.holds()) as heartbeat:
         try:
             outcome = _attempt(services, claim, heartbeat)
-        except Lost:
+        except LostError:
             outcome = "lost"
         except AWAY as error:  # the job stays claimed; the reaper hands it on when the lease ends
             log.error("job_interrupted", exception=type(error).__name__)
@@ -162,7 +162,7 @@ def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
         if heartbeat.cancelled:
             return _cancelled(services, claim)
         if heartbeat.lost:
-            raise Lost
+            raise LostError
         _store(services, claim, seq, first, block)
         first, seq = first + block.value.shape[1], seq + 1
     return _succeed(services, claim)
@@ -187,7 +187,7 @@ def patiently(write: Callable[[], Any]) -> None:
 def _store(
     services: Services, claim: Claim, seq: int, first: int, block: Released[NDArray[np.float64]]
 ) -> None:
-    """Store a block and move the progress, both or none. Raises Lost."""
+    """Store a block and move the progress, both or none. Raises LostError."""
     draws = block.value.shape[1]
     values = {
         "job_id": claim.job_id,
@@ -202,7 +202,7 @@ def _store(
         with services.sessions.write() as session:
             moved = update(JobRow).where(*claim.holds()).values(progress_step=first + draws)
             if session.execute(moved).rowcount != 1:  # type: ignore[attr-defined]
-                raise Lost
+                raise LostError
             if not _stored(session, claim, seq):
                 session.execute(insert(ChainBlockRow).values(values))
 
@@ -226,9 +226,9 @@ def _succeed(services: Services, claim: Claim) -> str:
             if job is not None and job.status == "succeeded":
                 if job.token == claim.token:
                     return  # an earlier try of this very write
-                raise Lost
+                raise LostError
             if job is None or (job.owner, job.token) != (claim.owner, claim.token):
-                raise Lost
+                raise LostError
             if job.cancel_requested:
                 cancelled = True
                 return

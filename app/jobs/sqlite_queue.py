@@ -16,7 +16,7 @@ from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, virtual
 
-SCHEME = "dpmcmc+sqlite"
+SCHEME = "dpmcmcqueue"
 TABLE = """CREATE TABLE IF NOT EXISTS message (
     id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body TEXT NOT NULL, taken_by TEXT)"""
 TAKE = """UPDATE message SET taken_by = ? WHERE id = (
@@ -58,8 +58,8 @@ class Channel(virtual.Channel):
     def _file(self) -> Iterator[sqlite3.Connection]:
         me = (os.getpid(), threading.get_ident())
         if self._local is None or self._local[:2] != me:
-            path = self.connection.client.virtual_host
-            opened = sqlite3.connect(f"/{path.lstrip('/')}", timeout=30, isolation_level=None)
+            path = self.connection.client.transport_options["path"]
+            opened = sqlite3.connect(path, timeout=30, isolation_level=None)
             opened.execute("PRAGMA journal_mode=WAL")
             opened.execute("PRAGMA synchronous=FULL")
             opened.execute(TABLE)
@@ -71,7 +71,7 @@ class Channel(virtual.Channel):
             body = json.dumps(message)
             file.execute("INSERT INTO message (queue, body) VALUES (?, ?)", (queue, body))
 
-    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:  # noqa: ARG002
         with self._file() as file:
             row = file.execute(
                 "SELECT 1 FROM message WHERE queue = ? AND taken_by IS NULL LIMIT 1", (queue,)
@@ -96,7 +96,7 @@ class Channel(virtual.Channel):
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
         """Delete the message."""
-        super().basic_ack(delivery_tag, multiple)
+        super().basic_ack(delivery_tag, multiple)  # type: ignore[no-untyped-call]
         with self._file() as file:
             file.execute("DELETE FROM message WHERE id = ?", (int(delivery_tag),))
 
@@ -130,7 +130,7 @@ class Channel(virtual.Channel):
             self._local = None
         if self._qos:
             self._qos._delivered.clear()
-        super().close()
+        super().close()  # type: ignore[no-untyped-call]
 
 
 class Transport(virtual.Transport):
@@ -138,7 +138,6 @@ class Transport(virtual.Transport):
 
     Channel = Channel
     polling_interval = 0.1
-    default_port = 0
     driver_type = "sql"
     driver_name = "sqlite"
     can_parse_url = False

@@ -102,7 +102,7 @@ def users(
 
 
 def ensure_admin(services: Services, token: str) -> str | None:
-    """Make the first admin where there is none, and let the configured key in unless it was revoked.
+    """Make the first admin where there is none; let the configured key in unless it was revoked.
 
     token: the configured key, or empty. Returns the key that was made for want of one.
     """

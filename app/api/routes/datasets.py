@@ -67,7 +67,7 @@ def shown(found: use.Described, caller: Caller) -> DatasetOut:
         columns=row.columns,
         status=balance.status,  # type: ignore[arg-type]
         created_at=row.created_at,
-        grants=found.grants if caller.role == "admin" else None,
+        grants=list(found.grants) if found.grants is not None and caller.role == "admin" else None,
     )
 
 
@@ -96,7 +96,7 @@ async def create(
     try:
         metadata = _metadata(bytes(upload.metadata))
         found = await run_in_threadpool(
-            use.create, services, caller, _definition(metadata), upload.file
+            use.create, services, caller, _definition(metadata), upload.source
         )
     finally:
         upload.file.close()

@@ -169,7 +169,7 @@ def cancel(caller: Analyst, services: House, job_id: JobId) -> JobOut:
     return shown(cancelling.cancel(services, caller, job_id))
 
 
-def _formats() -> dict[str, Any]:
+def _formats() -> dict[int | str, dict[str, Any]]:
     binary = {"schema": {"type": "string", "format": "binary"}}
     others = {kind: binary for kind in FORMATS if kind != JSON}
     return {200: {"model": ChainOut, "content": others}}
