@@ -1,8 +1,8 @@
 """What events cost: quotes in directed rounding, costs up and budgets down.
 
-A quote is for events whose parameters are fixed before the first one runs (a job); whether a dataset
-can still afford it is `dpmcmc.privacy.filter`'s to say. The Gaussian path is closed-form and imports
-neither scipy.stats nor the accounting library.
+A quote is for events whose parameters are fixed before the first one runs (a job); whether a
+dataset can still afford it is `dpmcmc.privacy.filter`'s to say. The Gaussian path is closed-form
+and imports neither scipy.stats nor the accounting library.
 """
 
 import math
@@ -97,8 +97,9 @@ def _all_gaussian(event: Event) -> bool:
 def epsilon(event: Event, delta: float) -> float:
     """Tightest sound epsilon of the event at delta, rounded up.
 
-    Exact for Gaussian events, repeated Laplace and repeated pure epsilon; for others the least of the
-    composed distribution, RDP, GDP and basic composition. Raises EventError on an unknown event.
+    Exact for Gaussian events, repeated Laplace and repeated pure epsilon; for others the least of
+    the composed distribution, RDP, GDP and basic composition. Raises EventError on an unknown
+    event.
     """
     check_delta(delta)
     known(event)
@@ -127,7 +128,7 @@ def _curve_epsilons(event: Event, delta: float) -> tuple[float, ...]:
 
 
 def _after_failure(event: Event, delta: float) -> float:
-    """delta less the failing probability of its parts, rounded down; 0 where nothing usable is left."""
+    """delta less the failing probability of its parts, rounded down; 0 where none is left."""
     failure = pure_bound(event)[1]
     if failure == 0:
         return delta
@@ -299,9 +300,9 @@ def quote(event: Event, delta: float) -> Quote:
 
     pld: composed profile (exact for Gaussian). gdp. rdp, rdp_mironov: best order, CKS and Mironov's
     conversion. zcdp, zcdp_loose: CKS and Bun & Steinke. basic, advanced (Dwork, Rothblum & Vadhan),
-    advanced_blog (the blog's route 1: each step amplified, then Claims 16 and 18), optimal (Kairouz, Oh
-    & Viswanath; one repeated event), rdp_unamplified (route 2: RDP that ignores sampling), moments
-    (route 3: subsampled RDP at whole orders, Mironov's conversion).
+    advanced_blog (the blog's route 1: each step amplified, then Claims 16 and 18), optimal
+    (Kairouz, Oh & Viswanath; one repeated event), rdp_unamplified (route 2: RDP that ignores
+    sampling), moments (route 3: subsampled RDP at whole orders, Mironov's conversion).
     """
     check_delta(delta)
     known(event)
@@ -379,7 +380,7 @@ def _basic(parts: dict[Event, int], each: float) -> float:
 
 
 def _entries(parts: dict[Event, int], each: float) -> list[tuple[float, int]]:
-    """(epsilon, count) of every kind of step with `each` of delta; empty where one has no epsilon."""
+    """(epsilon, count) of every kind of step with `each` of delta; empty if one has none."""
     entries = [(_step_epsilon(leaf, each), count) for leaf, count in parts.items()]
     return entries if all(value < math.inf for value, _ in entries) else []
 

@@ -1,16 +1,18 @@
 """Composition of (epsilon, delta) guarantees: basic, advanced and optimal.
 
-All hold for mechanisms chosen adaptively with parameters fixed in advance; looser than composing the
-mechanisms' own profiles. "The blog" is Pei's; claims as numbered there.
+All hold for mechanisms chosen adaptively with parameters fixed in advance; looser than composing
+the mechanisms' own profiles. "The blog" is Pei's; claims as numbered there.
 """
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.privacy.gaussian import boundary, check_delta, check_epsilon
 
+FloatArray = NDArray[np.float64]
 _PAD = 2.0**-48
 LARGEST_COUNT = 100_000
 
@@ -28,8 +30,8 @@ def basic_composition(entries: Sequence[tuple[float, float]]) -> tuple[float, fl
 def advanced_epsilon_blog(entries: Sequence[tuple[float, int]], beta: float) -> float:
     """epsilon at delta = beta of (epsilon, count) pure mechanisms (blog, Claim 16; loose).
 
-    For one pair k a + sqrt(2 k ln(1/beta)) (epsilon + a), a = epsilon (e^epsilon - 1) up to ln 2, else
-    epsilon; for several Azuma's inequality with their own increments.
+    For one pair k a + sqrt(2 k ln(1/beta)) (epsilon + a), a = epsilon (e^epsilon - 1) up to ln 2,
+    else epsilon; for several Azuma's inequality with their own increments.
     """
     _check_entries(entries, beta)
     means = [e * math.expm1(e) if e <= math.log(2) else e for e, _ in entries]
@@ -84,7 +86,7 @@ def optimal_delta(epsilon: float, delta: float, count: int, at_epsilon: float) -
 
 
 def _response_delta(epsilon: float, count: int, at_epsilon: float) -> float:
-    """delta of `count` randomised responses: sum over i lies of Bin(i) (1 - e^(eg - (k - 2i) eps))_+."""
+    """delta of `count` randomised responses: sum over i lies, Bin(i) (1 - e^(eg-(k-2i)eps))_+."""
     if epsilon == 0:
         return 0.0
     most = math.ceil((count - at_epsilon / epsilon) / 2)
@@ -95,7 +97,7 @@ def _response_delta(epsilon: float, count: int, at_epsilon: float) -> float:
     return math.fsum(np.exp(_log_binomial(lies, count, epsilon)) * gain)
 
 
-def _log_binomial(lies: np.ndarray, count: int, epsilon: float) -> np.ndarray:
+def _log_binomial(lies: FloatArray, count: int, epsilon: float) -> FloatArray:
     """Log of the binomial mass at `lies`, probability 1/(1 + e^epsilon) (Loader's saddle point)."""
     log_truth = -math.log1p(math.exp(-epsilon))
     log_lie = log_truth - epsilon
@@ -112,17 +114,18 @@ def _log_binomial(lies: np.ndarray, count: int, epsilon: float) -> np.ndarray:
     return mass
 
 
-def _stirling(x: np.ndarray) -> np.ndarray:
+def _stirling(x: FloatArray) -> FloatArray:
     """ln x! - (x + 1/2) ln x + x - ln(2 pi)/2 for whole x >= 1."""
     small = np.array([math.lgamma(n + 1) for n in range(17)])
     index = np.minimum(x, 16).astype(int)
     exact = small[index] - (x + 0.5) * np.log(x) + x - 0.5 * math.log(2 * math.pi)
     y = 1 / (x * x)
     series = (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x
-    return np.where(x <= 16, exact, series)
+    chosen: FloatArray = np.where(x <= 16, exact, series)
+    return chosen
 
 
-def _deviance(x: np.ndarray, mean: float) -> np.ndarray:
+def _deviance(x: FloatArray, mean: float) -> FloatArray:
     """x ln(x/mean) + mean - x, without cancellation where x is close to mean."""
     u = (x - mean) / mean
     near = np.abs(u) < 0.1
@@ -130,7 +133,8 @@ def _deviance(x: np.ndarray, mean: float) -> np.ndarray:
     series = sum((-v) ** k / (k * (k - 1)) for k in range(2, 18))
     with np.errstate(divide="ignore"):
         plain = x * np.log(x / mean) + mean - x
-    return np.where(near, mean * series, plain)
+    chosen: FloatArray = np.where(near, mean * series, plain)
+    return chosen
 
 
 def optimal_epsilon(epsilon: float, delta: float, count: int, at_delta: float) -> float:

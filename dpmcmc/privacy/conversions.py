@@ -41,7 +41,7 @@ def rdp_epsilon(rho: float, order: float, delta: float) -> float:
 
 
 def rdp_epsilon_mironov(rho: float, order: float, delta: float) -> float:
-    """epsilon at delta of a Rényi divergence rho at one order: rho + ln(1/delta)/(a - 1), looser."""
+    """epsilon at delta of Rényi divergence rho at one order: rho + ln(1/delta)/(a - 1), looser."""
     check_order(order)
     check_delta(delta)
     _check_rho(rho)
@@ -73,7 +73,7 @@ def zcdp_epsilon_loose(rho: float, delta: float) -> float:
 
 
 def zcdp_rho_loose(epsilon: float, delta: float) -> float:
-    """rho with zcdp_epsilon_loose = epsilon: (sqrt(eps - ln delta) - sqrt(-ln delta))^2, rounded down."""
+    """The inverse: (sqrt(eps - ln delta) - sqrt(-ln delta))^2 (thesis A, Theorem 6)."""
     check_delta(delta)
     check_epsilon(epsilon)
     log = -math.log(delta)

@@ -1,7 +1,8 @@
 """Costs that add up: GDP, Rényi, zero-concentrated and pure, of any event, rounded up.
 
-Sums are exact fractions on a grid of 2^-192, so they do not depend on the order of events and a job of a
-million steps costs no more than its steps. A part whose cost is unknown makes the whole unknown.
+Sums are exact fractions on a grid of 2^-192, so they do not depend on the order of events and a job
+of a million steps costs no more than its steps. A part whose cost is unknown makes the whole
+unknown.
 """
 
 import math
@@ -40,7 +41,7 @@ def known(event: object) -> None:
 
 
 def _summed(event: Event, leaf: Callable[[Event], Fraction | None]) -> Fraction | None:
-    """A cost that adds up over composition and is the largest part's in parallel; None: unbounded."""
+    """A cost that adds up in composition and is the largest part's in parallel; None: unbounded."""
     known(event)
     match event:
         case Repeat(event=inner, count=count):
@@ -111,7 +112,7 @@ def _leaf_rdp_float(leaf: Event, order: float) -> float:
 
 
 def rdp(event: Event, order: float) -> float:
-    """Rényi divergence of the event at one order above 1, rounded up; infinite where none is known."""
+    """Rényi divergence of the event at one order above 1, rounded up; infinite if unknown."""
     bound = rdp_bound(event, order)
     return math.inf if bound is None else float_up(bound)
 
@@ -143,13 +144,13 @@ def _finite(value: float) -> Fraction | None:
 
 
 def pure_epsilon(event: Event) -> float:
-    """epsilon of the event at delta 0 by basic composition, rounded up; infinite where it has none."""
+    """epsilon at delta 0 by basic composition, rounded up; infinite where it has none."""
     epsilon, failure = pure_bound(event)
     return math.inf if epsilon is None or failure > 0 else float_up(epsilon)
 
 
 def zcdp_rho(event: Event) -> float:
-    """rho of zero-concentrated DP: mu^2 / 2 of Gaussian and epsilon^2 / 2 of pure parts, rounded up."""
+    """rho of zCDP, rounded up: mu^2 / 2 of Gaussian and epsilon^2 / 2 of pure parts."""
     bound = _summed(event, _leaf_rho)
     return math.inf if bound is None else float_up(bound)
 

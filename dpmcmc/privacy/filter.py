@@ -1,11 +1,11 @@
 """The hard stop of a dataset: sound when every next event is chosen after seeing earlier results.
 
-A dataset fixes (epsilon, delta), the relation and weighted branches once. An entry carries its cost in
-every branch; it is accepted while some branch still holds. Proof: docs/proofs/filter.md (Smith &
+A dataset fixes (epsilon, delta), the relation and weighted branches once. An entry carries its cost
+in every branch; it is accepted while some branch still holds. Proof: docs/proofs/filter.md (Smith &
 Thakurta 2022, Koskela et al. 2022: GDP; Feldman & Zrnic 2021: Rényi at a fixed order; union lemma).
 
-Costs are whole numbers of 2^-96, rounded up; limits are rounded down; so sums are exact, do not depend
-on the order of entries, and deciding takes the same time after any number of them.
+Costs are whole numbers of 2^-96, rounded up; limits are rounded down; so sums are exact, do not
+depend on the order of entries, and deciding takes the same time after any number of them.
 """
 
 import math
@@ -77,7 +77,7 @@ class FilterTerms:
             raise ValueError("the shares of delta must sum to at most 1")
 
     def accepts(self, state: "FilterState") -> bool:
-        """Whether some branch still holds: exact comparisons, the same work after any number of entries."""
+        """Whether some branch still holds: exact comparisons, the same work after any entries."""
         *branches, failure = zip(state.sums, state.unbounded, _limits(self), strict=True)
         return _within(*failure) and any(_within(*branch) for branch in branches)
 

@@ -1,8 +1,9 @@
 """The exact privacy profile of mu-GDP, and its inverses in directed rounding.
 
-One Gaussian release of noise multiplier z is mu-GDP with mu = 1/z, and releases compose to the root of
-the sum of their mu^2, also when their parameters are chosen adaptively. Source: Balle & Wang 2018,
-Theorem 8; Dong, Roth & Su 2022, section 5.2. Proof of the evaluation: docs/proofs/gaussian_composition.md.
+One Gaussian release of noise multiplier z is mu-GDP with mu = 1/z, and releases compose to the root
+of the sum of their mu^2, also when their parameters are chosen adaptively. Source: Balle & Wang
+2018, Theorem 8; Dong, Roth & Su 2022, section 5.2. Proof of the evaluation:
+docs/proofs/gaussian_composition.md.
 
 delta_mu(eps) = Phi(-a) - e^eps Phi(-b) with a = eps/mu - mu/2, b = eps/mu + mu/2
              = phi(a) (R(a) - R(b)),  R(x) = Phi(-x)/phi(x) (Mills' ratio), and
@@ -114,7 +115,7 @@ def _float(ordinal: int) -> float:
 
 
 def boundary(accepts: Callable[[float], bool], inside: float, outside: float) -> float:
-    """The last double >= 0 that `accepts`, going from `inside` (accepted) to `outside` (refused)."""
+    """The last double >= 0 that `accepts`, from `inside` (accepted) to `outside` (refused)."""
     good, bad = _ordinal(inside), _ordinal(outside)
     while abs(good - bad) > 1:
         middle = (good + bad) // 2

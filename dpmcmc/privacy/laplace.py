@@ -1,10 +1,11 @@
 """The exact privacy profile of repeated Laplace releases.
 
 One release at pure epsilon e has privacy loss +e with mass 1/2, -e with mass e^-e / 2, and density
-e^((l - e)/2) / 4 between. Tilted by e^(-l/2) its k-fold convolution is a sum of truncated powers, so that
+e^((l - e)/2) / 4 between. Tilted by e^(-l/2) its k-fold convolution is a sum of truncated powers,
+so that
   delta(eps) = 2^-k e^(-(k e - eps)/2) sum_{i: t_i > 0} C(k, i) f_i(t_i),  t_i = (2 i - k) e - eps,
-where f_i has Laplace transform (s + 1/2)^(i-1) (s - 1/2)^(k-i-1) / s^k. Proof: docs/proofs/laplace.md.
-The sums cancel, hence decimal arithmetic of growing precision.
+where f_i has Laplace transform (s + 1/2)^(i-1) (s - 1/2)^(k-i-1) / s^k. Proof:
+docs/proofs/laplace.md. The sums cancel, hence decimal arithmetic of growing precision.
 """
 
 import decimal
@@ -54,7 +55,7 @@ def _evaluate(epsilon_each: float, count: int, epsilon: float, precision: int) -
 
 
 def _kernel(plus: int, numerator: list[int], t: Decimal) -> Decimal:
-    """f_i(t): the residue at 0 in powers of t/2, and for i = 0 and i = k the one at -1/2 or +1/2."""
+    """f_i(t): the residue at 0 in powers of t/2, and for i = 0 and k the one at -1/2 or 1/2."""
     count = len(numerator)
     total = Decimal(0)
     power = Decimal(2)

@@ -1,8 +1,9 @@
 """Numerical composition of privacy loss distributions, for parameters that are fixed in advance.
 
-Built on dp-accounting's connect-the-dots discretisation, which is pessimistic but for floating-point
-round-off: that is covered by `ROUND_OFF` and a floor under delta. Never a filter: composing until the
-composed profile is full is unsound when parameters are chosen adaptively (docs/proofs/filter.md).
+Built on dp-accounting's connect-the-dots discretisation, which is pessimistic but for
+floating-point round-off: that is covered by `ROUND_OFF` and a floor under delta. Never a filter:
+composing until the composed profile is full is unsound when parameters are chosen adaptively
+(docs/proofs/filter.md).
 """
 
 import math
@@ -30,13 +31,13 @@ from dpmcmc.privacy.gaussian import epsilon_of_mu
 from dpmcmc.privacy.subsampling import amplified_epsilon
 
 SMALLEST_DELTA = 1e-9
-ROUND_OFF = 4e-15
+ROUND_OFF = 4e-16
 MOST_CELLS = 2**20
 MOST_COUNT = 10**7
 
 
 def leaves(event: Event) -> dict[Event, int] | None:
-    """The single mechanisms of an event and how often each runs; None where a part runs in parallel."""
+    """The single mechanisms of an event and how often each runs; None with parallel parts."""
     match event:
         case Repeat(event=inner, count=count):
             parts = leaves(inner)
@@ -65,7 +66,7 @@ class Composed:
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon at delta; infinite where round-off could matter."""
-        if delta < SMALLEST_DELTA or self.hidden > delta / 10:
+        if delta < SMALLEST_DELTA or self.hidden > delta / 4:
             return math.inf
         found = float(self.distribution.get_epsilon_for_delta(delta - self.hidden))
         return max(0.0, found) * (1 + 1e-12)
@@ -171,7 +172,7 @@ def _wor_reach(noise_multiplier: float, rate: float) -> float:
 
 
 def _wor_distribution(noise_multiplier: float, rate: float, interval: float) -> Any:
-    """The amplified profile at every grid point, mirrored below 0 (docs/proofs/without_replacement.md)."""
+    """The amplified profile on the grid, mirrored below 0 (docs/proofs/without_replacement.md)."""
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -190,4 +191,5 @@ def _gaussian_profile(mu: float, epsilons: NDArray[np.float64]) -> NDArray[np.fl
     b = a + mu
     scaled = 0.5 * np.exp(-0.5 * a * a) * (erfcx(np.maximum(a, -1) / 2**0.5) - erfcx(b / 2**0.5))
     plain = np.exp(log_ndtr(-a)) - np.exp(epsilons + log_ndtr(-b))
-    return np.where(a > -1, scaled, plain)
+    chosen: NDArray[np.float64] = np.where(a > -1, scaled, plain)
+    return chosen

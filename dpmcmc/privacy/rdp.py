@@ -1,7 +1,8 @@
 """Rényi divergences of single mechanisms at one order, rounded up.
 
 Every formula is arranged as ln(1 + A) / (order - 1) with A a sum of positive terms, so that tiny
-divergences keep their relative accuracy; A is held as its logarithm, so that huge ones do not overflow.
+divergences keep their relative accuracy; A is held as its logarithm, so that huge ones do not
+overflow.
 """
 
 import math
@@ -75,7 +76,7 @@ def _log_exp_remainder(x: float) -> float:
 
 
 def pure_mu(epsilon: float) -> float:
-    """mu of the GDP bound of any epsilon-DP mechanism: 2 Phi^-1(e^eps / (1 + e^eps)), rounded up."""
+    """mu of any epsilon-DP mechanism's GDP bound: 2 Phi^-1(e^eps / (1 + e^eps)), rounded up."""
     if epsilon < 1:
         mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2)))
     else:
@@ -89,7 +90,7 @@ def pure_rho(epsilon: float) -> float:
 
 
 def gaussian_panels(mu: float, rate: float, order: float, start: float) -> tuple[FloatArray, ...]:
-    """Nodes and log weights for E_{x ~ N(0,1)}[f(x) 1{x > start}] where f grows like e^(order mu x).
+    """Nodes, log weights for E_{x ~ N(0,1)}[f(x) 1{x > start}], f growing like e^(order mu x).
 
     Fine panels where 1 - q + q e^(mu x - mu^2/2) turns from flat to exponential, coarse ones after.
     """

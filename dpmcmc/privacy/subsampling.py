@@ -1,14 +1,15 @@
 """What an event costs when it sees a secret random part of the rows.
 
-Without replacement, replace-one: the whole profile of a Gaussian base (Balle, Barthe & Gaboardi 2018;
-proof: docs/proofs/without_replacement.md), or Wang, Balle & Kasiviswanathan 2019 (WBK19) where only a
-Rényi bound of the base is known. Poisson sampling, add/remove: Mironov, Talwar & Zhang 2019.
-Everything rounds up. q: batch / rows, or the Poisson rate.
+Without replacement, replace-one: the whole profile of a Gaussian base (Balle, Barthe & Gaboardi
+2018; proof: docs/proofs/without_replacement.md), or Wang, Balle & Kasiviswanathan 2019 (WBK19)
+where only a Rényi bound of the base is known. Poisson sampling, add/remove: Mironov, Talwar & Zhang
+2019. Everything rounds up. q: batch / rows, or the Poisson rate.
 """
 
 import decimal
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import logsumexp
@@ -54,7 +55,7 @@ def amplified_epsilon(epsilon: float, rate: float) -> float:
 
 
 def base_epsilon(epsilon: float, rate: float) -> float:
-    """ln(1 + (e^eps - 1)/q): where the base's profile is read for epsilon of the subsampled event."""
+    """ln(1 + (e^eps - 1)/q): where the base's profile is read for epsilon of the whole event."""
     if epsilon < 30:
         return math.log1p(math.expm1(epsilon) / rate) * (1 - 2.0**-49)
     return (epsilon - math.log(rate) + math.log1p((rate - 1) * math.exp(-epsilon))) * (1 - 2.0**-49)
@@ -92,7 +93,8 @@ def wor_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> floa
 def wor_rdp(base: Callable[[int], float], rate: float, order: int) -> float:
     """WBK19, Theorem 9: whole order >= 2, `base` a Rényi bound at every whole order up to it.
 
-    ln(1 + q^2 C(a,2) min{4 (e^b(2) - 1), 2 e^b(2)} + 2 sum_{j=3..a} q^j C(a,j) e^((j-1) b(j)))/(a-1).
+    ln(1 + q^2 C(a,2) min{4 (e^b(2) - 1), 2 e^b(2)} + 2 sum_{j=3..a} q^j C(a,j) e^((j-1) b(j)))
+    divided by a - 1.
     """
     _check_whole(order)
     _check_rate(rate)
@@ -117,14 +119,14 @@ def _largest_term(base: Callable[[int], float], j: int) -> float:
 
 
 def wor_rdp_gaussian_differences(noise_multiplier: float, rate: float, order: int) -> float:
-    """WBK19, Theorem 27 with a Gaussian base: forward differences in place of Theorem 9's constants.
+    """WBK19, Theorem 27 with a Gaussian base: differences in place of Theorem 9's constants.
 
     B(l): l-th forward difference at 0 of e^((x-1) eps(x)); they cancel, hence decimal arithmetic.
     """
     _check_whole(order)
     _check_rate(rate)
     with decimal.localcontext() as context:
-        context.prec = 60 + order * 2
+        context.prec = 60 + math.ceil(order * (1 + 2 * math.log10(1 + noise_multiplier)))
         context.Emax, context.Emin = 10**9, -(10**9)
         differences = _forward_differences(noise_multiplier, order + 1)
         total = sum(
@@ -148,7 +150,7 @@ def _forward_differences(noise_multiplier: float, count: int) -> list[decimal.De
     differences = []
     while row:
         differences.append(row[0])
-        row = [after - before for before, after in zip(row, row[1:], strict=False)]
+        row = [after - before for before, after in pairwise(row)]
     return differences
 
 
@@ -169,8 +171,8 @@ def wor_rdp_convex(rho: float, rate: float, order: float) -> float:
 def poisson_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> float:
     """Exact Rényi divergence of the Poisson-subsampled Gaussian, add/remove, any real order > 1.
 
-    Whole orders: A = sum_{j>=2} C(a,j) q^j (1-q)^(a-j) (e^(j(j-1)/(2 z^2)) - 1) (Abadi et al. 2016);
-    others: the same expectation by quadrature.
+    Whole orders: A = sum_{j>=2} C(a,j) q^j (1-q)^(a-j) (e^(j(j-1)/(2 z^2)) - 1) (Abadi et al.
+    2016); others: the same expectation by quadrature.
     """
     check_order(order)
     _check_rate(rate)

@@ -1,7 +1,7 @@
 """Every vector of a reference file within its tolerance, by the shipped functions.
 
-VECTORS names the file; without it the shared reference. A group nobody computes fails. Counterexamples and
-pins of other libraries are computed here: nothing shipped may rest on them.
+VECTORS names the file; without it the shared reference. A group nobody computes fails.
+Counterexamples and pins of other libraries are computed here: nothing shipped may rest on them.
 """
 
 import json
@@ -29,7 +29,7 @@ from dpmcmc.privacy.events import (
     WithoutReplacement,
 )
 from dpmcmc.privacy.filter import FilterState, FilterTerms, entry_cost, mu_limit
-from dpmcmc.privacy.gaussian import delta_of_mu, epsilon_of_mu, mu_of_epsilon
+from dpmcmc.privacy.gaussian import delta_of_mu, epsilon_of_mu
 from dpmcmc.privacy.laplace import laplace_delta
 from dpmcmc.privacy.types import Neighbouring
 
@@ -280,10 +280,12 @@ def any_real(profile: Callable[[float], float], at: float) -> float:
 
 
 def mironov_weights(inputs: Inputs) -> float:
-    """Sum over a grid of (1 - 1/a)^(a - 1)/a: delta that each order's Mironov branch really uses."""
+    """Sum over a grid of (1 - 1/a)^(a - 1)/a: the delta each order's branch really uses."""
     text = str(inputs["orders"])
     found = re.search(r"(\d+)\s*\.\.\s*(\d+)", text)
-    if found:
+    if found and "power" in text:
+        orders = [2.0**k for k in range(1, 64) if int(found[1]) <= 2**k <= int(found[2])]
+    elif found:
         orders = [float(a) for a in range(int(found[1]), int(found[2]) + 1)]
     else:
         orders = [float(a) for a in re.findall(r"\d+(?:\.\d+)?", text)]
