@@ -64,10 +64,13 @@ class Plan:
 
 def event(schema: Schema, spec: JobSpec) -> Event:
     """Return everything that a resolved job does to the data. Raises SpecError where it is open."""
+    _check(schema, spec)
     if schema.neighbouring is not Neighbouring.REPLACE_ONE:
         raise SpecError("/sampler/algorithm", "this sampler needs replace_one neighbours")
     if spec.privacy.noise_multiplier is None:
         raise SpecError("/privacy/noise_multiplier", "is not resolved")
+    if spec.sampler.num_steps is None or spec.sampler.num_chains is None:
+        raise SpecError("/sampler", "is not resolved")
     sampler = SAMPLERS[spec.sampler.algorithm]
     return sampler.event(spec.sampler, spec.privacy.noise_multiplier)
 
@@ -114,7 +117,10 @@ def _resolve(design: Design, spec: JobSpec) -> tuple[JobSpec, float]:
 
 
 def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
-    return (1, 2) if spec.sampler.num_chains is None else (spec.sampler.num_chains,)
+    """Return what to try: with a noise multiplier every chain costs more, so one unless asked."""
+    if spec.sampler.num_chains is not None:
+        return (spec.sampler.num_chains,)
+    return (1,) if spec.privacy.epsilon is None else (1, 2)
 
 
 def _fill(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:

@@ -1,0 +1,60 @@
+"""Public facts, data and randomness for the core's tests."""
+
+import numpy as np
+import pytest
+
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+
+
+class Seeded:
+    """A RandomSource that a test can repeat."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def normals(self, shape):
+        return self.rng.standard_normal(shape)
+
+    def uniforms(self, shape):
+        return 1.0 - self.rng.random(shape)
+
+    def integers(self, high, shape):
+        return self.rng.integers(high, size=shape)
+
+
+@pytest.fixture
+def seeded():
+    return Seeded
+
+
+@pytest.fixture
+def schema_of():
+    """Three covariates and a binary response, with this many rows."""
+
+    def make(rows):
+        return Schema(
+            columns=(
+                NumberColumn(name="age", lower=20, upper=80),
+                NumberColumn(name="body mass", lower=10, upper=50),
+                CategoryColumn(name="group", categories=("a", "b", "c")),
+                BinaryColumn(name="ill", categories=("no", "yes")),
+            ),
+            rows=rows,
+        )
+
+    return make
+
+
+@pytest.fixture
+def people():
+    """Simulated columns: a logistic response with coefficients (-0.3, 1.0, 0.5, -0.5) on age, b, c."""
+
+    def make(rows, seed=1):
+        rng = np.random.default_rng(seed)
+        age, mass = rng.uniform(20, 80, rows), rng.uniform(10, 50, rows)
+        group = rng.choice(["a", "b", "c"], rows)
+        eta = -0.3 + (age - 50) / 30 + 0.5 * (group == "b") - 0.5 * (group == "c")
+        ill = np.where(rng.random(rows) < 1 / (1 + np.exp(-eta)), "yes", "no")
+        return {"age": age, "body mass": mass, "group": group, "ill": ill}
+
+    return make

@@ -1,0 +1,73 @@
+"""The penalty step decides as its formula says, with noise of exactly the size that was paid for."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dpmcmc.privacy.events import Gaussian, Repeat
+from dpmcmc.privacy.noise import SystemRandom
+from dpmcmc.samplers import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
+from dpmcmc.samplers.penalty import accept, moves, penalty_event
+
+CHAINS = 400_000
+
+
+def decide(total, sensitivity, noise_multiplier, prior=0.0, uniforms=None):
+    source = SystemRandom()
+    filled = np.full(CHAINS, 1.0)
+    normals = source.normals((CHAINS,))
+    uniforms = source.uniforms((CHAINS,)) if uniforms is None else uniforms
+    decisions = accept(
+        total * filled, sensitivity * filled, prior * filled, noise_multiplier, normals, uniforms
+    )
+    return float(np.mean(decisions))
+
+
+@pytest.mark.parametrize(("sensitivity", "multiplier"), [(0.004, 250.0), (3.0, 0.5)])
+def test_the_noise_has_the_size_that_was_paid_for(sensitivity, multiplier):
+    """Fixed uniforms leave only the noise to decide: P(accept) = P(s N > t) at t = s and t = -s.
+
+    Noise that is 5 % too small moves each by 0.012, which is 21 standard errors.
+    """
+    s = sensitivity * multiplier
+    uniforms = np.full(CHAINS, 0.5)
+    for sign in (1.0, -1.0):
+        total = 0.5 * s * s + math.log(0.5) + sign * s
+        found = decide(total, sensitivity, multiplier, uniforms=uniforms)
+        assert found == pytest.approx(norm.cdf(sign), abs=4.5 * math.sqrt(0.14 / CHAINS))
+
+
+@pytest.mark.parametrize("lam", [-2.0, 0.0, 1.5])
+def test_acceptance_satisfies_detailed_balance(lam):
+    """P(accept) = Phi(lam/s - s/2) + e^lam Phi(-lam/s - s/2), whose ratio to that at -lam is e^lam."""
+    s = 2.0
+    found = decide(lam - 0.3, 0.01, s / 0.01, prior=0.3)
+    expected = norm.cdf(lam / s - s / 2) + math.exp(lam) * norm.cdf(-lam / s - s / 2)
+    assert found == pytest.approx(expected, abs=4.5 * math.sqrt(0.25 / CHAINS))
+
+
+@pytest.mark.parametrize("shape", ["normal", "bactrian"])
+def test_proposals_are_symmetric_with_the_scale_asked_for(shape):
+    drawn = moves(Proposal(scale=0.3, shape=shape), (CHAINS,), SystemRandom())
+    assert abs(drawn.mean()) < 4.5 * 0.3 / math.sqrt(CHAINS)
+    assert drawn.std() == pytest.approx(0.3, rel=0.006)
+
+
+def test_bactrian_proposals_waste_nothing_on_short_moves():
+    drawn = moves(Proposal(scale=1.0, shape="bactrian"), (CHAINS,), SystemRandom())
+    assert np.mean(np.abs(drawn) < 0.3) < 0.03
+
+
+@pytest.mark.parametrize("options", [DpPenaltyOptions, DpPenaltyComponentOptions])
+def test_every_step_of_every_chain_is_charged(options):
+    event = penalty_event(options(num_steps=70, num_chains=3, num_warmup=20), 5.0)
+    assert event == Repeat(Gaussian(5.0), 210)
+
+
+def test_an_open_job_has_no_event():
+    with pytest.raises(ValueError, match="must be known"):
+        penalty_event(DpPenaltyOptions(num_chains=1), 5.0)
+    with pytest.raises(ValueError, match="must be known"):
+        moves(Proposal(), (3,), SystemRandom())
