@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,8 @@ def page(browser: Browser, service: Service) -> Iterator[Page]:
     tab.on("pageerror", lambda error: faults.append(str(error)))
 
     def said(message: ConsoleMessage) -> None:
-        if message.type == "error" and "status of 401" not in message.text:
+        refused = re.search("status of 40[13]", message.text)
+        if message.type == "error" and not refused:
             faults.append(message.text)
 
     def asked(request: Request) -> None:

@@ -27,7 +27,7 @@ def test_walk_with_curl_works_as_printed(
         cwd=repository,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         env={
             **os.environ,
             "URL": service.url,
