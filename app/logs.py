@@ -3,6 +3,7 @@
 import logging
 import sys
 import traceback
+import warnings
 from typing import TextIO
 
 import structlog
@@ -36,7 +37,7 @@ def configure(form: str, level: str, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for quiet in ("uvicorn.access", "celery.worker.strategy", "celery.app.trace"):
+    for quiet in ("uvicorn.access", "celery.worker.strategy", "celery.app.trace", "numba", "alembic"):
         logging.getLogger(quiet).setLevel("ERROR")
 
 
@@ -65,3 +66,8 @@ def logger() -> structlog.stdlib.BoundLogger:
     """The logger."""
     made: structlog.stdlib.BoundLogger = structlog.get_logger()
     return made
+
+
+def silence_warnings() -> None:
+    """Show no Python warnings: those of numerical code can tell of the values that caused them."""
+    warnings.simplefilter("ignore")

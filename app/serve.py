@@ -166,6 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(given)
     using = settings()
     logs.configure(using.log_format, using.log_level)
+    logs.silence_warnings()
     serve(using, options.host, options.port)
 
 

@@ -16,6 +16,7 @@ def main() -> None:
     """Start Celery's worker in this process."""
     using = settings()
     logs.configure(using.log_format, using.log_level)
+    logs.silence_warnings()
     if PARENT in os.environ:
         die_with_parent(signal.SIGTERM)
         if is_orphan(os.environ[PARENT]):

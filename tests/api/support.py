@@ -1,0 +1,166 @@
+"""A service in this process, or as a program of its own, and a small dataset to ask it about."""
+
+import io
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+
+from app.client.local import free_port, stop, wait_ready
+from app.client.local import Service as Running
+from app.jobs.run import run
+from app.jobs.services import Services, open_services
+from app.jobs.upkeep import migrate
+from app.jobs.users import ensure_admin
+from app.main import create_app
+from app.settings import Settings
+
+with warnings.catch_warnings():  # it would rather have another client library
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
+
+ADMIN = "dpm_first-admin-key-of-the-tests"
+METADATA: dict[str, Any] = {
+    "name": "people",
+    "description": "made up",
+    "privacy": {"neighbouring": "replace_one", "epsilon": 4.0, "delta": 1e-6},
+    "columns": [
+        {"name": "age", "type": "number", "lower": 17, "upper": 90},
+        {"name": "sex", "type": "category", "categories": ["Female", "Male"]},
+        {"name": "income", "type": "binary", "categories": ["<=50K", ">50K"]},
+    ],
+}
+ROWS = 200
+
+
+def csv_rows(rows: int = ROWS, seed: int = 1) -> list[tuple[str, str, str]]:
+    draw = random.Random(seed)
+    made = []
+    for _ in range(rows):
+        age = draw.randint(20, 80)
+        income = ">50K" if draw.random() < 1 / (1 + math.exp((50 - age) / 20)) else "<=50K"
+        made.append((str(age), draw.choice(("Female", "Male")), income))
+    return made
+
+
+def as_csv(rows: list[tuple[str, str, str]]) -> bytes:
+    return "\n".join(["age,sex,income", *(",".join(row) for row in rows), ""]).encode()
+
+
+CSV = as_csv(csv_rows())
+
+
+def job_of(dataset: str, **sampler: Any) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "model": {
+            "family": "logistic",
+            "formula": "income ~ age + sex",
+            "prior": {"kind": "normal", "scale": 2.5},
+        },
+        "sampler": {"algorithm": "dp_penalty", "num_steps": 60, "num_chains": 2} | sampler,
+        "privacy": {"epsilon": 0.5, "delta": 1e-6},
+    }
+
+
+@dataclass
+class Caller:
+    """Somebody with a key."""
+
+    http: Any
+    key: str
+    id: str = ""
+
+    def call(self, method: str, path: str, **request: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.key}", **request.pop("headers", {})}
+        return self.http.request(method, path, headers=headers, **request)
+
+    def get(self, path: str, **request: Any) -> httpx.Response:
+        return self.call("GET", path, **request)
+
+    def post(self, path: str, **request: Any) -> httpx.Response:
+        return self.call("POST", path, **request)
+
+    def upload(
+        self, content: bytes | io.IOBase = CSV, metadata: Mapping[str, Any] = METADATA
+    ) -> httpx.Response:
+        parts = {"file": ("rows.csv", content), "metadata": (None, json.dumps(metadata))}
+        return self.post("/v1/datasets", files=parts)
+
+
+@dataclass
+class House:
+    """A service in this process. sent: ids that were handed to the broker, of which there is none."""
+
+    http: TestClient
+    services: Services
+    settings: Settings
+    sent: list[UUID] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.admin = Caller(self.http, ADMIN)
+
+    def user(self, role: str, name: str = "") -> Caller:
+        answer = self.admin.post(
+            "/v1/users", json={"name": name or f"{role} {os.urandom(4).hex()}", "role": role}
+        )
+        assert answer.status_code == 201, answer.text
+        return Caller(self.http, answer.json()["key"], answer.json()["id"])
+
+    def dataset(self, **changes: Any) -> str:
+        answer = self.admin.upload(metadata=METADATA | changes)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def submit(self, analyst: Caller, dataset: str, **sampler: Any) -> str:
+        answer = analyst.post("/v1/jobs", json=job_of(dataset, **sampler))
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def run(self, job: str) -> None:
+        run(self.services, UUID(job))
+
+
+@contextmanager
+def house_in(folder: Path, **values: Any) -> Iterator[House]:
+    """A service in this process whose broker only remembers."""
+    settings = Settings(data_dir=folder, admin_key=ADMIN, **values)
+    migrate(settings)
+    sent: list[UUID] = []
+    opened = open_services(settings)
+    services = Services(settings, opened.sessions, opened.vault, sent.append)
+    ensure_admin(services, ADMIN)
+    app = create_app(settings, open_house=lambda _: services)
+    with TestClient(app, raise_server_exceptions=False) as http:
+        yield House(http, services, settings, sent)
+
+
+@contextmanager
+def running(
+    folder: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], Running]]:
+    """The whole service as a program of its own."""
+    port = free_port()
+    service = Running(f"http://127.0.0.1:{port}", ADMIN, folder / "service.log")
+    variables = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "BROKER_URL")}
+    variables |= {"DPMCMC_DATA_DIR": str(folder), "DPMCMC_ADMIN_KEY": ADMIN}
+    variables |= environment or {}
+    command = [sys.executable, "-m", "app.serve", "--port", str(port)]
+    with service.log.open("ab") as log:
+        process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+        try:
+            wait_ready(process, service)
+            yield process, service
+        finally:
+            stop(process)

@@ -1,0 +1,160 @@
+"""Datasets over HTTP: taken in, shown, changed, destroyed."""
+
+import io
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tests.api.support import CSV, METADATA, House, csv_rows, job_of
+
+
+def test_upload_answers_201_with_its_location_and_public_metadata(house: House) -> None:
+    answer = house.admin.upload()
+    made = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/v1/datasets/{made['id']}"
+    assert made["rows"] == 200
+    assert made["privacy"] == METADATA["privacy"]
+    assert made["columns"][1] == METADATA["columns"][1]
+    assert house.admin.get(answer.headers["location"]).json() == made
+
+
+def test_metadata_may_come_before_or_after_the_file(house: House) -> None:
+    import json
+
+    parts = [("metadata", (None, json.dumps(METADATA))), ("file", ("rows.csv", CSV))]
+    assert house.admin.post("/v1/datasets", files=parts).status_code == 201
+
+
+def test_parquet_is_taken_like_csv(house: House) -> None:
+    ages, sexes, incomes = zip(*csv_rows(), strict=True)
+    table = pyarrow.table({"age": [int(a) for a in ages], "sex": sexes, "income": incomes})
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(table, out)
+    assert house.admin.upload(out.getvalue()).json()["rows"] == 200
+
+
+def test_rows_are_stored_encrypted(house: House) -> None:
+    house.dataset()
+    (stored,) = house.settings.datasets_dir.iterdir()
+    assert b"Male" not in stored.read_bytes()
+    assert not [p for p in house.settings.data_dir.rglob("*") if p.suffix in (".csv", ".part")]
+
+
+def test_a_new_budget_is_untouched(house: House) -> None:
+    dataset = house.dataset()
+    budget = house.admin.get(f"/v1/datasets/{dataset}/budget").json()
+    assert budget["dataset"] == dataset
+    assert budget["spent"] == {"epsilon": 0.0}
+    assert budget["reserved"] == {"epsilon": 0.0}
+    assert budget["remaining"]["epsilon"] == pytest.approx(4.0)
+    assert budget["mu_spent"] == 0.0
+    assert budget["jobs"] == 0
+
+
+def test_raising_the_budget_is_a_ledger_entry(house: House) -> None:
+    dataset = house.dataset()
+    answer = house.admin.call(
+        "PATCH", f"/v1/datasets/{dataset}", json={"privacy": {"epsilon": 5.0}}
+    )
+    assert answer.json()["privacy"]["epsilon"] == 5.0
+    kinds = [e["kind"] for e in house.admin.get(f"/v1/datasets/{dataset}/ledger").json()["items"]]
+    assert kinds == ["open", "raise_budget"]
+
+
+def test_a_budget_is_never_lowered(house: House) -> None:
+    dataset = house.dataset()
+    answer = house.admin.call(
+        "PATCH", f"/v1/datasets/{dataset}", json={"privacy": {"epsilon": 3.0}}
+    )
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/privacy/epsilon"
+
+
+def test_a_patch_that_fails_in_part_changes_nothing(house: House) -> None:
+    dataset = house.dataset()
+    changes = {"archived": True, "privacy": {"epsilon": 1.0}}
+    assert house.admin.call("PATCH", f"/v1/datasets/{dataset}", json=changes).status_code == 422
+    assert house.admin.get(f"/v1/datasets/{dataset}").json()["status"] == "open"
+
+
+def test_archived_datasets_take_no_jobs_until_they_are_opened_again(house: House) -> None:
+    dataset, analyst = house.dataset(), house.user("analyst")
+    house.admin.call("PATCH", f"/v1/datasets/{dataset}", json={"archived": True})
+    refused = analyst.post("/v1/jobs", json=job_of(dataset))
+    assert (refused.status_code, refused.json()["code"]) == (409, "dataset_archived")
+    house.admin.call("PATCH", f"/v1/datasets/{dataset}", json={"archived": False})
+    assert analyst.post("/v1/jobs", json=job_of(dataset)).status_code == 202
+
+
+def test_grants_hide_a_dataset_from_everybody_else(house: House) -> None:
+    ada, bob = house.user("analyst"), house.user("analyst")
+    dataset = house.dataset(grants=[ada.id])
+    assert ada.get(f"/v1/datasets/{dataset}").status_code == 200
+    assert bob.get(f"/v1/datasets/{dataset}").status_code == 404
+    assert bob.get("/v1/budget").json()["items"] == []
+    assert bob.post("/v1/plans", json=job_of(dataset)).status_code == 404
+    assert bob.post("/v1/jobs", json=job_of(dataset)).status_code == 404
+    house.admin.call("PATCH", f"/v1/datasets/{dataset}", json={"grants": None})
+    assert bob.get(f"/v1/datasets/{dataset}").status_code == 200
+
+
+def test_grants_name_users_that_exist(house: House) -> None:
+    nobody = "6f9619ff-8b86-4011-b42d-00c04fc964ff"
+    answer = house.admin.upload(metadata=METADATA | {"grants": [nobody]})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/metadata/grants/0"
+    assert list(house.settings.datasets_dir.iterdir()) == []
+
+
+def test_grants_are_told_to_admins_only(house: House) -> None:
+    ada = house.user("analyst")
+    dataset = house.dataset(grants=[ada.id])
+    assert house.admin.get(f"/v1/datasets/{dataset}").json()["grants"] == [ada.id]
+    assert ada.get(f"/v1/datasets/{dataset}").json()["grants"] is None
+
+
+def test_destroyed_rows_are_gone_and_the_ledger_stays(house: House) -> None:
+    dataset, analyst = house.dataset(), house.user("analyst")
+    queued = house.submit(analyst, dataset)
+    assert house.admin.call("DELETE", f"/v1/datasets/{dataset}").status_code == 204
+    assert list(house.settings.datasets_dir.iterdir()) == []
+    assert house.admin.get(f"/v1/datasets/{dataset}").json()["status"] == "destroyed"
+    assert analyst.get(f"/v1/jobs/{queued}").json()["status"] == "cancelled"
+    assert analyst.post("/v1/jobs", json=job_of(dataset)).json()["code"] == "dataset_destroyed"
+    assert house.admin.post(f"/v1/datasets/{dataset}/ledger/verify").json()["ok"]
+    assert house.admin.call("DELETE", f"/v1/datasets/{dataset}").status_code == 204
+
+
+def test_lists_come_in_pages(house: House) -> None:
+    made = [house.dataset(name=f"d{n}") for n in range(5)]
+    seen, cursor = [], None
+    while True:
+        query = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = house.admin.get("/v1/datasets", params=query).json()
+        assert len(page["items"]) <= 2
+        seen += [item["id"] for item in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == made[::-1]
+
+
+def test_ledger_comes_in_pages_oldest_first(house: House) -> None:
+    dataset, analyst = house.dataset(), house.user("analyst")
+    for _ in range(4):
+        house.submit(analyst, dataset)
+    first = house.admin.get(f"/v1/datasets/{dataset}/ledger", params={"limit": 3}).json()
+    rest = house.admin.get(
+        f"/v1/datasets/{dataset}/ledger", params={"limit": 3, "cursor": first["next_cursor"]}
+    ).json()
+    assert [e["seq"] for e in first["items"] + rest["items"]] == [1, 2, 3, 4, 5]
+    assert rest["next_cursor"] is None
+
+
+@pytest.mark.parametrize("cursor", ["x", "%%%", "AAAA", "Zm9vfGJhcg"])
+def test_a_foreign_cursor_is_refused(house: House, cursor: str) -> None:
+    answer = house.admin.get("/v1/datasets", params={"cursor": cursor})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/query/cursor"
