@@ -13,7 +13,19 @@ from functools import lru_cache
 from typing import Any, cast
 from uuid import UUID
 
-from sqlalchemy import ScalarSelect, Select, Table, func, insert, select, update
+from sqlalchemy import (
+    BindParameter,
+    Executable,
+    Result,
+    Select,
+    Table,
+    bindparam,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.ledger.codec import (
@@ -36,8 +48,8 @@ from app.ledger.errors import (
     UnknownReservation,
     Voided,
 )
+from app.storage.engine import EARLY_RELEASE
 from app.storage.rows import JobRow, LedgerHeadRow, LedgerRow
-from app.storage.session import EARLY_RELEASE
 from app.storage.types import utc_now
 from dpmcmc.privacy.events import Event, as_dict, digest
 from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms, entry_cost
@@ -130,20 +142,19 @@ def reserve(
     )
     if not head.terms.accepts(moved.held):
         raise BudgetExhausted(head.terms, head.held, cost)
-    if session.scalar(_kinds(job_id).limit(1)) is not None:
-        raise AlreadyReserved("the job has a reservation")
-    append(
-        session,
-        moved,
-        "reserve",
-        details={"until": until.isoformat()} if until else {},
-        actor_id=analyst_id,
-        job_id=job_id,
-        analyst_id=analyst_id,
-        event=written,
-        event_digest=name,
-        cost=write_cost(cost),
-    )
+    fields = {
+        "details": {"until": until.isoformat()} if until else {},
+        "actor_id": analyst_id,
+        "job_id": job_id,
+        "analyst_id": analyst_id,
+        "event": written,
+        "event_digest": name,
+        "cost": write_cost(cost),
+    }
+    try:
+        append(session, moved, "reserve", **fields)
+    except IntegrityError:
+        raise AlreadyReserved("the job is not stored, or has a reservation") from None
 
 
 def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> dict[str, Allotment]:
@@ -163,7 +174,7 @@ def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Per
     Idempotent: a later attempt of the same job gets the same permit without a second debit.
     Raises UnknownReservation, Voided, and AccountClosed where the rows are destroyed.
     """
-    head = locked(session, _account_of(job_id))
+    head = _locked_by_job(session, job_id)
     entries = _settlement(session, job_id)
     reserved = entries["reserve"]
     if "void" in entries:
@@ -184,7 +195,7 @@ def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None =
     job was claimed or posted: then nothing is given back.
     """
     claimed = session.scalar(select(JobRow.attempt).where(JobRow.id == job_id).with_for_update())
-    head = locked(session, _account_of(job_id))
+    head = _locked_by_job(session, job_id)
     entries = _settlement(session, job_id)
     if "void" in entries:
         return
@@ -227,17 +238,21 @@ def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
     return jobs
 
 
-def locked(session: Session, account: UUID | ScalarSelect[UUID]) -> Head:
-    """The head of a dataset, or of the one that a query names, held until the transaction ends.
+def locked(session: Session, dataset_id: UUID) -> Head:
+    """A dataset's head, held until the transaction ends. Raises UnknownAccount."""
+    return _held(session, _LOCK, _LOCK_EARLY, dataset_id)
 
-    Where the session waits for the disk after its commit (`SessionFactory.debit`), PostgreSQL is
-    told so in the same round trip.
-    """
-    columns: list[Any] = list(HEADS.columns)
-    if session.info.get(EARLY_RELEASE):
-        columns.append(func.set_config("synchronous_commit", "off", True))
-    query = select(*columns).where(HEADS.c.dataset_id == account)
-    row = session.execute(query.with_for_update(of=HEADS)).one_or_none()
+
+def _locked_by_job(session: Session, job_id: UUID) -> Head:
+    """The head of the dataset that a job's reservation is on, held until the transaction ends."""
+    return _held(session, _LOCK_BY_JOB, _LOCK_BY_JOB_EARLY, job_id)
+
+
+def _held(session: Session, lock: Select[Any], early: Select[Any], at: UUID) -> Head:
+    """Lock a head. Where the session waits for the disk after its commit (`SessionFactory.debit`),
+    PostgreSQL is told so in the same round trip."""
+    query = early if session.info.get(EARLY_RELEASE) else lock
+    row = run(session, query, {"at": at}).one_or_none()
     if row is None:
         raise UnknownAccount("no ledger was opened for this")
     return head_of(row)
@@ -277,18 +292,9 @@ def write_allotments(allotments: dict[str, Allotment]) -> str:
     )
 
 
-def _account_of(job_id: UUID) -> ScalarSelect[UUID]:
-    reserved = (ENTRIES.c.job_id == job_id, ENTRIES.c.kind == "reserve")
-    return select(ENTRIES.c.dataset_id).where(*reserved).scalar_subquery()
-
-
-def _kinds(job_id: UUID) -> Select[Any]:
-    return select(ENTRIES.c.kind).where(ENTRIES.c.job_id == job_id)
-
-
 def _settlement(session: Session, job_id: UUID) -> dict[str, Any]:
     """A job's entries by kind, read while its head is held."""
-    rows = session.execute(select(ENTRIES).where(ENTRIES.c.job_id == job_id)).all()
+    rows = run(session, _OF_JOB, {"at": job_id}).all()
     entries = {row.kind: row for row in rows}
     if "reserve" not in entries:
         raise UnknownReservation("nothing was reserved for this job")
@@ -304,15 +310,14 @@ def _same(reserved: Any) -> dict[str, Any]:
 
 def append(session: Session, head: Head, kind: str, **fields: Any) -> None:
     """Write the next entry and the moved head: one statement on PostgreSQL, two on SQLite."""
-    at = head.dataset_id
     head, entry = _next(head, kind, **fields)
-    move = update(HEADS).where(HEADS.c.dataset_id == at).values(_stored(head))
-    add = insert(ENTRIES).values(entry)
+    values = {f"new_{name}": value for name, value in entry.items()}
+    values.update((f"to_{name}", value) for name, value in _stored(head).items())
     if session.get_bind().dialect.name == "postgresql":
-        session.execute(add.add_cte(move.cte("moved")))
+        run(session, _MOVE_AND_ADD, values)
     else:
-        session.execute(move)
-        session.execute(add)
+        run(session, _MOVE, values)
+        run(session, _ADD, values)
 
 
 def _next(
@@ -345,3 +350,29 @@ def _stored(head: Head) -> dict[str, Any]:
         "allotments": write_allotments(head.allotments),
         "jobs": head.jobs,
     }
+
+
+_AT: BindParameter[UUID] = bindparam("at", type_=HEADS.c.dataset_id.type)
+_EARLY = func.set_config("synchronous_commit", "off", True)
+_RESERVED_ON = (
+    select(ENTRIES.c.dataset_id)
+    .where(ENTRIES.c.job_id == _AT, ENTRIES.c.kind == "reserve")
+    .scalar_subquery()
+)
+_LOCK = select(HEADS).where(HEADS.c.dataset_id == _AT).with_for_update(of=HEADS)
+_LOCK_EARLY = _LOCK.add_columns(_EARLY)
+_LOCK_BY_JOB = select(HEADS).where(HEADS.c.dataset_id == _RESERVED_ON).with_for_update(of=HEADS)
+_LOCK_BY_JOB_EARLY = _LOCK_BY_JOB.add_columns(_EARLY)
+_OF_JOB = select(ENTRIES).where(ENTRIES.c.job_id == _AT)
+_MOVE = (
+    update(HEADS)
+    .where(HEADS.c.dataset_id == bindparam("new_dataset_id"))
+    .values({c: bindparam(f"to_{c.name}") for c in HEADS.columns if c.name != "dataset_id"})
+)
+_ADD = insert(ENTRIES).values({c: bindparam(f"new_{c.name}") for c in ENTRIES.columns})
+_MOVE_AND_ADD = _ADD.add_cte(_MOVE.cte("moved"))
+
+
+def run(session: Session, statement: Executable, values: dict[str, Any]) -> Result[Any]:
+    """Execute one of the statements above, made once because the head's lock is held meanwhile."""
+    return session.connection().execute(statement, values)

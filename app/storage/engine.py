@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 
 BUSY_SECONDS = 60
+EARLY_RELEASE = "early_release"
 PRAGMAS = (
     f"busy_timeout={BUSY_SECONDS * 1000}",
     "journal_mode=WAL",
@@ -86,8 +87,14 @@ def _queue_writers(engine: Engine, path: Path) -> None:
         record.info["queue"] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def begin(connection: Connection) -> None:
-        fcntl.flock(connection.connection.info["queue"], fcntl.LOCK_EX)
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        info = connection.connection.info
+        driver: Any = connection.connection.driver_connection
+        early = bool(connection.get_execution_options().get(EARLY_RELEASE))
+        fcntl.flock(info["queue"], fcntl.LOCK_EX)
+        if info.get(EARLY_RELEASE, False) != early:
+            driver.execute(f"PRAGMA synchronous={'NORMAL' if early else 'FULL'}")
+            info[EARLY_RELEASE] = early
+        driver.execute("BEGIN IMMEDIATE")
 
     def leave(_: object, record: Any) -> None:
         fcntl.flock(record.info["queue"], fcntl.LOCK_UN)
@@ -101,3 +108,19 @@ def _queue_writers(engine: Engine, path: Path) -> None:
     event.listen(engine, "begin", begin)
     event.listen(engine, "checkin", leave)
     event.listen(engine, "close", close_queue)
+
+
+def sync_log(engine: Engine) -> None:
+    """Put SQLite's log on the disk: what was committed with synchronous=NORMAL is then durable.
+
+    What is no longer in the log was moved to the database file and synchronised by the checkpoint
+    that moved it, before the log was written over or removed.
+    """
+    try:
+        log = os.open(f"{engine.url.database}-wal", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fdatasync(log)
+    finally:
+        os.close(log)

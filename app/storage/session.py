@@ -6,15 +6,15 @@ rolled back on any error. Nothing below the use cases commits.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session, sessionmaker
 
-from app.storage.engine import engine_for
+from app.storage.engine import EARLY_RELEASE, engine_for, sync_log
 
-EARLY_RELEASE = "early_release"
-_BARRIER = text("SELECT pg_logical_emit_message(true, 'dpmcmc', '')")
+_FLUSH_LOG = "SELECT pg_logical_emit_message(true, 'dpmcmc', '')"
 
 
 class SessionFactory:
@@ -44,21 +44,33 @@ class SessionFactory:
 
     @contextmanager
     def debit(self) -> Iterator[Session]:
-        """`write`, for transactions that debit a ledger: on PostgreSQL they free the head at once.
+        """`write`, for transactions that debit a ledger: others need not wait for this disk.
 
-        The ledger's lock is given back when the commit is in the log but not yet on the disk; the
-        block is left only after the disk has it. Later debits lie later in the same log, so a crash
-        loses a suffix that nobody was told of. Do not store releases in one: others can see a
-        commit here that a crash still takes back. See docs/adr/0003.
+        Locks are given back when the commit is in the log but not yet on the disk; the block is
+        left only once the disk has it. Later commits lie later in the same log, so a crash loses a
+        suffix that nobody was told of, as it would without this. Do not store or show releases in
+        one: others can see a commit here that a crash still takes back. See docs/adr/0003.
         """
-        with self._write() as session:
-            early = self.engine.dialect.name == "postgresql"
-            session.info[EARLY_RELEASE] = early
+        engine = self.engine.execution_options(**{EARLY_RELEASE: True})
+        with self._write(bind=engine) as session:
+            session.info[EARLY_RELEASE] = engine.dialect.name == "postgresql"
             with session.begin():
                 yield session
-            if early:
-                session.execute(_BARRIER)
-                session.commit()
+        self._wait_for_disk()
+
+    def _wait_for_disk(self) -> None:
+        """Return once every commit before this call is on the disk."""
+        if self.engine.dialect.name == "sqlite":
+            sync_log(self.engine)
+            return
+        connection = self.engine.raw_connection()
+        try:
+            driver: Any = connection.driver_connection
+            driver.autocommit = True
+            driver.execute(_FLUSH_LOG)
+            driver.autocommit = False
+        finally:
+            connection.close()
 
     def dispose(self) -> None:
         """Close every connection."""
