@@ -51,8 +51,12 @@ def _check_count(value: int, name: str) -> None:
     _check(whole and value >= 1, f"{name} must be a whole number, 1 or larger")
 
 
-def _check_event(event: object) -> None:
+def _check_known(event: object) -> None:
     _check(isinstance(event, KINDS), "this is not an event of the closed vocabulary")
+
+
+def _check_event(event: object) -> None:
+    _check_known(event)
     _check(_depth(event) < DEEPEST, f"events nest at most {DEEPEST} deep")
 
 
@@ -301,29 +305,30 @@ _BY_NAME = {kind.__dataclass_fields__["kind"].default: kind for kind in KINDS}
 
 def as_dict(event: Event) -> dict[str, Any]:
     """The event as plain JSON-able values, `kind` included. Raises EventError on anything else."""
-    _check_event(event)
+    _check_known(event)
     return asdict(event)
 
 
 def from_dict(values: Mapping[str, Any]) -> Event:
     """The event that `as_dict` wrote. Raises EventError on an unknown kind or field."""
-    fields = dict(values)
-    kind = _BY_NAME.get(fields.pop("kind", None))
+    return _from_dict(values, 0)
+
+
+def _from_dict(values: object, depth: int) -> Event:
+    _check(depth <= DEEPEST, f"events nest at most {DEEPEST} deep")
+    _check(isinstance(values, Mapping), "an event is an object with a kind")
+    fields = dict(values)  # type: ignore[call-overload]
+    kind = _BY_NAME.get(str(fields.pop("kind", None)))
     if kind is None:
         raise EventError("unknown kind of event")
-    for name in ("event", "events"):
-        if name in fields:
-            inner = fields[name]
-            fields[name] = (
-                tuple(from_dict(one) for one in inner) if name == "events" else from_dict(inner)
-            )
+    if "event" in fields:
+        fields["event"] = _from_dict(fields["event"], depth + 1)
+    if "events" in fields:
+        _check(isinstance(fields["events"], list | tuple), "events must be a list")
+        fields["events"] = tuple(_from_dict(inner, depth + 1) for inner in fields["events"])
     try:
-        if "neighbouring" in fields:
-            fields["neighbouring"] = Neighbouring(fields["neighbouring"])
         event: Event = kind(**fields)
-    except EventError:
-        raise
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         raise EventError("an event with unknown or missing fields") from error
     return event
 
