@@ -17,8 +17,8 @@ from uuid import UUID
 
 import httpx
 
-from app.client.local import free_port, stop, wait_ready
 from app.client.local import Service as Running
+from app.client.local import free_port, stop, wait_ready
 from app.jobs.run import run
 from app.jobs.services import Services, open_services
 from app.jobs.upkeep import migrate

@@ -1,0 +1,352 @@
+"""Plans and jobs over HTTP, their chains in every format, and the money."""
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.api.support import Caller, House, job_of
+
+FORMATS = {
+    "application/json",
+    "text/csv",
+    "application/vnd.apache.parquet",
+    "application/x-netcdf",
+}
+
+
+@pytest.fixture
+def analyst(house: House) -> Caller:
+    return house.user("analyst")
+
+
+@pytest.fixture
+def finished(house: House, analyst: Caller) -> str:
+    job = house.submit(analyst, house.dataset())
+    house.run(job)
+    assert analyst.get(f"/v1/jobs/{job}").json()["status"] == "succeeded"
+    return job
+
+
+def test_a_plan_tells_the_cost_and_spends_nothing(house: House, analyst: Caller) -> None:
+    dataset = house.dataset()
+    plan = analyst.post("/v1/plans", json=job_of(dataset)).json()
+    assert plan["epsilon"] == pytest.approx(0.5, rel=1e-6)
+    assert plan["epsilon"] <= 0.5
+    assert plan["mu"] == pytest.approx(math.sqrt(120) / plan["noise_multiplier"])
+    assert plan["affordable"] is True
+    assert 0 < plan["remaining_after"]["epsilon"] < 4
+    budget = analyst.get(f"/v1/datasets/{dataset}/budget").json()
+    assert budget["remaining"]["epsilon"] == pytest.approx(4)
+    assert budget["jobs"] == 0
+
+
+def test_a_plan_beyond_the_budget_is_told_to_be_unaffordable(house: House, analyst: Caller) -> None:
+    body = job_of(house.dataset())
+    body["privacy"]["epsilon"] = 5.0
+    plan = analyst.post("/v1/plans", json=body).json()
+    assert plan["affordable"] is False
+    assert plan["remaining_after"]["epsilon"] == 0
+
+
+def test_a_plan_names_the_field_that_cannot_be(house: House, analyst: Caller) -> None:
+    body = job_of(house.dataset())
+    body["model"]["formula"] = "income ~ wealth"
+    answer = analyst.post("/v1/plans", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/model/formula"
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"sampler": {"algorithm": "dp_penalty", "num_steps": True}}, "/sampler/num_steps"),
+        ({"sampler": {"algorithm": "dp_penalty", "num_steps": 1.5}}, "/sampler/num_steps"),
+        ({"sampler": {"algorithm": "dp_penalty", "nmu_steps": 10}}, "/sampler/nmu_steps"),
+        ({"sampler": {"algorithm": "exact"}}, "/sampler"),
+        (
+            {"sampler": {"algorithm": "dp_penalty", "proposal": {"kind": 1}}},
+            "/sampler/proposal/kind",
+        ),
+        ({"privacy": {"epsilon": 1.0, "delta": 1e-6, "seed": 1}}, "/privacy/seed"),
+        ({"privacy": {"delta": 1e-6}}, "/privacy"),
+        ({"privacy": {"epsilon": -1.0, "delta": 1e-6}}, "/privacy/epsilon"),
+        ({"privacy": {"epsilon": 0.0, "delta": 1e-6}}, "/privacy/epsilon"),
+        ({"privacy": {"epsilon": 1.0, "delta": 1.5}}, "/privacy/delta"),
+        ({"dataset": "x"}, "/dataset"),
+        ({"noise": False}, "/noise"),
+    ],
+)
+def test_a_job_is_strict(
+    house: House, analyst: Caller, change: dict[str, Any], pointer: str
+) -> None:
+    answer = analyst.post("/v1/jobs", json=job_of(house.dataset()) | change)
+    assert answer.status_code == 422, answer.text
+    assert [e["pointer"] for e in answer.json()["errors"]] == [pointer]
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_jobs_numbers_are_finite(house: House, analyst: Caller, number: str) -> None:
+    text = json.dumps(job_of(house.dataset())).replace("2.5", number)
+    kind = {"Content-Type": "application/json"}
+    answer = analyst.post("/v1/jobs", content=text, headers=kind)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/model/prior/scale"
+
+
+def test_submission_reserves_and_answers_202(house: House, analyst: Caller) -> None:
+    dataset = house.dataset()
+    answer = analyst.post("/v1/jobs", json=job_of(dataset))
+    job = answer.json()
+    assert answer.status_code == 202
+    assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
+    assert int(answer.headers["retry-after"]) >= 1
+    assert job["status"] == "queued"
+    assert job["dataset"] == dataset
+    assert job["cost"]["epsilon"] == pytest.approx(0.5, rel=1e-6)
+    assert job["progress"] == {"step": 0, "of": 60}
+    assert job["error"] is None
+    assert [str(sent) for sent in house.sent] == [job["id"]]
+    budget = analyst.get(f"/v1/datasets/{dataset}/budget").json()
+    assert budget["reserved"]["epsilon"] == pytest.approx(0.5, rel=1e-6)
+    assert budget["spent"]["epsilon"] == 0
+
+
+def test_a_job_beyond_the_budget_is_409_with_both_numbers(house: House, analyst: Caller) -> None:
+    body = job_of(house.dataset())
+    body["privacy"]["epsilon"] = 5.0
+    answer = analyst.post("/v1/jobs", json=body)
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (409, "budget_exhausted")
+    assert problem["requested"]["epsilon"] == pytest.approx(5)
+    assert problem["remaining"]["epsilon"] == pytest.approx(4)
+    assert analyst.get("/v1/jobs").json()["items"] == []
+    assert house.sent == []
+
+
+def test_same_idempotency_key_and_body_is_the_same_job(house: House, analyst: Caller) -> None:
+    dataset = house.dataset()
+    key = {"Idempotency-Key": "one"}
+    first = analyst.post("/v1/jobs", json=job_of(dataset), headers=key)
+    text = json.dumps(job_of(dataset), indent=3)
+    kind = key | {"Content-Type": "application/json"}
+    again = analyst.post("/v1/jobs", content=text, headers=kind)
+    assert again.status_code == 202
+    assert again.json()["id"] == first.json()["id"]
+    assert again.headers["location"] == first.headers["location"]
+    assert analyst.get(f"/v1/datasets/{dataset}/budget").json()["jobs"] == 1
+
+
+def test_same_idempotency_key_and_another_body_is_422(house: House, analyst: Caller) -> None:
+    dataset = house.dataset()
+    key = {"Idempotency-Key": "one"}
+    analyst.post("/v1/jobs", json=job_of(dataset), headers=key)
+    answer = analyst.post("/v1/jobs", json=job_of(dataset, num_steps=61), headers=key)
+    assert (answer.status_code, answer.json()["code"]) == (422, "idempotency_key_reused")
+
+
+def test_another_analyst_may_use_the_same_idempotency_key(house: House, analyst: Caller) -> None:
+    dataset, other = house.dataset(), house.user("analyst")
+    key = {"Idempotency-Key": "one"}
+    ours = analyst.post("/v1/jobs", json=job_of(dataset), headers=key).json()["id"]
+    theirs = other.post("/v1/jobs", json=job_of(dataset, num_steps=61), headers=key)
+    assert theirs.status_code == 202
+    assert theirs.json()["id"] != ours
+
+
+def test_a_refused_job_does_not_use_its_idempotency_key_up(house: House, analyst: Caller) -> None:
+    dataset = house.dataset()
+    key = {"Idempotency-Key": "one"}
+    dear = job_of(dataset)
+    dear["privacy"]["epsilon"] = 5.0
+    assert analyst.post("/v1/jobs", json=dear, headers=key).status_code == 409
+    assert analyst.post("/v1/jobs", json=job_of(dataset), headers=key).status_code == 202
+
+
+def test_cancelling_a_queued_job_gives_its_reservation_back(house: House, analyst: Caller) -> None:
+    dataset = house.dataset()
+    job = house.submit(analyst, dataset)
+    assert analyst.post(f"/v1/jobs/{job}/cancel").json()["status"] == "cancelled"
+    budget = analyst.get(f"/v1/datasets/{dataset}/budget").json()
+    assert budget["reserved"]["epsilon"] == 0
+    assert budget["remaining"]["epsilon"] == pytest.approx(4)
+    house.run(job)
+    assert analyst.get(f"/v1/jobs/{job}").json()["status"] == "cancelled"
+    assert analyst.post(f"/v1/jobs/{job}/cancel").status_code == 200
+
+
+def test_a_finished_job_cannot_be_cancelled(analyst: Caller, finished: str) -> None:
+    answer = analyst.post(f"/v1/jobs/{finished}/cancel")
+    assert (answer.status_code, answer.json()["code"]) == (409, "job_finished")
+
+
+@pytest.mark.parametrize("what", ["chain", "summary"])
+def test_a_job_that_has_not_finished_has_no_results(
+    house: House, analyst: Caller, what: str
+) -> None:
+    job = house.submit(analyst, house.dataset())
+    answer = analyst.get(f"/v1/jobs/{job}/{what}")
+    assert (answer.status_code, answer.json()["code"]) == (409, "job_not_finished")
+
+
+def test_a_succeeded_job_has_spent_what_it_reserved(
+    house: House, analyst: Caller, finished: str
+) -> None:
+    job = analyst.get(f"/v1/jobs/{finished}").json()
+    budget = analyst.get(f"/v1/datasets/{job['dataset']}/budget").json()
+    assert job["progress"] == {"step": 60, "of": 60}
+    assert budget["spent"]["epsilon"] == pytest.approx(0.5, rel=1e-6)
+    assert budget["reserved"]["epsilon"] == 0
+    (item,) = analyst.get("/v1/budget").json()["items"]
+    assert [step["kind"] for step in item["history"]] == ["open", "reserve", "post"]
+    assert item["history"][-1]["job"] == finished
+    assert item["history"][-1]["epsilon_after"] == pytest.approx(0.5, rel=1e-6)
+
+
+def chain_of(analyst: Caller, job: str, kind: str) -> bytes:
+    answer = analyst.get(f"/v1/jobs/{job}/chain", headers={"Accept": kind})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith(kind)
+    return bytes(answer.content)
+
+
+def test_every_format_holds_the_same_draws(analyst: Caller, finished: str, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    released = json.loads(chain_of(analyst, finished, "application/json"))
+    draws = np.array(released["draws"])
+    assert draws.shape == (2, 60, 3)
+    assert released["parameters"] == ["Intercept", "age", "sex[Male]"]
+    warmup = released["num_warmup"]
+
+    lines = list(csv.reader(io.StringIO(chain_of(analyst, finished, "text/csv").decode())))
+    assert lines[0] == ["chain", "draw", "warmup", "Intercept", "age", "sex[Male]"]
+    table = np.array(lines[1:], dtype=float)
+    np.testing.assert_array_equal(table[:, 3:].reshape(2, 60, 3), draws)
+    assert table[:, 2].sum() == 2 * warmup
+
+    packed = chain_of(analyst, finished, "application/vnd.apache.parquet")
+    frame = pyarrow.parquet.read_table(io.BytesIO(packed))
+    np.testing.assert_array_equal(frame["sex[Male]"].to_numpy().reshape(2, 60), draws[:, :, 2])
+
+    file = tmp_path / "chain.nc"
+    file.write_bytes(chain_of(analyst, finished, "application/x-netcdf"))
+    script = (
+        "import arviz, sys; p = arviz.from_netcdf(sys.argv[1]).posterior;"
+        "print(dict(p.sizes), float(p['age'][1, 59]), int(p.warmup.sum()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, file],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = f"{{'chain': 2, 'draw': 60}} {draws[1, 59, 1]} {warmup}"
+    assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (None, "application/json"),
+        ("*/*", "application/json"),
+        ("text/*", "text/csv"),
+        ("application/json;q=0.5, text/csv", "text/csv"),
+        ("text/csv;q=0, */*;q=0.1", "application/json"),
+        ("image/png, application/x-netcdf;q=0.2", "application/x-netcdf"),
+        ("image/png", None),
+        ("application/json;q=0", None),
+    ],
+)
+def test_accept_chooses_the_format(accept: str | None, kind: str | None) -> None:
+    from app.api.formats import negotiate
+
+    assert negotiate(accept or "") == kind
+
+
+def test_an_unknown_format_is_406(analyst: Caller, finished: str) -> None:
+    answer = analyst.get(f"/v1/jobs/{finished}/chain", headers={"Accept": "image/png"})
+    assert (answer.status_code, answer.json()["code"]) == (406, "not_acceptable")
+
+
+def test_parameters_named_like_other_columns_stay_apart() -> None:
+    from app.api.formats import columns
+
+    assert columns(["chain", "a/b", "a|b", "draw"]) == ["chain_", "a|b", "a|b_", "draw_"]
+
+
+def test_the_summary_is_of_the_draws_after_warmup(analyst: Caller, finished: str) -> None:
+    released = json.loads(chain_of(analyst, finished, "application/json"))
+    kept = np.array(released["draws"])[:, released["num_warmup"] :]
+    summary = analyst.get(f"/v1/jobs/{finished}/summary").json()
+    assert (summary["chains"], summary["draws"]) == kept.shape[:2]
+    for k, row in enumerate(summary["parameters"]):
+        assert row["mean"] == pytest.approx(kept[:, :, k].mean())
+        assert row["q95"] == pytest.approx(np.quantile(kept[:, :, k], 0.95))
+        assert {"sd", "r_hat", "ess_bulk", "ess_tail"} <= set(row)
+
+
+def test_events_end_with_the_final_status(analyst: Caller, finished: str) -> None:
+    answer = analyst.get(f"/v1/jobs/{finished}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [
+        dict(line.split(": ", 1) for line in e.splitlines()) for e in answer.text.split("\n\n") if e
+    ]
+    assert [e["event"] for e in events] == ["progress", "status"]
+    assert json.loads(events[-1]["data"]) == {"status": "succeeded"}
+
+
+def test_too_many_waiting_jobs_are_429(house: House, analyst: Caller) -> None:
+    dataset = house.dataset()
+    object.__setattr__(house.settings, "max_jobs_waiting", 1)
+    house.submit(analyst, dataset)
+    answer = analyst.post("/v1/jobs", json=job_of(dataset))
+    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_jobs")
+    assert "retry-after" in answer.headers
+
+
+def test_registries_tell_the_schema_of_every_option(house: House, analyst: Caller) -> None:
+    from dpmcmc.models import MODELS
+    from dpmcmc.samplers import SAMPLERS
+
+    samplers = {s["name"]: s for s in analyst.get("/v1/samplers").json()["items"]}
+    assert set(samplers) == set(SAMPLERS)
+    for name, sampler in samplers.items():
+        assert sampler["options"]["properties"]["algorithm"]["const"] == name
+        assert sampler["options"]["additionalProperties"] is False
+        assert sampler["description"]
+    models = {m["name"]: m for m in analyst.get("/v1/models").json()["items"]}
+    assert set(models) == set(MODELS)
+
+
+def test_the_price_list_quotes_every_notion(house: House, analyst: Caller) -> None:
+    step = {"kind": "gaussian", "noise_multiplier": 20.0, "neighbouring": "replace_one"}
+    body = {"events": [{"kind": "repeat", "event": step, "count": 100}, step], "delta": 1e-6}
+    quote = analyst.post("/v1/accounting/compose", json=body).json()
+    assert quote["mu"] == pytest.approx(math.sqrt(101) / 20)
+    assert quote["epsilon"] < quote["notions"]["zcdp_loose"]
+    assert quote["rho"] == pytest.approx(101 / 800)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"kind": "magic"},
+        {"kind": "gaussian", "noise_multiplier": 0.0},
+        {"kind": "gaussian", "noise_multiplier": "1"},
+        {"kind": "gaussian", "noise_multiplier": 1.0, "sigma": 2.0},
+        {"kind": "repeat", "event": {"kind": "gaussian", "noise_multiplier": 1.0}, "count": 0},
+    ],
+)
+def test_the_price_list_refuses_what_is_no_event(
+    house: House, analyst: Caller, event: dict[str, Any]
+) -> None:
+    body = {"events": [event], "delta": 1e-6}
+    assert analyst.post("/v1/accounting/compose", json=body).status_code == 422
