@@ -30,7 +30,7 @@ from dpmcmc.privacy.events import (
 from dpmcmc.privacy.gaussian import epsilon_of_mu
 from dpmcmc.privacy.subsampling import amplified_epsilon
 
-SMALLEST_DELTA = 1e-9
+SMALLEST_DELTA = 1e-11
 ROUND_OFF = 4e-16
 MOST_CELLS = 2**20
 MOST_COUNT = 10**7
@@ -72,7 +72,7 @@ class Composed:
         return max(0.0, found) * (1 + 1e-12)
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta at epsilon, never below 1e-9."""
+        """Smallest delta at epsilon, never below 1e-11."""
         found = float(self.distribution.get_delta_for_epsilon(epsilon))
         return min(1.0, max(SMALLEST_DELTA, found + self.hidden))
 
