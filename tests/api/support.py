@@ -101,7 +101,7 @@ class Caller:
 
 @dataclass
 class House:
-    """A service in this process. sent: ids that were handed to the broker, of which there is none."""
+    """A service in this process. sent: ids that were handed to a broker that is not there."""
 
     http: TestClient
     services: Services

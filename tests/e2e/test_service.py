@@ -1,0 +1,142 @@
+"""The whole service as `./dev serve` starts it: a life over HTTP, deaths of workers, an orderly end."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.client import Client
+from app.client.local import Service, stop
+from tests.api.support import ADMIN, CSV, METADATA, job_of, running
+
+FAST = {"DPMCMC_LEASE_SECONDS": "3"}
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process started, and theirs."""
+    listing = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    own = [int(child) for child in listing]
+    return own + [grandchild for child in own for grandchild in children_of(child)]
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 90) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+    return found
+
+
+def set_up(service: Service, folder: Path, epsilon: float = 4.0) -> tuple[Client, Client, str]:
+    """An admin, an analyst and a dataset."""
+    admin = Client(service.url, ADMIN)
+    rows = folder / "rows.csv"
+    rows.write_bytes(CSV)
+    privacy = METADATA["privacy"] | {"epsilon": epsilon}
+    dataset = admin.upload(rows, METADATA | {"privacy": privacy})["id"]
+    analyst = Client(service.url, admin.create_user("Ada", "analyst")["key"])
+    return admin, analyst, dataset
+
+
+@pytest.fixture(params=["embedded", pytest.param("production", marks=pytest.mark.services)])
+def environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The embedded default, and PostgreSQL with Redis."""
+    if request.param == "embedded":
+        return FAST
+    return FAST | {
+        "DATABASE_URL": request.getfixturevalue("postgres_url").replace("+psycopg", ""),
+        "BROKER_URL": request.getfixturevalue("redis_url"),
+    }
+
+
+@pytest.fixture
+def started(
+    environment: dict[str, str], tmp_path: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], Service]]:
+    with running(tmp_path, environment) as service:
+        yield service
+
+
+def test_a_life_over_http(started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path) -> None:
+    process, service = started
+    admin, analyst, dataset = set_up(service, tmp_path)
+    submitted = analyst.submit(job_of(dataset, num_steps=2000))
+    events = list(analyst.events(submitted["id"]))
+    statuses = [e.data["status"] for e in events if e.name == "status"]
+    steps = [e.data["step"] for e in events if e.name == "progress"]
+    assert statuses[-1] == "succeeded"
+    assert statuses in (["queued", "running", "succeeded"], ["running", "succeeded"])
+    assert steps == sorted(steps)
+    assert steps[-1] == 2000
+    assert len(analyst.summary(submitted["id"])["parameters"]) == 3
+    assert analyst.chain(submitted["id"], "netcdf")[:4] == b"\x89HDF"
+    assert analyst.budget(dataset)["jobs"] == 1
+    assert [e["kind"] for e in admin.ledger(dataset)] == ["open", "reserve", "post"]
+    assert admin.verify(dataset)["ok"] is True
+    metrics = httpx.get(f"{service.url}/metrics").text
+    assert 'dpmcmc_jobs{status="succeeded"} 1.0' in metrics
+    assert httpx.get(f"{service.url}/").status_code == 200
+    assert httpx.get(f"{service.url}/docs").status_code == 200
+    assert stop(process) == 0
+    log = service.log.read_text()
+    assert "Traceback" not in log
+    assert "Female" not in log
+
+
+def test_a_worker_that_is_killed_in_mid_job_costs_one_debit_and_gives_one_chain(
+    started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path
+) -> None:
+    process, service = started
+    admin, analyst, dataset = set_up(service, tmp_path)
+    job = analyst.submit(job_of(dataset, num_steps=400_000))["id"]
+    wait_for(lambda: analyst.job(job)["progress"]["step"] > 0)
+    for pid in children_of(process.pid):
+        os.kill(pid, signal.SIGKILL)
+    ended = analyst.wait(job, timeout=120)
+    assert ended["status"] == "succeeded"
+    assert [e["kind"] for e in admin.ledger(dataset)] == ["open", "reserve", "post"]
+    assert analyst.budget(dataset)["jobs"] == 1
+    summary = analyst.summary(job)
+    assert summary["draws"] + summary["num_warmup"] == 400_000
+
+
+def test_a_service_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    with running(tmp_path, FAST | {"DPMCMC_WORKERS": "0"}) as (process, service):
+        admin, analyst, dataset = set_up(service, tmp_path)
+        jobs = [analyst.submit(job_of(dataset))["id"] for _ in range(3)]
+        keys = (admin, analyst)
+        process.kill()
+    with running(tmp_path, FAST) as (_, again):
+        analyst = Client(again.url, keys[1]._http.headers["authorization"].split()[1])
+        assert {analyst.wait(job)["status"] for job in jobs} == {"succeeded"}
+        assert analyst.budget(dataset)["jobs"] == 3
+
+
+def test_sigterm_lets_a_running_job_finish_and_exits_0(tmp_path: Path) -> None:
+    with running(tmp_path) as (process, service):
+        _, analyst, dataset = set_up(service, tmp_path)
+        job = analyst.submit(job_of(dataset, num_steps=20_000))["id"]
+        wait_for(lambda: analyst.job(job)["progress"]["step"] > 0)
+        assert stop(process) == 0
+    with running(tmp_path, {"DPMCMC_WORKERS": "0"}) as (_, again):
+        analyst = Client(again.url, analyst._http.headers["authorization"].split()[1])
+        assert analyst.job(job)["status"] in ("succeeded", "running")
+
+
+def test_the_first_admins_key_is_made_and_told_once(tmp_path: Path) -> None:
+    told = "The first admin's key, shown this once: "
+    alone = {"DPMCMC_ADMIN_KEY": "", "DPMCMC_WORKERS": "0"}
+    with running(tmp_path, alone) as (_, service):
+        key = service.log.read_text().split(told)[1].split()[0]
+        assert list(Client(service.url, key).datasets()) == []
+    with running(tmp_path, alone) as (_, service):
+        assert service.log.read_text().count(told) == 1
+        assert list(Client(service.url, key).datasets()) == []

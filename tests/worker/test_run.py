@@ -1,0 +1,408 @@
+"""The life of a job: paid once, stored once, whoever dies and however often the broker delivers."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select
+
+from app.jobs import run as running
+from app.jobs.reap import Reaper
+from app.storage.rows import ChainBlockRow, JobRow
+from dpmcmc.privacy.types import Released
+from tests.api.support import Caller, House, job_of
+
+
+@pytest.fixture
+def analyst(house: House) -> Caller:
+    return house.user("analyst")
+
+
+@pytest.fixture
+def job(house: House, analyst: Caller) -> str:
+    return house.submit(analyst, house.dataset())
+
+
+def shown(analyst: Caller, job: str) -> dict[str, Any]:
+    answer: dict[str, Any] = analyst.get(f"/v1/jobs/{job}").json()
+    return answer
+
+
+def kinds(house: House, dataset: str) -> list[str]:
+    items = house.admin.get(f"/v1/datasets/{dataset}/ledger").json()["items"]
+    return [entry["kind"] for entry in items]
+
+
+def blocks(house: House, job: str) -> set[int]:
+    with house.services.sessions.read() as session:
+        query = select(ChainBlockRow.attempt).where(ChainBlockRow.job_id == UUID(job))
+        return set(session.scalars(query))
+
+
+def row(house: House, job: str) -> JobRow:
+    with house.services.sessions.read() as session:
+        return session.get_one(JobRow, UUID(job))
+
+
+Sampler = Callable[..., Iterator[Released[Any]]]
+
+
+def sampler(monkeypatch: pytest.MonkeyPatch, fake: Sampler) -> None:
+    """Draw with `fake` in place of the core."""
+    monkeypatch.setattr(running, "sample", fake)
+
+
+def some_blocks(count: int, chains: int = 2, steps: int = 60) -> Iterator[Released[Any]]:
+    for _ in range(count):
+        yield Released(np.ones((chains, steps // count, 3)))
+
+
+def test_a_job_is_paid_and_stored_once(house: House, analyst: Caller, job: str) -> None:
+    house.run(job)
+    house.run(job)  # delivered twice
+    ended = shown(analyst, job)
+    assert ended["status"] == "succeeded"
+    assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
+    assert blocks(house, job) == {1}
+
+
+def test_two_workers_at_once_run_a_job_once(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def slow(*_: Any) -> Iterator[Released[Any]]:
+        started.append(threading.get_ident())
+        for block in some_blocks(3):
+            time.sleep(0.1)
+            yield block
+
+    sampler(monkeypatch, slow)
+    threads = [threading.Thread(target=house.run, args=(job,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(started) == 1
+    assert shown(analyst, job)["status"] == "succeeded"
+
+
+def test_a_sampler_that_raises_fails_the_job_for_good_and_tells_nothing(
+    house: House,
+    analyst: Caller,
+    job: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*_: Any) -> Iterator[Released[Any]]:
+        yield from some_blocks(1, steps=30)
+        raise ValueError("the row of Alice, aged 42")
+
+    sampler(monkeypatch, broken)
+    house.run(job)
+    ended = shown(analyst, job)
+    assert ended["status"] == "failed"
+    assert ended["error"]["code"] == "sampler_failed"
+    assert "Alice" not in str(ended) + caplog.text
+    assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]  # the debit stays
+    assert blocks(house, job) == set()
+    house.run(job)
+    assert shown(analyst, job)["status"] == "failed"
+    assert analyst.get(f"/v1/jobs/{job}/chain").json()["code"] == "job_without_chain"
+
+
+def test_a_job_that_takes_too_long_fails(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(*_: Any) -> Iterator[Released[Any]]:
+        yield from some_blocks(1, steps=30)
+        raise running.TimeUpError
+
+    sampler(monkeypatch, endless)
+    house.run(job)
+    assert shown(analyst, job)["error"]["code"] == "time_limit_exceeded"
+
+
+def test_cancelling_a_running_job_stops_it_and_the_debit_stays(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+
+    def long(*_: Any) -> Iterator[Released[Any]]:
+        for block in some_blocks(60):
+            begun.set()
+            time.sleep(0.2)
+            yield block
+
+    sampler(monkeypatch, long)
+    worker = threading.Thread(target=house.run, args=(job,))
+    worker.start()
+    assert begun.wait(10)
+    asked = time.monotonic()
+    assert analyst.post(f"/v1/jobs/{job}/cancel").json()["status"] == "running"
+    worker.join()
+    assert time.monotonic() - asked < 5
+    ended = shown(analyst, job)
+    assert ended["status"] == "cancelled"
+    assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
+    assert blocks(house, job) == set()
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing below may handle it."""
+
+
+def kill_after_a_block(monkeypatch: pytest.MonkeyPatch, house: House, job: str) -> None:
+    """Let a worker claim, pay, store one block, and vanish."""
+
+    def dies(*_: Any) -> Iterator[Released[Any]]:
+        yield from some_blocks(1, steps=30)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        sampler(patched, dies)
+        with pytest.raises(Killed):
+            house.run(job)
+
+
+class Clock:
+    """A monotonic clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reap(house: House, clock: Clock, *reapers: Reaper) -> None:
+    """Rounds enough for a silent worker to be given up."""
+    for reaper in reapers or (Reaper(house.services, clock),):
+        reaper.round()
+    clock.now += house.settings.lease_seconds + 0.1
+    for reaper in reapers or (Reaper(house.services, clock),):
+        reaper.round()
+
+
+def test_a_lost_worker_is_replaced_with_one_debit_and_one_chain(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill_after_a_block(monkeypatch, house, job)
+    house.run(job)  # redelivered too early: the lease is still held
+    assert shown(analyst, job)["status"] == "running"
+    house.sent.clear()
+    clock = Clock()
+    reap(house, clock, Reaper(house.services, clock))
+    assert [str(sent) for sent in house.sent] == [job]
+    house.run(job)
+    ended = shown(analyst, job)
+    assert ended["status"] == "succeeded"
+    assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
+    assert blocks(house, job) == {2}
+    assert row(house, job).released_attempt == 2
+
+
+def test_a_worker_that_was_given_up_can_store_nothing(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    reaper = Reaper(house.services, clock)
+
+    def sleeps(*_: Any) -> Iterator[Released[Any]]:
+        yield from some_blocks(1, steps=30)
+        monkeypatch.setattr(running.Heartbeat, "_beat", lambda _: None)
+        reap(house, clock, reaper)
+        monkeypatch.undo()
+        house.run(job)
+        yield from some_blocks(1, steps=30)
+
+    sampler(monkeypatch, sleeps)
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+    assert row(house, job).released_attempt == 2
+    assert blocks(house, job) == {2}
+
+
+def test_a_live_worker_keeps_its_job(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reaper's clock jumps by an hour between two looks; the lease moved on, so nothing is lost."""
+    clock = Clock()
+    reaper = Reaper(house.services, clock)
+
+    def long(*_: Any) -> Iterator[Released[Any]]:
+        for block in some_blocks(2):
+            reaper.round()
+            clock.now += 3600
+            time.sleep(1.6)
+            yield block
+
+    sampler(monkeypatch, long)
+    house.run(job)
+    reaper.round()
+    assert shown(analyst, job)["status"] == "succeeded"
+    assert row(house, job).attempt == 1
+
+
+def test_attempts_are_bounded_and_the_debit_stays(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    reaper = Reaper(house.services, clock)
+    for _ in range(house.settings.max_attempts):
+        kill_after_a_block(monkeypatch, house, job)
+        reap(house, clock, reaper)
+    ended = shown(analyst, job)
+    assert ended["status"] == "failed"
+    assert ended["error"]["code"] == "worker_lost"
+    assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
+    assert blocks(house, job) == set()
+
+
+def test_two_reapers_at_once_do_no_harm(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    reapers = [Reaper(house.services, clock), Reaper(house.services, clock)]
+    kill_after_a_block(monkeypatch, house, job)
+    house.sent.clear()
+    reap(house, clock, *reapers)
+    assert [str(sent) for sent in house.sent] == [job]
+    assert row(house, job).attempt == 1
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+
+
+def test_a_cancelled_job_whose_worker_was_lost_is_cancelled(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill_after_a_block(monkeypatch, house, job)
+    analyst.post(f"/v1/jobs/{job}/cancel")
+    clock = Clock()
+    reap(house, clock, Reaper(house.services, clock))
+    assert shown(analyst, job)["status"] == "cancelled"
+    house.run(job)
+    assert shown(analyst, job)["status"] == "cancelled"
+
+
+def test_a_job_whose_message_was_lost_is_sent_again_more_and_more_rarely(
+    house: House, job: str
+) -> None:
+    house.sent.clear()
+    clock = Clock()
+    reaper = Reaper(house.services, clock)
+    for _ in range(100):
+        reaper.round()
+        clock.now += 1
+    assert {str(sent) for sent in house.sent} == {job}
+    assert 3 <= len(house.sent) <= 6
+
+
+def test_a_broker_that_is_away_does_not_refuse_a_job(
+    house: House, analyst: Caller, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(_: UUID) -> None:
+        raise ConnectionError("amqp://user:password@host")
+
+    object.__setattr__(house.services, "publish", away)
+    job = house.submit(analyst, house.dataset())
+    assert shown(analyst, job)["status"] == "queued"
+    assert "password" not in caplog.text
+
+
+def test_a_job_on_destroyed_rows_fails_unpaid(house: House, analyst: Caller, job: str) -> None:
+    """The dataset goes between the job's submission and its claim, behind the use case's back."""
+    from app import ledger
+
+    dataset = shown(analyst, job)["dataset"]
+    with house.services.sessions.write() as session:
+        ledger.amend(session, UUID(dataset), "destroy", {}, None)
+    house.run(job)
+    ended = shown(analyst, job)
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "dataset_destroyed")
+    assert kinds(house, dataset) == ["open", "reserve", "destroy", "void"]
+
+
+def test_a_database_that_is_away_for_a_moment_loses_no_draw(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    stored, failures = running._stored, iter([True, True, False, True])
+
+    def flaky(*arguments: Any) -> bool:
+        if next(failures, False):
+            raise OperationalError("INSERT", {}, Exception("disk full"))
+        return stored(*arguments)
+
+    monkeypatch.setattr(running, "_stored", flaky)
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+    draws = analyst.get(f"/v1/jobs/{job}/chain").json()["draws"]
+    assert np.array(draws).shape == (2, 60, 3)
+
+
+def test_an_attempt_that_finds_no_database_is_left_to_the_next_one(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    def down(*_: Any) -> bool:
+        raise OperationalError("INSERT", {}, Exception("disk full"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "_stored", down)
+        patched.setattr(running, "RETRY_SECONDS", 0.01)
+        patched.setattr(running, "PATIENCE_SECONDS", 0.05)
+        house.run(job)
+    assert shown(analyst, job)["status"] == "running"
+    clock = Clock()
+    reap(house, clock, Reaper(house.services, clock))
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+
+
+def test_a_refused_reservation_leaves_no_job(house: House, analyst: Caller) -> None:
+    body = job_of(house.dataset())
+    body["privacy"]["epsilon"] = 5.0
+    analyst.post("/v1/jobs", json=body)
+    with house.services.sessions.read() as session:
+        assert session.scalar(select(func.count()).select_from(JobRow)) == 0
+
+
+def test_plans_and_refusals_never_open_rows(
+    house: House, analyst: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.storage.files import DatasetFiles
+
+    def opened(*_: Any) -> None:
+        raise AssertionError("rows were opened")
+
+    dataset = house.dataset()
+    monkeypatch.setattr(DatasetFiles, "load", opened)
+    assert analyst.post("/v1/plans", json=job_of(dataset)).status_code == 200
+    assert analyst.post("/v1/jobs", json=job_of(dataset)).status_code == 202
+
+
+def test_an_unpaid_job_never_opens_rows(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app import ledger
+    from app.storage.files import DatasetFiles
+
+    loads: list[Any] = []
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ledger.LedgerError("no")
+
+    monkeypatch.setattr(DatasetFiles, "load", lambda *_: loads.append(1))
+    monkeypatch.setattr(ledger, "post", refuse)
+    with pytest.raises(ledger.LedgerError):
+        house.run(job)
+    assert loads == []
+    assert shown(analyst, job)["status"] == "queued"
