@@ -1,13 +1,22 @@
 """The image and the composition mean what the code means: no misspelled key, no unknown setting."""
 
+import contextlib
 import importlib.util
+import os
 import re
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
+from app.client import Client
 from app.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,6 +96,80 @@ def test_every_role_is_a_module_that_can_be_started(compose: dict[str, Any]) -> 
         assert found is not None
         if found.submodule_search_locations:
             assert importlib.util.find_spec(f"{module}.__main__") is not None
+
+
+@pytest.mark.services
+def test_the_roles_work_together_as_composed(
+    compose: dict[str, Any], postgres_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    """Every command of ours as the composition starts it, on PostgreSQL and Redis."""
+    from app.client.local import free_port
+
+    port = free_port()
+    admin_key, master_key = tmp_path / "admin_key", tmp_path / "master_key"
+    admin_key.write_text(secrets.token_hex(32))
+    master_key.write_text(secrets.token_hex(32))
+    given = {
+        "DATABASE_URL": postgres_url,
+        "BROKER_URL": redis_url,
+        "DPMCMC_ADMIN_KEY_FILE": str(admin_key),
+        "DPMCMC_MASTER_KEY_FILE": str(master_key),
+        "DPMCMC_DATA_DIR": str(tmp_path / "data"),
+    }
+    with contextlib.ExitStack() as running:
+        for name, service in ours(compose).items():
+            environment = {**os.environ, **service["environment"], **given}
+            command = [sys.executable, "-m", *service["command"]]
+            if name == "api":
+                command = [sys.executable, "-m", "app.serve", "--port", str(port)]
+            running.enter_context(started(command, environment, tmp_path / f"{name}.log"))
+        key = admin_key.read_text()
+        answer = first_job(f"http://127.0.0.1:{port}", key, tmp_path)
+    assert answer["status"] == "succeeded", (tmp_path / "worker.log").read_text()[-2000:]
+
+
+@contextlib.contextmanager
+def started(command: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+        yield
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def first_job(url: str, key: str, folder: Path) -> dict[str, Any]:
+    """Upload a small table and run one job on it."""
+    wait_until_ready(url)
+    rows = folder / "rows.csv"
+    rows.write_text("y,x\n" + "no,0\nyes,1\nno,1\nyes,0\n" * 50)
+    metadata = {
+        "name": "small",
+        "privacy": {"neighbouring": "replace_one", "epsilon": 6.0, "delta": 1e-6},
+        "columns": [
+            {"name": "y", "type": "binary", "categories": ["no", "yes"]},
+            {"name": "x", "type": "number", "lower": 0, "upper": 1},
+        ],
+    }
+    job = {
+        "model": {"family": "logistic", "formula": "y ~ x"},
+        "sampler": {"algorithm": "dp_penalty", "num_steps": 20, "num_chains": 1},
+        "privacy": {"epsilon": 1.0, "delta": 1e-6},
+    }
+    with Client(url, key) as admin:
+        job["dataset"] = admin.upload(rows, metadata)["id"]
+        analyst = admin.create_user("analyst", "analyst")["key"]
+    with Client(url, analyst) as client:
+        return client.wait(client.submit(job)["id"], timeout=120)
+
+
+def wait_until_ready(url: str) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{url}/readyz").status_code == 200:
+                return
+        time.sleep(0.1)
+    pytest.fail("the API did not become ready")
 
 
 def test_every_role_of_ours_is_locked_down(compose: dict[str, Any]) -> None:

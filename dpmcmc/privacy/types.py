@@ -55,7 +55,7 @@ class Private(Generic[T]):
 
     __reduce_ex__ = __iter__ = __bool__ = __len__ = __getitem__ = _refuse
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __hash__ = __format__ = __getstate__ = __array__ = _refuse  # type: ignore[assignment]
+    __hash__ = __format__ = __getstate__ = __array__ = _refuse
 
 
 @dataclass(frozen=True, slots=True)
