@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.privacy.types import Released
 
+FEWEST = 8  # draws of a chain that its halves' halves can be compared in
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -15,8 +16,9 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class ParameterSummary:
     """One parameter's released draws. None where a diagnostic needs more or moving draws.
 
-    r_hat: rank-normalised split R-hat; ess_bulk, ess_tail as ArviZ defines them (Vehtari et al.
-    2021). They measure how well the chain mixed; they cannot see a bias.
+    r_hat: rank-normalised split R-hat, of the two halves where there is one chain; ess_bulk,
+    ess_tail as ArviZ defines them (Vehtari et al. 2021). They measure how well the chain mixed;
+    they cannot see a bias.
     """
 
     name: str
@@ -65,17 +67,23 @@ def _summary(name: str, draws: NDArray[np.float64]) -> ParameterSummary:
 
 def _mixing(draws: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:
     """Return R-hat, bulk and tail ESS of (chain, draw)."""
-    if draws.shape[1] < 4 or bool((draws.std(axis=1) == 0.0).all()):
+    if draws.shape[1] < FEWEST or bool((draws.std(axis=1) == 0.0).all()):
         return None, None, None
     from arviz_stats.base import array_stats
 
     return (
-        _finite(array_stats.rhat(draws, chain_axis=0, draw_axis=1)),
+        _finite(array_stats.rhat(_two_chains(draws), chain_axis=0, draw_axis=1)),
         _finite(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="bulk")),
         _finite(
             array_stats.ess(draws, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))
         ),
     )
+
+
+def _two_chains(draws: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one chain as its two halves, since R-hat compares chains."""
+    half = draws.shape[1] // 2
+    return draws[:, -2 * half :].reshape(2, half) if draws.shape[0] == 1 else draws
 
 
 def _finite(value: object) -> float | None:

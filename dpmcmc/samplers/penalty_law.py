@@ -14,7 +14,9 @@ SPREAD = 0.95  # of a Bactrian proposal: the distance of its two humps from 0, i
 FREE_STEP = 2.4  # best proposal sd without noise, in conditional posterior sds
 NOISY_STEP = 2.45  # best sd of the noise on lambda for a proposal of one sd, where noise rules
 LARGE_STEP = {"normal": 3.7, "bactrian": 1.8}  # steps a draw that the diffusion limit leaves out
-LONG_STEP = {"normal": 1.2, "bactrian": 0.6}  # the same per conditional sd that a proposal is long
+LONG_STEP = {"normal": 3.1, "bactrian": 2.7}  # proposal sd from which they grow,
+GROWTH = {"normal": 2.0, "bactrian": 6.0}  # and how fast
+STUCK = 1e-12  # effective draws a step of a chain that practically never accepts
 _HERMITE, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
 
@@ -27,13 +29,17 @@ def best_scale(noise: float) -> float:
 
 
 def efficiency(shape: Shape, noise: float, scale: float) -> float:
-    """Return the effective draws that one step gives of N(0, 1), within 20 %.
+    """Return the effective draws of N(0, 1) that one step gives.
+
+    Within 20 % up to the best scale, within 60 % at 1.6 times the best scale.
 
     noise: as in best_scale. scale: proposal sd in posterior sds. The first term is exact for short
     steps: half of E[step^2 Phi(-noise |step| / 2)].
     """
     diffusion = 0.5 * scale * scale * _accepted_square(shape, 0.5 * noise * scale)
-    return 1.0 / (1.0 / diffusion + math.hypot(LARGE_STEP[shape], LONG_STEP[shape] * scale))
+    diffusion = max(diffusion, STUCK)
+    long = (scale / LONG_STEP[shape]) ** GROWTH[shape]
+    return 1.0 / (1.0 / diffusion + LARGE_STEP[shape] * math.sqrt(1.0 + long))
 
 
 def _accepted_square(shape: Shape, beta: float) -> float:
@@ -65,7 +71,7 @@ def mobility(
         noise = noise_multiplier * joint_width * math.sqrt(2.0 / math.pi) * scale
         energy = scale * scale * float(curvature.sum())
         rate = scale**2 * 0.5 * math.erfc(math.sqrt(0.125 * (noise**2 + energy)))
-        return np.full(d, rate)
+        return np.full(d, max(rate, STUCK / float(curvature.max())))
     sds = curvature**-0.5
     steps = [
         efficiency(proposal.shape, noise_multiplier * w * s, scale / s)

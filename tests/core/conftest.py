@@ -47,7 +47,7 @@ def schema_of():
 
 @pytest.fixture
 def people():
-    """Simulated columns: a logistic response with coefficients (-0.3, 1.0, 0.5, -0.5) on age, b, c."""
+    """Simulated columns: a logistic response, coefficients (-0.3, 1.0, 0.5, -0.5) on age, b, c."""
 
     def make(rows, seed=1):
         rng = np.random.default_rng(seed)

@@ -189,7 +189,8 @@ lo, hi = k.component_intervals(theta, 1, deltas, lower, -lower, group, np.inf)
 moves = rng.normal(size=(2, 3))
 vlo, vhi = k.vector_intervals(theta, moves, lower, -lower, group, np.inf)
 out = [lo, hi, vlo, vhi, k.component_ratios(sx, odds, 1, deltas, lo, hi),
-       k.vector_ratios(sx, odds, moves, vlo, vhi), k.component_ratios(sx, odds, 1, 99 * deltas, lo, hi)]
+       k.vector_ratios(sx, odds, moves, vlo, vhi),
+       k.component_ratios(sx, odds, 1, 99 * deltas, lo, hi)]
 k.component_commit(sx, odds, 1, deltas, np.array([True, False]))
 k.vector_commit(sx, odds, moves, np.array([True, True]))
 print(*[repr(float(v)) for v in np.concatenate([*out, odds.ravel()])])
@@ -201,7 +202,11 @@ def test_compiled_and_plain_kernels_agree(repository):
         script = SCRIPT.format(here=str(repository), disabled=disabled)
         environment = {**os.environ, "NUMBA_DISABLE_JIT": str(int(disabled))}
         done = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return np.array([float(v) for v in done.stdout.split()])
 

@@ -1,4 +1,4 @@
-"""The penalty step decides as its formula says, with noise of exactly the size that was paid for."""
+"""The penalty step decides as its formula says, with noise of the size that was paid for."""
 
 import math
 
@@ -41,7 +41,7 @@ def test_the_noise_has_the_size_that_was_paid_for(sensitivity, multiplier):
 
 @pytest.mark.parametrize("lam", [-2.0, 0.0, 1.5])
 def test_acceptance_satisfies_detailed_balance(lam):
-    """P(accept) = Phi(lam/s - s/2) + e^lam Phi(-lam/s - s/2), whose ratio to that at -lam is e^lam."""
+    """P(accept) = Phi(lam/s - s/2) + e^lam Phi(-lam/s - s/2): its ratio to -lam's is e^lam."""
     s = 2.0
     found = decide(lam - 0.3, 0.01, s / 0.01, prior=0.3)
     expected = norm.cdf(lam / s - s / 2) + math.exp(lam) * norm.cdf(-lam / s - s / 2)

@@ -113,7 +113,7 @@ def test_any_size_and_budget_gives_a_finite_plan(schema_of, rows, epsilon):
     assert 0 <= made.num_warmup < made.num_steps
 
 
-O = DpPenaltyOptions
+OPT = DpPenaltyOptions
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,10 @@ O = DpPenaltyOptions
         ("/model/formula", job(formula="age ~ group")),
         ("/model/formula", job(formula="group ~ age")),
         ("/privacy", job(epsilon=None)),
-        ("/privacy", replace(job(), privacy=PrivacySpec(delta=1e-6, epsilon=1, noise_multiplier=1))),
+        (
+            "/privacy",
+            replace(job(), privacy=PrivacySpec(delta=1e-6, epsilon=1, noise_multiplier=1)),
+        ),
         ("/privacy/epsilon", job(epsilon=0.0)),
         ("/privacy/epsilon", job(epsilon=NAN)),
         ("/privacy/epsilon", job(epsilon=math.inf)),
@@ -135,20 +138,20 @@ O = DpPenaltyOptions
         ("/privacy/noise_multiplier", job(noise_multiplier=0.0)),
         ("/privacy/noise_multiplier", job(noise_multiplier=math.inf)),
         ("/sampler/num_steps", job(noise_multiplier=2.0)),
-        ("/sampler/num_steps", job(O(num_steps=0))),
-        ("/sampler/num_steps", job(O(num_steps=-3))),
-        ("/sampler/num_steps", job(O(num_steps=True))),
-        ("/sampler/num_steps", job(O(num_steps=10**12))),
-        ("/sampler/num_steps", job(O(num_steps=1_000_000, num_chains=16))),
-        ("/sampler/num_chains", job(O(num_chains=0))),
-        ("/sampler/num_chains", job(O(num_chains=10_000))),
-        ("/sampler/num_warmup", job(O(num_steps=100, num_warmup=100))),
-        ("/sampler/num_warmup", job(O(num_warmup=-1))),
-        ("/sampler/proposal/scale", job(O(proposal=Proposal(scale=0.0)))),
-        ("/sampler/proposal/scale", job(O(proposal=Proposal(scale=math.inf)))),
-        ("/sampler/proposal/scale", job(O(proposal=Proposal(scale=NAN)))),
-        ("/sampler/clip_bound", job(O(clip_bound=0.0))),
-        ("/sampler/clip_bound", job(O(clip_bound=NAN))),
+        ("/sampler/num_steps", job(OPT(num_steps=0))),
+        ("/sampler/num_steps", job(OPT(num_steps=-3))),
+        ("/sampler/num_steps", job(OPT(num_steps=True))),
+        ("/sampler/num_steps", job(OPT(num_steps=10**12))),
+        ("/sampler/num_steps", job(OPT(num_steps=1_000_000, num_chains=16))),
+        ("/sampler/num_chains", job(OPT(num_chains=0))),
+        ("/sampler/num_chains", job(OPT(num_chains=10_000))),
+        ("/sampler/num_warmup", job(OPT(num_steps=100, num_warmup=100))),
+        ("/sampler/num_warmup", job(OPT(num_warmup=-1))),
+        ("/sampler/proposal/scale", job(OPT(proposal=Proposal(scale=0.0)))),
+        ("/sampler/proposal/scale", job(OPT(proposal=Proposal(scale=math.inf)))),
+        ("/sampler/proposal/scale", job(OPT(proposal=Proposal(scale=NAN)))),
+        ("/sampler/clip_bound", job(OPT(clip_bound=0.0))),
+        ("/sampler/clip_bound", job(OPT(clip_bound=NAN))),
     ],
 )
 def test_what_cannot_be_planned_names_its_field(schema, pointer, spec):

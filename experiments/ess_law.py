@@ -1,0 +1,233 @@
+"""Measure the law of the budget: how many effective draws a penalty chain gives.
+
+    python experiments/ess_law.py [--quick] [--output var/ess_law]
+
+1. One coefficient, posterior N(0, 1), solved exactly: the chain on a fine grid of positions, its
+   asymptotic variance from the Poisson equation. Gives the constants of samplers/penalty_law.py.
+2. The demo's question on the RAND extract at epsilon 2, 4 and 8: what the plan announces from
+   public facts against the bulk ESS of real private runs.
+3. What ArviZ's bulk ESS reports for chains of known effective size (planner.ARVIZ_FLOOR).
+
+Writes ess_law_1d.csv, ess_law_demo.csv, ess_law_arviz.csv, ess_law.json and, with matplotlib,
+ess_law.png. Everything here is public data; it never runs in the service.
+"""
+
+import argparse
+import csv
+import gzip
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy.signal import lfilter
+from scipy.special import log_ndtr, ndtr
+
+from dpmcmc.diagnostics import summarise
+from dpmcmc.planner import ARVIZ_FLOOR
+from dpmcmc.privacy.types import Released
+from dpmcmc.run import sample
+from dpmcmc.samplers import DpPenaltyOptions
+from dpmcmc.samplers.penalty_law import SPREAD, best_scale, efficiency
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.spec import ModelSpec, PrivacySpec
+
+DATA = Path(__file__).parent / "data"
+FORMULA = "any_visit ~ chronic + family_size + income"
+KINDS = {"number": NumberColumn, "category": CategoryColumn, "binary": BinaryColumn}
+SHAPES = ("normal", "bactrian")
+
+
+def acceptance(lam, s):
+    """P(accept) of a penalty step with log ratio lam and noise sd s."""
+    with np.errstate(all="ignore"):
+        noisy = ndtr(lam / s - s / 2) + np.exp(lam + log_ndtr(-lam / s - s / 2))
+    return np.where(s > 0, noisy, np.exp(np.minimum(lam, 0)))
+
+
+def density(shape, moves, scale):
+    """Proposal density."""
+    if shape == "normal":
+        return np.exp(-0.5 * (moves / scale) ** 2) / (scale * np.sqrt(2 * np.pi))
+    sd = scale * np.sqrt(1 - SPREAD**2)
+    humps = [np.exp(-0.5 * ((moves - side * SPREAD * scale) / sd) ** 2) for side in (-1, 1)]
+    return sum(humps) / (2 * sd * np.sqrt(2 * np.pi))
+
+
+def exact_efficiency(shape, noise, scale):
+    """Effective draws a step on N(0, 1), noise sd `noise` for each unit of the move."""
+    narrow = scale * (np.sqrt(1 - SPREAD**2) if shape == "bactrian" else 0.5)
+    step = min(0.05, max(narrow / 3, 0.008))
+    x = np.arange(-4.8, 4.8 + step / 2, step)
+    moves = x - x[:, None]
+    lam = 0.5 * (x[:, None] ** 2 - x**2)
+    matrix = density(shape, moves, scale) * step * acceptance(lam, noise * np.abs(moves))
+    np.fill_diagonal(matrix, 0)
+    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
+    weight = np.exp(-0.5 * x * x)
+    weight /= weight.sum()
+    solution = np.linalg.solve(np.eye(len(x)) - matrix + weight, x)
+    variance = weight @ (x * x)
+    return float(variance / (2 * weight @ (x * solution) - variance))
+
+
+def one_dimension(quick):
+    """Exact efficiency beside the formula's, around the best scale."""
+    rows = []
+    for shape in SHAPES:
+        for noise in (0, 1, 4) if quick else (0, 0.3, 0.6, 1, 1.5, 2, 3, 4, 6, 8, 12):
+            for factor in (0.5, 1, 1.6) if quick else (0.3, 0.5, 0.7, 0.85, 1, 1.2, 1.6, 2.2):
+                scale = factor * best_scale(noise)
+                exact = exact_efficiency(shape, noise, scale)
+                law = efficiency(shape, noise, scale)
+                rows.append(
+                    {
+                        "shape": shape,
+                        "noise": noise,
+                        "scale": scale,
+                        "of_best": factor,
+                        "exact": exact,
+                        "law": law,
+                        "law_over_exact": law / exact,
+                        "exact_times_noise2": exact * noise**2,
+                    }
+                )
+    return rows
+
+
+def randhie():
+    """The demo's public facts and columns."""
+    facts = json.loads((DATA / "randhie.json").read_text())
+    with gzip.open(DATA / "randhie.csv.gz", "rt") as lines:
+        rows = list(csv.DictReader(lines))
+    columns = []
+    for column in facts["columns"]:
+        public = {key: tuple(v) if isinstance(v, list) else v for key, v in column.items()}
+        columns.append(KINDS[public.pop("type")](**public))
+    schema = Schema(columns=tuple(columns), rows=len(rows))
+    data = {c.name: [row[c.name] for row in rows] for c in columns}
+    for c in columns:
+        if isinstance(c, NumberColumn):
+            data[c.name] = np.array(data[c.name], dtype=float)
+    return schema, data
+
+
+def demo(runs):
+    """Expected and measured bulk ESS of the demo's job."""
+    schema, data = randhie()
+    rows = []
+    for epsilon in (2.0, 4.0, 8.0):
+        for run in range(runs):
+            result = sample(
+                data,
+                schema=schema,
+                model=ModelSpec(family="logistic", formula=FORMULA),
+                privacy=PrivacySpec(delta=1e-6, epsilon=epsilon),
+                sampler=DpPenaltyOptions(),
+            )
+            kept = Released(result.draws[:, result.plan.num_warmup :])
+            bulk = [s.ess_bulk or 0.0 for s in summarise(kept, result.plan.parameters)]
+            rows.append(
+                {
+                    "epsilon": epsilon,
+                    "run": run,
+                    "num_steps": result.plan.num_steps,
+                    "num_chains": result.plan.num_chains,
+                    "num_warmup": result.plan.num_warmup,
+                    "expected": result.plan.expected_ess,
+                    "measured": float(np.mean(bulk)),
+                    "least": min(bulk),
+                }
+            )
+    return rows
+
+
+def arviz(runs):
+    """Bulk ESS of AR(1) chains of known effective size."""
+    rng, count, rows = np.random.default_rng(), 4000, []
+    for true in (1, 2, 5, 10, 20, 50, 100):
+        root = (count / true - 1) / (count / true + 1)
+        found = []
+        for _ in range(runs):
+            shocks = rng.normal(size=(1, count, 1)) * np.sqrt(1 - root**2)
+            shocks[:, 0] = rng.normal()
+            draws = lfilter([1], [1, -root], shocks, axis=1)
+            found.append(summarise(Released(draws), ["x"])[0].ess_bulk)
+        rows.append({"true": true, "bulk": float(np.mean(found)), "law": true + ARVIZ_FLOOR})
+    return rows
+
+
+def write(path, rows):
+    """Write rows as CSV."""
+    with path.open("w", newline="") as out:
+        table = csv.DictWriter(out, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+
+
+def figure(path, line, runs):
+    """Draw the law and the demo, where matplotlib is installed."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        return
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    _, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
+    for shape in SHAPES:
+        best = [row for row in line if row["shape"] == shape and row["of_best"] == 1]
+        noise = [row["noise"] for row in best]
+        left.semilogy(noise, [row["exact"] for row in best], "o", label=f"{shape}, exact")
+        left.semilogy(noise, [row["law"] for row in best], label=f"{shape}, law")
+    left.set(xlabel="noise sd on lambda per posterior sd", ylabel="effective draws a step")
+    right.plot([r["expected"] for r in runs], [r["measured"] for r in runs], "o")
+    ends = [min(r["expected"] for r in runs) / 2, max(r["expected"] for r in runs) * 1.5]
+    for factor, style in ((1, "-"), (2, ":"), (0.5, ":")):
+        right.loglog(ends, [factor * e for e in ends], style, color="grey")
+    right.set(xlabel="expected ESS", ylabel="measured bulk ESS", title=FORMULA)
+    left.legend()
+    plt.tight_layout()
+    plt.savefig(path, dpi=150)
+
+
+def main():
+    """Run all three parts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="under two minutes")
+    parser.add_argument("--output", type=Path, default=Path("var/ess_law"))
+    choice = parser.parse_args()
+    choice.output.mkdir(parents=True, exist_ok=True)
+    start = time.time()
+    line = one_dimension(choice.quick)
+    runs = demo(4 if choice.quick else 20)
+    size = arviz(10 if choice.quick else 100)
+    write(choice.output / "ess_law_1d.csv", line)
+    write(choice.output / "ess_law_demo.csv", runs)
+    write(choice.output / "ess_law_arviz.csv", size)
+    figure(choice.output / "ess_law.png", line, runs)
+    ratios = {}
+    for epsilon in sorted({r["epsilon"] for r in runs}):
+        some = [r for r in runs if r["epsilon"] == epsilon]
+        ratios[epsilon] = some[0]["expected"] / float(np.mean([r["measured"] for r in some]))
+    summary = {
+        "formula": FORMULA,
+        "quick": choice.quick,
+        "seconds": round(time.time() - start, 1),
+        "law_over_exact": [
+            min(r["law_over_exact"] for r in line),
+            max(r["law_over_exact"] for r in line),
+        ],
+        "plateau": {
+            shape: max(r["exact_times_noise2"] for r in line if r["shape"] == shape)
+            for shape in SHAPES
+        },
+        "expected_over_measured": ratios,
+        "arviz": size,
+    }
+    (choice.output / "ess_law.json").write_text(json.dumps(summary, indent=1) + "\n")
+    print(json.dumps(summary, indent=1))
+
+
+if __name__ == "__main__":
+    main()

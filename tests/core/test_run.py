@@ -1,0 +1,191 @@
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+import dpmcmc
+from dpmcmc.planner import plan
+from dpmcmc.privacy.events import Gaussian, Repeat, digest
+from dpmcmc.privacy.types import Permit, PermitError, Private, Released
+from dpmcmc.run import block_length, run, sample, table_of
+from dpmcmc.samplers import DpPenaltyOptions, Proposal
+from dpmcmc.schema import NumberColumn, Table
+from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
+
+ROWS = 60
+FORMULA = "ill ~ age + group"
+
+
+def job(formula=FORMULA, steps=40, **options):
+    return JobSpec(
+        model=ModelSpec(family="logistic", formula=formula),
+        sampler=DpPenaltyOptions(num_steps=steps, **{"num_chains": 2, **options}),
+        privacy=PrivacySpec(delta=1e-6, noise_multiplier=2.0),
+    )
+
+
+@pytest.fixture
+def schema(schema_of):
+    return schema_of(ROWS)
+
+
+@pytest.fixture
+def rows(schema, people):
+    return Private(table_of(schema, people(ROWS)), subject="d1")
+
+
+def draws_of(schema, spec, rows, random=None):
+    made = plan(schema, spec)
+    permit = Permit(subject="d1", event_digest=digest(made.event))
+    blocks = list(run(schema, made.spec, rows, permit, random=random))
+    assert all(isinstance(block, Released) for block in blocks)
+    return blocks
+
+
+def test_blocks_make_up_the_whole_chain_with_warmup(schema, rows):
+    blocks = draws_of(schema, job(num_warmup=10), rows)
+    assert 10 <= len(blocks) <= 50
+    draws = np.concatenate([block.value for block in blocks], axis=1)
+    assert draws.shape == (2, 40, 4)
+    assert draws.dtype == np.float64
+    assert np.isfinite(draws).all()
+
+
+def test_a_permit_for_another_event_opens_nothing(schema, rows):
+    made = plan(schema, job())
+    permit = Permit(subject="d1", event_digest=digest(Repeat(Gaussian(2.0), 79)))
+    with pytest.raises(PermitError):
+        run(schema, made.spec, rows, permit)
+
+
+def test_a_permit_for_another_dataset_opens_nothing(schema, rows):
+    made = plan(schema, job())
+    with pytest.raises(PermitError):
+        run(schema, made.spec, rows, Permit(subject="d2", event_digest=digest(made.event)))
+
+
+def test_fresh_noise_in_every_run(schema, rows):
+    first, second = (draws_of(schema, job(), rows)[0].value for _ in range(2))
+    assert not np.array_equal(first, second)
+
+
+def test_no_public_way_to_seed_or_silence_the_noise():
+    for function in (run, sample):
+        names = set(inspect.signature(function).parameters)
+        assert not names & {"seed", "noise", "key", "rng", "debug"}
+        assert inspect.signature(function).parameters["random"].default is None
+
+
+def test_the_order_of_rows_does_not_show(schema, people, seeded):
+    """Fewer rows than a lane group would hide nothing: sums are exact up to their public grid."""
+    data = people(ROWS)
+    order = np.random.default_rng(0).permutation(ROWS)
+    mixed = {name: values[order] for name, values in data.items()}
+    draws = [
+        draws_of(schema, job(), Private(table_of(schema, d), subject="d1"), seeded(4))
+        for d in (data, mixed)
+    ]
+    for left, right in zip(*draws, strict=True):
+        assert left.value == pytest.approx(right.value, abs=1e-9)
+
+
+def test_blocks_do_not_depend_on_rows(schema, people, seeded):
+    lengths = []
+    for seed in (1, 2):
+        private = Private(table_of(schema, people(ROWS, seed)), subject="d1")
+        lengths.append([b.value.shape for b in draws_of(schema, job(), private, seeded(4))])
+    assert lengths[0] == lengths[1]
+
+
+def test_blocks_are_short_where_rows_are_many():
+    assert block_length(100, 3, 1, 1000) == 40
+    assert block_length(10**6, 10, 4, 100_000) < 100
+    assert block_length(10**12, 10, 4, 100) == 1
+    assert block_length(10, 3, 1, 1) == 1
+
+
+@pytest.mark.parametrize("kind", ["full", "component"])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1000.0])
+def test_absurd_scales_give_finite_chains(schema, rows, kind, scale):
+    spec = job(proposal=Proposal(kind=kind, scale=scale))
+    for block in draws_of(schema, spec, rows):
+        assert np.isfinite(block.value).all()
+
+
+@pytest.mark.parametrize("prior", [1e-3, 1e3])
+@pytest.mark.parametrize("count", [1, 2, 17])
+def test_few_rows_give_finite_chains(schema_of, people, prior, count):
+    result = sample(
+        people(count),
+        schema=schema_of(count),
+        model=ModelSpec(family="logistic", formula=FORMULA, prior=NormalPrior(scale=prior)),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+        sampler=DpPenaltyOptions(num_steps=30),
+    )
+    assert np.isfinite(result.draws).all()
+
+
+def test_tables_with_impossible_entries_give_finite_chains(schema, people):
+    table = table_of(schema, people(ROWS))
+    broken = {**table.columns, "age": np.full(ROWS, np.nan), "group": np.full(ROWS, 77, np.int32)}
+    private = Private(Table(columns=broken, rows=ROWS), subject="d1")
+    for block in draws_of(schema, job(), private):
+        assert np.isfinite(block.value).all()
+
+
+def test_collinear_columns_give_finite_chains(schema, people):
+    data = people(ROWS)
+    data["body mass"] = 10 + (data["age"] - 20) * 40 / 60
+    private = Private(table_of(schema, data), subject="d1")
+    for block in draws_of(schema, job("ill ~ age + `body mass`"), private):
+        assert np.isfinite(block.value).all()
+
+
+def test_sample_is_the_same_path_with_the_cost_beside_it(schema, people):
+    result = dpmcmc.sample(
+        people(ROWS),
+        schema=schema,
+        model=ModelSpec(family="logistic", formula=FORMULA),
+        privacy=PrivacySpec(delta=1e-6, epsilon=2.0),
+        sampler=DpPenaltyOptions(num_steps=50, num_chains=2, num_warmup=20),
+    )
+    assert result.draws.shape == (2, 50, 4)
+    assert result.cost.epsilon <= 2.0
+    data = result.to_xarray()
+    assert data["position"].dims == ("chain", "draw", "parameter")
+    assert data["position"].shape == (2, 30, 4)
+    assert list(data["parameter"].values) == list(result.plan.parameters)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("age", [math.nan] * ROWS),
+        ("age", [math.inf] * ROWS),
+        ("group", ["nobody"] * ROWS),
+        ("ill", [1] * ROWS),
+        ("age", [30.0] * (ROWS - 1)),
+    ],
+)
+def test_data_that_do_not_suit_the_schema_are_refused_without_their_values(
+    schema, people, column, values
+):
+    with pytest.raises(ValueError, match=column) as caught:
+        table_of(schema, {**people(ROWS), column: values})
+    assert "nobody" not in str(caught.value)
+
+
+def test_a_missing_column_is_refused(schema, people):
+    data = people(ROWS)
+    del data["age"]
+    with pytest.raises(ValueError, match="age"):
+        table_of(schema, data)
+
+
+def test_numbers_are_clamped(schema, people):
+    data = people(ROWS)
+    data["age"][:2] = (-5, 500)
+    column = schema.columns[0]
+    assert isinstance(column, NumberColumn)
+    assert table_of(schema, data).columns["age"][:2].tolist() == [column.lower, column.upper]
