@@ -128,7 +128,8 @@ def test_too_many_parameters_are_refused_before_they_are_made(schema_of):
     from dpmcmc.schema import BinaryColumn, CategoryColumn
 
     wide = tuple(
-        CategoryColumn(name=f"c{k}", categories=tuple(str(i) for i in range(1000))) for k in range(5)
+        CategoryColumn(name=f"c{k}", categories=tuple(str(i) for i in range(1000)))
+        for k in range(5)
     )
     schema = Schema(columns=(BinaryColumn(name="y", categories=("n", "p")), *wide), rows=9)
     with pytest.raises(SpecError, match="parameters"):
