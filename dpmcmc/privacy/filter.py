@@ -260,7 +260,7 @@ def _rooms(terms: FilterTerms, state: FilterState) -> list[Fraction]:
 def remaining_epsilon(terms: FilterTerms, state: FilterState) -> float:
     """Largest epsilon, at the terms' delta, of a Gaussian job that is still accepted, rounded down.
 
-    A job calibrated to it (`noise_multiplier_for`) fits. 0 where nothing is left.
+    A job calibrated to it (`noise_multiplier_for`) fits. 0 where no epsilon above 0 fits any more.
     """
     mu = remaining_mu(terms, state)
     if mu == 0:
