@@ -24,7 +24,8 @@ from dpmcmc.models import logistic_bounds
 TILE = 512
 LANES = 16
 STEEP = 16.0  # above this many nats a product of TILE / LANES ratios could overflow
-FLOOR, CEILING = 1e-300, 1e300  # margins are held within +-690
+FLOOR, CEILING = 1e-100, 1e100  # of the odds: margins are held within +-230 nats,
+REACH = 460.0  # and moves within twice that, so that no product overflows or is subnormal
 OPTIONS: Any = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
 
 component_interval = njit(**OPTIONS)(logistic_bounds.component_interval)
@@ -33,10 +34,13 @@ vector_interval = njit(**OPTIONS)(logistic_bounds.vector_interval)
 
 @njit(**OPTIONS)
 def exp_inplace(values, scratch, count):
-    """values[:count] = exp(values[:count]), relative error 2e-16. scratch: (count,) int64."""
+    """values[:count] = exp(values[:count]) within +-REACH, relative error 2e-16.
+
+    scratch: (count,) int64.
+    """
     power = scratch.view(np.float64)
     for i in range(count):
-        x = min(max(values[i], -708.0), 708.0)
+        x = min(max(values[i], -REACH), REACH)
         shifted = x * 1.4426950408889634 + 6755399441055744.0
         power[i] = shifted
         k = shifted - 6755399441055744.0
@@ -99,7 +103,7 @@ def tile_ratio(odds, factor, count, lo, hi, grid, lanes):
 
 @njit(**OPTIONS)
 def refresh(sx, theta, odds):
-    """odds[c] = exp(-sx^T theta[c]), margins held within +-690."""
+    """odds[c] = exp(-sx^T theta[c]), held within FLOOR and CEILING."""
     dimension, rows = sx.shape
     values = np.empty(TILE)
     scratch = np.empty(TILE, np.int64)
