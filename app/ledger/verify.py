@@ -7,12 +7,11 @@ together. Keep the head's (seq, hash) elsewhere, pass it as `anchor`: all up to 
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import Result, select
 from sqlalchemy.orm import Session
 
 from app.ledger.account import ENTRIES, HEADS, Allotment, Head, head_of
@@ -55,10 +54,11 @@ def verify(
         raise UnknownAccount("no ledger was opened for this")
     replay = _Replay(dataset_id)
     try:
-        for entry in _stream(session, dataset_id):
-            replay.follow(entry)
-            if anchor and anchor[0] == entry.seq and anchor[1] != entry.hash:
-                raise _FaultError(f"entry {entry.seq}: not the one that was anchored")
+        with _stream(session, dataset_id) as rows:
+            for entry in rows:
+                replay.follow(entry)
+                if anchor and anchor[0] == entry.seq and anchor[1] != entry.hash:
+                    raise _FaultError(f"entry {entry.seq}: not the one that was anchored")
         if anchor and anchor[0] > replay.seq:
             raise _FaultError("entries that were anchored are missing")
         replay.compare(head_of(row))
@@ -69,9 +69,9 @@ def verify(
     return Verification(True, replay.seq, row.hash)
 
 
-def _stream(session: Session, dataset_id: UUID) -> Iterator[Any]:
+def _stream(session: Session, dataset_id: UUID) -> Result[Any]:
     query = select(ENTRIES).where(ENTRIES.c.dataset_id == dataset_id).order_by(ENTRIES.c.seq)
-    return iter(session.execute(query.execution_options(yield_per=1000)))
+    return session.execute(query.execution_options(yield_per=1000))
 
 
 class _Replay:

@@ -1,4 +1,4 @@
-"""Many clients, killed clients: the budget cannot be passed, nothing is lost, nothing is paid twice."""
+"""Many clients, killed clients: no budget is passed, nothing is lost, nothing is paid twice."""
 
 import multiprocessing
 import os
@@ -22,7 +22,7 @@ from .conftest import EVENT
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-SPAWN = multiprocessing.get_context("spawn")
+FORK = multiprocessing.get_context("fork")
 
 
 def debits(books) -> FilterState:
@@ -80,14 +80,15 @@ def submit_from_a_process(url, dataset_id, analyst_id, jobs, start, outcomes) ->
 
 def test_of_64_submissions_from_8_processes_exactly_ten_are_accepted(books):
     jobs = [books.job() for _ in range(64)]
-    start, outcomes = SPAWN.Barrier(8), SPAWN.Queue()
+    start, outcomes = FORK.Barrier(8), FORK.Queue()
     processes = [
-        SPAWN.Process(
+        FORK.Process(
             target=submit_from_a_process,
             args=(books.url, books.dataset_id, books.analyst_id, jobs[n::8], start, outcomes),
         )
         for n in range(8)
     ]
+    books.factory.dispose()
     for process in processes:
         process.start()
     found = [outcomes.get(timeout=100) for _ in range(64)]
@@ -146,11 +147,12 @@ def hold_the_head_for_ever(url, dataset_id, analyst_id, job, holding) -> None:
 
 
 def test_a_client_killed_inside_its_transaction_leaves_nothing_and_blocks_nobody(books):
-    job, holding = books.job(), SPAWN.Event()
-    client = SPAWN.Process(
+    job, holding = books.job(), FORK.Event()
+    client = FORK.Process(
         target=hold_the_head_for_ever,
         args=(books.url, books.dataset_id, books.analyst_id, job, holding),
     )
+    books.factory.dispose()
     client.start()
     assert holding.wait(60)
     os.kill(client.pid, signal.SIGKILL)
@@ -173,7 +175,7 @@ def test_clients_killed_at_random_lose_nothing_and_pay_nothing_twice(database_ur
 
 
 def test_a_debit_is_on_the_disk_when_it_is_acknowledged_on_sqlite(tmp_path, monkeypatch):
-    """With the lock given back early, the wait for the disk is ours: it must come, and come last."""
+    """The lock is given back early, so the wait for the disk is ours and comes last."""
     from .conftest import open_books, terms_for
 
     books = open_books(f"sqlite:///{tmp_path}/ledger.db", terms_for(10))

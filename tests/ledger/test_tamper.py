@@ -133,9 +133,7 @@ def test_missing_moved_and_inserted_entries_and_a_changed_head_are_found(used, s
 
 def test_a_higher_cap_in_the_head_is_found(used):
     disarm(used)
-    run(
-        used, "UPDATE ledger_heads SET terms = replace(terms, '\"delta\":1e-06', '\"delta\":1e-05')"
-    )
+    run(used, "UPDATE ledger_heads SET terms = replace(terms, '1e-06', '1e-05')")
     assert not used.verify().ok
 
 
