@@ -194,7 +194,9 @@ def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None =
     reason: a public word such as "cancelled". Raises UnknownReservation, and NotVoidable once the
     job was claimed or posted: then nothing is given back.
     """
-    claimed = session.scalar(select(JobRow.attempt).where(JobRow.id == job_id).with_for_update())
+    # no key update: a post waits for nobody's job while it holds the head
+    job = select(JobRow.attempt).where(JobRow.id == job_id).with_for_update(key_share=True)
+    claimed = session.scalar(job)
     head = _locked_by_job(session, job_id)
     entries = _settlement(session, job_id)
     if "void" in entries:
@@ -230,7 +232,7 @@ def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
         .where(JobRow.status == "queued", JobRow.attempt == 0, JobRow.reserved_until < now)
         .order_by(JobRow.dataset_id, JobRow.id)
         .limit(limit)
-        .with_for_update(skip_locked=True)
+        .with_for_update(skip_locked=True, key_share=True)
     )
     jobs = list(session.scalars(lapsed))
     for job_id in jobs:

@@ -81,6 +81,7 @@ def read_state(text: str) -> FilterState:
     return FilterState(tuple(int(v) for v in fields["sums"]), tuple(fields["unbounded"]))
 
 
+@lru_cache(maxsize=256)
 def write_terms(terms: FilterTerms) -> str:
     """A dataset's terms as text."""
     return canonical(asdict(terms))

@@ -24,6 +24,9 @@ class SessionFactory:
         self.engine: Engine = engine_for(url)
         self._reader: Engine = engine_for(url, writes=False)
         self._write = sessionmaker(self.engine, expire_on_commit=False)
+        early = self.engine.execution_options(**{EARLY_RELEASE: True})
+        told = {EARLY_RELEASE: early.dialect.name == "postgresql"}
+        self._debit = sessionmaker(early, expire_on_commit=False, info=told)
         self._read = sessionmaker(self._reader, expire_on_commit=False)
 
     @contextmanager
@@ -51,11 +54,8 @@ class SessionFactory:
         suffix that nobody was told of, as it would without this. Do not store or show releases in
         one: others can see a commit here that a crash still takes back. See docs/adr/0003.
         """
-        engine = self.engine.execution_options(**{EARLY_RELEASE: True})
-        with self._write(bind=engine) as session:
-            session.info[EARLY_RELEASE] = engine.dialect.name == "postgresql"
-            with session.begin():
-                yield session
+        with self._debit() as session, session.begin():
+            yield session
         self._wait_for_disk()
 
     def _wait_for_disk(self) -> None:
