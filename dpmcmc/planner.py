@@ -1,7 +1,7 @@
 """Public facts and a budget become a complete job: what it costs and what it is expected to give.
 
-Pure: nothing here sees a row. The law of the budget is that of docs/guides and of
-experiments/ess_law.py, which measures the constants used here.
+Pure: nothing here sees a row. experiments/ess_law.py measures the law of the budget and
+the constants used here.
 """
 
 import math
@@ -80,7 +80,10 @@ def plan(schema: Schema, spec: JobSpec) -> Plan:
 
     expected_ess: bulk effective sample size that ArviZ is expected to report after warm-up, all
     chains together, averaged over the parameters; before any row is seen. ArviZ counts some three
-    draws more than there are where there are few. Raises SpecError.
+    draws more than there are where there are few. A guess of the rows stands behind it: they are
+    taken to fill their bounds as columns with well-chosen bounds do. Where numbers crowd a small
+    part of their bounds, or a response is rare, the chain gives several times fewer draws.
+    Raises SpecError.
     """
     _check(schema, spec)
     design = make_design(schema, spec.model.formula)

@@ -13,7 +13,7 @@ from dpmcmc.schema import BinaryColumn, NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec
 
 TYPICAL = 0.75  # standard deviation of a coefficient that the planner thinks plausible
-FILL = 0.2  # mean square of a number within [-1, 1]; uniform would be 1/3, a bell is less
+OFF, FILL = 0.1, 0.42  # mean and sd of a number within [-1, 1], as columns lie in good bounds
 NUDGE = 1e-3  # the move at which widths are read
 SLACK = 2.0**-40  # nats that float rounding can add to one row's share of a sum, generously
 
@@ -123,15 +123,15 @@ def _second_moments(design: Design) -> Floats:
 def _mean_product(schema: Schema, factors: tuple[Factor, ...]) -> float:
     """Mean of a product of factors, columns independent.
 
-    A number is symmetric around the middle of its bounds with mean square FILL; of K categories
-    each but the first has probability 1 / (K + 1), since rare ones are the rule.
+    A number is OFF + FILL or OFF - FILL; of K categories each but the first has probability
+    1 / (K + 1), since rare ones are the rule.
     """
     mean = 1.0
     for name in {factor.column for factor in factors}:
         codes = [factor.code for factor in factors if factor.column == name]
         column = column_of(schema, name)
         if isinstance(column, NumberColumn):
-            mean *= FILL ** (len(codes) // 2) if len(codes) % 2 == 0 else 0.0
+            mean *= 0.5 * ((OFF + FILL) ** len(codes) + (OFF - FILL) ** len(codes))
         else:
             mean *= 1.0 / (len(column.categories) + 1) if len(set(codes)) == 1 else 0.0
     return mean
