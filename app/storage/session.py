@@ -52,7 +52,7 @@ class SessionFactory:
         Locks are given back when the commit is in the log but not yet on the disk; the block is
         left only once the disk has it. Later commits lie later in the same log, so a crash loses a
         suffix that nobody was told of, as it would without this. Do not store or show releases in
-        one: others can see a commit here that a crash still takes back. See docs/adr/0003.
+        one: others can see a commit here that a crash still takes back. See docs/adr/0005.
         """
         with self._debit() as session, session.begin():
             yield session
