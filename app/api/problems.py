@@ -1,6 +1,7 @@
 """RFC 9457 problem details: the one form in which the service says no."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -130,6 +131,15 @@ def faults(error: ValidationError, body: bytes) -> list[Fault]:
     ]
 
 
+def _methods(app: FastAPI, path: str) -> list[str]:
+    """The methods of every route at an address; the router itself knows only of the first one's."""
+    found: set[str] = set()
+    for template, item in app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)), path):
+            found |= {method.upper() for method in item}
+    return sorted(found)
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of the framework and of the use cases as a problem detail."""
 
@@ -138,8 +148,13 @@ def install(app: FastAPI) -> None:
         return problem(refusal)
 
     @app.exception_handler(HTTPException)
-    async def _http(_: Request, error: HTTPException) -> ProblemResponse:
-        return problem(of_status(error.status_code), error.headers)
+    async def _http(request: Request, error: HTTPException) -> ProblemResponse:
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(_methods(app, request.url.path)) or headers.get(
+                "Allow", ""
+            )
+        return problem(of_status(error.status_code), headers)
 
     @app.exception_handler(RequestValidationError)
     async def _parameters(_: Request, error: RequestValidationError) -> ProblemResponse:

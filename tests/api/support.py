@@ -17,6 +17,7 @@ from uuid import UUID
 
 import httpx
 
+from app.client import Client
 from app.client.local import Service as Running
 from app.client.local import free_port, stop, wait_ready
 from app.jobs.run import run
@@ -146,6 +147,15 @@ def house_in(folder: Path, **values: Any) -> Iterator[House]:
         yield House(http, services, settings, sent)
 
 
+OPEN: list[Client] = []
+
+
+def client(service: Running, key: str) -> Client:
+    """A client that `running` closes."""
+    OPEN.append(Client(service.url, key))
+    return OPEN[-1]
+
+
 @contextmanager
 def running(
     folder: Path, environment: Mapping[str, str] | None = None
@@ -163,4 +173,6 @@ def running(
             wait_ready(process, service)
             yield process, service
         finally:
+            while OPEN:
+                OPEN.pop().close()
             stop(process)

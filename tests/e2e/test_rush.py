@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.client import Client
-from tests.api.support import ADMIN, CSV, METADATA, job_of, running
+from tests.api.support import ADMIN, CSV, METADATA, client, job_of, running
 
 CLIENTS, AFFORDABLE = 64, 10
 STEPS, CHAINS = 50, 2
@@ -26,10 +25,10 @@ def test_64_clients_against_a_budget_for_10_jobs(
     rows = tmp_path / "rows.csv"
     rows.write_bytes(CSV)
     with running(tmp_path, environment) as (_, service):
-        admin = Client(service.url, ADMIN)
+        admin = client(service, ADMIN)
         dataset = admin.upload(rows, METADATA)["id"]
         key = admin.create_user("Ada", "analyst")["key"]
-        analyst = Client(service.url, key)
+        analyst = client(service, key)
         mu2 = analyst.budget(dataset)["mu_total"] ** 2 / (AFFORDABLE + 0.5)
         body = job_of(dataset, num_steps=STEPS, num_chains=CHAINS)
         z = (STEPS * CHAINS / mu2) ** 0.5

@@ -1,4 +1,4 @@
-"""The whole service as `./dev serve` starts it: a life over HTTP, deaths of workers, an orderly end."""
+"""The whole service as `./dev serve` starts it: a life, deaths of workers, an orderly end."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import pytest
 
 from app.client import Client
 from app.client.local import Service, stop
-from tests.api.support import ADMIN, CSV, METADATA, job_of, running
+from tests.api.support import ADMIN, CSV, METADATA, client, job_of, running
 
 FAST = {"DPMCMC_LEASE_SECONDS": "3"}
 
@@ -37,12 +37,12 @@ def wait_for(condition: Callable[[], Any], seconds: float = 90) -> Any:
 
 def set_up(service: Service, folder: Path, epsilon: float = 4.0) -> tuple[Client, Client, str]:
     """An admin, an analyst and a dataset."""
-    admin = Client(service.url, ADMIN)
+    admin = client(service, ADMIN)
     rows = folder / "rows.csv"
     rows.write_bytes(CSV)
     privacy = METADATA["privacy"] | {"epsilon": epsilon}
     dataset = admin.upload(rows, METADATA | {"privacy": privacy})["id"]
-    analyst = Client(service.url, admin.create_user("Ada", "analyst")["key"])
+    analyst = client(service, admin.create_user("Ada", "analyst")["key"])
     return admin, analyst, dataset
 
 
@@ -110,12 +110,12 @@ def test_a_worker_that_is_killed_in_mid_job_costs_one_debit_and_gives_one_chain(
 
 def test_a_service_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     with running(tmp_path, FAST | {"DPMCMC_WORKERS": "0"}) as (process, service):
-        admin, analyst, dataset = set_up(service, tmp_path)
+        _, analyst, dataset = set_up(service, tmp_path)
         jobs = [analyst.submit(job_of(dataset))["id"] for _ in range(3)]
-        keys = (admin, analyst)
+        key = analyst._http.headers["authorization"].split()[1]
         process.kill()
     with running(tmp_path, FAST) as (_, again):
-        analyst = Client(again.url, keys[1]._http.headers["authorization"].split()[1])
+        analyst = client(again, key)
         assert {analyst.wait(job)["status"] for job in jobs} == {"succeeded"}
         assert analyst.budget(dataset)["jobs"] == 3
 
@@ -125,9 +125,10 @@ def test_sigterm_lets_a_running_job_finish_and_exits_0(tmp_path: Path) -> None:
         _, analyst, dataset = set_up(service, tmp_path)
         job = analyst.submit(job_of(dataset, num_steps=20_000))["id"]
         wait_for(lambda: analyst.job(job)["progress"]["step"] > 0)
+        key = analyst._http.headers["authorization"].split()[1]
         assert stop(process) == 0
     with running(tmp_path, {"DPMCMC_WORKERS": "0"}) as (_, again):
-        analyst = Client(again.url, analyst._http.headers["authorization"].split()[1])
+        analyst = client(again, key)
         assert analyst.job(job)["status"] in ("succeeded", "running")
 
 
@@ -136,7 +137,7 @@ def test_the_first_admins_key_is_made_and_told_once(tmp_path: Path) -> None:
     alone = {"DPMCMC_ADMIN_KEY": "", "DPMCMC_WORKERS": "0"}
     with running(tmp_path, alone) as (_, service):
         key = service.log.read_text().split(told)[1].split()[0]
-        assert list(Client(service.url, key).datasets()) == []
+        assert list(client(service, key).datasets()) == []
     with running(tmp_path, alone) as (_, service):
         assert service.log.read_text().count(told) == 1
-        assert list(Client(service.url, key).datasets()) == []
+        assert list(client(service, key).datasets()) == []

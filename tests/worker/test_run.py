@@ -230,7 +230,7 @@ def test_a_worker_that_was_given_up_can_store_nothing(
 def test_a_live_worker_keeps_its_job(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reaper's clock jumps by an hour between two looks; the lease moved on, so nothing is lost."""
+    """The reaper's clock jumps by an hour between two looks; the lease has moved on."""
     clock = Clock()
     reaper = Reaper(house.services, clock)
 

@@ -1,0 +1,93 @@
+"""openapi.json agrees with the contract, and the service agrees with openapi.json."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.support import House, job_of
+from tests.api.test_access import ALLOWED
+
+
+@pytest.fixture
+def document(house: House) -> dict[str, Any]:
+    found: dict[str, Any] = house.http.get("/openapi.json").json()
+    return found
+
+
+def test_the_contracts_calls_are_all_there(document: dict[str, Any], shared_dir: Path) -> None:
+    contract = (shared_dir / "contract.md").read_text()
+    calls = set(re.findall(r"`(GET|POST|PATCH|DELETE) (/v1/[^`?\s]*)`", contract))
+    assert len(calls) > 15
+    there = {(m.upper(), p) for p, item in document["paths"].items() for m in item}
+    assert calls <= there
+
+
+def test_every_body_and_refusal_is_described(document: dict[str, Any]) -> None:
+    for method, path in ALLOWED:
+        operation = document["paths"][path][method.lower()]
+        refusal = operation["responses"]["401"]["content"]
+        assert list(refusal) == ["application/problem+json"]
+        assert operation["security"]
+        assert operation["description"]
+        if method in ("POST", "PATCH") and not path.endswith(("verify", "cancel", "keys")):
+            assert operation["requestBody"]["required"]
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    named = set(re.findall(r"#/components/schemas/([\w.\-\[\]]+)", str(document)))
+    assert named
+    assert named <= set(document["components"]["schemas"])
+
+
+def test_requests_refuse_unknown_fields(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for name in ("JobIn", "UserIn", "DatasetIn", "DatasetPatch", "ModelSpec", "PrivacySpec"):
+        assert schemas[name]["additionalProperties"] is False, name
+
+
+@pytest.mark.timeout(240)
+def test_no_request_that_schemathesis_makes_breaks_the_service(house: House) -> None:
+    import schemathesis
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis import checks
+    from schemathesis.specs.openapi import checks as openapi
+
+    wanted = [
+        checks.not_a_server_error,
+        openapi.status_code_conformance,
+        openapi.content_type_conformance,
+        openapi.response_schema_conformance,
+    ]
+    analyst = house.user("analyst")
+    job = house.submit(analyst, house.dataset())
+    house.run(job)
+    assert job_of("x")
+    schema = schemathesis.openapi.from_asgi("/openapi.json", house.http.app)
+    few = settings(
+        max_examples=6,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+    def probe(operation: Any, key: str) -> Callable[[], None]:
+        @few
+        @given(case=operation.as_strategy())
+        def call(case: Any) -> None:
+            case.call_and_validate(headers={"Authorization": f"Bearer {key}"}, checks=wanted)
+
+        return call
+
+    called = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if operation.path.startswith("/v1/keys"):
+            continue  # it would revoke the key that it calls with
+        allowed = ALLOWED.get((operation.method.upper(), operation.path), {"analyst"})
+        probe(operation, house.admin.key if "admin" in allowed else analyst.key)()
+        called += 1
+    assert called > 20
