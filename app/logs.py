@@ -37,7 +37,8 @@ def configure(form: str, level: str, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for quiet in ("uvicorn.access", "celery.worker.strategy", "celery.app.trace", "numba", "alembic"):
+    noisy = ("uvicorn.access", "celery.worker.strategy", "celery.app.trace", "numba", "alembic")
+    for quiet in noisy:
         logging.getLogger(quiet).setLevel("ERROR")
 
 

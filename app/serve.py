@@ -17,7 +17,7 @@ from app import logs
 from app.jobs import users
 from app.jobs.reap import Reaper
 from app.jobs.services import Services, open_services
-from app.jobs.upkeep import migrate, sweep
+from app.jobs.upkeep import load_planner, migrate, sweep
 from app.main import create_app
 from app.settings import Settings, settings
 
@@ -147,6 +147,7 @@ def serve(using: Settings, host: str, port: int) -> None:
     workers, reaping = Workers(using.workers, using.drain_seconds), Reaping(reaping_services)
     workers.start()
     reaping.start()
+    threading.Thread(target=load_planner, name="load-planner", daemon=True).start()
     try:
         server.run()
     finally:
