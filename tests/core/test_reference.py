@@ -49,7 +49,7 @@ def exact(sx, tempering):
     return mean, np.sqrt(weights @ (draws - mean) ** 2)
 
 
-def private(schema_of, people, options, tempering=None):
+def private(schema_of, people, options, tempering=None, random=None):
     result = sample(
         people(ROWS),
         schema=schema_of(ROWS),
@@ -61,6 +61,7 @@ def private(schema_of, people, options, tempering=None):
         ),
         privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
         sampler=options,
+        random=random,
     )
     kept = result.draws[:, result.plan.num_warmup :].reshape(-1, result.draws.shape[2])
     return kept.mean(axis=0), kept.std(axis=0)
@@ -80,12 +81,12 @@ def assert_agree(found, reference):
         DpPenaltyComponentOptions(),
     ],
 )
-def test_means_and_sds_are_those_of_the_exact_posterior(schema_of, people, rows, options):
-    assert_agree(private(schema_of, people, options), exact(rows, 1.0))
+def test_means_and_sds_are_those_of_the_exact_posterior(schema_of, people, rows, seeded, options):
+    assert_agree(private(schema_of, people, options, random=seeded(1)), exact(rows, 1.0))
 
 
-def test_the_tempered_chain_has_the_tempered_posterior(schema_of, people, rows):
-    assert_agree(private(schema_of, people, DpPenaltyOptions(), 0.2), exact(rows, 0.2))
+def test_the_tempered_chain_has_the_tempered_posterior(schema_of, people, rows, seeded):
+    assert_agree(private(schema_of, people, DpPenaltyOptions(), 0.2, seeded(2)), exact(rows, 0.2))
 
 
 def clipped_walk(sx, scale, clip, steps, rng):
@@ -106,17 +107,20 @@ def clipped_walk(sx, scale, clip, steps, rng):
     return draws[steps // 10 :]
 
 
-def test_means_and_sds_are_those_of_the_same_clipped_chain(schema_of, people, rows):
-    """A fifth of the ratios is cut here; what the cut chain targets depends on its proposals."""
-    scale, clip = 0.25, 0.05
+def test_means_and_sds_are_those_of_the_same_clipped_chain(schema_of, people, rows, seeded):
+    """Many ratios are cut here; what the cut chain targets depends on its proposals.
+
+    Some 900 and 1700 effective draws: 0.2 sd is five standard errors.
+    """
+    scale, clip = 0.5, 0.15
     options = DpPenaltyOptions(
-        num_steps=20_000,
+        num_steps=40_000,
         num_chains=2,
         num_warmup=2000,
         clip_bound=clip,
         proposal=Proposal(scale=scale, shape="normal"),
     )
-    reference = clipped_walk(rows, scale, clip, 60_000, np.random.default_rng(11))
-    found = private(schema_of, people, options)
+    reference = clipped_walk(rows, scale, clip, 150_000, np.random.default_rng(11))
+    found = private(schema_of, people, options, random=seeded(12))
     assert_agree(found, (reference.mean(axis=0), reference.std(axis=0)))
     assert not np.allclose(found[0], exact(rows, 1.0)[0], atol=1e-3)
