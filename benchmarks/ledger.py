@@ -356,8 +356,11 @@ def row_sum(session: Any, account: Account) -> FilterState:
     return held
 
 
-def soak(url: str, clients: int, seconds: float, folder: Path, jobs: int = 4000) -> Soak:
-    """Debit with kills until the time is over; raises SystemExit on any lost or double debit."""
+def soak(url: str, clients: int, seconds: float, folder: Path, jobs: int) -> Soak:
+    """Debit with kills until the time is over; raises SystemExit on any lost or double debit.
+
+    jobs: how many the budget pays for; few enough that it is reached.
+    """
     event = Repeat(Gaussian(1e3), 100)
     terms = FilterTerms(ledger_epsilon(event, jobs), 1e-6)
     account, factory = open_account(url, terms), SessionFactory(url)
@@ -472,7 +475,7 @@ def main() -> None:
     for url in given.urls:
         rates = throughput(url, given.clients, given.slice, given.rounds)
         scaled = scaling(url)
-        soaked = soak(url, given.clients, given.seconds, folder)
+        soaked = soak(url, given.clients, given.seconds, folder, jobs=int(10 * given.seconds))
         results[make_url(url).get_backend_name()] = [asdict(r) for r in (rates, scaled, soaked)]
         print(report(url, rates, scaled, soaked), flush=True)
     if given.json:

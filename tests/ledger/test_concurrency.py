@@ -168,9 +168,10 @@ def test_a_client_killed_inside_its_transaction_leaves_nothing_and_blocks_nobody
 def test_clients_killed_at_random_lose_nothing_and_pay_nothing_twice(database_url, tmp_path):
     import ledger as benchmark
 
-    found = benchmark.soak(database_url, clients=6, seconds=6, folder=tmp_path, jobs=400)
+    found = benchmark.soak(database_url, clients=6, seconds=6, folder=tmp_path, jobs=25)
     assert found.kills > 5
-    assert found.accepted > 20
+    assert found.accepted >= 25
+    assert found.refused > 0
     assert found.acknowledged >= found.accepted - found.kills - 6
 
 
