@@ -6,7 +6,7 @@ Each URL's database is filled with tables of ours: give an empty one. Prints a m
 Bare: one row, one transaction (BEGIN, one statement, COMMIT), durable, by as many processes,
 straight through the driver: sqlite3 with BEGIN IMMEDIATE and synchronous=FULL, psycopg with
 synchronous_commit on. A debit: a reservation decided and written by app.ledger in one durable
-transaction of SessionFactory.
+transaction of SessionFactory. The bare update is measured through such a session as well.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, select, text
 from sqlalchemy.engine import make_url
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -153,6 +153,16 @@ def bare_insert(account: Account, number: int, _: list[UUID]) -> Step:
     return bare(account, f"INSERT INTO bare_rows VALUES ({number}, 1)")
 
 
+def session_update(account: Account, _: int, __: list[UUID]) -> Step:
+    factory = SessionFactory(account.url)
+
+    def step() -> None:
+        with factory.write() as session:
+            session.execute(text("UPDATE bare_counter SET n = n + 1 WHERE id = 1"))
+
+    return step
+
+
 def debit(account: Account, _: int, jobs: list[UUID]) -> Step:
     factory, stock = SessionFactory(account.url), iter(jobs)
     return lambda: reserve(factory, account, next(stock))
@@ -166,6 +176,7 @@ def submission(account: Account, _: int, __: list[UUID]) -> Step:
 MODES = {
     "bare update of one row": bare_update,
     "bare insert": bare_insert,
+    "bare update in our session": session_update,
     "debit": debit,
     "debit with its job's row": submission,
 }
@@ -236,7 +247,7 @@ def throughput(url: str, clients: int, seconds: float, rounds: int) -> Rates:
     for mode in MODES:
         rates.per_second[mode] = statistics.median(found[mode])
         rates.p99_ms[mode] = 1000 * statistics.quantiles(waits[mode], n=100)[98]
-    for name in ("bare update of one row", "bare insert"):
+    for name in ("bare update of one row", "bare insert", "bare update in our session"):
         for ours in ("debit", "debit with its job's row"):
             pairs = zip(found[ours], found[name], strict=True)
             rates.ratios[f"{ours} / {name}"] = statistics.median(a / b for a, b in pairs)
