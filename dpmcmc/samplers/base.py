@@ -65,10 +65,27 @@ class Options(Protocol):
 class Target(Protocol):
     """A model with its rows opened, at the current positions of all chains.
 
-    Every `...ratios` returns (sums, sensitivities, log_prior_ratios), (chain,) each: the tempered
-    sum over rows of the log likelihood ratios; the most that one replaced row can change it by;
-    and the log prior ratio. The sensitivities depend on public facts and the positions only.
+    Every `component_ratios` and `vector_ratios` returns (sums, sensitivities, log_prior_ratios),
+    (chain,) each: the tempered sum over rows of the log likelihood ratios; the most that one
+    replaced row can change it by; and the log prior ratio. All sensitivities are for replace-one,
+    depend on public facts and the positions only, and are the same for a move and the move back.
+    Nothing here is released: a caller adds the noise.
     """
+
+    @property
+    def rows(self) -> int:
+        """Number of rows n, public."""
+
+    @property
+    def tempering(self) -> float:
+        """T, the power that the likelihood is raised to."""
+
+    @property
+    def position(self) -> Floats:
+        """Current positions, (chain, d). Write into it only before `refresh`."""
+
+    def refresh(self) -> None:
+        """Recompute all caches from the positions."""
 
     def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the ratios of moving coefficient j of each chain by deltas (chain,)."""
@@ -82,12 +99,41 @@ class Target(Protocol):
     def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """Move the accepted chains."""
 
-    def refresh(self) -> None:
-        """Recompute all caches from the positions."""
+    def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
+        """Move the accepted chains at a cost that no row is part of.
 
-    @property
-    def position(self) -> Floats:
-        """Current positions, (chain, d)."""
+        For samplers of minibatches: until `refresh`, only `batch_ratios`, `gradient`, `gram` and
+        the priors know of it.
+        """
+
+    def gradient(self, positions: Floats, clip: float) -> tuple[Floats, float]:
+        """Return (sums (chain, d), L2 sensitivity): tempered score at positions (chain, d).
+
+        Each row's gradient of the log likelihood is clipped to norm `clip`, tempered, and rounded
+        to a public power-of-two grid, on which the sums are exact. Without the prior.
+        """
+
+    def batch_ratios(
+        self, deltas: Floats, indices: NDArray[np.int64]
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return (sums, sums of squares, lo, hi), (chain,) each, of rows indices (chain, b).
+
+        The log likelihood ratios of moving each chain by deltas (chain, d), **not tempered**, each
+        clipped to the public interval [lo, hi].
+        """
+
+    def gram(self, positions: Floats, bound: float) -> tuple[Floats, float]:
+        """Return (sums (chain, d, d), sensitivity in the Frobenius norm), tempered, no prior.
+
+        Sum over rows of w x x^T, w = min(information of the row's linear predictor, bound), exact
+        on a public grid.
+        """
+
+    def log_prior_ratio(self, deltas: Floats) -> Floats:
+        """Return (chain,) log prior ratios of moving each chain by deltas (chain, d)."""
+
+    def log_prior_gradient(self, positions: Floats) -> Floats:
+        """Return (chain, d) gradients of the log prior at positions (chain, d)."""
 
 
 class Law(Protocol):
