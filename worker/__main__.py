@@ -22,7 +22,9 @@ def main() -> None:
         if is_orphan(os.environ[PARENT]):
             sys.exit(0)
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-    app.worker_main(["worker", "--pool=prefork", f"--loglevel={using.log_level}", *quiet])
+    app.worker_main(
+        ["--quiet", "worker", "--pool=prefork", f"--loglevel={using.log_level}", *quiet]
+    )
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def test_a_worker_that_is_killed_in_mid_job_costs_one_debit_and_gives_one_chain(
 ) -> None:
     process, service = started
     admin, analyst, dataset = set_up(service, tmp_path)
-    job = analyst.submit(job_of(dataset, num_steps=400_000))["id"]
+    job = analyst.submit(job_of(dataset, num_steps=120_000))["id"]
     wait_for(lambda: analyst.job(job)["progress"]["step"] > 0)
     for pid in children_of(process.pid):
         os.kill(pid, signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_a_worker_that_is_killed_in_mid_job_costs_one_debit_and_gives_one_chain(
     assert [e["kind"] for e in admin.ledger(dataset)] == ["open", "reserve", "post"]
     assert analyst.budget(dataset)["jobs"] == 1
     summary = analyst.summary(job)
-    assert summary["draws"] + summary["num_warmup"] == 400_000
+    assert summary["draws"] + summary["num_warmup"] == 120_000
 
 
 def test_a_service_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
