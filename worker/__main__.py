@@ -22,9 +22,8 @@ def main() -> None:
         if is_orphan(os.environ[PARENT]):
             sys.exit(0)
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-    app.worker_main(
-        ["--quiet", "worker", "--pool=prefork", f"--loglevel={using.log_level}", *quiet]
-    )
+    level = f"--loglevel={using.log_level}"
+    app.worker_main(["--quiet", "worker", "--pool=prefork", level, *quiet])
 
 
 if __name__ == "__main__":
