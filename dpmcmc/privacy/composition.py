@@ -89,6 +89,8 @@ def _response_delta(epsilon: float, count: int, at_epsilon: float) -> float:
     """delta of `count` randomised responses: sum over i lies, Bin(i) (1 - e^(eg-(k-2i)eps))_+."""
     if epsilon == 0:
         return 0.0
+    # lowered by its rounding error, so that no term that counts is lost just above the threshold
+    at_epsilon -= 2.0**-50 * (at_epsilon + count * epsilon)
     most = math.ceil((count - at_epsilon / epsilon) / 2)
     lies = np.arange(0, max(0, min(count + 1, most)), dtype=float)
     if lies.size == 0:
