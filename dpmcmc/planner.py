@@ -6,9 +6,7 @@ the constants used here.
 
 import math
 from dataclasses import dataclass, replace
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from dpmcmc.design import Design, make_design
 from dpmcmc.errors import SpecError
@@ -17,17 +15,15 @@ from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.base import Law, Outlook
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
-
-Floats = NDArray[np.float64]
 
 MAX_STEPS = 1_000_000
 MAX_CHAINS = 16
 USABLE_ESS = 10.0
 FEWEST_STEPS = 1000
 ARVIZ_FLOOR = 3.5  # what bulk ESS reports beyond the effective draws of a short chain
-STEPS_PER_RATIO = 64.0  # four times what the law needs, so that the way to the mode is short
 MOST_DRAWS = 40_000  # of all chains, where the planner chooses
 AIM_SECONDS = 60.0
 MOST_SECONDS = 3600.0
@@ -72,7 +68,7 @@ def event(schema: Schema, spec: JobSpec) -> Event:
     if spec.sampler.num_steps is None or spec.sampler.num_chains is None:
         raise SpecError("/sampler", "is not resolved")
     sampler = SAMPLERS[spec.sampler.algorithm]
-    return sampler.event(spec.sampler, spec.privacy.noise_multiplier)
+    return sampler.event(spec.sampler, spec.privacy.noise_multiplier, schema.rows)
 
 
 def plan(schema: Schema, spec: JobSpec) -> Plan:
@@ -127,92 +123,30 @@ def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
 
 
 def _fill(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
-    options, privacy = spec.sampler, spec.privacy
-    steps = options.num_steps or _steps(design, guess, spec, chains)
-    z = privacy.noise_multiplier or accountant.noise_multiplier_for(
-        privacy.epsilon or 0.0, privacy.delta, steps * chains
-    )
-    scale = options.proposal.scale or _best_scale(guess, spec, z)
-    mobility = _mobility(guess, spec, z, scale)
-    walk = min(_walk(guess, mobility, scale), steps // 2)
-    warmup = walk if options.num_warmup is None else options.num_warmup
-    ess = chains * _ess(guess, mobility, steps - max(walk, warmup))
-    sampler = replace(
-        options,
-        num_steps=steps,
-        num_chains=chains,
-        num_warmup=warmup,
-        proposal=replace(options.proposal, scale=scale),  # type: ignore[arg-type]
-    )
-    privacy = replace(privacy, epsilon=None, noise_multiplier=z)
-    return replace(spec, sampler=sampler, privacy=privacy), ess
+    law, rows = SAMPLERS[spec.sampler.algorithm].law, design.schema.rows
+    outlook = Outlook(guess, rows, spec.model.tempering or 1.0)
+    options: Any = law.settle(replace(spec.sampler, num_chains=chains), outlook)
+    epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
+    if options.num_steps is None:
+        mu = accountant.mu_of_epsilon(epsilon or 0.0, delta)
+        options = replace(options, num_steps=_steps(law, options, outlook, mu))
+    z = spec.privacy.noise_multiplier or law.noise_multiplier(options, rows, epsilon or 0.0, delta)
+    pace = law.pace(options, outlook, z)
+    options, steps = pace.options, options.num_steps
+    walk = min(pace.walk, steps // 2)
+    if options.num_warmup is None:
+        options = replace(options, num_warmup=walk)
+    ess = chains * pace.draws * (steps - max(walk, options.num_warmup))
+    privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
+    return replace(spec, sampler=options, privacy=privacy), ess
 
 
-def _steps(design: Design, guess: Guess, spec: JobSpec, chains: int) -> int:
-    """Return the steps of a chain where only the budget is given.
-
-    A budget is worth the same effective draws at any number of steps above some 16 times the ratio
-    of the posterior's curvature to the noise; more of them make the way to the mode cheaper.
-    Bounded by the time that the rows take.
-    """
-    mu = accountant.mu_of_epsilon(spec.privacy.epsilon or 0.0, spec.privacy.delta)
-    ratio = mu**2 * float(np.max(np.diag(guess.precision) / guess.width**2))
-    seconds = _seconds(
-        design.schema.rows, len(design.parameters), chains, spec.sampler.proposal.kind
-    )
+def _steps(law: Law, options: Any, outlook: Outlook, mu: float) -> int:
+    """Return the steps of a chain where only the budget is given, bounded by the time they take."""
+    chains, rows, dimension = options.num_chains, outlook.rows, len(outlook.guess.width)
+    seconds = _seconds(rows, law.columns(options, rows, dimension), chains)
     affordable = min(MOST_DRAWS / chains, AIM_SECONDS / seconds)
-    return int(max(FEWEST_STEPS, min(STEPS_PER_RATIO * ratio / chains, affordable)))
-
-
-def _mobility(guess: Guess, spec: JobSpec, noise_multiplier: float, scale: float) -> Floats:
-    law = SAMPLERS[spec.sampler.algorithm].law
-    return law.mobility(
-        spec.sampler.proposal,
-        guess.precision,
-        guess.width,
-        guess.joint_width,
-        scale,
-        noise_multiplier,
-    )
-
-
-def _best_scale(guess: Guess, spec: JobSpec, noise_multiplier: float) -> float:
-    """Return the proposal sd with the largest expected ESS, of a grid around the best ones."""
-    law = SAMPLERS[spec.sampler.algorithm].law
-    sds = np.diag(guess.precision) ** -0.5
-    best = [
-        law.best_scale(noise_multiplier * w * s) * s for w, s in zip(guess.width, sds, strict=True)
-    ]
-    low = min(best) / (2.0 * len(best) if spec.sampler.proposal.kind == "full" else 1.0)
-    scales = np.geomspace(low, max(best), 40)
-    ess = [_ess(guess, _mobility(guess, spec, noise_multiplier, s), 1) for s in scales.tolist()]
-    return float(f"{scales[int(np.argmax(ess))]:.4g}")
-
-
-def _ess(guess: Guess, mobility: Floats, steps: int) -> float:
-    """Return the ESS of a stationary chain, averaged over the coefficients.
-
-    Near the mode the chain is d theta = -M Q (theta - mode) dt + noise with covariance C = Q^-1;
-    the integrated autocorrelation time of coefficient j is 2 (C M^-1 C)_jj / C_jj.
-    """
-    covariance = np.linalg.inv(guess.precision)
-    times = 2.0 * np.diag(covariance / mobility @ covariance) / np.diag(covariance)
-    return float(np.mean(steps / np.maximum(times, 1.0)))
-
-
-def _walk(guess: Guess, mobility: Floats, scale: float) -> int:
-    """Return the steps from the prior mean to within one posterior sd of the mode.
-
-    Far away every step in the right direction is taken: E|move| / 2 a step. Near the mode the
-    slowest direction closes in exponentially.
-    """
-    root = np.sqrt(mobility)
-    rate = float(np.linalg.eigvalsh(root[:, None] * guess.precision * root).min())
-    sd = float(np.sqrt(np.diag(np.linalg.inv(guess.precision))).max())
-    distance = float(guess.distance.max())
-    speed = scale / math.sqrt(2.0 * math.pi) * float(np.max(mobility / mobility.sum()))
-    near = min(distance, speed / rate)
-    return math.ceil((distance - near) / speed + max(math.log(max(near / sd, 1.0)), 1.0) / rate)
+    return int(max(FEWEST_STEPS, min(law.steps(options, outlook, mu, chains), affordable)))
 
 
 def _check(schema: Schema, spec: JobSpec) -> None:
@@ -227,7 +161,8 @@ def _check(schema: Schema, spec: JobSpec) -> None:
     _check_number("/privacy/delta", privacy.delta, 1e-100, 0.1)
     _check_number("/privacy/epsilon", privacy.epsilon, 1e-4, 1e9)
     _check_number("/privacy/noise_multiplier", privacy.noise_multiplier, 1e-4, 1e9)
-    _check_number("/sampler/proposal/scale", options.proposal.scale, 1e-9, 1e3)
+    if hasattr(options, "proposal"):
+        _check_number("/sampler/proposal/scale", options.proposal.scale, 1e-9, 1e3)
     _check_number("/sampler/clip_bound", options.clip_bound, 1e-9, 1e3)
     _check_count("/sampler/num_steps", options.num_steps, 1, MAX_STEPS)
     _check_count("/sampler/num_chains", options.num_chains, 1, MAX_CHAINS)
@@ -257,13 +192,13 @@ def _check_size(schema: Schema, design: Design, spec: JobSpec) -> None:
         raise SpecError("/sampler/num_warmup", "must be below num_steps")
     if steps * chains * d > MOST_NUMBERS:
         raise SpecError("/sampler/num_steps", f"more than {MOST_NUMBERS} numbers in the chain")
-    if _seconds(schema.rows, d, chains, options.proposal.kind) * steps > MOST_SECONDS:
+    columns = SAMPLERS[options.algorithm].law.columns(options, schema.rows, d)
+    if _seconds(schema.rows, columns, chains) * steps > MOST_SECONDS:
         raise SpecError("/sampler/num_steps", f"would run for more than {MOST_SECONDS:g} seconds")
 
 
-def _seconds(rows: int, dimension: int, chains: int, kind: str) -> float:
-    """Return about how long a step of all chains takes."""
-    columns = dimension if kind == "full" else 0
+def _seconds(rows: int, columns: float, chains: int) -> float:
+    """Return about how long a step of all chains takes that reads so many columns."""
     return STEP_SECONDS + chains * rows * (ROW_SECONDS + columns * CELL_SECONDS)
 
 

@@ -58,11 +58,12 @@ def _blocks(
         raise SpecError("/sampler", "is not resolved")
     target = MODELS[spec.model.family].target(design, spec, table, options.num_chains)
     z = spec.privacy.noise_multiplier or 0.0
+    state = sampler.start(target, options, z, random)
     left = options.num_steps
     length = block_length(schema.rows, len(design.parameters), options.num_chains, left)
     while left > 0:
         size = min(length, left)
-        yield Released(sampler.advance(target, options, z, size, random))
+        yield Released(sampler.advance(target, options, z, size, random, state))
         left -= size
 
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
+
+if TYPE_CHECKING:
+    from dpmcmc.models.base import Guess
 
 Floats = NDArray[np.float64]
 Shape = Literal["normal", "bactrian"]
@@ -52,10 +55,6 @@ class Options(Protocol):
     @property
     def num_warmup(self) -> int | None:
         """Leading draws that are marked as warm-up."""
-
-    @property
-    def proposal(self) -> Proposal | ComponentProposal:
-        """The proposal."""
 
     @property
     def clip_bound(self) -> float | None:
@@ -136,35 +135,78 @@ class Target(Protocol):
         """Return (chain, d) gradients of the log prior at positions (chain, d)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a chain is expected to do.
+
+    options: with nothing left open but the numbers of steps, chains and warm-up. draws: effective
+    draws that a step of one chain gives, averaged over the coefficients. walk: steps from the
+    prior mean to the mode.
+    """
+
+    options: Any
+    draws: float
+    walk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the planner knows. guess: of the model. rows: n. tempering: T."""
+
+    guess: "Guess"
+    rows: int
+    tempering: float
+
+    @property
+    def sds(self) -> Floats:
+        """(d,) conditional posterior standard deviations of the coefficients."""
+        sds: Floats = np.diag(self.guess.precision) ** -0.5
+        return sds
+
+
 class Law(Protocol):
-    """How a sampler mixes. See dpmcmc/samplers/penalty_law.py."""
+    """What the planner needs to know of a sampler: how it mixes, what it costs, how long it takes.
 
-    def best_scale(self, noise: float) -> float:
-        """Return the best proposal sd of one coefficient, in conditional posterior sds."""
+    All of it follows from public facts. See dpmcmc/samplers/penalty_law.py for an example.
+    """
 
-    def mobility(
-        self,
-        proposal: Proposal | ComponentProposal,
-        precision: Floats,
-        width: Floats,
-        joint_width: float,
-        scale: float,
-        noise_multiplier: float,
-    ) -> Floats:
-        """Return (d,) mobility of a step."""
+    def settle(self, options: Any, outlook: Outlook) -> Any:
+        """Choose what does not depend on the budget. Raises SpecError on impossible options."""
+
+    def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
+        """Return about how many steps of a chain make the best use of a budget of mu."""
+
+    def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
+        """Return one at which all steps of all chains cost at most (epsilon, delta).
+
+        Raises SpecError where there is none.
+        """
+
+    def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
+        """Return the finished options and what to expect. Raises SpecError on impossible ones."""
+
+    def columns(self, options: Any, rows: int, dimension: int) -> float:
+        """Return how many columns of the design, all rows, a step of one chain reads, about."""
+
+
+def stateless(target: Target, options: Any, noise_multiplier: float, random: RandomSource) -> None:
+    """Begin a chain whose state is its position alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
     """One algorithm. Registered by one explicit line in dpmcmc/samplers/__init__.py.
 
-    event: (options, noise multiplier) -> everything that a whole run does to the data.
+    event: (options, noise multiplier, rows) -> everything that a whole run does to the data.
     law: what the planner needs to know of how it mixes.
-    advance: (target, options, noise multiplier, block length, random) -> (chain, block, d) draws.
+    start: (target, options, noise multiplier, random) -> state of all chains beside the positions.
+    advance: (target, options, noise multiplier, block length, random, state) -> (chain, block, d)
+    draws; changes the state in place.
     """
 
     name: str
     options: type[Any]
-    event: Callable[[Any, float], Event]
+    event: Callable[[Any, float, int], Event]
     law: Law
-    advance: Callable[[Target, Any, float, int, RandomSource], Floats]
+    advance: Callable[[Target, Any, float, int, RandomSource, Any], Floats]
+    start: Callable[[Target, Any, float, RandomSource], Any] = stateless

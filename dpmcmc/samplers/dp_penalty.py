@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers import penalty_law
 from dpmcmc.samplers.base import Floats, Proposal, Sampler, Target
 from dpmcmc.samplers.penalty import advance_component, advance_vector, penalty_event
+from dpmcmc.samplers.penalty_law import PenaltyLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ def advance(
     noise_multiplier: float,
     length: int,
     random: RandomSource,
+    state: None = None,
 ) -> Floats:
     """Return (chain, length, d) draws. Privacy: length * chain Gaussian events."""
     if options.proposal.kind == "component":
@@ -35,5 +36,5 @@ def advance(
 
 
 SAMPLER = Sampler(
-    "dp_penalty", DpPenaltyOptions, event=penalty_event, law=penalty_law, advance=advance
+    "dp_penalty", DpPenaltyOptions, event=penalty_event, law=PenaltyLaw(), advance=advance
 )

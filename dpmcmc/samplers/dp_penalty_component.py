@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers import penalty_law
 from dpmcmc.samplers.base import ComponentProposal, Floats, Sampler, Target
 from dpmcmc.samplers.penalty import advance_component, penalty_event
+from dpmcmc.samplers.penalty_law import PenaltyLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ def advance(
     noise_multiplier: float,
     length: int,
     random: RandomSource,
+    state: None = None,
 ) -> Floats:
     """Return (chain, length, d) draws. Privacy: length * chain Gaussian events."""
     return advance_component(target, options.proposal, noise_multiplier, length, random)
@@ -36,6 +37,6 @@ SAMPLER = Sampler(
     "dp_penalty_component",
     DpPenaltyComponentOptions,
     event=penalty_event,
-    law=penalty_law,
+    law=PenaltyLaw(),
     advance=advance,
 )

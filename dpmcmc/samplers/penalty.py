@@ -10,7 +10,7 @@ from dpmcmc.samplers.base import ComponentProposal, Floats, Options, Proposal, T
 from dpmcmc.samplers.penalty_law import SPREAD
 
 
-def penalty_event(options: Options, noise_multiplier: float) -> Event:
+def penalty_event(options: Options, noise_multiplier: float, rows: int) -> Event:
     """Return the event of a run: one Gaussian release for every step of every chain."""
     if options.num_steps is None or options.num_chains is None:
         raise ValueError("the number of steps and of chains must be known")

@@ -4,11 +4,18 @@ Every constant is measured by experiments/ess_law.py, which solves the chain on 
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import erfc, ndtr
 
-from dpmcmc.samplers.base import ComponentProposal, Floats, Proposal, Shape
+from dpmcmc.privacy import accountant
+from dpmcmc.samplers.base import ComponentProposal, Floats, Outlook, Pace, Proposal, Shape
+
+if TYPE_CHECKING:
+    from dpmcmc.models.base import Guess
 
 SPREAD = 0.95  # of a Bactrian proposal: the distance of its two humps from 0, in its sds
 FREE_STEP = 2.4  # best proposal sd without noise, in conditional posterior sds
@@ -16,6 +23,7 @@ NOISY_STEP = 2.45  # best sd of the noise on lambda for a proposal of one sd, wh
 LARGE_STEP = {"normal": 3.7, "bactrian": 1.8}  # steps a draw that the diffusion limit leaves out
 LONG_STEP = {"normal": 3.1, "bactrian": 2.7}  # proposal sd from which they grow,
 GROWTH = {"normal": 2.0, "bactrian": 6.0}  # and how fast
+STEPS_PER_RATIO = 64.0  # four times what the law needs, so that the way to the mode is short
 STUCK = 1e-12  # effective draws a step of a chain that practically never accepts
 _HERMITE, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
@@ -52,6 +60,22 @@ def _accepted_square(shape: Shape, beta: float) -> float:
     return 0.5 - (math.atan(beta) + beta / (1.0 + beta * beta)) / math.pi
 
 
+def guided_efficiency(shape: Shape, noise: float, scale: float) -> float:
+    """Return the effective draws of N(0, 1) that one guided step gives.
+
+    Within 30 % up to the best scale. noise, scale: as in `efficiency`.
+    A step of length e is accepted with probability a(e), and a rejection turns the walk round, so
+    the directions of consecutive moves have correlation 2 E a - 1 and the walk spreads by
+    E[e^2 a] + E[e a]^2 / (1 - E a) a step; the effective draws are a quarter of that.
+    """
+    away, narrow = (SPREAD, math.sqrt(1.0 - SPREAD**2)) if shape == "bactrian" else (0.0, 1.0)
+    u = away + narrow * _HERMITE
+    e, weights = scale * np.abs(u), _WEIGHTS / _WEIGHTS.sum()
+    a = erfc(math.sqrt(0.125 * (noise * noise + 1.0)) * e)
+    spread = weights @ (e * e * a) + (weights @ (e * a)) ** 2 / max(1.0 - weights @ a, STUCK)
+    return max(0.25 * float(spread), STUCK)
+
+
 def mobility(
     proposal: Proposal | ComponentProposal,
     precision: Floats,
@@ -59,11 +83,13 @@ def mobility(
     joint_width: float,
     scale: float,
     noise_multiplier: float,
+    law: Callable[[Shape, float, float], float] = efficiency,
 ) -> Floats:
     """Return (d,) mobility a step: near the mode E[move] = -mobility * precision @ (theta - mode).
 
     precision: (d, d) of the posterior. width: (d,) of one row's interval per unit move of a
-    coefficient; joint_width: the same where all move by one. scale: proposal sd.
+    coefficient; joint_width: the same where all move by one. scale: proposal sd. law: of one
+    coefficient.
     """
     curvature = np.diag(precision)
     d = len(curvature)
@@ -74,8 +100,98 @@ def mobility(
         return np.full(d, max(rate, STUCK / float(curvature.max())))
     sds = curvature**-0.5
     steps = [
-        efficiency(proposal.shape, noise_multiplier * w * s, scale / s)
+        law(proposal.shape, noise_multiplier * w * s, scale / s)
         for w, s in zip(width.tolist(), sds.tolist(), strict=True)
     ]
     moved: Floats = 2.0 * np.array(steps) / (curvature * d)
     return moved
+
+
+def draws_a_step(guess: "Guess", mobility: Floats) -> float:
+    """Return the effective draws of a step of a stationary chain, averaged over the coefficients.
+
+    Near the mode the chain is d theta = -M Q (theta - mode) dt + noise with covariance C = Q^-1;
+    the integrated autocorrelation time of coefficient j is 2 (C M^-1 C)_jj / C_jj.
+    """
+    covariance = np.linalg.inv(guess.precision)
+    times = 2.0 * np.diag(covariance / mobility @ covariance) / np.diag(covariance)
+    return float(np.mean(1.0 / np.maximum(times, 1.0)))
+
+
+def walk(guess: "Guess", mobility: Floats, scale: float) -> int:
+    """Return the steps from the prior mean to within one posterior sd of the mode.
+
+    Far away every step in the right direction is taken: E|move| / 2 a step. Near the mode the
+    slowest direction closes in exponentially.
+    """
+    root = np.sqrt(mobility)
+    rate = float(np.linalg.eigvalsh(root[:, None] * guess.precision * root).min())
+    sd = float(np.sqrt(np.diag(np.linalg.inv(guess.precision))).max())
+    distance = float(guess.distance.max())
+    speed = scale / math.sqrt(2.0 * math.pi) * float(np.max(mobility / mobility.sum()))
+    near = min(distance, speed / rate)
+    return math.ceil((distance - near) / speed + max(math.log(max(near / sd, 1.0)), 1.0) / rate)
+
+
+@dataclass(frozen=True, slots=True)
+class PenaltyLaw:
+    """The law of the penalty samplers. guided: a walk that keeps its direction while accepted."""
+
+    guided: bool = False
+
+    def settle(self, options: Any, outlook: Outlook) -> Any:
+        """See Law."""
+        return options
+
+    def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
+        """See Law.
+
+        A budget is worth the same effective draws at any number of steps above some 16 times the
+        ratio of the posterior's curvature to the noise; more of them make the way to the mode
+        cheaper.
+        """
+        guess = outlook.guess
+        ratio = mu**2 * float(np.max(np.diag(guess.precision) / guess.width**2))
+        return STEPS_PER_RATIO * ratio / chains
+
+    def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
+        """See Law."""
+        count = options.num_steps * options.num_chains
+        return accountant.noise_multiplier_for(epsilon, delta, count)
+
+    def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
+        """See Law."""
+        guess, proposal = outlook.guess, options.proposal
+        scale = proposal.scale or self._best_scale(proposal, outlook, noise_multiplier)
+        moved = self._mobility(proposal, guess, noise_multiplier, scale)
+        options = replace(options, proposal=replace(proposal, scale=scale))
+        return Pace(options, draws_a_step(guess, moved), self._walk(guess, moved, scale))
+
+    def _walk(self, guess: "Guess", moved: Floats, scale: float) -> int:
+        """A guided walk never turns round on its way to the mode: it is twice as fast."""
+        return walk(guess, moved, 2.0 * scale if self.guided else scale)
+
+    def columns(self, options: Any, rows: int, dimension: int) -> float:
+        """See Law."""
+        return float(dimension) if options.proposal.kind == "full" else 0.0
+
+    def _mobility(
+        self, proposal: Proposal | ComponentProposal, guess: "Guess", z: float, scale: float
+    ) -> Floats:
+        facts = (guess.precision, guess.width, guess.joint_width)
+        law = guided_efficiency if self.guided else efficiency
+        return mobility(proposal, *facts, scale, z, law)
+
+    def _best_scale(
+        self, proposal: Proposal | ComponentProposal, outlook: Outlook, z: float
+    ) -> float:
+        """Return the proposal sd with the largest expected ESS, of a grid around the best ones."""
+        guess = outlook.guess
+        pairs = zip(guess.width, outlook.sds, strict=True)
+        best = [best_scale(z * w * s) * s for w, s in pairs]
+        low = min(best) / (2.0 * len(best) if proposal.kind == "full" else 1.0)
+        scales = np.geomspace(low, max(best), 40)
+        draws = [
+            draws_a_step(guess, self._mobility(proposal, guess, z, s)) for s in scales.tolist()
+        ]
+        return float(f"{scales[int(np.argmax(draws))]:.4g}")

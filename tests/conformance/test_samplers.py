@@ -17,7 +17,7 @@ from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import as_dict, digest, from_dict
 from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.run import run, table_of
-from dpmcmc.samplers import SAMPLERS, ComponentProposal, Proposal, SamplerOptions
+from dpmcmc.samplers import SAMPLERS, ComponentProposal, Proposal, SamplerOptions, dp_penalty_guided
 from dpmcmc.samplers import penalty as penalty_step
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
@@ -37,6 +37,7 @@ VARIANTS = [
     pytest.param("dp_penalty", Proposal(kind="component", scale=1.4), 2.0, id="component"),
     pytest.param("dp_penalty", Proposal(scale=1.0, shape="normal"), 2.5, id="component-normal"),
     pytest.param("dp_penalty_component", ComponentProposal(scale=1.4), 2.0, id="own-component"),
+    pytest.param("dp_penalty_guided", ComponentProposal(scale=1.0), 2.0, id="guided"),
 ]
 compiled = pytest.mark.skipif(
     bool(numba.config.DISABLE_JIT), reason="half a million steps need the compiler"
@@ -117,7 +118,9 @@ def calibration(spec, chains=12_000, steps=60):
         target.position[:] = draws
         sampler = SAMPLERS[spec.sampler.algorithm]
         multiplier = spec.privacy.noise_multiplier
-        ends = sampler.advance(target, spec.sampler, multiplier, steps, Seeded(seed))[:, -1]
+        random = Seeded(seed)
+        state = sampler.start(target, spec.sampler, multiplier, random)
+        ends = sampler.advance(target, spec.sampler, multiplier, steps, random, state)[:, -1]
         for k in range(2):
             ranks[k].append(distribution(k, ends[:, k]))
     counts = [np.histogram(np.concatenate(r), bins=20, range=(0, 1))[0] for r in ranks]
@@ -146,6 +149,7 @@ def test_calibration_would_see_a_penalty_that_is_wrong_by_a_tenth(
         return list(np.log(uniforms) < sums + s * normals + priors - 0.45 * s * s)
 
     monkeypatch.setattr(penalty_step, "accept", wrong)
+    monkeypatch.setattr(dp_penalty_guided, "accept", wrong)
     assert min(calibration(job(name, proposal, multiplier))) < 0.001
 
 
@@ -166,7 +170,7 @@ def test_its_name_is_the_discriminator_of_its_options(name):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_its_event_is_in_the_vocabulary_and_costs_something(name):
     options = SAMPLERS[name].options(num_steps=10, num_chains=2, num_warmup=3)
-    event = SAMPLERS[name].event(options, 4.0)
+    event = SAMPLERS[name].event(options, 4.0, 1000)
     assert from_dict(as_dict(event)) == event
     assert 0 < accountant.epsilon(event, 1e-6) < math.inf
 
@@ -175,7 +179,7 @@ def test_its_event_is_in_the_vocabulary_and_costs_something(name):
 def test_warmup_is_charged_like_any_step(name):
     def cost(**numbers):
         options = SAMPLERS[name].options(num_chains=2, **numbers)
-        return accountant.epsilon(SAMPLERS[name].event(options, 4.0), 1e-6)
+        return accountant.epsilon(SAMPLERS[name].event(options, 4.0, 1000), 1e-6)
 
     assert cost(num_steps=10, num_warmup=9) == cost(num_steps=10, num_warmup=0)
     assert cost(num_steps=10, num_warmup=0) < cost(num_steps=11, num_warmup=1)

@@ -62,12 +62,12 @@ def test_bactrian_proposals_waste_nothing_on_short_moves():
 
 @pytest.mark.parametrize("options", [DpPenaltyOptions, DpPenaltyComponentOptions])
 def test_every_step_of_every_chain_is_charged(options):
-    event = penalty_event(options(num_steps=70, num_chains=3, num_warmup=20), 5.0)
+    event = penalty_event(options(num_steps=70, num_chains=3, num_warmup=20), 5.0, 1000)
     assert event == Repeat(Gaussian(5.0), 210)
 
 
 def test_an_open_job_has_no_event():
     with pytest.raises(ValueError, match="must be known"):
-        penalty_event(DpPenaltyOptions(num_chains=1), 5.0)
+        penalty_event(DpPenaltyOptions(num_chains=1), 5.0, 1000)
     with pytest.raises(ValueError, match="must be known"):
         moves(Proposal(), (3,), SystemRandom())
