@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ class Factor:
 class Design:
     """The public design matrix. Everything here follows from the formula and the schema alone.
 
-    response: name of the response column.
+    response: name of the response column, empty where there is none.
     parameters: one name per column. terms: the factors whose product the column is.
     lower, upper: (d,) bounds of each column. group: (d,) term of each column; at most one column
     of a term with categories is different from zero in any row.
@@ -65,6 +66,8 @@ class Design:
             x[row] = 1.0
             for factor in factors:
                 x[row] *= self._values(table, factor)
+        if not self.response:
+            return x, np.zeros(table.rows)
         response = column_of(self.schema, self.response)
         if isinstance(response, NumberColumn):
             return x, _clamped(table.columns[response.name], response.lower, response.upper)
@@ -92,16 +95,27 @@ def column_of(schema: Schema, name: str) -> Column:
     raise SpecError(POINTER, f"the dataset has no column {name!r}")
 
 
+def response_of(design: Design) -> Column:
+    """Return the response's column. Raises SpecError where the formula has no response."""
+    if not design.response:
+        raise SpecError(POINTER, "this model needs a response: write response ~ covariates")
+    return column_of(design.schema, design.response)
+
+
 def make_design(schema: Schema, formula: str) -> Design:
     """Parse a formula against a schema.
 
     Allowed: `y ~ a + C(b) + a:b + c*d`, `1`, `0`, `-1`, names with other characters in backticks.
     Numbers are standardised by their declared bounds to [-1, 1]; categories are treatment coded
-    with the first declared one as the reference. Nothing in a formula is ever evaluated.
+    with the first declared one as the reference. `~ a + b` has no response and no intercept.
+    Nothing in a formula is ever evaluated.
     Raises SpecError.
     """
     response, terms = _parse(formula)
-    column_of(schema, response)
+    if response:
+        column_of(schema, response)
+    else:
+        terms = [term for term in terms if term]
     _check_terms(response, terms)
     choices = [[_factors(schema, *pair) for pair in term] for term in terms]
     count = sum(prod(len(levels) for levels in term) for term in choices)
@@ -157,13 +171,19 @@ def _parse(formula: str) -> tuple[str, list[list[tuple[str, bool]]]]:
     except (FormulaicError, AttributeError, ValueError):
         raise SpecError(POINTER, "the formula cannot be parsed") from None
     sides = structure._to_dict()
+    if set(sides) == {"root"}:
+        return "", _columns(sides["root"])
     if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
         raise SpecError(POINTER, "write a formula as: response ~ covariate + covariate")
     response = [_name(factor) for term in sides["lhs"] for factor in term.factors]
     if len(response) != 1 or response[0] is None or response[0][1]:
         raise SpecError(POINTER, "the response must be one column")
-    terms = [[_name(factor) for factor in term.factors] for term in sides["rhs"]]
-    return response[0][0], [[pair for pair in term if pair is not None] for term in terms]
+    return response[0][0], _columns(sides["rhs"])
+
+
+def _columns(side: list[Any]) -> list[list[tuple[str, bool]]]:
+    terms = [[_name(factor) for factor in term.factors] for term in side]
+    return [[pair for pair in term if pair is not None] for term in terms]
 
 
 def _check_form(formula: str) -> None:

@@ -5,7 +5,7 @@ the constants used here.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dpmcmc.design import Design, make_design
@@ -17,7 +17,7 @@ from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.base import Law, Outlook
 from dpmcmc.schema import Schema
-from dpmcmc.spec import JobSpec
+from dpmcmc.spec import JobSpec, ModelSpec
 
 MAX_STEPS = 1_000_000
 MAX_CHAINS = 16
@@ -83,7 +83,7 @@ def plan(schema: Schema, spec: JobSpec) -> Plan:
     """
     _check(schema, spec)
     design = make_design(schema, spec.model.formula)
-    MODELS[spec.model.family].check(schema, design)
+    MODELS[spec.model.family].check(design, spec.model)
     resolved, draws = _resolve(design, spec)
     ess = draws + ARVIZ_FLOOR
     _check_size(schema, design, resolved)
@@ -103,7 +103,7 @@ def plan(schema: Schema, spec: JobSpec) -> Plan:
         num_warmup=resolved.sampler.num_warmup or 0,
         expected_ess=ess,
         warnings=_warnings(spec, ess),
-        parameters=design.parameters,
+        parameters=MODELS[spec.model.family].parameters(design, spec.model),
     )
 
 
@@ -154,6 +154,7 @@ def _check(schema: Schema, spec: JobSpec) -> None:
     model, options, privacy = spec.model, spec.sampler, spec.privacy
     if model.family not in MODELS:
         raise SpecError("/model/family", "no such model is registered")
+    _check_options(model)
     if schema.rows < 1:
         raise SpecError("/dataset", "the dataset has no rows")
     _check_number("/model/prior/scale", model.prior.scale, 1e-3, 1e3)
@@ -171,6 +172,21 @@ def _check(schema: Schema, spec: JobSpec) -> None:
         raise SpecError("/privacy", "give one of epsilon and noise_multiplier")
     if privacy.epsilon is None and options.num_steps is None:
         raise SpecError("/sampler/num_steps", "is needed beside a noise multiplier")
+
+
+def _check_options(model: ModelSpec) -> None:
+    """Refuse options that are another family's, and numbers that are none."""
+    known = MODELS[model.family].options
+    for option in fields(model.options):
+        value, pointer = getattr(model.options, option.name), f"/model/options/{option.name}"
+        if value is not None and option.name not in known:
+            raise SpecError(pointer, f"does not belong to {model.family}")
+        if option.name in ("a", "b", "m"):
+            _check_number(pointer, value, -1e6, 1e6)
+        elif option.name in ("ratio_slope", "noise_scale"):
+            _check_number(pointer, value, 1e-9, 1e9)
+    for number in model.options.variances or ():
+        _check_number("/model/options/variances", number, 1e-12, 1e12)
 
 
 def _check_number(pointer: str, value: float | None, least: float, most: float) -> None:

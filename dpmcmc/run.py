@@ -38,9 +38,10 @@ def run(
 ) -> Iterator[Released[NDArray[np.float64]]]:
     """Yield the draws of a resolved job in blocks (chain, block, parameter), warm-up included.
 
-    The lengths of the blocks follow from public facts. All chains start at the prior mean; the
-    first draw is the position after the first step. Privacy: event(schema, spec), paid for by
-    `permit`. random: for tests only; a fresh SystemRandom otherwise.
+    The lengths of the blocks follow from public facts. All chains start at a public point, see the
+    model's form; the first draw is the position after the first step.
+    Privacy: event(schema, spec), paid for by `permit`.
+    random: for tests only; a fresh SystemRandom otherwise.
     Raises PermitError before the rows are opened, where the permit is for another event or dataset;
     SpecError where the job is not resolved. Never raises on the rows.
     """
@@ -56,14 +57,16 @@ def _blocks(
     sampler, options = SAMPLERS[spec.sampler.algorithm], spec.sampler
     if options.num_steps is None or options.num_chains is None:
         raise SpecError("/sampler", "is not resolved")
-    target = MODELS[spec.model.family].target(design, spec, table, options.num_chains)
+    model = MODELS[spec.model.family]
+    target = model.target(design, spec, table, options.num_chains)
     z = spec.privacy.noise_multiplier or 0.0
     state = sampler.start(target, options, z, random)
     left = options.num_steps
-    length = block_length(schema.rows, len(design.parameters), options.num_chains, left)
+    length = block_length(schema.rows, target.position.shape[1], options.num_chains, left)
     while left > 0:
         size = min(length, left)
-        yield Released(sampler.advance(target, options, z, size, random, state))
+        draws = sampler.advance(target, options, z, size, random, state)
+        yield Released(model.release(design, spec, draws))
         left -= size
 
 

@@ -15,13 +15,37 @@ class NormalPrior:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """What some families have beside a formula and a prior; others refuse it.
+
+    ratio_slope: cut each row's log likelihood ratio at +- this times the length of a move, where
+    the declared bounds allow more; less noise for a target that is a little off. Not for logistic.
+    noise_scale: known sd of a linear model's response; a parameter where None.
+    variances: known variance of each column (gaussian_mean, banana).
+    a, b, m: the banana's constants. coordinates: what a banana's proposals move, see the model.
+    """
+
+    ratio_slope: float | None = None
+    noise_scale: float | None = None
+    variances: tuple[float, ...] | None = None
+    a: float | None = None
+    b: float | None = None
+    m: float | None = None
+    coordinates: Literal["straight", "natural"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """family: a name in dpmcmc.models.MODELS. tempering: T in (0, 1] multiplies the likelihood."""
+    """family: a name in dpmcmc.models.MODELS. tempering: T in (0, 1] multiplies the likelihood.
+
+    formula: `y ~ a + C(b)`, or `~ a + b` where a family models columns without a response.
+    """
 
     family: str
     formula: str
     prior: NormalPrior = field(default_factory=NormalPrior)
     tempering: float | None = None
+    options: ModelOptions = field(default_factory=ModelOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

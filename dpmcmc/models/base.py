@@ -7,20 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.design import Design
+from dpmcmc.models.forms import Form
 from dpmcmc.samplers.base import Target
-from dpmcmc.schema import Schema, Table
-from dpmcmc.spec import JobSpec
+from dpmcmc.schema import Table
+from dpmcmc.spec import JobSpec, ModelSpec
 
 Floats = NDArray[np.float64]
+NUDGE = 1e-3  # the move at which widths are read
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
     """What the planner may expect of a model before it has seen a row.
 
-    precision: (d, d) of the posterior. width: (d,) most that one row can change the sum per unit
-    that a coefficient moves; joint_width: the same where all coefficients move by one unit.
-    distance: (d,) how far the mode is from the prior mean.
+    In the units of positions. precision: (d, d) of the posterior. width: (d,) most that one row can
+    change the sum per unit that a coefficient moves; joint_width: the same where all coefficients
+    move by one unit. distance: (d,) how far the mode is from the start.
     """
 
     precision: Floats
@@ -29,15 +31,47 @@ class Guess:
     distance: Floats
 
 
+def names_of_design(design: Design, _: ModelSpec) -> tuple[str, ...]:
+    """Return one parameter for each column of the design."""
+    return design.parameters
+
+
+def unchanged(_: Design, __: JobSpec, positions: Floats) -> Floats:
+    """Return positions: they are the parameters."""
+    return positions
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """One family. Registered by one explicit line in dpmcmc/models/__init__.py.
 
-    check: raises SpecError where the design does not suit the family.
-    guess: public facts -> Guess. target: opens a table at the prior mean for that many chains.
+    check: raises SpecError where the design or the options do not suit the family.
+    form: public facts -> what the kernels need. guess: public facts -> Guess.
+    options: the fields of ModelOptions that it knows. parameters: names of what is released.
+    release: positions (..., d) -> parameters (..., d), public and one to one.
     """
 
     family: str
-    check: Callable[[Schema, Design], None]
+    check: Callable[[Design, ModelSpec], None]
+    form: Callable[[Design, JobSpec], Form]
     guess: Callable[[Design, JobSpec], Guess]
-    target: Callable[[Design, JobSpec, Table, int], Target]
+    options: frozenset[str] = frozenset({"ratio_slope"})
+    parameters: Callable[[Design, ModelSpec], tuple[str, ...]] = names_of_design
+    release: Callable[[Design, JobSpec, Floats], Floats] = unchanged
+
+    def target(self, design: Design, spec: JobSpec, table: Table, chains: int) -> Target:
+        """Open a table, all chains at the form's start."""
+        from dpmcmc.models.rowwise import RowTarget
+
+        return RowTarget(self.form(design, spec), spec, table, chains)
+
+
+def guess_of(form: Form, spec: JobSpec, precision: Floats, typical: Floats) -> Guess:
+    """Return the guess for this precision (d, d) of rows and prior, widths taken at `typical`."""
+    tempering, slope = spec.model.tempering or 1.0, spec.model.options.ratio_slope or np.inf
+    here, d = typical[None], len(typical)
+    moves = np.concatenate((np.eye(d), np.ones((1, d)))) * NUDGE
+    lo, hi = form.interval(np.repeat(here, d + 1, axis=0), here + moves)
+    most = slope * np.sqrt((moves * moves).sum(axis=1))
+    widths = tempering * (np.clip(hi, -most, most) - np.clip(lo, -most, most)) / NUDGE
+    return Guess(precision, widths[:-1], float(widths[-1]), np.abs(typical - form.start))

@@ -85,7 +85,6 @@ def test_supported_formulas(schema_of, formula, parameters):
     [
         "",
         "ill",
-        "~ age",
         "ill ~ 0",
         "ill ~ nobody",
         "nobody ~ age",

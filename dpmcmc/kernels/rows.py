@@ -1,0 +1,258 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
+"""Sums over rows: clipped log likelihood ratios and clipped gradients, for all chains at once.
+
+Every model is l = f(offset + weights . x; y, curvature) with one of four functions f, `link`; the
+map from a position to (weights, aux) is public and lives in dpmcmc/models. Arrays in, arrays out,
+no randomness, no objects.
+
+Layout: x (blocks, columns, BLOCK), y (blocks, BLOCK), so that a block of rows stays in the first
+cache while all chains pass over it; count rows are real, what pads the last block is never read.
+eta, cache (2, blocks, chain, BLOCK): linear predictors and log likelihoods of the current position
+on side[c] and of the proposal on the other side, so that accepting is flipping side[c].
+
+Sums are exact: each row's clipped term is rounded to a whole number of cells and added as an
+integer, so the order of rows and the number of threads change no bit, and one replaced row changes
+a ratio sum by at most 2 `half` cells. See docs/proofs/dp_penalty.md, section 3.
+"""
+
+import numpy as np
+
+from dpmcmc.kernels.maths import (
+    MAGIC_BITS,
+    exp,
+    exp_minus_abs,
+    kernel,
+    leaf,
+    log1p_unit,
+    positive,
+    shifted_bits,
+    sigmoid,
+)
+from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
+
+BLOCK = 256
+OFFSET, CURVATURE, CONSTANT = 0, 1, 2  # entries of `aux`; linear: -1 / (2 sd^2), -log sd
+
+
+@leaf
+def dot(x, weights, offset, count, eta):
+    """eta[:count] = offset + weights . x of one block."""
+    d = x.shape[0]
+    for i in range(count):
+        eta[i] = offset
+    for q in range(d // 4):
+        x0, x1, x2, x3 = x[4 * q], x[4 * q + 1], x[4 * q + 2], x[4 * q + 3]
+        w0, w1, w2, w3 = weights[4 * q], weights[4 * q + 1], weights[4 * q + 2], weights[4 * q + 3]
+        for i in range(count):
+            eta[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+    for j in range(d - d % 4, d):
+        xj, wj = x[j], weights[j]
+        for i in range(count):
+            eta[i] += wj * xj[i]
+
+
+@leaf
+def log_likelihood(link, eta, y, aux, count, out):
+    """Write each row's log likelihood up to terms free of the parameters, for one block."""
+    if link == LOGISTIC:
+        for i in range(count):
+            out[i] = exp_minus_abs(eta[i])
+        for i in range(count):
+            out[i] = -(positive(-eta[i]) + log1p_unit(out[i]))
+    elif link == POISSON:
+        for i in range(count):
+            out[i] = y[i] * eta[i] - exp(eta[i])
+    elif link == LINEAR:
+        curvature, constant = aux[CURVATURE], aux[CONSTANT]
+        for i in range(count):
+            residual = y[i] - eta[i]
+            out[i] = curvature * (residual * residual) + constant
+    else:
+        for i in range(count):
+            out[i] = eta[i]
+
+
+@leaf
+def clipped_cells(new, old, count, scale, shift, half):
+    """Sum over rows of (new - old) scale - shift, held to [-half, half], in whole cells."""
+    total = 0
+    for i in range(count):
+        u = (new[i] - old[i]) * scale - shift
+        u = u if u > -half else -half  # what is not a number becomes -half
+        u = u if u < half else half
+        total += shifted_bits(u)
+    return total - count * MAGIC_BITS
+
+
+@leaf
+def used(count, block):
+    """Rows of this block."""
+    return min(BLOCK, count - block * BLOCK)
+
+
+@kernel
+def fill(x, y, count, link, first, last, weights, aux, side, eta, cache):
+    """Write each chain's predictors and log likelihoods on its side, blocks first..last."""
+    for b in range(first, last):
+        rows = used(count, b)
+        for c in range(weights.shape[0]):
+            s = side[c]
+            dot(x[b], weights[c], aux[c, OFFSET], rows, eta[s, b, c])
+            log_likelihood(link, eta[s, b, c], y[b], aux[c], rows, cache[s, b, c])
+
+
+@kernel
+def ratio_sums(
+    x, y, count, link, first, last, weights, aux, side, eta, cache, scale, shift, half, total
+):
+    """Add to total (chain,) int64 each chain's clipped ratio sum over blocks first..last, in cells.
+
+    weights (chain, columns), aux (chain, 3): the proposals'.
+    """
+    for b in range(first, last):
+        rows = used(count, b)
+        for c in range(weights.shape[0]):
+            then, new = eta[1 - side[c], b, c], cache[1 - side[c], b, c]
+            dot(x[b], weights[c], aux[c, OFFSET], rows, then)
+            log_likelihood(link, then, y[b], aux[c], rows, new)
+            old = cache[side[c], b, c]
+            total[c] += clipped_cells(new, old, rows, scale[c], shift[c], half)
+
+
+@kernel
+def component_sums(
+    x, y, count, link, first, last, j, step, aux, side, eta, cache, scale, shift, half, total
+):
+    """As ratio_sums where weight j moves by step[c, 0] and the offset by step[c, 1]."""
+    for b in range(first, last):
+        rows = used(count, b)
+        column = x[b, j]
+        for c in range(step.shape[0]):
+            s, by, lift = side[c], step[c, 0], step[c, 1]
+            now, then, new = eta[s, b, c], eta[1 - s, b, c], cache[1 - s, b, c]
+            for i in range(rows):
+                then[i] = now[i] + (by * column[i] + lift)
+            log_likelihood(link, then, y[b], aux[c], rows, new)
+            total[c] += clipped_cells(new, cache[s, b, c], rows, scale[c], shift[c], half)
+
+
+@leaf
+def slope(link, eta, y, aux, count, out):
+    """Derivative of the log likelihood by the linear predictor, for one block."""
+    if link == LOGISTIC:
+        for i in range(count):
+            out[i] = sigmoid(-eta[i])
+    elif link == POISSON:
+        for i in range(count):
+            out[i] = y[i] - exp(eta[i])
+    else:
+        twice = -2.0 * aux[CURVATURE]
+        for i in range(count):
+            out[i] = twice * (y[i] - eta[i])
+
+
+@leaf
+def column_cells(x, factor, count):
+    """Sum over rows of factor * x, each cut toward zero to an integer below 2^51."""
+    total = 0
+    for i in range(count):
+        total += shifted_bits(np.trunc(factor[i] * x[i]))
+    return total - count * MAGIC_BITS
+
+
+@kernel
+def gradient_sums(x, y, norm, count, link, first, last, weights, aux, clip, scale, total):
+    """Add to total (chain, d) int64 each chain's gradient by the weights, in cells.
+
+    Each row's gradient is clipped to norm `clip`, times `scale` (cells per unit), and every entry
+    is cut toward zero. norm (blocks, BLOCK) of the rows of x. Where d is columns + 1, the last
+    entry is the linear model's derivative by its log sd. No identity link: see gaussian_gradients.
+    """
+    eta, factor, extra = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    columns = x.shape[1]
+    for b in range(first, last):
+        rows = used(count, b)
+        for c in range(weights.shape[0]):
+            dot(x[b], weights[c], aux[c, OFFSET], rows, eta)
+            slope(link, eta, y[b], aux[c], rows, factor)
+            if total.shape[1] > columns:
+                for i in range(rows):
+                    extra[i] = factor[i] * (y[b, i] - eta[i]) - 1.0
+                    size = np.sqrt((factor[i] * norm[b, i]) ** 2 + extra[i] * extra[i])
+                    held = scale * (clip / (size if size > clip else clip))
+                    factor[i] *= held
+                    extra[i] *= held
+                for i in range(rows):
+                    total[c, columns] += shifted_bits(np.trunc(extra[i])) - MAGIC_BITS
+            else:
+                for i in range(rows):
+                    size = abs(factor[i]) * norm[b, i]
+                    factor[i] = scale * factor[i] * (clip / (size if size > clip else clip))
+            for j in range(columns):
+                total[c, j] += column_cells(x[b, j], factor, rows)
+
+
+@kernel
+def gaussian_gradients(x, count, first, last, mean, precision, shear, clip, scale, total):
+    """As gradient_sums for N(mean, 1) rows: precision (x - mean), and shear of entry 1 to entry 0.
+
+    mean (chain, d); precision (d,); shear (chain,): 0, or a banana's d straightened_1 / d theta_0.
+    """
+    square, head, factor = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    d = x.shape[1]
+    for b in range(first, last):
+        rows = used(count, b)
+        for c in range(mean.shape[0]):
+            x0, m0, p0 = x[b, 0], mean[c, 0], precision[0]
+            x1, m1, p1 = x[b, 1 % d], mean[c, 1 % d], shear[c] * precision[1 % d]
+            for i in range(rows):
+                head[i] = p0 * (x0[i] - m0) + p1 * (x1[i] - m1)
+                square[i] = head[i] * head[i]
+            for j in range(1, d):
+                xj, mj, pj = x[b, j], mean[c, j], precision[j]
+                for i in range(rows):
+                    g = pj * (xj[i] - mj)
+                    square[i] += g * g
+            for i in range(rows):
+                size = np.sqrt(square[i])
+                factor[i] = scale * (clip / (size if size > clip else clip))
+            total[c, 0] += column_cells(head, factor, rows)
+            for j in range(1, d):
+                xj, mj, pj = x[b, j], mean[c, j], precision[j]
+                for i in range(rows):
+                    head[i] = pj * (xj[i] - mj)
+                total[c, j] += column_cells(head, factor, rows)
+
+
+@kernel
+def batch_sums(table, indices, link, here, aux_here, there, aux_there, scale, shift, half, out):
+    """Write each chain's sum and sum of squares (chain, 2) int64 of clipped ratios, in cells.
+
+    table (n, columns + 1) by rows, the response last; indices (chain, batch). here, there (chain,
+    columns) and their aux: current and proposed.
+    """
+    columns = here.shape[1]
+    block, response = np.empty((columns, BLOCK)), np.empty(BLOCK)
+    eta, old, new = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    batch = indices.shape[1]
+    for c in range(here.shape[0]):
+        total, squares = 0, 0
+        for start in range(0, batch, BLOCK):
+            rows = min(BLOCK, batch - start)
+            for i in range(rows):
+                row = table[indices[c, start + i]]
+                response[i] = row[columns]
+                for j in range(columns):
+                    block[j, i] = row[j]
+            dot(block, here[c], aux_here[c, OFFSET], rows, eta)
+            log_likelihood(link, eta, response, aux_here[c], rows, old)
+            dot(block, there[c], aux_there[c, OFFSET], rows, eta)
+            log_likelihood(link, eta, response, aux_there[c], rows, new)
+            for i in range(rows):
+                u = (new[i] - old[i]) * scale[c] - shift[c]
+                u = u if u > -half else -half
+                u = u if u < half else half
+                v = shifted_bits(u) - MAGIC_BITS
+                total += v
+                squares += v * v
+        out[c, 0], out[c, 1] = total, squares

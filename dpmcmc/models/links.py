@@ -1,0 +1,3 @@
+"""How a row's log likelihood follows from its linear predictor; see dpmcmc/kernels/rows.py."""
+
+IDENTITY, LOGISTIC, POISSON, LINEAR = 0, 1, 2, 3

@@ -1,0 +1,215 @@
+"""Any model over opened rows: positions, cached likelihoods and exact sums for the samplers."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.models.forms import Floats, Form, GaussianForm
+from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
+from dpmcmc.schema import Table
+from dpmcmc.spec import JobSpec
+
+SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
+ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
+BATCH_CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
+NARROWEST = 1e-200  # of an interval: a move of nothing has no width
+WIDEST = 1e100  # of an interval's ends
+
+
+def term_grid(bound: float, rows: int) -> float:
+    """Return the power of two on which `rows` terms of at most this size add up exactly."""
+    digits = min(30, 52 - math.ceil(math.log2(rows + 1.0)))
+    return float(2.0 ** (math.ceil(math.log2(bound)) - digits))
+
+
+class RowTarget:
+    """Rows, positions and cached likelihoods of all chains. Implements samplers.base.Target.
+
+    Sensitivities: docs/proofs/dp_penalty.md, section 3, and docs/proofs/gaussian_release.md.
+    """
+
+    def __init__(self, form: Form, spec: JobSpec, table: Table, chains: int) -> None:
+        from dpmcmc.kernels import rows as kernels
+
+        self._kernels = kernels
+        self._form = form
+        x, y = form.rows(table)
+        self.rows: int = table.rows
+        self.tempering = spec.model.tempering or 1.0
+        self._bound = spec.sampler.clip_bound or math.inf
+        self._slope = spec.model.options.ratio_slope or math.inf
+        self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
+        self._table: Floats | None = None
+        self._norm: Floats | None = None
+        self._half = 2.0 ** (51 - math.ceil(math.log2(table.rows + 1.0)))
+        self.position: Floats = np.tile(form.start, (chains, 1))
+        self._side = np.zeros(chains, np.int64)
+        shape = (2, len(self._x), chains, kernels.BLOCK)
+        self._eta, self._cache = np.empty(shape), np.empty(shape)
+
+    def refresh(self) -> None:
+        """Recompute the predictor and likelihood of every row and chain."""
+        weights, aux = self._form.describe(self.position)
+        self._kernels.fill(*self._all(), weights, aux, self._side, self._eta, self._cache)
+
+    def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
+        """See Target."""
+        there = self.position.copy()
+        there[:, j] += deltas
+        interval = self._cut(
+            self._form.component_interval(self.position, j, deltas), np.abs(deltas)
+        )
+        return self._ratios(there, interval, self._form.column(j))
+
+    def component_commit(self, j: int, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
+        """See Target."""
+        self.position[accepted, j] += deltas[accepted]
+        self._side[accepted] ^= 1
+
+    def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
+        """See Target."""
+        there = self.position + deltas
+        return self._ratios(there, self._interval(there, deltas))
+
+    def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
+        """See Target."""
+        self.move(deltas, accepted)
+        self._side[accepted] ^= 1
+
+    def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
+        """See Target."""
+        self.position[accepted] += deltas[accepted]
+
+    def gradient(self, positions: Floats, clip: float) -> tuple[Floats, float]:
+        """See Target. Proof: docs/proofs/gaussian_release.md, sections 1 and 2."""
+        bound = self.tempering * clip
+        grid = term_grid(bound, self.rows)
+        scale = self.tempering * SHRINK / grid
+        totals = np.zeros(positions.shape, np.int64)
+        self._gradient(positions, clip, scale, totals)
+        return np.asarray(grid * totals, np.float64), 2.0 * bound
+
+    def gram(self, positions: Floats, bound: float) -> tuple[Floats, float]:
+        """See Target. Proof: docs/proofs/gaussian_release.md, section 1."""
+        largest = self.tempering * bound * self._form.reach**2
+        grid = term_grid(largest, self.rows)
+        weights, aux = self._form.describe(positions)
+        d = positions.shape[1]
+        sums = np.zeros((len(positions), d, d))
+        for block, x in enumerate(self._x):
+            count = min(self._kernels.BLOCK, self.rows - block * self._kernels.BLOCK)
+            x = x[:, :count]
+            information = self._information(weights @ x + aux[:, :1], aux)
+            terms = np.minimum(information, bound) * (self.tempering * SHRINK / grid)
+            m = len(x)
+            sums[:, :m, :m] += np.trunc(terms[:, None, None] * x[:, None] * x).sum(axis=3)
+        return grid * sums, math.sqrt(2.0) * largest + 2.0 * grid * d
+
+    def batch_ratios(
+        self, deltas: Floats, indices: NDArray[np.int64]
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """See Target."""
+        if self._table is None:
+            x = self._x.transpose(0, 2, 1).reshape(-1, self._x.shape[1])
+            both = np.concatenate((x, self._y.reshape(-1, 1)), axis=1)
+            self._table = np.ascontiguousarray(both[: self.rows])
+        there = self.position + deltas
+        lo, hi = self._interval(there, deltas)
+        middle, cell = 0.5 * lo + 0.5 * hi, (hi - lo) / (2.0 * BATCH_CELLS)
+        out = np.zeros((len(lo), 2), np.int64)
+        self._kernels.batch_sums(
+            self._table,
+            indices,
+            self._form.link,
+            *self._form.describe(self.position),
+            *self._form.describe(there),
+            1.0 / cell,
+            middle / cell,
+            BATCH_CELLS,
+            out,
+        )
+        first, second = cell * out[:, 0], cell * cell * out[:, 1]
+        batch = indices.shape[1]
+        sums = batch * middle + first
+        return sums, batch * middle**2 + 2.0 * middle * first + second, lo, hi
+
+    def log_prior_ratio(self, deltas: Floats) -> Floats:
+        """See Target."""
+        return self._form.log_prior_ratio(self.position, self.position + deltas)
+
+    def log_prior_gradient(self, positions: Floats) -> Floats:
+        """See Target."""
+        return self._form.log_prior_gradient(positions)
+
+    def _all(self) -> tuple[Any, ...]:
+        return self._x, self._y, self.rows, self._form.link, 0, len(self._x)
+
+    def _interval(self, there: Floats, deltas: Floats) -> tuple[Floats, Floats]:
+        lengths = np.sqrt((deltas * deltas).sum(axis=1))
+        return self._cut(self._form.interval(self.position, there), lengths)
+
+    def _cut(self, interval: tuple[Floats, Floats], lengths: Floats) -> tuple[Floats, Floats]:
+        """Cut an interval at +-bound and at +-slope times the length of the move."""
+        most = np.minimum(min(self._bound, WIDEST), self._slope * lengths)
+        lo, hi = (np.clip(end, -most, most) for end in interval)
+        return lo - 0.5 * NARROWEST, hi + 0.5 * NARROWEST
+
+    def _ratios(
+        self, there: Floats, interval: tuple[Floats, Floats], column: int | None = None
+    ) -> tuple[Floats, Floats, Floats]:
+        lo, hi = interval
+        middle, width = 0.5 * lo + 0.5 * hi, hi - lo
+        cell = width / (2.0 * self._half)
+        weights, aux = self._form.describe(there)
+        totals = np.zeros(len(lo), np.int64)
+        rest = (self._side, self._eta, self._cache, 1.0 / cell, middle / cell, self._half, totals)
+        if column is None:
+            self._kernels.ratio_sums(*self._all(), weights, aux, *rest)
+        else:
+            before, aux_before = self._form.describe(self.position)
+            step = np.stack(
+                (weights[:, column] - before[:, column], aux[:, 0] - aux_before[:, 0]), axis=1
+            )
+            self._kernels.component_sums(*self._all(), column, step, aux, *rest)
+        n, prior = self.rows, self._form.log_prior_ratio(self.position, there)
+        sums = self.tempering * (n * middle + cell * totals)
+        rounding = ROUNDING * n * (np.abs(middle) + width)
+        return sums, self.tempering * (width + rounding), prior
+
+    def _gradient(
+        self, positions: Floats, clip: float, scale: float, totals: NDArray[np.int64]
+    ) -> None:
+        if isinstance(self._form, GaussianForm):
+            mean, precision, shear = self._form.moments(positions)
+            self._kernels.gaussian_gradients(
+                *(self._x, self.rows, 0, len(self._x)),
+                *(mean, precision, shear, clip, scale, totals),
+            )
+            return
+        weights, aux = self._form.describe(positions)
+        if self._norm is None:
+            self._norm = np.sqrt((self._x**2).sum(axis=1))
+        self._kernels.gradient_sums(
+            self._x, self._y, self._norm, *self._all()[2:], weights, aux, clip, scale, totals
+        )
+
+    def _information(self, eta: Floats, aux: Floats) -> Floats:
+        """Information of the linear predictor (chain, rows)."""
+        link = self._form.link
+        if link == LOGISTIC:
+            odds = np.exp(-np.minimum(np.abs(eta), 350.0))
+            return np.asarray(odds / (1.0 + odds) ** 2)
+        if link == POISSON:
+            return np.exp(np.minimum(eta, 700.0))
+        return np.broadcast_to(-2.0 * aux[:, 1:2] if link == LINEAR else 1.0, eta.shape)
+
+
+def _blocked(columns: Floats, size: int) -> Floats:
+    """Return (blocks, columns, size) from (columns, n), padded with zeros."""
+    number, n = columns.shape
+    blocks = -(-n // size)
+    padded = np.zeros((number, blocks * size))
+    padded[:, :n] = columns
+    return np.ascontiguousarray(padded.reshape(number, blocks, size).transpose(1, 0, 2))
