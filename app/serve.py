@@ -123,7 +123,17 @@ def prepare(using: Settings) -> None:
 
 def serve(using: Settings, host: str, port: int) -> None:
     """Run until SIGTERM or SIGINT; then drain."""
-    prepare(using)
+    workers = Workers(using.workers, using.drain_seconds)
+    workers.start()  # first of all: they load their kernels meanwhile
+    try:
+        prepare(using)
+        _serve(using, host, port)
+    finally:
+        workers.stop()
+
+
+def _serve(using: Settings, host: str, port: int) -> None:
+    """The API and the reaper, until a signal."""
     app = create_app(using)
     server = Server(
         uvicorn.Config(
@@ -144,14 +154,12 @@ def serve(using: Settings, host: str, port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     reaping_services = open_services(using)
-    workers, reaping = Workers(using.workers, using.drain_seconds), Reaping(reaping_services)
-    workers.start()
+    reaping = Reaping(reaping_services)
     reaping.start()
     threading.Thread(target=load_planner, name="load-planner", daemon=True).start()
     try:
         server.run()
     finally:
-        workers.stop()
         reaping.stop()
         reaping_services.close()
 

@@ -5,10 +5,12 @@ import importlib.util
 import os
 import re
 import secrets
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import yaml
 
 from app.client import Client
 from app.settings import Settings
+from worker.parent import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 # the keys of the compose specification that are used here; a misspelled one is in no such list
@@ -131,10 +134,22 @@ def test_the_roles_work_together_as_composed(
 @contextlib.contextmanager
 def started(command: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-        yield
-        process.terminate()
-        assert process.wait(60) == 0
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=partial(die_with_parent, signal.SIGTERM),
+        )
+        try:
+            yield
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def first_job(url: str, key: str, folder: Path) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 import os
 import signal
 import sys
+from types import FrameType
 
 from app import logs
 from app.settings import settings
+from worker import warmup
 from worker.celery_app import app
 from worker.parent import die_with_parent, is_orphan
 
@@ -13,7 +15,7 @@ PARENT = "DPMCMC_PARENT_PID"
 
 
 def main() -> None:
-    """Start Celery's worker in this process."""
+    """Load the kernels, then start Celery's worker in this process; its children inherit them."""
     using = settings()
     logs.configure(using.log_format, using.log_level)
     logs.silence_warnings()
@@ -21,9 +23,15 @@ def main() -> None:
         die_with_parent(signal.SIGTERM)
         if is_orphan(os.environ[PARENT]):
             sys.exit(0)
+    signal.signal(signal.SIGTERM, _end)  # until Celery listens: there is no job to finish
+    warmup.once(using.data_dir)
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     level = f"--loglevel={using.log_level}"
     app.worker_main(["--quiet", "worker", "--pool=prefork", level, *quiet])
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,18 @@
-"""Load the compiled kernels before the first job, by running tiny ones on made-up rows."""
+"""Load the compiled kernels before the first job, by running tiny ones on made-up rows.
 
+The worker does this before it forks: once for all of its processes, and those that replace a lost
+one have it at birth. Nothing random outlives it: every run draws from a key of its own.
+"""
+
+import fcntl
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from dpmcmc.diagnostics import summarise
 from dpmcmc.privacy.types import Released
 from dpmcmc.run import sample
-from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers import SAMPLERS, Proposal
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelSpec, PrivacySpec
 
@@ -20,27 +27,27 @@ SCHEMA = Schema(
 DATA: dict[str, list[object]] = {"x": [0.5] * ROWS, "y": ["0", "1"] * (ROWS // 2)}
 
 
+def once(folder: Path) -> None:
+    """Warm up while no other worker on this folder does: the first one compiles for the rest."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "warmup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        warm_up()
+
+
 def warm_up() -> None:
     """Run every registered sampler for a few steps, and summarise what it gave."""
     model = ModelSpec(family="logistic", formula="y ~ x")
     privacy = PrivacySpec(delta=1e-6, noise_multiplier=1.0)
     for sampler in SAMPLERS.values():
         options = sampler.options(num_steps=8, num_chains=2)
-        kinds = {type(options.proposal)(), *_full(options.proposal)}
-        for proposal in kinds:
-            result = sample(
-                DATA,
-                schema=SCHEMA,
-                model=model,
-                privacy=privacy,
-                sampler=replace(options, proposal=proposal),
-            )
+        for choice in _kinds(options):
+            result = sample(DATA, schema=SCHEMA, model=model, privacy=privacy, sampler=choice)
             summarise(Released(result.draws), result.plan.parameters)
 
 
-def _full(proposal: object) -> list[object]:
-    """The full-vector proposal, where there is one."""
-    try:
-        return [type(proposal)(kind="full")]  # type: ignore[call-arg]
-    except TypeError:
-        return []
+def _kinds(options: Any) -> list[Any]:
+    """The options, and those with the full-vector proposal where there is one."""
+    if isinstance(getattr(options, "proposal", None), Proposal):
+        return [options, replace(options, proposal=Proposal(kind="full"))]
+    return [options]

@@ -15,6 +15,8 @@ from app.jobs.services import Services
 from app.storage.rows import JobRow
 from app.storage.types import utc_now
 
+BEAT_SECONDS = 0.5  # a cancellation is heard this soon; a block of draws takes as long again
+
 
 class Heartbeat:
     """Renews the lease while the `with` block runs. cancelled, lost: what it has heard."""
@@ -22,7 +24,7 @@ class Heartbeat:
     def __init__(self, services: Services, holds: list[ColumnElement[bool]]) -> None:
         self._services = services
         self._holds = holds
-        self._every = min(1.0, services.settings.lease_seconds / 4)
+        self._every = min(BEAT_SECONDS, services.settings.lease_seconds / 4)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.cancelled = False

@@ -19,7 +19,11 @@ def configuration(using: Settings) -> dict[str, Any]:
     made: dict[str, Any] = {
         "broker_url": using.broker,
         "broker_connection_retry_on_startup": True,
-        "broker_transport_options": {"confirm_publish": True, "path": str(using.queue_file)},
+        "broker_transport_options": {
+            "confirm_publish": True,
+            "path": str(using.queue_file),
+            "patience": 0.2,  # between two looks at whether the worker is to end
+        },
         "task_default_queue": QUEUE,
         "task_acks_late": True,
         "task_acks_on_failure_or_timeout": True,

@@ -17,6 +17,7 @@ from typing import Any
 from kombu.transport import TRANSPORT_ALIASES, virtual
 
 SCHEME = "dpmcmcqueue"
+POLL_SECONDS = 0.05
 TABLE = """CREATE TABLE IF NOT EXISTS message (
     id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body TEXT NOT NULL, taken_by TEXT)"""
 TAKE = """UPDATE message SET taken_by = ? WHERE id = (
@@ -134,16 +135,22 @@ class Channel(virtual.Channel):
 
 
 class Transport(virtual.Transport):
-    """kombu's virtual transport over the file, looked at ten times a second."""
+    """kombu's virtual transport over the file, looked at twenty times a second."""
 
     Channel = Channel
-    polling_interval = 0.1
+    polling_interval = POLL_SECONDS
     driver_type = "sql"
     driver_name = "sqlite"
     can_parse_url = False
     implements = virtual.Transport.implements.extend(
         asynchronous=False, exchange_type=frozenset(["direct"]), heartbeats=False
     )
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Deliver a message. Raises TimeoutError after `timeout` or the option `patience`."""
+        patience = connection.client.transport_options.get("patience")
+        waits = [seconds for seconds in (timeout, patience) if seconds is not None]
+        super().drain_events(connection, timeout=min(waits, default=None))  # type: ignore[no-untyped-call]
 
     def driver_version(self) -> str:
         """The version of SQLite."""

@@ -350,3 +350,15 @@ def test_the_price_list_refuses_what_is_no_event(
 ) -> None:
     body = {"events": [event], "delta": 1e-6}
     assert analyst.post("/v1/accounting/compose", json=body).status_code == 422
+
+
+def test_the_price_list_bounds_how_much_it_computes(house: House, analyst: Caller) -> None:
+    """Distinct mechanisms are counted wherever they stand; the same one again costs nothing."""
+    steps = [{"kind": "gaussian", "noise_multiplier": 1.0 + n} for n in range(33)]
+    nested = {"kind": "compose", "events": steps[1:]}
+    for events in (steps, [steps[0], nested]):
+        body = {"events": events, "delta": 1e-6}
+        answer = analyst.post("/v1/accounting/compose", json=body)
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/events")
+    body = {"events": [steps[0]] * 100, "delta": 1e-6}
+    assert analyst.post("/v1/accounting/compose", json=body).status_code == 200

@@ -145,7 +145,7 @@ def test_cancelling_a_running_job_stops_it_and_the_debit_stays(
     asked = time.monotonic()
     assert analyst.post(f"/v1/jobs/{job}/cancel").json()["status"] == "running"
     worker.join()
-    assert time.monotonic() - asked < 5
+    assert time.monotonic() - asked < 2
     ended = shown(analyst, job)
     assert ended["status"] == "cancelled"
     assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
