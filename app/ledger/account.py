@@ -13,18 +13,7 @@ from functools import lru_cache
 from typing import Any, cast
 from uuid import UUID
 
-from sqlalchemy import (
-    BindParameter,
-    Executable,
-    Result,
-    Select,
-    Table,
-    bindparam,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Table, bindparam, insert, literal_column, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -49,6 +38,7 @@ from app.ledger.errors import (
     Voided,
 )
 from app.storage.engine import EARLY_RELEASE
+from app.storage.prepared import Prepared
 from app.storage.rows import JobRow, LedgerHeadRow, LedgerRow
 from app.storage.types import utc_now
 from dpmcmc.privacy.events import Event, as_dict, digest
@@ -95,6 +85,12 @@ def sum_of(one: FilterState, other: FilterState) -> FilterState:
 
 
 @lru_cache(maxsize=1024)
+def written(event: Event) -> tuple[str, str]:
+    """An event's canonical text and its digest, remembered."""
+    return canonical(as_dict(event)), digest(event)
+
+
+@lru_cache(maxsize=1024)
 def price(terms: FilterTerms, event: Event) -> EntryCost:
     """What an event costs under the terms, remembered: a plan has it ready for the reservation."""
     return entry_cost(terms, event)
@@ -129,7 +125,7 @@ def reserve(
     AlreadyReserved and BudgetExhausted (of the dataset, or of the analyst's allotment).
     """
     session.flush()
-    written, name = canonical(as_dict(event)), digest(event)
+    text, name = written(event)
     head = locked(session, dataset_id)
     if head.status != "open":
         raise AccountClosed("the dataset takes no new jobs")
@@ -147,7 +143,7 @@ def reserve(
         "actor_id": analyst_id,
         "job_id": job_id,
         "analyst_id": analyst_id,
-        "event": written,
+        "event": text,
         "event_digest": name,
         "cost": write_cost(cost),
     }
@@ -250,14 +246,13 @@ def _locked_by_job(session: Session, job_id: UUID) -> Head:
     return _held(session, _LOCK_BY_JOB, _LOCK_BY_JOB_EARLY, job_id)
 
 
-def _held(session: Session, lock: Select[Any], early: Select[Any], at: UUID) -> Head:
+def _held(session: Session, lock: Prepared, early: Prepared, at: UUID) -> Head:
     """Lock a head. Where the session waits for the disk after its commit (`SessionFactory.debit`),
     PostgreSQL is told so in the same round trip."""
-    query = early if session.info.get(EARLY_RELEASE) else lock
-    row = run(session, query, {"at": at}).one_or_none()
-    if row is None:
+    rows = (early if session.info.get(EARLY_RELEASE) else lock).run(session, {"at": at})
+    if not rows:
         raise UnknownAccount("no ledger was opened for this")
-    return head_of(row)
+    return head_of(rows[0])
 
 
 def head_of(row: Any) -> Head:
@@ -296,7 +291,7 @@ def write_allotments(allotments: dict[str, Allotment]) -> str:
 
 def _settlement(session: Session, job_id: UUID) -> dict[str, Any]:
     """A job's entries by kind, read while its head is held."""
-    rows = run(session, _OF_JOB, {"at": job_id}).all()
+    rows = _OF_JOB.run(session, {"at": job_id})
     entries = {row.kind: row for row in rows}
     if "reserve" not in entries:
         raise UnknownReservation("nothing was reserved for this job")
@@ -315,11 +310,8 @@ def append(session: Session, head: Head, kind: str, **fields: Any) -> None:
     head, entry = _next(head, kind, **fields)
     values = {f"new_{name}": value for name, value in entry.items()}
     values.update((f"to_{name}", value) for name, value in _stored(head).items())
-    if session.get_bind().dialect.name == "postgresql":
-        run(session, _MOVE_AND_ADD, values)
-    else:
-        run(session, _MOVE, values)
-        run(session, _ADD, values)
+    for statement in _WRITES[session.get_bind().dialect.name]:
+        statement.run(session, values)
 
 
 def _next(
@@ -354,27 +346,28 @@ def _stored(head: Head) -> dict[str, Any]:
     }
 
 
-_AT: BindParameter[UUID] = bindparam("at", type_=HEADS.c.dataset_id.type)
-_EARLY = func.set_config("synchronous_commit", "off", True)
+_AT = bindparam("at", type_=HEADS.c.dataset_id.type)
+_EARLY: ColumnElement[str] = literal_column("set_config('synchronous_commit', 'off', true)").label(
+    "early"
+)
 _RESERVED_ON = (
     select(ENTRIES.c.dataset_id)
     .where(ENTRIES.c.job_id == _AT, ENTRIES.c.kind == "reserve")
     .scalar_subquery()
 )
-_LOCK = select(HEADS).where(HEADS.c.dataset_id == _AT).with_for_update(of=HEADS)
-_LOCK_EARLY = _LOCK.add_columns(_EARLY)
-_LOCK_BY_JOB = select(HEADS).where(HEADS.c.dataset_id == _RESERVED_ON).with_for_update(of=HEADS)
-_LOCK_BY_JOB_EARLY = _LOCK_BY_JOB.add_columns(_EARLY)
-_OF_JOB = select(ENTRIES).where(ENTRIES.c.job_id == _AT)
+_OF_DATASET = select(HEADS).where(HEADS.c.dataset_id == _AT).with_for_update(of=HEADS)
+_ON_JOB = select(HEADS).where(HEADS.c.dataset_id == _RESERVED_ON).with_for_update(of=HEADS)
 _MOVE = (
     update(HEADS)
     .where(HEADS.c.dataset_id == bindparam("new_dataset_id"))
     .values({c: bindparam(f"to_{c.name}") for c in HEADS.columns if c.name != "dataset_id"})
 )
 _ADD = insert(ENTRIES).values({c: bindparam(f"new_{c.name}") for c in ENTRIES.columns})
-_MOVE_AND_ADD = _ADD.add_cte(_MOVE.cte("moved"))
 
-
-def run(session: Session, statement: Executable, values: dict[str, Any]) -> Result[Any]:
-    """Execute one of the statements above, made once because the head's lock is held meanwhile."""
-    return session.connection().execute(statement, values)
+_LOCK, _LOCK_EARLY = Prepared(_OF_DATASET), Prepared(_OF_DATASET.add_columns(_EARLY))
+_LOCK_BY_JOB, _LOCK_BY_JOB_EARLY = Prepared(_ON_JOB), Prepared(_ON_JOB.add_columns(_EARLY))
+_OF_JOB = Prepared(select(ENTRIES).where(ENTRIES.c.job_id == _AT))
+_WRITES = {
+    "sqlite": (Prepared(_MOVE), Prepared(_ADD)),
+    "postgresql": (Prepared(_ADD.add_cte(_MOVE.cte("moved"))),),
+}

@@ -33,9 +33,12 @@ HASHED_FIELDS = (
 )
 
 
+_WRITER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(value: Any) -> str:
     """The one way to write a JSON value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _WRITER.encode(value)
 
 
 def genesis(dataset_id: UUID) -> str:

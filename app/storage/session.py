@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.storage.engine import EARLY_RELEASE, engine_for, sync_log
 
-_FLUSH_LOG = "SELECT pg_logical_emit_message(true, 'dpmcmc', '')"
+_COMMIT_AND_FLUSH_LOG = "COMMIT; SELECT pg_logical_emit_message(true, 'dpmcmc', '')"
 
 
 class SessionFactory:
@@ -56,23 +56,24 @@ class SessionFactory:
         """
         with self._debit() as session, session.begin():
             yield session
-        self._wait_for_disk()
-
-    def _wait_for_disk(self) -> None:
-        """Return once every commit before this call is on the disk."""
+            if session.info[EARLY_RELEASE]:
+                _commit_and_flush_log(session)
         if self.engine.dialect.name == "sqlite":
             sync_log(self.engine)
-            return
-        connection = self.engine.raw_connection()
-        try:
-            driver: Any = connection.driver_connection
-            driver.autocommit = True
-            driver.execute(_FLUSH_LOG)
-            driver.autocommit = False
-        finally:
-            connection.close()
 
     def dispose(self) -> None:
         """Close every connection."""
         self.engine.dispose()
         self._reader.dispose()
+
+
+def _commit_and_flush_log(session: Session) -> None:
+    """PostgreSQL: commit, then wait until the disk has every commit so far, in one round trip.
+
+    The second statement is a transaction of its own that writes nothing but to the log, and whose
+    commit is synchronous again.
+    """
+    session.flush()
+    driver: Any = session.connection().connection.driver_connection
+    if driver.execute(_COMMIT_AND_FLUSH_LOG).statusmessage != "COMMIT":
+        raise RuntimeError("the transaction had failed before its commit")
