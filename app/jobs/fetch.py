@@ -20,7 +20,7 @@ from app.jobs.users import Caller
 from app.storage.columns import schema_of
 from app.storage.rows import JOB_STATUSES, DatasetRow, JobRow
 from dpmcmc import diagnostics
-from dpmcmc.design import make_design
+from dpmcmc.models import parameters_of
 from dpmcmc.privacy.types import Released
 
 
@@ -78,7 +78,7 @@ def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
 def _chain(session: Session, job: JobRow) -> Chain:
     spec = resolved_spec(job)
     dataset = session.get_one(DatasetRow, job.dataset_id)
-    parameters = make_design(schema_of(dataset), spec.model.formula).parameters
+    parameters = parameters_of(schema_of(dataset), spec.model)
     draws = stored_chain(session, job.id, job.released_attempt or 0, len(parameters))
     return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws)
 

@@ -29,7 +29,7 @@ from app.storage.columns import schema_of
 from app.storage.rows import ChainBlockRow, DatasetRow, JobRow
 from app.storage.types import utc_now
 from dpmcmc import diagnostics
-from dpmcmc.design import make_design
+from dpmcmc.models import parameters_of
 from dpmcmc.privacy.types import Permit, Released
 from dpmcmc.run import run as sample
 from dpmcmc.schema import Schema
@@ -247,7 +247,7 @@ def _succeed(services: Services, claim: Claim) -> str:
 
 def _summary(services: Services, claim: Claim) -> list[dict[str, Any]]:
     """The summary of the stored draws after warm-up."""
-    parameters = make_design(claim.schema, claim.spec.model.formula).parameters
+    parameters = parameters_of(claim.schema, claim.spec.model)
     with services.sessions.read() as session:
         draws = stored_chain(session, claim.job_id, claim.attempt, len(parameters))
     kept = draws[:, claim.spec.sampler.num_warmup or 0 :]

@@ -31,6 +31,7 @@ from dpmcmc.kernels.maths import (
 from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
 
 BLOCK = 256
+FURTHEST = 1e100  # of a row's derivative: its square is finite
 OFFSET, CURVATURE, CONSTANT = 0, 1, 2  # entries of `aux`; linear: -1 / (2 sd^2), -log sd
 
 
@@ -137,18 +138,25 @@ def component_sums(
 
 
 @leaf
+def held(v):
+    """v within +-FURTHEST, and -FURTHEST for what is not a number: no clip meets an infinity."""
+    v = v if v > -FURTHEST else -FURTHEST
+    return v if v < FURTHEST else FURTHEST
+
+
+@leaf
 def slope(link, eta, y, aux, count, out):
     """Derivative of the log likelihood by the linear predictor, for one block."""
     if link == LOGISTIC:
         for i in range(count):
-            out[i] = sigmoid(-eta[i])
+            out[i] = held(sigmoid(-eta[i]))
     elif link == POISSON:
         for i in range(count):
-            out[i] = y[i] - exp(eta[i])
+            out[i] = held(y[i] - exp(eta[i]))
     else:
         twice = -2.0 * aux[CURVATURE]
         for i in range(count):
-            out[i] = twice * (y[i] - eta[i])
+            out[i] = held(twice * (y[i] - eta[i]))
 
 
 @leaf
@@ -177,17 +185,17 @@ def gradient_sums(x, y, norm, count, link, first, last, weights, aux, clip, scal
             slope(link, eta, y[b], aux[c], rows, factor)
             if total.shape[1] > columns:
                 for i in range(rows):
-                    extra[i] = factor[i] * (y[b, i] - eta[i]) - 1.0
+                    extra[i] = held(factor[i] * (y[b, i] - eta[i]) - 1.0)
                     size = np.sqrt((factor[i] * norm[b, i]) ** 2 + extra[i] * extra[i])
-                    held = scale * (clip / (size if size > clip else clip))
-                    factor[i] *= held
-                    extra[i] *= held
+                    shrunk = clip / (size if size > clip else clip)
+                    factor[i] = factor[i] * shrunk * scale
+                    extra[i] = extra[i] * shrunk * scale
                 for i in range(rows):
                     total[c, columns] += shifted_bits(np.trunc(extra[i])) - MAGIC_BITS
             else:
                 for i in range(rows):
                     size = abs(factor[i]) * norm[b, i]
-                    factor[i] = scale * factor[i] * (clip / (size if size > clip else clip))
+                    factor[i] = factor[i] * (clip / (size if size > clip else clip)) * scale
             for j in range(columns):
                 total[c, j] += column_cells(x[b, j], factor, rows)
 
@@ -206,21 +214,21 @@ def gaussian_gradients(x, count, first, last, mean, precision, shear, clip, scal
             x0, m0, p0 = x[b, 0], mean[c, 0], precision[0]
             x1, m1, p1 = x[b, 1 % d], mean[c, 1 % d], shear[c] * precision[1 % d]
             for i in range(rows):
-                head[i] = p0 * (x0[i] - m0) + p1 * (x1[i] - m1)
+                head[i] = held(p0 * (x0[i] - m0) + p1 * (x1[i] - m1))
                 square[i] = head[i] * head[i]
             for j in range(1, d):
                 xj, mj, pj = x[b, j], mean[c, j], precision[j]
                 for i in range(rows):
-                    g = pj * (xj[i] - mj)
+                    g = held(pj * (xj[i] - mj))
                     square[i] += g * g
             for i in range(rows):
                 size = np.sqrt(square[i])
-                factor[i] = scale * (clip / (size if size > clip else clip))
+                factor[i] = clip / (size if size > clip else clip) * scale
             total[c, 0] += column_cells(head, factor, rows)
             for j in range(1, d):
                 xj, mj, pj = x[b, j], mean[c, j], precision[j]
                 for i in range(rows):
-                    head[i] = pj * (xj[i] - mj)
+                    head[i] = held(pj * (xj[i] - mj))
                 total[c, j] += column_cells(head, factor, rows)
 
 

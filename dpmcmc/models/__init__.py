@@ -1,8 +1,25 @@
 """The registry of models. A line here makes one live; the line is the reviewed moment."""
 
-from dpmcmc.models import logistic
+from dpmcmc.design import make_design
+from dpmcmc.models import banana, gaussian_mean, linear, logistic, poisson
 from dpmcmc.models.base import Guess, Model
+from dpmcmc.schema import Schema
+from dpmcmc.spec import ModelSpec
 
-MODELS: dict[str, Model] = {model.family: model for model in (logistic.MODEL,)}
+MODELS: dict[str, Model] = {
+    model.family: model
+    for model in (
+        logistic.MODEL,
+        linear.MODEL,
+        poisson.MODEL,
+        gaussian_mean.MODEL,
+        banana.MODEL,
+    )
+}
 
-__all__ = ["MODELS", "Guess", "Model"]
+__all__ = ["MODELS", "Guess", "Model", "parameters_of"]
+
+
+def parameters_of(schema: Schema, model: ModelSpec) -> tuple[str, ...]:
+    """Return the names of what a job releases. Raises SpecError where the formula does not suit."""
+    return MODELS[model.family].parameters(make_design(schema, model.formula), model)

@@ -4,13 +4,25 @@ theta ~ Ban(0, prior_variance I), X_1 ~ N(theta_1, s_1^2), X_j ~ N(theta_j, s_j^
 X_2 ~ N(theta_2 + a (theta_1 - m)^2 + b, s_2^2). The map `straighten`, of Jacobian determinant 1,
 makes prior and posterior Gaussian with independent coordinates. All of it is public: only the rows
 are private.
+
+As a family of jobs: formula `~ x1 + x2 + ...`, the columns; prior.scale^2 is s_0^2 (the thesis:
+1000); options.a, b, m (by default 20, 0, 0) and variances (by default 20, 2.5, 1, ...).
+options.coordinates: "straight" (the default) lets proposals move the straightened coordinates, in
+sds, where the posterior is Gaussian, and bends what is released; "natural" moves theta itself.
 Source: thesis A, section 2.3, Definition 8 and Theorem 5 (also Tran, Pitt and Kohn 2014).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpmcmc.design import POINTER, Design
+from dpmcmc.errors import SpecError
+from dpmcmc.models import gaussian_mean
+from dpmcmc.models.base import Floats, Guess, Model, guess_of
+from dpmcmc.models.forms import Form
+from dpmcmc.spec import JobSpec, ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +105,103 @@ def simulate(
         raise ValueError("theta must have one value for each dimension")
     noise = random.standard_normal((rows, len(banana.variances)))
     return straighten(banana, np.asarray(theta)) + np.sqrt(banana.variances) * noise
+
+
+def constants(design: Design, model: ModelSpec) -> Banana:
+    """Return the public constants of a job."""
+    given, thesis = model.options, Banana.thesis(max(2, len(design.parameters)))
+    return Banana(
+        variances=given.variances or thesis.variances,
+        a=thesis.a if given.a is None else given.a,
+        b=thesis.b if given.b is None else given.b,
+        m=thesis.m if given.m is None else given.m,
+        prior_variance=model.prior.scale**2,
+    )
+
+
+def _resolved(design: Design, spec: JobSpec) -> JobSpec:
+    """Return the job with the variances that apply, as the mean of columns."""
+    variances = constants(design, spec.model).variances
+    options = replace(spec.model.options, variances=variances)
+    return replace(spec, model=replace(spec.model, options=options))
+
+
+def check(design: Design, model: ModelSpec) -> None:
+    """Refuse what has no mean, and fewer than two columns."""
+    gaussian_mean.check(design, model)
+    if len(design.parameters) < 2:
+        raise SpecError(POINTER, "a banana has at least 2 columns")
+
+
+class NaturalForm(gaussian_mean.MeanForm):
+    """Positions are theta itself. See Form; prior and rows are Gaussian once straightened."""
+
+    def __init__(self, design: Design, spec: JobSpec) -> None:
+        super().__init__(design, _resolved(design, spec))
+        self._banana = constants(design, spec.model)
+        self.start = bend(self._banana, self._middle)
+
+    def column(self, j: int) -> int | None:
+        """See Form. The first coordinate moves two means."""
+        return j if j > 0 else None
+
+    def straight(self, positions: Floats) -> Floats:
+        """See MeanForm."""
+        return np.asarray((straighten(self._banana, positions) - self._middle) / self._sds)
+
+    def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
+        """See GaussianForm."""
+        means, _, _ = super().moments(positions)
+        return means, 1.0 / self._sds, self._shear(positions)
+
+    def log_prior_ratio(self, here: Floats, there: Floats) -> Floats:
+        """See Form."""
+        return super().log_prior_ratio(self.straight(here), self.straight(there))
+
+    def log_prior_gradient(self, positions: Floats) -> Floats:
+        """See Form."""
+        gradient = super().log_prior_gradient(self.straight(positions)) / self._sds
+        gradient[:, 0] += self._shear(positions) * gradient[:, 1]
+        return gradient
+
+    def _shear(self, positions: Floats) -> Floats:
+        """d straightened_2 / d theta_1."""
+        return np.asarray(2.0 * self._banana.a * (positions[:, 0] - self._banana.m))
+
+
+def form(design: Design, spec: JobSpec) -> Form:
+    """Return the form of the coordinates that are asked for."""
+    if spec.model.options.coordinates == "natural":
+        return NaturalForm(design, spec)
+    return gaussian_mean.MeanForm(design, _resolved(design, spec))
+
+
+def guess(design: Design, spec: JobSpec) -> Guess:
+    """Return what to expect of means within one sd of the middle of their bounds."""
+    if spec.model.options.coordinates != "natural":
+        return gaussian_mean.guess(design, _resolved(design, spec))
+    shape, tempering = NaturalForm(design, spec), spec.model.tempering or 1.0
+    sds = np.sqrt(constants(design, spec.model).variances)
+    typical = shape.start + np.r_[0.0, sds[1:]]
+    information = design.schema.rows * tempering / sds**2 + spec.model.prior.scale**-2
+    jacobian = np.eye(len(sds))
+    jacobian[1, 0] = shape.moments(typical[None])[2][0]
+    return guess_of(shape, spec, (jacobian.T * information) @ jacobian, typical)
+
+
+def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
+    """Return theta (..., d)."""
+    if spec.model.options.coordinates == "natural":
+        return positions
+    straight = gaussian_mean.release(design, _resolved(design, spec), positions)
+    return bend(constants(design, spec.model), straight)
+
+
+MODEL = Model(
+    "banana",
+    check=check,
+    form=form,
+    guess=guess,
+    options=frozenset({"ratio_slope", "variances", "a", "b", "m", "coordinates"}),
+    release=release,
+)

@@ -13,6 +13,7 @@ from dpmcmc.design import Design
 from dpmcmc.schema import Table
 
 Floats = NDArray[np.float64]
+FURTHEST = 1e100  # of a derivative: its square is finite
 WIDEN = 2.0**-40  # of an interval, against rounding
 
 
@@ -110,6 +111,14 @@ class GaussianForm(NormalForm):
     def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
         """Return (mean (chain, d), precision (d,), shear (chain,)); see gaussian_gradients."""
         raise NotImplementedError
+
+    def information(self, positions: Floats) -> Floats:
+        """Return (chain, d, d), what one row tells of positions: public and the same for all."""
+        _, precision, shear = self.moments(positions)
+        jacobian = np.tile(np.diag(precision), (len(positions), 1, 1))
+        bent = shear * precision[1 % len(precision)]
+        jacobian[:, 1 % len(precision), 0] += np.clip(bent, -FURTHEST, FURTHEST)
+        return np.asarray(jacobian.transpose(0, 2, 1) @ jacobian)
 
 
 class Hull:

@@ -11,10 +11,12 @@ from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
 from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec
 
+QUIETLY = np.errstate(all="ignore")  # far out numbers overflow; clips and cells stay finite
 SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
 ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
 BATCH_CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
 NARROWEST = 1e-200  # of an interval: a move of nothing has no width
+PUBLIC = 2.0**-40  # the share that stands for no sensitivity at all
 WIDEST = 1e100  # of an interval's ends
 
 
@@ -39,7 +41,7 @@ class RowTarget:
         self.rows: int = table.rows
         self.tempering = spec.model.tempering or 1.0
         self._bound = spec.sampler.clip_bound or math.inf
-        self._slope = spec.model.options.ratio_slope or math.inf
+        self._slope = spec.model.options.ratio_slope
         self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
         self._table: Floats | None = None
         self._norm: Floats | None = None
@@ -49,11 +51,13 @@ class RowTarget:
         shape = (2, len(self._x), chains, kernels.BLOCK)
         self._eta, self._cache = np.empty(shape), np.empty(shape)
 
+    @QUIETLY
     def refresh(self) -> None:
         """Recompute the predictor and likelihood of every row and chain."""
         weights, aux = self._form.describe(self.position)
         self._kernels.fill(*self._all(), weights, aux, self._side, self._eta, self._cache)
 
+    @QUIETLY
     def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """See Target."""
         there = self.position.copy()
@@ -68,6 +72,7 @@ class RowTarget:
         self.position[accepted, j] += deltas[accepted]
         self._side[accepted] ^= 1
 
+    @QUIETLY
     def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """See Target."""
         there = self.position + deltas
@@ -82,6 +87,7 @@ class RowTarget:
         """See Target."""
         self.position[accepted] += deltas[accepted]
 
+    @QUIETLY
     def gradient(self, positions: Floats, clip: float) -> tuple[Floats, float]:
         """See Target. Proof: docs/proofs/gaussian_release.md, sections 1 and 2."""
         bound = self.tempering * clip
@@ -91,8 +97,12 @@ class RowTarget:
         self._gradient(positions, clip, scale, totals)
         return np.asarray(grid * totals, np.float64), 2.0 * bound
 
+    @QUIETLY
     def gram(self, positions: Floats, bound: float) -> tuple[Floats, float]:
         """See Target. Proof: docs/proofs/gaussian_release.md, section 1."""
+        if isinstance(self._form, GaussianForm):
+            every = self.tempering * self.rows
+            return every * self._form.information(positions), every * PUBLIC
         largest = self.tempering * bound * self._form.reach**2
         grid = term_grid(largest, self.rows)
         weights, aux = self._form.describe(positions)
@@ -102,11 +112,15 @@ class RowTarget:
             count = min(self._kernels.BLOCK, self.rows - block * self._kernels.BLOCK)
             x = x[:, :count]
             information = self._information(weights @ x + aux[:, :1], aux)
-            terms = np.minimum(information, bound) * (self.tempering * SHRINK / grid)
+            terms = np.fmin(information, bound) * (self.tempering * SHRINK / grid)
             m = len(x)
             sums[:, :m, :m] += np.trunc(terms[:, None, None] * x[:, None] * x).sum(axis=3)
-        return grid * sums, math.sqrt(2.0) * largest + 2.0 * grid * d
+        sums *= grid
+        if d > self._x.shape[1]:  # of a linear model's log sd, the same for every row
+            sums[:, -1, -1] = 2.0 * self.tempering * self.rows
+        return sums, math.sqrt(2.0) * largest + 2.0 * grid * d
 
+    @QUIETLY
     def batch_ratios(
         self, deltas: Floats, indices: NDArray[np.int64]
     ) -> tuple[Floats, Floats, Floats, Floats]:
@@ -135,6 +149,7 @@ class RowTarget:
         sums = batch * middle + first
         return sums, batch * middle**2 + 2.0 * middle * first + second, lo, hi
 
+    @QUIETLY
     def log_prior_ratio(self, deltas: Floats) -> Floats:
         """See Target."""
         return self._form.log_prior_ratio(self.position, self.position + deltas)
@@ -152,8 +167,11 @@ class RowTarget:
 
     def _cut(self, interval: tuple[Floats, Floats], lengths: Floats) -> tuple[Floats, Floats]:
         """Cut an interval at +-bound and at +-slope times the length of the move."""
-        most = np.minimum(min(self._bound, WIDEST), self._slope * lengths)
-        lo, hi = (np.clip(end, -most, most) for end in interval)
+        most = np.full(len(lengths), min(self._bound, WIDEST))
+        if self._slope is not None:
+            most = np.fmin(most, self._slope * lengths)
+        lo = np.clip(np.where(np.isnan(interval[0]), -most, interval[0]), -most, most)
+        hi = np.clip(np.where(np.isnan(interval[1]), most, interval[1]), -most, most)
         return lo - 0.5 * NARROWEST, hi + 0.5 * NARROWEST
 
     def _ratios(

@@ -1,0 +1,117 @@
+"""The mean of several number columns with known variances: rows N(mean, diag(variances)).
+
+Formula `~ a + b`: the columns. Parameters: their means, Normal(0, prior.scale^2).
+options.variances: one for each column, by default the square of a quarter of its declared range.
+"""
+
+import numpy as np
+
+from dpmcmc.design import POINTER, Design, column_of
+from dpmcmc.errors import SpecError
+from dpmcmc.models.base import Floats, Guess, Model, guess_of
+from dpmcmc.models.forms import GaussianForm, widened
+from dpmcmc.models.links import IDENTITY
+from dpmcmc.schema import NumberColumn, Table
+from dpmcmc.spec import JobSpec, ModelSpec
+
+
+def check(design: Design, model: ModelSpec) -> None:
+    """Refuse a response, columns that are no numbers, and variances of another length."""
+    if design.response:
+        raise SpecError(POINTER, "this model has no response: write ~ column + column")
+    numbers_of(design)
+    variances = model.options.variances
+    if variances is not None and len(variances) != len(design.parameters):
+        raise SpecError("/model/options/variances", "one for each column is needed")
+
+
+def numbers_of(design: Design) -> list[NumberColumn]:
+    """Return the columns of the formula. Raises SpecError where one is not a plain number."""
+    found = []
+    for term in design.terms:
+        column = column_of(design.schema, term[0].column)
+        if len(term) > 1 or not isinstance(column, NumberColumn):
+            raise SpecError(POINTER, "only columns of numbers, each for itself, have a mean")
+        found.append(column)
+    return found
+
+
+def scales(design: Design, model: ModelSpec) -> tuple[Floats, Floats, Floats]:
+    """Return (middle, half range, sd), (d,) each, of the columns."""
+    lower = np.array([column.lower for column in numbers_of(design)])
+    upper = np.array([column.upper for column in numbers_of(design)])
+    half = 0.5 * upper - 0.5 * lower
+    given = model.options.variances
+    return 0.5 * lower + 0.5 * upper, half, 0.5 * half if given is None else np.sqrt(given)
+
+
+class MeanForm(GaussianForm):
+    """Positions are the means in sds from the middle of the bounds. See Form."""
+
+    link = IDENTITY
+
+    def __init__(self, design: Design, spec: JobSpec) -> None:
+        middle, half, sds = scales(design, spec.model)
+        self.design, self._middle, self._sds = design, middle, sds
+        self._names = [column.name for column in numbers_of(design)]
+        self._reach = half / sds
+        self.reach = float(np.sqrt((self._reach**2).sum()))
+        self.prior_mean = -middle / sds
+        self.prior_precision = (sds / spec.model.prior.scale) ** 2
+        self.start = np.zeros(len(sds))
+
+    def rows(self, table: Table) -> tuple[Floats, Floats]:
+        """See Form."""
+        z = np.stack([table.columns[name] for name in self._names]).astype(np.float64)
+        z = (z - self._middle[:, None]) / self._sds[:, None]
+        return np.fmin(np.fmax(z, -self._reach[:, None]), self._reach[:, None]), np.zeros(
+            z.shape[1]
+        )
+
+    def straight(self, positions: Floats) -> Floats:
+        """Return the means (..., d) in sds from the middle of the bounds."""
+        return positions
+
+    def describe(self, positions: Floats) -> tuple[Floats, Floats]:
+        """See Form."""
+        means = self.straight(positions)
+        aux = np.zeros((len(means), 3))
+        aux[:, 0] = -0.5 * (means * means).sum(axis=1)
+        return np.ascontiguousarray(means), aux
+
+    def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
+        """See GaussianForm."""
+        means = np.ascontiguousarray(self.straight(positions))
+        return means, np.ones(len(self._sds)), np.zeros(len(means))
+
+    def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
+        """See Form. A ratio is (there - here) . (z - middle) with z in the declared box."""
+        now, then = self.straight(here), self.straight(there)
+        change = then - now
+        centre = -(change * (0.5 * (now + then))).sum(axis=1)
+        room = np.abs(change) @ self._reach
+        return widened(centre - room, centre + room)
+
+
+def guess(design: Design, spec: JobSpec) -> Guess:
+    """Return what to expect of means within one sd of the middle of their bounds."""
+    form, tempering = MeanForm(design, spec), spec.model.tempering or 1.0
+    d = len(form.start)
+    precision = design.schema.rows * tempering * np.eye(d) + np.diag(form.prior_precision)
+    return guess_of(form, spec, precision, np.ones(d))
+
+
+def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
+    """Return the means (..., d) in the columns' own units."""
+    middle, _, sds = scales(design, spec.model)
+    return np.asarray(middle + sds * positions)
+
+
+MODEL = Model(
+    "gaussian_mean",
+    check=check,
+    form=MeanForm,
+    guess=guess,
+    options=frozenset({"ratio_slope", "variances"}),
+    release=release,
+)

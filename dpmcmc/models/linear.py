@@ -1,0 +1,149 @@
+"""Linear regression of a number over a public design, with a known or an unknown noise scale.
+
+Parameters: a coefficient for each column of the design, in units of the response, Normal(0,
+prior.scale^2); and, where options.noise_scale is not given, log_sigma, Normal(log s, SIGMA_PRIOR^2)
+with s an eighth of the response's declared range. The intercept starts at the middle of that range.
+"""
+
+import math
+
+import numpy as np
+
+from dpmcmc.design import POINTER, Design, response_of
+from dpmcmc.errors import SpecError
+from dpmcmc.models.base import Floats, Guess, Model, guess_of
+from dpmcmc.models.forms import DesignForm, product_range, widened
+from dpmcmc.models.links import LINEAR
+from dpmcmc.models.moments import second_moments
+from dpmcmc.schema import NumberColumn, Table
+from dpmcmc.spec import JobSpec, ModelSpec
+
+SIGMA_PRIOR = 1.5  # sd of log_sigma
+SIGMAS_IN_RANGE = 8.0
+FURTHEST = 50.0  # of log_sigma, in either direction: no exponent overflows
+
+
+def check(design: Design, _: ModelSpec) -> None:
+    """Refuse a response that is not a number."""
+    number_of(design)
+
+
+def number_of(design: Design) -> NumberColumn:
+    """Return the response's column. Raises SpecError where it is not a number."""
+    response = response_of(design)
+    if not isinstance(response, NumberColumn):
+        raise SpecError(POINTER, "linear regression needs a number as its response")
+    return response
+
+
+def unit_of(design: Design, model: ModelSpec) -> float:
+    """Return what positions are measured in: the noise scale, or what it is expected to be."""
+    response = number_of(design)
+    expected = (response.upper - response.lower) / SIGMAS_IN_RANGE
+    return model.options.noise_scale or expected
+
+
+class LinearForm(DesignForm):
+    """Positions are (coefficients, log sigma) in units of unit_of. See Form."""
+
+    link = LINEAR
+
+    def __init__(self, design: Design, spec: JobSpec) -> None:
+        unit = unit_of(design, spec.model)
+        super().__init__(design, spec.model.prior.scale / unit)
+        response = number_of(design)
+        self._unit = unit
+        self._lowest, self._highest = response.lower / unit, response.upper / unit
+        self._known = spec.model.options.noise_scale is not None
+        self.start = self.prior_mean.copy()
+        if "Intercept" in design.parameters:
+            middle = 0.5 * (self._lowest + self._highest)
+            self.start[design.parameters.index("Intercept")] = middle
+        if not self._known:
+            self.start = np.append(self.start, 0.0)
+            self.prior_mean = np.append(self.prior_mean, 0.0)
+            self.prior_precision = np.append(self.prior_precision, SIGMA_PRIOR**-2)
+
+    def rows(self, table: Table) -> tuple[Floats, Floats]:
+        """See Form."""
+        x, y = self.design.build(table)
+        return x, y / self._unit
+
+    def describe(self, positions: Floats) -> tuple[Floats, Floats]:
+        """See Form."""
+        slopes, log_sigma = self._split(positions)
+        aux = np.zeros((len(positions), 3))
+        aux[:, 1], aux[:, 2] = -0.5 * np.exp(-2.0 * log_sigma), -log_sigma
+        return np.ascontiguousarray(slopes), aux
+
+    def column(self, j: int) -> int | None:
+        """See Form. log sigma moves no weight."""
+        return j if j < len(self.design.parameters) else 0
+
+    def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
+        """See Form. Derivation: docs/proofs/dp_penalty.md, section 2."""
+        slopes, log_sigma = self._split(here)
+        slopes_there, log_sigma_there = self._split(there)
+        middle = self._residuals(0.5 * (slopes + slopes_there))
+        weight, weight_there = np.exp(-2.0 * log_sigma), np.exp(-2.0 * log_sigma_there)
+        low, high = product_range(self.hull(slopes_there - slopes), middle)
+        mean = 0.5 * (weight + weight_there)
+        largest = 0.5 * (self._largest_square(slopes) + self._largest_square(slopes_there))
+        change = -0.5 * (weight_there - weight) * largest
+        constant = log_sigma - log_sigma_there
+        return widened(
+            mean * low + np.minimum(change, 0.0) + constant,
+            mean * high + np.maximum(change, 0.0) + constant,
+        )
+
+    def _split(self, positions: Floats) -> tuple[Floats, Floats]:
+        d = len(self.design.parameters)
+        if self._known:
+            return positions, np.zeros(len(positions))
+        return positions[:, :d], np.clip(positions[:, d], -FURTHEST, FURTHEST)
+
+    def _residuals(self, slopes: Floats) -> tuple[Floats, Floats]:
+        low, high = self.hull(slopes)
+        return self._lowest - high, self._highest - low
+
+    def _largest_square(self, slopes: Floats) -> Floats:
+        low, high = self._residuals(slopes)
+        return np.maximum(low * low, high * high)
+
+
+def guess(design: Design, spec: JobSpec) -> Guess:
+    """Return what to expect where the noise has the expected size and slopes are about as large."""
+    form, tempering = LinearForm(design, spec), spec.model.tempering or 1.0
+    d, size = len(design.parameters), len(form.start)
+    precision = np.diag(form.prior_precision)
+    precision[:d, :d] += design.schema.rows * tempering * second_moments(design)
+    if size > d:
+        precision[d, d] += 2.0 * design.schema.rows * tempering
+    typical = form.start + np.minimum(1.0, form.prior_precision**-0.5)
+    typical[d:] = 0.0
+    return guess_of(form, spec, precision, typical)
+
+
+def parameters(design: Design, model: ModelSpec) -> tuple[str, ...]:
+    """Return the names of what is released."""
+    known = model.options.noise_scale is not None
+    return design.parameters if known else (*design.parameters, "log_sigma")
+
+
+def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
+    """Return positions (..., d) in the response's own units."""
+    unit, d = unit_of(design, spec.model), len(design.parameters)
+    released = positions * unit
+    released[..., d:] = positions[..., d:] + math.log(unit)
+    return released
+
+
+MODEL = Model(
+    "linear",
+    check=check,
+    form=LinearForm,
+    guess=guess,
+    options=frozenset({"noise_scale", "ratio_slope"}),
+    parameters=parameters,
+    release=release,
+)

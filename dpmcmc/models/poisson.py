@@ -1,0 +1,61 @@
+"""Poisson regression with a log link of a count over a public design.
+
+The response is a number column whose declared lower bound is not negative.
+"""
+
+import numpy as np
+
+from dpmcmc.design import POINTER, Design, response_of
+from dpmcmc.errors import SpecError
+from dpmcmc.models.base import Floats, Guess, Model, guess_of
+from dpmcmc.models.forms import DesignForm, product_range, widened
+from dpmcmc.models.links import POISSON
+from dpmcmc.models.moments import second_moments
+from dpmcmc.schema import NumberColumn
+from dpmcmc.spec import JobSpec, ModelSpec
+
+WANTED = "Poisson regression needs a number with a lower bound of 0 or more as its response"
+TYPICAL = 0.5  # sd of a coefficient that the planner thinks plausible
+LARGEST = 300.0  # exponent in an interval: products of two such rates stay finite
+
+
+def check(design: Design, _: ModelSpec) -> None:
+    """Refuse a response that cannot be a count."""
+    response = response_of(design)
+    if not isinstance(response, NumberColumn) or response.lower < 0:
+        raise SpecError(POINTER, WANTED)
+
+
+class PoissonForm(DesignForm):
+    """Positions are the coefficients. See Form."""
+
+    link = POISSON
+
+    def __init__(self, design: Design, spec: JobSpec) -> None:
+        super().__init__(design, spec.model.prior.scale)
+        response = response_of(design)
+        if not isinstance(response, NumberColumn):
+            raise SpecError(POINTER, WANTED)
+        self._counts = response.lower, response.upper
+
+    def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
+        """See Form. Derivation: docs/proofs/dp_penalty.md, section 2."""
+        low, high = self.hull(here)
+        low_there, high_there = self.hull(there)
+        least = np.exp(np.minimum(np.minimum(low, low_there), LARGEST))
+        most = np.exp(np.minimum(np.maximum(high, high_there), LARGEST))
+        surprise = (self._counts[0] - most, self._counts[1] - least)
+        return widened(*product_range(self.hull(there - here), surprise))
+
+
+def guess(design: Design, spec: JobSpec) -> Guess:
+    """Return what to expect of rates around one, at coefficients of a plausible size."""
+    form, tempering = PoissonForm(design, spec), spec.model.tempering or 1.0
+    size = min(spec.model.prior.scale, TYPICAL)
+    moments = second_moments(design)
+    rate = float(np.exp(0.5 * size**2 * np.trace(moments)))
+    precision = design.schema.rows * tempering * rate * moments + np.diag(form.prior_precision)
+    return guess_of(form, spec, precision, np.full(len(form.start), size))
+
+
+MODEL = Model("poisson", check=check, form=PoissonForm, guess=guess)

@@ -1,0 +1,416 @@
+"""What every registered model must hold. A model gets these tests by being registered."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dpmcmc.design import make_design
+from dpmcmc.errors import SpecError
+from dpmcmc.models import MODELS
+from dpmcmc.planner import plan
+from dpmcmc.run import sample, table_of
+from dpmcmc.samplers import DpPenaltyOptions
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+
+BOUNDS = {"x": (-2.0, 4.0), "z": (10.0, 11.0), "count": (0.0, 6.0)}
+GROUPS = ("a", "b", "c")
+SPECS = {
+    "logistic": ModelSpec(family="logistic", formula="y ~ x + C(g) + x:g"),
+    "linear": ModelSpec(family="linear", formula="x ~ z + C(g)", prior=NormalPrior(scale=3.0)),
+    "linear known": ModelSpec(
+        family="linear",
+        formula="x ~ z + y",
+        prior=NormalPrior(scale=3.0),
+        options=ModelOptions(noise_scale=0.7),
+    ),
+    "poisson": ModelSpec(family="poisson", formula="count ~ x + C(g)"),
+    "gaussian_mean": ModelSpec(
+        family="gaussian_mean", formula="~ x + z", options=ModelOptions(variances=(1.5, 0.1))
+    ),
+    "banana": ModelSpec(
+        family="banana",
+        formula="~ x + z + count",
+        options=ModelOptions(a=0.3, b=0.2, m=0.1, variances=(1.0, 0.1, 2.0)),
+    ),
+    "banana natural": ModelSpec(
+        family="banana",
+        formula="~ x + z + count",
+        prior=NormalPrior(scale=5.0),
+        options=ModelOptions(a=0.3, b=0.2, m=0.1, variances=(1.0, 0.1, 2.0), coordinates="natural"),
+    ),
+}
+specs = pytest.mark.parametrize("name", SPECS)
+TEMPERING = 0.4
+
+
+def schema(rows):
+    return Schema(
+        columns=(
+            *(NumberColumn(name=n, lower=low, upper=high) for n, (low, high) in BOUNDS.items()),
+            CategoryColumn(name="g", categories=GROUPS),
+            BinaryColumn(name="y", categories=("no", "yes")),
+        ),
+        rows=rows,
+    )
+
+
+def random_rows(rows, rng, corners=False):
+    """Rows within the bounds; at their corners where asked for."""
+    draw = (lambda low, high: rng.choice([low, high], rows)) if corners else None
+    data = {n: (draw or (lambda a, b: rng.uniform(a, b, rows)))(*b) for n, b in BOUNDS.items()}
+    return {**data, "g": rng.choice(GROUPS, rows), "y": rng.choice(["no", "yes"], rows)}
+
+
+def opened(name, data, chains=1, tempering=None, **sampler):
+    """The target, its design and its spec."""
+    rows = len(data["x"])
+    model = SPECS[name]
+    model = ModelSpec(
+        family=model.family,
+        formula=model.formula,
+        prior=model.prior,
+        tempering=tempering,
+        options=model.options,
+    )
+    spec = JobSpec(
+        model=model,
+        sampler=DpPenaltyOptions(**sampler),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+    )
+    design = make_design(schema(rows), model.formula)
+    target = MODELS[model.family].target(design, spec, table_of(schema(rows), data), chains)
+    return target, design, spec
+
+
+def log_likelihood(name, design, spec, table, positions):
+    """(chain, rows) written down directly, in the data's own units, up to constants of a row."""
+    model = spec.model
+    theta = MODELS[model.family].release(design, spec, positions)
+    if model.family in ("gaussian_mean", "banana"):
+        columns = np.stack([table.columns[n] for n in design.parameters])
+        means = theta.copy()
+        if model.family == "banana":
+            means[:, 1] += model.options.a * (theta[:, 0] - model.options.m) ** 2 + model.options.b
+        variances = np.array(model.options.variances)[:, None]
+        return -0.5 * ((columns - means[:, :, None]) ** 2 / variances).sum(axis=1)
+    x, y = design.build(table)
+    eta = theta[:, : len(x)] @ x
+    if model.family == "logistic":
+        return -np.logaddexp(0, -(2 * y - 1) * eta)
+    if model.family == "poisson":
+        return y * eta - np.exp(eta)
+    known = model.options.noise_scale
+    log_sigma = np.log(known) * np.ones((len(theta), 1)) if known else theta[:, -1:]
+    return -0.5 * ((y - eta) / np.exp(log_sigma)) ** 2 - log_sigma
+
+
+def placed(target, rng, size=0.5):
+    target.position[:] = target.position + size * rng.normal(size=target.position.shape)
+    target.refresh()
+    return target.position.copy()
+
+
+@specs
+@pytest.mark.parametrize("rows", [1, 255, 257, 700])
+def test_sums_are_those_of_the_formula(name, rows):
+    rng = np.random.default_rng(1)
+    data = random_rows(rows, rng)
+    target, design, spec = opened(name, data, chains=3, tempering=TEMPERING)
+    table = table_of(schema(rows), data)
+    for scale in (1e-6, 0.03, 1.0):
+        here = placed(target, rng, 0.2)
+        deltas = scale * rng.normal(size=here.shape)
+        before = log_likelihood(name, design, spec, table, here)
+        after = log_likelihood(name, design, spec, table, here + deltas)
+        sums, widths, _ = target.vector_ratios(deltas)
+        allowed = 1e-9 * np.maximum(widths, 1e-9) * rows + 1e-11
+        assert (np.abs(sums - TEMPERING * (after - before).sum(axis=1)) < allowed).all()
+        for j in range(here.shape[1]):
+            there = here.copy()
+            there[:, j] += deltas[:, j]
+            after = log_likelihood(name, design, spec, table, there)
+            sums, widths, _ = target.component_ratios(j, deltas[:, j])
+            allowed = 1e-9 * np.maximum(widths, 1e-9) * rows + 1e-11
+            assert (np.abs(sums - TEMPERING * (after - before).sum(axis=1)) < allowed).all()
+
+
+@specs
+def test_no_row_within_the_bounds_leaves_the_interval_and_the_move_back_has_the_same(name):
+    rng = np.random.default_rng(2)
+    data = random_rows(300, rng, corners=True)
+    target, design, spec = opened(name, data, chains=50)
+    table = table_of(schema(300), data)
+    form = MODELS[spec.model.family].form(design, spec)
+    for size in (0.01, 0.3, 2.0):
+        here = target.position + rng.normal(size=target.position.shape)
+        there = here + size * rng.normal(size=here.shape)
+        moves = [(there, form.interval(here, there), form.interval(there, here))]
+        for j in range(here.shape[1]):
+            one = here.copy()
+            one[:, j] = there[:, j]
+            step = one[:, j] - here[:, j]
+            back = form.component_interval(one, j, -step)
+            moves.append((one, form.component_interval(here, j, step), back))
+        for ends, (lo, hi), (back_lo, back_hi) in moves:
+            ratios = log_likelihood(name, design, spec, table, ends)
+            ratios = ratios - log_likelihood(name, design, spec, table, here)
+            room = 1e-9 * (1 + np.abs(ratios).max(axis=1))
+            assert (ratios.min(axis=1) >= lo - room).all()
+            assert (ratios.max(axis=1) <= hi + room).all()
+            np.testing.assert_allclose(-back_hi, lo, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(-back_lo, hi, rtol=1e-9, atol=1e-12)
+
+
+@specs
+def test_scores_are_the_derivatives_of_the_sums(name):
+    rng = np.random.default_rng(3)
+    data = random_rows(300, rng)
+    target, design, spec = opened(name, data, chains=2, tempering=TEMPERING)
+    table = table_of(schema(300), data)
+    here, step = placed(target, rng, 0.2), 1e-5
+    sums, sensitivity = target.gradient(here, 1e6)
+    assert sensitivity == pytest.approx(2e6 * TEMPERING)
+    for j in range(here.shape[1]):
+        move = np.zeros_like(here)
+        move[:, j] = step
+        up = log_likelihood(name, design, spec, table, here + move).sum(axis=1)
+        down = log_likelihood(name, design, spec, table, here - move).sum(axis=1)
+        rough = 300 * 2e6 * 2.0**-30  # of the grid
+        assert sums[:, j] == pytest.approx(TEMPERING * (up - down) / (2 * step), abs=rough)
+        prior_up = target.log_prior_ratio(here + move - target.position)
+        prior_down = target.log_prior_ratio(here - move - target.position)
+        slope = (prior_up - prior_down) / (2 * step)
+        assert target.log_prior_gradient(here)[:, j] == pytest.approx(slope, rel=1e-5, abs=1e-6)
+
+
+@specs
+def test_clipped_scores_are_those_of_clipped_rows(name):
+    """Row by row: one row alone gives its own gradient; many give the sum of the clipped ones."""
+    rng = np.random.default_rng(4)
+    data = random_rows(40, rng)
+    target, *_ = opened(name, data)
+    here = placed(target, rng, 0.2)
+    clip = 0.3
+    total, _ = target.gradient(here, clip)
+    expected = np.zeros(here.shape)
+    for i in range(40):
+        one, *_ = opened(name, {key: values[i : i + 1] for key, values in data.items()})
+        gradient = one.gradient(here, 1e3)[0]
+        expected += gradient * min(1.0, clip / np.linalg.norm(gradient))
+    np.testing.assert_allclose(total, expected, atol=1e-3)
+
+
+@specs
+def test_replacing_a_row_moves_no_sum_further_than_its_sensitivity(name):
+    rng = np.random.default_rng(5)
+    data = random_rows(12, rng)
+    target, *_ = opened(name, data, tempering=TEMPERING, clip_bound=0.4)
+    here = placed(target, rng)
+    deltas = 0.5 * rng.normal(size=here.shape)
+    corner = random_rows(60, rng, corners=True)
+    ratios, scores, grams, squares, batches = [], [], [], [], []
+    for i in range(60):
+        other = {key: np.concatenate((v[:11], corner[key][i : i + 1])) for key, v in data.items()}
+        target, *_ = opened(name, other, tempering=TEMPERING, clip_bound=0.4)
+        target.position[:] = here
+        target.refresh()
+        sums, sensitivity, _ = target.vector_ratios(deltas)
+        ratios.append(sums[0])
+        score, score_sensitivity = target.gradient(here, 0.7)
+        scores.append(score[0])
+        gram, gram_sensitivity = target.gram(here, 0.2)
+        grams.append(gram[0].ravel())
+        total, square, lo, hi = target.batch_ratios(deltas, np.arange(12)[None])
+        batches.append(total[0])
+        squares.append(square[0])
+    assert np.ptp(ratios) <= sensitivity[0]
+    assert sensitivity[0] <= 2 * 0.4 * TEMPERING * 1.0001
+    assert np.ptp(batches) <= (hi - lo)[0] * (1 + 1e-9)
+    assert np.ptp(squares) <= max(lo[0] ** 2, hi[0] ** 2) * (1 + 1e-9)
+    for one, other in itertools.combinations(range(0, 60, 3), 2):
+        assert np.linalg.norm(scores[one] - scores[other]) <= score_sensitivity
+        assert np.linalg.norm(grams[one] - grams[other]) <= gram_sensitivity
+
+
+@specs
+def test_minibatch_sums_are_those_of_its_rows(name):
+    rng = np.random.default_rng(6)
+    data = random_rows(600, rng)
+    target, design, spec = opened(name, data, chains=2)
+    table = table_of(schema(600), data)
+    here = placed(target, rng, 0.2)
+    deltas = 0.05 * rng.normal(size=here.shape)
+    indices = np.stack([rng.permutation(600)[:300] for _ in range(2)])
+    sums, squares, lo, hi = target.batch_ratios(deltas, indices)
+    ratios = log_likelihood(name, design, spec, table, here + deltas)
+    ratios = ratios - log_likelihood(name, design, spec, table, here)
+    for c in range(2):
+        picked = ratios[c, indices[c]]
+        width = hi[c] - lo[c]
+        assert sums[c] == pytest.approx(picked.sum(), abs=300 * width * 2.0**-18)
+        assert squares[c] == pytest.approx((picked**2).sum(), rel=1e-3, abs=width**2 * 1e-3)
+
+
+@specs
+def test_order_of_rows_and_company_of_chains_change_no_bit(name):
+    rng = np.random.default_rng(7)
+    data = random_rows(700, rng)
+    order = rng.permutation(700)
+    target, *_ = opened(name, data, chains=3)
+    here = placed(target, rng)
+    deltas = 0.1 * rng.normal(size=here.shape)
+    mixed, *_ = opened(name, {key: values[order] for key, values in data.items()}, chains=3)
+    mixed.position[:] = here
+    mixed.refresh()
+    alone, *_ = opened(name, data)
+    for other in (target, mixed):
+        assert (other.vector_ratios(deltas)[0] == target.vector_ratios(deltas)[0]).all()
+        assert (other.gradient(here, 0.5)[0] == target.gradient(here, 0.5)[0]).all()
+        assert (other.gram(here, 0.5)[0] == target.gram(here, 0.5)[0]).all()
+    for c in range(3):
+        alone.position[:] = here[c]
+        alone.refresh()
+        assert alone.vector_ratios(deltas[c : c + 1])[0] == target.vector_ratios(deltas)[0][c]
+
+
+@specs
+def test_accepted_moves_keep_the_caches_right(name):
+    rng = np.random.default_rng(8)
+    data = random_rows(300, rng)
+    target, *_ = opened(name, data, chains=4)
+    placed(target, rng, 0.2)
+    fresh, *_ = opened(name, data, chains=4)
+    for t in range(30):
+        accepted = rng.random(4) < 0.5
+        deltas = 0.05 * rng.normal(size=target.position.shape)
+        if t % 3:
+            j = t % target.position.shape[1]
+            target.component_ratios(j, deltas[:, j])
+            target.component_commit(j, deltas[:, j], accepted)
+        else:
+            target.vector_ratios(deltas)
+            target.vector_commit(deltas, accepted)
+    fresh.position[:] = target.position
+    fresh.refresh()
+    here, expected = target.vector_ratios(deltas), fresh.vector_ratios(deltas)
+    np.testing.assert_allclose(here[0], expected[0], rtol=1e-7, atol=1e-9)
+
+
+@specs
+@pytest.mark.parametrize("size", [1e3, 1e9, 1e200])
+def test_absurd_positions_and_moves_give_finite_sums(name, size):
+    data = random_rows(20, np.random.default_rng(9))
+    with np.errstate(all="ignore"):
+        target, *_ = opened(name, data, tempering=TEMPERING)
+        target.position[:] = size
+        target.refresh()
+        for delta in (size, -0.5 * size, 1.0):
+            sums, sensitivities, _ = target.vector_ratios(np.full(target.position.shape, delta))
+            assert np.isfinite(sums).all()
+            assert np.isfinite(sensitivities).all()
+            sums, *_ = target.component_ratios(0, np.array([delta]))
+            assert np.isfinite(sums).all()
+        far, near = target.gradient(target.position, 1.0)[0], 20 * TEMPERING * (1 + 1e-9)
+        assert np.linalg.norm(far) <= near
+        assert np.isfinite(target.gram(target.position, 1.0)[0]).all()
+
+
+@specs
+def test_a_slope_cuts_the_interval_by_the_length_of_the_move(name):
+    if "ratio_slope" not in MODELS[SPECS[name].family].options:
+        pytest.skip("its ratios are bounded as they are")
+    model = SPECS[name]
+    options = {k: getattr(model.options, k) for k in ("variances", "noise_scale", "a", "b", "m")}
+    cut = ModelSpec(
+        family=model.family,
+        formula=model.formula,
+        options=ModelOptions(ratio_slope=0.25, **options),
+    )
+    data = random_rows(20, np.random.default_rng(10))
+    spec = JobSpec(
+        model=cut, sampler=DpPenaltyOptions(), privacy=PrivacySpec(delta=1e-6, epsilon=1.0)
+    )
+    target = MODELS[cut.family].target(
+        make_design(schema(20), cut.formula), spec, table_of(schema(20), data), 1
+    )
+    target.refresh()
+    deltas = np.ones(target.position.shape)
+    length = np.sqrt(deltas.size)
+    assert target.vector_ratios(deltas)[1][0] == pytest.approx(0.5 * length, rel=1e-6)
+
+
+@specs
+def test_a_planned_job_runs_and_names_what_it_releases(name):
+    data = random_rows(60, np.random.default_rng(11))
+    result = sample(
+        data,
+        schema=schema(60),
+        model=SPECS[name],
+        sampler=DpPenaltyOptions(num_steps=20),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+    )
+    assert result.draws.shape[2] == len(result.plan.parameters)
+    assert np.isfinite(result.draws).all()
+
+
+@specs
+def test_the_same_width_is_guessed_as_is_charged(name):
+    """The planner's width is that of a small move where it says the posterior may be."""
+    data = random_rows(5, np.random.default_rng(12))
+    target, design, spec = opened(name, data)
+    guess = MODELS[spec.model.family].guess(design, spec)
+    d = target.position.shape[1]
+    assert guess.precision.shape == (d, d)
+    assert guess.width.shape == guess.distance.shape == (d,)
+    assert np.linalg.eigvalsh(guess.precision).min() > 0
+    target.position[:] = target.position + guess.distance
+    target.refresh()
+    widths = [target.component_ratios(j, np.array([1e-3]))[1][0] / 1e-3 for j in range(d)]
+    assert guess.width == pytest.approx(np.array(widths), rel=0.5)
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_every_family_is_tested_here(family):
+    assert family in {spec.family for spec in SPECS.values()}
+
+
+@pytest.mark.parametrize(
+    ("model", "pointer"),
+    [
+        (ModelSpec(family="linear", formula="y ~ x"), "/model/formula"),
+        (ModelSpec(family="linear", formula="~ x"), "/model/formula"),
+        (ModelSpec(family="poisson", formula="x ~ z"), "/model/formula"),
+        (ModelSpec(family="gaussian_mean", formula="x ~ z"), "/model/formula"),
+        (ModelSpec(family="gaussian_mean", formula="~ x + g"), "/model/formula"),
+        (ModelSpec(family="gaussian_mean", formula="~ x:z"), "/model/formula"),
+        (ModelSpec(family="banana", formula="~ x"), "/model/formula"),
+        (ModelSpec(family="logistic", formula="~ x"), "/model/formula"),
+        (
+            ModelSpec(family="logistic", formula="y ~ x", options=ModelOptions(ratio_slope=1.0)),
+            "/model/options/ratio_slope",
+        ),
+        (
+            ModelSpec(family="linear", formula="x ~ z", options=ModelOptions(noise_scale=0.0)),
+            "/model/options/noise_scale",
+        ),
+        (
+            ModelSpec(family="banana", formula="~ x + z", options=ModelOptions(variances=(1.0,))),
+            "/model/options/variances",
+        ),
+        (
+            ModelSpec(
+                family="gaussian_mean", formula="~ x", options=ModelOptions(variances=(-1.0,))
+            ),
+            "/model/options/variances",
+        ),
+    ],
+)
+def test_what_does_not_suit_a_family_is_refused(model, pointer):
+    spec = JobSpec(
+        model=model, sampler=DpPenaltyOptions(), privacy=PrivacySpec(delta=1e-6, epsilon=1.0)
+    )
+    with pytest.raises(SpecError) as caught:
+        plan(schema(10), spec)
+    assert caught.value.pointer == pointer
