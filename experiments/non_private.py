@@ -14,6 +14,7 @@ from numba import njit
 from dpmcmc.models.banana import Banana, bend, draw_posterior, exact_posterior, simulate, straighten
 
 BLOCK = 1024
+DIVERGED = 1e50  # a position or momentum that no trajectory comes back from
 
 
 @njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
@@ -134,7 +135,8 @@ def hmc(target, start, draws, random, *, step_size, leapfrogs):
     """HMC with a unit mass matrix: (draws, d), acceptance rate. Gradients are never clipped.
 
     Each trajectory's step size is step_size times a uniform in [0.8, 1.2], so that no
-    direction of the target has the trajectory's length as its period.
+    direction of the target has the trajectory's length as its period. A trajectory that diverges
+    is rejected unseen.
     """
     chain, here, accepted = np.empty((draws, len(start))), np.array(start), 0
     slope = target.gradient(here)
@@ -142,11 +144,15 @@ def hmc(target, start, draws, random, *, step_size, leapfrogs):
         first = random.standard_normal(len(here))
         size = step_size * random.uniform(0.8, 1.2)
         there, momentum, there_slope = here.copy(), first.copy(), slope
-        for _ in range(leapfrogs):
-            momentum = momentum + 0.5 * size * there_slope
-            there = there + size * momentum
-            there_slope = target.gradient(there)
-            momentum = momentum + 0.5 * size * there_slope
+        with np.errstate(over="ignore", invalid="ignore"):
+            for _ in range(leapfrogs):
+                momentum = momentum + 0.5 * size * there_slope
+                there = there + size * momentum
+                there_slope = target.gradient(there)
+                momentum = momentum + 0.5 * size * there_slope
+        if not np.abs(np.concatenate((there, momentum))).max() < DIVERGED:
+            chain[step] = here
+            continue
         kinetic = 0.5 * (first @ first - momentum @ momentum)
         if np.log(random.uniform()) < target.log_ratio(here, there) + kinetic:
             here, slope, accepted = there, there_slope, accepted + 1
