@@ -15,6 +15,7 @@ from dpmcmc.models import MODELS
 from dpmcmc.planner import plan
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import as_dict, digest, from_dict
+from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.run import run, table_of
 from dpmcmc.samplers import SAMPLERS, ComponentProposal, Proposal, SamplerOptions, dp_penalty_guided
@@ -42,6 +43,14 @@ VARIANTS = [
 compiled = pytest.mark.skipif(
     bool(numba.config.DISABLE_JIT), reason="half a million steps need the compiler"
 )
+
+
+def ready(name, **numbers):
+    """Options of a sampler with the noise and the batch that an event needs."""
+    options = SAMPLERS[name].options(**numbers)
+    given = {"gradient_noise_multiplier": 4.0, "batch": 100, "warm_start": None}
+    known = {field.name for field in dataclasses.fields(options)}
+    return replace(options, **{key: value for key, value in given.items() if key in known})
 
 
 def simulated(seed):
@@ -153,8 +162,8 @@ def test_calibration_would_see_a_penalty_that_is_wrong_by_a_tenth(
     assert min(calibration(job(name, proposal, multiplier))) < 0.001
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_every_sampler_is_calibrated_here(name):
+@pytest.mark.parametrize("name", [name for name in SAMPLERS if "penalty" in name])
+def test_every_penalty_sampler_is_calibrated_here(name):
     assert name in {variant.values[0] for variant in VARIANTS}
 
 
@@ -169,7 +178,7 @@ def test_its_name_is_the_discriminator_of_its_options(name):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_its_event_is_in_the_vocabulary_and_costs_something(name):
-    options = SAMPLERS[name].options(num_steps=10, num_chains=2, num_warmup=3)
+    options = ready(name, num_steps=10, num_chains=2, num_warmup=3)
     event = SAMPLERS[name].event(options, 4.0, 1000)
     assert from_dict(as_dict(event)) == event
     assert 0 < accountant.epsilon(event, 1e-6) < math.inf
@@ -178,7 +187,7 @@ def test_its_event_is_in_the_vocabulary_and_costs_something(name):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_warmup_is_charged_like_any_step(name):
     def cost(**numbers):
-        options = SAMPLERS[name].options(num_chains=2, **numbers)
+        options = ready(name, num_chains=2, **numbers)
         return accountant.epsilon(SAMPLERS[name].event(options, 4.0, 1000), 1e-6)
 
     assert cost(num_steps=10, num_warmup=9) == cost(num_steps=10, num_warmup=0)
@@ -197,9 +206,8 @@ def test_a_planned_job_runs_and_gives_what_the_plan_says(name):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_noise_is_used_up_as_it_was_charged(name):
-    """One normal for each charged release, beside those of the proposals."""
-    spec = job(name, SAMPLERS[name].options().proposal, 1.0)
-    made = plan(SCHEMA, spec)
+    """One normal or integer for each charged release, beside those of the proposals."""
+    made = plan(SCHEMA, job(name, None, 1.0))
 
     class Counting(Seeded):
         calls: typing.ClassVar[list] = []
@@ -208,10 +216,14 @@ def test_noise_is_used_up_as_it_was_charged(name):
             self.calls.append(shape)
             return super().normals(shape)
 
+        def integers(self, high, shape):
+            self.calls.append(shape)
+            return super().integers(high, shape)
+
     source = Counting(1)
     source.calls.clear()
     permit = Permit(subject="d", event_digest=digest(made.event))
     rows = Private(table_of(SCHEMA, simulated(0)), subject="d")
     list(run(SCHEMA, made.spec, rows, permit, random=source))
     drawn = sum(math.prod(shape) for shape in source.calls)
-    assert drawn >= 2 * made.event.count
+    assert drawn >= 2 * sum(leaves(made.event).values())

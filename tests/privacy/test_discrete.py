@@ -1,0 +1,45 @@
+"""Released sums carry exact discrete Gaussian noise of at least the size that was paid for."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, noisy_sums
+from dpmcmc.privacy.noise import SystemRandom
+
+
+@pytest.mark.parametrize("log2", [1, 3])
+def test_noise_is_the_discrete_gaussian(log2):
+    drawn, sd = discrete_gaussian(SystemRandom(), log2, (200_000,)), 2**log2
+    values = np.arange(-4 * sd, 4 * sd + 1)
+    weights = np.exp(-(values**2) / (2 * sd * sd))
+    shares = weights / np.exp(-(np.arange(-40 * sd, 40 * sd + 1) ** 2) / (2 * sd * sd)).sum()
+    counts = np.array([(drawn == value).sum() for value in values])
+    observed = np.append(counts, len(drawn) - counts.sum())
+    expected = np.append(shares, 1 - shares.sum()) * len(drawn)
+    assert chisquare(observed, expected).pvalue > 1e-5
+
+
+@pytest.mark.parametrize("z", [1e-4, 0.3, 1.0, 250.0, 1e7])
+def test_the_grid_leaves_the_noise_its_full_size(z):
+    """sd over sensitivity, both in grid units, rounding included: at least z, and little more."""
+    sensitivity, d = 3.0, 10
+    one, none = np.full(d, 1.0), np.zeros(d, dtype=np.int64)
+    noise = np.zeros(d, dtype=np.int64)
+    noise[0] = 1
+    grid = (noisy_sums(one, sensitivity, z, noise) - noisy_sums(one, sensitivity, z, none))[0]
+    units = sensitivity / grid + 1.5 * math.sqrt(d)
+    ratio = math.sqrt(4.0 ** log2_sd(z) - 16) / units / z
+    assert ratio * (1 + 1e-9) >= 1.0
+    assert ratio < 1.0001
+
+
+@pytest.mark.parametrize("z", [0.3, 40.0])
+def test_released_sums_scatter_by_what_was_paid_for(z):
+    sums = np.full((40_000, 2), 1234.5)
+    noise = discrete_gaussian(SystemRandom(), log2_sd(z), sums.shape)
+    errors = noisy_sums(sums, 0.7, z, noise) - sums
+    assert errors.std() == pytest.approx(0.7 * z, rel=4.5 / math.sqrt(2 * errors.size))
+    assert abs(errors.mean()) < 4.5 * 0.7 * z / math.sqrt(errors.size)
