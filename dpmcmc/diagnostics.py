@@ -65,9 +65,10 @@ def _summary(name: str, draws: NDArray[np.float64]) -> ParameterSummary:
     )
 
 
+@np.errstate(all="ignore")  # parts of a chain that never moved have no variance to divide by
 def _mixing(draws: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:
     """Return R-hat, bulk and tail ESS of (chain, draw)."""
-    if draws.shape[1] < FEWEST or bool((draws.std(axis=1) == 0.0).all()):
+    if draws.shape[1] < FEWEST or bool((np.ptp(draws, axis=1) == 0.0).all()):
         return None, None, None
     from arviz_stats.base import array_stats
 

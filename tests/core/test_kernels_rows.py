@@ -1,0 +1,132 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dpmcmc.kernels import maths, rows
+from dpmcmc.models.links import LOGISTIC
+
+COUNT, CHAINS, COLUMNS = 600, 3, 4
+HALF = 2.0**30
+BLOCKS = -(-COUNT // rows.BLOCK)
+
+
+@pytest.fixture
+def setting():
+    """Blocks whose padding is poison: reading it would show."""
+    rng = np.random.default_rng(3)
+    flat = rng.uniform(-1, 1, (COLUMNS, COUNT))
+    x = np.full((COLUMNS, BLOCKS * rows.BLOCK), np.nan)
+    x[:, :COUNT] = flat
+    x = np.ascontiguousarray(x.reshape(COLUMNS, BLOCKS, rows.BLOCK).transpose(1, 0, 2))
+    y = np.full((BLOCKS, rows.BLOCK), np.nan)
+    return flat, x, y, rng.normal(size=(CHAINS, COLUMNS))
+
+
+def sums(setting, deltas, limit, first=0, last=BLOCKS, side=0):
+    """(chain,) ratio sums of theta -> theta + deltas, in nats, clipped to +-limit."""
+    _, x, y, theta = setting
+    aux, sides = np.zeros((CHAINS, 3)), np.full(CHAINS, side)
+    eta = np.full((2, BLOCKS, CHAINS, rows.BLOCK), np.nan)
+    cache = eta.copy()
+    rows.fill(x, y, COUNT, LOGISTIC, 0, BLOCKS, theta, aux, sides, eta, cache)
+    total = np.zeros(CHAINS, np.int64)
+    scale, shift = np.full(CHAINS, HALF / limit), np.zeros(CHAINS)
+    rows.ratio_sums(
+        *(x, y, COUNT, LOGISTIC, first, last, theta + deltas, aux, sides, eta, cache),
+        *(scale, shift, HALF, total),
+    )
+    return total * limit / HALF
+
+
+def ratios(setting, deltas):
+    flat, _, _, theta = setting
+    return np.logaddexp(0, -(theta @ flat)) - np.logaddexp(0, -((theta + deltas) @ flat))
+
+
+def test_elementary_functions_are_exact_to_a_few_ulp():
+    values = np.concatenate((np.linspace(-700, 700, 999), np.linspace(-1e-3, 1e-3, 101)))
+    assert [maths.exp(v) for v in values] == pytest.approx(np.exp(values), rel=5e-16)
+    near = np.linspace(-340, 340, 501)
+    assert [maths.exp_minus_abs(v) for v in near] == pytest.approx(np.exp(-np.abs(near)), rel=5e-16)
+    assert [maths.sigmoid(v) for v in near] == pytest.approx(1 / (1 + np.exp(-near)), rel=1e-15)
+    unit = np.concatenate((np.linspace(0, 1, 501), np.geomspace(1e-300, 1, 101)))
+    assert [maths.log1p_unit(v) for v in unit] == pytest.approx(np.log1p(unit), rel=7e-16)
+
+
+def test_elementary_functions_stay_finite_far_out():
+    for value in (1e4, -1e4, 1e308, -1e308, np.inf, -np.inf):
+        assert np.isfinite(maths.exp(value))
+        assert np.isfinite(maths.exp_minus_abs(value))
+        assert 0 <= maths.sigmoid(value) <= 1
+
+
+@pytest.mark.parametrize("limit", [0.01, 0.3, 30.0])
+@pytest.mark.parametrize("side", [0, 1])
+def test_every_row_is_clipped(setting, limit, side):
+    deltas = 0.2 * np.random.default_rng(5).normal(size=(CHAINS, COLUMNS))
+    expected = np.clip(ratios(setting, deltas), -limit, limit).sum(axis=1)
+    found = sums(setting, deltas, limit, side=side)
+    assert found == pytest.approx(expected, abs=COUNT * limit / HALF)
+
+
+def test_parts_add_up_to_the_bit(setting):
+    """So that threads may share the blocks in any way."""
+    deltas = 0.2 * np.random.default_rng(5).normal(size=(CHAINS, COLUMNS))
+    whole = sums(setting, deltas, 1.0)
+    parts = [sums(setting, deltas, 1.0, b, b + 1) for b in range(BLOCKS)]
+    assert (np.sum(parts, axis=0) == whole).all()
+
+
+def test_what_is_not_a_number_counts_as_a_row_at_the_bound(setting):
+    """A ratio that cannot be computed moves a sum no further than any other row."""
+    flat, x, y, theta = setting
+    poisoned = x.copy()
+    poisoned[0, 1, 5] = np.nan
+    deltas = np.full((CHAINS, COLUMNS), 0.1)
+    clean, dirty = sums(setting, deltas, 1.0), sums((flat, poisoned, y, theta), deltas, 1.0)
+    assert (np.abs(dirty - clean) <= 2.0).all()
+    norm = np.ones((BLOCKS, rows.BLOCK))
+    total = np.zeros((CHAINS, COLUMNS), np.int64)
+    rows.gradient_sums(
+        *(np.nan_to_num(x), y, norm * 1e-3, COUNT, LOGISTIC, 0, BLOCKS),
+        *(np.full_like(theta, np.nan), np.zeros((CHAINS, 3)), 1.0, 2.0**20, total),
+    )
+    assert (np.abs(total) <= COUNT * 2.0**20 * 1e3).all()
+
+
+SCRIPT = """
+import sys; sys.path.insert(0, {here!r}); sys.path.insert(0, {here!r} + "/tests/conformance")
+import numpy as np
+from numba import config
+import test_models as t
+assert bool(config.DISABLE_JIT) == {disabled}
+for name in t.SPECS:
+    rng = np.random.default_rng(0)
+    data = t.random_rows(30, rng)
+    target, *_ = t.opened(name, data, chains=2)
+    here = t.placed(target, rng, 0.2)
+    deltas = 0.1 * rng.normal(size=here.shape)
+    out = [*target.vector_ratios(deltas), *target.component_ratios(0, deltas[:, 0])]
+    batches = target.batch_ratios(deltas, np.arange(20).reshape(2, 10))
+    out += [target.gradient(here, 0.5)[0], *batches]
+    print(*[repr(float(v)) for v in np.concatenate([part.ravel() for part in out])])
+"""
+
+
+def test_compiled_and_plain_kernels_agree(repository):
+    def values(disabled):
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT.format(here=str(repository), disabled=disabled)],
+            env={**os.environ, "NUMBA_DISABLE_JIT": str(int(disabled))},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return np.array([float(v) for v in done.stdout.split()])
+
+    plain = values(True)
+    assert len(plain) > 100
+    assert plain == pytest.approx(values(False), rel=1e-7, abs=1e-7)
