@@ -1,0 +1,142 @@
+"""With negligible noise the chains are the reference posteriors that others computed with Stan."""
+
+import json
+
+import numba
+import numpy as np
+import pytest
+
+from dpmcmc.models.banana import Banana, draw_posterior, simulate
+from dpmcmc.run import sample
+from dpmcmc.samplers import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
+from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+
+pytestmark = pytest.mark.skipif(
+    bool(numba.config.DISABLE_JIT), reason="tens of thousands of steps need the compiler"
+)
+GAUSSIAN = ["kidiq-kidscore_momhsiq", "nes1980-nes", "earnings-logearn_interaction_z"]
+
+
+@pytest.fixture
+def reference(shared_dir):
+    """(columns without the intercept, response, reference means, reference sds)."""
+
+    def read(name):
+        folder = shared_dir / "data" / "posteriors"
+        known = json.loads((folder / "index.json").read_text())[name]
+        stored = np.load(folder / f"{name}.npz")
+        return stored["X"][:, 1:], stored["y"], np.array(known["ref_mean"]), known["ref_sd"]
+
+    return read
+
+
+def number(name, values, room=0.0):
+    return NumberColumn(name=name, lower=float(min(values) - room), upper=float(max(values) + room))
+
+
+def facts(x, response):
+    columns = tuple(number(f"x{k}", column) for k, column in enumerate(x.T))
+    return Schema(columns=(*columns, response), rows=len(x))
+
+
+def in_raw_units(draws, columns):
+    """Coefficients of the standardised design (draw, d) as those of the columns themselves."""
+    middle = np.array([(column.lower + column.upper) / 2 for column in columns])
+    half = np.array([(column.upper - column.lower) / 2 for column in columns])
+    slopes = draws[:, 1 : len(columns) + 1] / half
+    intercept = draws[:, :1] - (slopes * middle).sum(axis=1, keepdims=True)
+    return np.concatenate((intercept, slopes, draws[:, len(columns) + 1 :]), axis=1)
+
+
+def chain(schema, x, response, values, family, options, random):
+    data = {f"x{k}": column for k, column in enumerate(x.T)} | {response: values}
+    formula = f"{response} ~ " + " + ".join(f"x{k}" for k in range(x.shape[1]))
+    result = sample(
+        data,
+        schema=schema,
+        model=ModelSpec(family=family, formula=formula, prior=NormalPrior(scale=1000.0)),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        sampler=options,
+        random=random,
+    )
+    kept = result.draws[:, result.plan.num_warmup :].reshape(-1, result.draws.shape[2])
+    return in_raw_units(kept, schema.columns[:-1])
+
+
+def assert_agree(draws, means, sds):
+    assert (np.abs(draws.mean(axis=0) - means) < 0.2 * np.array(sds)).all()
+    np.testing.assert_allclose(draws.std(axis=0), sds, rtol=0.15)
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_linear_regression_has_the_reference_posterior(reference, seeded, name):
+    x, y, means, sds = reference(name)
+    schema = facts(x, number("y", y))
+    options = DpPenaltyOptions(num_steps=40_000, num_chains=2)
+    draws = chain(schema, x, "y", y, "linear", options, seeded(1))
+    draws[:, -1] = np.exp(draws[:, -1])
+    assert_agree(draws, means, sds)
+
+
+def test_logistic_regression_has_the_reference_posterior(reference, seeded):
+    x, y, means, sds = reference("wells_data-wells_dist100_model")
+    schema = facts(x, BinaryColumn(name="y", categories=("0", "1")))
+    words = np.where(y > 0, "1", "0")
+    options = DpPenaltyComponentOptions(num_steps=8000, num_chains=2)
+    draws = chain(schema, x, "y", words, "logistic", options, seeded(2))
+    assert_agree(draws, means, sds)
+
+
+ROWS = 2000
+BANANA = Banana(variances=(1.0, 0.5), a=0.6, b=0.1, m=0.2, prior_variance=4.0)
+
+
+@pytest.fixture
+def bananas():
+    """Rows around (0.3, -0.2), their schema, and draws from the exact posterior."""
+    rng = np.random.default_rng(3)
+    rows = simulate(BANANA, np.array([0.3, -0.2]), ROWS, random=rng)
+    columns = tuple(number(f"x{k}", column) for k, column in enumerate(rows.T))
+    exact = draw_posterior(BANANA, rows.mean(axis=0), ROWS, 20_000, random=rng, tempering=0.05)
+    return Schema(columns=columns, rows=ROWS), {f"x{k}": c for k, c in enumerate(rows.T)}, exact
+
+
+@pytest.mark.parametrize("coordinates", ["straight", "natural"])
+def test_the_banana_has_its_exact_posterior(bananas, seeded, coordinates):
+    schema, data, exact = bananas
+    constants = {"a": BANANA.a, "b": BANANA.b, "m": BANANA.m, "variances": BANANA.variances}
+    result = sample(
+        data,
+        schema=schema,
+        model=ModelSpec(
+            family="banana",
+            formula="~ x0 + x1",
+            prior=NormalPrior(scale=2.0),
+            tempering=0.05,
+            options=ModelOptions(coordinates=coordinates, **constants),
+        ),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        sampler=DpPenaltyOptions(num_steps=8000, num_chains=2, proposal=Proposal(scale=0.25)),
+        random=seeded(4),
+    )
+    kept = result.draws[:, result.plan.num_warmup :].reshape(-1, 2)
+    assert_agree(kept, exact.mean(axis=0), exact.std(axis=0))
+
+
+def test_poisson_regression_has_its_exact_posterior(seeded):
+    """One rate: with a wide prior on its log it is nearly a Gamma(sum, n)."""
+    rng = np.random.default_rng(5)
+    counts = np.minimum(rng.poisson(2.5, 400), 12).astype(float)
+    schema = Schema(columns=(NumberColumn(name="y", lower=0, upper=12),), rows=400)
+    result = sample(
+        {"y": counts},
+        schema=schema,
+        model=ModelSpec(family="poisson", formula="y ~ 1", prior=NormalPrior(scale=100.0)),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        sampler=DpPenaltyOptions(num_steps=8000),
+        random=seeded(6),
+    )
+    kept = result.draws[:, result.plan.num_warmup :].reshape(-1, 1)
+    rates = np.log(rng.gamma(counts.sum(), 1 / 400, 20_000))
+    assert_agree(kept, [rates.mean()], [rates.std()])
