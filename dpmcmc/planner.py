@@ -35,11 +35,11 @@ KEEP_OF_ONE = 0.85
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a job costs under the dataset's relation. mu: its Gaussian-DP parameter."""
+    """What a job costs under the dataset's relation. mu: of Gaussian DP, where it has one."""
 
     epsilon: float
     delta: float
-    mu: float
+    mu: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,11 @@ def plan(schema: Schema, spec: JobSpec) -> Plan:
     ess = draws + ARVIZ_FLOOR
     _check_size(schema, design, resolved)
     happens = event(schema, resolved)
+    mu = accountant.gdp_mu(happens)
     cost = Cost(
         epsilon=accountant.epsilon(happens, spec.privacy.delta),
         delta=spec.privacy.delta,
-        mu=accountant.gdp_mu(happens),
+        mu=mu if math.isfinite(mu) else None,
     )
     return Plan(
         spec=resolved,

@@ -1,24 +1,30 @@
 """The registry of samplers. A line here makes one live; the line is the reviewed moment."""
 
 from dpmcmc.samplers import (
+    dp_barker,
     dp_hmc,
     dp_mala,
     dp_penalty,
     dp_penalty_component,
     dp_penalty_guided,
+    dp_penalty_subsampled,
 )
 from dpmcmc.samplers.base import ComponentProposal, Proposal, Sampler
+from dpmcmc.samplers.dp_barker import DpBarkerOptions
 from dpmcmc.samplers.dp_hmc import DpHmcOptions
 from dpmcmc.samplers.dp_mala import DpMalaOptions
 from dpmcmc.samplers.dp_penalty import DpPenaltyOptions
 from dpmcmc.samplers.dp_penalty_component import DpPenaltyComponentOptions
 from dpmcmc.samplers.dp_penalty_guided import DpPenaltyGuidedOptions
+from dpmcmc.samplers.dp_penalty_subsampled import DpPenaltySubsampledOptions
 from dpmcmc.samplers.warm_start import WarmStart
 
 SamplerOptions = (
     DpPenaltyOptions
     | DpPenaltyComponentOptions
     | DpPenaltyGuidedOptions
+    | DpPenaltySubsampledOptions
+    | DpBarkerOptions
     | DpHmcOptions
     | DpMalaOptions
 )
@@ -29,6 +35,8 @@ SAMPLERS: dict[str, Sampler] = {
         dp_penalty.SAMPLER,
         dp_penalty_component.SAMPLER,
         dp_penalty_guided.SAMPLER,
+        dp_penalty_subsampled.SAMPLER,
+        dp_barker.SAMPLER,
         dp_hmc.SAMPLER,
         dp_mala.SAMPLER,
     )
@@ -37,11 +45,13 @@ SAMPLERS: dict[str, Sampler] = {
 __all__ = [
     "SAMPLERS",
     "ComponentProposal",
+    "DpBarkerOptions",
     "DpHmcOptions",
     "DpMalaOptions",
     "DpPenaltyComponentOptions",
     "DpPenaltyGuidedOptions",
     "DpPenaltyOptions",
+    "DpPenaltySubsampledOptions",
     "Proposal",
     "Sampler",
     "SamplerOptions",
