@@ -22,7 +22,7 @@ from dpmcmc.models.banana import exact_posterior, straighten
 
 ROWS, REFERENCE, EXACT, LONGER = 100_000, 2000, 10, 10
 BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
-QUICK_BOUNDS = (0.1, 0.45, 1.0, 5.0)
+QUICK_BOUNDS = (0.1, 1.0, 5.0)
 SAMPLERS = {  # name, d: (sampler, draws, its settings)
     ("RWMH", 2): (rwmh, 3000, {"scale": 0.008}),
     ("HMC", 2): (hmc, 500, {"step_size": 0.003, "leapfrogs": 10}),
