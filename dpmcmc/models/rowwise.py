@@ -1,6 +1,9 @@
 """Any model over opened rows: positions, cached likelihoods and exact sums for the samplers."""
 
 import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,8 @@ ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
 BATCH_CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
 NARROWEST = 1e-200  # of an interval: a move of nothing has no width
 PUBLIC = 2.0**-40  # the share that stands for no sensitivity at all
+THREADS = len(os.sched_getaffinity(0))
+WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
 WIDEST = 1e100  # of an interval's ends
 
 
@@ -45,6 +50,7 @@ class RowTarget:
         self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
         self._table: Floats | None = None
         self._norm: Floats | None = None
+        self._helper: ThreadPoolExecutor | None = None
         self._half = 2.0 ** (51 - math.ceil(math.log2(table.rows + 1.0)))
         self.position: Floats = np.tile(form.start, (chains, 1))
         self._side = np.zeros(chains, np.int64)
@@ -55,7 +61,12 @@ class RowTarget:
     def refresh(self) -> None:
         """Recompute the predictor and likelihood of every row and chain."""
         weights, aux = self._form.describe(self.position)
-        self._kernels.fill(*self._all(), weights, aux, self._side, self._eta, self._cache)
+        self._share(
+            lambda first, last, _: self._kernels.fill(
+                *self._all(first, last), weights, aux, self._side, self._eta, self._cache
+            ),
+            np.zeros(len(self.position), np.int64),
+        )
 
     @QUIETLY
     def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
@@ -158,8 +169,27 @@ class RowTarget:
         """See Target."""
         return self._form.log_prior_gradient(positions)
 
-    def _all(self) -> tuple[Any, ...]:
-        return self._x, self._y, self.rows, self._form.link, 0, len(self._x)
+    def _all(self, first: int, last: int) -> tuple[Any, ...]:
+        return self._x, self._y, self.rows, self._form.link, first, last
+
+    def _share(
+        self, work: Callable[[int, int, NDArray[np.int64]], object], totals: NDArray[np.int64]
+    ) -> None:
+        """Add to totals what work(first block, last block, totals) adds, by two threads if many.
+
+        Sums of integers: the number of threads changes no bit.
+        """
+        blocks = len(self._x)
+        if self._x.size * len(totals) < WORTH_A_THREAD or THREADS < 2:
+            work(0, blocks, totals)
+            return
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(max_workers=1)
+        others = np.zeros_like(totals)
+        other = self._helper.submit(work, blocks // 2, blocks, others)
+        work(0, blocks // 2, totals)
+        other.result()
+        totals += others
 
     def _interval(self, there: Floats, deltas: Floats) -> tuple[Floats, Floats]:
         lengths = np.sqrt((deltas * deltas).sum(axis=1))
@@ -182,15 +212,25 @@ class RowTarget:
         cell = width / (2.0 * self._half)
         weights, aux = self._form.describe(there)
         totals = np.zeros(len(lo), np.int64)
-        rest = (self._side, self._eta, self._cache, 1.0 / cell, middle / cell, self._half, totals)
+        rest = (self._side, self._eta, self._cache, 1.0 / cell, middle / cell, self._half)
         if column is None:
-            self._kernels.ratio_sums(*self._all(), weights, aux, *rest)
+            self._share(
+                lambda first, last, total: self._kernels.ratio_sums(
+                    *self._all(first, last), weights, aux, *rest, total
+                ),
+                totals,
+            )
         else:
             before, aux_before = self._form.describe(self.position)
             step = np.stack(
                 (weights[:, column] - before[:, column], aux[:, 0] - aux_before[:, 0]), axis=1
             )
-            self._kernels.component_sums(*self._all(), column, step, aux, *rest)
+            self._share(
+                lambda first, last, total: self._kernels.component_sums(
+                    *self._all(first, last), column, step, aux, *rest, total
+                ),
+                totals,
+            )
         n, prior = self.rows, self._form.log_prior_ratio(self.position, there)
         sums = self.tempering * (n * middle + cell * totals)
         rounding = ROUNDING * n * (np.abs(middle) + width)
@@ -201,16 +241,23 @@ class RowTarget:
     ) -> None:
         if isinstance(self._form, GaussianForm):
             mean, precision, shear = self._form.moments(positions)
-            self._kernels.gaussian_gradients(
-                *(self._x, self.rows, 0, len(self._x)),
-                *(mean, precision, shear, clip, scale, totals),
+            self._share(
+                lambda first, last, total: self._kernels.gaussian_gradients(
+                    *(self._x, self.rows, first, last),
+                    *(mean, precision, shear, clip, scale, total),
+                ),
+                totals,
             )
             return
         weights, aux = self._form.describe(positions)
-        if self._norm is None:
-            self._norm = np.sqrt((self._x**2).sum(axis=1))
-        self._kernels.gradient_sums(
-            self._x, self._y, self._norm, *self._all()[2:], weights, aux, clip, scale, totals
+        norm = np.sqrt((self._x**2).sum(axis=1)) if self._norm is None else self._norm
+        self._norm = norm
+        self._share(
+            lambda first, last, total: self._kernels.gradient_sums(
+                *(self._x, self._y, norm, *self._all(first, last)[2:]),
+                *(weights, aux, clip, scale, total),
+            ),
+            totals,
         )
 
     def _information(self, eta: Floats, aux: Floats) -> Floats:

@@ -7,7 +7,7 @@ import pytest
 
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS
+from dpmcmc.models import MODELS, rowwise
 from dpmcmc.planner import plan
 from dpmcmc.run import sample, table_of
 from dpmcmc.samplers import DpPenaltyOptions
@@ -273,6 +273,24 @@ def test_order_of_rows_and_company_of_chains_change_no_bit(name):
         alone.position[:] = here[c]
         alone.refresh()
         assert alone.vector_ratios(deltas[c : c + 1])[0] == target.vector_ratios(deltas)[0][c]
+
+
+@specs
+def test_two_threads_give_the_bits_of_one(monkeypatch, name):
+    rng = np.random.default_rng(13)
+    data = random_rows(900, rng)
+    target, *_ = opened(name, data, chains=2)
+    here = placed(target, rng)
+    deltas = 0.1 * rng.normal(size=here.shape)
+
+    def everything(threads):
+        monkeypatch.setattr(rowwise, "THREADS", threads)
+        monkeypatch.setattr(rowwise, "WORTH_A_THREAD", 0)
+        target.refresh()
+        found = [*target.vector_ratios(deltas), *target.component_ratios(0, deltas[:, 0])]
+        return [part.tolist() for part in (*found, target.gradient(here, 0.5)[0])]
+
+    assert everything(2) == everything(1)
 
 
 @specs
