@@ -71,14 +71,14 @@ class Claim:
         ]
 
 
-def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpError) -> None:
+def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpError) -> bool:
     """Run one job, if it still waits for somebody. A duplicate call does nothing.
 
-    time_up: what the caller raises in here when the job's time is over.
+    time_up: what the caller raises in here when the job's time is over. Says whether it was ours.
     """
     claim = _claim(services, job_id)
     if claim is None:
-        return
+        return False
     log = logs.logger().bind(job=str(job_id), attempt=claim.attempt)
     log.info("job_claimed")
     with Heartbeat(services, claim.holds()) as heartbeat:
@@ -88,13 +88,14 @@ def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpE
             outcome = "lost"
         except AWAY as error:  # the job stays claimed; the reaper hands it on when the lease ends
             log.error("job_interrupted", exception=type(error).__name__)
-            return
+            return True
         except time_up:
             outcome = _fail(services, claim, "time_limit_exceeded")
         except Exception as error:
             log.error("job_failed", exception=type(error).__name__, where=logs.where(error))
             outcome = _fail(services, claim, "sampler_failed")
     log.info("job_ended", outcome=outcome)
+    return True
 
 
 def _claim(services: Services, job_id: UUID) -> Claim | None:

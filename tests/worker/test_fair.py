@@ -1,0 +1,82 @@
+"""No analyst starves the others, in whatever order the broker delivers."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from app.jobs import run as running
+from app.jobs.fair import run_next
+from dpmcmc.privacy.types import Released
+from tests.api.support import House
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws that cost no time."""
+
+    def draws(*_: Any) -> Iterator[Released[Any]]:
+        yield Released(np.random.default_rng(1).normal(size=(2, 60, 3)))
+
+    monkeypatch.setattr(running, "sample", draws)
+
+
+def test_an_analyst_with_one_job_does_not_wait_for_another_ones_many(house: House) -> None:
+    dataset = house.dataset()
+    many, one = house.user("analyst"), house.user("analyst")
+    crowd = [house.submit(many, dataset) for _ in range(6)]
+    lone = house.submit(one, dataset)
+    ran = [str(run_next(house.services, UUID(job))) for job in [*crowd, lone]]
+    assert ran[:3] == [crowd[0], lone, crowd[1]]
+    assert sorted(ran) == sorted([*crowd, lone])
+
+
+def test_a_free_slot_goes_to_whoever_has_the_fewest_running(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = house.dataset()
+    many, one = house.user("analyst"), house.user("analyst")
+    crowd = [house.submit(many, dataset) for _ in range(3)]
+    begun, go_on = threading.Event(), threading.Event()
+    draws = running.sample
+
+    def held(*arguments: Any) -> Iterator[Released[Any]]:
+        begun.set()
+        assert go_on.wait(30)
+        yield from draws(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "sample", held)
+        worker = threading.Thread(target=run_next, args=(house.services, UUID(crowd[0])))
+        worker.start()
+        assert begun.wait(30)
+    lone = [house.submit(one, dataset) for _ in range(2)]
+    ran = [str(run_next(house.services, UUID(job))) for job in crowd[1:]]
+    go_on.set()
+    worker.join()
+    assert ran == lone  # two in a row: the other analyst's first still runs
+
+
+def test_messages_that_come_twice_run_nothing_twice(house: House) -> None:
+    dataset, analyst = house.dataset(), house.user("analyst")
+    job = house.submit(analyst, dataset)
+    assert str(run_next(house.services, UUID(job))) == job
+    assert run_next(house.services, UUID(job)) is None
+
+
+def test_workers_at_once_share_the_waiting_jobs_out(house: House) -> None:
+    dataset, analyst = house.dataset(), house.user("analyst")
+    jobs = [house.submit(analyst, dataset) for _ in range(6)]
+    ran: list[str] = []
+    threads = [
+        threading.Thread(target=lambda hint=hint: ran.append(str(run_next(house.services, hint))))
+        for hint in map(UUID, jobs)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ran) == sorted(jobs)
