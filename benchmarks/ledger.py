@@ -222,7 +222,7 @@ def client(mode: str, account: Account, number: int, jobs: list[UUID], seconds: 
 
 def rate(mode: str, account: Account, clients: int, seconds: float) -> tuple[float, list[float]]:
     """Transactions per second of all clients, and how long each one took."""
-    need = int(seconds * 3000 / clients) + 50 if mode == DEBIT else 0
+    need = int(seconds * 1500 / clients) + 50 if mode == DEBIT else 0
     stock = add_jobs(account, need * clients) if need else []
     start, results = FORK.Barrier(clients), FORK.Queue()
     shares = [stock[n * need : (n + 1) * need] for n in range(clients)]
@@ -484,6 +484,17 @@ def report(url: str, rates: Rates, scaled: Scaling, soaked: Soak) -> str:
     return "\n".join(lines)
 
 
+def misses(url: str, rates: Rates, scaled: Scaling) -> list[str]:
+    """The targets that were not met."""
+    name, ratio = make_url(url).get_backend_name(), rates.ratios[f"{DEBIT} / {BASELINE}"]
+    targets = {
+        f"{DEBIT} / {BASELINE} is {ratio:.2f}, below 0.7": ratio >= 0.7,
+        f"decisions slow down by {scaled.ratio:.2f}, not below 1.5": scaled.ratio < 1.5,
+        f"verifying takes {scaled.verify_seconds:.2f} s, not below 2": scaled.verify_seconds < 2,
+    }
+    return [f"{name}: {miss}" for miss, met in targets.items() if not met]
+
+
 def main() -> None:
     """Measure every URL given."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -493,18 +504,22 @@ def main() -> None:
     parser.add_argument("--slice", type=float, default=4, help="seconds per measurement")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--check", action="store_true", help="fail unless the targets are met")
     given = parser.parse_args()
     folder = Path(f"/tmp/ledger-soak-{os.getpid()}")
     folder.mkdir()
-    results = {}
+    results, missed = {}, []
     for url in given.urls:
         rates = throughput(url, given.clients, given.slice, given.rounds)
         scaled = scaling(url)
         soaked = soak(url, given.clients, given.seconds, folder, jobs=int(10 * given.seconds))
         results[make_url(url).get_backend_name()] = [asdict(r) for r in (rates, scaled, soaked)]
         print(report(url, rates, scaled, soaked), flush=True)
+        missed += misses(url, rates, scaled)
     if given.json:
         given.json.write_text(json.dumps(results, indent=1))
+    if given.check and missed:
+        raise SystemExit("\n".join(missed))
 
 
 if __name__ == "__main__":
