@@ -50,6 +50,12 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(
         6.0, gt=0.5, description="silence after which a running job counts as orphaned"
     )
+    reservation_seconds: int = Field(
+        24 * 3600,
+        ge=60,
+        description="seconds after which a job that no worker ever claimed is cancelled and its"
+        " reservation given back",
+    )
     max_attempts: int = Field(3, ge=1, description="runs of one job when workers are lost")
     job_time_limit: int = Field(
         6 * 3600, ge=60, description="seconds after which a running job fails"

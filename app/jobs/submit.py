@@ -1,6 +1,7 @@
 """Take a job on: reserve its cost and write its row in one transaction, then tell the workers."""
 
 import math
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 from sqlalchemy import func, select
@@ -41,7 +42,12 @@ def submit(
             job.idempotency_key, job.body_hash = key, digest if key else None
             session.add(job)
             ledger.reserve(
-                session, dataset_id, job_id=job.id, analyst_id=caller.id, event=plan.event
+                session,
+                dataset_id,
+                job_id=job.id,
+                analyst_id=caller.id,
+                event=plan.event,
+                until=job.reserved_until,
             )
     except ledger.BudgetExhausted as refused:
         raise _exhausted(refused) from None
@@ -87,6 +93,7 @@ def _accept(
     )
     if (waiting or 0) >= services.settings.max_jobs_waiting:
         raise Refusal(429, "too_many_jobs", "Too many of your jobs are waiting; try again later.")
+    now = utc_now()
     return JobRow(
         id=uuid4(),
         user_id=caller.id,
@@ -100,7 +107,8 @@ def _accept(
         delta=plan.cost.delta,
         mu=plan.cost.mu,
         progress_of=plan.num_steps,
-        created_at=utc_now(),
+        created_at=now,
+        reserved_until=now + timedelta(seconds=services.settings.reservation_seconds),
     )
 
 

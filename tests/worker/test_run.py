@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from app import ledger
 from app.jobs import run as running
 from app.jobs.reap import Reaper
 from app.storage.rows import ChainBlockRow, JobRow
+from app.storage.types import utc_now
 from dpmcmc.privacy.types import Released
 from tests.api.support import Caller, House, job_of
 
@@ -312,6 +315,24 @@ def test_a_broker_that_is_away_does_not_refuse_a_job(
     job = house.submit(analyst, house.dataset())
     assert shown(analyst, job)["status"] == "queued"
     assert "password" not in caplog.text
+
+
+def test_a_job_that_nobody_claims_in_time_is_cancelled_and_its_reservation_given_back(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reaper = Reaper(house.services, Clock())
+    reaper.round()
+    assert shown(analyst, job)["status"] == "queued"
+    kept = house.services.settings.reservation_seconds
+    for seconds, status in ((kept - 60, "queued"), (kept + 60, "cancelled")):
+        later = utc_now() + timedelta(seconds=seconds)
+        monkeypatch.setattr("app.jobs.reap.utc_now", lambda later=later: later)
+        reaper.round()
+        assert shown(analyst, job)["status"] == status
+    with house.services.sessions.read() as session:
+        dataset_id = session.get_one(JobRow, UUID(job)).dataset_id
+        assert ledger.balance(session, dataset_id).jobs == 0
+        assert ledger.verify(session, dataset_id).ok
 
 
 def test_a_job_on_destroyed_rows_fails_unpaid(house: House, analyst: Caller, job: str) -> None:
