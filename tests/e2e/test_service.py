@@ -58,6 +58,15 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 @pytest.fixture
+def with_rabbitmq(request: pytest.FixtureRequest) -> dict[str, str]:
+    """PostgreSQL with RabbitMQ."""
+    return FAST | {
+        "DATABASE_URL": request.getfixturevalue("postgres_url").replace("+psycopg", ""),
+        "BROKER_URL": request.getfixturevalue("rabbitmq_url"),
+    }
+
+
+@pytest.fixture
 def started(
     environment: dict[str, str], tmp_path: Path
 ) -> Iterator[tuple[subprocess.Popen[bytes], Service]]:
@@ -94,7 +103,20 @@ def test_a_life_over_http(started: tuple[subprocess.Popen[bytes], Service], tmp_
 def test_a_worker_that_is_killed_in_mid_job_costs_one_debit_and_gives_one_chain(
     started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path
 ) -> None:
-    process, service = started
+    outlives_a_kill(*started, tmp_path)
+
+
+@pytest.mark.services
+def test_a_worker_that_is_killed_in_mid_job_on_rabbitmq(
+    with_rabbitmq: dict[str, str], tmp_path: Path
+) -> None:
+    with running(tmp_path, with_rabbitmq) as started:
+        outlives_a_kill(*started, tmp_path)
+        assert stop(started[0]) == 0
+
+
+def outlives_a_kill(process: subprocess.Popen[bytes], service: Service, tmp_path: Path) -> None:
+    """Kill every worker in mid-job: the job is paid for once and gives one whole chain."""
     admin, analyst, dataset = set_up(service, tmp_path)
     job = analyst.submit(job_of(dataset, num_steps=120_000))["id"]
     wait_for(lambda: analyst.job(job)["progress"]["step"] > 0)
