@@ -19,7 +19,7 @@ SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
 ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
 BATCH_CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
 NARROWEST = 1e-200  # of an interval: a move of nothing has no width
-PUBLIC = 2.0**-40  # the share that stands for no sensitivity at all
+PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
 WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
 WIDEST = 1e100  # of an interval's ends
@@ -112,8 +112,8 @@ class RowTarget:
     def gram(self, positions: Floats, bound: float) -> tuple[Floats, float]:
         """See Target. Proof: docs/proofs/gaussian_release.md, section 1."""
         if isinstance(self._form, GaussianForm):
-            every = self.tempering * self.rows
-            return every * self._form.information(positions), every * PUBLIC
+            every = self.tempering * self.rows * self._form.information(positions)
+            return every, PUBLIC * float(np.abs(every).max())
         largest = self.tempering * bound * self._form.reach**2
         grid = term_grid(largest, self.rows)
         weights, aux = self._form.describe(positions)
