@@ -5,8 +5,9 @@ from typing import Literal
 
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.base import Floats, Proposal, Sampler, Target
-from dpmcmc.samplers.penalty import advance_component, advance_vector, penalty_event
+from dpmcmc.samplers.penalty import advance_component, advance_vector, penalty_event, start
 from dpmcmc.samplers.penalty_law import PenaltyLaw
+from dpmcmc.samplers.warm_start import WarmStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class DpPenaltyOptions:
     num_warmup: int | None = None
     proposal: Proposal = field(default_factory=Proposal)
     clip_bound: float | None = None
+    warm_start: WarmStart | None = None
 
 
 def advance(
@@ -36,5 +38,10 @@ def advance(
 
 
 SAMPLER = Sampler(
-    "dp_penalty", DpPenaltyOptions, event=penalty_event, law=PenaltyLaw(), advance=advance
+    "dp_penalty",
+    DpPenaltyOptions,
+    event=penalty_event,
+    law=PenaltyLaw(),
+    advance=advance,
+    start=start,
 )

@@ -5,8 +5,9 @@ from typing import Literal
 
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.base import ComponentProposal, Floats, Sampler, Target
-from dpmcmc.samplers.penalty import advance_component, penalty_event
+from dpmcmc.samplers.penalty import advance_component, penalty_event, start
 from dpmcmc.samplers.penalty_law import PenaltyLaw
+from dpmcmc.samplers.warm_start import WarmStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class DpPenaltyComponentOptions:
     num_warmup: int | None = None
     proposal: ComponentProposal = field(default_factory=ComponentProposal)
     clip_bound: float | None = None
+    warm_start: WarmStart | None = None
 
 
 def advance(
@@ -39,4 +41,5 @@ SAMPLER = Sampler(
     event=penalty_event,
     law=PenaltyLaw(),
     advance=advance,
+    start=start,
 )

@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.samplers import penalty
 from dpmcmc.samplers.base import ComponentProposal, Floats, Sampler, Target
 from dpmcmc.samplers.penalty import accept, moves, penalty_event
 from dpmcmc.samplers.penalty_law import PenaltyLaw
+from dpmcmc.samplers.warm_start import WarmStart
 
 Directions = NDArray[np.int64]
 
@@ -24,6 +26,7 @@ class DpPenaltyGuidedOptions:
     num_warmup: int | None = None
     proposal: ComponentProposal = field(default_factory=ComponentProposal)
     clip_bound: float | None = None
+    warm_start: WarmStart | None = None
 
 
 def start(
@@ -33,6 +36,7 @@ def start(
     random: RandomSource,
 ) -> Directions:
     """Return a direction, -1 or 1, for each coefficient of each chain: (chain, d), at random."""
+    penalty.start(target, options, noise_multiplier, random)
     return 2 * random.integers(2, target.position.shape) - 1
 
 

@@ -1,20 +1,42 @@
 """The penalty step: a Metropolis step that is right although its log ratio is noisy."""
 
 import math
+from typing import Protocol
 
 import numpy as np
 
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.base import ComponentProposal, Floats, Options, Proposal, Target
 from dpmcmc.samplers.penalty_law import SPREAD
+from dpmcmc.samplers.warm_start import WarmStart
 
 
-def penalty_event(options: Options, noise_multiplier: float, rows: int) -> Event:
-    """Return the event of a run: one Gaussian release for every step of every chain."""
+class PenaltyOptions(Options, Protocol):
+    """What the penalty samplers are told."""
+
+    @property
+    def warm_start(self) -> WarmStart | None:
+        """Where the chain starts from: the prior mean if None."""
+
+
+def penalty_event(options: PenaltyOptions, noise_multiplier: float, rows: int) -> Event:
+    """Return the event of a run: one Gaussian release for every step of every chain.
+
+    A warm start comes before, where one is asked for.
+    """
     if options.num_steps is None or options.num_chains is None:
         raise ValueError("the number of steps and of chains must be known")
-    return Repeat(Gaussian(noise_multiplier), options.num_steps * options.num_chains)
+    steps = Repeat(Gaussian(noise_multiplier), options.num_steps * options.num_chains)
+    return warm_start.with_event(options.warm_start, steps)
+
+
+def start(
+    target: Target, options: PenaltyOptions, noise_multiplier: float, random: RandomSource
+) -> None:
+    """Begin at the prior mean, or near the mode after a warm start."""
+    warm_start.begin(target, options.warm_start, random)
 
 
 def accept(

@@ -13,6 +13,7 @@ from scipy.special import erfc, ndtr
 
 from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import ComponentProposal, Floats, Outlook, Pace, Proposal, Shape
+from dpmcmc.samplers.warm_start_law import chain_mu, finished, settled, walked
 
 if TYPE_CHECKING:
     from dpmcmc.models.base import Guess
@@ -141,7 +142,7 @@ class PenaltyLaw:
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""
-        return options
+        return replace(options, warm_start=settled(options.warm_start, outlook))
 
     def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
         """See Law.
@@ -151,13 +152,17 @@ class PenaltyLaw:
         cheaper.
         """
         guess = outlook.guess
+        mu = chain_mu(getattr(options, "warm_start", None), mu)
         ratio = mu**2 * float(np.max(np.diag(guess.precision) / guess.width**2))
         return STEPS_PER_RATIO * ratio / chains
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """See Law."""
         count = options.num_steps * options.num_chains
-        return accountant.noise_multiplier_for(epsilon, delta, count)
+        if options.warm_start is None:
+            return accountant.noise_multiplier_for(epsilon, delta, count)
+        mu = chain_mu(options.warm_start, accountant.mu_of_epsilon(epsilon, delta))
+        return math.sqrt(count) / mu * (1.0 + 1e-12)
 
     def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
         """See Law."""
@@ -165,7 +170,12 @@ class PenaltyLaw:
         scale = proposal.scale or self._best_scale(proposal, outlook, noise_multiplier)
         moved = self._mobility(proposal, guess, noise_multiplier, scale)
         options = replace(options, proposal=replace(proposal, scale=scale))
-        return Pace(options, draws_a_step(guess, moved), self._walk(guess, moved, scale))
+        draws = draws_a_step(guess, moved)
+        warm = getattr(options, "warm_start", None)
+        if warm is None:
+            return Pace(options, draws, self._walk(guess, moved, scale))
+        spent = math.sqrt(options.num_steps * options.num_chains) / noise_multiplier
+        return Pace(replace(options, warm_start=finished(warm, spent)), draws, walked(draws))
 
     def _walk(self, guess: "Guess", moved: Floats, scale: float) -> int:
         """A guided walk never turns round on its way to the mode: it is twice as fast."""
