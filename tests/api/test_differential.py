@@ -73,6 +73,8 @@ def everything(house: House, content: bytes) -> list[Any]:
     ask(answers, ada, "POST", "/v1/jobs", json=body | {"privacy": {"epsilon": 9.0, "delta": 1e-6}})
     ask(answers, ada, "GET", f"/v1/jobs/{jobs[0]}/chain")
     house.run(jobs[0])
+    ended = ada.get(f"/v1/jobs/{jobs[0]}").json()
+    assert ended["status"] == "succeeded", ended["error"]  # else there is nothing to compare
     ask(answers, ada, "POST", f"/v1/jobs/{jobs[1]}/cancel")
     for job in jobs:
         for what in ("", "/events", "/chain", "/summary"):
