@@ -4,7 +4,14 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from dpmcmc.privacy.events import Event
 from dpmcmc.samplers import SamplerOptions
@@ -88,12 +95,28 @@ class BinaryIn(Request):
 ColumnIn = Annotated[NumberIn | CategoryIn | BinaryIn, Field(discriminator="type")]
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+Order = Annotated[float, Field(gt=1, le=1e6)]
+
+
+class Branches(Request):
+    """How delta is shared between filters; a job is accepted while one of them still holds.
+
+    gdp: share of the Gaussian filter. rdp: (order, share) of each Rényi filter, needed for samplers
+    on secret minibatches. Shares sum to at most 1; fixed at the dataset's creation.
+    """
+
+    gdp: Share = 1.0
+    rdp: Annotated[list[tuple[Order, Share]], Field(max_length=4)] = Field(default_factory=list)
+
+
 class PrivacyIn(Request):
     """A dataset's promise, fixed at its creation."""
 
     neighbouring: Literal["replace_one"] = "replace_one"
     epsilon: Positive
     delta: Delta
+    branches: Branches = Field(default_factory=Branches)
 
 
 class DatasetIn(Request):
@@ -135,11 +158,19 @@ class DatasetPatch(Request):
 
 
 class PrivacyOut(Answer):
-    """What a dataset promises."""
+    """What a dataset promises. branches: only where the admin shared delta between filters."""
 
     neighbouring: str
     epsilon: float
     delta: float
+    branches: Branches | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_declared(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialise(self)
+        if self.branches is None:
+            del fields["branches"]
+        return fields
 
 
 class DatasetOut(Answer):

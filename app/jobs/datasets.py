@@ -38,6 +38,8 @@ class Definition:
     neighbouring: str
     epsilon: float
     delta: float
+    gdp_weight: float = 1.0
+    renyi: tuple[tuple[float, float], ...] = ()
     grants: Sequence[UUID] | None = None
 
 
@@ -58,7 +60,11 @@ def create(services: Services, caller: Caller, definition: Definition, file: Bin
     dataset_id = uuid4()
     try:
         terms = FilterTerms(
-            definition.epsilon, definition.delta, Neighbouring(definition.neighbouring)
+            definition.epsilon,
+            definition.delta,
+            Neighbouring(definition.neighbouring),
+            definition.gdp_weight,
+            definition.renyi,
         )
     except ValueError:
         raise invalid("/metadata/privacy", "This budget cannot be kept.") from None

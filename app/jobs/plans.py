@@ -1,5 +1,6 @@
 """What a job would cost and bring. Public facts only: nothing here opens a dataset's rows."""
 
+import math
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -51,6 +52,18 @@ def planned(services: Services, dataset: DatasetRow, spec: JobSpec) -> planner.P
     return made
 
 
+def unbounded() -> Refusal:
+    """The refusal of a job whose cost no branch of the dataset's promise bounds."""
+    fault = Fault(
+        "/sampler/algorithm",
+        "The dataset's promise does not bound this sampler's cost: it takes a dataset whose"
+        " privacy.branches has an rdp order that does. Samplers of full data need none.",
+    )
+    return Refusal(422, "invalid_request", "This dataset cannot pay for the job.", [fault])
+
+
 def _offer(session: Session, dataset: DatasetRow, caller: Caller, made: planner.Plan) -> Offer:
     preview = ledger.preview(session, dataset.id, analyst_id=caller.id, event=made.event)
+    if math.isinf(preview.epsilon):
+        raise unbounded()
     return Offer(made, preview.affordable, preview.remaining_after)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app import ledger, logs
 from app.jobs.access import usable_dataset
 from app.jobs.errors import Refusal
-from app.jobs.plans import planned
+from app.jobs.plans import planned, unbounded
 from app.jobs.services import Services
 from app.jobs.specs import as_json, body_hash
 from app.jobs.users import Caller
@@ -113,15 +113,17 @@ def _accept(
 
 
 def _exhausted(refused: ledger.BudgetExhausted) -> Refusal:
-    """The refusal, worked out after the ledger's lock was given back. None: no finite epsilon."""
+    """The refusal, worked out after the ledger's lock was given back."""
     requested, remaining = refused.requested, refused.remaining
+    if math.isinf(requested):
+        return unbounded()
     whose = "Your allotment's" if refused.allotment else "The dataset's"
     return Refusal(
         409,
         "budget_exhausted",
         f"{whose} remaining budget does not allow this job.",
         extra={
-            "requested": {"epsilon": requested if math.isfinite(requested) else None},
+            "requested": {"epsilon": requested},
             "remaining": {"epsilon": remaining},
         },
     )

@@ -23,10 +23,11 @@ from dpmcmc.privacy.filter import FilterTerms, mu_limit, remaining_epsilon, spen
 class Balance:
     """A dataset's budget. Every epsilon is at the dataset's delta and composed, not a sum.
 
-    spent: posted jobs. reserved: reservations alone. remaining: the largest Gaussian job that still
-    fits beside both. mu_total: what the GDP branch allows in all (0: it is off). mu_spent: of
-    posted jobs; None where one has no GDP bound. jobs: how many hold budget. seq, head: number and
-    hash of the last entry, to be kept elsewhere as an anchor for `verify`.
+    gdp_weight, renyi: the shares of delta, see FilterTerms. spent: posted jobs. reserved:
+    reservations alone. remaining: the largest Gaussian job that still fits beside both. mu_total:
+    what the GDP branch allows in all (0: it is off). mu_spent: of posted jobs; None where one has
+    no GDP bound. jobs: how many hold budget. seq, head: number and hash of the last entry, to be
+    kept elsewhere as an anchor for `verify`.
     """
 
     dataset_id: UUID
@@ -34,6 +35,8 @@ class Balance:
     neighbouring: str
     epsilon: float
     delta: float
+    gdp_weight: float
+    renyi: tuple[tuple[float, float], ...]
     spent_epsilon: float
     reserved_epsilon: float
     remaining_epsilon: float
@@ -106,6 +109,8 @@ def _balance(head: Head) -> Balance:
         neighbouring=terms.neighbouring.value,
         epsilon=terms.epsilon,
         delta=terms.delta,
+        gdp_weight=terms.gdp_weight,
+        renyi=terms.renyi,
         spent_epsilon=spent_epsilon(terms, head.posted),
         reserved_epsilon=spent_epsilon(terms, head.reserved),
         remaining_epsilon=remaining_epsilon(terms, head.held),
@@ -146,6 +151,8 @@ def preview(
     session: Session, dataset_id: UUID, event: Event, analyst_id: UUID | None = None
 ) -> Preview:
     """Whether an event would be accepted now, and what would remain. Spends nothing.
+
+    epsilon is infinite where no branch of the dataset's promise bounds the event.
 
     Also works the event's cost out ahead of `reserve`, outside of the ledger's lock.
     Raises UnknownAccount and EventError (another neighbouring relation).

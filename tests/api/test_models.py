@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.api.support import METADATA
+
 MODELS = {
     "linear": ({"formula": "age ~ sex"}, ["Intercept", "sex[Male]", "log_sigma"]),
     "poisson": ({"formula": "age ~ sex"}, ["Intercept", "sex[Male]"]),
@@ -46,3 +48,50 @@ def test_options_of_no_use_are_refused(house, family, model, pointer):
     pointers = [error["pointer"] for error in answer.json()["errors"]]
     assert pointers
     assert pointer is None or pointers == [pointer]
+
+
+MINIBATCH = ["dp_penalty_subsampled", "dp_barker"]
+SHARED = {"epsilon": 4.0, "delta": 1e-6, "branches": {"gdp": 0.5, "rdp": [[16, 0.5]]}}
+
+
+def on_minibatches(dataset, algorithm):
+    return {
+        "dataset": dataset,
+        "model": {"family": "logistic", "formula": "income ~ age + sex"},
+        "sampler": {"algorithm": algorithm, "num_steps": 40, "num_chains": 1, "batch": 4},
+        "privacy": {"noise_multiplier": 60.0, "delta": 1e-6},
+    }
+
+
+@pytest.mark.parametrize("algorithm", MINIBATCH)
+def test_a_renyi_branch_pays_for_secret_minibatches(house, algorithm):
+    analyst, dataset = house.user("analyst"), house.dataset(privacy=SHARED)
+    told = analyst.get(f"/v1/datasets/{dataset}").json()["privacy"]
+    assert told["branches"] == SHARED["branches"]
+    job = analyst.post("/v1/jobs", json=on_minibatches(dataset, algorithm))
+    assert job.status_code == 202, job.text
+    assert job.json()["cost"]["mu"] is None
+    house.run(job.json()["id"])
+    assert analyst.get(f"/v1/jobs/{job.json()['id']}").json()["status"] == "succeeded"
+    budget = analyst.get(f"/v1/datasets/{dataset}/budget").json()
+    assert 0 < budget["spent"]["epsilon"] <= 4.0
+    assert budget["mu_spent"] is None
+
+
+@pytest.mark.parametrize("algorithm", MINIBATCH)
+def test_a_gaussian_promise_says_why_it_cannot_pay_for_them(house, algorithm):
+    analyst, dataset = house.user("analyst"), house.dataset()
+    for path in ("/v1/plans", "/v1/jobs"):
+        answer = analyst.post(path, json=on_minibatches(dataset, algorithm))
+        assert answer.status_code == 422
+        assert [e["pointer"] for e in answer.json()["errors"]] == ["/sampler/algorithm"]
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [{"gdp": 0.6, "rdp": [[16, 0.5]]}, {"gdp": 0.5, "rdp": [[1, 0.5]]}, {"gdp": -0.1}, {"pld": 1}],
+)
+def test_shares_that_promise_too_much_are_refused(house, branches):
+    answer = house.admin.upload(metadata=METADATA | {"privacy": SHARED | {"branches": branches}})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].startswith("/metadata/privacy")

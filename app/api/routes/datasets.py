@@ -11,6 +11,7 @@ from app.api.bodies import describe, parse, read
 from app.api.multipart import receive
 from app.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from app.api.schemas import (
+    Branches,
     BudgetItem,
     BudgetOut,
     DatasetIn,
@@ -62,7 +63,10 @@ def shown(found: use.Described, caller: Caller) -> DatasetOut:
         description=row.description,
         rows=row.rows,
         privacy=PrivacyOut(
-            neighbouring=balance.neighbouring, epsilon=balance.epsilon, delta=balance.delta
+            neighbouring=balance.neighbouring,
+            epsilon=balance.epsilon,
+            delta=balance.delta,
+            branches=_branches(balance),
         ),
         columns=row.columns,
         status=balance.status,  # type: ignore[arg-type]
@@ -113,6 +117,11 @@ def _metadata(text: bytes) -> DatasetIn:
         raise
 
 
+def _branches(balance: ledger.Balance) -> Branches | None:
+    declared = Branches(gdp=balance.gdp_weight, rdp=list(balance.renyi))
+    return None if declared == Branches() else declared
+
+
 def _definition(metadata: DatasetIn) -> use.Definition:
     return use.Definition(
         name=metadata.name,
@@ -121,6 +130,8 @@ def _definition(metadata: DatasetIn) -> use.Definition:
         neighbouring=metadata.privacy.neighbouring,
         epsilon=metadata.privacy.epsilon,
         delta=metadata.privacy.delta,
+        gdp_weight=metadata.privacy.branches.gdp,
+        renyi=tuple(metadata.privacy.branches.rdp),
         grants=metadata.grants,
     )
 
