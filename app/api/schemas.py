@@ -4,14 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dpmcmc.privacy.events import Event
 from dpmcmc.samplers import SamplerOptions
@@ -163,14 +156,7 @@ class PrivacyOut(Answer):
     neighbouring: str
     epsilon: float
     delta: float
-    branches: Branches | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_declared(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = serialise(self)
-        if self.branches is None:
-            del fields["branches"]
-        return fields
+    branches: Branches | None = Field(None, exclude_if=lambda declared: declared is None)
 
 
 class DatasetOut(Answer):
