@@ -16,6 +16,7 @@ POINTER = "/model/formula"
 MAX_LENGTH = 2000
 MAX_PARAMETERS = 200
 MAX_CROSSINGS = 4
+FURTHEST = 1e50  # of a number that is modelled: sums of its squares stay finite
 _QUOTED = re.compile(r"`[^`]*`")
 _CATEGORICAL = re.compile(r"C\(\s*(\w+)\s*\)")
 _PLAIN = re.compile(r"[\w\s~+\-*:]*")
@@ -95,6 +96,26 @@ def column_of(schema: Schema, name: str) -> Column:
     raise SpecError(POINTER, f"the dataset has no column {name!r}")
 
 
+def _check_column(column: Column) -> None:
+    """Refuse bounds and categories that leave nothing to tell rows apart by."""
+    if not isinstance(column, NumberColumn):
+        if len(set(column.categories)) < max(2, len(column.categories)):
+            raise SpecError(POINTER, f"{column.name!r} needs two or more different categories")
+    elif not -np.inf < column.lower < column.upper < np.inf:
+        raise SpecError(POINTER, f"{column.name!r} needs finite bounds, lower below upper")
+
+
+def check_measured(column: NumberColumn) -> None:
+    """Refuse bounds whose squares are no numbers, where a model needs them. Raises SpecError."""
+    width, largest = column.upper - column.lower, max(abs(column.lower), abs(column.upper))
+    if not (width >= 1.0 / FURTHEST and largest <= FURTHEST):
+        raise SpecError(
+            POINTER,
+            f"the bounds of {column.name!r} must lie within +-{FURTHEST:g} and at least "
+            f"{1.0 / FURTHEST:g} apart for this model",
+        )
+
+
 def response_of(design: Design) -> Column:
     """Return the response's column. Raises SpecError where the formula has no response."""
     if not design.response:
@@ -117,6 +138,8 @@ def make_design(schema: Schema, formula: str) -> Design:
     else:
         terms = [term for term in terms if term]
     _check_terms(response, terms)
+    for name in {name for term in terms for name, _ in term} | ({response} - {""}):
+        _check_column(column_of(schema, name))
     choices = [[_factors(schema, *pair) for pair in term] for term in terms]
     count = sum(prod(len(levels) for levels in term) for term in choices)
     if not 1 <= count <= MAX_PARAMETERS:

@@ -5,32 +5,25 @@ the constants used here.
 """
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields
 
+from dpmcmc.advice import warnings
+from dpmcmc.choice import MOST_SECONDS, choose, named
 from dpmcmc.design import Design, make_design
 from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS, Guess
+from dpmcmc.filling import Filled, fill, seconds, suits
+from dpmcmc.models import MODELS
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.types import Neighbouring
+from dpmcmc.releases import ALGORITHMS, RELEASES, AutoOptions
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.samplers.base import Law, Outlook
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec, ModelSpec
 
 MAX_STEPS = 1_000_000
 MAX_CHAINS = 16
-USABLE_ESS = 10.0
-FEWEST_STEPS = 1000
-ARVIZ_FLOOR = 3.5  # what bulk ESS reports beyond the effective draws of a short chain
-MOST_DRAWS = 40_000  # of all chains, where the planner chooses
-AIM_SECONDS = 60.0
-MOST_SECONDS = 3600.0
 MOST_NUMBERS = 20_000_000
-ROW_SECONDS, CELL_SECONDS, STEP_SECONDS = 2e-9, 5e-10, 2e-5  # measured, one core
-WORTH_TWO = 50.0  # expected ESS above which a second chain, for R-hat, is worth its walk
-KEEP_OF_ONE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +37,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A complete job. spec: with nothing left open. expected_ess: see `plan`."""
+    """A complete job. spec: with nothing left open. expected_ess, reasons: see `plan`."""
 
     spec: JobSpec
     event: Event
@@ -55,6 +48,7 @@ class Plan:
     num_warmup: int
     expected_ess: float
     warnings: tuple[str, ...]
+    reasons: tuple[str, ...]
     parameters: tuple[str, ...]
 
 
@@ -67,26 +61,35 @@ def event(schema: Schema, spec: JobSpec) -> Event:
         raise SpecError("/privacy/noise_multiplier", "is not resolved")
     if spec.sampler.num_steps is None or spec.sampler.num_chains is None:
         raise SpecError("/sampler", "is not resolved")
-    sampler = SAMPLERS[spec.sampler.algorithm]
-    return sampler.event(spec.sampler, spec.privacy.noise_multiplier, schema.rows)
+    if spec.sampler.algorithm not in ALGORITHMS:
+        raise SpecError("/sampler/algorithm", "is not resolved")
+    if spec.sampler.algorithm in RELEASES:
+        suits(RELEASES[spec.sampler.algorithm], spec.model.family)
+    algorithm = ALGORITHMS[spec.sampler.algorithm]
+    return algorithm.event(spec.sampler, spec.privacy.noise_multiplier, schema.rows)
 
 
-def plan(schema: Schema, spec: JobSpec) -> Plan:
+def plan(schema: Schema, spec: JobSpec, *, advise: bool = True) -> Plan:
     """Fill what a job leaves open, and say what it costs and what to expect of it.
 
     expected_ess: bulk effective sample size that ArviZ is expected to report after warm-up, all
     chains together, averaged over the parameters; before any row is seen. ArviZ counts some three
     draws more than there are where there are few. A guess of the rows stands behind it: they are
     taken to fill their bounds as columns with well-chosen bounds do. Where numbers crowd a small
-    part of their bounds, or a response is rare, the chain gives several times fewer draws.
+    part of their bounds, or a response is rare, the chain gives several times fewer draws. Draws of
+    a release are independent and count in full.
+    reasons: why the algorithm was chosen, where the caller left that to the planner.
+    advise: whether to work out the warnings, which takes longer than all the rest.
     Raises SpecError.
     """
     _check(schema, spec)
     design = make_design(schema, spec.model.formula)
     MODELS[spec.model.family].check(design, spec.model)
-    resolved, draws = _resolve(design, spec)
-    ess = draws + ARVIZ_FLOOR
-    _check_size(schema, design, resolved)
+    filled, reasons = _filled(design, spec)
+    if isinstance(spec.sampler, AutoOptions):
+        spec = named(spec, filled.spec.sampler.algorithm)
+    resolved = filled.spec
+    _check_size(design, resolved)
     happens = event(schema, resolved)
     mu = accountant.gdp_mu(happens)
     cost = Cost(
@@ -102,52 +105,17 @@ def plan(schema: Schema, spec: JobSpec) -> Plan:
         num_steps=resolved.sampler.num_steps or 0,
         num_chains=resolved.sampler.num_chains or 0,
         num_warmup=resolved.sampler.num_warmup or 0,
-        expected_ess=ess,
-        warnings=_warnings(spec, ess),
+        expected_ess=filled.ess,
+        warnings=warnings(design, spec, filled, cost.epsilon) if advise else (),
+        reasons=reasons,
         parameters=MODELS[spec.model.family].parameters(design, spec.model),
     )
 
 
-def _resolve(design: Design, spec: JobSpec) -> tuple[JobSpec, float]:
-    """Return the job with nothing open, and the effective draws to expect of it."""
-    guess = MODELS[spec.model.family].guess(design, spec)
-    tries = [_fill(design, guess, spec, chains) for chains in _chain_counts(spec)]
-    enough = [t for t in tries[1:] if t[1] >= KEEP_OF_ONE * tries[0][1] and t[1] >= WORTH_TWO]
-    return enough[-1] if enough else tries[0]
-
-
-def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
-    """Return what to try: with a noise multiplier every chain costs more, so one unless asked."""
-    if spec.sampler.num_chains is not None:
-        return (spec.sampler.num_chains,)
-    return (1,) if spec.privacy.epsilon is None else (1, 2)
-
-
-def _fill(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
-    law, rows = SAMPLERS[spec.sampler.algorithm].law, design.schema.rows
-    outlook = Outlook(guess, rows, spec.model.tempering or 1.0)
-    options: Any = law.settle(replace(spec.sampler, num_chains=chains), outlook)
-    epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
-    if options.num_steps is None:
-        mu = accountant.mu_of_epsilon(epsilon or 0.0, delta)
-        options = replace(options, num_steps=_steps(law, options, outlook, mu))
-    z = spec.privacy.noise_multiplier or law.noise_multiplier(options, rows, epsilon or 0.0, delta)
-    pace = law.pace(options, outlook, z)
-    options, steps = pace.options, options.num_steps
-    walk = min(pace.walk, steps // 2)
-    if options.num_warmup is None:
-        options = replace(options, num_warmup=walk)
-    ess = chains * pace.draws * (steps - max(walk, options.num_warmup))
-    privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
-    return replace(spec, sampler=options, privacy=privacy), ess
-
-
-def _steps(law: Law, options: Any, outlook: Outlook, mu: float) -> int:
-    """Return the steps of a chain where only the budget is given, bounded by the time they take."""
-    chains, rows, dimension = options.num_chains, outlook.rows, len(outlook.guess.width)
-    seconds = _seconds(rows, law.columns(options, rows, dimension), chains)
-    affordable = min(MOST_DRAWS / chains, AIM_SECONDS / seconds)
-    return int(max(FEWEST_STEPS, min(law.steps(options, outlook, mu, chains), affordable)))
+def _filled(design: Design, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
+    if isinstance(spec.sampler, AutoOptions):
+        return choose(design, spec)
+    return fill(design, spec), ()
 
 
 def _check(schema: Schema, spec: JobSpec) -> None:
@@ -162,16 +130,16 @@ def _check(schema: Schema, spec: JobSpec) -> None:
     _check_number("/model/tempering", model.tempering, 1e-9, 1.0)
     _check_number("/privacy/delta", privacy.delta, 1e-100, 0.1)
     _check_number("/privacy/epsilon", privacy.epsilon, 1e-4, 1e9)
-    _check_number("/privacy/noise_multiplier", privacy.noise_multiplier, 1e-4, 1e9)
+    _check_number("/privacy/noise_multiplier", privacy.noise_multiplier, 1e-5, 1e9)
     if hasattr(options, "proposal"):
-        _check_number("/sampler/proposal/scale", options.proposal.scale, 1e-9, 1e3)
+        _check_number("/sampler/proposal/scale", options.proposal.scale, 1e-60, 1e3)
     _check_number("/sampler/clip_bound", options.clip_bound, 1e-9, 1e3)
     _check_count("/sampler/num_steps", options.num_steps, 1, MAX_STEPS)
     _check_count("/sampler/num_chains", options.num_chains, 1, MAX_CHAINS)
     _check_count("/sampler/num_warmup", options.num_warmup, 0, MAX_STEPS)
     if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
         raise SpecError("/privacy", "give one of epsilon and noise_multiplier")
-    if privacy.epsilon is None and options.num_steps is None:
+    if privacy.epsilon is None and options.num_steps is None and options.algorithm in SAMPLERS:
         raise SpecError("/sampler/num_steps", "is needed beside a noise multiplier")
 
 
@@ -201,7 +169,7 @@ def _check_count(pointer: str, value: int | None, least: int, most: int) -> None
         raise SpecError(pointer, f"must be a whole number between {least} and {most}")
 
 
-def _check_size(schema: Schema, design: Design, spec: JobSpec) -> None:
+def _check_size(design: Design, spec: JobSpec) -> None:
     """Refuse what would take a worker too long or too much memory."""
     options, d = spec.sampler, len(design.parameters)
     steps, chains = options.num_steps or 1, options.num_chains or 1
@@ -209,20 +177,5 @@ def _check_size(schema: Schema, design: Design, spec: JobSpec) -> None:
         raise SpecError("/sampler/num_warmup", "must be below num_steps")
     if steps * chains * d > MOST_NUMBERS:
         raise SpecError("/sampler/num_steps", f"more than {MOST_NUMBERS} numbers in the chain")
-    columns = SAMPLERS[options.algorithm].law.columns(options, schema.rows, d)
-    if _seconds(schema.rows, columns, chains) * steps > MOST_SECONDS:
+    if seconds(design, spec) > MOST_SECONDS:
         raise SpecError("/sampler/num_steps", f"would run for more than {MOST_SECONDS:g} seconds")
-
-
-def _seconds(rows: int, columns: float, chains: int) -> float:
-    """Return about how long a step of all chains takes that reads so many columns."""
-    return STEP_SECONDS + chains * rows * (ROW_SECONDS + columns * CELL_SECONDS)
-
-
-def _warnings(spec: JobSpec, ess: float) -> tuple[str, ...]:
-    found = []
-    if ess < USABLE_ESS:
-        found.append(f"expected_ess is {ess:.2g}, too few draws to describe a posterior")
-    if spec.sampler.clip_bound is not None:
-        found.append("clip_bound cuts log ratios, so the chain targets a clipped model")
-    return tuple(found)

@@ -2,20 +2,21 @@
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.design import make_design
+from dpmcmc.design import Design, make_design
 from dpmcmc.errors import SpecError
 from dpmcmc.models import MODELS
 from dpmcmc.planner import Cost, Plan, event, plan
 from dpmcmc.privacy.events import digest
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.types import Permit, PermitError, Private, Released
-from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, SamplerOptions
+from dpmcmc.releases import RELEASES, AlgorithmOptions, AutoOptions
+from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     import xarray
 
 BLOCKS = 25
-BLOCK_SECONDS = 0.5
+BLOCK_SECONDS, LEAST_SECONDS = 0.5, 0.1
 ROW_SECONDS = 4e-9  # one row of one chain, one column, on a slow core
-STEP_SECONDS = 2e-5
+STEP_SECONDS = 1e-4
 
 
 def run(
@@ -54,11 +55,15 @@ def _blocks(
     schema: Schema, spec: JobSpec, table: Table, random: RandomSource
 ) -> Iterator[Released[NDArray[np.float64]]]:
     design = make_design(schema, spec.model.formula)
+    if spec.sampler.algorithm in RELEASES:
+        yield from _released(design, spec, table, random)
+        return
     sampler, options = SAMPLERS[spec.sampler.algorithm], spec.sampler
     if options.num_steps is None or options.num_chains is None:
         raise SpecError("/sampler", "is not resolved")
     model = MODELS[spec.model.family]
     target = model.target(design, spec, table, options.num_chains)
+    del table  # the target has its own, in the kernels' order
     z = spec.privacy.noise_multiplier or 0.0
     state = sampler.start(target, options, z, random)
     left = options.num_steps
@@ -70,10 +75,29 @@ def _blocks(
         left -= size
 
 
+def _released(
+    design: Design, spec: JobSpec, table: Table, random: RandomSource
+) -> Iterator[Released[NDArray[np.float64]]]:
+    """Yield independent draws from the posterior that one release of the rows leads to."""
+    release, options = RELEASES[spec.sampler.algorithm], spec.sampler
+    spec = replace(spec, model=release.model(spec.model))
+    model, steps, chains = MODELS[spec.model.family], options.num_steps, options.num_chains
+    if steps is None or chains is None:
+        raise SpecError("/sampler", "is not resolved")
+    target, reach = model.target(design, spec, table, 1), model.form(design, spec).reach
+    z = spec.privacy.noise_multiplier or 0.0
+    posterior = release.publish(target, reach, options, z, random)
+    length = -(-steps // BLOCKS)
+    for first in range(0, steps, length):
+        draws = posterior.draws(chains, min(length, steps - first), random)
+        yield Released(model.release(design, spec, draws))
+
+
 def block_length(rows: int, dimension: int, chains: int, steps: int) -> int:
-    """Return the steps of a block: BLOCKS blocks a job, more where one would take long."""
+    """Return the steps of a block: BLOCKS blocks a job, but none that is very short or long."""
     seconds = STEP_SECONDS + chains * rows * (1 + dimension) * ROW_SECONDS
-    return max(1, min(-(-steps // BLOCKS), int(BLOCK_SECONDS / seconds)))
+    even = max(-(-steps // BLOCKS), int(LEAST_SECONDS / seconds))
+    return max(1, min(even, int(BLOCK_SECONDS / seconds), steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +128,17 @@ def sample(
     schema: Schema,
     model: ModelSpec,
     privacy: PrivacySpec,
-    sampler: SamplerOptions | None = None,
+    sampler: AlgorithmOptions | None = None,
     random: RandomSource | None = None,
 ) -> Result:
     """Plan and run a job on rows of your own: the service's path without the service.
 
-    data: column name -> (rows,) numbers, or words among the declared categories. The cost is the
-    caller's to account for: every call spends it anew. random: for tests only.
+    data: column name -> (rows,) numbers, or words among the declared categories. sampler: where
+    None the planner chooses, and says why in result.plan.reasons. The cost is the caller's to
+    account for: every call spends it anew. random: for tests only.
     Raises SpecError on the job, ValueError where the data do not suit the schema.
     """
-    spec = JobSpec(model=model, sampler=sampler or DpPenaltyOptions(), privacy=privacy)
+    spec = JobSpec(model=model, sampler=sampler or AutoOptions(), privacy=privacy)
     planned = plan(schema, spec)
     subject = str(uuid.uuid4())
     rows = Private(table_of(schema, data), subject=subject)

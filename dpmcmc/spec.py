@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dpmcmc.samplers import SamplerOptions
+from dpmcmc.releases import AlgorithmOptions, AutoOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,11 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySpec:
-    """delta and one of epsilon or noise_multiplier (per step, sigma / sensitivity)."""
+    """delta and one of epsilon or noise_multiplier (sigma / sensitivity).
+
+    noise_multiplier: of every step, for a chain. Of the whole job, for a release: its releases
+    together cost mu = 1 / noise_multiplier, whatever the number of draws.
+    """
 
     delta: float
     epsilon: float | None = None
@@ -59,8 +63,8 @@ class PrivacySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """One sampling job, apart from the dataset it runs on."""
+    """One sampling job, apart from its dataset. sampler: by default the planner's choice."""
 
     model: ModelSpec
-    sampler: SamplerOptions
+    sampler: AlgorithmOptions = field(default_factory=AutoOptions)
     privacy: PrivacySpec

@@ -7,8 +7,9 @@ no randomness, no objects.
 
 Layout: x (blocks, columns, BLOCK), y (blocks, BLOCK), so that a block of rows stays in the first
 cache while all chains pass over it; count rows are real, what pads the last block is never read.
-eta, cache (2, blocks, chain, BLOCK): linear predictors and log likelihoods of the current position
-on side[c] and of the proposal on the other side, so that accepting is flipping side[c].
+cache (2, blocks, chain, BLOCK): log likelihoods of the current position on side[c] and of the
+proposal on the other side, so that accepting is flipping side[c]; eta, for moves of one weight,
+holds linear predictors likewise.
 
 Sums are exact: each row's clipped term is rounded to a whole number of cells and added as an
 integer, so the order of rows and the number of threads change no bit, and one replaced row changes
@@ -28,7 +29,7 @@ from dpmcmc.kernels.maths import (
     shifted_bits,
     sigmoid,
 )
-from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
+from dpmcmc.models.links import IDENTITY, LINEAR, LOGISTIC, POISSON
 
 BLOCK = 256
 FURTHEST = 1e100  # of a row's derivative: its square is finite
@@ -37,19 +38,32 @@ OFFSET, CURVATURE, CONSTANT = 0, 1, 2  # entries of `aux`; linear: -1 / (2 sd^2)
 
 @leaf
 def dot(x, weights, offset, count, eta):
-    """eta[:count] = offset + weights . x of one block."""
-    d = x.shape[0]
+    """eta[:count] = offset + weights . x of one block, in few passes: each one moves eta.
+
+    One product after the other, so that no compiler has a choice of which to fuse with an addition:
+    a row's predictor is the same to the bit wherever in the block it stands.
+    """
+    d, q = x.shape[0], 0
     for i in range(count):
         eta[i] = offset
-    for q in range(d // 4):
-        x0, x1, x2, x3 = x[4 * q], x[4 * q + 1], x[4 * q + 2], x[4 * q + 3]
-        w0, w1, w2, w3 = weights[4 * q], weights[4 * q + 1], weights[4 * q + 2], weights[4 * q + 3]
+    while q + 8 <= d:
+        x0, x1, x2, x3 = x[q], x[q + 1], x[q + 2], x[q + 3]
+        x4, x5, x6, x7 = x[q + 4], x[q + 5], x[q + 6], x[q + 7]
+        w0, w1, w2, w3 = weights[q], weights[q + 1], weights[q + 2], weights[q + 3]
+        w4, w5, w6, w7 = weights[q + 4], weights[q + 5], weights[q + 6], weights[q + 7]
         for i in range(count):
-            eta[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
-    for j in range(d - d % 4, d):
-        xj, wj = x[j], weights[j]
+            part = eta[i] + w0 * x0[i] + w1 * x1[i] + w2 * x2[i] + w3 * x3[i]
+            eta[i] = part + w4 * x4[i] + w5 * x5[i] + w6 * x6[i] + w7 * x7[i]
+        q += 8
+    while q + 2 <= d:
+        x0, x1, w0, w1 = x[q], x[q + 1], weights[q], weights[q + 1]
         for i in range(count):
-            eta[i] += wj * xj[i]
+            eta[i] = eta[i] + w0 * x0[i] + w1 * x1[i]
+        q += 2
+    if q < d:
+        x0, w0 = x[q], weights[q]
+        for i in range(count):
+            eta[i] += w0 * x0[i]
 
 
 @leaf
@@ -104,18 +118,23 @@ def fill(x, y, count, link, first, last, weights, aux, side, eta, cache):
 
 @kernel
 def ratio_sums(
-    x, y, count, link, first, last, weights, aux, side, eta, cache, scale, shift, half, total
+    x, y, count, link, first, last, weights, aux, side, cache, scale, shift, half, total
 ):
     """Add to total (chain,) int64 each chain's clipped ratio sum over blocks first..last, in cells.
 
-    weights (chain, columns), aux (chain, 3): the proposals'.
+    weights (chain, columns), aux (chain, 3): the proposals'. Predictors are not kept: writing them
+    costs memory traffic, and only moves of one weight read them.
     """
+    eta = np.empty(BLOCK)
     for b in range(first, last):
         rows = used(count, b)
         for c in range(weights.shape[0]):
-            then, new = eta[1 - side[c], b, c], cache[1 - side[c], b, c]
-            dot(x[b], weights[c], aux[c, OFFSET], rows, then)
-            log_likelihood(link, then, y[b], aux[c], rows, new)
+            new = cache[1 - side[c], b, c]
+            if link == IDENTITY:
+                dot(x[b], weights[c], aux[c, OFFSET], rows, new)
+            else:
+                dot(x[b], weights[c], aux[c, OFFSET], rows, eta)
+                log_likelihood(link, eta, y[b], aux[c], rows, new)
             old = cache[side[c], b, c]
             total[c] += clipped_cells(new, old, rows, scale[c], shift[c], half)
 
@@ -240,22 +259,25 @@ def batch_sums(table, indices, link, here, aux_here, there, aux_there, scale, sh
     columns) and their aux: current and proposed.
     """
     columns = here.shape[1]
-    block, response = np.empty((columns, BLOCK)), np.empty(BLOCK)
-    eta, old, new = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    now, then, response = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    old, new = np.empty(BLOCK), np.empty(BLOCK)
     batch = indices.shape[1]
     for c in range(here.shape[0]):
-        total, squares = 0, 0
+        total, squares, before, after = 0, 0, here[c], there[c]
         for start in range(0, batch, BLOCK):
             rows = min(BLOCK, batch - start)
+            part = indices[c, start : start + rows]
+            for i in range(rows):  # both ends of every row, so that they are fetched side by side
+                now[i], response[i] = table[part[i], 0], table[part[i], columns]
             for i in range(rows):
-                row = table[indices[c, start + i]]
-                response[i] = row[columns]
+                row = table[part[i]]
+                a, b = aux_here[c, OFFSET], aux_there[c, OFFSET]
                 for j in range(columns):
-                    block[j, i] = row[j]
-            dot(block, here[c], aux_here[c, OFFSET], rows, eta)
-            log_likelihood(link, eta, response, aux_here[c], rows, old)
-            dot(block, there[c], aux_there[c, OFFSET], rows, eta)
-            log_likelihood(link, eta, response, aux_there[c], rows, new)
+                    a += before[j] * row[j]
+                    b += after[j] * row[j]
+                now[i], then[i] = a, b
+            log_likelihood(link, now, response, aux_here[c], rows, old)
+            log_likelihood(link, then, response, aux_there[c], rows, new)
             for i in range(rows):
                 u = (new[i] - old[i]) * scale[c] - shift[c]
                 u = u if u > -half else -half

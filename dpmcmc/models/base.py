@@ -22,13 +22,15 @@ class Guess:
 
     In the units of positions. precision: (d, d) of the posterior. width: (d,) most that one row can
     change the sum per unit that a coefficient moves; joint_width: the same where all coefficients
-    move by one unit. distance: (d,) how far the mode is from the start.
+    move by one unit. distance: (d,) how far the mode is from the start. steepest: largest norm of
+    the gradient of a row's log likelihood that the bounds allow, where that is known.
     """
 
     precision: Floats
     width: Floats
     joint_width: float
     distance: Floats
+    steepest: float = np.inf
 
 
 def names_of_design(design: Design, _: ModelSpec) -> tuple[str, ...]:
@@ -73,5 +75,7 @@ def guess_of(form: Form, spec: JobSpec, precision: Floats, typical: Floats) -> G
     moves = np.concatenate((np.eye(d), np.ones((1, d)))) * NUDGE
     lo, hi = form.interval(np.repeat(here, d + 1, axis=0), here + moves)
     most = slope * np.sqrt((moves * moves).sum(axis=1))
-    widths = tempering * (np.clip(hi, -most, most) - np.clip(lo, -most, most)) / NUDGE
+    cut = np.clip(hi, -most, most) - np.clip(lo, -most, most)
+    cut = np.where(cut > 0.0, cut, np.minimum(hi - lo, most))  # the slope cuts every row: a bad one
+    widths = tempering * cut / NUDGE
     return Guess(precision, widths[:-1], float(widths[-1]), np.abs(typical - form.start))

@@ -4,6 +4,7 @@ A form maps positions, which samplers move, to what the kernels read: l = f(offs
 per row. Positions are measured in public units, so that one step size suits all of them.
 """
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
@@ -53,7 +54,7 @@ class Form(Protocol):
         """Return (chain, d)."""
 
 
-class NormalForm:
+class NormalForm(ABC):
     """Independent normal priors, and intervals that need no more than the two ends of a move.
 
     prior_mean, prior_precision: (d,) in the units of positions.
@@ -66,9 +67,9 @@ class NormalForm:
         """See Form."""
         return j
 
+    @abstractmethod
     def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
         """See Form."""
-        raise NotImplementedError
 
     def component_interval(self, here: Floats, j: int, deltas: Floats) -> tuple[Floats, Floats]:
         """See Form."""
@@ -108,9 +109,9 @@ class DesignForm(NormalForm):
 class GaussianForm(NormalForm):
     """Rows N(mean, 1) in units of their known sds, from the middle of their bounds."""
 
+    @abstractmethod
     def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
         """Return (mean (chain, d), precision (d,), shear (chain,)); see gaussian_gradients."""
-        raise NotImplementedError
 
     def information(self, positions: Floats) -> Floats:
         """Return (chain, d, d), what one row tells of positions: public and the same for all."""

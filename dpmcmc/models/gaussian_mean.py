@@ -4,9 +4,11 @@ Formula `~ a + b`: the columns. Parameters: their means, Normal(0, prior.scale^2
 options.variances: one for each column, by default the square of a quarter of its declared range.
 """
 
+import math
+
 import numpy as np
 
-from dpmcmc.design import POINTER, Design, column_of
+from dpmcmc.design import POINTER, Design, check_measured, column_of
 from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import GaussianForm, widened
@@ -32,6 +34,7 @@ def numbers_of(design: Design) -> list[NumberColumn]:
         column = column_of(design.schema, term[0].column)
         if len(term) > 1 or not isinstance(column, NumberColumn):
             raise SpecError(POINTER, "only columns of numbers, each for itself, have a mean")
+        check_measured(column)
         found.append(column)
     return found
 
@@ -55,7 +58,7 @@ class MeanForm(GaussianForm):
         self.design, self._middle, self._sds = design, middle, sds
         self._names = [column.name for column in numbers_of(design)]
         self._reach = half / sds
-        self.reach = float(np.sqrt((self._reach**2).sum()))
+        self.reach = math.hypot(*self._reach)
         self.prior_mean = -middle / sds
         self.prior_precision = (sds / spec.model.prior.scale) ** 2
         self.start = np.zeros(len(sds))
@@ -89,7 +92,7 @@ class MeanForm(GaussianForm):
         now, then = self.straight(here), self.straight(there)
         change = then - now
         centre = -(change * (0.5 * (now + then))).sum(axis=1)
-        room = np.abs(change) @ self._reach
+        room = (np.abs(change) * self._reach).sum(axis=1)  # a matrix product depends on its shape
         return widened(centre - room, centre + room)
 
 

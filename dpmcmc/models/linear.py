@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from dpmcmc.design import POINTER, Design, response_of
+from dpmcmc.design import POINTER, Design, check_measured, response_of
 from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import DesignForm, product_range, widened
@@ -33,6 +33,7 @@ def number_of(design: Design) -> NumberColumn:
     response = response_of(design)
     if not isinstance(response, NumberColumn):
         raise SpecError(POINTER, "linear regression needs a number as its response")
+    check_measured(response)
     return response
 
 

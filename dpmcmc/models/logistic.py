@@ -74,6 +74,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
         width=tempering * np.array([hi - lo for lo, hi in single]) / NUDGE,
         joint_width=tempering * (joint[1] - joint[0]) / NUDGE,
         distance=theta,
+        steepest=design.max_norm,
     )
 
 

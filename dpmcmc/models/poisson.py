@@ -5,7 +5,7 @@ The response is a number column whose declared lower bound is not negative.
 
 import numpy as np
 
-from dpmcmc.design import POINTER, Design, response_of
+from dpmcmc.design import POINTER, Design, check_measured, response_of
 from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import DesignForm, product_range, widened
@@ -24,6 +24,7 @@ def check(design: Design, _: ModelSpec) -> None:
     response = response_of(design)
     if not isinstance(response, NumberColumn) or response.lower < 0:
         raise SpecError(POINTER, WANTED)
+    check_measured(response)
 
 
 class PoissonForm(DesignForm):

@@ -21,6 +21,8 @@ BATCH_CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up i
 NARROWEST = 1e-200  # of an interval: a move of nothing has no width
 PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
+FEWEST_PARTS, MOST_PARTS = 4, 16  # of a sum that threads share: a call costs some 3 us
+A_PART = 1_000_000  # numbers for which there is one part more
 WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
 WIDEST = 1e100  # of an interval's ends
 
@@ -56,10 +58,12 @@ class RowTarget:
         self._side = np.zeros(chains, np.int64)
         shape = (2, len(self._x), chains, kernels.BLOCK)
         self._eta, self._cache = np.empty(shape), np.empty(shape)
+        self._behind = False  # whether chains have moved without their predictors
 
     @QUIETLY
     def refresh(self) -> None:
         """Recompute the predictor and likelihood of every row and chain."""
+        self._behind = False
         weights, aux = self._form.describe(self.position)
         self._share(
             lambda first, last, _: self._kernels.fill(
@@ -71,6 +75,8 @@ class RowTarget:
     @QUIETLY
     def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """See Target."""
+        if self._behind:
+            self.refresh()
         there = self.position.copy()
         there[:, j] += deltas
         interval = self._cut(
@@ -82,6 +88,7 @@ class RowTarget:
         """See Target."""
         self.position[accepted, j] += deltas[accepted]
         self._side[accepted] ^= 1
+        self._behind |= self._form.column(j) is None and bool(accepted.any())
 
     @QUIETLY
     def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
@@ -93,6 +100,7 @@ class RowTarget:
         """See Target."""
         self.move(deltas, accepted)
         self._side[accepted] ^= 1
+        self._behind |= bool(accepted.any())
 
     def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
@@ -177,7 +185,8 @@ class RowTarget:
     ) -> None:
         """Add to totals what work(first block, last block, totals) adds, by two threads if many.
 
-        Sums of integers: the number of threads changes no bit.
+        Each takes the next part when it is done with one, so that a late one holds nobody up. Sums
+        of integers: neither the number of threads nor who took what changes a bit.
         """
         blocks = len(self._x)
         if self._x.size * len(totals) < WORTH_A_THREAD or THREADS < 2:
@@ -185,9 +194,17 @@ class RowTarget:
             return
         if self._helper is None:
             self._helper = ThreadPoolExecutor(max_workers=1)
+        parts = min(MOST_PARTS, FEWEST_PARTS + self._x.size * len(totals) // A_PART)
+        size = -(-blocks // parts)
+        starts = iter(range(0, blocks, size))
+
+        def take(sums: NDArray[np.int64]) -> None:
+            for first in starts:
+                work(first, min(blocks, first + size), sums)
+
         others = np.zeros_like(totals)
-        other = self._helper.submit(work, blocks // 2, blocks, others)
-        work(0, blocks // 2, totals)
+        other = self._helper.submit(take, others)
+        take(totals)
         other.result()
         totals += others
 
@@ -200,8 +217,9 @@ class RowTarget:
         most = np.full(len(lengths), min(self._bound, WIDEST))
         if self._slope is not None:
             most = np.fmin(most, self._slope * lengths)
-        lo = np.clip(np.where(np.isnan(interval[0]), -most, interval[0]), -most, most)
-        hi = np.clip(np.where(np.isnan(interval[1]), most, interval[1]), -most, most)
+        # fmax and fmin: what is not a number becomes the bound
+        lo = np.minimum(np.fmax(interval[0], -most), most)
+        hi = np.maximum(np.fmin(interval[1], most), -most)
         return lo - 0.5 * NARROWEST, hi + 0.5 * NARROWEST
 
     def _ratios(
@@ -212,11 +230,11 @@ class RowTarget:
         cell = width / (2.0 * self._half)
         weights, aux = self._form.describe(there)
         totals = np.zeros(len(lo), np.int64)
-        rest = (self._side, self._eta, self._cache, 1.0 / cell, middle / cell, self._half)
+        rest = (self._cache, 1.0 / cell, middle / cell, self._half)
         if column is None:
             self._share(
                 lambda first, last, total: self._kernels.ratio_sums(
-                    *self._all(first, last), weights, aux, *rest, total
+                    *self._all(first, last), weights, aux, self._side, *rest, total
                 ),
                 totals,
             )
@@ -227,7 +245,8 @@ class RowTarget:
             )
             self._share(
                 lambda first, last, total: self._kernels.component_sums(
-                    *self._all(first, last), column, step, aux, *rest, total
+                    *(*self._all(first, last), column, step, aux, self._side, self._eta),
+                    *(*rest, total),
                 ),
                 totals,
             )
@@ -274,7 +293,8 @@ class RowTarget:
 def _blocked(columns: Floats, size: int) -> Floats:
     """Return (blocks, columns, size) from (columns, n), padded with zeros."""
     number, n = columns.shape
-    blocks = -(-n // size)
-    padded = np.zeros((number, blocks * size))
-    padded[:, :n] = columns
-    return np.ascontiguousarray(padded.reshape(number, blocks, size).transpose(1, 0, 2))
+    full, rest = divmod(n, size)
+    made = np.zeros((full + (rest > 0), number, size))
+    made[:full] = columns[:, : full * size].reshape(number, full, size).transpose(1, 0, 2)
+    made[full:, :, :rest] = columns[:, full * size :]
+    return made

@@ -135,9 +135,11 @@ class FilterState:
         return self._moved(cost, -1)
 
     def _moved(self, cost: EntryCost, sign: int) -> "FilterState":
-        pairs = list(zip(self.sums, self.unbounded, cost.vector, strict=True))
-        sums = tuple(total + sign * (value or 0) for total, _, value in pairs)
-        return FilterState(sums, tuple(many + sign * (value is None) for _, many, value in pairs))
+        moves = list(zip(self.sums, self.unbounded, cost.vector, strict=True))
+        sums = [total + sign * (value or 0) for total, _, value in moves]
+        return FilterState(
+            tuple(sums), tuple([many + sign * (value is None) for _, many, value in moves])
+        )
 
     @property
     def mu2(self) -> int | None:

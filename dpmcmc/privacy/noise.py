@@ -61,6 +61,9 @@ class SystemRandom:
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Return integers on 0 .. high - 1; the last part of 2^64 is refused, so without bias."""
+        if high & (high - 1) == 0:
+            words = self._words(int(np.prod(shape)))
+            return (words & np.uint64(high - 1)).view(np.int64).reshape(shape)
         limit = np.uint64(2**64 - 1 - 2**64 % high)
         words = self._words(int(np.prod(shape))).copy()
         while (refused := words > limit).any():

@@ -9,7 +9,7 @@ from dpmcmc.samplers import (
     dp_penalty_guided,
     dp_penalty_subsampled,
 )
-from dpmcmc.samplers.base import ComponentProposal, Proposal, Sampler
+from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.dp_barker import DpBarkerOptions
 from dpmcmc.samplers.dp_hmc import DpHmcOptions
 from dpmcmc.samplers.dp_mala import DpMalaOptions
@@ -17,7 +17,7 @@ from dpmcmc.samplers.dp_penalty import DpPenaltyOptions
 from dpmcmc.samplers.dp_penalty_component import DpPenaltyComponentOptions
 from dpmcmc.samplers.dp_penalty_guided import DpPenaltyGuidedOptions
 from dpmcmc.samplers.dp_penalty_subsampled import DpPenaltySubsampledOptions
-from dpmcmc.samplers.warm_start import WarmStart
+from dpmcmc.samplers.options import ComponentProposal, Proposal, WarmStart
 
 SamplerOptions = (
     DpPenaltyOptions

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,51 +14,6 @@ if TYPE_CHECKING:
     from dpmcmc.models.base import Guess
 
 Floats = NDArray[np.float64]
-Shape = Literal["normal", "bactrian"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """Random walk on the standardised coefficients.
-
-    kind: "component" moves one coefficient chosen at random, "full" all of them.
-    scale: standard deviation of a moved coefficient; the planner chooses it when None.
-    shape: "normal", or "bactrian", two narrow normals on both sides (Yang and Rodríguez 2013),
-    which wastes no noise on short moves: 1.5 times the effective draws for the same budget.
-    """
-
-    kind: Literal["full", "component"] = "component"
-    scale: float | None = None
-    shape: Shape = "bactrian"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComponentProposal:
-    """Random walk of one coefficient at a time. See Proposal."""
-
-    kind: Literal["component"] = "component"
-    scale: float | None = None
-    shape: Shape = "bactrian"
-
-
-class Options(Protocol):
-    """What every sampler's options have."""
-
-    @property
-    def num_steps(self) -> int | None:
-        """Steps of each chain, warm-up included."""
-
-    @property
-    def num_chains(self) -> int | None:
-        """Number of chains; all of them are paid for."""
-
-    @property
-    def num_warmup(self) -> int | None:
-        """Leading draws that are marked as warm-up."""
-
-    @property
-    def clip_bound(self) -> float | None:
-        """Cut every row's log ratio at +- this."""
 
 
 class Target(Protocol):
@@ -151,11 +106,15 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What the planner knows. guess: of the model. rows: n. tempering: T."""
+    """What the planner knows. guess: of the model. rows: n. tempering: T.
+
+    mu: of the whole job's budget, where it is given as an epsilon.
+    """
 
     guess: "Guess"
     rows: int
     tempering: float
+    mu: float | None = None
 
     @property
     def sds(self) -> Floats:
@@ -168,7 +127,11 @@ class Law(Protocol):
     """What the planner needs to know of a sampler: how it mixes, what it costs, how long it takes.
 
     All of it follows from public facts. See dpmcmc/samplers/penalty_law.py for an example.
+    shares: of mu^2, that the planner tries for a warm start where the caller says nothing of one; 0
+    is none.
     """
+
+    shares: ClassVar[tuple[float, ...]]
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """Choose what does not depend on the budget. Raises SpecError on impossible options."""

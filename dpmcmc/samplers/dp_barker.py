@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -11,60 +12,94 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.barker_correction import LOCATIONS, VARIANCE, WEIGHTS
 from dpmcmc.samplers.base import Floats, Outlook, Pace, Sampler, Target
 from dpmcmc.samplers.minibatch import (
+    batch_columns,
     batches,
     calibrated,
-    check_batch,
+    chain_mu_of,
     minibatch_event,
     rounding,
+    settled_batch,
     spread,
 )
-from dpmcmc.samplers.penalty_law import PenaltyLaw, draws_a_step, walk
+from dpmcmc.samplers.options import ChainOptions
+from dpmcmc.samplers.penalty import start
+from dpmcmc.samplers.penalty_law import PenaltyLaw, begun, draws_a_step, walk
+from dpmcmc.samplers.warm_start_law import SHARES, settled
 
-FIXED = 0.8  # variance of the noise that privacy rests on
-MOST = 1.0  # bound of the batch's variance, g^2; FIXED + MOST < VARIANCE
+FILLED = 0.05  # least variance of the noise that fills up what the batch leaves
+LEAST_FIXED = 0.2  # and of the noise that privacy rests on
+FARTHEST = 8.0  # g of no use beyond
 CLAMP = 6.0  # of the normal that fills the variance up
 SHORTEST = 0.8  # of a move's length, so that the chain does not walk on a lattice
-SHARE, FEWEST = 4, 1000  # a batch is this part of the rows, but not smaller than this
+SHARE = 4  # a batch is one part in so many of the rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpBarkerOptions:
-    """What is None is chosen by the planner. num_steps: of each chain, warm-up included.
+class DpBarkerOptions(ChainOptions):
+    """See ChainOptions.
 
     batch: rows of a step. scale: length of a move of one coefficient. Needs a dataset whose terms
     have a Rényi branch.
     """
 
     algorithm: Literal["dp_barker"] = "dp_barker"
-    num_steps: int | None = None
-    num_chains: int | None = None
-    num_warmup: int | None = None
     batch: int | None = None
     scale: float | None = None
-    clip_bound: float | None = None
 
 
-def sensitivity(g: float, batch: int) -> float:
-    """Return the sensitivity of the batch's statistic where ratios span 2 g sqrt(batch) / rows.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How the total noise variance of 2 is shared.
 
-    Proof: docs/proofs/dp_barker.md, section 3.
+    Ratios span at most 2 g sqrt(batch) / rows. most: of the batch's own variance, part * g^2. part:
+    of sampling without replacement, 0 where the batch is all rows. fixed: of the noise that privacy
+    rests on.
     """
-    slope = 0.5 / math.sqrt(VARIANCE - FIXED - g * g)
-    moved = 2.0 * g / math.sqrt(batch)
-    turned = CLAMP * slope * 4.0 * g * g * (batch - 1.0) / (batch * batch)
-    return rounding(batch) * (moved + turned)
+
+    g: float
+    part: float
+    fixed: float
+
+    @property
+    def most(self) -> float:
+        """Bound of the variance that a batch adds."""
+        return self.part * self.g * self.g
+
+    def sensitivity(self, batch: int) -> float:
+        """Return the sensitivity of the batch's statistic.
+
+        Proof: docs/proofs/dp_barker.md, section 3.
+        """
+        slope = 0.5 / math.sqrt(VARIANCE - self.fixed - self.most)
+        moved = 2.0 * self.g / math.sqrt(batch)
+        turned = CLAMP * slope * 4.0 * self.most * (batch - 1.0) / (batch * batch)
+        return rounding(batch) * (moved + turned)
+
+    def covers(self, noise_multiplier: float, batch: int) -> bool:
+        """Whether the fixed noise is as large as the noise multiplier says."""
+        if self.fixed + self.most > VARIANCE - FILLED:
+            return False
+        return noise_multiplier * self.sensitivity(batch) <= math.sqrt(self.fixed)
 
 
-def widest(noise_multiplier: float, batch: int) -> float:
-    """Return the largest g, up to 1, that the noise multiplier covers. Rounded down."""
-    low, high = 0.0, math.sqrt(MOST)
-    if noise_multiplier * sensitivity(high, batch) <= math.sqrt(FIXED):
-        return high
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        fits = noise_multiplier * sensitivity(middle, batch) <= math.sqrt(FIXED)
-        low, high = (middle, high) if fits else (low, middle)
-    return low
+def part_of(batch: int, rows: int) -> float:
+    """Return the factor of a batch's variance that sampling without replacement leaves."""
+    return min(1.0, (1.0 - batch / rows) * batch / (batch - 1.0))
+
+
+@lru_cache(maxsize=256)
+def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
+    """Return the room with the largest g that the noise multiplier covers. g is rounded down."""
+    part, best = part_of(batch, rows), Room(0.0, part_of(batch, rows), LEAST_FIXED)
+    for fixed in np.linspace(LEAST_FIXED, VARIANCE - 2.0 * FILLED, 64).tolist():
+        low, high = best.g, FARTHEST
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            fits = Room(middle, part, fixed).covers(noise_multiplier, batch)
+            low, high = (middle, high) if fits else (low, middle)
+        if low > best.g:
+            best = Room(low, part, fixed)
+    return best
 
 
 def decide(
@@ -72,20 +107,19 @@ def decide(
     deviations: Floats,
     log_prior_ratios: Floats,
     rows: int,
-    g: float,
+    room: Room,
     normals: Floats,
     corrections: Floats,
 ) -> Floats:
     """Return (chain,) statistics: a move is accepted where its own is above 0.
 
     means, deviations: (chain,) mean of the batch's tempered ratios, and the variance of that mean;
-    ratios span at most 2 g sqrt(b) / rows. normals: (2, chain). Total noise
-    variance 2 and the correction make it logistic.
+    normals: (2, chain). Total noise variance 2 and the correction make it logistic.
     """
     scaled = means * rows + log_prior_ratios
-    variances = np.minimum(rows * rows * deviations, g * g)
-    filled = np.sqrt(VARIANCE - FIXED - variances) * np.clip(normals[0], -CLAMP, CLAMP)
-    decided: Floats = scaled + filled + math.sqrt(FIXED) * normals[1] + corrections
+    variances = np.minimum(rows * rows * deviations, room.most)
+    filled = np.sqrt(VARIANCE - room.fixed - variances) * np.clip(normals[0], -CLAMP, CLAMP)
+    decided: Floats = scaled + filled + math.sqrt(room.fixed) * normals[1] + corrections
     return decided
 
 
@@ -118,19 +152,18 @@ def advance(
         random.normals((length, 2, chains)),
         _corrections(random, (length, chains)),
     )
-    g = widest(noise_multiplier, batch)
-    finite = min(1.0, (1.0 - batch / rows) * batch / (batch - 1.0))
+    room = widest(noise_multiplier, batch, rows)
     draws = np.empty((chains, length, dimension))
     for t in range(length):
         chosen = batches(random, rows, batch, chains)
         sums, squares, lo, hi = target.batch_ratios(deltas[t], chosen)
         tempering = target.tempering / batch
-        deviations = finite * tempering**2 * spread(sums, squares, batch)
+        deviations = room.part * tempering**2 * spread(sums, squares, batch)
         priors = target.log_prior_ratio(deltas[t])
         statistics = decide(
-            tempering * sums, deviations, priors, rows, g, normals[t], corrections[t]
+            tempering * sums, deviations, priors, rows, room, normals[t], corrections[t]
         )
-        covered = target.tempering * (hi - lo) <= 2.0 * g * math.sqrt(batch) / rows
+        covered = target.tempering * (hi - lo) <= 2.0 * room.g * math.sqrt(batch) / rows
         target.move(deltas[t], covered & (statistics > 0.0))
         draws[:, t] = target.position
     return draws
@@ -149,36 +182,44 @@ def _moves(scale: float, shape: tuple[int, int, int], random: RandomSource) -> F
 class BarkerLaw(PenaltyLaw):
     """Moves as long as the noise covers; near the mode every other one is accepted."""
 
+    shares: ClassVar[tuple[float, ...]] = SHARES
+
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""
-        rows = outlook.rows
-        batch = options.batch or min(rows, max(FEWEST, rows // SHARE))
-        check_batch(batch, rows)
+        batch = settled_batch(options.batch, outlook.rows, SHARE)
         if options.scale is not None and not 1e-9 <= options.scale <= 1e3:
             raise SpecError("/sampler/scale", "must be between 1e-09 and 1000")
-        return replace(options, batch=batch)
+        return replace(options, batch=batch, warm_start=settled(options.warm_start, outlook))
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """See Law. No smaller than what the longest moves need."""
-        count = options.num_steps * options.num_chains
-        least = math.sqrt(FIXED) / sensitivity(math.sqrt(MOST), options.batch)
-        return max(least, calibrated(count, options.batch, rows, epsilon, delta))
+        count, batch = options.num_steps * options.num_chains, options.batch
+        part = max(part_of(batch, rows), 1e-12)
+        most = min(math.sqrt((VARIANCE - FILLED - LEAST_FIXED) / part), FARTHEST)
+        least = math.sqrt(LEAST_FIXED) / Room(0.999 * most, part, LEAST_FIXED).sensitivity(batch)
+        return max(least, calibrated(count, batch, rows, epsilon, delta, options.warm_start))
 
     def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
         """See Law."""
         guess, batch, rows = outlook.guess, options.batch, outlook.rows
-        limit = 2.0 * widest(noise_multiplier, batch) * math.sqrt(batch) / rows
+        limit = 2.0 * widest(noise_multiplier, batch, rows).g * math.sqrt(batch) / rows
         fits = min(0.9 * limit / float(guess.width.max()), 1.5 * float(outlook.sds.min()))
         scale = options.scale or float(f"{max(fits, 1e-9):.4g}")
         moved = np.full(len(guess.width), max(0.2 * scale**2, 1e-30) / len(guess.width))
-        options = replace(options, scale=scale)
+        spent = chain_mu_of(options, rows, noise_multiplier)
+        options, guess = begun(replace(options, scale=scale), outlook, spent)
         return Pace(options, draws_a_step(guess, moved), walk(guess, moved, scale))
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""
-        return 3.0 * dimension * (options.batch or rows) / rows
+        return batch_columns(options, rows, dimension)
 
 
 SAMPLER = Sampler(
-    "dp_barker", DpBarkerOptions, event=minibatch_event, law=BarkerLaw(), advance=advance
+    "dp_barker",
+    DpBarkerOptions,
+    event=minibatch_event,
+    law=BarkerLaw(),
+    advance=advance,
+    start=start,
 )

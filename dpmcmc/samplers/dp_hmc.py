@@ -1,17 +1,17 @@
 """DP HMC: trajectories of noisy gradients, decided by a noisy ratio."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.hamiltonian import advance, hamiltonian_event, start
 from dpmcmc.samplers.hamiltonian_law import HamiltonianLaw
-from dpmcmc.samplers.warm_start import WarmStart
+from dpmcmc.samplers.options import ChainOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpHmcOptions:
-    """What is None is chosen by the planner. num_steps: of each chain, warm-up included.
+class DpHmcOptions(ChainOptions):
+    """See ChainOptions.
 
     step_size: in posterior sds, with a mass matrix as planned. mass: its diagonal; a warm start's
     curvature takes its place. gradient_clip: largest norm that a row's gradient keeps.
@@ -19,16 +19,11 @@ class DpHmcOptions:
     """
 
     algorithm: Literal["dp_hmc"] = "dp_hmc"
-    num_steps: int | None = None
-    num_chains: int | None = None
-    num_warmup: int | None = None
     num_leapfrog: int = 3
     step_size: float | None = None
     mass: tuple[float, ...] | None = None
     gradient_clip: float | None = None
     gradient_noise_multiplier: float | None = None
-    clip_bound: float | None = None
-    warm_start: WarmStart | None = field(default_factory=WarmStart)
 
 
 SAMPLER = Sampler(

@@ -1,17 +1,17 @@
 """DP MALA: Langevin proposals from one noisy gradient, DP HMC with one leapfrog step."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.hamiltonian import advance, hamiltonian_event, start
 from dpmcmc.samplers.hamiltonian_law import HamiltonianLaw
-from dpmcmc.samplers.warm_start import WarmStart
+from dpmcmc.samplers.options import ChainOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpMalaOptions:
-    """What is None is chosen by the planner. num_steps: of each chain, warm-up included.
+class DpMalaOptions(ChainOptions):
+    """See ChainOptions.
 
     step_size: in posterior sds, with a mass matrix as planned. mass: its diagonal; a warm start's
     curvature takes its place. gradient_clip: largest norm that a row's gradient keeps.
@@ -19,15 +19,10 @@ class DpMalaOptions:
     """
 
     algorithm: Literal["dp_mala"] = "dp_mala"
-    num_steps: int | None = None
-    num_chains: int | None = None
-    num_warmup: int | None = None
     step_size: float | None = None
     mass: tuple[float, ...] | None = None
     gradient_clip: float | None = None
     gradient_noise_multiplier: float | None = None
-    clip_bound: float | None = None
-    warm_start: WarmStart | None = field(default_factory=WarmStart)
 
     @property
     def num_leapfrog(self) -> int:

@@ -4,23 +4,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers.base import Floats, Proposal, Sampler, Target
+from dpmcmc.samplers.base import Floats, Sampler, Target
+from dpmcmc.samplers.options import ChainOptions, Proposal
 from dpmcmc.samplers.penalty import advance_component, advance_vector, penalty_event, start
 from dpmcmc.samplers.penalty_law import PenaltyLaw
-from dpmcmc.samplers.warm_start import WarmStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpPenaltyOptions:
-    """What is None is chosen by the planner. num_steps: of each chain, warm-up included."""
+class DpPenaltyOptions(ChainOptions):
+    """See ChainOptions."""
 
     algorithm: Literal["dp_penalty"] = "dp_penalty"
-    num_steps: int | None = None
-    num_chains: int | None = None
-    num_warmup: int | None = None
     proposal: Proposal = field(default_factory=Proposal)
-    clip_bound: float | None = None
-    warm_start: WarmStart | None = None
 
 
 def advance(

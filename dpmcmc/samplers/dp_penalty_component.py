@@ -4,23 +4,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers.base import ComponentProposal, Floats, Sampler, Target
+from dpmcmc.samplers.base import Floats, Sampler, Target
+from dpmcmc.samplers.options import ChainOptions, ComponentProposal
 from dpmcmc.samplers.penalty import advance_component, penalty_event, start
 from dpmcmc.samplers.penalty_law import PenaltyLaw
-from dpmcmc.samplers.warm_start import WarmStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpPenaltyComponentOptions:
-    """What is None is chosen by the planner. num_steps: of each chain, warm-up included."""
+class DpPenaltyComponentOptions(ChainOptions):
+    """See ChainOptions."""
 
     algorithm: Literal["dp_penalty_component"] = "dp_penalty_component"
-    num_steps: int | None = None
-    num_chains: int | None = None
-    num_warmup: int | None = None
     proposal: ComponentProposal = field(default_factory=ComponentProposal)
-    clip_bound: float | None = None
-    warm_start: WarmStart | None = None
 
 
 def advance(

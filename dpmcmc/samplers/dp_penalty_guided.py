@@ -8,25 +8,20 @@ from numpy.typing import NDArray
 
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import penalty
-from dpmcmc.samplers.base import ComponentProposal, Floats, Sampler, Target
+from dpmcmc.samplers.base import Floats, Sampler, Target
+from dpmcmc.samplers.options import ChainOptions, ComponentProposal
 from dpmcmc.samplers.penalty import accept, moves, penalty_event
 from dpmcmc.samplers.penalty_law import PenaltyLaw
-from dpmcmc.samplers.warm_start import WarmStart
 
 Directions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpPenaltyGuidedOptions:
-    """What is None is chosen by the planner. num_steps: of each chain, warm-up included."""
+class DpPenaltyGuidedOptions(ChainOptions):
+    """See ChainOptions."""
 
     algorithm: Literal["dp_penalty_guided"] = "dp_penalty_guided"
-    num_steps: int | None = None
-    num_chains: int | None = None
-    num_warmup: int | None = None
     proposal: ComponentProposal = field(default_factory=ComponentProposal)
-    clip_bound: float | None = None
-    warm_start: WarmStart | None = None
 
 
 def start(

@@ -1,41 +1,40 @@
 """DP penalty on secret minibatches, with the noise of the batch itself corrected for."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers.base import Floats, Outlook, Pace, Proposal, Sampler, Target
+from dpmcmc.samplers.base import Floats, Outlook, Pace, Sampler, Target
 from dpmcmc.samplers.minibatch import (
+    batch_columns,
     batches,
     calibrated,
-    check_batch,
+    chain_mu_of,
     minibatch_event,
     rounding,
+    settled_batch,
     spread,
 )
-from dpmcmc.samplers.penalty import accept, moves
+from dpmcmc.samplers.options import ChainOptions, Proposal
+from dpmcmc.samplers.penalty import accept, moves, start
 from dpmcmc.samplers.penalty_law import PenaltyLaw
+from dpmcmc.samplers.warm_start_law import SHARES, settled
 
-SHARE = 10  # a batch is this part of the rows,
-FEWEST = 1000  # but not smaller than this
+SHARE = 10  # a batch is one part in so many of the rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpPenaltySubsampledOptions:
-    """What is None is chosen by the planner. num_steps: of each chain, warm-up included.
+class DpPenaltySubsampledOptions(ChainOptions):
+    """See ChainOptions.
 
     batch: rows of a step. Needs a dataset whose terms have a Rényi branch.
     """
 
     algorithm: Literal["dp_penalty_subsampled"] = "dp_penalty_subsampled"
-    num_steps: int | None = None
-    num_chains: int | None = None
-    num_warmup: int | None = None
     proposal: Proposal = field(default_factory=Proposal)
     batch: int | None = None
-    clip_bound: float | None = None
 
 
 def released(
@@ -95,17 +94,17 @@ def advance(
 class SubsampledLaw(PenaltyLaw):
     """The penalty law with the noise of the batch beside that of privacy."""
 
+    shares: ClassVar[tuple[float, ...]] = SHARES
+
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""
-        rows = outlook.rows
-        batch = options.batch or min(rows, max(FEWEST, rows // SHARE))
-        check_batch(batch, rows)
-        return replace(options, batch=batch)
+        batch = settled_batch(options.batch, outlook.rows, SHARE)
+        return replace(options, batch=batch, warm_start=settled(options.warm_start, outlook))
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """See Law."""
         count = options.num_steps * options.num_chains
-        return calibrated(count, options.batch, rows, epsilon, delta)
+        return calibrated(count, options.batch, rows, epsilon, delta, options.warm_start)
 
     def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
         """See Law. For a move of one sd the batch's noise has variance n T / b (1 - b / n)."""
@@ -116,9 +115,13 @@ class SubsampledLaw(PenaltyLaw):
         wider = replace(guess, width=width, joint_width=joint)
         return PenaltyLaw.pace(self, options, replace(outlook, guess=wider), noise_multiplier)
 
+    def _spent(self, options: Any, outlook: Outlook, noise_multiplier: float) -> float:
+        """Return about the mu of all steps of all chains."""
+        return chain_mu_of(options, outlook.rows, noise_multiplier)
+
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""
-        return 3.0 * dimension * (options.batch or rows) / rows
+        return batch_columns(options, rows, dimension)
 
 
 SAMPLER = Sampler(
@@ -127,4 +130,5 @@ SAMPLER = Sampler(
     event=minibatch_event,
     law=SubsampledLaw(),
     advance=advance,
+    start=start,
 )

@@ -11,15 +11,23 @@ from dpmcmc.privacy.discrete import Integers, discrete_gaussian, log2_sd, noisy_
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import warm_start
-from dpmcmc.samplers.base import Floats, Options, Target
+from dpmcmc.samplers.base import Floats, Target
+from dpmcmc.samplers.options import WarmStart
 from dpmcmc.samplers.penalty import accept
-from dpmcmc.samplers.warm_start import WarmStart
 
 FARTHEST = 1e9  # a trajectory that leaves +- this is rejected
 
 
-class HamiltonianOptions(Options, Protocol):
+class HamiltonianOptions(Protocol):
     """What HMC and MALA are told."""
+
+    @property
+    def num_steps(self) -> int | None:
+        """Steps of each chain, warm-up included."""
+
+    @property
+    def num_chains(self) -> int | None:
+        """Number of chains; all of them are paid for."""
 
     @property
     def num_leapfrog(self) -> int:

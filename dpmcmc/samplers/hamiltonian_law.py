@@ -1,22 +1,33 @@
 """How DP HMC and DP MALA mix: what the planner needs of them.
 
-LOSS is measured by experiments/ess_law.py on N(0, I).
+LOSS is a cautious guess for posteriors that are not normal and gradients that are clipped:
+experiments/ess_law.py, on N(0, I) where no gradient is, finds more draws than the law announces.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import erfc, gammainc, gammaincc
 
 from dpmcmc.errors import SpecError
 from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import Floats, Outlook, Pace
-from dpmcmc.samplers.warm_start_law import chain_mu, finished, gradient_clip, settled, walked
+from dpmcmc.samplers.penalty_law import begun
+from dpmcmc.samplers.warm_start_law import (
+    SHARES,
+    chain_mu,
+    clip_bias,
+    clips,
+    settled,
+    typical_gradient,
+)
 
-LENGTH = {1: 0.9, 3: 1.2}  # of a trajectory, in posterior sds; 1.2 for every other number of steps
-NOISE = 1.5  # best sd of the noise on the ratio
-LOSS = 0.6  # draws of the measured chain over those of the formula
+SHORTEST_AND_LONGEST = 100.0, 30_000.0  # chains that are tried
+NEARLY = 0.9  # of the most draws, where fewer steps give them
+NARROW = (0.5, 0.7, 1.0, 1.4, 1.9)  # clips over a typical gradient, beside wide ones
+LOSS = 0.6  # draws of a chain over those of the formula
 MOST_LEAPFROG = 100
 
 
@@ -24,21 +35,31 @@ MOST_LEAPFROG = 100
 class HamiltonianLaw:
     """Half of a chain's mu^2 pays for ratios, half for gradients."""
 
+    shares: ClassVar[tuple[float, ...]] = SHARES
+
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""
         precision = np.diag(outlook.guess.precision)
         d = len(precision)
         mass = options.mass or tuple(float(f"{m:.6g}") for m in precision)
         _check(options, mass, d)
-        clip = options.gradient_clip or gradient_clip(outlook)
-        warm = settled(options.warm_start, outlook)
-        return replace(options, mass=mass, gradient_clip=clip, warm_start=warm)
+        return replace(options, mass=mass, warm_start=settled(options.warm_start, outlook))
 
     def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
-        """See Law. As many as leave noise of NOISE sds on the ratio of a trajectory."""
-        share = chain_mu(options.warm_start, mu) ** 2 / 2.0
-        length = LENGTH.get(options.num_leapfrog, 1.2)
-        return float(share * (NOISE / _ratio_width(outlook, length)) ** 2 / chains)
+        """See Law. Longer chains have more noise in each trajectory; the shortest of the best."""
+        share = chain_mu(options.warm_start, mu) / math.sqrt(2.0)
+        clip = options.gradient_clip or typical_gradient(outlook)
+        leapfrog = options.num_leapfrog
+
+        def draws(steps: float) -> float:
+            z = math.sqrt(steps * chains) / share
+            noise = options.gradient_noise_multiplier or z * math.sqrt(leapfrog)
+            tried = replace(options, gradient_clip=clip, gradient_noise_multiplier=noise)
+            best = _best(tried, outlook, z)
+            return steps * _draws(best, outlook, z, best.step_size)
+
+        tried = {steps: draws(steps) for steps in np.geomspace(*SHORTEST_AND_LONGEST, 30).tolist()}
+        return float(min(s for s, found in tried.items() if found >= NEARLY * max(tried.values())))
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """See Law. Of the ratios; gradients get the other half, or what the caller fixed."""
@@ -59,20 +80,15 @@ class HamiltonianLaw:
         if options.gradient_noise_multiplier is None:
             each = options.num_leapfrog + 1.0 / options.num_steps
             options = replace(options, gradient_noise_multiplier=z * math.sqrt(each) * (1 + 1e-12))
-        lengths = np.geomspace(0.02, 2.0, 40) / options.num_leapfrog
-        step = options.step_size or float(
-            f"{max(lengths.tolist(), key=lambda e: _draws(options, outlook, z, e)):.4g}"
-        )
-        draws = _draws(options, outlook, z, step)
+        options = _best(options, outlook, z)
+        draws = _draws(options, outlook, z, options.step_size)
         chains, steps = options.num_chains, options.num_steps
         gradients = (steps * options.num_leapfrog + 1) / options.gradient_noise_multiplier**2
         spent = math.sqrt(chains * (steps / z**2 + gradients))
-        options = replace(options, step_size=step, warm_start=finished(options.warm_start, spent))
-        if options.warm_start is not None:
-            return Pace(options, draws, walked(draws))
-        away = max(1.0, float((outlook.guess.distance / outlook.sds).max()))
-        walk = math.ceil((1.0 + math.log(away)) / _draws(options, outlook, z * away, step))
-        return Pace(options, draws * min(1.0, steps / walk), walk)
+        options, guess = begun(options, outlook, spent)
+        away = max(1.0, float((guess.distance / outlook.sds).max()))
+        slow = _draws(options, outlook, z * away, options.step_size)
+        return Pace(options, draws, math.ceil((1.0 + math.log(away)) / slow))
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""
@@ -83,8 +99,8 @@ def _check(options: Any, mass: tuple[float, ...], dimension: int) -> None:
     """Refuse impossible numbers. Raises SpecError."""
     if len(mass) != dimension:
         raise SpecError("/sampler/mass", f"must have {dimension} entries")
-    if not all(1e-12 <= m <= 1e18 for m in mass):
-        raise SpecError("/sampler/mass", "must be between 1e-12 and 1e18")
+    if not all(1e-12 <= m <= 1e120 for m in mass):
+        raise SpecError("/sampler/mass", "must be between 1e-12 and 1e120")
     leapfrog = options.num_leapfrog
     if type(leapfrog) is not int or not 1 <= leapfrog <= MOST_LEAPFROG:
         raise SpecError(
@@ -101,24 +117,66 @@ def _check(options: Any, mass: tuple[float, ...], dimension: int) -> None:
             raise SpecError(f"/sampler/{name}", f"must be between {least:g} and {most:g}")
 
 
-def _ratio_width(outlook: Outlook, length: float) -> float:
-    """Return the typical width of one row's interval over a trajectory of this length."""
-    jumps: Floats = outlook.sds * math.sqrt(2.0 * (1.0 - math.cos(min(length, math.pi))))
-    return outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * float(jumps.mean())
+def _best(options: Any, outlook: Outlook, z: float) -> Any:
+    """Return the options with the step size and the gradient clip of the most draws."""
+    sizes = np.geomspace(0.02, 2.0, 40) / options.num_leapfrog
+    steps = sizes if options.step_size is None else np.array([options.step_size])
+    given, best, most = options.gradient_clip, options, -1.0
+    for clip in _clips(outlook) if given is None else [given]:
+        tried = replace(options, gradient_clip=float(f"{clip:.4g}"))
+        draws = _all_draws(tried, outlook, z, steps)
+        if draws.max() > most:
+            step, most = float(steps[int(draws.argmax())]), float(draws.max())
+            best = replace(tried, step_size=float(f"{step:.4g}"))
+    return best
+
+
+def _clips(outlook: Outlook) -> list[float]:
+    """Return clips to try. Gradients may be cut hard: that costs acceptance, not correctness."""
+    narrow = [factor * typical_gradient(outlook) for factor in NARROW]
+    return [*narrow, *clips(outlook).tolist()]
+
+
+def _kept(dimension: int, clip: float) -> float:
+    """Return the factor by which clipping shortens the mean of gradients near the mode.
+
+    Of normal gradients with a norm of root mean square 1.
+    """
+    half, square = 0.5 * dimension, 0.5 * clip * clip * dimension
+    inside = float(gammainc(half, square))
+    if dimension == 1:
+        return inside
+    inverse = math.exp(math.lgamma(half - 0.5) - math.lgamma(half)) * math.sqrt(half)
+    outside = inverse * float(gammaincc(half - 0.5, square))
+    return inside + (1.0 - 1.0 / dimension) * clip * outside
+
+
+def _ratio_width(outlook: Outlook, lengths: Floats) -> Floats:
+    """Return (k,) typical widths of one row's interval over trajectories of these lengths."""
+    turns = np.sqrt(2.0 * (1.0 - np.cos(np.minimum(lengths, math.pi))))
+    mean = outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * float(outlook.sds.mean())
+    return np.asarray(mean * turns)
 
 
 def _draws(options: Any, outlook: Outlook, z: float, step: float) -> float:
-    """Return the effective draws of one step.
+    """Return the effective draws of one step."""
+    return float(_all_draws(options, outlook, z, np.array([step]))[0])
+
+
+def _all_draws(options: Any, outlook: Outlook, z: float, steps: Floats) -> Floats:
+    """Return (k,) effective draws of one step, for each step size.
 
     A trajectory of length t turns the position by that angle; the noise of the ratio and the
     energy that noisy gradients add decide how often it is accepted.
     """
-    length = step * options.num_leapfrog
+    lengths = steps * options.num_leapfrog
     clip, tempering = options.gradient_clip, outlook.tempering
     noise = options.gradient_noise_multiplier * 2.0 * clip * tempering * outlook.sds
-    ratio = z * _ratio_width(outlook, length)
-    heat = step * length * float((noise**2).sum())
-    coarse = len(noise) * step**6 / 32.0  # leapfrog error of exact gradients, squared
-    accepted = math.erfc(math.sqrt(0.125 * (ratio**2 + heat + coarse)))
-    turned = LOSS * accepted * (1.0 - math.cos(min(length, math.pi)))
-    return max(turned / (2.0 - turned), 1e-12)
+    ratio = z * _ratio_width(outlook, lengths)
+    heat = steps * lengths * float((noise**2).sum())
+    coarse = len(noise) * steps**6 / 32.0  # leapfrog error of exact gradients, squared
+    lost = 1.0 - _kept(len(noise), clip / typical_gradient(outlook))  # and of clipped ones
+    cut = len(noise) * lengths**2 * (clip_bias(outlook, clip) ** 2 + lost**2)
+    accepted = erfc(np.sqrt(0.125 * (ratio**2 + heat + coarse + cut)))
+    turned = LOSS * accepted * (1.0 - np.cos(np.minimum(lengths, math.pi)))
+    return np.asarray(np.maximum(turned / (2.0 - turned), 1e-12))

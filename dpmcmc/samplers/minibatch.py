@@ -1,6 +1,7 @@
 """What the samplers on secret minibatches share: the batch, the event, and its calibration."""
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -11,42 +12,44 @@ from dpmcmc.errors import SpecError
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.base import Floats
+from dpmcmc.samplers.options import WarmStart
+from dpmcmc.samplers.warm_start_law import chain_mu
 
+FEWEST = 1000  # rows of a batch that the planner chooses, where there are as many
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 CLOSE = 1e-3  # how much of the noise a calibration may give away
+QUICK_TRIES = 8  # epsilon is nearly inverse to the noise: two or three tries do
 
 
 def minibatch_event(options: Any, noise_multiplier: float, rows: int) -> Event:
     """Return one Gaussian release on a secret fresh batch for every step of every chain.
 
+    A warm start on all rows comes before, where one is asked for.
     Proof: docs/proofs/dp_penalty_subsampled.md, docs/proofs/without_replacement.md.
     """
     if options.num_steps is None or options.num_chains is None or options.batch is None:
         raise ValueError("the numbers of steps and chains and the batch must be known")
     base = WithoutReplacement(Gaussian(noise_multiplier), options.batch, rows)
-    return Repeat(base, options.num_steps * options.num_chains)
+    steps = Repeat(base, options.num_steps * options.num_chains)
+    return warm_start.with_event(options.warm_start, steps)
 
 
 def batches(random: RandomSource, rows: int, batch: int, chains: int) -> NDArray[np.int64]:
     """Return (chain, batch) row numbers: a uniform subset for every chain, never released."""
-    return np.stack([_subset(random, rows, batch) for _ in range(chains)])
+    from dpmcmc.kernels import subsets
 
-
-def _subset(random: RandomSource, rows: int, batch: int) -> NDArray[np.int64]:
-    """Return distinct row numbers. The first `batch` different ones of uniform draws."""
-    if 2 * batch > rows:
-        left = np.ones(rows, dtype=np.bool_)
-        if batch < rows:
-            left[_subset(random, rows, rows - batch)] = False
-        return np.flatnonzero(left)
-    drawn = random.integers(rows, (batch,))
-    while True:
-        values, first = np.unique(drawn, return_index=True)
-        if len(values) >= batch:
-            chosen: NDArray[np.int64] = values[np.argsort(first, kind="stable")[:batch]]
-            return chosen
-        drawn = np.concatenate((drawn, random.integers(rows, (batch,))))
+    few = min(batch, rows - batch)
+    needed = -rows * math.log1p(-few / rows)  # draws until so many are different
+    words = math.ceil(needed + 4.0 * math.sqrt(needed)) + 8
+    out, tape, done = np.empty((chains, batch), np.int64), np.empty(0, np.int64), 0
+    while done < chains:
+        fresh = random.integers(1 << subsets.BITS, (words * (chains - done),))
+        tape = np.concatenate((tape, fresh)) if tape.size else fresh
+        done, used = subsets.subsets(tape, rows, out, done)
+        tape = tape[used:]
+    return out
 
 
 def rounding(batch: int) -> float:
@@ -54,27 +57,55 @@ def rounding(batch: int) -> float:
     return 1.0 + math.ldexp(batch * batch, -51)
 
 
-def check_batch(batch: int, rows: int) -> None:
-    """Refuse a batch that no variance can be taken of, or that is larger than the data."""
+def settled_batch(batch: int | None, rows: int, share: int) -> int:
+    """Return the batch, or one part in `share` of the rows where it is left open.
+
+    Refuses a batch that no variance can be taken of, or that is larger than the data.
+    """
+    chosen = min(rows, max(FEWEST, rows // share)) if batch is None else batch
     if rows < 2:
         raise SpecError("/dataset", "a batch needs at least 2 rows")
-    if type(batch) is not int or not 2 <= batch <= rows:
+    if type(chosen) is not int or not 2 <= chosen <= rows:
         raise SpecError("/sampler/batch", f"must be a whole number between 2 and {rows}")
+    return chosen
+
+
+def batch_columns(options: Any, rows: int, dimension: int) -> float:
+    """Return how many columns of all rows a step on a batch is worth: scattered rows cost more."""
+    return 3.0 * dimension * float(options.batch or rows) / rows
+
+
+def chain_mu_of(options: Any, rows: int, noise_multiplier: float) -> float:
+    """Return about the mu of the steps of a settled job, were they Gaussian."""
+    part = options.batch / rows
+    return float(part * math.sqrt(options.num_steps * options.num_chains) / noise_multiplier)
 
 
 @lru_cache(maxsize=256)
-def calibrated(count: int, batch: int, rows: int, epsilon: float, delta: float) -> float:
-    """Return a noise multiplier at which `count` releases cost at most (epsilon, delta).
+def calibrated(
+    count: int, batch: int, rows: int, epsilon: float, delta: float, warm: WarmStart | None
+) -> float:
+    """Return a noise multiplier at which a warm start and `count` releases cost (epsilon, delta).
 
     At most CLOSE above the smallest. Raises SpecError where there is none.
     """
 
-    def affordable(z: float) -> bool:
-        happens = Repeat(WithoutReplacement(Gaussian(z), batch, rows), count)
-        return accountant.epsilon(happens, delta) <= epsilon
+    def price(z: float) -> float:
+        steps = Repeat(WithoutReplacement(Gaussian(z), batch, rows), count)
+        return accountant.epsilon(warm_start.with_event(warm, steps), delta)
 
-    mu = accountant.mu_of_epsilon(epsilon, delta)
+    mu = chain_mu(warm, accountant.mu_of_epsilon(epsilon, delta))
     z = min(max(batch / rows * math.sqrt(count) / mu, 2.0 * LEAST_NOISE), MOST_NOISE / 2.0)
+    for _ in range(QUICK_TRIES):
+        ratio = price(z) / epsilon
+        if 1.0 - CLOSE <= ratio <= 1.0:
+            return z
+        z = min(max(z * min(max(ratio, 0.5), 2.0) * (1.0 + 0.3 * CLOSE), LEAST_NOISE), MOST_NOISE)
+    return _bisected(lambda tried: price(tried) <= epsilon, z)
+
+
+def _bisected(affordable: Callable[[float], bool], z: float) -> float:
+    """Return about the smallest affordable noise multiplier. Raises SpecError where none is."""
     low, high = z, z
     while not affordable(high):
         low, high = high, 1.1 * high

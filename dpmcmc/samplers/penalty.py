@@ -1,27 +1,18 @@
 """The penalty step: a Metropolis step that is right although its log ratio is noisy."""
 
 import math
-from typing import Protocol
 
 import numpy as np
 
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import warm_start
-from dpmcmc.samplers.base import ComponentProposal, Floats, Options, Proposal, Target
+from dpmcmc.samplers.base import Floats, Target
+from dpmcmc.samplers.options import ChainOptions, ComponentProposal, Proposal
 from dpmcmc.samplers.penalty_law import SPREAD
-from dpmcmc.samplers.warm_start import WarmStart
 
 
-class PenaltyOptions(Options, Protocol):
-    """What the penalty samplers are told."""
-
-    @property
-    def warm_start(self) -> WarmStart | None:
-        """Where the chain starts from: the prior mean if None."""
-
-
-def penalty_event(options: PenaltyOptions, noise_multiplier: float, rows: int) -> Event:
+def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> Event:
     """Return the event of a run: one Gaussian release for every step of every chain.
 
     A warm start comes before, where one is asked for.
@@ -33,7 +24,7 @@ def penalty_event(options: PenaltyOptions, noise_multiplier: float, rows: int) -
 
 
 def start(
-    target: Target, options: PenaltyOptions, noise_multiplier: float, random: RandomSource
+    target: Target, options: ChainOptions, noise_multiplier: float, random: RandomSource
 ) -> None:
     """Begin at the prior mean, or near the mode after a warm start."""
     warm_start.begin(target, options.warm_start, random)

@@ -1,19 +1,21 @@
 """How far a penalty chain moves a step: what the planner needs of these samplers.
 
-Every constant is measured by experiments/ess_law.py, which solves the chain on N(0, 1) exactly.
+The constants of `efficiency` and `best_scale` are measured by experiments/ess_law.py, which solves
+the chain on N(0, 1) exactly.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import erfc, ndtr
 
 from dpmcmc.privacy import accountant
-from dpmcmc.samplers.base import ComponentProposal, Floats, Outlook, Pace, Proposal, Shape
-from dpmcmc.samplers.warm_start_law import chain_mu, finished, settled, walked
+from dpmcmc.samplers.base import Floats, Outlook, Pace
+from dpmcmc.samplers.options import ComponentProposal, Proposal, Shape
+from dpmcmc.samplers.warm_start_law import arrived, chain_mu, finished, settled
 
 if TYPE_CHECKING:
     from dpmcmc.models.base import Guess
@@ -25,6 +27,7 @@ LARGE_STEP = {"normal": 3.7, "bactrian": 1.8}  # steps a draw that the diffusion
 LONG_STEP = {"normal": 3.1, "bactrian": 2.7}  # proposal sd from which they grow,
 GROWTH = {"normal": 2.0, "bactrian": 6.0}  # and how fast
 STEPS_PER_RATIO = 64.0  # four times what the law needs, so that the way to the mode is short
+FEWEST_STEPS = 1000.0  # short ones cost little
 STUCK = 1e-12  # effective draws a step of a chain that practically never accepts
 _HERMITE, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
@@ -134,10 +137,26 @@ def walk(guess: "Guess", mobility: Floats, scale: float) -> int:
     return math.ceil((distance - near) / speed + max(math.log(max(near / sd, 1.0)), 1.0) / rate)
 
 
+def begun(options: Any, outlook: Outlook, spent: float) -> "tuple[Any, Guess]":
+    """Return options with the warm start's noise known, and the guess of where the chain begins.
+
+    spent: mu of the chain.
+    """
+    warm = finished(options.warm_start, spent)
+    if warm is None:
+        return options, outlook.guess
+    guess = replace(outlook.guess, distance=arrived(warm, outlook))
+    return replace(options, warm_start=warm), guess
+
+
 @dataclass(frozen=True, slots=True)
 class PenaltyLaw:
-    """The law of the penalty samplers. guided: a walk that keeps its direction while accepted."""
+    """The law of the penalty samplers. guided: a walk that keeps its direction while accepted.
 
+    No warm start unless it is asked for: a job of theirs costs sqrt(steps) / noise multiplier.
+    """
+
+    shares: ClassVar[tuple[float, ...]] = (0.0,)
     guided: bool = False
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
@@ -152,9 +171,9 @@ class PenaltyLaw:
         cheaper.
         """
         guess = outlook.guess
-        mu = chain_mu(getattr(options, "warm_start", None), mu)
+        mu = chain_mu(options.warm_start, mu)
         ratio = mu**2 * float(np.max(np.diag(guess.precision) / guess.width**2))
-        return STEPS_PER_RATIO * ratio / chains
+        return max(FEWEST_STEPS, STEPS_PER_RATIO * ratio / chains)
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """See Law."""
@@ -170,16 +189,13 @@ class PenaltyLaw:
         scale = proposal.scale or self._best_scale(proposal, outlook, noise_multiplier)
         moved = self._mobility(proposal, guess, noise_multiplier, scale)
         options = replace(options, proposal=replace(proposal, scale=scale))
-        draws = draws_a_step(guess, moved)
-        warm = getattr(options, "warm_start", None)
-        if warm is None:
-            return Pace(options, draws, self._walk(guess, moved, scale))
-        spent = math.sqrt(options.num_steps * options.num_chains) / noise_multiplier
-        return Pace(replace(options, warm_start=finished(warm, spent)), draws, walked(draws))
+        options, guess = begun(options, outlook, self._spent(options, outlook, noise_multiplier))
+        speed = 2.0 * scale if self.guided else scale  # never turns round on its way to the mode
+        return Pace(options, draws_a_step(guess, moved), walk(guess, moved, speed))
 
-    def _walk(self, guess: "Guess", moved: Floats, scale: float) -> int:
-        """A guided walk never turns round on its way to the mode: it is twice as fast."""
-        return walk(guess, moved, 2.0 * scale if self.guided else scale)
+    def _spent(self, options: Any, outlook: Outlook, noise_multiplier: float) -> float:
+        """Return the mu of all steps of all chains."""
+        return math.sqrt(options.num_steps * options.num_chains) / noise_multiplier
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""

@@ -6,36 +6,25 @@ of the job's event.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, noisy_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.base import Floats, Target
+from dpmcmc.samplers.options import WarmStart
 
-FIRST, FAR, SECOND, NEAR = 0.10, 0.25, 0.15, 0.50  # shares of mu^2: curvature, scores, and again
-NUM_NEAR = 2
-BOLDEST = 8.0  # times a Newton step
+FIRST, FAR = 0.06, 0.20  # shares of mu^2: of the curvature at the start, of the scores on the way,
+SECOND, MIDDLE, NEAR = 0.14, 0.10, 0.50  # of the curvature near the mode, and of the scores there
+NUM_MIDDLE = 2
+BOLDEST = 32.0  # times a Newton step
+AGREED, TURNED = 0.5, -0.2  # cosines of consecutive scores
+CLEAR = 4.0  # of a squared score over what noise alone gives
 LEAST = 1e-9  # prior precision
 LONGEST = 1.0  # the most that a far step moves, in prior standard deviations of all coefficients
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmStart:
-    """Private scores and curvatures from the prior mean to the mode, before the chain.
-
-    share: of the job's mu^2, where the job gives epsilon. noise_multiplier: of the whole warm
-    start, as if it were one release. num_scores: on the way; 2 more refine the mode.
-    gradient_clip: largest norm that a row's gradient keeps. curvature_bound: the most that a row's
-    information counts. What is None is chosen by the planner.
-    """
-
-    share: float = 0.25
-    noise_multiplier: float | None = None
-    num_scores: int = 10
-    gradient_clip: float | None = None
-    curvature_bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +48,31 @@ def event(options: WarmStart) -> Event:
     z = options.noise_multiplier
     if z is None:
         raise ValueError("the warm start's noise must be known")
-    first, far, second, near = _multipliers(z, options.num_scores)
-    far_scores = Repeat(Gaussian(far), options.num_scores)
-    near_scores = Repeat(Gaussian(near), NUM_NEAR)
-    return Compose((Gaussian(first), far_scores, Gaussian(second), near_scores))
+    paid = _multipliers(z, options.num_scores)
+    far_scores = Repeat(Gaussian(paid.far), options.num_scores)
+    middle = Repeat(Gaussian(paid.middle), NUM_MIDDLE)
+    last = Gaussian(paid.near)
+    return Compose((Gaussian(paid.first), far_scores, Gaussian(paid.second), middle, last))
 
 
-def _multipliers(z: float, num_scores: int) -> tuple[float, float, float, float]:
-    return (
+@dataclass(frozen=True, slots=True)
+class _Multipliers:
+    """Of each release: curvature and scores far from the mode, then near it."""
+
+    first: float
+    far: float
+    second: float
+    middle: float
+    near: float
+
+
+def _multipliers(z: float, num_scores: int) -> _Multipliers:
+    return _Multipliers(
         z / math.sqrt(FIRST),
         z * math.sqrt(num_scores / FAR),
         z / math.sqrt(SECOND),
-        z * math.sqrt(NUM_NEAR / NEAR),
+        z * math.sqrt(NUM_MIDDLE / MIDDLE),
+        z / math.sqrt(NEAR),
     )
 
 
@@ -98,42 +100,60 @@ def begin(target: Target, options: WarmStart | None, random: RandomSource) -> Fo
 def find(target: Target, options: WarmStart, random: RandomSource) -> Found:
     """Return the released mode and covariance. Privacy: event(options). Never raises on rows.
 
-    Damped Newton steps on noisy scores with a noisy curvature. A step is doubled while scores point
-    the same way and halved when they turn round: all that is decided from is released.
+    Newton steps on noisy scores with a noisy curvature: the way, two steps from a curvature taken
+    at its end, and a last one whose score has most of the budget.
     """
-    first, far, second, near = _multipliers(
-        options.noise_multiplier or math.nan, options.num_scores
-    )
-    d = target.position.shape[1]
-    prior = _prior_precision(target, d)
-    mode, damp, last = target.position[0].copy(), 1.0, None
-    precision = _precision(target, options, mode, prior, first, random)
-    for _ in range(options.num_scores):
-        score = _score(target, options, mode, far, random)
-        damp = damp if last is None else _damped(damp, score, last)
-        step = damp * np.linalg.solve(precision, score)
-        long = math.sqrt(float(np.mean(step**2 * prior)))
-        mode, last = mode + step / max(1.0, long / LONGEST), score
-    precision = _precision(target, options, mode, prior, second, random)
-    guesses: list[Floats] = []
-    for _ in range(NUM_NEAR):
-        score = _score(target, options, mode, near, random)
-        guesses.append(mode + np.linalg.solve(precision, score))
-        mode = np.asarray(np.mean(np.stack(guesses), axis=0), dtype=np.float64)
+    paid = _multipliers(options.noise_multiplier or math.nan, options.num_scores)
+    prior = _prior_precision(target, target.position.shape[1])
+    mode = _way(target, options, prior, paid, random)
+    precision = _precision(target, options, mode, prior, paid.second, random)
+    for z in (paid.middle,) * NUM_MIDDLE + (paid.near,):
+        score = _score(target, options, mode, z, random)
+        mode = _moved(mode, np.linalg.solve(precision, score), prior)
     inverse = np.asarray(np.linalg.inv(precision), dtype=np.float64)
-    sd = near * 2.0 * (options.gradient_clip or math.nan) * target.tempering
-    error = inverse @ inverse.T * (sd * sd / NUM_NEAR)
+    error = inverse @ inverse.T * _score_sd(target, options, paid.near) ** 2
     root = np.asarray(np.linalg.cholesky(0.5 * (inverse + inverse.T)), dtype=np.float64)
     return Found(mode, root, np.asarray(0.5 * (error + error.T), dtype=np.float64))
 
 
-def _damped(damp: float, score: Floats, last: Floats) -> float:
-    """Double the step while scores agree, halve it when they turn round."""
-    norms = float(np.linalg.norm(score) * np.linalg.norm(last))
-    agree = float(score @ last) / norms if norms > 0.0 else 0.0
-    if agree > 0.5:
-        return min(2.0 * damp, BOLDEST)
-    return 0.5 * damp if agree < -0.2 else damp
+def _way(
+    target: Target, options: WarmStart, prior: Floats, paid: _Multipliers, random: RandomSource
+) -> Floats:
+    """Return a point (d,) near the mode, from the start of the first chain.
+
+    Clipped scores say where to go and not how far. So a step is doubled while scores agree that are
+    larger than their noise; the first that turns round or is not ends that, and from then on steps
+    are at most Newton's. All that is decided from is released.
+    """
+    mode: Floats = target.position[0].copy()
+    last = np.zeros(len(mode))
+    precision = _precision(target, options, mode, prior, paid.first, random)
+    noise = len(mode) * _score_sd(target, options, paid.far) ** 2
+    damp, most = 1.0, BOLDEST
+    for _ in range(options.num_scores):
+        score = _score(target, options, mode, paid.far, random)
+        norms = float(np.linalg.norm(score) * np.linalg.norm(last))
+        agree = float(score @ last) / norms if norms > 0.0 else 0.0
+        if agree < TURNED:
+            damp, most = 0.5 * min(damp, 2.0), 1.0
+        elif float(score @ score) < CLEAR * noise:
+            damp, most = min(damp, 1.0), 1.0
+        elif agree > AGREED:
+            damp = min(2.0 * damp, most)
+        mode, last = _moved(mode, damp * np.linalg.solve(precision, score), prior), score
+    return mode
+
+
+def _score_sd(target: Target, options: WarmStart, z: float) -> float:
+    """Return the sd of a released score's noise."""
+    return z * 2.0 * (options.gradient_clip or math.nan) * target.tempering
+
+
+def _moved(mode: Floats, step: NDArray[np.floating[Any]], prior: Floats) -> Floats:
+    """Return mode (d,) after a step, shortened where it is longer than LONGEST."""
+    long = math.sqrt(float(np.mean(step**2 * prior))) / LONGEST
+    moved: Floats = mode + np.asarray(step, dtype=np.float64) / max(1.0, long)
+    return moved
 
 
 def _score(

@@ -6,38 +6,98 @@ from dataclasses import replace
 import numpy as np
 
 from dpmcmc.errors import SpecError
-from dpmcmc.samplers.base import Outlook
-from dpmcmc.samplers.warm_start import WarmStart
+from dpmcmc.samplers.base import Floats, Outlook
+from dpmcmc.samplers.options import WarmStart
+from dpmcmc.samplers.warm_start import NEAR
 
-CLIP = 2.5  # gradient clip over the root mean square norm of a row's gradient: less biases scores
+CLIP = 2.5  # least gradient clip over the root mean square norm of a row's gradient,
+LARGEST_CLIP, NUM_CLIPS = 30.0, 16  # and the largest that is tried
+SKEW = 0.2  # a guess: of what is cut off on one side, what the other does not make up for
 CURVATURE = 1.25  # bound of a row's information over its typical value
 MOST_SCORES = 1000
+LEAST_NOISE = 1e-4
+SHARES = (0.0, 0.1, 0.25)  # of mu^2, that the planner chooses from
+
+
+def typical_gradient(outlook: Outlook) -> float:
+    """Return the root mean square norm of a row's gradient near the mode."""
+    scale = outlook.rows * outlook.tempering
+    return math.sqrt(float(np.trace(outlook.guess.precision)) / scale)
 
 
 def gradient_clip(outlook: Outlook) -> float:
     """Return a norm that few rows' gradients exceed."""
-    scale = outlook.rows * outlook.tempering
-    return float(f"{CLIP * math.sqrt(float(np.trace(outlook.guess.precision)) / scale):.4g}")
+    return float(f"{CLIP * typical_gradient(outlook):.4g}")
+
+
+def clips(outlook: Outlook) -> Floats:
+    """Return norms to clip gradients at, from one that few exceed to one that none may exceed."""
+    typical, steepest = typical_gradient(outlook), outlook.guess.steepest
+    tried = typical * np.geomspace(CLIP, LARGEST_CLIP, NUM_CLIPS)
+    return np.asarray([*tried[tried < steepest], *([steepest] if steepest < tried[-1] else [])])
+
+
+def clip_bias(outlook: Outlook, clip: float) -> float:
+    """Return about how far clipping shifts the mode, in posterior sds.
+
+    Norms are taken to have exponential tails, as those of counts or squares have.
+    """
+    if clip >= outlook.guess.steepest:
+        return 0.0
+    cut = math.exp(-math.sqrt(2.0) * clip / typical_gradient(outlook)) / math.sqrt(2.0)
+    return SKEW * cut * math.sqrt(outlook.rows * outlook.tempering)
+
+
+def error(outlook: Outlook, clip: float, noise_multiplier: float) -> float:
+    """Return the mode's error in posterior sds, of noise and of clipping."""
+    sd = 2.0 * clip * outlook.tempering * noise_multiplier / math.sqrt(NEAR)
+    return math.hypot(sd * float(outlook.sds.mean()), clip_bias(outlook, clip))
 
 
 def settled(warm: WarmStart | None, outlook: Outlook) -> WarmStart | None:
-    """Fill what does not depend on the budget. Raises SpecError on impossible numbers."""
-    if warm is None:
+    """Fill what follows from public facts. None where none is asked for.
+
+    Its noise is known where the job's epsilon is. Raises SpecError on impossible numbers.
+    """
+    if warm is None or (warm.share == 0.0 and warm.noise_multiplier is None):
         return None
     _check(warm)
+    z = warm.noise_multiplier
+    if z is None and outlook.mu is not None:
+        z = max(1.0 / (math.sqrt(warm.share) * outlook.mu), LEAST_NOISE)
     scale = outlook.rows * outlook.tempering
-    clip = warm.gradient_clip or gradient_clip(outlook)
+    clip = warm.gradient_clip or _best_clip(outlook, z)
     bound = (
         warm.curvature_bound or CURVATURE * float(np.diag(outlook.guess.precision).max()) / scale
     )
-    return replace(warm, gradient_clip=float(f"{clip:.4g}"), curvature_bound=float(f"{bound:.4g}"))
+    return replace(
+        warm,
+        noise_multiplier=z,
+        gradient_clip=float(f"{clip:.4g}"),
+        curvature_bound=float(f"{bound:.4g}"),
+    )
+
+
+def _best_clip(outlook: Outlook, z: float | None) -> float:
+    """Return the clip with the least error: bias against noise."""
+    if z is None:
+        return gradient_clip(outlook)
+    best: float = min(clips(outlook).tolist(), key=lambda clip: error(outlook, clip, z))
+    return best
+
+
+def arrived(warm: WarmStart, outlook: Outlook) -> Floats:
+    """Return (d,) how far from the mode a chain is after a warm start."""
+    known = warm.gradient_clip or math.nan, warm.noise_multiplier or math.nan
+    away = outlook.sds * error(outlook, *known)
+    return np.minimum(away, np.maximum(outlook.guess.distance, outlook.sds))
 
 
 def _check(warm: WarmStart) -> None:
     pointer = "/sampler/warm_start"
     numbers = (
         ("share", 0.01, 0.99),
-        ("noise_multiplier", 1e-4, 1e9),
+        ("noise_multiplier", LEAST_NOISE, 1e9),
         ("gradient_clip", 1e-9, 1e6),
         ("curvature_bound", 1e-9, 1e6),
     )
@@ -68,8 +128,3 @@ def finished(warm: WarmStart | None, chain: float) -> WarmStart | None:
         return warm
     mu = chain * math.sqrt(warm.share / (1.0 - warm.share))
     return replace(warm, noise_multiplier=1.0 / mu)
-
-
-def walked(draws: float) -> int:
-    """Return the steps that a chain needs from where a warm start leaves it."""
-    return math.ceil(1.0 / draws)

@@ -1,11 +1,14 @@
 """Every sampler's own step leaves the posterior invariant, and 10 % in its penalty would show.
 
-All chains start at exact draws; after 60 steps their ranks must still be uniform.
+Chains start at exact draws of the posterior; after some steps their ranks must still be uniform at
+p > 0.001. With the penalty (of Barker's test: the variance of its noise) 10 % too small or too
+large, the same chains must fail. All randomness is fixed, so nothing here fails by chance.
 """
 
 import itertools
 import math
 
+import numba
 import numpy as np
 import pytest
 from scipy.stats import chisquare
@@ -18,192 +21,181 @@ from dpmcmc.samplers import (
     dp_penalty_guided,
     dp_penalty_subsampled,
     hamiltonian,
+    penalty,
+    warm_start,
 )
-from dpmcmc.samplers.minibatch import batches
+from dpmcmc.samplers.minibatch import batches, spread
+from tests.conformance.toys import FAMILIES, toy_p_value
+from tests.sources import Seeded
 
-STEPS = 60
-COMPONENTS = {"dp_penalty", "dp_penalty_component"}  # test_samplers.py
+PASSES = 0.001
 SIX = {"x": np.linspace(-1, 1, 6), "y": [0, 1, 1, 0, 1, 1], "counts": [1] * 6}
-
-
-class ToyTarget:
-    """Logistic rows of one coefficient: count rows of each (x, y), prior N(0, 1).
-
-    Implements dpmcmc.samplers.base.Target in plain NumPy for any number of chains.
-    """
-
-    def __init__(self, x, y, counts, chains, tempering=1.0):
-        self.signed = np.asarray(x, float) * (2.0 * np.asarray(y, float) - 1.0)
-        self.counts = np.asarray(counts)
-        self.rows = int(self.counts.sum())
-        self.tempering = tempering
-        self.reach = float(np.abs(self.signed).max())
-        self.position = np.zeros((chains, 1))
-
-    def refresh(self):
-        pass
-
-    def likelihoods(self, positions):
-        return -np.logaddexp(0.0, -positions * self.signed)
-
-    def log_density(self, grid):
-        likelihood = self.likelihoods(grid[:, None]) @ self.counts
-        return self.tempering * likelihood - 0.5 * grid**2
-
-    def ratios(self, deltas):
-        return self.likelihoods(self.position + deltas) - self.likelihoods(self.position)
-
-    def vector_ratios(self, deltas):
-        sums = self.tempering * (self.ratios(deltas) @ self.counts)
-        width = 2.0 * self.reach * np.abs(deltas[:, 0])
-        return sums, self.tempering * width, self.log_prior_ratio(deltas)
-
-    def component_ratios(self, _, deltas):
-        return self.vector_ratios(deltas[:, None])
-
-    def move(self, deltas, accepted):
-        self.position[accepted] += deltas[accepted]
-
-    vector_commit = move
-
-    def component_commit(self, _, deltas, accepted):
-        self.move(deltas[:, None], accepted)
-
-    def gradient(self, positions, clip):
-        slopes = self.signed / (1.0 + np.exp(positions * self.signed))
-        sums = np.clip(slopes, -clip, clip) @ self.counts
-        return self.tempering * sums[:, None], 2.0 * clip * self.tempering
-
-    def batch_ratios(self, deltas, counts):
-        """counts: rows of each kind in the batch, in place of row numbers."""
-        ratios, most = self.ratios(deltas), self.reach * np.abs(deltas[:, 0])
-        return (counts * ratios).sum(axis=1), (counts * ratios**2).sum(axis=1), -most, most
-
-    def gram(self, positions, bound):
-        p = 1.0 / (1.0 + np.exp(-positions * self.signed))
-        sums = np.minimum(p * (1.0 - p), bound) * self.signed**2 @ self.counts
-        return self.tempering * sums[:, None, None], np.sqrt(2.0) * bound * self.reach**2
-
-    def log_prior_ratio(self, deltas):
-        return -(deltas * (self.position + 0.5 * deltas)).sum(axis=1)
-
-    def log_prior_gradient(self, positions):
-        return -positions
-
-
-def exact(target):
-    """The posterior on a grid, and its distribution function there."""
-    grid = np.linspace(-8.0, 8.0, 40_001)
-    log = target.log_density(grid)
-    mass = np.cumsum(np.exp(log - log.max()))
-    return grid, mass / mass[-1]
-
-
-class Seeded:
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def normals(self, shape):
-        return self.rng.standard_normal(shape)
-
-    def uniforms(self, shape):
-        return 1.0 - self.rng.random(shape)
-
-    def integers(self, high, shape):
-        return self.rng.integers(high, size=shape)
-
-
-def p_value(name, toy, chains, noise_multiplier, steps=STEPS, seed=1, **options):
-    random = Seeded(seed)
-    target = ToyTarget(**toy, chains=chains)
-    grid, distribution = exact(target)
-    target.position[:, 0] = np.interp(random.uniforms((chains,)), distribution, grid)
-    sampler = SAMPLERS[name]
-    given = sampler.options(num_steps=steps, num_chains=chains, num_warmup=0, **options)
-    state = sampler.start(target, given, noise_multiplier, random)
-    for _ in range(steps // 10):
-        sampler.advance(target, given, noise_multiplier, 10, random, state)
-    ranks = np.interp(target.position[:, 0], grid, distribution)
-    return float(chisquare(np.histogram(ranks, 20, (0, 1))[0]).pvalue)
-
-
-def wrong_penalty(factor):
-    def accept(sums, sensitivities, priors, noise_multiplier, normals, uniforms):
-        s = noise_multiplier * sensitivities
-        return list(np.log(uniforms) < sums + s * normals + priors - 0.5 * factor * s * s)
-
-    return accept
-
-
-GUIDED = ("dp_penalty_guided", SIX, 120_000, 1.5)
-SHAPES = {"proposal": ComponentProposal(scale=1.0, shape="normal")}
+KINDS = {"x": [1, 1, -1, -1], "y": [1, 0, 1, 0], "counts": [700, 300, 400, 600], "tempering": 0.005}
+TEN_TIMES = {**KINDS, "counts": [10 * count for count in KINDS["counts"]], "tempering": 0.1}
+FULL = {"proposal": Proposal(kind="full", scale=1.0, shape="normal")}
 WEAK = {
     "mass": (1.0,),
     "gradient_clip": 0.05,
     "gradient_noise_multiplier": 0.5,
-    "warm_start": None,
 }
-HMC = ("dp_hmc", SIX, 60_000, 1.5)
-MALA = ("dp_mala", SIX, 120_000, 1.5)
-KINDS = {"x": [1, 1, -1, -1], "y": [1, 0, 1, 0], "counts": [700, 300, 400, 600], "tempering": 0.005}
-SUBSAMPLED = ("dp_penalty_subsampled", KINDS, 60_000, 60.0)
-ONE = {"proposal": Proposal(kind="full", scale=1.0, shape="normal"), "batch": 500}
-BARKER = ("dp_barker", KINDS, 60_000, 1.0)
-CASES = [
-    pytest.param(SUBSAMPLED, ONE, id="subsampled"),
-    pytest.param(GUIDED, SHAPES, id="guided"),
-    pytest.param(HMC, {**WEAK, "step_size": 0.35}, id="hmc"),
-    pytest.param(MALA, {**WEAK, "step_size": 1.0}, id="mala"),
-]
+# case: rows, sampler, options, noise multiplier, chains, steps
+CASES = {
+    "full": (SIX, "dp_penalty", FULL, 1.5, 120_000, 40),
+    "component": (SIX, "dp_penalty", {"proposal": Proposal(scale=1.2)}, 1.5, 60_000, 40),
+    "own component": (
+        SIX,
+        "dp_penalty_component",
+        {"proposal": ComponentProposal(scale=1.0, shape="normal")},
+        1.5,
+        120_000,
+        40,
+    ),
+    "guided": (
+        SIX,
+        "dp_penalty_guided",
+        {"proposal": ComponentProposal(scale=1.0, shape="normal")},
+        1.5,
+        100_000,
+        60,
+    ),
+    "subsampled": (KINDS, "dp_penalty_subsampled", {**FULL, "batch": 500}, 60.0, 60_000, 50),
+    "hmc": (SIX, "dp_hmc", {**WEAK, "step_size": 0.35}, 1.5, 60_000, 40),
+    "mala": (SIX, "dp_mala", {**WEAK, "step_size": 1.0}, 1.5, 90_000, 50),
+}
+BARKER = (KINDS, "dp_barker", {"batch": 500, "scale": 1.3}, 1.0, 120_000, 30)
+ROWS_OF_A_BATCH = (
+    TEN_TIMES,
+    "dp_penalty_subsampled",
+    {"proposal": Proposal(kind="full", scale=0.14, shape="normal"), "batch": 2000},
+    0.5,
+    60_000,
+    30,
+)
+
+
+def p_value(case, **how):
+    return toy_p_value(*case, Seeded(1), **how)
+
+
+def decisions(factor=1.0):
+    """`accept` in NumPy, for many chains, with the penalty times `factor`."""
+
+    def accept(sums, sensitivities, priors, noise_multiplier, normals, uniforms):
+        s = noise_multiplier * sensitivities
+        return np.log(uniforms) < sums + s * normals + priors - 0.5 * factor * s * s
+
+    return accept
+
+
+def put_accept(monkeypatch, accept):
+    for module in (penalty, dp_penalty_guided, dp_penalty_subsampled, hamiltonian):
+        monkeypatch.setattr(module, "accept", accept)
 
 
 @pytest.fixture(autouse=True)
 def quick_noise(monkeypatch):
-    """Rounded normals for the gradients' noise, and batches by their rows of each kind."""
+    """Rounded normals for the gradients' noise, exact noise is tested elsewhere."""
 
     def rounded(random, log2_sd, shape):
         return np.rint(2.0**log2_sd * random.normals(shape)).astype(np.int64)
 
-    def counted(random, rows, batch, chains):
-        assert rows == sum(KINDS["counts"])
-        return random.rng.multivariate_hypergeometric(
-            KINDS["counts"], batch, size=chains, method="marginals"
-        )
+    for module in (hamiltonian, warm_start):
+        monkeypatch.setattr(module, "discrete_gaussian", rounded)
 
-    monkeypatch.setattr(hamiltonian, "discrete_gaussian", rounded)
+
+@pytest.fixture
+def by_kinds(monkeypatch):
+    """Batches of ToyTarget: how many rows of each kind, of a uniform subset."""
+
+    def counted(random, rows, batch, chains):
+        times, rest = divmod(rows, sum(KINDS["counts"]))
+        assert rest == 0
+        kinds = [times * count for count in KINDS["counts"]]
+        return random.rng.multivariate_hypergeometric(kinds, batch, size=chains, method="marginals")
+
     monkeypatch.setattr(dp_penalty_subsampled, "batches", counted)
     monkeypatch.setattr(dp_barker, "batches", counted)
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLERS if name not in COMPONENTS])
-def test_every_other_sampler_is_calibrated_here(name):
-    assert name in {case.values[0][0] for case in CASES} | {BARKER[0]}
+toys = pytest.mark.usefixtures("by_kinds")
 
 
-@pytest.mark.parametrize(("case", "options"), CASES)
-def test_the_posterior_stays_as_it_is(case, options):
-    assert p_value(*case, **options) > 0.001
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_is_calibrated_here(name):
+    assert name in {case[1] for case in (*CASES.values(), BARKER)}
+    assert name in FAMILY_OPTIONS
 
 
-@pytest.mark.parametrize(("case", "options"), CASES)
-def test_a_tenth_of_the_penalty_would_show(monkeypatch, case, options):
-    for module in (dp_penalty_guided, dp_penalty_subsampled, hamiltonian):
-        monkeypatch.setattr(module, "accept", wrong_penalty(1.1))
-    assert p_value(*case, **options) < 0.001
+def test_the_quick_decisions_are_those_of_the_samplers():
+    random, z = Seeded(3), 1.5
+    sums, priors, normals = random.normals((3, 2000))
+    widths, uniforms = random.uniforms((2, 2000))
+    args = (sums, widths, priors, z, normals, uniforms)
+    assert penalty.accept(*args) == decisions()(*args).tolist()
 
 
+@toys
+@pytest.mark.parametrize("case", CASES)
+def test_every_step_leaves_the_posterior_invariant(monkeypatch, case):
+    put_accept(monkeypatch, decisions())
+    assert p_value(CASES[case]) > PASSES
+
+
+@toys
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+@pytest.mark.parametrize("case", CASES)
+def test_a_tenth_of_the_penalty_would_show(monkeypatch, case, factor):
+    put_accept(monkeypatch, decisions(factor))
+    assert p_value(CASES[case]) < PASSES
+
+
+@pytest.mark.parametrize("case", ["guided", "hmc", "mala"])
+def test_what_a_chain_carries_survives_the_end_of_a_block(monkeypatch, case):
+    put_accept(monkeypatch, decisions())
+    assert p_value((*CASES[case][:4], 40_000, 20), block=1) > PASSES
+
+
+@toys
+def test_the_noise_of_a_batch_is_corrected_for():
+    assert p_value(ROWS_OF_A_BATCH) > PASSES
+
+
+@toys
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_a_tenth_of_the_correction_for_a_batch_would_show(monkeypatch, factor):
+    def wrong(*args):
+        return factor * spread(*args)
+
+    monkeypatch.setattr(dp_penalty_subsampled, "spread", wrong)
+    assert p_value(ROWS_OF_A_BATCH) < PASSES
+
+
+@toys
 def test_good_gradients_keep_the_posterior_too():
     options = {**WEAK, "gradient_clip": 1.0, "step_size": 0.35}
-    assert p_value("dp_hmc", SIX, 40_000, 1.5, steps=20, **options) > 0.001
+    assert p_value((SIX, "dp_hmc", options, 1.5, 40_000, 20)) > PASSES
 
 
-LONG = {"batch": 500, "scale": 2.23}
-
-
+@toys
 def test_barker_keeps_the_posterior():
-    assert p_value(*BARKER, steps=40, **LONG) > 0.001
+    assert p_value(BARKER) > PASSES
 
 
+@toys
+@pytest.mark.parametrize("variance", [1.8, 2.2])
+def test_a_tenth_of_the_variance_of_barkers_noise_would_show(monkeypatch, variance):
+    decide = dp_barker.decide
+
+    def wrong(means, deviations, priors, rows, room, normals, corrections):
+        other = max(room.fixed + variance - dp_barker.VARIANCE, 0.0)
+        scaled = np.stack((normals[0], math.sqrt(other / room.fixed) * normals[1]))
+        return decide(means, deviations, priors, rows, room, scaled, corrections)
+
+    monkeypatch.setattr(dp_barker, "decide", wrong)
+    assert p_value(BARKER) < PASSES
+
+
+@toys
 def test_a_tenth_of_barkers_ratio_would_show(monkeypatch):
     decide = dp_barker.decide
 
@@ -211,7 +203,33 @@ def test_a_tenth_of_barkers_ratio_would_show(monkeypatch):
         return decide(1.1 * means, deviations, 1.1 * priors, *rest)
 
     monkeypatch.setattr(dp_barker, "decide", wrong)
-    assert p_value(*BARKER, steps=40, **LONG) < 0.001
+    assert p_value(BARKER) < PASSES
+
+
+# sampler: options, noise multiplier, rows, tempering, chains, steps on every family
+HALF = {"proposal": Proposal(kind="full", scale=0.5, shape="normal")}
+FAMILY_OPTIONS = {
+    "dp_penalty": (HALF, 0.4, 12, 0.7, 40_000, 20),
+    "dp_penalty_component": ({"proposal": ComponentProposal(scale=0.6)}, 0.4, 12, 1.0, 40_000, 20),
+    "dp_penalty_guided": ({"proposal": ComponentProposal(scale=0.5)}, 0.4, 12, 0.7, 40_000, 20),
+    "dp_penalty_subsampled": ({**HALF, "batch": 100}, 0.5, 300, 0.05, 5000, 20),
+    "dp_barker": ({"batch": 100, "scale": 0.12}, 0.1, 300, 0.05, 5000, 40),
+    "dp_hmc": ({**WEAK, "gradient_clip": 0.5, "step_size": 0.15}, 0.4, 12, 0.7, 30_000, 15),
+    "dp_mala": ({**WEAK, "gradient_clip": 0.5, "step_size": 0.3}, 0.4, 12, 1.0, 40_000, 20),
+}
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="the kernels need the compiler")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_step_leaves_other_posteriors_invariant(monkeypatch, name, family):
+    """Off-centre intervals that depend on the position, tempered; theta and rows simulated."""
+    put_accept(monkeypatch, decisions())
+    options, multiplier, rows, tempering, chains, steps = FAMILY_OPTIONS[name]
+    problem = FAMILIES[family](np.random.default_rng(5), rows, tempering)
+    if "mass" in options:
+        options = {**options, "mass": (1.0,) * len(problem.box)}
+    assert problem.p_value(name, options, multiplier, chains, steps, Seeded(6)) > PASSES
 
 
 @pytest.mark.parametrize("batch", [2, 3, 5])
@@ -255,10 +273,12 @@ def test_no_row_of_a_batch_moves_the_statistic_further_than_its_sensitivity(monk
     assert found > 0.99
 
 
+@pytest.mark.parametrize(("g", "fixed"), [(0.9, 0.8), (0.4, 1.7), (1.45, 0.2)])
 @pytest.mark.parametrize("batch", [10, 1000])
-def test_no_row_of_a_batch_moves_barkers_statistic_further_than_its_sensitivity(batch):
+def test_no_row_of_a_batch_moves_barkers_statistic_further_than_its_sensitivity(batch, g, fixed):
     """Half of a batch at either end is where the variance and its root are the largest."""
-    rows, g = 4 * batch, 0.9
+    rows = 4 * batch
+    room = dp_barker.Room(g, dp_barker.part_of(batch, rows), fixed)
     most, worst = g * np.sqrt(batch) / rows, 0.0
     for high in range(batch):
         pair = []
@@ -266,10 +286,10 @@ def test_no_row_of_a_batch_moves_barkers_statistic_further_than_its_sensitivity(
             ratios = most * np.repeat([1.0, -1.0], [count, batch - count])
             for clamped in (-100.0, 0.0, 100.0):
                 normals = np.array([[clamped], [0.0]])
-                mean, deviation = ratios.mean(), ratios.var() / batch
-                args = (np.array([mean]), np.array([deviation]), 0.0, rows, g, normals, 0.0)
+                mean, deviation = ratios.mean(), room.part * ratios.var() / batch
+                args = (np.array([mean]), np.array([deviation]), 0.0, rows, room, normals, 0.0)
                 pair.append(dp_barker.decide(*args)[0])
         changes = np.abs(np.array(pair[:3]) - pair[3:])
         worst = max(worst, changes.max())
-    assert worst <= dp_barker.sensitivity(g, batch)
-    assert worst > 0.5 * dp_barker.sensitivity(g, batch)
+    assert worst <= room.sensitivity(batch)
+    assert worst > 0.25 * room.sensitivity(batch)

@@ -4,22 +4,7 @@ import numpy as np
 import pytest
 
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-
-
-class Seeded:
-    """A RandomSource that a test can repeat."""
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def normals(self, shape):
-        return self.rng.standard_normal(shape)
-
-    def uniforms(self, shape):
-        return 1.0 - self.rng.random(shape)
-
-    def integers(self, high, shape):
-        return self.rng.integers(high, size=shape)
+from tests.sources import Seeded
 
 
 @pytest.fixture

@@ -36,3 +36,11 @@ def test_announced_and_measured_ess_agree_within_a_factor_of_two(experiment):
         some = [row for row in rows if row["epsilon"] == epsilon]
         measured = float(np.mean([row["measured"] for row in some]))
         assert 0.5 < some[0]["expected"] / measured < 2.0
+
+
+@pytest.mark.slow
+def test_the_samplers_own_steps_give_what_their_laws_say(experiment):
+    """Trajectories of HMC and MALA give more than the law expects of gradients that are clipped."""
+    for row in experiment.samplers(quick=True):
+        least = 0.2 if row["sampler"] in ("dp_hmc", "dp_mala") else 0.5
+        assert least < row["law_over_measured"] < 1.7, row

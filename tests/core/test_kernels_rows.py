@@ -35,7 +35,7 @@ def sums(setting, deltas, limit, first=0, last=BLOCKS, side=0):
     total = np.zeros(CHAINS, np.int64)
     scale, shift = np.full(CHAINS, HALF / limit), np.zeros(CHAINS)
     rows.ratio_sums(
-        *(x, y, COUNT, LOGISTIC, first, last, theta + deltas, aux, sides, eta, cache),
+        *(x, y, COUNT, LOGISTIC, first, last, theta + deltas, aux, sides, cache),
         *(scale, shift, HALF, total),
     )
     return total * limit / HALF

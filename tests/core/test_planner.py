@@ -67,7 +67,7 @@ def test_what_the_caller_fixed_stays(schema):
     options = DpPenaltyOptions(
         num_steps=700, num_chains=3, num_warmup=90, proposal=Proposal(kind="full", scale=0.02)
     )
-    assert plan(schema, job(options)).spec.sampler == options
+    assert replace(plan(schema, job(options)).spec.sampler, warm_start=None) == options
 
 
 def test_a_budget_too_small_for_a_chain_is_said(schema):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from dpmcmc.kernels import noise
 from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, noisy_sums
 from dpmcmc.privacy.noise import SystemRandom
 
@@ -20,6 +21,20 @@ def test_noise_is_the_discrete_gaussian(log2):
     observed = np.append(counts, len(drawn) - counts.sum())
     expected = np.append(shares, 1 - shares.sum()) * len(drawn)
     assert chisquare(observed, expected).pvalue > 1e-5
+
+
+def test_a_tape_that_runs_short_changes_no_draw():
+    """A draw that was begun goes on with its own words, so none is thrown away for being long."""
+    tape = SystemRandom().integers(1 << noise.BITS, (4000,))
+    whole = np.zeros(300, dtype=np.int64)
+    filled, _ = noise.discrete_gaussians(tape, 4, whole, 0)
+    assert 150 < filled < 300
+    pieces, done, start, end = np.zeros_like(whole), 0, 0, 1
+    while end <= len(tape):
+        done, used = noise.discrete_gaussians(tape[start:end], 4, pieces, done)
+        start, end = start + used, end + 1
+    assert done == filled
+    assert (pieces[:done] == whole[:filled]).all()
 
 
 @pytest.mark.parametrize("z", [1e-4, 0.3, 1.0, 250.0, 1e7])

@@ -1,0 +1,120 @@
+"""What a plan warns of, each time with what would help. Public facts only."""
+
+from dataclasses import replace
+
+from dpmcmc.choice import named, of_full_data
+from dpmcmc.design import Design
+from dpmcmc.filling import Filled, fill, outlook_of, smallest_epsilon
+from dpmcmc.models import MODELS
+from dpmcmc.releases import RELEASES, NoisyMeanOptions
+from dpmcmc.samplers.warm_start_law import gradient_clip
+from dpmcmc.spec import JobSpec
+
+USABLE_ESS = 10.0
+MUCH_BETTER = 2.0  # times the effective draws: worth a target that is a little off
+UNCUT = (1.0,)  # shares of one release, around the middle of the bounds
+WIDE = 1.25  # times the posterior's sds, from which a release is said to be wide
+
+
+def warnings(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> tuple[str, ...]:
+    """Return what to say of a filled job. spec: as the caller left it; epsilon: what it costs."""
+    if filled.spec.sampler.algorithm in RELEASES:
+        return tuple(_of_release(design, spec, filled, epsilon))
+    return tuple(_of_chain(design, spec, filled, epsilon))
+
+
+def _of_release(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
+    found, name = [], filled.spec.sampler.algorithm
+    if not RELEASES[name].exact:
+        found.append(
+            f"{name} draws from a normal approximation of the posterior: it is good where many rows"
+            " stand behind every coefficient, and more draws do not mend it"
+        )
+    if filled.widening > WIDE:
+        better = smallest_epsilon(
+            design, spec, lambda other: other.widening <= WIDE, max(epsilon, 1e-3)
+        )
+        found.append(
+            f"draws are expected to be {filled.widening:.3g} times as wide as the posterior;"
+            f" {_at(better)} they would be {WIDE:g} times"
+        )
+    return found + _cut_rows(design, spec, filled)
+
+
+def _cut_rows(design: Design, spec: JobSpec, filled: Filled) -> list[str]:
+    """Say so where a release leans on rows being normal, and what it costs not to."""
+    options, asked = filled.spec.sampler, spec.sampler
+    if not isinstance(options, NoisyMeanOptions) or not isinstance(asked, NoisyMeanOptions):
+        return []
+    if options.shares == UNCUT or options.clip_bounds is None or asked.clip_bounds is not None:
+        return []
+    uncut = replace(asked, shares=UNCUT, clip_bound=None)
+    wide = fill(design, replace(spec, sampler=uncut)).widening
+    return [
+        f"rows further than {options.clip_bounds[-1]:g} known sds from their mean are cut, which"
+        " shifts it where columns are skewed or vary more than their declared variances:"
+        f" sampler.shares [1.0] cuts none, for draws {wide:.3g} times as wide as the posterior"
+    ]
+
+
+def _of_chain(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
+    found = []
+    if filled.ess < USABLE_ESS:
+        found.append(
+            f"expected_ess is {filled.ess:.2g}, too few draws to describe a posterior:"
+            f" {_remedies(design, spec, filled.spec.sampler.num_chains, epsilon)}"
+        )
+    if spec.sampler.clip_bound is not None:
+        found.append("clip_bound cuts log ratios, so the chain targets a clipped model")
+    return found + _narrower(design, spec, filled)
+
+
+def _remedies(design: Design, spec: JobSpec, chains: int | None, epsilon: float) -> str:
+    """Say at which epsilon so many chains would do, and what a release would give at this one."""
+    found = []
+    if of_full_data(spec.sampler):
+        same = replace(spec, sampler=replace(spec.sampler, num_chains=chains))
+        better = smallest_epsilon(
+            design, same, lambda other: other.ess >= USABLE_ESS, max(epsilon, 1e-3)
+        )
+        found.append(f"{_at(better)} the same job would have {USABLE_ESS:g}")
+    if spec.privacy.epsilon is None:
+        spec = replace(spec, privacy=replace(spec.privacy, epsilon=epsilon, noise_multiplier=None))
+    for release in RELEASES.values():
+        if spec.model.family in release.families:
+            wide = fill(design, _free(spec, release.name)).widening
+            found.append(
+                f"{release.name} at this epsilon would give independent draws {wide:.3g} times as"
+                " wide as the posterior"
+            )
+    return "; ".join(found)
+
+
+def _free(spec: JobSpec, algorithm: str) -> JobSpec:
+    """Return the job with a release, which has draws of its own."""
+    other = named(spec, algorithm)
+    return replace(other, sampler=replace(other.sampler, num_steps=None, num_warmup=None))
+
+
+def _narrower(design: Design, spec: JobSpec, filled: Filled) -> list[str]:
+    """Say so where cutting each row's ratio would save much noise, and what that costs."""
+    options = spec.model.options
+    known = "ratio_slope" in MODELS[spec.model.family].options
+    cut = options.ratio_slope is not None or spec.sampler.clip_bound is not None
+    if not known or cut or not of_full_data(spec.sampler):
+        return []
+    slope = gradient_clip(outlook_of(design, spec))
+    model = replace(spec.model, options=replace(options, ratio_slope=slope))
+    other = fill(design, replace(spec, model=model))
+    if other.ess < MUCH_BETTER * filled.ess:
+        return []
+    return [
+        f"one row can change a ratio by as much as the declared bounds allow, which takes much"
+        f" noise: with options.ratio_slope {slope:g} expected_ess would be {other.ess:.3g} in place"
+        f" of {filled.ess:.3g}. The chain would target a model in which rows are cut that change"
+        " faster than that (a few in a hundred, if rows fill their bounds as the plan guesses)"
+    ]
+
+
+def _at(epsilon: float | None) -> str:
+    return "at no epsilon up to 1000" if epsilon is None else f"at epsilon {epsilon:.2g}"

@@ -1,0 +1,102 @@
+"""The planner's own choice of an algorithm, from public facts, with its reasons.
+
+Chains are compared by the effective draws to expect of them, releases by how much wider than the
+posterior their draws are expected to be.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from dpmcmc.design import Design
+from dpmcmc.errors import SpecError
+from dpmcmc.filling import Filled, fill, seconds
+from dpmcmc.releases import ALGORITHMS, RELEASES, Release
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.spec import JobSpec
+
+ENOUGH_ESS = 400.0  # below this estimates from a chain are not reliable: Vehtari et al. 2021
+MOST_SECONDS = 3600.0  # of a job
+EXACT = "for this model it is exact: more budget brings it to the posterior, and a chain no nearer"
+SHARED = ("num_steps", "num_chains", "num_warmup")  # what any algorithm takes
+
+
+def choose(design: Design, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
+    """Return the job with the algorithm that suits it best, filled, and why. Raises SpecError.
+
+    An exact release comes first: its draws are independent, and only a little wider than the
+    posterior. A chain comes next where enough effective draws are expected of it, since nothing
+    about it is an approximation; then a release that is one; then any chain.
+    """
+    if spec.privacy.epsilon is None:
+        raise SpecError(
+            "/sampler/algorithm", "must be named beside a noise multiplier: they differ in its use"
+        )
+    releases = _releases(design, spec)
+    exact = [filled for release, filled in releases if release.exact]
+    if exact:
+        return exact[0], (_of_release(exact[0]), EXACT)
+    chain = _best_chain(design, spec)
+    fast = seconds(design, chain.spec) <= MOST_SECONDS
+    if not releases or (fast and chain.ess >= ENOUGH_ESS):
+        return chain, (_of_chain(chain), *(_instead(filled) for _, filled in releases))
+    _, near = releases[0]
+    slow = "" if fast else " and takes too long"
+    return near, (
+        _of_release(near),
+        f"the best chain, {_name(chain)}, is expected to have an effective sample size of"
+        f" {chain.ess:.2g}{slow}; {ENOUGH_ESS:g} are wanted of one",
+    )
+
+
+def named(spec: JobSpec, algorithm: str) -> JobSpec:
+    """Return the job with this algorithm, and what the caller fixed for any."""
+    given = {name: getattr(spec.sampler, name) for name in SHARED}
+    return replace(spec, sampler=ALGORITHMS[algorithm].options(**given))
+
+
+def of_full_data(options: Any) -> bool:
+    """Whether a plain Gaussian promise pays for a sampler: it keeps no minibatch secret."""
+    return not hasattr(options, "batch")
+
+
+def _releases(design: Design, spec: JobSpec) -> list[tuple[Release, Filled]]:
+    family = spec.model.family
+    some = [release for release in RELEASES.values() if family in release.families]
+    return [(release, fill(design, named(spec, release.name))) for release in some]
+
+
+def _best_chain(design: Design, spec: JobSpec) -> Filled:
+    """Return the sampler that most effective draws are expected of, compared by single chains."""
+    tried = [named(spec, name) for name in SAMPLERS]
+    full: list[Any] = [one for one in tried if of_full_data(one.sampler)]
+    alone = [
+        fill(
+            design,
+            replace(one, sampler=replace(one.sampler, num_chains=spec.sampler.num_chains or 1)),
+        )
+        for one in full
+    ]
+    best = max(alone, key=lambda filled: filled.ess)
+    return fill(design, named(spec, _name(best)))
+
+
+def _name(filled: Filled) -> str:
+    return filled.spec.sampler.algorithm
+
+
+def _of_release(filled: Filled) -> str:
+    return (
+        f"{_name(filled)} gives independent draws, expected to be {filled.widening:.3g} times as"
+        " wide as the posterior"
+    )
+
+
+def _of_chain(filled: Filled) -> str:
+    return (
+        f"{_name(filled)} is expected to have an effective sample size of {filled.ess:.3g}, the"
+        " most of all chains, and approximates nothing"
+    )
+
+
+def _instead(filled: Filled) -> str:
+    return f"{_of_release(filled)}, but from a normal approximation of it"

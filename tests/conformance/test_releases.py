@@ -1,0 +1,213 @@
+"""What every registered release must hold. A release gets these tests by being registered."""
+
+import dataclasses
+import math
+import typing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpmcmc.design import make_design
+from dpmcmc.errors import SpecError
+from dpmcmc.models import MODELS
+from dpmcmc.planner import event, plan
+from dpmcmc.privacy.events import Gaussian, as_dict, digest, from_dict
+from dpmcmc.privacy.pld import leaves
+from dpmcmc.privacy.types import Permit, PermitError, Private
+from dpmcmc.releases import ALGORITHMS, RELEASES, AlgorithmOptions
+from dpmcmc.run import run, table_of
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+
+PROOFS = Path(__file__).resolve().parents[2] / "docs" / "proofs"
+FORMULAS = {
+    "logistic": "y ~ x",
+    "linear": "t ~ x",
+    "poisson": "t ~ x",
+    "gaussian_mean": "~ x + t",
+    "banana": "~ x + t",
+}
+CASES = [
+    pytest.param(name, family, id=f"{name}-{family}")
+    for name, release in RELEASES.items()
+    for family in sorted(release.families)
+]
+
+
+def schema_of(rows):
+    return Schema(
+        columns=(
+            NumberColumn(name="x", lower=-1, upper=1),
+            NumberColumn(name="t", lower=0, upper=8),
+            BinaryColumn(name="y", categories=("no", "yes")),
+        ),
+        rows=rows,
+    )
+
+
+def people(rows, seed=1):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, rows)
+    return {
+        "x": x,
+        "t": np.clip(rng.poisson(2.0, rows), 0, 8),
+        "y": np.where(rng.random(rows) < 0.5, "yes", "no"),
+    }
+
+
+def job(name, family, privacy=None, **numbers):
+    return JobSpec(
+        model=ModelSpec(family=family, formula=FORMULAS[family]),
+        sampler=RELEASES[name].options(**numbers),
+        privacy=PrivacySpec(delta=1e-6, **(privacy or {"epsilon": 1.0})),
+    )
+
+
+class Counting:
+    """Counts the integers that noise is made of."""
+
+    def __init__(self):
+        self.rng, self.integers_drawn = np.random.default_rng(1), 0
+
+    def normals(self, shape):
+        return self.rng.standard_normal(shape)
+
+    def uniforms(self, shape):
+        return 1.0 - self.rng.random(shape)
+
+    def integers(self, high, shape):
+        self.integers_drawn += math.prod(shape)
+        return self.rng.integers(high, size=shape)
+
+
+def ran(schema, made, source=None):
+    permit = Permit(subject="d", event_digest=digest(made.event))
+    rows = Private(table_of(schema, people(schema.rows)), subject="d")
+    blocks = [b.value for b in run(schema, made.spec, rows, permit, random=source)]
+    return np.concatenate(blocks, axis=1)
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_it_is_told_from_samplers_by_its_name_and_has_a_proof(name):
+    options = RELEASES[name].options
+    assert RELEASES[name].name == name == options().algorithm
+    assert options in typing.get_args(AlgorithmOptions)
+    assert options.__dataclass_params__.frozen
+    assert name not in SAMPLERS
+    assert ALGORITHMS[name] is RELEASES[name]
+    assert RELEASES[name].families <= set(MODELS)
+    assert (PROOFS / f"{name}.md").is_file()
+
+
+@pytest.mark.parametrize(("name", "family"), CASES)
+def test_its_event_is_in_the_vocabulary_and_costs_what_it_says(name, family):
+    made = plan(schema_of(500), job(name, family, {"noise_multiplier": 4.0}))
+    assert from_dict(as_dict(made.event)) == made.event
+    assert set(map(type, leaves(made.event))) == {Gaussian}
+    assert made.cost.mu == pytest.approx(0.25, rel=1e-9)
+    assert made.cost.mu <= 0.25 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("name", "family"), CASES)
+def test_the_cost_is_within_the_epsilon_asked_for_whatever_the_draws(name, family):
+    costs = set()
+    for steps in (5, 4000):
+        made = plan(schema_of(500), job(name, family, {"epsilon": 1.5}, num_steps=steps))
+        assert 1.5 * (1 - 1e-9) < made.cost.epsilon <= 1.5
+        costs.add(made.cost.epsilon)
+    assert len(costs) == 1
+
+
+@pytest.mark.parametrize(("name", "family"), CASES)
+def test_a_plan_of_a_plan_is_the_same_plan(name, family):
+    schema = schema_of(500)
+    made = plan(schema, job(name, family))
+    assert plan(schema, made.spec).spec == made.spec
+    assert event(schema, made.spec) == made.event
+
+
+@pytest.mark.parametrize(("name", "family"), CASES)
+def test_a_planned_job_runs_and_gives_what_the_plan_says(name, family):
+    schema = schema_of(300)
+    made = plan(schema, job(name, family, num_steps=130, num_chains=3))
+    draws = ran(schema, made)
+    assert draws.shape == (3, 130, len(made.parameters))
+    assert np.isfinite(draws).all()
+    assert made.expected_ess == 390
+
+
+@pytest.mark.parametrize(("name", "family"), CASES)
+def test_nothing_is_opened_for_another_event(name, family):
+    schema = schema_of(300)
+    made = plan(schema, job(name, family))
+    permit = Permit(subject="d", event_digest=digest(Gaussian(1e6)))
+    rows = Private(table_of(schema, people(300)), subject="d")
+    with pytest.raises(PermitError):
+        list(run(schema, made.spec, rows, permit))
+
+
+@pytest.mark.parametrize(("name", "family"), CASES)
+def test_every_number_that_leaves_carries_noise_of_its_own(name, family):
+    """At least one integer for each charged release and coordinate; none for the draws."""
+    schema = schema_of(300)
+    drawn = []
+    for steps in (3, 2000):
+        source = Counting()
+        made = plan(schema, job(name, family, num_steps=steps))
+        ran(schema, made, source)
+        drawn.append(source.integers_drawn)
+    assert min(drawn) >= len(made.parameters) * sum(leaves(made.event).values())
+
+
+@pytest.mark.parametrize(("name", "family"), CASES)
+@pytest.mark.parametrize("rows", [1, 2, 40])
+@pytest.mark.parametrize("epsilon", [1e-4, 1e9])
+def test_any_size_and_budget_gives_finite_draws(name, family, rows, epsilon):
+    schema = schema_of(rows)
+    made = plan(schema, job(name, family, {"epsilon": epsilon}))
+    assert math.isfinite(made.expected_ess)
+    assert np.isfinite(ran(schema, made)).all()
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_other_families_are_refused_at_the_algorithm(name):
+    for family in set(MODELS) - RELEASES[name].families:
+        with pytest.raises(SpecError) as caught:
+            plan(schema_of(300), job(name, family))
+        assert caught.value.pointer == "/sampler/algorithm"
+        resolved = dataclasses.replace(
+            job(name, family, {"noise_multiplier": 1.0}, num_steps=5, num_chains=1)
+        )
+        with pytest.raises(SpecError):
+            event(schema_of(300), resolved)
+
+
+@pytest.mark.parametrize(("shares", "least"), [((1.0,), 0.93), ((0.3, 0.7), 0.5)])
+def test_the_worst_neighbours_are_as_far_apart_as_was_paid_for(shares, least):
+    """One row of two at each end of the clip: their two laws are mu apart, and no more.
+
+    Both means and four sds are estimated: 5 % is 5 standard errors. Noise that is a tenth too
+    small would put the two laws a ninth further apart.
+    """
+    columns = tuple(NumberColumn(name=name, lower=-6, upper=6) for name in "uv")
+    schema, mu, runs = Schema(columns=columns, rows=2), 8.0, 1500
+    release = RELEASES["noisy_mean"]
+    model = ModelSpec(
+        family="gaussian_mean", formula="~ u + v", options=ModelOptions(variances=(1.0, 1.0))
+    )
+    options = release.options(shares=shares, clip_bounds=(8.5,) * len(shares))
+    privacy = PrivacySpec(delta=1e-6, noise_multiplier=1.0 / mu)
+    spec = plan(schema, JobSpec(model=model, sampler=options, privacy=privacy)).spec
+    design, source = make_design(schema, "~ u + v"), Counting()
+    found = []
+    for end in (-6.0, 6.0):
+        table = table_of(schema, {"u": [0.0, end], "v": [0.0, end]})
+        target = MODELS["gaussian_mean"].target(design, spec, table, 1)
+        found.append(
+            [release.publish(target, 8.4, spec.sampler, 1.0 / mu, source).mean for _ in range(runs)]
+        )
+    shift = np.linalg.norm(np.mean(found[1], axis=0) - np.mean(found[0], axis=0))
+    apart = shift / np.sqrt(np.mean(np.var(found, axis=1)))
+    assert least * mu < apart < 1.05 * mu
