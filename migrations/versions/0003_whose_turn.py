@@ -1,0 +1,21 @@
+"""Indexes for whose turn it is: an analyst's oldest waiting job, and their last start."""
+
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add them."""
+    columns = ["status", "user_id", "created_at", "id"]
+    op.create_index(op.f("ix_jobs_status_user_id_created_at_id"), "jobs", columns)
+    op.create_index(op.f("ix_jobs_user_id_started_at"), "jobs", ["user_id", "started_at"])
+
+
+def downgrade() -> None:
+    """Drop them."""
+    op.drop_index(op.f("ix_jobs_user_id_started_at"), "jobs")
+    op.drop_index(op.f("ix_jobs_status_user_id_created_at_id"), "jobs")
