@@ -12,7 +12,10 @@ COPY dpmcmc dpmcmc
 COPY app app
 COPY worker worker
 COPY migrations migrations
-RUN /opt/venv/bin/python -m compileall -q dpmcmc app worker migrations
+# Byte code and kernels name their sources' times, which a layer may round: whole seconds survive it.
+RUN find dpmcmc app worker migrations -exec touch -d 2026-01-01T00:00:00Z {} + \
+    && /opt/venv/bin/python -m compileall -q dpmcmc app worker migrations \
+    && NUMBA_CACHE_DIR=/app/kernels PYTHONPATH=/app /opt/venv/bin/python -m worker.warmup
 
 FROM python:3.11-slim-bookworm
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin dpmcmc \
@@ -25,6 +28,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONPATH=/app \
     NUMBA_CACHE_DIR=/tmp/numba \
+    DPMCMC_KERNELS_DIR=/app/kernels \
     DPMCMC_DATA_DIR=/data
 USER 10001
 VOLUME /data

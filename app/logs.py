@@ -8,6 +8,17 @@ from typing import TextIO
 
 import structlog
 
+NOISY = (  # the last ones would log bodies and signatures
+    "uvicorn.access",
+    "celery.worker.strategy",
+    "celery.app.trace",
+    "numba",
+    "alembic",
+    "opentelemetry",
+    "botocore",
+    "urllib3",
+)
+
 
 def configure(form: str, level: str, stream: TextIO | None = None) -> None:
     """Send structlog's and the standard library's records to one stream, one line each."""
@@ -37,8 +48,7 @@ def configure(form: str, level: str, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    noisy = ("uvicorn.access", "celery.worker.strategy", "celery.app.trace", "numba", "alembic")
-    for quiet in noisy:
+    for quiet in NOISY:
         logging.getLogger(quiet).setLevel("ERROR")
 
 

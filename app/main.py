@@ -3,14 +3,16 @@
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.requests import Request
 from starlette.types import Scope
 
-from app import logs, web
+from app import logs, tracing, web
 from app.api import openapi, problems
 from app.api.metrics import Metrics
 from app.api.middleware import Front
@@ -19,7 +21,16 @@ from app.api.routes import catalogue, datasets, jobs, operations, users
 from app.jobs.errors import Refusal
 from app.jobs.services import Services, open_services
 from app.settings import Settings, settings
+from app.storage.errors import StoreAwayError
 
+# The framework's own would tell exceptions' texts and uploads' times, by an environment variable.
+NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 MULTIPART_OVERHEAD = 2**21  # the metadata part and the boundaries
 
 
@@ -31,11 +42,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        tracing.configure(chosen, "api")
         app.state.services = open_house(chosen)
         app.state.stopping = threading.Event()
         yield
         app.state.stopping.set()
         app.state.services.close()
+        tracing.close()
 
     app = FastAPI(
         title="dpmcmc",
@@ -44,6 +57,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
+        telemetry=NO_TELEMETRY,
     )
     app.state.metrics = Metrics()
     for module in (datasets, jobs, users, catalogue, operations):
@@ -54,6 +68,7 @@ def create_app(
     app.add_exception_handler(OperationalError, _away)
     app.add_exception_handler(InterfaceError, _away)
     app.add_exception_handler(PoolTimeoutError, _away)
+    app.add_exception_handler(StoreAwayError, _store_away)
 
     def limit(scope: Scope) -> int:
         if scope["method"] == "POST" and scope["path"] == "/v1/datasets":
@@ -68,6 +83,13 @@ async def _away(_: Request, error: Exception) -> ProblemResponse:
     """The database is away, or too busy."""
     logs.logger().error("database_unavailable", exception=type(error).__name__)
     refusal = Refusal(503, "unavailable", "The database cannot be reached; try again.")
+    return problems.problem(refusal, {"Retry-After": "2"})
+
+
+async def _store_away(_: Request, error: Any) -> ProblemResponse:
+    """The store of the encrypted rows is away or full. Its reason is for the log."""
+    logs.logger().error("store_unavailable", reason=error.reason)
+    refusal = Refusal(503, "unavailable", "The store of the rows cannot be reached; try again.")
     return problems.problem(refusal, {"Retry-After": "2"})
 
 

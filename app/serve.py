@@ -15,14 +15,14 @@ import uvicorn
 
 from app import logs
 from app.jobs import users
-from app.jobs.reap import Reaper
-from app.jobs.services import Services, open_services
+from app.jobs.services import open_services
 from app.jobs.upkeep import load_planner, migrate, sweep
 from app.main import create_app
+from app.reaper import Reaping
 from app.settings import Settings, settings
 
-REAP_SECONDS = 1.0
 RESTART_SECONDS = (0.5, 10.0)
+STEADY_SECONDS = 60.0  # a worker that ran for longer was not broken from its start
 PARENT = "DPMCMC_PARENT_PID"
 
 
@@ -44,18 +44,21 @@ class Workers(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        """Start, watch, restart."""
+        """Start, watch, restart: at once what had run for a while, else more and more slowly."""
         children = [self._start() for _ in range(self._number)]
+        begun = [time.monotonic()] * self._number
         pause = RESTART_SECONDS[0]
         while not self._stop_now.wait(0.2):
             for index, child in enumerate(children):
                 if child.poll() is None:
                     continue
                 logs.logger().warning("worker_ended", code=child.returncode)
+                if time.monotonic() - begun[index] > STEADY_SECONDS:
+                    pause = RESTART_SECONDS[0]
                 if self._stop_now.wait(pause):
                     break
                 pause = min(2 * pause, RESTART_SECONDS[1])
-                children[index] = self._start()
+                children[index], begun[index] = self._start(), time.monotonic()
         self._end(children)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -76,28 +79,6 @@ class Workers(threading.Thread):
                 child.wait()
 
 
-class Reaping(threading.Thread):
-    """Runs the reaper once a second."""
-
-    def __init__(self, services: Services) -> None:
-        super().__init__(name="reaper", daemon=True)
-        self._reaper = Reaper(services)
-        self._stop_now = threading.Event()
-
-    def stop(self) -> None:
-        """Stop after the present round."""
-        self._stop_now.set()
-        self.join()
-
-    def run(self) -> None:
-        """Round after round, whatever happens to the database."""
-        while not self._stop_now.wait(REAP_SECONDS):
-            try:
-                self._reaper.round()
-            except Exception as error:
-                logs.logger().error("reaper_failed", exception=type(error).__name__)
-
-
 class Server(uvicorn.Server):
     """uvicorn, with signals left to us: it would raise them again and skip our clean-up."""
 
@@ -112,7 +93,7 @@ def prepare(using: Settings) -> None:
     migrate(using)
     services = open_services(using)
     try:
-        key = users.ensure_admin(services, using.first_admin_key())
+        key = users.ensure_admin(services, using.admin_key.get_secret_value())
         sweep(services)
     finally:
         services.close()
@@ -133,7 +114,7 @@ def serve(using: Settings, host: str, port: int) -> None:
 
 
 def _serve(using: Settings, host: str, port: int) -> None:
-    """The API and the reaper, until a signal."""
+    """The API and, unless it runs elsewhere, the reaper, until a signal."""
     app = create_app(using)
     server = Server(
         uvicorn.Config(
@@ -155,12 +136,14 @@ def _serve(using: Settings, host: str, port: int) -> None:
         signal.signal(number, end)
     reaping_services = open_services(using)
     reaping = Reaping(reaping_services)
-    reaping.start()
+    if using.reaper:
+        reaping.start()
     threading.Thread(target=load_planner, name="load-planner", daemon=True).start()
     try:
         server.run()
     finally:
-        reaping.stop()
+        if using.reaper:
+            reaping.stop()
         reaping_services.close()
 
 

@@ -1,33 +1,86 @@
 """Every setting of the service. `docs/settings.md` is this file as a table."""
 
+import os
 import secrets
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX = "DPMCMC_"
+SECRETS = (
+    "database_url",
+    "broker_url",
+    "admin_key",
+    "s3_access_key",
+    "s3_secret_key",
+    "otlp_headers",
+)
 
 
 def _shared(name: str) -> AliasChoices:
     """A variable that other programs know too, with or without our prefix."""
-    return AliasChoices(name, f"DPMCMC_{name}")
+    return AliasChoices(name, f"{PREFIX}{name}")
+
+
+class SecretFileError(ValueError):
+    """A variable names a file that holds no secret, or a secret is given twice."""
+
+
+class _SecretFiles(PydanticBaseSettingsSource):
+    """Secrets out of the files that `<variable>_FILE` names."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """The secret of one setting, or None."""
+        for variable in variables_of(field_name, field):
+            path = os.environ.get(f"{variable}_FILE")
+            if path:
+                return self._read(variable, Path(path)), variables_of(field_name, field)[0], False
+        return None, field_name, False
+
+    def _read(self, variable: str, path: Path) -> str:
+        if os.environ.get(variable):
+            raise SecretFileError(f"{variable} and {variable}_FILE are both set")
+        try:
+            found = path.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            raise SecretFileError(f"the file of {variable}_FILE cannot be read") from None
+        if not found:
+            raise SecretFileError(f"the file of {variable}_FILE is empty")
+        return found
+
+    def __call__(self) -> dict[str, Any]:
+        """The secrets that are in files, as the environment would have given them."""
+        found = {}
+        for name in SECRETS:
+            field = self.settings_cls.model_fields[name]
+            value, variable, _ = self.get_field_value(field, name)
+            if value is not None:
+                found[variable if field.validation_alias else name] = value
+        return found
 
 
 class Settings(BaseSettings):
     """Settings from the environment; unset ones give the embedded default."""
 
-    model_config = SettingsConfigDict(env_prefix="DPMCMC_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True
+    )
 
     data_dir: Path = Field(Path("var"), description="folder of everything the service writes")
     database_url: str = Field(
         "",
         validation_alias=_shared("DATABASE_URL"),
+        repr=False,
         description="PostgreSQL; unset: SQLite in the data folder",
     )
     broker_url: str = Field(
         "",
         validation_alias=_shared("BROKER_URL"),
+        repr=False,
         description="redis:// or amqp://; unset: a queue in SQLite in the data folder",
     )
     admin_key: SecretStr = Field(
@@ -35,11 +88,49 @@ class Settings(BaseSettings):
         description="the first admin's API key (32 characters or more); unset: made and printed"
         " once",
     )
-    admin_key_file: Path | None = Field(None, description="file that holds the admin key")
     master_key_file: Path | None = Field(
         None,
         description="file of the key that wraps every dataset's key; unset: made in the data"
         " folder with mode 0600",
+    )
+    s3_bucket: str = Field(
+        "",
+        description="bucket of the encrypted rows in an object store; unset: the data folder",
+    )
+    s3_endpoint: str = Field(
+        "",
+        pattern=r"^(https?://[^@]+)?$",
+        description="http(s):// address of the object store; unset: that of AWS",
+    )
+    s3_region: str = Field("", description="region of the bucket; unset: the AWS client's default")
+    s3_prefix: str = Field("", description="folder in the bucket, for ours alone")
+    s3_access_key: SecretStr = Field(
+        SecretStr(""),
+        description="id of the object store's key; unset: what the AWS client finds, such as the"
+        " machine's role",
+    )
+    s3_secret_key: SecretStr = Field(SecretStr(""), description="the object store's key")
+    otlp_endpoint: str = Field(
+        "",
+        validation_alias=_shared("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        pattern=r"^(https?://[^@]+)?$",
+        description="http(s):// address of an OpenTelemetry collector for traces; unset: none",
+    )
+    otlp_headers: SecretStr = Field(
+        SecretStr(""),
+        validation_alias=_shared("OTEL_EXPORTER_OTLP_HEADERS"),
+        description="name=value pairs, separated by commas, that the collector asks for",
+    )
+    reaper: bool = Field(
+        True, description="whether `serve` runs a reaper; more than one do no harm"
+    )
+    pulse_file: Path | None = Field(
+        None, description="file that a worker or reaper touches while it works, for health checks"
+    )
+    kernels_dir: Path | None = Field(
+        None,
+        description="folder of compiled kernels that a worker copies to `NUMBA_CACHE_DIR`; the"
+        " image brings one",
     )
     workers: int = Field(
         1, ge=0, le=64, description="worker processes that `serve` starts and watches"
@@ -65,6 +156,12 @@ class Settings(BaseSettings):
     )
     max_upload_bytes: int = Field(2**30, ge=1024, description="largest dataset upload")
     max_body_bytes: int = Field(2**20, ge=1024, description="largest JSON body")
+    job_memory_bytes: int = Field(
+        8 * 2**30,
+        ge=2**29,
+        description="memory that one running job may take; larger ones are refused. A worker needs"
+        " it DPMCMC_WORKER_CONCURRENCY times",
+    )
     max_draws: int = Field(50_000_000, ge=1, description="largest job: chains x steps x parameters")
     max_jobs_waiting: int = Field(
         1000, ge=1, description="jobs of one analyst that may wait or run at once"
@@ -82,6 +179,27 @@ class Settings(BaseSettings):
             if url.startswith(scheme):
                 return "postgresql+psycopg://" + url.removeprefix(scheme)
         return url
+
+    @model_validator(mode="after")
+    def _whole_key(self) -> Self:
+        """The object store's key is given with its id, or neither."""
+        if bool(self.s3_access_key.get_secret_value()) != bool(
+            self.s3_secret_key.get_secret_value()
+        ):
+            raise ValueError("of DPMCMC_S3_ACCESS_KEY and DPMCMC_S3_SECRET_KEY only one is set")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the files that the environment names, then the environment."""
+        return init_settings, _SecretFiles(settings_cls), env_settings
 
     @property
     def database(self) -> str:
@@ -108,12 +226,6 @@ class Settings(BaseSettings):
         """The file of the master key."""
         return self.master_key_file or self.data_dir / "master.key"
 
-    def first_admin_key(self) -> str:
-        """The configured key of the first admin, or the empty string."""
-        if self.admin_key_file:
-            return self.admin_key_file.read_text(encoding="utf-8").strip()
-        return self.admin_key.get_secret_value()
-
 
 @lru_cache
 def settings() -> Settings:
@@ -121,16 +233,26 @@ def settings() -> Settings:
     return Settings()  # type: ignore[call-arg]
 
 
+def variables_of(name: str, field: FieldInfo) -> list[str]:
+    """The environment variables of a setting, the first one being the documented one."""
+    alias = field.validation_alias
+    if isinstance(alias, AliasChoices):
+        return [str(choice) for choice in alias.choices]
+    return [f"{PREFIX}{name.upper()}"]
+
+
 def table() -> str:
     """The settings as a Markdown table."""
     lines = ["| variable | default | meaning |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
-        alias = field.validation_alias
-        variable = alias.choices[0] if isinstance(alias, AliasChoices) else f"DPMCMC_{name.upper()}"
+        variable = variables_of(name, field)[0]
+        shown = f"`{variable}` or `{variable}_FILE`" if name in SECRETS else f"`{variable}`"
         default = field.default
         plain = default.get_secret_value() if isinstance(default, SecretStr) else default
-        shown = "-" if plain in ("", None) else f"`{plain}`"
-        lines.append(f"| `{variable}` | {shown} | {field.description} |")
+        usual = (
+            "-" if plain in ("", None) else f"`{str(plain).lower() if plain is True else plain}`"
+        )
+        lines.append(f"| {shown} | {usual} | {field.description} |")
     return "\n".join(lines)
 
 

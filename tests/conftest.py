@@ -4,6 +4,7 @@ A server is found by TEST_POSTGRES_URL, TEST_REDIS_URL or TEST_RABBITMQ_URL, els
 here. Where it is absent the test skips; with CI=true it fails instead.
 """
 
+import logging
 import os
 import shutil
 import socket
@@ -44,6 +45,16 @@ def server(name: str, default: str) -> str:
     except OSError:
         absent(f"{name.capitalize()} at {parts.hostname}:{parts.port}")
     return url
+
+
+def pytest_configure() -> None:
+    """Log as the service does, so that what a test finds in the log does not hang on others."""
+    from app import logs
+
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    logs.configure("json", "INFO")
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture(scope="session")

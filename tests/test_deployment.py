@@ -2,25 +2,33 @@
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+import redis
 import yaml
 
+from app import pulse
+from app.api.metrics import Metrics
 from app.client import Client
-from app.settings import Settings
+from app.client.local import free_port
+from app.settings import SECRETS, Settings, variables_of
+from tests.conftest import absent
 from worker.parent import die_with_parent
+from worker.warmup import unpack
 
 ROOT = Path(__file__).resolve().parent.parent
 # the keys of the compose specification that are used here; a misspelled one is in no such list
@@ -63,8 +71,8 @@ def ours(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def setting_names() -> set[str]:
-    names = {f"DPMCMC_{name.upper()}" for name in Settings.model_fields}
-    return names | {"DATABASE_URL", "BROKER_URL"}
+    known = {n: variables_of(n, field)[0] for n, field in Settings.model_fields.items()}
+    return {*known.values(), *(f"{known[name]}_FILE" for name in SECRETS)}
 
 
 def test_composition_uses_only_keys_that_compose_knows(compose: dict[str, Any]) -> None:
@@ -86,13 +94,15 @@ def test_composition_refers_only_to_what_it_declares(compose: dict[str, Any]) ->
         assert {volume.split(":")[0] for volume in service["volumes"]} <= set(compose["volumes"])
 
 
-def test_composition_sets_only_settings_that_exist(compose: dict[str, Any]) -> None:
+def test_composition_and_image_set_only_settings_that_exist(compose: dict[str, Any]) -> None:
     for service in ours(compose).values():
         assert set(service["environment"]) <= setting_names()
+    foreign = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "NUMBA_CACHE_DIR"}
+    assert set(image_variables()) <= setting_names() | foreign
 
 
 def test_every_role_is_a_module_that_can_be_started(compose: dict[str, Any]) -> None:
-    assert {"api", "worker"} <= set(ours(compose))
+    assert set(ours(compose)) == {"api", "worker", "reaper"}
     for service in ours(compose).values():
         module = service["command"][0]
         found = importlib.util.find_spec(module)
@@ -101,34 +111,206 @@ def test_every_role_is_a_module_that_can_be_started(compose: dict[str, Any]) -> 
             assert importlib.util.find_spec(f"{module}.__main__") is not None
 
 
-@pytest.mark.services
-def test_the_roles_work_together_as_composed(
-    compose: dict[str, Any], postgres_url: str, redis_url: str, tmp_path: Path
-) -> None:
-    """Every command of ours as the composition starts it, on PostgreSQL and Redis."""
-    from app.client.local import free_port
+class Stage:
+    """Where a composition is played natively: its names and places stand for ours.
 
-    port = free_port()
-    admin_key, master_key = tmp_path / "admin_key", tmp_path / "master_key"
-    admin_key.write_text(secrets.token_hex(32))
-    master_key.write_text(secrets.token_hex(32))
-    given = {
-        "DATABASE_URL": postgres_url,
-        "BROKER_URL": redis_url,
-        "DPMCMC_ADMIN_KEY_FILE": str(admin_key),
-        "DPMCMC_MASTER_KEY_FILE": str(master_key),
-        "DPMCMC_DATA_DIR": str(tmp_path / "data"),
-    }
-    with contextlib.ExitStack() as running:
-        for name, service in ours(compose).items():
-            environment = {**os.environ, **service["environment"], **given}
-            command = [sys.executable, "-m", *service["command"]]
-            if name == "api":
-                command = [sys.executable, "-m", "app.serve", "--port", str(port)]
-            running.enter_context(started(command, environment, tmp_path / f"{name}.log"))
-        key = admin_key.read_text()
-        answer = first_job(f"http://127.0.0.1:{port}", key, tmp_path)
+    Each service gets a /tmp of its own and may write there and to its volumes, nowhere else (where
+    we are root), with every capability dropped.
+    """
+
+    def __init__(self, compose: dict[str, Any], folder: Path) -> None:
+        self.compose, self.folder = compose, folder
+        self.ports = {name: free_port() for name in ("api", "postgres", "redis")}
+        self.secrets = folder / "secrets"
+        self.secrets.mkdir()
+        password = secrets.token_hex(16)
+        address = f"127.0.0.1:{self.ports['postgres']}"
+        for name, content in {
+            "postgres_password": password,
+            "database_url": f"postgresql://dpmcmc:{password}@{address}/dpmcmc",
+            "admin_key": secrets.token_hex(32),
+            "master_key": secrets.token_hex(32),
+        }.items():
+            (self.secrets / name).write_text(content)
+
+    def here(self, name: str, text: str) -> str:
+        """A word of the composition as it is to be read on this stage."""
+        places = {
+            "/run/secrets": str(self.secrets),
+            **{place: str(self.volume(name, place)) for place in self.mounts(name)},
+            "/app/kernels": os.environ["NUMBA_CACHE_DIR"],
+            "redis:6379": f"127.0.0.1:{self.ports['redis']}",
+            ":8000": f":{self.ports['api']}",
+        }
+        if text == "8000":
+            return str(self.ports["api"])
+        if text.startswith("/tmp"):
+            return str(self.own(name)) + text.removeprefix("/tmp")
+        for there, ours_ in places.items():
+            text = re.sub(rf"{re.escape(there)}(?![a-z0-9_])", ours_, text)
+        return text
+
+    def own(self, name: str) -> Path:
+        """A service's /tmp."""
+        return made(self.folder / f"{name}-tmp")
+
+    def volume(self, name: str, place: str) -> Path:
+        """The volume that a service has at a place."""
+        return made(self.folder / self.mounts(name)[place])
+
+    def mounts(self, name: str) -> dict[str, str]:
+        """Place -> volume of a service."""
+        return {v.split(":")[1]: v.split(":")[0] for v in self.compose["services"][name]["volumes"]}
+
+    def environment(self, name: str) -> dict[str, str]:
+        """The image's variables and the composition's, and nothing of ours that could help."""
+        service = self.compose["services"][name]
+        given = {**(image_variables() if name in ours(self.compose) else {})}
+        given |= service.get("environment", {})
+        given = {k: self.here(name, v) for k, v in given.items()}
+        return given | {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": str(self.own(name)),
+        }
+
+    def command(self, name: str) -> list[str]:
+        """A service's command, after the image's entry point."""
+        words = [self.here(name, word) for word in self.compose["services"][name]["command"]]
+        return [sys.executable, "-m", *words] if name in ours(self.compose) else words
+
+    def healthy(self, name: str) -> bool:
+        """What the service's own health check says."""
+        check = self.compose["services"][name].get("healthcheck", {}).get("test")
+        words = [self.here(name, word) for word in (check or image_health_check())]
+        if words[0] == "CMD":
+            words = words[1:]
+        if name in self.ports and name != "api":
+            words[1:1] = ["-p", str(self.ports[name])]
+        if words[0] == "python":
+            words[0] = sys.executable
+        if name == "postgres":
+            words += ["-h", "127.0.0.1"]
+        asked = subprocess.run(
+            words,
+            env=self.environment(name),
+            cwd=self.own(name),
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        return asked.returncode == 0
+
+    def confined(self, name: str, command: list[str]) -> list[str]:
+        """The command under `read_only`, `tmpfs` and `cap_drop`, where we may do that."""
+        if os.geteuid() or not (shutil.which("unshare") and shutil.which("setpriv")):
+            return command
+        writable = [self.own(name), *(self.volume(name, place) for place in self.mounts(name))]
+        binds = [f"mount --bind {place} {place}" for place in map(str, writable)]
+        script = " && ".join([*binds, "mount -o remount,bind,ro /"])
+        rest = "exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all"
+        shell = ["sh", "-c", f'{script} && {rest} -- "$@"', "sh"]
+        return ["unshare", "--mount", "--propagation", "private", *shell, *command]
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def image() -> str:
+    return (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+
+
+def image_variables() -> dict[str, str]:
+    """The variables of the image's last stage."""
+    lines = image().rsplit("\nFROM ", 1)[1].splitlines()
+    found = [line for line in lines if line.startswith("ENV ")]
+    pairs = [pair.split("=", 1) for line in found for pair in line.split()[1:]]
+    return {name: value for name, value in pairs if name not in ("PATH", "PYTHONPATH")}
+
+
+def image_health_check() -> list[str]:
+    found = re.search(r"^HEALTHCHECK .*CMD (\[.*\])$", image(), re.M)
+    assert found is not None
+    words: list[str] = json.loads(found[1])
+    return words
+
+
+@contextlib.contextmanager
+def postgres_as_composed(stage: Stage) -> Iterator[None]:
+    """What the image's entry point makes of its variables: a user, a database, a password."""
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if not places:
+        absent("PostgreSQL's own programs")
+    given = stage.environment("postgres")
+    user = "postgres" if os.geteuid() == 0 else None
+    folder = Path(tempfile.mkdtemp(prefix="dpmcmc-postgres-"))  # where that user may go
+    secret = folder / "password"
+    secret.write_text(Path(given["POSTGRES_PASSWORD_FILE"]).read_text())
+    if user:
+        shutil.chown(folder, user)
+        shutil.chown(secret, user)
+    run = partial(subprocess.run, user=user, cwd="/", check=True, capture_output=True)
+    data, bin_, port = folder / "data", places[0], str(stage.ports["postgres"])
+    run([bin_ / "initdb", "-D", data, "-U", given["POSTGRES_USER"], "--no-sync",
+         "--auth=scram-sha-256", f"--pwfile={secret}"])  # fmt: skip
+    settings = "-c listen_addresses=127.0.0.1 -c fsync=off -c unix_socket_directories="
+    start = [bin_ / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", f"-p {port} {settings}"]
+    run([*start, "start"])
+    try:
+        password = {**os.environ, "PGPASSWORD": secret.read_text()}
+        who = ["-h", "127.0.0.1", "-p", port, "-U", given["POSTGRES_USER"]]
+        run([bin_ / "createdb", *who, given["POSTGRES_DB"]], env=password)
+        yield
+    finally:
+        run([bin_ / "pg_ctl", "-D", data, "-m", "immediate", "stop"])
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.services
+def test_every_service_works_as_composed(compose: dict[str, Any], tmp_path: Path) -> None:
+    """Each command with its environment, secrets, volumes and health check, on this machine."""
+    if shutil.which("redis-server") is None:
+        absent("redis-server")
+    stage = Stage(compose, tmp_path)
+    assert set(compose["services"]) == {"api", "worker", "reaper", "postgres", "redis"}
+    with postgres_as_composed(stage), contextlib.ExitStack() as running:
+        assert stage.healthy("postgres")
+        start(stage, "redis", running)
+        start(stage, "api", running)
+        start(stage, "reaper", running)
+        url = f"http://127.0.0.1:{stage.ports['api']}"
+        analyst, job = first_job(url, (stage.secrets / "admin_key").read_text(), tmp_path)
+        with redis.Redis(port=stage.ports["redis"]) as broker:
+            broker.flushall()  # only the reaper knows of the job now
+        start(stage, "worker", running)
+        with Client(url, analyst) as client:
+            answer = client.wait(job, timeout=120)
     assert answer["status"] == "succeeded", (tmp_path / "worker.log").read_text()[-2000:]
+    said = "".join((tmp_path / f"{name}.log").read_text() for name in ours(compose))
+    assert not [path for path in stage.secrets.iterdir() if path.read_text() in said]
+    assert os.listdir(stage.volume("api", "/data") / "datasets")
+
+
+def start(stage: Stage, name: str, running: contextlib.ExitStack) -> None:
+    """Run a service as composed until its own health check is content."""
+    command, log = stage.command(name), stage.folder / f"{name}.log"
+    if name == "redis":
+        folder = stage.volume("redis", "/data")
+        command += ["--port", str(stage.ports["redis"]), "--dir", str(folder)]
+    assert not stage.healthy(name)
+    running.enter_context(started(stage.confined(name, command), stage.environment(name), log))
+    assert within(60, lambda: stage.healthy(name)), log.read_text()[-2000:]
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.2)
+    return False
 
 
 @contextlib.contextmanager
@@ -137,6 +319,7 @@ def started(command: list[str], environment: dict[str, str], log: Path) -> Itera
         process = subprocess.Popen(
             command,
             env=environment,
+            cwd=log.parent,
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -145,16 +328,38 @@ def started(command: list[str], environment: dict[str, str], log: Path) -> Itera
         try:
             yield
             process.terminate()
-            assert process.wait(60) == 0
+            assert process.wait(60) == 0, log.read_text()[-2000:]
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
-def first_job(url: str, key: str, folder: Path) -> dict[str, Any]:
-    """Upload a small table and run one job on it."""
-    wait_until_ready(url)
+def test_a_process_that_stopped_working_is_unhealthy(tmp_path: Path) -> None:
+    file = tmp_path / "pulse"
+    assert not pulse.alive(file)
+    pulse.beat(file)
+    assert pulse.alive(file)
+    long_ago = time.time() - pulse.STALE_SECONDS - 1
+    os.utime(file, (long_ago, long_ago))
+    assert not pulse.alive(file)
+
+
+def test_kernels_of_the_image_are_put_where_they_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(made(tmp_path / "image") / "kernels").joinpath("k.nbi").write_bytes(b"k")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    unpack(None)
+    unpack(tmp_path / "nowhere")
+    assert not (tmp_path / "cache").exists()
+    for _ in range(2):
+        unpack(tmp_path / "image")
+    assert (tmp_path / "cache" / "kernels" / "k.nbi").read_bytes() == b"k"
+
+
+def first_job(url: str, key: str, folder: Path) -> tuple[str, str]:
+    """Upload a small table and submit a job on it. Returns the analyst's key and the job."""
     rows = folder / "rows.csv"
     rows.write_text("y,x\n" + "no,0\nyes,1\nno,1\nyes,0\n" * 50)
     metadata = {
@@ -174,17 +379,15 @@ def first_job(url: str, key: str, folder: Path) -> dict[str, Any]:
         job["dataset"] = admin.upload(rows, metadata)["id"]
         analyst = admin.create_user("analyst", "analyst")["key"]
     with Client(url, analyst) as client:
-        return client.wait(client.submit(job)["id"], timeout=120)
+        return analyst, client.submit(job)["id"]
 
 
-def wait_until_ready(url: str) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"{url}/readyz").status_code == 200:
-                return
-        time.sleep(0.1)
-    pytest.fail("the API did not become ready")
+def test_every_metric_is_listed_for_operators() -> None:
+    listed = re.findall(
+        r"^\| `(dpmcmc_\w+)` \|", (ROOT / "docs/guides/operation.md").read_text(), re.M
+    )
+    found = {family.name for family in Metrics().registry.collect()}
+    assert {name.removesuffix("_total") for name in listed} == found
 
 
 def test_every_role_of_ours_is_locked_down(compose: dict[str, Any]) -> None:
@@ -192,6 +395,13 @@ def test_every_role_of_ours_is_locked_down(compose: dict[str, Any]) -> None:
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert "no-new-privileges:true" in service["security_opt"]
+        assert service["tmpfs"] == ["/tmp"]
+
+
+def test_a_role_is_given_longer_to_end_than_it_takes_to_drain(compose: dict[str, Any]) -> None:
+    for service in ours(compose).values():
+        given = float(service["stop_grace_period"].removesuffix("s"))
+        assert given > Settings.model_fields["drain_seconds"].default
 
 
 def test_only_the_api_is_reached_from_outside_and_from_this_host_alone(
@@ -204,8 +414,10 @@ def test_only_the_api_is_reached_from_outside_and_from_this_host_alone(
 def test_no_secret_is_written_down_in_the_composition(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for name, value in service.get("environment", {}).items():
-            if "PASSWORD" in name or "@" in str(value):
-                assert "${POSTGRES_PASSWORD:?" in value
+            assert "@" not in value
+            if re.search("PASSWORD|KEY|URL_FILE", name):
+                assert re.fullmatch(r"/run/secrets/[a-z_]+", value)
+                assert value.rsplit("/", 1)[1] in service["secrets"]
 
 
 def test_image_runs_without_root_and_copies_what_exists() -> None:

@@ -24,6 +24,7 @@ def main() -> None:
         if is_orphan(os.environ[PARENT]):
             sys.exit(0)
     signal.signal(signal.SIGTERM, _end)  # until Celery listens: there is no job to finish
+    warmup.unpack(using.kernels_dir)
     warmup.once(using.data_dir)
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     level = f"--loglevel={using.log_level}"

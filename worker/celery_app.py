@@ -3,17 +3,22 @@
 import logging
 import os
 import signal
+import threading
+import time
 from functools import lru_cache
 from typing import Any
 
 from celery import bootsteps, signals
+from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
-from app import logs
+from app import logs, pulse, tracing
 from app.jobs.queue import celery_app
 from app.jobs.services import Services, open_services
 from app.settings import settings
 from worker import parent
+
+WATCH_SECONDS = 0.2
 
 app = celery_app()
 app.conf.include = ["worker.tasks"]
@@ -41,7 +46,50 @@ class EndAtOnce(bootsteps.StartStopStep):  # type: ignore[misc]
             os._exit(0)
 
 
+class EndWithLostProcess(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Ends a worker one of whose processes was killed, where the others could wait for ever.
+
+    A broker without an event loop, as the embedded one is, goes with a pool whose processes take
+    turns at one pipe. The lock of a process that is killed at its turn is never given back. Whoever
+    started this worker starts another; jobs that its other processes ran are handed on.
+    """
+
+    requires = ("celery.worker.components:Pool",)
+
+    def start(self, worker: Any) -> None:
+        """Watch the pool, unless each of its processes has a pipe of its own."""
+        pool = worker.pool._pool
+        if not isinstance(pool, AsynPool):
+            threading.Thread(target=self._watch, args=(pool,), daemon=True).start()
+
+    def _watch(self, pool: Any) -> None:
+        first = {process.pid for process in pool._pool}
+        while first <= {process.pid for process in pool._pool}:
+            time.sleep(WATCH_SECONDS)
+        if state.should_stop is None and state.should_terminate is None:
+            logs.logger().error("worker_process_lost")
+            logging.shutdown()
+            os._exit(1)
+
+
 app.steps["worker"].add(EndAtOnce)
+app.steps["worker"].add(EndWithLostProcess)
+
+
+class Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Says "still working" from the loop that takes messages in."""
+
+    requires = ("celery.worker.components:Timer",)
+
+    def start(self, worker: Any) -> None:
+        """Beat now and every few seconds."""
+        file = settings().pulse_file
+        if file is not None:
+            pulse.beat(file)
+            worker.timer.call_repeatedly(pulse.EVERY_SECONDS, pulse.beat, (file,))
+
+
+app.steps["worker"].add(Pulse)
 
 
 @signals.setup_logging.connect  # type: ignore[untyped-decorator]
@@ -53,9 +101,11 @@ def _configure_logs(**_: Any) -> None:
 def _start(**_: Any) -> None:
     """End with the parent; open this process's own services."""
     parent.die_with_parent(signal.SIGKILL)
+    tracing.configure(settings(), "worker")
     services()
 
 
 @signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]
 def _end(**_: Any) -> None:
     services().close()
+    tracing.close()

@@ -5,12 +5,18 @@ one have it at birth. Nothing random outlives it: every run draws from a key of 
 """
 
 import fcntl
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from app.jobs.upkeep import load_planner
 from dpmcmc.diagnostics import summarise
 from dpmcmc.privacy.types import Released
+from dpmcmc.releases import RELEASES
 from dpmcmc.run import sample
 from dpmcmc.samplers import SAMPLERS, Proposal
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
@@ -27,16 +33,35 @@ SCHEMA = Schema(
 DATA: dict[str, list[object]] = {"x": [0.5] * ROWS, "y": ["0", "1"] * (ROWS // 2)}
 
 
+def unpack(folder: Path | None) -> None:
+    """Copy kernels that were compiled earlier to where they are looked for, which is written to.
+
+    Numba compiles anew what is of another version, source or processor.
+    """
+    wanted = os.environ.get("NUMBA_CACHE_DIR")
+    if folder is not None and wanted and folder.is_dir():
+        shutil.copytree(folder, wanted, dirs_exist_ok=True)
+
+
 def once(folder: Path) -> None:
     """Warm up while no other worker on this folder does: the first one compiles for the rest."""
+    load()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "warmup.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         warm_up()
 
 
+def load() -> None:
+    """Import what jobs need, most of a worker's start: any number of workers may do so at once."""
+    from dpmcmc.kernels import rows  # noqa: F401 - it is the import that takes its time
+
+    load_planner()
+    summarise(Released(np.arange(32.0).reshape(2, 16, 1)), ["x"])
+
+
 def warm_up() -> None:
-    """Run every registered sampler for a few steps, and summarise what it gave."""
+    """Run every registered sampler and release for a few steps, and summarise what it gave."""
     model = ModelSpec(family="logistic", formula="y ~ x")
     privacy = PrivacySpec(delta=1e-6, noise_multiplier=1.0)
     for sampler in SAMPLERS.values():
@@ -44,6 +69,11 @@ def warm_up() -> None:
         for choice in _kinds(options):
             result = sample(DATA, schema=SCHEMA, model=model, privacy=privacy, sampler=choice)
             summarise(Released(result.draws), result.plan.parameters)
+    for release in RELEASES.values():
+        family = "logistic" if "logistic" in release.families else "gaussian_mean"
+        model = ModelSpec(family=family, formula="y ~ x" if family == "logistic" else "~ x")
+        options = release.options(num_steps=8)
+        sample(DATA, schema=SCHEMA, model=model, privacy=privacy, sampler=options)
 
 
 def _kinds(options: Any) -> list[Any]:
@@ -51,3 +81,7 @@ def _kinds(options: Any) -> list[Any]:
     if isinstance(getattr(options, "proposal", None), Proposal):
         return [options, replace(options, proposal=Proposal(kind="full"))]
     return [options]
+
+
+if __name__ == "__main__":
+    warm_up()

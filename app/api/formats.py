@@ -2,14 +2,15 @@
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from app.jobs.fetch import Chain
 
-ROWS_AT_ONCE = 2000
+ROWS_AT_ONCE, GROUP_ROWS = 2000, 50_000
+PIECE_BYTES = 2**20
 JSON, CSV = "application/json", "text/csv"
 PARQUET, NETCDF = "application/vnd.apache.parquet", "application/x-netcdf"
 
@@ -66,24 +67,56 @@ def as_csv(chain: Chain) -> Iterator[bytes]:
             out.truncate()
 
 
-def as_parquet(chain: Chain) -> Iterable[bytes]:
-    """The table of `as_csv` as Parquet."""
+def as_parquet(chain: Chain) -> Iterator[bytes]:
+    """The table of `as_csv` as Parquet, a row group at a time."""
     import pyarrow
     from pyarrow import parquet
 
-    chains, draws, width = chain.draws.shape
-    number = np.tile(np.arange(draws), chains)
-    flat = chain.draws.reshape(-1, width)
-    arrays: list[Any] = [np.repeat(np.arange(chains), draws), number, number < chain.num_warmup]
-    arrays += [flat[:, k] for k in range(width)]
-    names = [*RESERVED, *columns(chain.parameters)]
-    table = pyarrow.Table.from_arrays([pyarrow.array(a) for a in arrays], names=names)
-    out = io.BytesIO()
-    parquet.write_table(table, out)
-    return [out.getvalue()]
+    numbers = [(name, pyarrow.float64()) for name in columns(chain.parameters)]
+    kinds = zip(RESERVED, (pyarrow.int64(), pyarrow.int64(), pyarrow.bool_()), strict=True)
+    schema = pyarrow.schema([*kinds, *numbers])
+    out = _Pieces()
+    with parquet.ParquetWriter(out, schema) as writer:
+        for group in _groups(chain):
+            arrays = [pyarrow.array(values) for values in group]
+            writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+            yield out.take()
+    yield out.take()
 
 
-def as_netcdf(chain: Chain) -> Iterable[bytes]:
+def _groups(chain: Chain) -> Iterator[list[Any]]:
+    """The columns of the table, GROUP_ROWS draws of one chain at a time."""
+    chains, draws, _ = chain.draws.shape
+    for index in range(chains):
+        for start in range(0, draws, GROUP_ROWS):
+            rows = chain.draws[index, start : start + GROUP_ROWS]
+            number = np.arange(start, start + len(rows))
+            yield [np.full(len(rows), index), number, number < chain.num_warmup, *rows.T]
+
+
+class _Pieces(io.RawIOBase):
+    """A file that hands on what was written to it and keeps nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = bytearray()
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Take bytes in."""
+        self._written += data
+        return len(data)
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        taken, self._written = bytes(self._written), bytearray()
+        return taken
+
+
+def as_netcdf(chain: Chain) -> Iterator[bytes]:
     """A posterior group with dims chain, draw that `arviz.from_netcdf` reads.
 
     Every draw is in it; the coordinate `warmup` marks the leading ones.
@@ -108,10 +141,11 @@ def as_netcdf(chain: Chain) -> Iterable[bytes]:
     tree = xarray.DataTree.from_dict({"posterior": posterior})
     with tempfile.NamedTemporaryFile(suffix=".nc") as file:
         tree.to_netcdf(file.name, engine="h5netcdf")
-        return [file.read()]
+        while piece := file.read(PIECE_BYTES):
+            yield piece
 
 
-FORMATS: dict[str, Callable[[Chain], Iterable[bytes]]] = {
+FORMATS: dict[str, Callable[[Chain], Iterator[bytes]]] = {
     JSON: as_json,
     CSV: as_csv,
     PARQUET: as_parquet,

@@ -3,13 +3,14 @@
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from uuid import uuid4
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import logs
-from app.api.metrics import Metrics
+from app import logs, tracing
+from app.api.metrics import UNTIMED, Metrics
 from app.api.problems import of_status, problem
 from app.jobs.errors import Refusal
 
@@ -20,6 +21,8 @@ HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 DRAIN_BYTES = 2**24  # of a refused body, so that its sender reads the answer
 
 
@@ -30,6 +33,24 @@ class BodyTooLargeError(Exception):
 def header(scope: Scope, name: bytes) -> str:
     """A request header, or the empty string."""
     return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), "")
+
+
+def _route(scope: Scope) -> str:
+    """The template of the address, once the request was routed."""
+    return str(getattr(scope.get("route"), "path", "none"))
+
+
+def _span(scope: Scope, request_id: str) -> AbstractContextManager[None]:
+    """The request's span, below the caller's own; none where its time may tell, or nobody asks."""
+    if (scope["method"], scope["path"]) in UNTIMED or scope["path"] in PROBES:
+        return nullcontext()
+    parent = header(scope, b"traceparent") or None
+    return tracing.span("request", parent=parent, method=_method(scope), request=request_id)
+
+
+def _method(scope: Scope) -> str:
+    """The method, if it is one: whoever calls may invent as many as he likes."""
+    return str(scope["method"]) if scope["method"] in METHODS else "other"
 
 
 class Front:
@@ -51,13 +72,16 @@ class Front:
         structlog.contextvars.bind_contextvars(request_id=request_id)
         exchange = _Exchange(scope, receive, send, request_id, self.limit(scope))
         started = time.perf_counter()
-        await exchange.serve(self.app)
+        with _span(scope, request_id):
+            await exchange.serve(self.app)
+            tracing.note(route=_route(scope), status=exchange.status)
         self._note(scope, exchange.status, time.perf_counter() - started)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "none")
-        self.metrics.request(scope["method"], route, status, seconds)
-        logs.logger().info("request", method=scope["method"], route=route, status=status)
+        route = _route(scope)
+        method = _method(scope)
+        self.metrics.request(method, route, status, seconds)
+        logs.logger().info("request", method=method, route=route, status=status)
 
 
 class _Exchange:

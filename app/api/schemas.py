@@ -7,13 +7,14 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dpmcmc.privacy.events import Event
-from dpmcmc.samplers import SamplerOptions
+from dpmcmc.releases import AlgorithmOptions, AutoOptions
 from dpmcmc.spec import ModelSpec, PrivacySpec
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Delta = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
 Role = Literal["admin", "analyst", "auditor"]
 Item = TypeVar("Item")
 
@@ -137,11 +138,16 @@ class BudgetIn(Request):
 
 
 class DatasetPatch(Request):
-    """Changes of a dataset, each a ledger entry. grants null: every analyst may use it."""
+    """Changes of a dataset, each a ledger entry. grants null: every analyst may use it.
+
+    allotments: epsilons (at the dataset's delta) that single analysts may use of the budget, by the
+    analysts' ids; null lifts an allotment.
+    """
 
     privacy: BudgetIn | None = None
     archived: bool | None = None
     grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
+    allotments: Annotated[dict[UUID, NotNegative | None], Field(max_length=1000)] | None = None
 
     @model_validator(mode="after")
     def _something(self) -> "DatasetPatch":
@@ -179,8 +185,19 @@ class Epsilon(Answer):
     epsilon: float | None
 
 
+class AllotmentOut(Answer):
+    """What one analyst may use of a budget. spent: with reservations. remaining: in both."""
+
+    epsilon: float
+    spent: Epsilon
+    remaining: Epsilon
+
+
 class BudgetOut(Answer):
-    """A budget; every epsilon is composed, at the dataset's delta."""
+    """A budget; every epsilon is composed, at the dataset's delta.
+
+    allotments: by analysts' ids, only where there are any; an analyst is told the own one.
+    """
 
     dataset: UUID
     neighbouring: str
@@ -192,6 +209,7 @@ class BudgetOut(Answer):
     mu_total: float
     mu_spent: float | None
     jobs: int
+    allotments: dict[UUID, AllotmentOut] = Field({}, exclude_if=lambda caps: not caps)
 
 
 class HistoryOut(Answer):
@@ -240,17 +258,27 @@ class VerificationOut(Answer):
 
 
 class JobIn(Request):
-    """One sampling job. What is left out of `sampler` is chosen by the planner."""
+    """One sampling job. What is left out of `sampler` is chosen by the planner.
+
+    Without `sampler` (or with `{"algorithm": "auto"}`, which is the same) it chooses the algorithm
+    too, from public facts: the plan names it in `algorithm` and says why in `reasons`.
+    """
 
     dataset: UUID
     model: ModelSpec
-    sampler: Annotated[SamplerOptions, Field(discriminator="algorithm")]
+    sampler: Annotated[AlgorithmOptions, Field(discriminator="algorithm")] = AutoOptions()
     privacy: PrivacySpec
 
 
 class PlanOut(Answer):
-    """What a job would cost and bring, from public facts only."""
+    """What a job would cost and bring, from public facts only.
 
+    algorithm: the one that was named, or the planner's choice; reasons: why it was chosen.
+    noise_multiplier: of every step of a chain; of a release as a whole, which costs
+    mu = 1 / noise_multiplier. warnings: what is wrong with the job, and what would help.
+    """
+
+    algorithm: str
     epsilon: float
     delta: float
     mu: float | None
@@ -263,6 +291,7 @@ class PlanOut(Answer):
     remaining_after: Epsilon
     affordable: bool
     warnings: list[str]
+    reasons: list[str]
 
 
 class CostOut(Answer):

@@ -93,6 +93,8 @@ def plan(context: typer.Context, job: JobFile) -> None:
     with refusals():
         answer = context.obj.plan(read(job))
         console.print(render.plan(answer))
+        for reason in answer["reasons"]:
+            console.print(escape(reason))
         for warning in answer["warnings"]:
             console.print(f"[yellow]{escape(warning)}[/]")
 

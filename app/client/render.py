@@ -55,8 +55,9 @@ def plan(answer: Json) -> Table:
     made.show_header = False
     left = answer["remaining_after"]["epsilon"]
     made.add_row("cost", f"epsilon {epsilon(answer['epsilon'])}, delta {answer['delta']:g}")
+    made.add_row("algorithm", str(answer.get("algorithm", "-")))
     made.add_row("chains x steps", f"{answer['num_chains']} x {answer['num_steps']:,}")
-    made.add_row("noise multiplier", f"{answer['noise_multiplier']:.4g} a step")
+    made.add_row("noise multiplier", f"{answer['noise_multiplier']:.4g}")
     made.add_row("expected ESS", f"{answer['expected_ess']:.3g}")
     made.add_row("left afterwards", f"epsilon {epsilon(left)}")
     made.add_row("affordable", "[green]yes[/]" if answer["affordable"] else "[red]no[/]")

@@ -1,8 +1,9 @@
 """Who may see and use which dataset and job."""
 
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import exists, or_, select
+from sqlalchemy import BindParameter, exists, or_, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql import ColumnElement
 
@@ -15,7 +16,12 @@ def visible(caller: Caller) -> ColumnElement[bool]:
     """The datasets that a caller may know of: an analyst's grants decide, where they are set."""
     if caller.role != "analyst":
         return DatasetRow.id.is_not(None)
-    granted = exists().where(GrantRow.dataset_id == DatasetRow.id, GrantRow.user_id == caller.id)
+    return open_to(caller.id)
+
+
+def open_to(analyst: UUID | BindParameter[UUID]) -> ColumnElement[bool]:
+    """The datasets that an analyst may use."""
+    granted = exists().where(GrantRow.dataset_id == DatasetRow.id, GrantRow.user_id == analyst)
     return or_(DatasetRow.restricted.is_(False), granted)
 
 
@@ -30,11 +36,16 @@ def visible_dataset(session: Session, caller: Caller, dataset_id: UUID) -> Datas
 def usable_dataset(session: Session, caller: Caller, dataset_id: UUID) -> DatasetRow:
     """The dataset, open for new jobs. Raises Refusal 404 or 409."""
     dataset = visible_dataset(session, caller, dataset_id)
+    check_open(dataset)
+    return dataset
+
+
+def check_open(dataset: Any) -> None:
+    """Refuse what is closed to new jobs. Raises Refusal 409. dataset: a row with both moments."""
     if dataset.destroyed_at is not None:
         raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
     if dataset.archived_at is not None:
         raise Refusal(409, "dataset_archived", "This dataset is archived.")
-    return dataset
 
 
 def own_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:

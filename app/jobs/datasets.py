@@ -1,6 +1,7 @@
 """Datasets: taken in whole or not at all, changed by ledger entries, destroyed for good."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 from uuid import UUID, uuid4
@@ -16,7 +17,7 @@ from app.jobs.pages import Page, by_number, by_time, encode
 from app.jobs.services import Services
 from app.jobs.users import Caller
 from app.storage.columns import columns_json, parse_columns
-from app.storage.errors import IngestError
+from app.storage.errors import IngestError, StoreError, VersionsKeptError
 from app.storage.ingest import ingest
 from app.storage.limits import Limits
 from app.storage.rows import DatasetRow, GrantRow, JobRow, UserRow
@@ -25,6 +26,10 @@ from dpmcmc.privacy.filter import FilterTerms
 from dpmcmc.privacy.types import Neighbouring
 
 PARQUET_MAGIC = b"PAR1"
+VERSIONS_KEPT = (
+    "The key is destroyed, so nobody can read the rows; but the store keeps versions of the"
+    " encrypted file that it does not let us delete."
+)
 UPLOAD_REFUSED = "The upload cannot be taken; nothing was stored."
 
 
@@ -50,6 +55,15 @@ class Described:
     row: DatasetRow
     balance: ledger.Balance
     grants: Sequence[UUID] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A dataset's budget. allotments: every analyst's cap, or an analyst's own one."""
+
+    balance: ledger.Balance
+    allotments: Sequence[ledger.Allotted]
+    history: Sequence[ledger.HistoryPoint] = ()
 
 
 def create(services: Services, caller: Caller, definition: Definition, file: BinaryIO) -> Described:
@@ -97,7 +111,8 @@ def create(services: Services, caller: Caller, definition: Definition, file: Bin
     try:
         return _record(services, caller, row, terms, definition.grants)
     except BaseException:
-        services.vault.files.destroy(dataset_id)
+        with suppress(StoreError):  # the sweep deletes what stays
+            services.vault.files.destroy(dataset_id)
         raise
 
 
@@ -186,15 +201,30 @@ def _page(session: Session, caller: Caller, limit: int, cursor: str | None) -> P
     return by_time(session, query, DatasetRow.created_at, DatasetRow.id, limit, cursor)
 
 
-def budgets(
-    services: Services, caller: Caller, limit: int, cursor: str | None
-) -> Page[tuple[ledger.Balance, Sequence[ledger.HistoryPoint]]]:
+def budget(services: Services, caller: Caller, dataset_id: UUID) -> Budget:
+    """One dataset's budget, without its history. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        visible_dataset(session, caller, dataset_id)
+        (caps,) = _allotments(session, caller, [dataset_id]).values()
+        return Budget(ledger.balance(session, dataset_id), caps)
+
+
+def budgets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Budget]:
     """The budgets of the visible datasets, with their histories."""
     with services.sessions.read() as session:
         page = _page(session, caller, limit, cursor)
-        found = ledger.balances(session, [row.id for row in page.items])
-        items = [(found[row.id], ledger.history(session, row.id)) for row in page.items]
+        ids = [row.id for row in page.items]
+        found, caps = ledger.balances(session, ids), _allotments(session, caller, ids)
+        items = [Budget(found[at], caps[at], ledger.history(session, at)) for at in ids]
     return Page(items, page.next_cursor)
+
+
+def _allotments(
+    session: Session, caller: Caller, dataset_ids: Sequence[UUID]
+) -> dict[UUID, list[ledger.Allotted]]:
+    """All caps for those who oversee; an analyst is told of the own one only."""
+    own = caller.id if caller.role == "analyst" else None
+    return ledger.allotments(session, dataset_ids, own)
 
 
 def entries(
@@ -219,7 +249,10 @@ def verify(services: Services, caller: Caller, dataset_id: UUID) -> ledger.Verif
 def amend(
     services: Services, caller: Caller, dataset_id: UUID, changes: Mapping[str, Any]
 ) -> Described:
-    """Apply `privacy`, `archived` and `grants`, all or none. Raises Refusal 404, 409, 422."""
+    """Apply `privacy`, `archived`, `grants` and `allotments`, all or none.
+
+    Raises Refusal 404, 409, 422.
+    """
     try:
         with services.sessions.write() as session:
             row = visible_dataset(session, caller, dataset_id)
@@ -230,6 +263,7 @@ def amend(
             if "grants" in changes:
                 _check_users(session, changes["grants"], "/grants")
                 _grant(session, caller, dataset_id, changes["grants"])
+            _allot(session, caller, dataset_id, changes.get("allotments", {}))
             session.flush()
             session.expire_all()
             return _described(session, visible_dataset(session, caller, dataset_id))
@@ -250,6 +284,24 @@ def _raise_budget(
     ledger.amend(session, dataset_id, "raise_budget", named, caller.id)
 
 
+def _allot(
+    session: Session, caller: Caller, dataset_id: UUID, caps: Mapping[UUID, float | None]
+) -> None:
+    """Cap analysts under the dataset's budget (None: no more): an entry for each change."""
+    if not caps:
+        return
+    analysts = select(UserRow.id).where(UserRow.id.in_(caps), UserRow.role == "analyst")
+    known = set(session.scalars(analysts))
+    now = ledger.allotments(session, [dataset_id])[dataset_id]
+    before = {own.analyst_id: own.epsilon for own in now}
+    for analyst, epsilon in sorted(caps.items()):
+        if analyst not in known:
+            raise invalid(f"/allotments/{analyst}", "There is no such analyst.")
+        if epsilon != before.get(analyst):
+            details = {"analyst": str(analyst), "epsilon": epsilon}
+            ledger.amend(session, dataset_id, "allot", details, caller.id)
+
+
 def _archive(session: Session, caller: Caller, row: DatasetRow, archived: bool | None) -> None:
     if archived is None or archived == (row.archived_at is not None):
         return
@@ -258,9 +310,10 @@ def _archive(session: Session, caller: Caller, row: DatasetRow, archived: bool |
 
 
 def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
-    """Forget a dataset's key, stop its jobs, and delete its file. Raises Refusal 404.
+    """Forget a dataset's key, stop its jobs, and delete its file. Raises Refusal 404 or 503.
 
-    Nobody can read the file once the key is gone, so a crash between the two leaves no rows.
+    Nobody can read the file once the key is gone, so a crash between the two leaves no rows. A file
+    that could not be deleted, or of which the store keeps versions, is a 503: call again.
     """
     with services.sessions.write() as session:
         row = visible_dataset(session, caller, dataset_id)
@@ -268,7 +321,10 @@ def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
             _stop_jobs(session, dataset_id)
             ledger.amend(session, dataset_id, "destroy", {}, caller.id)
             row.wrapped_key, row.destroyed_at = None, utc_now()
-    services.vault.files.destroy(dataset_id)
+    try:
+        services.vault.files.destroy(dataset_id)
+    except VersionsKeptError:
+        raise Refusal(503, "versions_kept", VERSIONS_KEPT) from None
 
 
 def _stop_jobs(session: Session, dataset_id: UUID) -> None:

@@ -4,19 +4,17 @@ A message only says that some job waits. So it does not matter in which order me
 analyst who submits a thousand jobs delays the next one's by no more than one of them.
 """
 
-from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session
 from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql.expression import ScalarSelect
 
 from app.jobs.run import TimeUpError, run
 from app.jobs.services import Services
-from app.storage.rows import JobRow
-from app.storage.types import utc_now
+from app.storage.rows import JobRow, UserRow
 
-REMEMBERED = timedelta(days=1)  # how far back a turn counts
 TRIES = 8  # others may take the same job at the same moment
 
 
@@ -38,36 +36,48 @@ def run_next(
     return hinted if run(services, hinted, time_up) else None
 
 
-def waits() -> ColumnElement[bool]:
-    """The condition that a job has not ended and no worker holds it."""
-    return or_(JobRow.status == "queued", (JobRow.status == "running") & JobRow.owner.is_(None))
-
-
 def whose_turn(session: Session, max_attempts: int) -> UUID | None:
     """The oldest waiting job of the analyst with the fewest running.
 
-    Among equals the one whose last job started longest ago, then the oldest job.
+    Among equals the one whose last job started longest ago, then the oldest job. Each analyst costs
+    a few look-ups in an index, however many jobs wait or have ended.
     """
     turns = (
         select(
-            JobRow.user_id,
-            func.count(JobRow.owner).label("running"),
-            func.max(JobRow.started_at).label("last"),
+            func.coalesce(
+                _oldest(JobRow.status == "running", JobRow.owner.is_(None), max_attempts),
+                _oldest(JobRow.status == "queued", true(), max_attempts),
+            ).label("job_id"),
+            select(func.count())
+            .where(_theirs(), JobRow.status == "running", JobRow.owner.is_not(None))
+            .scalar_subquery()
+            .label("running"),
+            select(func.max(JobRow.started_at)).where(_theirs()).scalar_subquery().label("last"),
         )
-        .where(or_(JobRow.created_at >= utc_now() - REMEMBERED, JobRow.status == "running"))
-        .group_by(JobRow.user_id)
+        .select_from(UserRow)
         .subquery()
     )
     query = (
         select(JobRow.id)
-        .outerjoin(turns, turns.c.user_id == JobRow.user_id)
-        .where(waits(), JobRow.attempt < max_attempts)
-        .order_by(
-            func.coalesce(turns.c.running, 0),
-            turns.c.last.nulls_first(),
-            JobRow.created_at,
-            JobRow.id,
-        )
+        .join(turns, turns.c.job_id == JobRow.id)
+        .order_by(turns.c.running, turns.c.last.nulls_first(), JobRow.created_at, JobRow.id)
         .limit(1)
     )
     return session.scalar(query)
+
+
+def _theirs() -> ColumnElement[bool]:
+    return JobRow.user_id == UserRow.id
+
+
+def _oldest(
+    status: ColumnElement[bool], free: ColumnElement[bool], max_attempts: int
+) -> ScalarSelect[UUID]:
+    """The user's oldest job of this status that a worker may take."""
+    return (
+        select(JobRow.id)
+        .where(_theirs(), status, free, JobRow.attempt < max_attempts)
+        .order_by(JobRow.created_at, JobRow.id)
+        .limit(1)
+        .scalar_subquery()
+    )

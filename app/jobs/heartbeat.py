@@ -1,8 +1,12 @@
 """A thread that says "still here" for a running job and listens for its cancellation."""
 
+import signal
 import threading
+from _thread import interrupt_main
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 from sqlalchemy import update
@@ -15,11 +19,20 @@ from app.jobs.services import Services
 from app.storage.rows import JobRow
 from app.storage.types import utc_now
 
-BEAT_SECONDS = 0.5  # a cancellation is heard this soon; a block of draws takes as long again
+BEAT_SECONDS = 0.5  # a cancellation is heard this soon
+INTERRUPT = signal.SIGUSR2  # never sent; the name under which Python runs our handler
+
+
+class StoppedError(Exception):
+    """The work is to stop: the job is cancelled, or somebody else's."""
 
 
 class Heartbeat:
-    """Renews the lease while the `with` block runs. cancelled, lost: what it has heard."""
+    """Renews the lease while the `with` block runs. cancelled, lost: what it has heard.
+
+    In a process's main thread it stops work by itself: Python runs a signal's handler between two
+    instructions, so after one call of a kernel, however long a step or a block of draws may be.
+    """
 
     def __init__(self, services: Services, holds: list[ColumnElement[bool]]) -> None:
         self._services = services
@@ -27,12 +40,31 @@ class Heartbeat:
         self._every = min(BEAT_SECONDS, services.settings.lease_seconds / 4)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._works = False
         self.cancelled = False
         self.lost = False
 
     def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(INTERRUPT, self._interrupted)  # until the next job's takes its place
         self._thread.start()
         return self
+
+    @contextmanager
+    def stops_work(self) -> Iterator[None]:
+        """Work that writes nothing. Raises StoppedError, during it or at its end, to stop it."""
+        self._works = True
+        try:
+            yield
+        finally:
+            self._works = False
+        if self.cancelled or self.lost:
+            raise StoppedError
+
+    def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._works:
+            self._works = False
+            raise StoppedError
 
     def __exit__(
         self,
@@ -44,9 +76,12 @@ class Heartbeat:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._every) and not self.lost:
+        while not self._stop.wait(self._every):
             try:
-                self._beat()
+                if not self.lost:
+                    self._beat()
+                if self.cancelled or self.lost:
+                    interrupt_main(INTERRUPT)  # again and again: a destructor may have swallowed it
             except (OperationalError, InterfaceError, PoolTimeoutError) as error:
                 logs.logger().warning("heartbeat_missed", exception=type(error).__name__)
 

@@ -17,6 +17,10 @@ from dpmcmc import planner
 from dpmcmc.errors import SpecError
 from dpmcmc.spec import JobSpec
 
+BASE_BYTES = 2**29  # Python, the libraries and the compiled kernels
+ROW_NUMBERS = 24  # of a row: its response, and what a column needs while it is made
+DRAW_COPIES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -35,10 +39,12 @@ def plan(services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec) ->
         return _offer(session, dataset, caller, made)
 
 
-def planned(services: Services, dataset: DatasetRow, spec: JobSpec) -> planner.Plan:
+def planned(
+    services: Services, dataset: DatasetRow, spec: JobSpec, *, advise: bool = True
+) -> planner.Plan:
     """The plan of a job. Raises Refusal 422 with the field that is wrong."""
     try:
-        made = planner.plan(schema_of(dataset), spec)
+        made = planner.plan(schema_of(dataset), spec, advise=advise)
     except SpecError as error:
         fault = Fault(error.pointer, error.message)
         raise Refusal(422, "invalid_request", "The job cannot be planned.", [fault]) from None
@@ -49,7 +55,23 @@ def planned(services: Services, dataset: DatasetRow, spec: JobSpec) -> planner.P
     if draws > services.settings.max_draws:
         fault = Fault("/sampler/num_steps", "Chains x steps x parameters is above the limit.")
         raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
+    columns = len(dataset.columns)
+    if memory_bytes(dataset.rows, columns, made) > services.settings.job_memory_bytes:
+        fault = Fault("/dataset", "Rows x columns need more memory than a worker may take.")
+        raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
     return made
+
+
+def memory_bytes(rows: int, columns: int, made: planner.Plan) -> int:
+    """The most memory that a process takes which runs the job.
+
+    Eight bytes for every value, in the dataset's columns and twice in the model's; ROW_NUMBERS and
+    four numbers a chain for every row; the draws, and what a summary needs; and BASE_BYTES.
+    """
+    parameters, chains = len(made.parameters), made.num_chains
+    numbers = rows * (columns + 2 * parameters + 4 * chains + ROW_NUMBERS)
+    draws = made.num_steps * chains * parameters
+    return BASE_BYTES + 8 * (numbers + DRAW_COPIES * draws)
 
 
 def unbounded() -> Refusal:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -20,24 +20,26 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.sql import ColumnElement
 
-from app import ledger, logs
+from app import ledger, logs, tracing
 from app.jobs.chains import stored_chain
-from app.jobs.heartbeat import Heartbeat
+from app.jobs.heartbeat import Heartbeat, StoppedError
 from app.jobs.services import Services
 from app.jobs.specs import resolved_spec
 from app.storage.columns import schema_of
+from app.storage.errors import StoreAwayError
 from app.storage.rows import ChainBlockRow, DatasetRow, JobRow
 from app.storage.types import utc_now
 from dpmcmc import diagnostics
 from dpmcmc.models import parameters_of
-from dpmcmc.privacy.types import Permit, Released
+from dpmcmc.privacy.types import Permit, Private, Released
 from dpmcmc.run import run as sample
-from dpmcmc.schema import Schema
+from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import JobSpec
 
-PATIENCE_SECONDS = 60.0  # with a database that is away
+PATIENCE_SECONDS = 60.0  # with a database or a store that is away
 RETRY_SECONDS = 0.5
-AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
+T = TypeVar("T")
+AWAY = (OperationalError, InterfaceError, PoolTimeoutError, StoreAwayError)
 
 
 class TimeUpError(Exception):
@@ -50,7 +52,10 @@ class LostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One attempt at a job, fenced by owner and token."""
+    """One attempt at a job, fenced by owner and token. num_draws: of each chain.
+
+    traceparent: the span in which the job was submitted.
+    """
 
     job_id: UUID
     owner: str
@@ -60,6 +65,8 @@ class Claim:
     schema: Schema
     spec: JobSpec
     dataset: DatasetRow
+    num_draws: int
+    traceparent: str | None
 
     def holds(self) -> list[ColumnElement[bool]]:
         """The condition of every write of this attempt."""
@@ -71,15 +78,51 @@ class Claim:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A block of an attempt's draws. seq: which one; first: the number of its first draw."""
+
+    seq: int
+    first: int
+    block: Released[NDArray[np.float64]]
+
+    @property
+    def end(self) -> int:
+        """The number of the draw that comes after it."""
+        return self.first + int(self.block.value.shape[1])
+
+    def values(self, claim: Claim) -> dict[str, Any]:
+        """Its row."""
+        return {
+            "job_id": claim.job_id,
+            "attempt": claim.attempt,
+            "seq": self.seq,
+            "first_draw": self.first,
+            "num_draws": self.end - self.first,
+            "payload": np.ascontiguousarray(self.block.value, dtype="<f8").tobytes(),
+        }
+
+
 def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpError) -> bool:
     """Run one job, if it still waits for somebody. A duplicate call does nothing.
 
     time_up: what the caller raises in here when the job's time is over. Says whether it was ours.
     """
+    began = tracing.now()
     claim = _claim(services, job_id)
     if claim is None:
         return False
-    log = logs.logger().bind(job=str(job_id), attempt=claim.attempt)
+    facts = {"job": job_id, "attempt": claim.attempt}
+    with tracing.span("run", parent=claim.traceparent, start=began, **facts):
+        with tracing.span("claim", start=began):
+            pass  # it is known only now which trace it belongs to
+        _work(services, claim, time_up)
+    return True
+
+
+def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> None:
+    """What follows a claim, to the job's end or the attempt's."""
+    log = logs.logger().bind(job=str(claim.job_id), attempt=claim.attempt)
     log.info("job_claimed")
     with Heartbeat(services, claim.holds()) as heartbeat:
         try:
@@ -88,14 +131,14 @@ def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpE
             outcome = "lost"
         except AWAY as error:  # the job stays claimed; the reaper hands it on when the lease ends
             log.error("job_interrupted", exception=type(error).__name__)
-            return True
+            return
         except time_up:
             outcome = _fail(services, claim, "time_limit_exceeded")
         except Exception as error:
             log.error("job_failed", exception=type(error).__name__, where=logs.where(error))
             outcome = _fail(services, claim, "sampler_failed")
+    tracing.note(outcome=outcome)
     log.info("job_ended", outcome=outcome)
-    return True
 
 
 def _claim(services: Services, job_id: UUID) -> Claim | None:
@@ -135,6 +178,8 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
                 schema=schema_of(dataset),
                 spec=resolved_spec(job),
                 dataset=dataset,
+                num_draws=job.progress_of,
+                traceparent=job.traceparent,
             )
     except ledger.AccountClosed:
         _fail_unclaimed(services, job_id)
@@ -156,55 +201,76 @@ def _fail_unclaimed(services: Services, job_id: UUID) -> None:
 
 
 def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
-    """Draw and store everything. Returns how it ended."""
-    rows = services.vault.files.load(claim.dataset)
-    first, seq = 0, 0
-    for block in sample(claim.schema, claim.spec, rows, claim.permit):
-        if heartbeat.cancelled:
-            return _cancelled(services, claim)
+    """Draw and store everything, or stop when the heartbeat says so. Returns how it ended."""
+    try:
+        return _draw(services, claim, heartbeat)
+    except StoppedError:
         if heartbeat.lost:
-            raise LostError
-        _store(services, claim, seq, first, block)
-        first, seq = first + block.value.shape[1], seq + 1
-    return _succeed(services, claim)
+            raise LostError from None
+        return _cancelled(services, claim)
 
 
-def patiently(write: Callable[[], Any]) -> None:
-    """Do a write that may be repeated, over and over while the database is away.
+def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
+    """Open the rows; store block after block; succeed with the last. Raises StoppedError."""
+    with heartbeat.stops_work():
+        rows = _rows(services, claim, heartbeat)
+    blocks = sample(claim.schema, claim.spec, rows, claim.permit)
+    del rows  # the sampler gives them up when it has what it needs
+    first, seq = 0, 0
+    while True:
+        with heartbeat.stops_work():
+            block = next(blocks)
+        part = Part(seq, first, block)
+        if part.end == claim.num_draws:
+            return _succeed(services, claim, part)
+        _store(services, claim, part)
+        first, seq = part.end, seq + 1
+
+
+@tracing.span("open rows")
+def _rows(services: Services, claim: Claim, heartbeat: Heartbeat) -> Private[Table]:
+    """The dataset, still closed.
+
+    A store that is away is waited for. Raises its error after PATIENCE_SECONDS, or StoppedError.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return services.vault.files.load(claim.dataset)
+        except StoreAwayError:
+            if heartbeat.cancelled or heartbeat.lost:
+                raise StoppedError from None
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+def patiently(act: Callable[[], T]) -> T:
+    """Read, or write what may be written again, over and over while the database is away.
 
     Raises the database's last error after PATIENCE_SECONDS.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            write()
-            return
+            return act()
         except AWAY:
             if time.monotonic() > deadline:
                 raise
             time.sleep(RETRY_SECONDS)
 
 
-def _store(
-    services: Services, claim: Claim, seq: int, first: int, block: Released[NDArray[np.float64]]
-) -> None:
+@tracing.span("store")
+def _store(services: Services, claim: Claim, part: Part) -> None:
     """Store a block and move the progress, both or none. Raises LostError."""
-    draws = block.value.shape[1]
-    values = {
-        "job_id": claim.job_id,
-        "attempt": claim.attempt,
-        "seq": seq,
-        "first_draw": first,
-        "num_draws": draws,
-        "payload": np.ascontiguousarray(block.value, dtype="<f8").tobytes(),
-    }
+    values = part.values(claim)
 
     def write() -> None:
         with services.sessions.write() as session:
-            moved = update(JobRow).where(*claim.holds()).values(progress_step=first + draws)
+            moved = update(JobRow).where(*claim.holds()).values(progress_step=part.end)
             if session.execute(moved).rowcount != 1:  # type: ignore[attr-defined]
                 raise LostError
-            if not _stored(session, claim, seq):
+            if not _stored(session, claim, part.seq):
                 session.execute(insert(ChainBlockRow).values(values))
 
     patiently(write)
@@ -215,9 +281,10 @@ def _stored(session: Session, claim: Claim, seq: int) -> bool:
     return session.get(ChainBlockRow, (claim.job_id, claim.attempt, seq)) is not None
 
 
-def _succeed(services: Services, claim: Claim) -> str:
-    """Show this attempt's chain and nobody else's: one transaction."""
-    summary = _summary(services, claim)
+@tracing.span("succeed")
+def _succeed(services: Services, claim: Claim, last: Part) -> str:
+    """Store the last block and show this attempt's chain and nobody else's: one transaction."""
+    summary, values = _summary(services, claim, last), last.values(claim)
     cancelled = False
 
     def write() -> None:
@@ -233,6 +300,8 @@ def _succeed(services: Services, claim: Claim) -> str:
             if job.cancel_requested:
                 cancelled = True
                 return
+            session.execute(insert(ChainBlockRow).values(values))
+            job.progress_step = last.end
             job.status, job.released_attempt = "succeeded", claim.attempt
             job.owner = job.lease_until = None
             job.finished_at, job.summary = utc_now(), summary
@@ -246,11 +315,17 @@ def _succeed(services: Services, claim: Claim) -> str:
     return _cancelled(services, claim) if cancelled else "succeeded"
 
 
-def _summary(services: Services, claim: Claim) -> list[dict[str, Any]]:
-    """The summary of the stored draws after warm-up."""
+def _summary(services: Services, claim: Claim, last: Part) -> list[dict[str, Any]]:
+    """The summary of the draws after warm-up: those that are stored, and the last block."""
     parameters = parameters_of(claim.schema, claim.spec.model)
-    with services.sessions.read() as session:
-        draws = stored_chain(session, claim.job_id, claim.attempt, len(parameters))
+    draws = last.block.value
+
+    def earlier() -> NDArray[np.float64]:
+        with services.sessions.read() as session:
+            return stored_chain(session, claim.job_id, claim.attempt, len(parameters))
+
+    if last.seq:
+        draws = np.concatenate([patiently(earlier), draws], axis=1)
     kept = draws[:, claim.spec.sampler.num_warmup or 0 :]
     return [asdict(item) for item in diagnostics.summarise(Released(kept), parameters)]
 

@@ -2,26 +2,47 @@
 
 import math
 from datetime import timedelta
+from typing import cast
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, select
+from sqlalchemy import Table, bindparam, func, insert, literal_column, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
 
-from app import ledger, logs
-from app.jobs.access import usable_dataset
-from app.jobs.errors import Refusal
+from app import ledger, logs, tracing
+from app.jobs.access import check_open, open_to, usable_dataset
+from app.jobs.errors import Refusal, not_found
 from app.jobs.plans import planned, unbounded
 from app.jobs.services import Services
 from app.jobs.specs import as_json, body_hash
 from app.jobs.users import Caller
-from app.storage.rows import JobRow
+from app.storage.direct import Direct
+from app.storage.prepared import Prepared
+from app.storage.rows import DatasetRow, JobRow
 from app.storage.types import utc_now
 from dpmcmc.planner import Plan
 from dpmcmc.privacy import events
+from dpmcmc.privacy.events import Event
 from dpmcmc.spec import JobSpec
 
+_JOBS = cast(Table, JobRow.__table__)
+_AT, _CALLER = (bindparam(name, type_=_JOBS.c.id.type) for name in ("at", "caller"))
+_WAITING = (
+    select(func.count())
+    .where(
+        _JOBS.c.user_id == _CALLER,
+        _JOBS.c.status.in_((literal_column("'queued'"), literal_column("'running'"))),
+    )
+    .scalar_subquery()
+)
+_ADMISSION = Prepared(
+    select(DatasetRow.destroyed_at, DatasetRow.archived_at, _WAITING.label("waiting")).where(
+        DatasetRow.id == _AT, open_to(_CALLER)
+    )
+)
+_ADD_JOB = Prepared(insert(_JOBS).values({c: bindparam(c.key) for c in _JOBS.columns}))
 
+
+@tracing.span("submit")
 def submit(
     services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec, key: str | None
 ) -> JobRow:
@@ -35,20 +56,13 @@ def submit(
         return earlier
     with services.sessions.read() as session:
         dataset = usable_dataset(session, caller, dataset_id)
-    plan = planned(services, dataset, spec)  # no lock is held while it thinks
+    plan = planned(services, dataset, spec, advise=False)  # no lock is held while it thinks
+    job = _job(services, caller, dataset_id, spec, plan)
+    job.idempotency_key, job.body_hash = key, digest if key else None
     try:
-        with services.sessions.debit() as session:
-            job = _accept(services, session, caller, dataset_id, spec, plan)
-            job.idempotency_key, job.body_hash = key, digest if key else None
-            session.add(job)
-            ledger.reserve(
-                session,
-                dataset_id,
-                job_id=job.id,
-                analyst_id=caller.id,
-                event=plan.event,
-                until=job.reserved_until,
-            )
+        with tracing.span("reserve", job=job.id), services.sessions.direct() as debit:
+            _admit(services, debit, caller, dataset_id)
+            take(debit, job, plan.event)
     except ledger.BudgetExhausted as refused:
         raise _exhausted(refused) from None
     except ledger.AccountClosed:
@@ -58,6 +72,7 @@ def submit(
         if earlier is None:
             raise
         return earlier
+    logs.logger().info("job_accepted", job=str(job.id))
     tell(services, job.id)
     return job
 
@@ -76,23 +91,31 @@ def _earlier(services: Services, caller: Caller, key: str | None, digest: str) -
     return found
 
 
-def _accept(
-    services: Services,
-    session: Session,
-    caller: Caller,
-    dataset_id: UUID,
-    spec: JobSpec,
-    plan: Plan,
-) -> JobRow:
-    """The job's row, if the dataset still takes jobs and the caller has not too many waiting."""
-    usable_dataset(session, caller, dataset_id)
-    waiting = session.scalar(
-        select(func.count()).where(
-            JobRow.user_id == caller.id, JobRow.status.in_(("queued", "running"))
-        )
-    )
-    if (waiting or 0) >= services.settings.max_jobs_waiting:
+def _admit(services: Services, debit: Direct, caller: Caller, dataset_id: UUID) -> None:
+    """Refuse where the dataset takes no jobs of the caller, or too many of them are waiting."""
+    found = debit.rows(_ADMISSION, {"at": dataset_id, "caller": caller.id})
+    if not found:
+        raise not_found("dataset")
+    check_open(found[0])
+    if found[0].waiting >= services.settings.max_jobs_waiting:
         raise Refusal(429, "too_many_jobs", "Too many of your jobs are waiting; try again later.")
+
+
+def take(debit: Direct, job: JobRow, event: Event) -> None:
+    """Write a job's row and reserve its cost."""
+    debit.write(_ADD_JOB, {column.key: getattr(job, column.key) for column in _JOBS.columns})
+    ledger.reserve(
+        debit,
+        job.dataset_id,
+        job_id=job.id,
+        analyst_id=job.user_id,
+        event=event,
+        until=job.reserved_until,
+    )
+
+
+def _job(services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec, plan: Plan) -> JobRow:
+    """The row of a job that nobody has claimed."""
     now = utc_now()
     return JobRow(
         id=uuid4(),
@@ -106,8 +129,13 @@ def _accept(
         epsilon=plan.cost.epsilon,
         delta=plan.cost.delta,
         mu=plan.cost.mu,
+        attempt=0,
+        token=0,
+        cancel_requested=False,
+        progress_step=0,
         progress_of=plan.num_steps,
         created_at=now,
+        traceparent=tracing.carrier(),
         reserved_until=now + timedelta(seconds=services.settings.reservation_seconds),
     )
 
@@ -123,6 +151,7 @@ def _exhausted(refused: ledger.BudgetExhausted) -> Refusal:
         "budget_exhausted",
         f"{whose} remaining budget does not allow this job.",
         extra={
+            "of": "allotment" if refused.allotment else "dataset",
             "requested": {"epsilon": requested},
             "remaining": {"epsilon": remaining},
         },
@@ -132,7 +161,8 @@ def _exhausted(refused: ledger.BudgetExhausted) -> Refusal:
 def tell(services: Services, job_id: UUID) -> bool:
     """Send the hint that a job waits. A broker that is away is no error: the reaper sends again."""
     try:
-        services.publish(job_id)
+        with tracing.span("enqueue", job=job_id):
+            services.publish(job_id)
     except Exception as error:
         logs.logger().warning("publish_failed", job=str(job_id), exception=type(error).__name__)
         return False

@@ -7,6 +7,7 @@ from sqlalchemy import select
 from app import logs
 from app.jobs.services import Services
 from app.settings import Settings
+from app.storage.errors import StoreError
 from app.storage.migrate import upgrade
 from app.storage.rows import DatasetRow
 from app.storage.session import SessionFactory
@@ -29,10 +30,17 @@ def migrate(settings: Settings) -> None:
 
 
 def sweep(services: Services) -> None:
-    """Delete files of uploads that a crash left unrecorded, and of datasets that were destroyed."""
+    """Delete files of uploads that a crash left unrecorded, and of datasets that were destroyed.
+
+    A store that is away is no error: the next start sweeps.
+    """
     with services.sessions.read() as session:
         known = set(session.scalars(select(DatasetRow.id).where(DatasetRow.destroyed_at.is_(None))))
-    deleted = services.vault.files.sweep(known, older_than=time.time() - LEFTOVER_SECONDS)
+    try:
+        deleted = services.vault.files.sweep(known, older_than=time.time() - LEFTOVER_SECONDS)
+    except StoreError as error:
+        logs.logger().warning("sweep_failed", reason=error.reason)
+        return
     if deleted:
         logs.logger().info("leftovers_deleted", files=deleted)
 

@@ -14,11 +14,12 @@ from app.ledger.errors import (
     Voided,
 )
 from app.ledger.read import (
+    Allotted,
     Balance,
     Entry,
     HistoryPoint,
     Preview,
-    allotment,
+    allotments,
     balance,
     balances,
     entries,
@@ -30,6 +31,7 @@ from app.ledger.verify import Verification, verify
 
 __all__ = [
     "AccountClosed",
+    "Allotted",
     "AlreadyReserved",
     "AmendmentRefused",
     "Balance",
@@ -43,7 +45,7 @@ __all__ = [
     "UnknownReservation",
     "Verification",
     "Voided",
-    "allotment",
+    "allotments",
     "amend",
     "balance",
     "balances",

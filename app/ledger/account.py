@@ -1,20 +1,22 @@
 """Debits: a decision and its entry in one transaction that holds the dataset's head.
 
-Every function takes an open write session and never commits. The head row is locked first
+Every function takes an open write transaction and never commits. The head row is locked first
 (PostgreSQL: FOR UPDATE; SQLite: BEGIN IMMEDIATE before), so decisions on one dataset happen one
 after the other. Comparisons are between whole numbers, rounded against the spender.
 Nothing written here depends on private rows.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from operator import add
+from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Table, bindparam, insert, literal_column, select, update
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.ledger.codec import (
@@ -37,6 +39,7 @@ from app.ledger.errors import (
     UnknownReservation,
     Voided,
 )
+from app.storage.direct import Direct
 from app.storage.engine import EARLY_RELEASE
 from app.storage.prepared import Prepared
 from app.storage.rows import JobRow, LedgerHeadRow, LedgerRow
@@ -67,7 +70,7 @@ class Head:
     terms: FilterTerms
     posted: FilterState
     reserved: FilterState
-    allotments: dict[str, Allotment]
+    allotments: Mapping[str, Allotment]
     jobs: int
 
     @property
@@ -79,8 +82,7 @@ class Head:
 def sum_of(one: FilterState, other: FilterState) -> FilterState:
     """Two states added up."""
     return FilterState(
-        tuple(a + b for a, b in zip(one.sums, other.sums, strict=True)),
-        tuple(a + b for a, b in zip(one.unbounded, other.unbounded, strict=True)),
+        tuple(map(add, one.sums, other.sums)), tuple(map(add, one.unbounded, other.unbounded))
     )
 
 
@@ -104,13 +106,13 @@ def open_account(
     head = Head(dataset_id, 0, genesis(dataset_id), "open", terms, empty, empty, {}, 0)
     session.flush()
     details = {"terms": json.loads(write_terms(terms))}
-    head, entry = _next(head, "open", details=details, actor_id=actor_id)
-    session.execute(insert(HEADS).values(dataset_id=dataset_id, **_stored(head)))
+    entry = _next(head, "open", details=details, actor_id=actor_id)
+    session.execute(insert(HEADS).values(dataset_id=dataset_id, **_moved(head, entry)))
     session.execute(insert(ENTRIES).values(entry))
 
 
 def reserve(
-    session: Session,
+    debit: Direct,
     dataset_id: UUID,
     *,
     job_id: UUID,
@@ -118,15 +120,15 @@ def reserve(
     event: Event,
     until: datetime | None = None,
 ) -> None:
-    """Hold an event's cost for a job, or refuse. The job's row must be in the session or stored.
+    """Hold an event's cost for a job, or refuse. The job's row is stored, or written before this.
 
     until: when the reservation lapses unless a worker has claimed the job (see `expire`).
     Raises UnknownAccount, AccountClosed, EventError (another neighbouring relation),
-    AlreadyReserved and BudgetExhausted (of the dataset, or of the analyst's allotment).
+    BudgetExhausted (of the dataset, or of the analyst's allotment), and AlreadyReserved, which may
+    come as late as with the commit.
     """
-    session.flush()
     text, name = written(event)
-    head = locked(session, dataset_id)
+    head = _one_head(debit.rows(_LOCK_EARLY[debit.backend], {"at": dataset_id}))
     if head.status != "open":
         raise AccountClosed("the dataset takes no new jobs")
     cost = price(head.terms, event)
@@ -147,13 +149,13 @@ def reserve(
         "event_digest": name,
         "cost": write_cost(cost),
     }
-    try:
-        append(session, moved, "reserve", **fields)
-    except IntegrityError:
-        raise AlreadyReserved("the job is not stored, or has a reservation") from None
+    refusal = AlreadyReserved("the job is not stored, or has a reservation")
+    values = _written(moved, "reserve", **fields)
+    for statement in _WRITES[debit.backend]:
+        debit.write(statement, values, instead=refusal)
 
 
-def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> dict[str, Allotment]:
+def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
     """The allotments after one more entry of this analyst. Raises BudgetExhausted."""
     own = head.allotments.get(str(analyst_id))
     if own is None:
@@ -211,7 +213,7 @@ def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None =
     append(session, moved, "void", details=details, actor_id=actor_id, **_same(reserved))
 
 
-def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> dict[str, Allotment]:
+def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
     own = head.allotments.get(str(analyst_id))
     if own is None:
         return head.allotments
@@ -238,18 +240,20 @@ def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
 
 def locked(session: Session, dataset_id: UUID) -> Head:
     """A dataset's head, held until the transaction ends. Raises UnknownAccount."""
-    return _held(session, _LOCK, _LOCK_EARLY, dataset_id)
+    return _one_head(_LOCK.run(session, {"at": dataset_id}))
 
 
 def _locked_by_job(session: Session, job_id: UUID) -> Head:
-    """The head of the dataset that a job's reservation is on, held until the transaction ends."""
-    return _held(session, _LOCK_BY_JOB, _LOCK_BY_JOB_EARLY, job_id)
+    """The head of the dataset that a job's reservation is on, held until the transaction ends.
+
+    Where the session waits for the disk after its commit (`SessionFactory.debit`), PostgreSQL is
+    told so in the same round trip.
+    """
+    early = session.info.get(EARLY_RELEASE)
+    return _one_head((_LOCK_BY_JOB_EARLY if early else _LOCK_BY_JOB).run(session, {"at": job_id}))
 
 
-def _held(session: Session, lock: Prepared, early: Prepared, at: UUID) -> Head:
-    """Lock a head. Where the session waits for the disk after its commit (`SessionFactory.debit`),
-    PostgreSQL is told so in the same round trip."""
-    rows = (early if session.info.get(EARLY_RELEASE) else lock).run(session, {"at": at})
+def _one_head(rows: list[Any]) -> Head:
     if not rows:
         raise UnknownAccount("no ledger was opened for this")
     return head_of(rows[0])
@@ -270,16 +274,19 @@ def head_of(row: Any) -> Head:
     )
 
 
-def read_allotments(text: str) -> dict[str, Allotment]:
+@lru_cache(maxsize=64)
+def read_allotments(text: str) -> Mapping[str, Allotment]:
     """The allotments that a head stores."""
     fields = json.loads(text)
-    return {
-        analyst: Allotment(own["epsilon"], read_state(canonical(own["held"])))
-        for analyst, own in fields.items()
-    }
+    return MappingProxyType(
+        {
+            analyst: Allotment(own["epsilon"], read_state(canonical(own["held"])))
+            for analyst, own in fields.items()
+        }
+    )
 
 
-def write_allotments(allotments: dict[str, Allotment]) -> str:
+def write_allotments(allotments: Mapping[str, Allotment]) -> str:
     """Allotments as canonical text."""
     return canonical(
         {
@@ -307,45 +314,52 @@ def _same(reserved: Any) -> dict[str, Any]:
 
 def append(session: Session, head: Head, kind: str, **fields: Any) -> None:
     """Write the next entry and the moved head: one statement on PostgreSQL, two on SQLite."""
-    head, entry = _next(head, kind, **fields)
-    values = {f"new_{name}": value for name, value in entry.items()}
-    values.update((f"to_{name}", value) for name, value in _stored(head).items())
+    values = _written(head, kind, **fields)
     for statement in _WRITES[session.get_bind().dialect.name]:
         statement.run(session, values)
 
 
+def _written(head: Head, kind: str, **fields: Any) -> dict[str, Any]:
+    """What the statements of `_WRITES` take: the next entry, and the head after it."""
+    entry = _next(head, kind, **fields)
+    return {**entry, **{_TO[name]: value for name, value in _moved(head, entry).items()}}
+
+
 def _next(
     head: Head, kind: str, details: dict[str, Any] | None = None, **fields: Any
-) -> tuple[Head, dict[str, Any]]:
-    """The entry that follows a head whose sums are moved already, and the head after it."""
-    entry: dict[str, Any] = dict.fromkeys(column.name for column in ENTRIES.columns)
-    entry.update(
-        fields,
-        dataset_id=head.dataset_id,
-        seq=head.seq + 1,
-        at=utc_now(),
-        kind=kind,
-        total=write_state(head.held),
-        details=canonical(details or {}),
-        previous=head.hash,
-    )
+) -> dict[str, Any]:
+    """The entry that follows a head whose sums are moved already."""
+    entry = {
+        **_BLANK,
+        **fields,
+        "dataset_id": head.dataset_id,
+        "seq": head.seq + 1,
+        "at": utc_now(),
+        "kind": kind,
+        "total": write_state(head.held),
+        "details": canonical(details) if details else "{}",
+        "previous": head.hash,
+    }
     entry["hash"] = entry_hash(entry)
-    return replace(head, seq=entry["seq"], hash=entry["hash"]), entry
+    return entry
 
 
-def _stored(head: Head) -> dict[str, Any]:
+def _moved(head: Head, entry: dict[str, Any]) -> dict[str, Any]:
+    """The head's columns once the entry is its last."""
     return {
-        "seq": head.seq,
-        "hash": head.hash,
+        "seq": entry["seq"],
+        "hash": entry["hash"],
         "status": head.status,
         "terms": write_terms(head.terms),
         "posted": write_state(head.posted),
         "reserved": write_state(head.reserved),
-        "allotments": write_allotments(head.allotments),
+        "allotments": write_allotments(head.allotments) if head.allotments else "{}",
         "jobs": head.jobs,
     }
 
 
+_BLANK: dict[str, Any] = dict.fromkeys(column.name for column in ENTRIES.columns)
+_TO = {column.name: f"to_{column.name}" for column in HEADS.columns}
 _AT = bindparam("at", type_=HEADS.c.dataset_id.type)
 _EARLY: ColumnElement[str] = literal_column("set_config('synchronous_commit', 'off', true)").label(
     "early"
@@ -359,12 +373,13 @@ _OF_DATASET = select(HEADS).where(HEADS.c.dataset_id == _AT).with_for_update(of=
 _ON_JOB = select(HEADS).where(HEADS.c.dataset_id == _RESERVED_ON).with_for_update(of=HEADS)
 _MOVE = (
     update(HEADS)
-    .where(HEADS.c.dataset_id == bindparam("new_dataset_id"))
-    .values({c: bindparam(f"to_{c.name}") for c in HEADS.columns if c.name != "dataset_id"})
+    .where(HEADS.c.dataset_id == bindparam("dataset_id"))
+    .values({c: bindparam(_TO[c.name]) for c in HEADS.columns if c.name != "dataset_id"})
 )
-_ADD = insert(ENTRIES).values({c: bindparam(f"new_{c.name}") for c in ENTRIES.columns})
+_ADD = insert(ENTRIES).values({c: bindparam(c.name) for c in ENTRIES.columns})
 
-_LOCK, _LOCK_EARLY = Prepared(_OF_DATASET), Prepared(_OF_DATASET.add_columns(_EARLY))
+_LOCK = Prepared(_OF_DATASET)
+_LOCK_EARLY = {"sqlite": _LOCK, "postgresql": Prepared(_OF_DATASET.add_columns(_EARLY))}
 _LOCK_BY_JOB, _LOCK_BY_JOB_EARLY = Prepared(_ON_JOB), Prepared(_ON_JOB.add_columns(_EARLY))
 _OF_JOB = Prepared(select(ENTRIES).where(ENTRIES.c.job_id == _AT))
 _WRITES = {

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.ledger.account import ENTRIES, HEADS, Head, head_of, price
+from app.ledger.account import ENTRIES, HEADS, Allotment, Head, head_of, price
 from app.ledger.codec import read_state, read_terms, write_terms
 from app.ledger.errors import UnknownAccount
 from dpmcmc.privacy.events import Event
@@ -45,6 +45,20 @@ class Balance:
     jobs: int
     seq: int
     head: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allotted:
+    """An analyst's own cap on a dataset, at the dataset's delta.
+
+    spent: of this analyst's jobs, reservations included. remaining: the largest Gaussian job of
+    this analyst's that fits both the cap and what the dataset has left.
+    """
+
+    analyst_id: UUID
+    epsilon: float
+    spent_epsilon: float
+    remaining_epsilon: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +151,30 @@ def terms_of(session: Session, dataset_id: UUID) -> FilterTerms:
     return _head(session, dataset_id).terms
 
 
-def allotment(session: Session, dataset_id: UUID, analyst_id: UUID) -> Balance | None:
-    """An analyst's budget under the dataset's; reservations count as spent. None: no cap."""
-    head = _head(session, dataset_id)
-    own = head.allotments.get(str(analyst_id))
-    if own is None:
-        return None
-    empty = replace(head, reserved=head.posted.empty(head.terms), jobs=0)
-    return _balance(replace(empty, terms=replace(head.terms, epsilon=own.epsilon), posted=own.held))
+def allotments(
+    session: Session, dataset_ids: Sequence[UUID], analyst_id: UUID | None = None
+) -> dict[UUID, list[Allotted]]:
+    """The analysts' own caps on several datasets, by analyst; of one analyst only where named."""
+    return {
+        at: [
+            _allotted(head, UUID(analyst), own)
+            for analyst, own in sorted(head.allotments.items())
+            if analyst_id is None or analyst == str(analyst_id)
+        ]
+        for at, head in _heads(session, dataset_ids).items()
+    }
+
+
+def _allotted(head: Head, analyst_id: UUID, own: Allotment) -> Allotted:
+    terms = replace(head.terms, epsilon=own.epsilon)
+    return Allotted(
+        analyst_id=analyst_id,
+        epsilon=own.epsilon,
+        spent_epsilon=spent_epsilon(terms, own.held),
+        remaining_epsilon=min(
+            remaining_epsilon(terms, own.held), remaining_epsilon(head.terms, head.held)
+        ),
+    )
 
 
 def preview(

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import PoolProxiedConnection
 
 BUSY_SECONDS = 60
 EARLY_RELEASE = "early_release"
@@ -41,6 +42,18 @@ def engine_for(url: str | URL, *, writes: bool = True) -> Engine:
     if parsed.get_backend_name() == "postgresql":
         return _postgresql(parsed.set(drivername="postgresql+psycopg"), writes)
     raise StorageUrlError("the database must be SQLite or PostgreSQL")
+
+
+def direct_engine_for(url: str | URL, writer: Engine) -> Engine:
+    """An engine for `app.storage.direct`, which does without psycopg's own statements.
+
+    PostgreSQL: connections of its own, because psycopg drops every prepared statement of one
+    where it rolls back after having prepared one itself. SQLite: the one writer.
+    """
+    if writer.dialect.name == "sqlite":
+        return writer
+    own = make_url(url).set(drivername="postgresql+psycopg")
+    return create_engine(own, pool_size=8, max_overflow=0, pool_timeout=60)
 
 
 def _postgresql(url: URL, writes: bool) -> Engine:
@@ -87,17 +100,8 @@ def _queue_writers(engine: Engine, path: Path) -> None:
         record.info["queue"] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def begin(connection: Connection) -> None:
-        info = connection.connection.info
-        driver: Any = connection.connection.driver_connection
         early = bool(connection.get_execution_options().get(EARLY_RELEASE))
-        fcntl.flock(info["queue"], fcntl.LOCK_EX)
-        if info.get(EARLY_RELEASE, False) != early:
-            driver.execute(f"PRAGMA synchronous={'NORMAL' if early else 'FULL'}")
-            info[EARLY_RELEASE] = early
-        driver.execute("BEGIN IMMEDIATE")
-
-    def leave(_: object, record: Any) -> None:
-        fcntl.flock(record.info["queue"], fcntl.LOCK_UN)
+        begin_writing(connection.connection, early=early)
 
     def close_queue(_: object, record: Any) -> None:
         queue = record.info.pop("queue", None)
@@ -106,8 +110,26 @@ def _queue_writers(engine: Engine, path: Path) -> None:
 
     event.listen(engine, "connect", open_queue)
     event.listen(engine, "begin", begin)
-    event.listen(engine, "checkin", leave)
+    event.listen(engine, "checkin", lambda _, record: leave_queue(record.info))
     event.listen(engine, "close", close_queue)
+
+
+def leave_queue(info: Any) -> None:
+    """Let the next writer in. Twice is no error. info: of the pool's connection."""
+    fcntl.flock(info["queue"], fcntl.LOCK_UN)
+
+
+def begin_writing(connection: PoolProxiedConnection, *, early: bool) -> None:
+    """Begin a write transaction on SQLite, as the next in the queue.
+
+    early: its commit does not wait for the disk; `sync_log` does, after it.
+    """
+    info, driver = connection.info, connection.driver_connection
+    fcntl.flock(info["queue"], fcntl.LOCK_EX)
+    if info.get(EARLY_RELEASE, False) != early:
+        driver.execute(f"PRAGMA synchronous={'NORMAL' if early else 'FULL'}")
+        info[EARLY_RELEASE] = early
+    driver.execute("BEGIN IMMEDIATE")
 
 
 def sync_log(engine: Engine) -> None:

@@ -25,3 +25,22 @@ class IngestError(ValueError):
 
 class DatasetFileError(RuntimeError):
     """An encrypted file is missing, cut, changed, or of another dataset or schema."""
+
+
+class StoreError(RuntimeError):
+    """The place of the encrypted files did not do what it was asked.
+
+    reason: a type of failure or the store's own code for it; nothing of a file's content.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class StoreAwayError(StoreError):
+    """It cannot be reached, is full or refuses us: worth trying again, nothing is half done."""
+
+
+class VersionsKeptError(StoreError):
+    """A file is deleted, but its place keeps older versions that it does not let us delete."""

@@ -7,12 +7,9 @@ cutting, reordering, swapping files or editing the declared bounds is found. Eve
 last is full, so a file's size follows from the schema and the number of rows alone.
 """
 
-import os
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
 from uuid import UUID
 
 import numpy as np
@@ -21,10 +18,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from app.storage.columns import columns_digest, schema_of
-from app.storage.durable import TEMPORARY, durable_file, sync_folder
 from app.storage.errors import DatasetFileError
 from app.storage.keys import MasterKey
 from app.storage.rows import DatasetRow
+from app.storage.store import Sink, Source, Store
 from dpmcmc.privacy.types import Private
 from dpmcmc.schema import Column, NumberColumn, Schema, Table
 
@@ -34,6 +31,11 @@ TAG_BYTES = 16
 SUFFIX = ".rows"
 
 Values = NDArray[np.float64] | NDArray[np.int32]
+
+
+def name_of(dataset_id: UUID) -> str:
+    """A dataset's name in its store."""
+    return f"{dataset_id}{SUFFIX}"
 
 
 def dtype_of(column: Column) -> np.dtype[np.float64] | np.dtype[np.int32]:
@@ -73,7 +75,7 @@ class _Seal:
 class RowWriter:
     """Takes batches of any length and writes full chunks; the last one is held until the end."""
 
-    def __init__(self, file: BinaryIO, seal: _Seal, columns: Sequence[Column]) -> None:
+    def __init__(self, file: Sink, seal: _Seal, columns: Sequence[Column]) -> None:
         self._file, self._seal = file, seal
         self._buffers = [np.empty(CHUNK_ROWS, dtype_of(column)) for column in columns]
         self._filled = self._chunks = 0
@@ -104,14 +106,13 @@ class RowWriter:
 
 
 class DatasetFiles:
-    """The folder of encrypted datasets. Hands rows out as Private only."""
+    """The encrypted datasets in their store. Hands rows out as Private only.
 
-    def __init__(self, folder: Path, master: MasterKey) -> None:
-        self._folder, self._master = folder, master
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    All of it raises StoreAwayError where the store cannot be reached.
+    """
 
-    def _path(self, dataset_id: UUID) -> Path:
-        return self._folder / f"{dataset_id}{SUFFIX}"
+    def __init__(self, store: Store, master: MasterKey) -> None:
+        self._store, self._master = store, master
 
     def new_key(self, dataset_id: UUID) -> tuple[bytes, bytes]:
         """A random key for a dataset, and the same key wrapped for `DatasetRow.wrapped_key`."""
@@ -120,8 +121,8 @@ class DatasetFiles:
 
     @contextmanager
     def write(self, dataset_id: UUID, key: bytes, columns: Sequence[Column]) -> Iterator[RowWriter]:
-        """Write a dataset's file: once the block is left the disk has all of it, or nothing."""
-        with durable_file(self._path(dataset_id), overwrite=False) as file:
+        """Write a dataset's file: once the block is left the store has all of it, or nothing."""
+        with self._store.write(name_of(dataset_id)) as file:
             writer = RowWriter(file, _Seal(key, dataset_id, columns), columns)
             yield writer
             writer.finish()
@@ -136,16 +137,18 @@ class DatasetFiles:
         schema = schema_of(row)
         seal = _Seal(self._master.unwrap(row.wrapped_key, row.id), row.id, schema.columns)
         try:
-            with self._path(row.id).open("rb") as file:
+            with self._store.read(name_of(row.id)) as file:
                 table = _read(file, seal, schema)
-        except OSError:
-            raise DatasetFileError("the dataset's file cannot be read") from None
+        except FileNotFoundError:
+            raise DatasetFileError("the dataset's file is missing") from None
         return Private(table, subject=str(row.id))
 
     def destroy(self, dataset_id: UUID) -> None:
-        """Delete a dataset's file; the caller deletes the wrapped key first. Idempotent."""
-        self._path(dataset_id).unlink(missing_ok=True)
-        sync_folder(self._folder)
+        """Delete a dataset's file; the caller deletes the wrapped key first. Idempotent.
+
+        Raises VersionsKeptError where the store keeps copies, unreadable without their key.
+        """
+        self._store.delete(name_of(dataset_id))
 
     def sweep(self, known: set[UUID], *, older_than: float) -> int:
         """Delete what crashes left: unfinished files, and files whose dataset was never recorded.
@@ -153,21 +156,14 @@ class DatasetFiles:
         known: ids of all datasets that hold rows. older_than: Unix time; what is younger may still
         be on its way to being recorded. Returns how many were deleted.
         """
-        wanted = {self._path(dataset_id).name for dataset_id in known}
-        deleted = 0
-        for path in self._folder.iterdir():
-            ours = path.name.endswith((SUFFIX, TEMPORARY)) and path.name not in wanted
-            if ours and path.stat().st_mtime < older_than:
-                path.unlink(missing_ok=True)
-                deleted += 1
-        return deleted
+        return self._store.sweep({name_of(found) for found in known}, SUFFIX, older_than)
 
-    def ready(self) -> bool:
-        """Whether the folder can be written to."""
-        return os.access(self._folder, os.W_OK)
+    def check(self) -> None:
+        """Look, within a few seconds, whether the store can be used."""
+        self._store.check()
 
 
-def _read(file: BinaryIO, seal: _Seal, schema: Schema) -> Table:
+def _read(file: Source, seal: _Seal, schema: Schema) -> Table:
     if file.read(len(FORMAT)) != FORMAT:
         raise DatasetFileError("not a dataset file of this version")
     arrays: list[Values] = [np.empty(schema.rows, dtype_of(column)) for column in schema.columns]

@@ -194,7 +194,8 @@ class JobRow(Base):
     spec: as submitted; resolved: as planned and paid for. attempt counts claims and token is the
     fence: every write of a worker names both owner and token. published_at: when the id was last
     handed to the broker. released_attempt: whose chain blocks are visible, set once with succeeded.
-    reserved_until: when an unclaimed reservation lapses (None: never).
+    reserved_until: when an unclaimed reservation lapses (None: never). traceparent: the span in
+    which it was submitted, where traces are made.
     """
 
     __tablename__ = "jobs"
@@ -214,6 +215,8 @@ class JobRow(Base):
         Index(None, "created_at", "id"),
         Index(None, "status", "lease_until"),
         Index(None, "status", "published_at"),
+        Index(None, "status", "user_id", "created_at", "id"),
+        Index(None, "user_id", "started_at"),
         Index(None, "dataset_id", "created_at"),
     )
 
@@ -242,6 +245,7 @@ class JobRow(Base):
     error_code: Mapped[str | None] = mapped_column(String(100))
     released_attempt: Mapped[int | None]
     summary: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
+    traceparent: Mapped[str | None] = mapped_column(String(55))
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

@@ -5,14 +5,15 @@ rolled back on any error. Nothing below the use cases commits.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import closing, contextmanager
 
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session, sessionmaker
 
-from app.storage.engine import EARLY_RELEASE, engine_for, sync_log
+from app.storage.direct import Direct, direct_on
+from app.storage.engine import EARLY_RELEASE, direct_engine_for, engine_for, sync_log
+from app.storage.prepared import execute
 
 _COMMIT_AND_FLUSH_LOG = "COMMIT; SELECT pg_logical_emit_message(true, 'dpmcmc', '')"
 
@@ -23,6 +24,7 @@ class SessionFactory:
     def __init__(self, url: str | URL) -> None:
         self.engine: Engine = engine_for(url)
         self._reader: Engine = engine_for(url, writes=False)
+        self._direct: Engine = direct_engine_for(url, self.engine)
         self._write = sessionmaker(self.engine, expire_on_commit=False)
         early = self.engine.execution_options(**{EARLY_RELEASE: True})
         told = {EARLY_RELEASE: early.dialect.name == "postgresql"}
@@ -61,10 +63,20 @@ class SessionFactory:
         if self.engine.dialect.name == "sqlite":
             sync_log(self.engine)
 
+    @contextmanager
+    def direct(self) -> Iterator[Direct]:
+        """`debit`, without a session: for submissions, which all wait for the same row."""
+        with closing(self._direct.raw_connection()) as connection:
+            transaction = direct_on(self._direct, connection)
+            yield transaction
+            transaction.commit()
+        if self.engine.dialect.name == "sqlite":
+            sync_log(self.engine)
+
     def dispose(self) -> None:
         """Close every connection."""
-        self.engine.dispose()
-        self._reader.dispose()
+        for engine in (self.engine, self._reader, self._direct):
+            engine.dispose()
 
 
 def _commit_and_flush_log(session: Session) -> None:
@@ -74,6 +86,6 @@ def _commit_and_flush_log(session: Session) -> None:
     commit is synchronous again.
     """
     session.flush()
-    driver: Any = session.connection().connection.driver_connection
-    if driver.execute(_COMMIT_AND_FLUSH_LOG).statusmessage != "COMMIT":
+    done = execute(session.connection(), _COMMIT_AND_FLUSH_LOG)
+    if done.statusmessage != "COMMIT":
         raise RuntimeError("the transaction had failed before its commit")

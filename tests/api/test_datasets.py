@@ -2,6 +2,7 @@
 
 import io
 
+import httpx
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -86,6 +87,86 @@ def test_archived_datasets_take_no_jobs_until_they_are_opened_again(house: House
     assert (refused.status_code, refused.json()["code"]) == (409, "dataset_archived")
     house.admin.call("PATCH", f"/v1/datasets/{dataset}", json={"archived": False})
     assert analyst.post("/v1/jobs", json=job_of(dataset)).status_code == 202
+
+
+def allot(house: House, dataset: str, caps: dict[str, float | None]) -> httpx.Response:
+    return house.admin.call("PATCH", f"/v1/datasets/{dataset}", json={"allotments": caps})
+
+
+def test_an_allotment_caps_one_analyst_and_says_so(house: House) -> None:
+    ada, bob, dataset = house.user("analyst"), house.user("analyst"), house.dataset()
+    house.submit(ada, dataset)
+    assert allot(house, dataset, {ada.id: 0.6}).status_code == 200
+    offer = ada.post("/v1/plans", json=job_of(dataset)).json()
+    assert offer["affordable"] is False
+    refused = ada.post("/v1/jobs", json=job_of(dataset))
+    problem = refused.json()
+    assert (refused.status_code, problem["code"]) == (409, "budget_exhausted")
+    assert problem["of"] == "allotment"
+    assert "allotment" in problem["detail"]
+    assert problem["requested"]["epsilon"] == pytest.approx(0.5)
+    assert 0 < problem["remaining"]["epsilon"] < 0.5
+    house.submit(bob, dataset)
+    assert allot(house, dataset, {ada.id: None}).status_code == 200
+    house.submit(ada, dataset)
+    assert house.admin.post(f"/v1/datasets/{dataset}/ledger/verify").json()["ok"]
+
+
+def test_a_job_beyond_the_datasets_budget_says_that_it_is_the_datasets(house: House) -> None:
+    ada, dataset = house.user("analyst"), house.dataset()
+    allot(house, dataset, {ada.id: 100.0})
+    body = job_of(dataset)
+    body["privacy"]["epsilon"] = 5.0
+    problem = ada.post("/v1/jobs", json=body).json()
+    assert (problem["code"], problem["of"]) == ("budget_exhausted", "dataset")
+
+
+def test_allotments_are_told_to_overseers_and_to_each_analyst_the_own(house: House) -> None:
+    ada, bob, dataset = house.user("analyst"), house.user("analyst"), house.dataset()
+    auditor, caps = house.user("auditor"), {ada.id: 1.0, bob.id: 2.0}
+    assert "allotments" not in ada.get(f"/v1/datasets/{dataset}/budget").json()
+    allot(house, dataset, dict(caps))
+    house.submit(ada, dataset)
+    for overseer in (house.admin, auditor):
+        for found in (
+            overseer.get(f"/v1/datasets/{dataset}/budget").json(),
+            next(i for i in overseer.get("/v1/budget").json()["items"] if i["dataset"] == dataset),
+        ):
+            assert {who: own["epsilon"] for who, own in found["allotments"].items()} == caps
+    (own,) = ada.get(f"/v1/datasets/{dataset}/budget").json()["allotments"].items()
+    assert own[0] == ada.id
+    assert own[1]["spent"]["epsilon"] == pytest.approx(0.5, rel=1e-6)
+    assert 0.4 < own[1]["remaining"]["epsilon"] < 0.9
+    assert list(bob.get(f"/v1/datasets/{dataset}/budget").json()["allotments"]) == [bob.id]
+    (listed,) = bob.get("/v1/budget").json()["items"]
+    assert list(listed["allotments"]) == [bob.id]
+    carol = house.user("analyst")
+    assert "allotments" not in carol.get(f"/v1/datasets/{dataset}/budget").json()
+
+
+def test_every_change_of_an_allotment_is_a_ledger_entry(house: House) -> None:
+    ada, bob, dataset = house.user("analyst"), house.user("analyst"), house.dataset()
+    for caps in ({ada.id: 1.0, bob.id: 0.0}, {ada.id: 1.0, bob.id: None}, {bob.id: None}):
+        assert allot(house, dataset, caps).status_code == 200
+    entries = house.admin.get(f"/v1/datasets/{dataset}/ledger").json()["items"]
+    changes = [e["details"] for e in entries if e["kind"] == "allot"]
+    assert sorted(changes[:2], key=str) == sorted(
+        [{"analyst": ada.id, "epsilon": 1.0}, {"analyst": bob.id, "epsilon": 0.0}], key=str
+    )
+    assert changes[2:] == [{"analyst": bob.id, "epsilon": None}]
+
+
+def test_allotments_that_cannot_be_are_refused_and_change_nothing(house: House) -> None:
+    ada, auditor, dataset = house.user("analyst"), house.user("auditor"), house.dataset()
+    nobody = "6f9619ff-8b86-4011-b42d-00c04fc964ff"
+    for caps in ({nobody: 1.0}, {ada.id: 1.0, auditor.id: 1.0}, {ada.id: -1.0}, {"ada": 1.0}):
+        answer = allot(house, dataset, caps)
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["pointer"].startswith("/allotments")
+    path = f"/v1/datasets/{dataset}"
+    assert house.admin.call("PATCH", path, json={"allotments": None}).status_code == 422
+    assert ada.call("PATCH", path, json={"allotments": {ada.id: 9.0}}).status_code == 403
+    assert len(house.admin.get(f"{path}/ledger").json()["items"]) == 1
 
 
 def test_grants_hide_a_dataset_from_everybody_else(house: House) -> None:

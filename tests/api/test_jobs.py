@@ -312,12 +312,29 @@ def test_too_many_waiting_jobs_are_429(house: House, analyst: Caller) -> None:
     assert "retry-after" in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("setting", "limit", "pointer"),
+    [("max_draws", 359, "/sampler/num_steps"), ("job_memory_bytes", 2**29, "/dataset")],
+)
+def test_a_job_that_is_too_large_is_422_and_costs_nothing(
+    house: House, analyst: Caller, setting: str, limit: int, pointer: str
+) -> None:
+    dataset = house.dataset()
+    object.__setattr__(house.settings, setting, limit)
+    answer = analyst.post("/v1/jobs", json=job_of(dataset))
+    assert (answer.status_code, answer.json()["code"]) == (422, "job_too_large")
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+    assert analyst.get(f"/v1/datasets/{dataset}/budget").json()["jobs"] == 0
+    object.__setattr__(house.settings, setting, 2**34)
+    assert analyst.post("/v1/jobs", json=job_of(dataset)).status_code == 202
+
+
 def test_registries_tell_the_schema_of_every_option(house: House, analyst: Caller) -> None:
     from dpmcmc.models import MODELS
-    from dpmcmc.samplers import SAMPLERS
+    from dpmcmc.releases import ALGORITHMS
 
     samplers = {s["name"]: s for s in analyst.get("/v1/samplers").json()["items"]}
-    assert set(samplers) == set(SAMPLERS)
+    assert set(samplers) == set(ALGORITHMS)
     for name, sampler in samplers.items():
         assert sampler["options"]["properties"]["algorithm"]["const"] == name
         assert sampler["options"]["additionalProperties"] is False

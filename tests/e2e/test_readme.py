@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,18 @@ def test_walk_with_curl_works_as_printed(
     assert done.returncode == 0, done.stdout + done.stderr
     for shown in ('"expected_ess"', "succeeded", '"r_hat"', '"remaining"', '"budget_exhausted"'):
         assert shown in done.stdout
+
+
+def test_library_example_prints_a_posterior(repository: Path, tmp_path: Path) -> None:
+    (example,) = re.findall(
+        r"^```python\n(.*?)^```", (repository / "README.md").read_text(), re.M | re.S
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert "epsilon=1.99" in done.stdout
+    assert "Intercept" in done.stdout
 
 
 def test_every_dev_command_of_the_readme_exists(repository: Path) -> None:

@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from app import ledger
-from app.storage.migrate import upgrade
-from app.storage.rows import DatasetRow, JobRow, UserRow
+from app.storage.rows import JobRow, UserRow
 from app.storage.session import SessionFactory
-from dpmcmc.privacy.events import Event, Gaussian, Repeat, as_dict, digest
+from benchmarks.ledger import Account, job_values, open_account
+from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.filter import FilterState, FilterTerms, entry_cost, spent_epsilon
 
 EVENT: Event = Repeat(Gaussian(40.0), 100)
@@ -20,7 +20,7 @@ DELTA = 1e-6
 
 def terms_for(jobs: int, event: Event = EVENT) -> FilterTerms:
     """A budget that pays for exactly so many of the event."""
-    cost, state = entry_cost(FilterTerms(1.0, DELTA), event), None
+    cost = entry_cost(FilterTerms(1.0, DELTA), event)
     state = FilterState.empty(FilterTerms(1.0, DELTA))
     for _ in range(jobs):
         state = state.add(cost)
@@ -39,21 +39,14 @@ class Books:
     dataset_id: UUID
     analyst_id: UUID
 
+    def row(self, event: Event = EVENT, **columns) -> JobRow:
+        """A queued job."""
+        account = Account(self.url, self.dataset_id, self.analyst_id)
+        return JobRow(**{**job_values(account, event), **columns})
+
     def job(self, analyst_id: UUID | None = None, event: Event = EVENT, **columns) -> UUID:
         """A stored, queued job without a reservation."""
-        row = JobRow(
-            id=uuid4(),
-            user_id=analyst_id or self.analyst_id,
-            dataset_id=self.dataset_id,
-            spec={},
-            resolved={},
-            event=as_dict(event),
-            event_digest=digest(event),
-            epsilon=1.0,
-            delta=DELTA,
-            progress_of=1,
-            **columns,
-        )
+        row = self.row(event, user_id=analyst_id or self.analyst_id, **columns)
         with self.factory.write() as session:
             session.add(row)
         return row.id
@@ -66,9 +59,9 @@ class Books:
 
     def reserve(self, job_id: UUID | None = None, analyst_id=None, event=EVENT, until=None) -> UUID:
         job_id = job_id or self.job(analyst_id, event)
-        with self.factory.debit() as session:
+        with self.factory.direct() as debit:
             ledger.reserve(
-                session,
+                debit,
                 self.dataset_id,
                 job_id=job_id,
                 analyst_id=analyst_id or self.analyst_id,
@@ -103,18 +96,8 @@ class Books:
 
 
 def open_books(url: str, terms: FilterTerms) -> Books:
-    factory = SessionFactory(url)
-    upgrade(factory.engine)
-    user = UserRow(id=uuid4(), name=str(uuid4()), role="analyst")
-    dataset = DatasetRow(
-        id=uuid4(), name="d", columns=[], rows=1, wrapped_key=b"k", created_by=user.id
-    )
-    with factory.write() as session:
-        session.add(user)
-        session.flush()
-        session.add(dataset)
-        ledger.open_account(session, dataset.id, terms, user.id)
-    return Books(url, factory, dataset.id, user.id)
+    account = open_account(url, terms)
+    return Books(url, SessionFactory(url), account.dataset_id, account.analyst_id)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.services)])

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from app import ledger
+from app.jobs.submit import take
 from app.storage.rows import JobRow
 from app.storage.types import utc_now
 from dpmcmc.privacy.events import EventError, Gaussian, PureEpsilon, Repeat, digest
@@ -102,13 +103,8 @@ def test_a_refused_submission_leaves_no_job_behind(books):
     job_id = uuid4()
 
     def submit():
-        with books.factory.debit() as session:
-            session.add(
-                JobRow(id=job_id, user_id=books.analyst_id, dataset_id=books.dataset_id, spec={},
-                       resolved={}, event={}, event_digest="", epsilon=1, delta=1e-6, progress_of=1)
-            )  # fmt: skip
-            ledger.reserve(session, books.dataset_id, job_id=job_id, analyst_id=books.analyst_id,
-                           event=EVENT)  # fmt: skip
+        with books.factory.direct() as debit:
+            take(debit, books.row(id=job_id), EVENT)
 
     with pytest.raises(ledger.BudgetExhausted):
         submit()
@@ -182,9 +178,12 @@ def test_a_voided_reservation_returns_to_the_allotment_too(books):
     with pytest.raises(ledger.BudgetExhausted):
         books.reserve()
     with books.factory.read() as session:
-        own = ledger.allotment(session, books.dataset_id, books.analyst_id)
+        (own,) = ledger.allotments(session, [books.dataset_id])[books.dataset_id]
+        assert own.analyst_id == books.analyst_id
+        assert own.spent_epsilon <= own.epsilon == cap
         assert own.remaining_epsilon < 0.01
-        assert ledger.allotment(session, books.dataset_id, uuid4()) is None
+        nobody = ledger.allotments(session, [books.dataset_id], uuid4())
+        assert nobody == {books.dataset_id: []}
     books.amend("allot", analyst=str(books.analyst_id), epsilon=None)
     books.reserve()
     books.post(job)

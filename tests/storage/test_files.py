@@ -16,23 +16,19 @@ import pytest
 
 from app.storage.columns import columns_json, parse_columns, schema_of
 from app.storage.durable import durable_file
-from app.storage.errors import DatasetFileError, IngestError
-from app.storage.files import CHUNK_ROWS, DatasetFiles
+from app.storage.errors import DatasetFileError, IngestError, StoreAwayError
+from app.storage.files import CHUNK_ROWS, DatasetFiles, name_of
 from app.storage.ingest import ingest
 from app.storage.keys import KeyFileError, MasterKey, master_key
+from app.storage.local_store import LocalStore
 from app.storage.rows import DatasetRow
 from dpmcmc.privacy.types import Permit, PermitError, Private
+from tests.storage.conftest import MASTER, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = {"name": "x", "type": "number", "lower": 0.0, "upper": 1.0}
 COLUMNS = parse_columns([NUMBER])
 ROWS = 2 * CHUNK_ROWS + 5
-MASTER = MasterKey(b"m" * 32)
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> DatasetFiles:
-    return DatasetFiles(tmp_path / "datasets", MASTER)
 
 
 def stored(files: DatasetFiles, rows: int = ROWS, value: bytes = b"0.5") -> DatasetRow:
@@ -48,8 +44,12 @@ def stored(files: DatasetFiles, rows: int = ROWS, value: bytes = b"0.5") -> Data
     )
 
 
-def path_of(files: DatasetFiles, row: DatasetRow) -> Path:
-    return files._path(row.id)
+def content_of(files: Files, row: DatasetRow) -> bytes:
+    return files.place.content(name_of(row.id))
+
+
+def replace(files: Files, row: DatasetRow, content: bytes) -> None:
+    files.place.put(name_of(row.id), content)
 
 
 def test_rows_come_back_as_private_and_open_with_a_permit_for_this_dataset_only(files):
@@ -66,21 +66,27 @@ def test_rows_come_back_as_private_and_open_with_a_permit_for_this_dataset_only(
 def test_nothing_readable_reaches_the_disk(files):
     import numpy as np
 
-    content = path_of(files, stored(files, value=b"0.8125")).read_bytes()
+    content = content_of(files, stored(files, value=b"0.8125"))
     assert np.float64(0.8125).tobytes() not in content
     assert b"0.8125" not in content
 
 
-def test_files_are_for_their_owner_only(files):
-    assert stat.S_IMODE(path_of(files, stored(files)).stat().st_mode) == 0o600
+def test_files_in_a_folder_are_for_their_owner_only(tmp_path):
+    row = stored(DatasetFiles(LocalStore(tmp_path / "datasets"), MASTER))
+    path = tmp_path / "datasets" / name_of(row.id)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("damage", ["cut", "cut to a chunk", "longer", "flipped", "swapped chunks"])
+@pytest.mark.parametrize(
+    "damage", ["empty", "cut", "cut to a chunk", "longer", "flipped", "swapped chunks"]
+)
 def test_a_damaged_file_is_found(files, damage):
     row = stored(files)
-    path, chunk = path_of(files, row), CHUNK_ROWS * 8 + 16
-    content = path.read_bytes()
+    chunk = CHUNK_ROWS * 8 + 16
+    content = content_of(files, row)
     damaged = {
+        "empty": b"",
         "cut": content[:-1],
         "cut to a chunk": content[: 8 + 2 * chunk],
         "longer": content + b"x",
@@ -88,23 +94,22 @@ def test_a_damaged_file_is_found(files, damage):
         "swapped chunks": content[:8] + content[8 + chunk : 8 + 2 * chunk]
         + content[8 : 8 + chunk] + content[8 + 2 * chunk :],
     }[damage]  # fmt: skip
-    path.write_bytes(damaged)
+    replace(files, row, damaged)
     with pytest.raises(DatasetFileError):
         files.load(row)
 
 
 def test_fewer_rows_than_were_stored_cannot_be_claimed(files):
     row = stored(files)
-    path = path_of(files, row)
     row.rows = CHUNK_ROWS
-    path.write_bytes(path.read_bytes()[: 8 + CHUNK_ROWS * 8 + 16])
+    replace(files, row, content_of(files, row)[: 8 + CHUNK_ROWS * 8 + 16])
     with pytest.raises(DatasetFileError):
         files.load(row)
 
 
 def test_another_datasets_file_is_found(files):
     ours, theirs = stored(files), stored(files)
-    path_of(files, ours).write_bytes(path_of(files, theirs).read_bytes())
+    replace(files, ours, content_of(files, theirs))
     with pytest.raises(DatasetFileError):
         files.load(ours)
     ours.wrapped_key = theirs.wrapped_key
@@ -119,33 +124,70 @@ def test_bounds_edited_after_the_upload_are_found(files):
         files.load(row)
 
 
-def test_another_master_key_opens_nothing(files, tmp_path):
+def test_another_master_key_opens_nothing(files):
     row = stored(files)
     with pytest.raises(KeyFileError):
-        DatasetFiles(tmp_path / "datasets", MasterKey(b"n" * 32)).load(row)
+        Files(files.place, MasterKey(b"n" * 32)).load(row)
 
 
 def test_a_destroyed_dataset_is_gone_and_destroying_twice_is_harmless(files):
     row = stored(files)
     files.destroy(row.id)
     files.destroy(row.id)
-    assert not path_of(files, row).exists()
-    with pytest.raises(DatasetFileError):
+    assert files.place.names() == []
+    with pytest.raises(DatasetFileError, match="missing"):
         files.load(row)
     row.wrapped_key = None
     with pytest.raises(DatasetFileError, match="destroyed"):
         files.load(row)
 
 
-def test_the_sweep_deletes_what_crashes_left_and_nothing_else(files, tmp_path):
+def test_the_sweep_deletes_what_crashes_left_and_nothing_else(files):
     kept, orphan = stored(files), stored(files)
-    folder = tmp_path / "datasets"
-    (folder / "a.rows.1.part").write_bytes(b"half")
-    (folder / "notes.txt").write_bytes(b"somebody else's")
+    files.place.put("notes.txt", b"somebody else's")
     assert files.sweep({kept.id}, older_than=time.time() - 60) == 0
-    assert files.sweep({kept.id}, older_than=time.time() + 60) == 2
-    assert {path.name for path in folder.iterdir()} == {f"{kept.id}.rows", "notes.txt"}
-    assert not path_of(files, orphan).exists()
+    assert name_of(orphan.id) in files.place.names()
+    assert files.sweep({kept.id}, older_than=time.time() + 60) == 1
+    assert files.place.names() == sorted([name_of(kept.id), "notes.txt"])
+
+
+def test_the_sweep_deletes_files_that_were_never_finished(tmp_path):
+    store = LocalStore(tmp_path)
+    (tmp_path / "a.rows.1.part").write_bytes(b"half")
+    assert store.sweep(set(), ".rows", time.time() - 60) == 0
+    assert store.sweep(set(), ".rows", time.time() + 60) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_taken_is_not_overwritten_in_any_store(place):
+    store = place.store()
+    with store.write("x") as file:
+        file.write(b"first")
+    with pytest.raises(FileExistsError), store.write("x") as file:
+        file.write(b"second")
+    assert place.content("x") == b"first"
+
+
+def test_an_error_while_a_file_is_written_leaves_no_file(place):
+    def half():
+        with place.store().write("x") as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        half()
+    assert place.names() == []
+
+
+def test_a_store_that_works_passes_its_check(place):
+    place.store().check()
+
+
+def test_a_folder_that_is_gone_fails_its_check(tmp_path):
+    store = LocalStore(tmp_path / "datasets")
+    (tmp_path / "datasets").rmdir()
+    with pytest.raises(StoreAwayError):
+        store.check()
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_whole_file_or_none(tmp_path):

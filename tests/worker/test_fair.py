@@ -7,9 +7,10 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from sqlalchemy import event
 
 from app.jobs import run as running
-from app.jobs.fair import run_next
+from app.jobs.fair import run_next, whose_turn
 from dpmcmc.privacy.types import Released
 from tests.api.support import House
 
@@ -80,3 +81,21 @@ def test_workers_at_once_share_the_waiting_jobs_out(house: House) -> None:
     for thread in threads:
         thread.join()
     assert sorted(ran) == sorted(jobs)
+
+
+def test_whose_turn_it_is_costs_no_scan_of_jobs(house: House) -> None:
+    """The statement of SQLite's planner, which needs no statistics to tell."""
+    seen: list[tuple[str, Any]] = []
+    with house.services.sessions.read() as session:
+        connection = session.connection()
+        if connection.dialect.name != "sqlite":
+            pytest.skip("PostgreSQL scans tables that are this small")
+        event.listen(
+            connection, "before_cursor_execute", lambda *told: seen.append((told[2], told[3]))
+        )
+        assert whose_turn(session, house.settings.max_attempts) is None
+        statement, values = seen[0]
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
+    steps = [str(step[3]) for step in plan]
+    assert any("ix_jobs_status_user_id_created_at_id" in step for step in steps)
+    assert not [step for step in steps if step.startswith("SCAN jobs")]

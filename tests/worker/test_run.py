@@ -1,5 +1,6 @@
 """The life of a job: paid once, stored once, whoever dies and however often the broker delivers."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from sqlalchemy import func, select
 from app import ledger
 from app.jobs import run as running
 from app.jobs.reap import Reaper
+from app.storage.files import DatasetFiles
 from app.storage.rows import ChainBlockRow, JobRow
 from app.storage.types import utc_now
 from dpmcmc.privacy.types import Released
@@ -155,6 +157,45 @@ def test_cancelling_a_running_job_stops_it_and_the_debit_stays(
     assert blocks(house, job) == set()
 
 
+def test_cancelling_stops_a_block_that_would_take_a_minute(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def cancel() -> None:
+        asked.append(time.monotonic())
+        analyst.post(f"/v1/jobs/{job}/cancel")
+
+    def endless(*_: Any) -> Iterator[Released[Any]]:
+        threading.Timer(0.2, cancel).start()
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            np.ones(10_000).sum()
+        yield from some_blocks(1)
+
+    sampler(monkeypatch, endless)
+    house.run(job)  # in the main thread, as a worker's process does
+    assert time.monotonic() - asked[0] < 2
+    ended = shown(analyst, job)
+    assert ended["status"] == "cancelled"
+    assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
+    other = house.submit(analyst, ended["dataset"])
+    monkeypatch.undo()
+    house.run(other)  # nothing of the interruption is left
+    assert shown(analyst, other)["status"] == "succeeded"
+
+
+def test_a_short_job_is_stored_and_ended_by_one_transaction(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unused(*_: Any) -> None:
+        raise AssertionError("a short job was stored in parts")
+
+    monkeypatch.setattr(running, "_store", unused)
+    house.run(job)
+    assert shown(analyst, job)["progress"] == {"step": 60, "of": 60}
+
+
 class Killed(BaseException):
     """Stands for kill -9: nothing below may handle it."""
 
@@ -209,6 +250,37 @@ def test_a_lost_worker_is_replaced_with_one_debit_and_one_chain(
     assert row(house, job).released_attempt == 2
 
 
+def test_the_next_attempt_reads_the_rows_once_and_draws_fresh_noise(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    reads: list[Any] = []
+    real, load = running.sample, DatasetFiles.load
+
+    def noted(*arguments: Any) -> Iterator[Released[Any]]:
+        for block in real(*arguments):
+            drawn.append(block.value)
+            if len(drawn) == 1:
+                raise Killed  # with the whole chain drawn
+            yield block
+
+    def counted(*arguments: Any) -> Any:
+        reads.append(arguments)
+        return load(*arguments)
+
+    sampler(monkeypatch, noted)
+    monkeypatch.setattr(DatasetFiles, "load", counted)
+    with pytest.raises(Killed):
+        house.run(job)
+    clock = Clock()
+    reap(house, clock, Reaper(house.services, clock))
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+    assert len(reads) == len(drawn) == 2
+    assert len(np.unique(drawn[0][:, :, 0])) > 1  # it moved
+    assert not np.array_equal(*drawn)
+
+
 def test_a_worker_that_was_given_up_can_store_nothing(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +321,103 @@ def test_a_live_worker_keeps_its_job(
     reaper.round()
     assert shown(analyst, job)["status"] == "succeeded"
     assert row(house, job).attempt == 1
+
+
+HOUR = timedelta(hours=1)
+
+
+def off_by(monkeypatch: pytest.MonkeyPatch, jump: timedelta, *modules: str) -> None:
+    """Let the wall clock of these modules be wrong by this much."""
+    for module in modules:
+        monkeypatch.setattr(f"app.jobs.{module}.utc_now", lambda: utc_now() + jump)
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+def test_a_worker_whose_clock_jumps_by_an_hour_in_mid_job_keeps_it(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta
+) -> None:
+    clock = Clock()
+    reapers = [Reaper(house.services, clock), Reaper(house.services, clock)]
+
+    def long(*_: Any) -> Iterator[Released[Any]]:
+        for block in some_blocks(3):
+            for reaper in reapers:
+                reaper.round()
+            clock.now += house.settings.lease_seconds - 0.1
+            off_by(monkeypatch, jump, "run", "heartbeat")
+            time.sleep(1.1)
+            yield block
+
+    sampler(monkeypatch, long)
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+    assert row(house, job).attempt == 1
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+def test_a_worker_whose_clock_is_an_hour_off_is_replaced_as_soon_as_any_other(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta
+) -> None:
+    with monkeypatch.context() as patched:
+        off_by(patched, jump, "run", "heartbeat")
+        kill_after_a_block(patched, house, job)
+    clock = Clock()
+    reaper = Reaper(house.services, clock)
+    reaper.round()
+    clock.now += house.settings.lease_seconds - 0.1
+    reaper.round()
+    assert row(house, job).owner is not None
+    clock.now += 0.2
+    reaper.round()
+    assert row(house, job).owner is None
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+    assert row(house, job).released_attempt == 2
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+def test_a_reaper_whose_wall_clock_jumps_by_an_hour_takes_nothing_from_anybody(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta
+) -> None:
+    other = house.submit(analyst, house.dataset())
+    kill_after_a_block(monkeypatch, house, job)
+    clock = Clock()
+    reaper = Reaper(house.services, clock)
+    reaper.round()
+    off_by(monkeypatch, jump, "reap", "submit", "cancel")
+    reaper.round()
+    assert row(house, job).owner is not None
+    assert shown(analyst, other)["status"] == "queued"
+    house.run(other)
+    assert shown(analyst, other)["status"] == "succeeded"
+
+
+def test_a_time_limit_stops_a_block_that_would_take_a_minute(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Celery has it: an exception in the main thread, from a signal."""
+
+    def over(*_: Any) -> None:
+        raise running.TimeUpError
+
+    def endless(*_: Any) -> Iterator[Released[Any]]:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            np.ones(10_000).sum()
+        yield from some_blocks(1)
+
+    sampler(monkeypatch, endless)
+    before = signal.signal(signal.SIGALRM, over)
+    try:
+        began = time.monotonic()
+        house.run(job)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 10
+    ended = shown(analyst, job)
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "time_limit_exceeded")
+    assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
 
 
 def test_attempts_are_bounded_and_the_debit_stays(
@@ -360,6 +529,7 @@ def test_a_database_that_is_away_for_a_moment_loses_no_draw(
             raise OperationalError("INSERT", {}, Exception("disk full"))
         return stored(*arguments)
 
+    sampler(monkeypatch, lambda *_: some_blocks(3))
     monkeypatch.setattr(running, "_stored", flaky)
     monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
     house.run(job)
@@ -377,6 +547,7 @@ def test_an_attempt_that_finds_no_database_is_left_to_the_next_one(
         raise OperationalError("INSERT", {}, Exception("disk full"))
 
     with monkeypatch.context() as patched:
+        sampler(patched, lambda *_: some_blocks(3))
         patched.setattr(running, "_stored", down)
         patched.setattr(running, "RETRY_SECONDS", 0.01)
         patched.setattr(running, "PATIENCE_SECONDS", 0.05)
@@ -399,8 +570,6 @@ def test_a_refused_reservation_leaves_no_job(house: House, analyst: Caller) -> N
 def test_plans_and_refusals_never_open_rows(
     house: House, analyst: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.storage.files import DatasetFiles
-
     def opened(*_: Any) -> None:
         raise AssertionError("rows were opened")
 
@@ -414,7 +583,6 @@ def test_an_unpaid_job_never_opens_rows(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from app import ledger
-    from app.storage.files import DatasetFiles
 
     loads: list[Any] = []
 

@@ -12,7 +12,7 @@ from app.api.schemas import ComposeIn, Listing, RegisteredOut
 from app.jobs.errors import invalid
 from app.jobs.quotes import quote
 from dpmcmc.models import MODELS
-from dpmcmc.samplers import SAMPLERS
+from dpmcmc.releases import ALGORITHMS
 from dpmcmc.spec import ModelSpec
 
 router = APIRouter(prefix="/v1")
@@ -41,14 +41,14 @@ def models(_: Anyone) -> Listing[RegisteredOut]:
 
 @router.get("/samplers", tags=["catalogue"])
 def samplers(_: Anyone) -> Listing[RegisteredOut]:
-    """The registered samplers. options: the schema of a job's `sampler`."""
+    """The registered samplers and releases. options: the schema of a job's `sampler`."""
     items = [
         RegisteredOut(
             name=name,
             description=_said(inspect.getmodule(sampler.options)),
             options=_strict(TypeAdapter(sampler.options).json_schema()),
         )
-        for name, sampler in SAMPLERS.items()
+        for name, sampler in ALGORITHMS.items()
     ]
     return Listing(items=items, next_cursor=None)
 

@@ -11,6 +11,7 @@ from app.api.bodies import describe, parse, read
 from app.api.multipart import receive
 from app.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from app.api.schemas import (
+    AllotmentOut,
     Branches,
     BudgetItem,
     BudgetOut,
@@ -75,8 +76,9 @@ def shown(found: use.Described, caller: Caller) -> DatasetOut:
     )
 
 
-def budget_of(balance: ledger.Balance) -> dict[str, Any]:
+def budget_of(found: use.Budget) -> dict[str, Any]:
     """The members of a budget's answer."""
+    balance = found.balance
     return {
         "dataset": balance.dataset_id,
         "neighbouring": balance.neighbouring,
@@ -88,6 +90,14 @@ def budget_of(balance: ledger.Balance) -> dict[str, Any]:
         "mu_total": balance.mu_total,
         "mu_spent": balance.mu_spent,
         "jobs": balance.jobs,
+        "allotments": {
+            own.analyst_id: AllotmentOut(
+                epsilon=own.epsilon,
+                spent=Epsilon(epsilon=own.spent_epsilon),
+                remaining=Epsilon(epsilon=own.remaining_epsilon),
+            )
+            for own in found.allotments
+        },
     }
 
 
@@ -159,9 +169,9 @@ def amend(
     dataset_id: DatasetId,
     body: Annotated[DatasetPatch, Depends(read(DatasetPatch))],
 ) -> DatasetOut:
-    """Raise the budget, archive, or say who may use the dataset: each a ledger entry."""
+    """Raise the budget, archive, say who may use how much of it: each change a ledger entry."""
     named = body.model_dump(exclude_unset=True)
-    if named.get("privacy", {}) is None or named.get("archived", False) is None:
+    if any(named.get(name, ...) is None for name in ("privacy", "archived", "allotments")):
         fault = Fault("", "Only grants may be null.")
         raise Refusal(422, "invalid_request", "The request is not valid.", [fault])
     return shown(use.amend(services, caller, dataset_id, named), caller)
@@ -176,7 +186,7 @@ def destroy(caller: Admin, services: House, dataset_id: DatasetId) -> None:
 @router.get("/datasets/{id}/budget")
 def budget(caller: Anyone, services: House, dataset_id: DatasetId) -> BudgetOut:
     """What is spent, reserved and left."""
-    return BudgetOut.model_validate(budget_of(use.dataset(services, caller, dataset_id).balance))
+    return BudgetOut.model_validate(budget_of(use.budget(services, caller, dataset_id)))
 
 
 @router.get("/budget")
@@ -186,8 +196,10 @@ def budgets(
     """Every visible dataset's budget with its history."""
     page = use.budgets(services, caller, limit, cursor)
     items = [
-        BudgetItem.model_validate({**budget_of(balance), "history": [_step(p) for p in history]})
-        for balance, history in page.items
+        BudgetItem.model_validate(
+            {**budget_of(found), "history": [_step(p) for p in found.history]}
+        )
+        for found in page.items
     ]
     return Listing(items=items, next_cursor=page.next_cursor)
 

@@ -78,6 +78,7 @@ def plan(caller: Analyst, services: House, body: Body) -> PlanOut:
     offer = plans.plan(services, caller, body.dataset, spec_of(body))
     made = offer.plan
     return PlanOut(
+        algorithm=made.spec.sampler.algorithm,
         epsilon=made.cost.epsilon,
         delta=made.cost.delta,
         mu=made.cost.mu,
@@ -90,6 +91,7 @@ def plan(caller: Analyst, services: House, body: Body) -> PlanOut:
         remaining_after=Epsilon(epsilon=offer.remaining_after),
         affordable=offer.affordable,
         warnings=list(made.warnings),
+        reasons=list(made.reasons),
     )
 
 

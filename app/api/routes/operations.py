@@ -26,7 +26,7 @@ def readyz(services: House, response: Response) -> Health:
     checks = {
         "database": _works(lambda: _database(services)),
         "broker": _works(queue.ping),
-        "storage": _works(lambda: _storage(services)),
+        "storage": _works(services.vault.files.check),
     }
     ready = all(checks.values())
     response.status_code = 200 if ready else 503
@@ -54,8 +54,3 @@ def _works(check: Callable[[], None]) -> bool:
 def _database(services: Services) -> None:
     with services.sessions.read() as session:
         session.execute(text("SELECT 1"))
-
-
-def _storage(services: Services) -> None:
-    if not services.vault.files.ready():
-        raise OSError("the storage folder cannot be written to")

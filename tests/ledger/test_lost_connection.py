@@ -1,0 +1,80 @@
+"""PostgreSQL goes away: a clear error, nothing half written, and the next call works."""
+
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from app import ledger
+
+from .conftest import EVENT, open_books, terms_for
+
+LOST = r"lost|closed|terminat"
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture
+def books(postgres_url):
+    opened = open_books(postgres_url, terms_for(10))
+    yield opened
+    opened.factory.dispose()
+
+
+def hang_up(books) -> int:
+    """End every connection to the database but this one; how many there were."""
+    plain = books.url.replace("+psycopg", "")
+    with psycopg.connect(plain, autocommit=True) as server:
+        ended = server.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchall()
+    return len(ended)
+
+
+def reserve(books, debit, job) -> None:
+    ledger.reserve(debit, books.dataset_id, job_id=job, analyst_id=books.analyst_id, event=EVENT)
+
+
+def test_a_debit_on_a_connection_that_was_lost_fails_once_and_then_works(books):
+    job = books.job()
+    with ExitStack() as stack:  # several connections in the pool, all of them lost
+        for _ in range(3):
+            stack.enter_context(books.factory.direct()).commit()
+    assert hang_up(books) >= 3
+    with pytest.raises(OperationalError, match=LOST):
+        books.reserve(job)
+    books.reserve(job)
+    assert [entry.kind for entry in books.entries()] == ["open", "reserve"]
+
+
+def test_a_debit_whose_connection_is_lost_before_its_commit_leaves_nothing(books):
+    job = books.job()
+    with pytest.raises(OperationalError, match=LOST), books.factory.direct() as debit:  # noqa: PT012
+        reserve(books, debit, job)
+        hang_up(books)
+    assert [entry.kind for entry in books.entries()] == ["open"]
+    books.reserve(job)
+    assert books.verify().ok
+
+
+def test_a_session_whose_connection_is_lost_before_a_ledgers_statement_says_so(books):
+    job = books.reserve()
+    with pytest.raises(OperationalError) as caught, books.factory.debit() as session:  # noqa: PT012
+        session.connection()
+        hang_up(books)
+        ledger.post(session, job)
+    assert caught.value.connection_invalidated
+    books.post(job)
+    assert [entry.kind for entry in books.entries()] == ["open", "reserve", "post"]
+
+
+def test_a_session_whose_connection_is_lost_before_its_commit_leaves_nothing(books):
+    job = books.reserve()
+    with pytest.raises(OperationalError) as caught, books.factory.debit() as session:  # noqa: PT012
+        ledger.post(session, job)
+        hang_up(books)
+    assert caught.value.connection_invalidated
+    books.post(job)
+    assert [entry.kind for entry in books.entries()] == ["open", "reserve", "post"]
+    assert books.verify().ok
