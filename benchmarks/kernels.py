@@ -1,115 +1,138 @@
-"""Every kernel beside the measured floor and plain NumPy.
+"""Every kernel and every step beside the floor, NumPy, BlackJAX, NumPyro and the research code.
 
-python benchmarks/kernels.py [--rows 100000] [--columns 10] [--rounds 40]
-Prints a markdown table. All in one run, medians of single calls. The floor of an operation is
-the larger of its bytes over the measured bandwidth and its transcendentals over the measured rate,
-both measured here with as many threads as the operation uses.
+    ./dev kernels [--rounds 9] [--only PART ...] [--write]
+
+One run; what is compared is measured in turns, and ratios are medians over the rounds. Prints the
+table; --write puts it into benchmarks/KERNELS.md. The floor of an operation is the larger of its
+bytes over the bandwidth and its exp and log1p over their rates, measured in the same round with as
+many threads as the operation uses.
 """
 
 import argparse
+import os
 import statistics
-import threading
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.floor import Floor, timed
 from dpmcmc.design import make_design
-from dpmcmc.kernels.maths import exp, kernel, log1p_unit
 from dpmcmc.models import MODELS, rowwise
+from dpmcmc.models.rowwise import RowTarget
+from dpmcmc.privacy.discrete import discrete_gaussian
+from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.run import table_of
-from dpmcmc.samplers import DpPenaltyOptions
+from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, Proposal
+from dpmcmc.samplers.minibatch import batches
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
+ROOT = Path(__file__).resolve().parents[1]
+PEERS = ROOT / "var" / "peers" / "bin" / "python"
 Floats = NDArray[np.float64]
-FAMILIES = {
+Data = dict[str, NDArray[np.generic]]
+FORMULAS = {
     "logistic": "y ~ {}",
     "linear": "z ~ {}",
     "poisson": "count ~ {}",
     "gaussian_mean": "~ {}",
     "banana": "~ {}",
 }
-ELEMENTS = 256  # stays in the first cache
+# exp and log1p of a row's ratio and of its gradient
+TAKES = {"logistic": (1, 1), "poisson": (1, 0)}
+# ms a step of the thesis' original files at n = 100,000, measured once on another machine:
+# banana d = 2, banana d = 10, logistic d = 10
+RESEARCH = {
+    "dp_penalty": (1.1, 5.7, 3.5),
+    "dp_hmc": (28.0, 61.0, 59.0),
+    "dp_penalty_subsampled": (3.1, 4.1, 3.2),
+    "dp_barker": (3.3, 4.2, 3.3),
+}
+SETTINGS = (("banana", 2, 1300), ("banana", 10, 2600), ("logistic", 10, 2600))
+SCALE, LEAPFROG, MULTIPLIER = 1e-3, 10, 50.0
+HEAD = "| what | beside | ours | theirs | ratio | target | |"
 
 
-@kernel
-def read(x, out):  # type: ignore[no-untyped-def]
-    """Sum of x in eight lanes: as fast as memory gives."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    e, f, g, h = 0.0, 0.0, 0.0, 0.0
-    for i in range(0, x.size - 7, 8):
-        a, b, c, d = a + x[i], b + x[i + 1], c + x[i + 2], d + x[i + 3]
-        e, f, g, h = e + x[i + 4], f + x[i + 5], g + x[i + 6], h + x[i + 7]
-    out[0] = a + b + c + d + e + f + g + h
+class Table:
+    """Lines of the result. A line: what, beside what, our and their time, ratio and target."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.missed = 0
+
+    def part(self, title: str) -> None:
+        self.lines += ["", f"### {title}", "", HEAD, "|---|---|---|---|---|---|---|"]
+        print(*self.lines[-5:], sep="\n", flush=True)
+
+    def add(
+        self,
+        what: str,
+        beside: str,
+        ours: float,
+        theirs: float | None = None,
+        ratio: float | None = None,
+        most: float | None = None,
+        least: float | None = None,
+    ) -> None:
+        verdict, target = "", ""
+        if most is not None or least is not None:
+            met = ratio is not None and (ratio <= most if most is not None else ratio >= least)
+            target = f"<= {most:g}" if most is not None else f">= {least:g}"
+            verdict = "met" if met else "**missed**"
+            self.missed += not met
+        shown = "" if ratio is None else f"{ratio:.2f}"
+        other = "" if theirs is None else clock(theirs)
+        self.lines.append(
+            f"| {what} | {beside} | {clock(ours)} | {other} | {shown} | {target} | {verdict} |"
+        )
+        print(self.lines[-1], flush=True)
 
 
-@kernel
-def exps(x, out, repeats):  # type: ignore[no-untyped-def]
-    """exp of a cached buffer, again and again."""
-    for _ in range(repeats):
-        for i in range(x.size):
-            out[i] = exp(x[i])
+def clock(seconds: float) -> str:
+    """A time with its unit."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
 
 
-@kernel
-def log1ps(x, out, repeats):  # type: ignore[no-untyped-def]
-    """log1p of a cached buffer, again and again."""
-    for _ in range(repeats):
-        for i in range(x.size):
-            out[i] = log1p_unit(x[i])
-
-
-def seconds(work: Callable[[], object], rounds: int) -> float:
-    """Median time of one call, the first one not counted."""
-    work()
-    times = []
+def in_turns(rounds: int, *works: Callable[[], float]) -> list[list[float]]:
+    """Seconds of every work in every round, after one round that does not count."""
+    for work in works:
+        work()
+    found: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        for times, work in zip(found, works, strict=True):
+            times.append(work())
+    return found
 
 
-def together(work: Callable[[], object], threads: int) -> Callable[[], None]:
-    """The same work in so many threads at once."""
-
-    def run() -> None:
-        helpers = [threading.Thread(target=work) for _ in range(threads - 1)]
-        for helper in helpers:
-            helper.start()
-        work()
-        for helper in helpers:
-            helper.join()
-
-    return run
-
-
-class Floor:
-    """What this machine can do with this many threads at this size."""
-
-    def __init__(self, numbers: int, threads: int, rounds: int) -> None:
-        share = np.ones(max(8, numbers // threads))
-        sink = np.zeros(ELEMENTS)
-        taken = seconds(together(lambda: read(share, sink), threads), rounds)
-        self.bandwidth = share.nbytes * threads / taken
-        near, repeats = np.linspace(0, 1, ELEMENTS), 400
-
-        def rate(work: Callable[..., object]) -> float:
-            run = together(lambda: work(near, np.empty(ELEMENTS), repeats), threads)
-            return ELEMENTS * repeats * threads / seconds(run, rounds)
-
-        self.exps, self.log1ps = rate(exps), rate(log1ps)
-
-    def milliseconds(self, numbers: float, exponentials: float, logarithms: float) -> float:
-        """The floor of work that reads and writes so many float64."""
-        arithmetic = exponentials / self.exps + logarithms / self.log1ps
-        return 1e3 * max(8 * numbers / self.bandwidth, arithmetic)
+def compare(
+    table: Table,
+    what: str,
+    beside: str,
+    rounds: int,
+    ours: Callable[[], float],
+    theirs: Callable[[], float],
+    **target: float | None,
+) -> None:
+    """Measure both in turns and add the line."""
+    mine, other = in_turns(rounds, ours, theirs)
+    ratio = statistics.median(a / b for a, b in zip(mine, other, strict=True))
+    table.add(what, beside, statistics.median(mine), statistics.median(other), ratio, **target)
 
 
-def setting(rows: int, columns: int) -> tuple[Schema, dict[str, NDArray[np.generic]]]:
+def rows_of(rows: int, columns: int) -> tuple[Schema, Data]:
+    """Made-up rows that suit every family."""
     rng = np.random.default_rng()
     names = [f"x{k}" for k in range(columns)]
     schema = Schema(
@@ -121,11 +144,35 @@ def setting(rows: int, columns: int) -> tuple[Schema, dict[str, NDArray[np.gener
         ),
         rows=rows,
     )
-    data: dict[str, NDArray[np.generic]] = {n: rng.uniform(-1, 1, rows) for n in names}
+    data: Data = {name: rng.uniform(-1, 1, rows) for name in names}
     data["z"] = rng.normal(size=rows)
     data["count"] = rng.poisson(1.0, rows).astype(float)
     data["y"] = rng.choice(["0", "1"], rows)
     return schema, data
+
+
+def opened(family: str, schema: Schema, data: Data, dimensions: int, chains: int = 1) -> RowTarget:
+    """A target of so many coefficients, an intercept among them where the family has one."""
+    means = family in ("gaussian_mean", "banana")
+    names = [f"x{k}" for k in range(dimensions if means else dimensions - 1)]
+    formula = FORMULAS[family].format(" + ".join(names))
+    options = ModelOptions(noise_scale=1.0) if family == "linear" else ModelOptions()
+    if means:
+        options = replace(options, variances=(1.0,) * dimensions)
+    spec = JobSpec(
+        model=ModelSpec(family=family, formula=formula, options=options),
+        sampler=DpPenaltyOptions(),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+    )
+    design = make_design(schema, formula)
+    target = MODELS[family].target(design, spec, table_of(schema, data), chains)  # type: ignore[arg-type]
+    target.refresh()
+    return target  # type: ignore[return-value]
+
+
+def threads_of(rows: int, dimensions: int, chains: int = 1) -> int:
+    """As many threads as a sum uses."""
+    return min(2, rowwise.THREADS) if rows * dimensions * chains >= rowwise.WORTH_A_THREAD else 1
 
 
 def plain(family: str, x: Floats, y: Floats, here: Floats, there: Floats) -> float:
@@ -142,77 +189,287 @@ def plain(family: str, x: Floats, y: Floats, here: Floats, there: Floats) -> flo
     return float(np.clip(ratios, -1, 1).sum())
 
 
-def measure(family: str, arguments: argparse.Namespace, floor: Floor) -> list[str]:
-    """The rows of the table for one model."""
-    n, d, rounds = arguments.rows, arguments.columns, arguments.rounds
-    schema, data = setting(n, d)
-    formula = FAMILIES[family].format(" + ".join(f"x{k}" for k in range(d)))
-    known = ModelOptions(noise_scale=1.0) if family == "linear" else ModelOptions()
-    if family in ("gaussian_mean", "banana"):
-        known = replace(known, variances=(1.0,) * d)
-    spec = JobSpec(
-        model=ModelSpec(family=family, formula=formula, options=known),
-        sampler=DpPenaltyOptions(),
-        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
-    )
-    design, rng = make_design(schema, formula), np.random.default_rng()
-    target = MODELS[family].target(design, spec, table_of(schema, data), 1)  # type: ignore[arg-type]
-    target.refresh()
-    deltas = 0.01 * rng.normal(size=target.position.shape)
-    x = np.stack([data[f"x{k}"] for k in range(d)], axis=1).astype(float)
-    y = {"logistic": np.where(data["y"] == "1", 1.0, -1.0), "linear": data["z"]}.get(
-        family, data["count"]
-    )
-    here, there = rng.normal(size=d), rng.normal(size=d)
-    size, moving = target.position.shape[1], np.array([0.01])
-    uses = {"logistic": (1, 1), "poisson": (1, 0)}.get(family, (0, 0))
-    indices = rng.integers(n, size=(1, 1000))
-    work = {
-        "ratio sum, all coefficients": (
-            lambda: target.vector_ratios(deltas),
-            floor.milliseconds(n * (size + 3), *(n * use for use in uses)),
-            1e3 * seconds(lambda: plain(family, x, y, here, there), rounds // 4),
-        ),
-        "ratio sum, one coefficient": (
-            lambda: target.component_ratios(1, moving),
-            floor.milliseconds(n * 5, *(n * use for use in uses)),
-            None,
-        ),
-        "clipped gradient": (
-            lambda: target.gradient(target.position, 1.0),
-            floor.milliseconds(n * (size + 1), n * uses[0], 0),
-            None,
-        ),
-        "minibatch of 1,000": (lambda: target.batch_ratios(deltas, indices), None, None),
-    }
-    lines = []
-    for name, (call, least, numpy) in work.items():
-        ours = 1e3 * seconds(call, rounds)
-        floors = f"{least:.3f} | {ours / least:.1f}" if least else "- | -"
-        beside = f"{numpy:.2f} | {numpy / ours:.1f}" if numpy else "- | -"
-        lines.append(f"| {family} | {name} | {ours:.3f} | {floors} | {beside} |")
-    return lines
+def plain_gradient(x: Floats, y: Floats, here: Floats) -> Floats:
+    """A logistic gradient, each row's clipped to norm 1, as one writes it in NumPy."""
+    slopes = y / (1.0 + np.exp(y * (x @ here)))
+    sizes = np.abs(slopes) * np.sqrt((x * x).sum(axis=1))
+    return np.asarray((slopes / np.maximum(sizes, 1.0)) @ x)
 
 
-def main() -> None:
+def sums(table: Table, rows: int, dimensions: int, rounds: int) -> None:
+    """Every family's sums beside the floor; the logistic ones beside NumPy as well."""
+    table.part(f"Sums over rows, n = {rows:,}, d = {dimensions}, beside the floor")
+    schema, data = rows_of(rows, dimensions)
+    rng = np.random.default_rng()
+    floor = Floor(threads_of(rows, dimensions))
+    large = rows >= 1_000_000
+    deltas, one = 0.01 * rng.normal(size=(1, dimensions)), np.array([0.01])
+    for family in FORMULAS:
+        target = opened(family, schema, data, dimensions)
+        exps, logs = (rows * use for use in TAKES.get(family, (0, 0)))
+        response = int(family in ("linear", "poisson"))
+        works = (
+            ("ratio sum", lambda t=target: t.vector_ratios(deltas), dimensions + 1, logs, 1.5),
+            ("ratio sum, one coefficient", lambda t=target: t.component_ratios(1, one), 3, logs, 0),
+            ("clipped gradient", lambda t=target: t.gradient(t.position, 1.0), dimensions, 0, 2),
+        )
+        for name, call, numbers, logarithms, most in works:
+            compare(
+                table,
+                f"{family}: {name}",
+                "floor",
+                rounds,
+                lambda call=call: timed(call),
+                lambda k=numbers, e=exps, g=logarithms, r=response: floor.seconds(
+                    rows * (k + r), e, g
+                ),
+                most=most if large and most else None,
+            )
+        if family in ("logistic", "linear", "banana"):
+            x = np.stack([data[f"x{k}"] for k in range(dimensions)], axis=1).astype(float)
+            y = np.where(data["y"] == "1", 1.0, -1.0)
+            here, there = rng.normal(size=dimensions), rng.normal(size=dimensions)
+            ratio, gradient = works[0][1], works[2][1]
+            compare(
+                *(table, f"{family}: ratio sum", "NumPy", max(3, rounds // 3)),
+                lambda call=ratio: timed(call),
+                lambda f=family, x=x, y=y, a=here, b=there: timed(lambda: plain(f, x, y, a, b)),
+            )
+            if family == "logistic":
+                compare(
+                    *(table, f"{family}: clipped gradient", "NumPy", max(3, rounds // 3)),
+                    lambda call=gradient: timed(call),
+                    lambda x=x, y=y, a=here: timed(lambda: plain_gradient(x, y, a)),
+                )
+
+
+def many_chains(table: Table, rows: int, dimensions: int, rounds: int) -> None:
+    """A logistic ratio sum of 16 chains: rows are read once, functions are taken for every one."""
+    chains = 16
+    table.part(f"{chains} chains at once, n = {rows:,}, d = {dimensions}")
+    schema, data = rows_of(rows, dimensions)
+    target = opened("logistic", schema, data, dimensions, chains)
+    floor = Floor(threads_of(rows, dimensions, chains))
+    deltas = 0.01 * np.random.default_rng().normal(size=(chains, dimensions))
+    compare(
+        *(table, "logistic: ratio sum of 16 chains", "floor", rounds),
+        lambda: timed(lambda: target.vector_ratios(deltas)),
+        lambda: floor.seconds(rows * (dimensions + chains), rows * chains, rows * chains),
+        most=1.6,
+    )
+
+
+def options_of(name: str, dimensions: int, batch: int) -> Any:
+    """Options with nothing left open that a step reads."""
+    make, walk = SAMPLERS[name].options, Proposal(kind="full", scale=SCALE, shape="normal")
+    if name == "dp_hmc":
+        return make(
+            num_leapfrog=LEAPFROG,
+            step_size=SCALE,
+            mass=(1.0,) * dimensions,
+            gradient_clip=1.0,
+            gradient_noise_multiplier=MULTIPLIER,
+            warm_start=None,
+        )
+    if name == "dp_barker":
+        return make(batch=batch, scale=SCALE)
+    return make(proposal=walk) if name == "dp_penalty" else make(proposal=walk, batch=batch)
+
+
+def steps_of(name: str, target: RowTarget, batch: int, steps: int) -> Callable[[], float]:
+    """A function that takes so many steps as shipped, noise included; seconds of one of them."""
+    sampler, random = SAMPLERS[name], SystemRandom()
+    options = options_of(name, target.position.shape[1], batch)
+    state = sampler.start(target, options, MULTIPLIER, random)
+
+    def run() -> float:
+        start = time.perf_counter()
+        sampler.advance(target, options, MULTIPLIER, steps, random, state)
+        return (time.perf_counter() - start) / steps
+
+    return run
+
+
+def research(table: Table, rounds: int) -> None:
+    """Whole steps beside the times of the original files, constants."""
+    table.part(
+        "Whole steps, n = 100,000, beside the research code (constants from another machine)"
+    )
+    for name, times in RESEARCH.items():
+        for (family, dimensions, batch), milliseconds in zip(SETTINGS, times, strict=True):
+            target = opened(family, *rows_of(100_000, dimensions), dimensions)
+            run = steps_of(name, target, batch, 5 if name == "dp_hmc" else 40)
+            ours = statistics.median(in_turns(rounds, run)[0])
+            theirs = milliseconds / 1e3
+            what = f"{name}, {family} d = {dimensions}"
+            what += f", b = {batch:,}" if name in BATCHED else ""
+            table.add(what, "research code", ours, theirs, theirs / ours, least=8)
+
+
+BATCHED = ("dp_penalty_subsampled", "dp_barker")
+
+
+def peers(table: Table, rounds: int) -> None:
+    """Whole logistic steps beside chains without privacy on the same rows."""
+    rows, dimensions = 100_000, 10
+    table.part(f"Whole steps beside samplers without privacy, logistic, n = {rows:,}, d = 10")
+    if not PEERS.exists():
+        print("left out: ./dev kernels makes the environment that they need")
+        return
+    schema, data = rows_of(rows, dimensions)
+    target = opened("logistic", schema, data, dimensions)
+    columns = [np.ones(rows), *(data[f"x{k}"] for k in range(dimensions - 1))]
+    walk, path = (steps_of("dp_penalty", target, 0, 40), steps_of("dp_hmc", target, 0, 4))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        np.savez(folder / "rows.npz", x=np.stack(columns, axis=1), y=data["y"] == "1")
+        ask64, ask32 = (peer(stack, folder / "rows.npz", bits) for bits in (64, 32))
+        for ours, name, ask, bits, most in (
+            (walk, "blackjax.rmh", ask64, 64, 0.30),
+            (walk, "blackjax.rmh", ask32, 32, 0.40),
+            (path, "blackjax.hmc", ask64, 64, 0.15),
+            (path, "blackjax.hmc", ask32, 32, None),
+            (path, "numpyro.hmc", ask64, 64, None),
+        ):
+            what = "dp_penalty, float64" if ours is walk else "dp_hmc, L = 10, float64"
+            compare(
+                *(table, what, f"{name}, float{bits}", rounds, ours),
+                lambda ask=ask, name=name: ask(name),
+                most=most,
+            )
+
+
+def peer(stack: ExitStack, rows: Path, bits: int) -> Callable[[str], float]:
+    """Start benchmarks/peers.py; return a function that asks it for the seconds of one step."""
+    process = stack.enter_context(
+        subprocess.Popen(
+            [str(PEERS), str(ROOT / "benchmarks" / "peers.py"), str(rows), str(bits)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        )
+    )
+    stack.callback(process.kill)
+
+    def ask(name: str) -> float:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(f"{name}\n")
+        process.stdin.flush()
+        return float(process.stdout.readline())
+
+    return ask
+
+
+def small(table: Table, rounds: int) -> None:
+    """What does not grow with the rows: noise, batches."""
+    table.part("Noise and minibatches; targets in seconds over the target")
+    random, draws = SystemRandom(), 20_000
+    works: list[tuple[str, Callable[[], object], int, float | None]] = [
+        ("discrete Gaussian, a draw", lambda: discrete_gaussian(random, 20, (draws,)), draws, 3e-7),
+        ("normal, a draw", lambda: random.normals((draws,)), draws, 3e-7),
+        (
+            "secret batch of 1,000 of 100,000 rows",
+            lambda: batches(random, 100_000, 1000, 1),
+            1,
+            None,
+        ),
+        ("random word", lambda: random.integers(2**62, (draws,)), draws, None),
+    ]
+    target = opened("logistic", *rows_of(100_000, 10), 10)
+    indices = np.random.default_rng().integers(100_000, size=(200, 1, 1000))
+    deltas, turn = np.full((1, 10), 0.001), iter(range(1 << 40))
+    works.append(
+        (
+            "ratios of 1,000 given rows of 100,000",
+            lambda: target.batch_ratios(deltas, indices[next(turn) % 200]),
+            1,
+            None,
+        )
+    )
+    for what, work, count, limit in works:
+        ours = statistics.median(in_turns(9 * rounds, lambda w=work: timed(w))[0]) / count
+        ratio = None if limit is None else ours / limit
+        table.add(what, clock(limit) if limit else "", ours, limit, ratio, most=limit and 1.0)
+    step = steps_of("dp_penalty_subsampled", target, 1000, 200)
+    ours = statistics.median(in_turns(rounds, step)[0])
+    what = "dp_penalty_subsampled, whole step, b = 1,000, n = 100,000"
+    table.add(what, "12 us", ours, 12e-6, ours / 12e-6, most=1.0)
+
+
+FIRST = """
+import time
+start = time.perf_counter()
+import dpmcmc
+found = [time.perf_counter() - start]
+from benchmarks import kernels
+target = kernels.opened("logistic", *kernels.rows_of(1000, 10), 10)
+for work in kernels.FIRSTS.values():
+    found.append(kernels.timed(lambda: work(target)))
+print(*found)
+"""
+FIRSTS: dict[str, Callable[[RowTarget], object]] = {
+    "ratio sum": lambda target: target.vector_ratios(target.position),
+    "ratio sum, one coefficient": lambda t: t.component_ratios(1, t.position[:, 1]),
+    "clipped gradient": lambda target: target.gradient(target.position, 1.0),
+    "secret batch": lambda _: batches(SystemRandom(), 1000, 10, 1),
+    "minibatch": lambda target: target.batch_ratios(target.position, np.arange(10)[None]),
+    "discrete Gaussian": lambda _: discrete_gaussian(SystemRandom(), 20, (10,)),
+}
+
+
+def firsts(table: Table, rounds: int) -> None:
+    """First calls in a fresh process, compiled code in the cache on disk."""
+    table.part("First calls in a fresh process, compiled before; targets over 0.5 s")
+
+    def fresh() -> list[float]:
+        command = [sys.executable, "-c", FIRST]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        return [float(seconds) for seconds in done.stdout.split()]
+
+    fresh()
+    imported, *found = zip(*(fresh() for _ in range(max(2, rounds // 3))), strict=True)
+    for what, seconds in zip(FIRSTS, found, strict=True):
+        ours = statistics.median(seconds)
+        table.add(what, "0.5 s", ours, 0.5, ours / 0.5, most=1.0)
+    table.add("import dpmcmc", "", statistics.median(imported))
+
+
+PARTS: dict[str, Callable[[Table, int], None]] = {
+    "sums": lambda table, rounds: sums(table, 100_000, 10, rounds),
+    "large": lambda table, rounds: sums(table, 1_000_000, 10, rounds),
+    "chains": lambda table, rounds: many_chains(table, 200_000, 10, rounds),
+    "peers": peers,
+    "research": research,
+    "small": small,
+    "firsts": firsts,
+}
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--columns", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    numbers = arguments.rows * arguments.columns
-    threads = min(2, rowwise.THREADS) if numbers >= rowwise.WORTH_A_THREAD else 1
-    floor = Floor(numbers, threads, arguments.rounds)
-    print(
-        f"n = {arguments.rows}, d = {arguments.columns}, {threads} threads: "
-        f"{floor.bandwidth / 1e9:.0f} GB/s, exp {1e9 / floor.exps:.2f} ns, "
-        f"log1p {1e9 / floor.log1ps:.2f} ns\n"
+    table, load = Table(), os.getloadavg()[0]
+    for name in arguments.only:
+        PARTS[name](table, arguments.rounds)
+    floor = Floor(min(2, rowwise.THREADS))
+    machine = (
+        f"{floor.threads} threads: {8e-9 * 1e7 / floor.reading(10_000_000):.0f} GB/s from memory, "
+        f"{8e-9 * 1e6 / floor.reading(1_000_000):.0f} GB/s from the last cache; exp "
+        f"{1e3 * floor.taking(1e6, 0):.2f} ns, log1p {1e3 * floor.taking(0, 1e6):.2f} ns a value."
     )
-    print("| model | operation | ms | floor ms | x floor | NumPy ms | x faster |")
-    print("|---|---|---|---|---|---|---|")
-    for family in FAMILIES:
-        print(*measure(family, arguments, floor), sep="\n", flush=True)
+    machine += f" Load before the run {load:.1f} on {os.cpu_count()} cores (its own is up to 2): "
+    machine += f"where others compute, two threads lose most. Targets missed: {table.missed}."
+    print(f"\n{machine}")
+    if arguments.write:
+        page = [f"Made by `./dev kernels --write`: {__doc__.splitlines()[0]}", "", machine]
+        (ROOT / "benchmarks" / "KERNELS.md").write_text("\n".join([*page, *table.lines, ""]))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

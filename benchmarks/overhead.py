@@ -9,6 +9,7 @@ the job's status.
 """
 
 import argparse
+import random
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from celery import Celery
 from app.client import Client
 from app.client.client import FINAL
 from app.jobs import sqlite_queue
+from tests.chaos.faults import kill_a_worker
 from tests.chaos.stacks import AbsentError, Stack, furnish, stack
 
 POLL_SECONDS = 0.005
@@ -118,8 +120,23 @@ def measure(name: str, jobs: int) -> None:
             for _ in range(jobs):  # turn by turn: what else the machine does meets both alike
                 ours += timed(job, 1)
                 theirs += timed(task, 1)
+            replace_workers(on)
+            fresh = timed(job, 2)
         say(name, "submit to succeeded", ours, TARGETS[name])
         say(name, "bare Celery task", theirs)
+        said = "  ".join(f"{taken:.1f} ms" for taken in fresh)
+        sys.stdout.write(
+            f"{name:>10}  workers killed; the next two jobs, their start included: {said}\n"
+        )
+
+
+def replace_workers(on: Stack) -> None:
+    """kill -9 of every worker. Fresh ones are started at once, here or by their parent."""
+    for program in on.workers:
+        program.kill(0.0)
+    if not on.workers:
+        kill_a_worker(on, random.Random(1))
+    on.tend()
 
 
 def say(name: str, what: str, taken: list[float], target: float | None = None) -> None:

@@ -6,10 +6,12 @@
    asymptotic variance from the Poisson equation. Gives the constants of samplers/penalty_law.py.
 2. The demo's question on the RAND extract at epsilon 2, 4 and 8: what the plan announces from
    public facts against the bulk ESS of real private runs.
-3. What ArviZ's bulk ESS reports for chains of known effective size (planner.ARVIZ_FLOOR).
+3. What ArviZ's bulk ESS reports for chains of known effective size (filling.ARVIZ_FLOOR).
+4. Every sampler's own steps on a posterior N(0, I), many chains from exact draws: effective draws a
+   step from the variance of the chains' means, beside what the sampler's law says of the plan.
 
-Writes ess_law_1d.csv, ess_law_demo.csv, ess_law_arviz.csv, ess_law.json and, with matplotlib,
-ess_law.png. Everything here is public data; it never runs in the service.
+Writes ess_law_1d.csv, ess_law_demo.csv, ess_law_arviz.csv, ess_law_samplers.csv, ess_law.json and,
+with matplotlib, ess_law.png. Everything here is public data; it never runs in the service.
 """
 
 import argparse
@@ -24,10 +26,13 @@ from scipy.signal import lfilter
 from scipy.special import log_ndtr, ndtr
 
 from dpmcmc.diagnostics import summarise
-from dpmcmc.planner import ARVIZ_FLOOR
+from dpmcmc.filling import ARVIZ_FLOOR
+from dpmcmc.models.base import Guess
+from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.types import Released
 from dpmcmc.run import sample
-from dpmcmc.samplers import DpPenaltyOptions
+from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, dp_barker, dp_penalty_subsampled
+from dpmcmc.samplers.base import Outlook
 from dpmcmc.samplers.penalty_law import SPREAD, best_scale, efficiency
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelSpec, PrivacySpec
@@ -36,6 +41,7 @@ DATA = Path(__file__).parent / "data"
 FORMULA = "any_visit ~ chronic + family_size + income"
 KINDS = {"number": NumberColumn, "category": CategoryColumn, "binary": BinaryColumn}
 SHAPES = ("normal", "bactrian")
+ROWS = 100_000
 
 
 def acceptance(lam, s):
@@ -157,6 +163,102 @@ def arviz(runs):
     return rows
 
 
+class Ball:
+    """Rows whose posterior is N(0, I), in NumPy. Implements dpmcmc.samplers.base.Target.
+
+    One row is worth 1 / ROWS; `width` is that of its interval for a move of one posterior sd.
+    """
+
+    rows, tempering = ROWS, 1.0
+
+    def __init__(self, chains, dimension, width, random):
+        self.position = random.standard_normal((chains, dimension))
+        self.width, self.random = width, random
+
+    def refresh(self):
+        pass
+
+    def vector_ratios(self, deltas):
+        sums = -(deltas * (self.position + 0.5 * deltas)).sum(axis=1)
+        return sums, self.width * np.linalg.norm(deltas, axis=1), np.zeros(len(deltas))
+
+    def component_ratios(self, j, deltas):
+        return self.vector_ratios(np.eye(self.position.shape[1])[j] * deltas[:, None])
+
+    def move(self, deltas, accepted):
+        self.position[accepted] += deltas[accepted]
+
+    vector_commit = move
+
+    def component_commit(self, j, deltas, accepted):
+        self.position[accepted, j] += deltas[accepted]
+
+    def gradient(self, positions, clip):
+        return -positions, 2.0 * clip
+
+    def log_prior_gradient(self, positions):
+        return np.zeros(positions.shape)
+
+    def log_prior_ratio(self, deltas):
+        return np.zeros(len(deltas))
+
+    def batch_ratios(self, deltas, batch):
+        """batch: its size, (chain,). The batch's mean has the variance of a real one."""
+        sums, width, _ = self.vector_ratios(deltas)
+        part, lengths = batch / self.rows, np.linalg.norm(deltas, axis=1)
+        own = np.sqrt(part * (1.0 - part)) * lengths * self.random.standard_normal(len(deltas))
+        found = part * sums + own
+        return found, found**2 / batch + part * lengths**2, -0.5 * width, 0.5 * width
+
+
+def measured(name, dimension, noise, chains, steps):
+    """Expected and measured effective draws a step of a sampler's own plan on Ball."""
+    random, law = np.random.default_rng(), SAMPLERS[name].law
+    width = 4.0 / np.sqrt(ROWS)
+    guess = Guess(
+        np.eye(dimension), np.full(dimension, width), width * dimension**0.5, np.ones(dimension)
+    )
+    outlook = Outlook(guess, ROWS, 1.0)
+    options = SAMPLERS[name].options(num_steps=steps, num_chains=chains)
+    options = law.settle(options, outlook)
+    z = noise / width * getattr(options, "batch", ROWS) / ROWS
+    pace = law.pace(options, outlook, z)
+    target, source = Ball(chains, dimension, width, random), SystemRandom()
+    state = SAMPLERS[name].start(target, pace.options, z, source)
+    draws = SAMPLERS[name].advance(target, pace.options, z, steps, source, state)
+    spread = float((draws.mean(axis=1) ** 2).mean())
+    return {
+        "sampler": name,
+        "dimension": dimension,
+        "noise": noise,
+        "chains": chains,
+        "steps": steps,
+        "law": pace.draws,
+        "measured": 1.0 / (steps * spread),
+        "law_over_measured": pace.draws * steps * spread,
+    }
+
+
+def samplers(quick):
+    """Every sampler's law beside its own steps. Batches are known by their size alone."""
+    kept = dp_barker.batches, dp_penalty_subsampled.batches
+    dp_barker.batches = dp_penalty_subsampled.batches = sizes
+    try:
+        return [
+            measured(name, dimension, noise, 100 if quick else 400, 1500 if quick else 10_000)
+            for name in SAMPLERS
+            for dimension in ((2,) if quick else (1, 2, 5))
+            for noise in ((0.5,) if quick else (0.3, 1.0, 3.0))
+        ]
+    finally:
+        dp_barker.batches, dp_penalty_subsampled.batches = kept
+
+
+def sizes(_, __, batch, chains):
+    """A batch's size for each chain."""
+    return np.full(chains, batch)
+
+
 def write(path, rows):
     """Write rows as CSV."""
     with path.open("w", newline="") as out:
@@ -205,6 +307,8 @@ def main():
     write(choice.output / "ess_law_1d.csv", line)
     write(choice.output / "ess_law_demo.csv", runs)
     write(choice.output / "ess_law_arviz.csv", size)
+    own = samplers(choice.quick)
+    write(choice.output / "ess_law_samplers.csv", own)
     figure(choice.output / "ess_law.png", line, runs)
     ratios = {}
     for epsilon in sorted({r["epsilon"] for r in runs}):
@@ -224,6 +328,7 @@ def main():
         },
         "expected_over_measured": ratios,
         "arviz": size,
+        "samplers": own,
     }
     (choice.output / "ess_law.json").write_text(json.dumps(summary, indent=1) + "\n")
     print(json.dumps(summary, indent=1))
