@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
@@ -11,9 +12,12 @@ from app import ledger
 from app.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow, LedgerRow
 
 
-def unfinished(session: Session) -> int:
-    """How many jobs have not ended."""
-    return len(session.scalars(select(JobRow.id).where(JobRow.status.not_in(FINAL_STATUSES))).all())
+def unfinished(session: Session) -> list[Any]:
+    """The jobs that have not ended, and how far each is."""
+    far = select(JobRow.id, JobRow.status, JobRow.attempt, JobRow.progress_step)
+    return list(
+        session.execute(far.where(JobRow.status.not_in(FINAL_STATUSES)).order_by(JobRow.id))
+    )
 
 
 def audit(session: Session, dataset: UUID, accepted: Collection[str]) -> tuple[list[str], Counter]:

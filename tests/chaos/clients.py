@@ -14,6 +14,7 @@ from app.client.client import ApiError
 
 STEPS = (60, 400, 2_000, 20_000, 60_000)
 WEIGHTS = (6, 4, 3, 2, 1)
+REFUSED_SECONDS = 3.0
 
 
 def job_of(dataset: str, steps: int) -> dict[str, Any]:
@@ -62,6 +63,7 @@ class Analyst:
             except ApiError as error:
                 if error.status < 500:
                     self.refused += 1
+                    self.stopping.wait(REFUSED_SECONDS)
                     return
                 self.stopping.wait(0.3)
             else:

@@ -90,7 +90,7 @@ class Program:
         if self._process is not None:
             self._process.wait()
 
-    def end(self, seconds: float = 60.0) -> int:
+    def end(self, seconds: float = 120.0) -> int:
         """SIGTERM, and wait. Returns the exit code; kill -9 where it does not end in time."""
         if self._process is None:
             return 0

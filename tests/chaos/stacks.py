@@ -22,7 +22,7 @@ from app.client import Client
 from tests.chaos.programs import Program, postgres_server, redis_server, service, worker
 
 DISK_BYTES = 400 * 2**20
-START_SECONDS = 60
+START_SECONDS = 180
 METADATA = {
     "name": "people",
     "privacy": {"neighbouring": "replace_one", "epsilon": 500.0, "delta": 1e-6},
@@ -144,6 +144,7 @@ def _make(name: str, folder: Path, disk: bool) -> Stack:
         "DPMCMC_ADMIN_KEY": made.admin_key,
         "DPMCMC_LEASE_SECONDS": "2",
         "DPMCMC_MAX_ATTEMPTS": "5",
+        "DPMCMC_MAX_JOBS_WAITING": "15",  # bounds what is left to do at the end
         "DPMCMC_WORKERS": "0",
         "DATABASE_URL": "",
         "BROKER_URL": "",
@@ -155,7 +156,7 @@ def _make(name: str, folder: Path, disk: bool) -> Stack:
         made.server, made.database = postgres
         made.broker, made.broker_url = broker
         environment |= {"DATABASE_URL": made.database, "BROKER_URL": made.broker_url}
-        made.tend(30, lambda: _listens(made))
+        made.tend(START_SECONDS, lambda: _listens(made))
         made.workers = [worker(folder, environment, f"worker-{n}") for n in (1, 2)]
     for number in (1, 2):  # each has a reaper: two at once
         own = number == 1 and name == "embedded"
