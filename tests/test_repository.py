@@ -13,7 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("dpmcmc", "app", "worker")
-LOCKED = ("requirements.txt", "requirements-dev.txt", "requirements-uv.txt")
+LOCKED = (
+    "requirements.txt",
+    "requirements-dev.txt",
+    "requirements-uv.txt",
+    "requirements-bench.txt",
+)
 LOCK_FILES = {"uv.lock", "pylock.toml", "poetry.lock", "Pipfile.lock", "package-lock.json"}
 SET_UP = (*LOCKED, "pyproject.toml", "dev", ".ci/run", "Dockerfile", "docker-compose.yml")
 URL = re.compile(r"https?://(?!127\.0\.0\.1|localhost)")
@@ -45,8 +50,10 @@ def pins(name: str) -> dict[str, str]:
 
 
 def declared() -> dict[str, list[str]]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {"run": project["dependencies"], "dev": project["optional-dependencies"]["dev"]}
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, bench = whole["project"], whole["dependency-groups"]["bench"]
+    development = project["optional-dependencies"]["dev"]
+    return {"run": project["dependencies"], "dev": development, "bench": bench}
 
 
 def test_no_lock_file_that_names_a_registry_is_committed() -> None:
@@ -75,7 +82,11 @@ def test_every_declared_dependency_is_pinned_exactly() -> None:
 
 
 def test_the_locked_files_hold_what_the_project_declares() -> None:
-    for group, name in (("run", "requirements.txt"), ("dev", "requirements-dev.txt")):
+    for group, name in (
+        ("run", "requirements.txt"),
+        ("dev", "requirements-dev.txt"),
+        ("bench", "requirements-bench.txt"),
+    ):
         locked = pins(name)
         for item in declared()[group]:
             package, version = item.split("==")
