@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+import httpx
 import psycopg
 import redis
 
 from app.client import Client
+from app.client.client import ApiError
 from app.storage.session import SessionFactory
 from tests.chaos.audit import audit, unfinished
 from tests.chaos.clients import Analyst, job_of
@@ -105,11 +107,18 @@ def books(on: Stack, dataset: str, analysts: list[Analyst]) -> list[str]:
 
 
 def still_works(on: Stack, dataset: str, key: str) -> list[str]:
-    """A last job, and an orderly end of every program of ours. Returns what is wrong."""
-    with Client(next(iter(on.apis)), key) as client:
-        job = client.submit(job_of(dataset, 60))
-        ended = client.wait(job["id"], timeout=STUCK_SECONDS)
-    wrong = [] if ended["status"] == "succeeded" else [f"the last job is {ended['status']}"]
+    """A last job for every API, and an orderly end of every program. Returns what is wrong."""
+    wrong: list[str] = []
+    for number, url in enumerate(on.apis):
+        try:
+            with Client(url, key) as client:
+                job = client.submit(job_of(dataset, 60))
+                ended = client.wait(job["id"], timeout=STUCK_SECONDS)
+        except (ApiError, httpx.HTTPError, TimeoutError) as error:
+            wrong.append(f"api {number} does not take a job any more: {error}")
+        else:
+            if ended["status"] != "succeeded":
+                wrong.append(f"the last job of api {number} is {ended['status']}")
     for program in [*on.workers, *on.apis.values()]:
         code = program.end()
         if code:
