@@ -1,7 +1,5 @@
 """With negligible noise the chains are the reference posteriors that others computed with Stan."""
 
-import json
-
 import numba
 import numpy as np
 import pytest
@@ -9,59 +7,27 @@ import pytest
 from dpmcmc.models.banana import Banana, draw_posterior, simulate
 from dpmcmc.run import sample
 from dpmcmc.samplers import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from experiments.posteriors import number, stored
 
 pytestmark = pytest.mark.skipif(
     bool(numba.config.DISABLE_JIT), reason="tens of thousands of steps need the compiler"
 )
-GAUSSIAN = ["kidiq-kidscore_momhsiq", "nes1980-nes", "earnings-logearn_interaction_z"]
 
 
-@pytest.fixture
-def reference(shared_dir):
-    """(columns without the intercept, response, reference means, reference sds)."""
-
-    def read(name):
-        folder = shared_dir / "data" / "posteriors"
-        known = json.loads((folder / "index.json").read_text())[name]
-        stored = np.load(folder / f"{name}.npz")
-        return stored["X"][:, 1:], stored["y"], np.array(known["ref_mean"]), known["ref_sd"]
-
-    return read
-
-
-def number(name, values, room=0.0):
-    return NumberColumn(name=name, lower=float(min(values) - room), upper=float(max(values) + room))
-
-
-def facts(x, response):
-    columns = tuple(number(f"x{k}", column) for k, column in enumerate(x.T))
-    return Schema(columns=(*columns, response), rows=len(x))
-
-
-def in_raw_units(draws, columns):
-    """Coefficients of the standardised design (draw, d) as those of the columns themselves."""
-    middle = np.array([(column.lower + column.upper) / 2 for column in columns])
-    half = np.array([(column.upper - column.lower) / 2 for column in columns])
-    slopes = draws[:, 1 : len(columns) + 1] / half
-    intercept = draws[:, :1] - (slopes * middle).sum(axis=1, keepdims=True)
-    return np.concatenate((intercept, slopes, draws[:, len(columns) + 1 :]), axis=1)
-
-
-def chain(schema, x, response, values, family, options, random):
-    data = {f"x{k}": column for k, column in enumerate(x.T)} | {response: values}
-    formula = f"{response} ~ " + " + ".join(f"x{k}" for k in range(x.shape[1]))
+def chain(known, options, random):
+    """Draws of a posterior that others computed, in their parameters."""
     result = sample(
-        data,
-        schema=schema,
-        model=ModelSpec(family=family, formula=formula, prior=NormalPrior(scale=1000.0)),
+        known.columns,
+        schema=known.schema,
+        model=known.model,
         privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
         sampler=options,
         random=random,
     )
     kept = result.draws[:, result.plan.num_warmup :].reshape(-1, result.draws.shape[2])
-    return in_raw_units(kept, schema.columns[:-1])
+    return known.read(kept)
 
 
 def assert_agree(draws, means, sds):
@@ -69,23 +35,17 @@ def assert_agree(draws, means, sds):
     np.testing.assert_allclose(draws.std(axis=0), sds, rtol=0.15)
 
 
-@pytest.mark.parametrize("name", GAUSSIAN)
-def test_linear_regression_has_the_reference_posterior(reference, seeded, name):
-    x, y, means, sds = reference(name)
-    schema = facts(x, number("y", y))
-    options = DpPenaltyOptions(num_steps=40_000, num_chains=2)
-    draws = chain(schema, x, "y", y, "linear", options, seeded(1))
-    draws[:, -1] = np.exp(draws[:, -1])
-    assert_agree(draws, means, sds)
+@pytest.mark.parametrize("name", ["kidiq", "nes1980", "earnings"])
+def test_linear_regression_has_the_reference_posterior(shared_dir, seeded, name):
+    known = stored(name, folder=shared_dir)
+    draws = chain(known, DpPenaltyOptions(num_steps=40_000, num_chains=2), seeded(1))
+    assert_agree(draws, known.means, known.sds)
 
 
-def test_logistic_regression_has_the_reference_posterior(reference, seeded):
-    x, y, means, sds = reference("wells_data-wells_dist100_model")
-    schema = facts(x, BinaryColumn(name="y", categories=("0", "1")))
-    words = np.where(y > 0, "1", "0")
-    options = DpPenaltyComponentOptions(num_steps=8000, num_chains=2)
-    draws = chain(schema, x, "y", words, "logistic", options, seeded(2))
-    assert_agree(draws, means, sds)
+def test_logistic_regression_has_the_reference_posterior(shared_dir, seeded):
+    known = stored("wells", folder=shared_dir)
+    draws = chain(known, DpPenaltyComponentOptions(num_steps=8000, num_chains=2), seeded(2))
+    assert_agree(draws, known.means, known.sds)
 
 
 ROWS = 2000

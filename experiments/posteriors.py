@@ -1,0 +1,315 @@
+"""Posteriors whose answer is known without privacy: what samplers are measured against.
+
+`stored` are posteriors that others computed (Stan and NumPyro; ../shared/data/posteriors), with
+their own draws. `MADE` are simulated ones of the same kind; their draws are exact: from closed
+forms, from a grid over log sigma, or by rejection from a Student t around the mode. No chain is in
+them. For experiments and tests only.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from dpmcmc.design import make_design
+from dpmcmc.models.banana import Banana, draw_posterior, simulate
+from dpmcmc.run import table_of
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
+
+SHARED = Path(os.environ.get("DPMCMC_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+EXACT = 12_000  # draws of a posterior that was made here
+FLAT = 1000.0  # prior scale that stands for a flat prior
+ROOMS = {"tight": (0.0, 0.0), "wide": (2.0, 2.0), "off-centre": (0.0, 3.0)}  # in ranges of the data
+DEGREES = 8  # of freedom of the t that draws are rejected from
+GRID = 4001
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A job's public facts and rows, and what its draws must be like.
+
+    draws: (n, d), independent, in the parameters that `read` makes of released ones. means, sds:
+    (d,), of the posterior, as exactly as they are known.
+    """
+
+    schema: Schema
+    columns: dict
+    model: ModelSpec
+    draws: np.ndarray
+    means: np.ndarray
+    sds: np.ndarray
+    read: Callable = np.asarray
+
+
+def number(name, values, room=(0.0, 0.0)):
+    """A column whose bounds are off the values by so many of their ranges, below and above."""
+    low, high = float(np.min(values)), float(np.max(values))
+    return NumberColumn(
+        name=name, lower=low - room[0] * (high - low), upper=high + room[1] * (high - low)
+    )
+
+
+def raw(draws, columns):
+    """Coefficients (draw, d) of the standardised design as those of the number columns themselves.
+
+    What stands behind the slopes is a log sd, which becomes an sd.
+    """
+    middle = np.array([(column.lower + column.upper) / 2 for column in columns])
+    half = np.array([(column.upper - column.lower) / 2 for column in columns])
+    slopes = draws[:, 1 : len(columns) + 1] / half
+    intercept = draws[:, :1] - (slopes * middle).sum(axis=1, keepdims=True)
+    return np.concatenate((intercept, slopes, np.exp(draws[:, len(columns) + 1 :])), axis=1)
+
+
+STORED = {  # file, family, prior scale
+    "adult": ("adult_logit_clip3", "logistic", 3.0),
+    "powerplant": ("powerplant_linreg", "linear", 1.0),
+    "kidiq": ("kidiq-kidscore_momhsiq", "linear", FLAT),
+    "earnings": ("earnings-logearn_interaction_z", "linear", FLAT),
+    "nes1980": ("nes1980-nes", "linear", FLAT),
+    "wells": ("wells_data-wells_dist100_model", "logistic", FLAT),
+}
+BOUND = {"adult": 3.0}  # of columns whose rows were scaled down to this norm
+
+
+def stored(name, bounds="tight", folder=SHARED):
+    """A posterior that others computed. Raises FileNotFoundError where it is not there.
+
+    Priors: those on standardised columns are ours up to terms of a hundredth of a posterior sd
+    (Adult's Normal(0, 1) is Normal(0, 9) on columns within +-3; half-normal, Cauchy and flat ones
+    of sigma stand against hundreds of rows); flat ones of coefficients are Normal(0, FLAT^2).
+    """
+    file, family, scale = STORED[name]
+    found, index = (
+        np.load(folder / "data" / "posteriors" / f"{file}.npz"),
+        json.loads((folder / "data" / "posteriors" / "index.json").read_text()),
+    )
+    x, y, draws = found["X"][:, 1:], found["y"], found["draws"].astype(np.float64)
+    if file in index:
+        means, sds = index[file]["ref_mean"], index[file]["ref_sd"]
+    else:
+        known = json.loads((folder / "data" / "posteriors" / f"{file}.json").read_text())
+        means, sds = known["mean"], known["sd"]
+    values = {f"x{k}": column for k, column in enumerate(x.T)}
+    room = ROOMS[bounds]
+    facts = [
+        NumberColumn(name=key, lower=-BOUND[name], upper=BOUND[name])
+        if name in BOUND
+        else number(key, column, room)
+        for key, column in values.items()
+    ]
+    if family == "logistic":
+        response, answers = BinaryColumn(name="y", categories=("0", "1")), np.where(y > 0, "1", "0")
+    else:
+        response, answers = number("y", y, room), y
+    return Posterior(
+        schema=Schema(columns=(*facts, response), rows=len(x)),
+        columns=values | {"y": answers},
+        model=ModelSpec(
+            family=family, formula="y ~ " + " + ".join(values), prior=NormalPrior(scale=scale)
+        ),
+        draws=draws,
+        means=np.array(means),
+        sds=np.array(sds),
+        read=partial(raw, columns=tuple(facts)),
+    )
+
+
+def _made(schema, columns, model, draws):
+    return Posterior(schema, columns, model, draws, draws.mean(axis=0), draws.std(axis=0))
+
+
+def _covariates(rng, rows):
+    """Two correlated columns, the second skewed."""
+    first = rng.normal(size=rows)
+    return {"x0": first, "x1": np.exp(0.4 * (0.5 * first + rng.normal(size=rows)))}
+
+
+def linear(bounds, known):
+    """Linear regression with an unknown noise scale, or a known one."""
+    rng, rows = np.random.default_rng(31), 1000
+    x = _covariates(rng, rows)
+    y = 20.0 + 3.0 * x["x0"] - 4.0 * x["x1"] + 2.0 * rng.normal(size=rows)
+    columns, room = x | {"y": y}, ROOMS[bounds]
+    schema = Schema(columns=tuple(number(k, v, room) for k, v in columns.items()), rows=rows)
+    model = ModelSpec(
+        family="linear",
+        formula="y ~ x0 + x1",
+        prior=NormalPrior(scale=100.0),
+        options=ModelOptions(noise_scale=2.0 if known else None),
+    )
+    built = make_design(schema, model.formula).build(table_of(schema, columns))
+    expected = (schema.columns[-1].upper - schema.columns[-1].lower) / 8.0
+    draws = _linear_draws(*built, 100.0, 2.0 if known else None, np.log(expected), rng)
+    return _made(schema, columns, model, draws)
+
+
+def _linear_draws(x, y, scale, sigma, log_expected, rng):
+    """Exact draws of (coefficients, log sigma) under Normal(0, scale^2), Normal(., 1.5^2)."""
+    values, vectors = np.linalg.eigh(x @ x.T)
+    projected = vectors.T @ (x @ y)
+    if sigma is not None:
+        logs = np.full(EXACT, np.log(sigma))
+    else:
+        residual = y - x.T @ np.linalg.lstsq(x.T, y, rcond=None)[0]
+        grid = 0.5 * np.log(residual.var()) + np.linspace(-10, 10, GRID) / np.sqrt(2 * len(y))
+        weight = np.exp(-2.0 * grid)[:, None]
+        precision = weight * values + scale**-2
+        log = -len(y) * grid - 0.5 * weight[:, 0] * (y @ y)
+        log += 0.5 * ((weight * projected) ** 2 / precision - np.log(precision)).sum(axis=1)
+        log -= 0.5 * ((grid - log_expected) / 1.5) ** 2
+        below = np.cumsum(np.exp(log - log.max()))
+        logs = np.interp(rng.random(EXACT), below / below[-1], grid)
+    weight = np.exp(-2.0 * logs)[:, None]
+    precision = weight * values + scale**-2
+    straight = weight * projected / precision
+    straight += rng.normal(size=straight.shape) / np.sqrt(precision)
+    draws = straight @ vectors.T
+    return draws if sigma is not None else np.column_stack((draws, logs))
+
+
+def poisson(bounds):
+    """Counts of two columns."""
+    rng, rows = np.random.default_rng(32), 1000
+    x = _covariates(rng, rows)
+    y = rng.poisson(np.exp(0.8 + 0.3 * x["x0"] - 0.2 * x["x1"])).astype(float)
+    columns, room = x | {"y": y}, ROOMS[bounds]
+    facts = [number(k, v, room) for k, v in x.items()]
+    counts = NumberColumn(name="y", lower=0.0, upper=float(y.max() * (1.0 + room[1])))
+    schema = Schema(columns=(*facts, counts), rows=rows)
+    model = ModelSpec(family="poisson", formula="y ~ x0 + x1", prior=NormalPrior(scale=5.0))
+    x, y = make_design(schema, model.formula).build(table_of(schema, columns))
+    draws = _rejected(x, y, np.exp, np.exp, np.exp, 5.0, rng)
+    return _made(schema, columns, model, draws)
+
+
+def logistic(bounds):
+    """A binary response of a column and of a category with four levels, one of them rare."""
+    rng, rows = np.random.default_rng(33), 1000
+    codes = rng.choice(4, size=rows, p=(0.4, 0.3, 0.22, 0.08))
+    far = np.exp(0.6 * rng.normal(size=rows))
+    score = -0.6 + 0.5 * far + np.array([0.0, 0.8, -0.7, 1.0])[codes]
+    answers = rng.random(rows) < 1.0 / (1.0 + np.exp(-score))
+    columns = {"far": far, "group": np.array(list("abcd"))[codes]}
+    columns |= {"y": np.where(answers, "1", "0")}
+    schema = Schema(
+        columns=(
+            number("far", far, ROOMS[bounds]),
+            CategoryColumn(name="group", categories=("a", "b", "c", "d")),
+            BinaryColumn(name="y", categories=("0", "1")),
+        ),
+        rows=rows,
+    )
+    model = ModelSpec(family="logistic", formula="y ~ far + group", prior=NormalPrior(scale=10.0))
+    x, y = make_design(schema, model.formula).build(table_of(schema, columns))
+    draws = _rejected(
+        *(x, y, lambda eta: np.log1p(np.exp(eta)), lambda eta: 1.0 / (1.0 + np.exp(-eta))),
+        *(lambda eta: 0.25 / np.cosh(0.5 * eta) ** 2, 10.0, rng),
+    )
+    return _made(schema, columns, model, draws)
+
+
+def _rejected(x, y, potential, mean, information, scale, rng):
+    """Exact draws (EXACT, d) of a regression's coefficients under Normal(0, scale^2).
+
+    potential, and its first and second derivatives: log likelihood y eta - potential(eta).
+    """
+    d = len(x)
+    mode = np.zeros(d)
+    for _ in range(60):
+        eta = mode @ x
+        hessian = (x * information(eta)) @ x.T + np.eye(d) / scale**2
+        move = np.linalg.solve(hessian, x @ (y - mean(eta)) - mode / scale**2)
+        mode += move / max(1.0, np.abs(move @ x).max())
+    root = np.linalg.inv(np.linalg.cholesky(hessian)).T
+
+    def over(z):  # log density over that of the t, for z (draw, d)
+        theta = mode + z @ root.T
+        inside = theta @ (x @ y)
+        inside -= np.concatenate([potential(one @ x).sum(axis=1) for one in _parts(theta)])
+        inside -= 0.5 * (theta**2).sum(axis=1) / scale**2
+        return inside + 0.5 * (DEGREES + d) * np.log1p((z**2).sum(axis=1) / DEGREES)
+
+    kept, highest = [], 0.3 + over(np.zeros((1, d)))[0]
+    while sum(map(len, kept)) < EXACT:
+        z = rng.normal(size=(8000, d)) / np.sqrt(rng.chisquare(DEGREES, (8000, 1)) / DEGREES)
+        log = over(z)
+        if log.max() > highest:  # the bound was too low for what came before: begin again
+            kept, highest = [], log.max() + 0.1
+            continue
+        kept.append(mode + z[np.log(rng.random(8000)) < log - highest] @ root.T)
+    return np.concatenate(kept)[:EXACT]
+
+
+def _parts(draws):
+    return np.array_split(draws, max(1, len(draws) // 500))
+
+
+def means(bounds):
+    """The mean of three columns of known variances."""
+    rng, rows, variances = np.random.default_rng(21), 1000, np.array([4.0, 1.0, 9.0])
+    values = np.array([3.0, -1.0, 10.0]) + np.sqrt(variances) * rng.normal(size=(rows, 3))
+    posterior = 1 / (rows / variances + 1 / 20.0**2)
+    middle = posterior * values.sum(axis=0) / variances
+    model = ModelSpec(
+        family="gaussian_mean",
+        formula="~ x0 + x1 + x2",
+        prior=NormalPrior(scale=20.0),
+        options=ModelOptions(variances=tuple(variances)),
+    )
+    draws = middle + np.sqrt(posterior) * rng.normal(size=(EXACT, 3))
+    return _made(*_columns(values, bounds), model, draws)
+
+
+def bananas(bounds, dimensions, tempering):
+    """A banana, tempered or not."""
+    rng, rows = np.random.default_rng(22), 2000
+    banana = Banana(
+        variances=(1.0, 0.5, 2.0)[:dimensions], a=0.6, b=0.1, m=0.2, prior_variance=100.0
+    )
+    values = simulate(banana, np.array([0.3, -0.2, 1.0])[:dimensions], rows, random=rng)
+    model = ModelSpec(
+        family="banana",
+        formula="~ " + " + ".join(f"x{k}" for k in range(dimensions)),
+        prior=NormalPrior(scale=10.0),
+        tempering=tempering,
+        options=ModelOptions(variances=banana.variances, a=banana.a, b=banana.b, m=banana.m),
+    )
+    draws = draw_posterior(
+        banana, values.mean(axis=0), rows, EXACT, random=rng, tempering=tempering or 1.0
+    )
+    return _made(*_columns(values, bounds), model, draws)
+
+
+def _columns(values, bounds):
+    """Schema and columns of values (row, d)."""
+    columns = {f"x{k}": column for k, column in enumerate(values.T)}
+    facts = tuple(number(name, column, ROOMS[bounds]) for name, column in columns.items())
+    return Schema(columns=facts, rows=len(values)), columns
+
+
+MADE = {
+    "linear": partial(linear, known=False),
+    "linear-known": partial(linear, known=True),
+    "poisson": poisson,
+    "logistic": logistic,
+    "means": means,
+    "banana-2-tempered": partial(bananas, dimensions=2, tempering=0.02),
+    "banana-3": partial(bananas, dimensions=3, tempering=None),
+}
+POSTERIORS = {
+    **{f"{name}/tight": partial(stored, name) for name in STORED},
+    **{
+        f"{name}/{bounds}": partial(stored, name, bounds)
+        for name in ("earnings", "wells")
+        for bounds in ("wide", "off-centre")
+    },
+    **{
+        f"{name}/{bounds}": partial(make, bounds) for name, make in MADE.items() for bounds in ROOMS
+    },
+}

@@ -1,0 +1,76 @@
+"""The agreement experiment judges a sampler against exact draws, and keeps what it has run."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import agreement
+from experiments.posteriors import EXACT, POSTERIORS
+
+CELL = ["--quick", "--posterior", "means/tight", "--sampler"]
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """Run a piece of the experiment: (its JSON, its CSV's rows)."""
+
+    def command(*words):
+        agreement.main([*CELL, *words, f"--output={tmp_path}"])
+        capsys.readouterr()
+        assert (tmp_path / "agreement.png").read_bytes().startswith(b"\x89PNG")
+        rows = agreement.rows_of(tmp_path / "agreement.csv")
+        return json.loads((tmp_path / "agreement.json").read_text()), rows
+
+    return command
+
+
+def test_an_exact_release_agrees_and_is_not_run_twice(run):
+    report, first = run("noisy_mean")
+    assert report["findings"]["noisy_mean"]["runs"] == len(first) == 1
+    assert float(first[0]["mean"]) < agreement.MEAN
+    assert float(first[0]["sd"]) < agreement.SD
+    assert float(first[0]["ess"]) > 1000.0
+    assert run("noisy_mean")[1] == first
+
+
+def test_draws_that_are_off_miss_their_limits():
+    posterior = agreement.reference("means/tight")[0]
+    exact = posterior.draws[:4000]
+    good = agreement.compared(exact, "means/tight")
+    shifted = agreement.compared(exact + 0.3 * posterior.sds, "means/tight")
+    spread = posterior.means + 1.2 * (exact - posterior.means)
+    wide = agreement.compared(spread, "means/tight")
+    assert good["mean"] < 0.1
+    assert good["sd"] < 0.05
+    assert shifted["mean"] > agreement.MEAN
+    assert shifted["mmd"] > shifted["floor"] > 0.005
+    assert wide["sd"] > agreement.SD
+
+
+@pytest.mark.parametrize("name", ["linear/tight", "poisson/tight"])
+def test_exact_draws_are_where_the_density_is_highest(name):
+    """The gradient of the log posterior, averaged over its draws, is 0: no noise but their own."""
+    from dpmcmc.design import make_design
+    from dpmcmc.models import MODELS
+    from dpmcmc.models.rowwise import RowTarget
+    from dpmcmc.run import table_of
+    from dpmcmc.samplers import DpHmcOptions
+    from dpmcmc.spec import JobSpec, PrivacySpec
+
+    made = POSTERIORS[name]()
+    assert len(made.draws) == EXACT
+    spec = JobSpec(
+        model=made.model, sampler=DpHmcOptions(), privacy=PrivacySpec(delta=1e-6, epsilon=1.0)
+    )
+    design = make_design(made.schema, made.model.formula)
+    form = MODELS[made.model.family].form(design, spec)
+    target = RowTarget(form, spec, table_of(made.schema, made.columns), 1)
+    released = MODELS[made.model.family].release(design, spec, np.zeros(len(form.start)))
+    unit = MODELS[made.model.family].release(design, spec, np.ones(len(form.start))) - released
+    positions = (made.draws[:4000] - released) / unit
+    scores = target.gradient(positions, 1e3)[0] + target.log_prior_gradient(positions)
+    errors = scores.std(axis=0) / len(scores) ** 0.5
+    assert (np.abs(scores.mean(axis=0)) < 4.0 * errors).all()
+    across = (scores * (positions - positions.mean(axis=0))).mean(axis=0)
+    np.testing.assert_allclose(across, -1.0, atol=0.25)  # E[score (theta - mean)] = -1
