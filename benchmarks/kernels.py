@@ -5,7 +5,8 @@
 One run; what is compared is measured in turns, and ratios are medians over the rounds. Prints the
 table; --write puts it into benchmarks/KERNELS.md. The floor of an operation is the larger of its
 bytes over the bandwidth and its exp and log1p over their rates, measured in the same round with as
-many threads as the operation uses.
+many threads as the operation uses. Bytes: every number that is read at least once. exp and log1p:
+what a log likelihood takes, though a small move gets by with short series.
 """
 
 import argparse
@@ -49,6 +50,8 @@ FORMULAS = {
 }
 # exp and log1p of a row's ratio and of its gradient
 TAKES = {"logistic": (1, 1), "poisson": (1, 0)}
+# what is read of a row beside its columns, by a ratio (state, response) and by a gradient
+BESIDE = {"logistic": (1, 0), "linear": (1, 1), "poisson": (2, 1)}
 # ms a step of the thesis' original files at n = 100,000, measured once on another machine:
 # banana d = 2, banana d = 10, logistic d = 10
 RESEARCH = {
@@ -207,11 +210,15 @@ def sums(table: Table, rows: int, dimensions: int, rounds: int) -> None:
     for family in FORMULAS:
         target = opened(family, schema, data, dimensions)
         exps, logs = (rows * use for use in TAKES.get(family, (0, 0)))
-        response = int(family in ("linear", "poisson"))
+        beside, response = BESIDE.get(family, (0, 0))
+        ratio, gradient = dimensions + beside, dimensions + response
         works = (
-            ("ratio sum", lambda t=target: t.vector_ratios(deltas), dimensions + 1, logs, 1.5),
-            ("ratio sum, one coefficient", lambda t=target: t.component_ratios(1, one), 3, logs, 0),
-            ("clipped gradient", lambda t=target: t.gradient(t.position, 1.0), dimensions, 0, 2),
+            ("ratio sum", lambda t=target: t.vector_ratios(deltas), ratio, logs, 1.5),
+            (
+                *("ratio sum, one coefficient", lambda t=target: t.component_ratios(1, one)),
+                *(1 + beside, logs, 0),
+            ),
+            ("clipped gradient", lambda t=target: t.gradient(t.position, 1.0), gradient, 0, 2),
         )
         for name, call, numbers, logarithms, most in works:
             compare(
@@ -220,25 +227,23 @@ def sums(table: Table, rows: int, dimensions: int, rounds: int) -> None:
                 "floor",
                 rounds,
                 lambda call=call: timed(call),
-                lambda k=numbers, e=exps, g=logarithms, r=response: floor.seconds(
-                    rows * (k + r), e, g
-                ),
+                lambda k=numbers, e=exps, g=logarithms: floor.seconds(rows * k, e, g),
                 most=most if large and most else None,
             )
         if family in ("logistic", "linear", "banana"):
             x = np.stack([data[f"x{k}"] for k in range(dimensions)], axis=1).astype(float)
             y = np.where(data["y"] == "1", 1.0, -1.0)
             here, there = rng.normal(size=dimensions), rng.normal(size=dimensions)
-            ratio, gradient = works[0][1], works[2][1]
+            sum_up, score = works[0][1], works[2][1]
             compare(
                 *(table, f"{family}: ratio sum", "NumPy", max(3, rounds // 3)),
-                lambda call=ratio: timed(call),
+                lambda call=sum_up: timed(call),
                 lambda f=family, x=x, y=y, a=here, b=there: timed(lambda: plain(f, x, y, a, b)),
             )
             if family == "logistic":
                 compare(
                     *(table, f"{family}: clipped gradient", "NumPy", max(3, rounds // 3)),
-                    lambda call=gradient: timed(call),
+                    lambda call=score: timed(call),
                     lambda x=x, y=y, a=here: timed(lambda: plain_gradient(x, y, a)),
                 )
 

@@ -1,11 +1,15 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-"""The public intervals of logistic regression for all chains at once. No row is seen here."""
+"""Public intervals, and what follows from them, for all chains at once. No row is seen here."""
 
 import numpy as np
 from numba import njit
 
-from dpmcmc.kernels.maths import OPTIONS, kernel
+from dpmcmc.kernels.maths import NEAR, OPTIONS, kernel
 from dpmcmc.models import logistic_bounds
+
+FAR = 300.0  # of a predictor: its exponential is no state to go on from
+WIDEST = 1e100  # of an interval's ends
+NARROWEST = 1e-200  # of an interval: a move of nothing has no width
 
 component_interval = njit(**OPTIONS)(logistic_bounds.component_interval)
 vector_interval = njit(**OPTIONS)(logistic_bounds.vector_interval)
@@ -29,3 +33,47 @@ def vector_intervals(theta, deltas, lower, upper, group):
     for c in range(chains):
         lo[c], hi[c] = vector_interval(theta[c], deltas[c], lower, upper, group)
     return lo, hi
+
+
+@kernel
+def prepare(interval, deltas, bound, slope, half, reach, low, columns, here, there):
+    """Return what a sum of ratios needs: move, cells, (middle, width, cell), and who goes far.
+
+    interval: (lo, hi), (chain,) each, cut here at +-bound and at +-slope times the length of deltas
+    (chain, any). half: of the interval, in cells. reach: largest norm of a row. low, columns: which
+    weights move. here, there: (weights, aux) of the two ends. See rows.ratio_sums.
+    """
+    (lo, hi), (before, aux_before), (after, aux_after) = interval, here, there
+    chains = lo.shape[0]
+    step, lift = np.empty((chains, columns)), np.empty(chains)
+    near, far = np.empty(chains, np.bool_), np.empty(chains, np.bool_)
+    scale, shift = np.empty(chains), np.empty(chains)
+    middle, width, cell = np.empty(chains), np.empty(chains), np.empty(chains)
+    for c in range(chains):
+        squares = 0.0
+        for k in range(deltas.shape[1]):
+            squares += deltas[c, k] * deltas[c, k]
+        most = min(bound, WIDEST)
+        length = slope * np.sqrt(squares)
+        most = length if length < most else most
+        # what is not a number becomes the bound
+        low_end = lo[c] if lo[c] > -most else -most
+        high_end = hi[c] if hi[c] < most else most
+        low_end = (low_end if low_end < most else most) - 0.5 * NARROWEST
+        high_end = (high_end if high_end > -most else -most) + 0.5 * NARROWEST
+        middle[c], width[c] = 0.5 * low_end + 0.5 * high_end, high_end - low_end
+        cell[c] = width[c] / (2.0 * half)
+        scale[c], shift[c] = 1.0 / cell[c], middle[c] / cell[c]
+        moved, now, then = 0.0, 0.0, 0.0
+        for k in range(columns):
+            step[c, k] = after[c, low + k] - before[c, low + k]
+            moved += step[c, k] * step[c, k]
+        for k in range(before.shape[1]):
+            now += before[c, k] * before[c, k]
+            then += after[c, k] * after[c, k]
+        lift[c] = aux_after[c, 0] - aux_before[c, 0]
+        near[c] = reach * np.sqrt(moved) + abs(lift[c]) <= NEAR
+        now = reach * np.sqrt(now) + abs(aux_before[c, 0])
+        then = reach * np.sqrt(then) + abs(aux_after[c, 0])
+        far[c] = not (now <= FAR and then <= FAR)
+    return (low, step, lift, near), (scale, shift), (middle, width, cell), far

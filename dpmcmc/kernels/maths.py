@@ -23,6 +23,8 @@ MAGIC_BITS = int(MAGIC.view(np.int64))
 LOG2E, LN2 = np.float64(1.4426950408889634), np.float64(0.6931471805599453)
 LN2_HI, LN2_LO = np.float64(0.693147180369123816490), np.float64(1.90821492927058770002e-10)
 FAR, SPLIT = np.float64(350.0), np.float64(0.41421356237309503)
+NEAR = 0.125  # of a move that the short series below are for
+HALF_ROOT, MANTISSA = 0x3FE6A09E667F3BCD, (1 << 52) - 1  # bits of the root of 1/2
 LOWEST, HIGHEST = np.float64(-708.0), np.float64(709.0)
 
 
@@ -50,6 +52,16 @@ def exp(x):
 
 
 @leaf
+def exp_far(x):
+    """e^x, x held to [-350, 350] so that its square stays a normal number."""
+    x = x if x > -FAR else -FAR
+    x = x if x < FAR else FAR
+    k = np.float64(x * LOG2E + MAGIC)
+    n = k - MAGIC
+    return _exp_reduced(k, (x - n * LN2_HI) - n * LN2_LO)
+
+
+@leaf
 def exp_minus_abs(t):
     """e^-|t|, |t| held to 350 so that its square stays a normal number."""
     a = abs(t)
@@ -60,16 +72,48 @@ def exp_minus_abs(t):
 
 
 @leaf
-def log1p_unit(u):
-    """log(1 + u) for u in [0, 1]."""
-    high = u > SPLIT
-    s = (u - 1.0 if high else u) / (u + 3.0 if high else u + 2.0)
+def _log1p_reduced(s):
+    """2 atanh(s) for |s| <= 0.172."""
     z = s * s
     w = z * z
     a = 0.3999999999989827 * z + 0.666666666666667
     b = 0.22222211043822487 * z + 0.28571428626533335
     c = 0.1533150172120742 * z + 0.18182895746801428
-    return (LN2 if high else 0.0) + s * (z * (((0.1461916477718642 * w + c) * w + b) * w + a) + 2.0)
+    return s * (z * (((0.1461916477718642 * w + c) * w + b) * w + a) + 2.0)
+
+
+@leaf
+def log1p_unit(u):
+    """log(1 + u) for u in [0, 1]."""
+    high = u > SPLIT
+    s = (u - 1.0 if high else u) / (u + 3.0 if high else u + 2.0)
+    return (LN2 if high else 0.0) + _log1p_reduced(s)
+
+
+@leaf
+def log(x):
+    """log(x), x a normal number above 0."""
+    bits = np.float64(x).view(np.int64) - HALF_ROOT + (1024 << 52)
+    k = np.int64(((bits >> 52) & 0x7FF) + MAGIC_BITS).view(np.float64) - (MAGIC + 1024.0)
+    u = np.int64((bits & MANTISSA) + HALF_ROOT).view(np.float64) - 1.0
+    return k * LN2_HI + (k * LN2_LO + _log1p_reduced(u / (u + 2.0)))
+
+
+@leaf
+def tanh_half(v):
+    """tanh(v / 2) for |v| <= NEAR."""
+    h = 0.5 * v
+    u = h * h
+    a = 0.021869488536155203 - 0.008863235529902197 * u
+    return h * (1.0 + u * (-1.0 / 3.0 + u * (2.0 / 15.0 + u * (-17.0 / 315.0 + u * a))))
+
+
+@leaf
+def atanh_twice(s):
+    """2 atanh(s) = log((1 + s) / (1 - s)) for |s| <= NEAR / 2."""
+    z = s * s
+    a = 2.0 / 9.0 + 0.18234 * z
+    return s * (2.0 + z * (2.0 / 3.0 + z * (2.0 / 5.0 + z * (2.0 / 7.0 + z * a))))
 
 
 @leaf

@@ -7,9 +7,11 @@ no randomness, no objects.
 
 Layout: x (blocks, columns, BLOCK), y (blocks, BLOCK), so that a block of rows stays in the first
 cache while all chains pass over it; count rows are real, what pads the last block is never read.
-cache (2, blocks, chain, BLOCK): log likelihoods of the current position on side[c] and of the
-proposal on the other side, so that accepting is flipping side[c]; eta, for moves of one weight,
-holds linear predictors likewise.
+
+A move adds `step` to the weights of columns low, low + 1, ... and `lift` to the offset. state
+(blocks, chain, BLOCK) holds what a ratio needs to know of a row at the chain's position: e^-eta
+(logistic), e^eta (Poisson), y - eta (linear), nothing (identity). An accepted move is told to the
+next sum, which brings the state of a block up to date while it is there.
 
 Sums are exact: each row's clipped term is rounded to a whole number of cells and added as an
 integer, so the order of rows and the number of threads change no bit, and one replaced row changes
@@ -20,14 +22,18 @@ import numpy as np
 
 from dpmcmc.kernels.maths import (
     MAGIC_BITS,
+    atanh_twice,
     exp,
+    exp_far,
     exp_minus_abs,
     kernel,
     leaf,
+    log,
     log1p_unit,
     positive,
     shifted_bits,
     sigmoid,
+    tanh_half,
 )
 from dpmcmc.models.links import IDENTITY, LINEAR, LOGISTIC, POISSON
 
@@ -67,6 +73,80 @@ def dot(x, weights, offset, count, eta):
 
 
 @leaf
+def known(link, eta, y, count, out):
+    """Write what a ratio needs to know of each row of a block; eta may be out."""
+    if link == LOGISTIC:
+        for i in range(count):
+            out[i] = exp_far(-eta[i])
+    elif link == POISSON:
+        for i in range(count):
+            out[i] = exp_far(eta[i])
+    elif link == LINEAR:
+        for i in range(count):
+            out[i] = y[i] - eta[i]
+
+
+@leaf
+def follow(link, near, v, count, state):
+    """Bring the state of a block up to date after a move of its predictors by v."""
+    if link == LINEAR:
+        for i in range(count):
+            state[i] -= v[i]
+    elif link != IDENTITY:
+        sign = -1.0 if link == LOGISTIC else 1.0
+        if near:
+            for i in range(count):
+                t = sign * tanh_half(v[i])
+                state[i] *= (1.0 + t) / (1.0 - t)
+        else:
+            for i in range(count):
+                state[i] *= exp(sign * v[i])
+
+
+@leaf
+def ratios(link, near, v, y, state, here, there, count):
+    """Put each row's log likelihood ratio in the place of v, the move of its predictor.
+
+    near: |v| <= NEAR for all rows that the bounds allow. here, there: aux of the two ends.
+    """
+    if link == LOGISTIC and near:
+        # (1 + e^-m) / (1 + e^-(m + v)) = (1 + s) / (1 - s), s = e^-m t / (1 + e^-m + t)
+        for i in range(count):
+            t, e = tanh_half(v[i]), state[i]
+            v[i] = atanh_twice(e * t / ((1.0 + e) + t))
+    elif link == LOGISTIC:
+        for i in range(count):
+            v[i] = exp(-v[i])
+        for i in range(count):
+            v[i] = log((1.0 + state[i]) / (1.0 + state[i] * v[i]))
+    elif link == POISSON and near:
+        for i in range(count):
+            t = tanh_half(v[i])
+            v[i] = y[i] * v[i] - state[i] * (2.0 * t / (1.0 - t))
+    elif link == POISSON:
+        for i in range(count):
+            v[i] = y[i] * v[i] - state[i] * (exp(v[i]) - 1.0)
+    elif link == LINEAR:
+        curvature, change = there[CURVATURE], there[CURVATURE] - here[CURVATURE]
+        constant = there[CONSTANT] - here[CONSTANT]
+        for i in range(count):
+            e = state[i]
+            v[i] = curvature * (v[i] * (v[i] - 2.0 * e)) + (change * (e * e) + constant)
+
+
+@leaf
+def clipped_cells(ratio, count, scale, shift, half):
+    """Sum over rows of ratio scale - shift, held to [-half, half], in whole cells."""
+    total = 0
+    for i in range(count):
+        u = ratio[i] * scale - shift
+        u = u if u > -half else -half  # what is not a number becomes -half
+        u = u if u < half else half
+        total += shifted_bits(u)
+    return total - count * MAGIC_BITS
+
+
+@leaf
 def log_likelihood(link, eta, y, aux, count, out):
     """Write each row's log likelihood up to terms free of the parameters, for one block."""
     if link == LOGISTIC:
@@ -88,72 +168,47 @@ def log_likelihood(link, eta, y, aux, count, out):
 
 
 @leaf
-def clipped_cells(new, old, count, scale, shift, half):
-    """Sum over rows of (new - old) scale - shift, held to [-half, half], in whole cells."""
-    total = 0
-    for i in range(count):
-        u = (new[i] - old[i]) * scale - shift
-        u = u if u > -half else -half  # what is not a number becomes -half
-        u = u if u < half else half
-        total += shifted_bits(u)
-    return total - count * MAGIC_BITS
-
-
-@leaf
 def used(count, block):
     """Rows of this block."""
     return min(BLOCK, count - block * BLOCK)
 
 
 @kernel
-def fill(x, y, count, link, first, last, weights, aux, side, eta, cache):
-    """Write each chain's predictors and log likelihoods on its side, blocks first..last."""
-    for b in range(first, last):
-        rows = used(count, b)
-        for c in range(weights.shape[0]):
-            s = side[c]
-            dot(x[b], weights[c], aux[c, OFFSET], rows, eta[s, b, c])
-            log_likelihood(link, eta[s, b, c], y[b], aux[c], rows, cache[s, b, c])
-
-
-@kernel
-def ratio_sums(
-    x, y, count, link, first, last, weights, aux, side, cache, scale, shift, half, total
-):
-    """Add to total (chain,) int64 each chain's clipped ratio sum over blocks first..last, in cells.
-
-    weights (chain, columns), aux (chain, 3): the proposals'. Predictors are not kept: writing them
-    costs memory traffic, and only moves of one weight read them.
-    """
+def fill(x, y, count, link, first, last, weights, aux, state):
+    """Write each chain's state, blocks first..last."""
     eta = np.empty(BLOCK)
     for b in range(first, last):
         rows = used(count, b)
         for c in range(weights.shape[0]):
-            new = cache[1 - side[c], b, c]
-            if link == IDENTITY:
-                dot(x[b], weights[c], aux[c, OFFSET], rows, new)
-            else:
-                dot(x[b], weights[c], aux[c, OFFSET], rows, eta)
-                log_likelihood(link, eta, y[b], aux[c], rows, new)
-            old = cache[side[c], b, c]
-            total[c] += clipped_cells(new, old, rows, scale[c], shift[c], half)
+            dot(x[b], weights[c], aux[c, OFFSET], rows, eta)
+            known(link, eta, y[b], rows, state[b, c])
 
 
 @kernel
-def component_sums(
-    x, y, count, link, first, last, j, step, aux, side, eta, cache, scale, shift, half, total
+def ratio_sums(
+    x, y, count, link, first, last, move, here, there, accepted, before, state, cells, half, total
 ):
-    """As ratio_sums where weight j moves by step[c, 0] and the offset by step[c, 1]."""
+    """Add to total (chain,) int64 each chain's clipped ratio sum over blocks first..last, in cells.
+
+    move, before: (low, step (chain, columns), lift (chain,), near (chain,)), what is asked for and
+    the last one, which accepted (chain,) says where to make. here, there: aux (chain, 3) of the
+    two ends of the move. cells: (scale, shift), (chain,) each.
+    """
+    v = np.empty(BLOCK)
+    low, step, lift, near = move
+    scale, shift = cells
+    low_before, step_before, lift_before, near_before = before
+    high, high_before = low + step.shape[1], low_before + step_before.shape[1]
     for b in range(first, last):
         rows = used(count, b)
-        column = x[b, j]
         for c in range(step.shape[0]):
-            s, by, lift = side[c], step[c, 0], step[c, 1]
-            now, then, new = eta[s, b, c], eta[1 - s, b, c], cache[1 - s, b, c]
-            for i in range(rows):
-                then[i] = now[i] + (by * column[i] + lift)
-            log_likelihood(link, then, y[b], aux[c], rows, new)
-            total[c] += clipped_cells(new, cache[s, b, c], rows, scale[c], shift[c], half)
+            now = state[b, c]
+            if accepted[c]:
+                dot(x[b, low_before:high_before], step_before[c], lift_before[c], rows, v)
+                follow(link, near_before[c], v, rows, now)
+            dot(x[b, low:high], step[c], lift[c], rows, v)
+            ratios(link, near[c], v, y[b], now, here[c], there[c], rows)
+            total[c] += clipped_cells(v, rows, scale[c], shift[c], half)
 
 
 @leaf

@@ -80,7 +80,7 @@ class NormalForm(ABC):
     def log_prior_ratio(self, here: Floats, there: Floats) -> Floats:
         """See Form."""
         middle = 0.5 * (here + there) - self.prior_mean
-        return np.asarray(-((there - here) * middle) @ self.prior_precision)
+        return np.asarray(((here - there) * middle * self.prior_precision).sum(axis=1))
 
     def log_prior_gradient(self, positions: Floats) -> Floats:
         """See Form."""

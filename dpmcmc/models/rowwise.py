@@ -18,13 +18,13 @@ QUIETLY = np.errstate(all="ignore")  # far out numbers overflow; clips and cells
 SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
 ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
 BATCH_CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
-NARROWEST = 1e-200  # of an interval: a move of nothing has no width
 PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
 FEWEST_PARTS, MOST_PARTS = 4, 16  # of a sum that threads share: a call costs some 3 us
 A_PART = 1_000_000  # numbers for which there is one part more
 WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
-WIDEST = 1e100  # of an interval's ends
+
+Move = tuple[int, Floats, Floats, NDArray[np.bool_]]  # see ratio_sums
 
 
 def term_grid(bound: float, rows: int) -> float:
@@ -40,34 +40,38 @@ class RowTarget:
     """
 
     def __init__(self, form: Form, spec: JobSpec, table: Table, chains: int) -> None:
+        from dpmcmc.kernels import intervals
         from dpmcmc.kernels import rows as kernels
 
-        self._kernels = kernels
+        self._kernels, self._prepare = kernels, intervals.prepare
         self._form = form
         x, y = form.rows(table)
         self.rows: int = table.rows
         self.tempering = spec.model.tempering or 1.0
         self._bound = spec.sampler.clip_bound or math.inf
-        self._slope = spec.model.options.ratio_slope
+        slope = spec.model.options.ratio_slope
+        self._slope = math.inf if slope is None else slope
         self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
         self._table: Floats | None = None
         self._norm: Floats | None = None
         self._helper: ThreadPoolExecutor | None = None
         self._half = 2.0 ** (51 - math.ceil(math.log2(table.rows + 1.0)))
         self.position: Floats = np.tile(form.start, (chains, 1))
-        self._side = np.zeros(chains, np.int64)
-        shape = (2, len(self._x), chains, kernels.BLOCK)
-        self._eta, self._cache = np.empty(shape), np.empty(shape)
-        self._behind = False  # whether chains have moved without their predictors
+        self._state = np.empty((len(self._x), chains, kernels.BLOCK))
+        # the last move that was asked for, which chains made it, which of them went far
+        self._none = np.zeros(chains, np.bool_)
+        self._move: Move = (0, np.zeros((chains, 1)), np.zeros(chains), self._none)
+        self._accepted = self._far = self._none
+        self._stale = True  # whether the state is that of other positions
 
     @QUIETLY
     def refresh(self) -> None:
-        """Recompute the predictor and likelihood of every row and chain."""
-        self._behind = False
+        """Recompute the state of every row and chain."""
         weights, aux = self._form.describe(self.position)
+        self._accepted, self._stale = self._none, False
         self._share(
             lambda first, last, _: self._kernels.fill(
-                *self._all(first, last), weights, aux, self._side, self._eta, self._cache
+                *self._all(first, last), weights, aux, self._state
             ),
             np.zeros(len(self.position), np.int64),
         )
@@ -75,32 +79,31 @@ class RowTarget:
     @QUIETLY
     def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """See Target."""
-        if self._behind:
-            self.refresh()
         there = self.position.copy()
         there[:, j] += deltas
-        interval = self._cut(
-            self._form.component_interval(self.position, j, deltas), np.abs(deltas)
-        )
-        return self._ratios(there, interval, self._form.column(j))
+        interval = self._form.component_interval(self.position, j, deltas)
+        return self._ratios(there, deltas[:, None], interval, self._form.column(j))
 
     def component_commit(self, j: int, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
         self.position[accepted, j] += deltas[accepted]
-        self._side[accepted] ^= 1
-        self._behind |= self._form.column(j) is None and bool(accepted.any())
+        self._commit(accepted)
 
     @QUIETLY
     def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """See Target."""
         there = self.position + deltas
-        return self._ratios(there, self._interval(there, deltas))
+        return self._ratios(there, deltas, self._form.interval(self.position, there))
 
     def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
         self.move(deltas, accepted)
-        self._side[accepted] ^= 1
-        self._behind |= bool(accepted.any())
+        self._commit(accepted)
+
+    def _commit(self, accepted: NDArray[np.bool_]) -> None:
+        """Leave it to the next sum to bring the state of accepted chains up to date."""
+        self._accepted = accepted
+        self._stale |= bool((accepted & self._far).any())
 
     def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
@@ -149,17 +152,20 @@ class RowTarget:
             both = np.concatenate((x, self._y.reshape(-1, 1)), axis=1)
             self._table = np.ascontiguousarray(both[: self.rows])
         there = self.position + deltas
-        lo, hi = self._interval(there, deltas)
-        middle, cell = 0.5 * lo + 0.5 * hi, (hi - lo) / (2.0 * BATCH_CELLS)
+        now, then = self._form.describe(self.position), self._form.describe(there)
+        _, cells, (middle, width, cell), _ = self._prepare(
+            *(self._form.interval(self.position, there), deltas, self._bound, self._slope),
+            *(BATCH_CELLS, self._form.reach, 0, now[0].shape[1], now, then),
+        )
+        lo, hi = middle - 0.5 * width, middle + 0.5 * width
         out = np.zeros((len(lo), 2), np.int64)
         self._kernels.batch_sums(
             self._table,
             indices,
             self._form.link,
-            *self._form.describe(self.position),
-            *self._form.describe(there),
-            1.0 / cell,
-            middle / cell,
+            *now,
+            *then,
+            *cells,
             BATCH_CELLS,
             out,
         )
@@ -208,48 +214,30 @@ class RowTarget:
         other.result()
         totals += others
 
-    def _interval(self, there: Floats, deltas: Floats) -> tuple[Floats, Floats]:
-        lengths = np.sqrt((deltas * deltas).sum(axis=1))
-        return self._cut(self._form.interval(self.position, there), lengths)
-
-    def _cut(self, interval: tuple[Floats, Floats], lengths: Floats) -> tuple[Floats, Floats]:
-        """Cut an interval at +-bound and at +-slope times the length of the move."""
-        most = np.full(len(lengths), min(self._bound, WIDEST))
-        if self._slope is not None:
-            most = np.fmin(most, self._slope * lengths)
-        # fmax and fmin: what is not a number becomes the bound
-        lo = np.minimum(np.fmax(interval[0], -most), most)
-        hi = np.maximum(np.fmin(interval[1], most), -most)
-        return lo - 0.5 * NARROWEST, hi + 0.5 * NARROWEST
-
     def _ratios(
-        self, there: Floats, interval: tuple[Floats, Floats], column: int | None = None
+        self,
+        there: Floats,
+        deltas: Floats,
+        interval: tuple[Floats, Floats],
+        column: int | None = None,
     ) -> tuple[Floats, Floats, Floats]:
-        lo, hi = interval
-        middle, width = 0.5 * lo + 0.5 * hi, hi - lo
-        cell = width / (2.0 * self._half)
-        weights, aux = self._form.describe(there)
-        totals = np.zeros(len(lo), np.int64)
-        rest = (self._cache, 1.0 / cell, middle / cell, self._half)
-        if column is None:
-            self._share(
-                lambda first, last, total: self._kernels.ratio_sums(
-                    *self._all(first, last), weights, aux, self._side, *rest, total
-                ),
-                totals,
-            )
-        else:
-            before, aux_before = self._form.describe(self.position)
-            step = np.stack(
-                (weights[:, column] - before[:, column], aux[:, 0] - aux_before[:, 0]), axis=1
-            )
-            self._share(
-                lambda first, last, total: self._kernels.component_sums(
-                    *(*self._all(first, last), column, step, aux, self._side, self._eta),
-                    *(*rest, total),
-                ),
-                totals,
-            )
+        if self._stale:
+            self.refresh()
+        now, then = self._form.describe(self.position), self._form.describe(there)
+        low, columns = (0, now[0].shape[1]) if column is None else (column, 1)
+        move, cells, (middle, width, cell), self._far = self._prepare(
+            *(interval, deltas, self._bound, self._slope, self._half),
+            *(self._form.reach, low, columns, now, then),
+        )
+        totals = np.zeros(len(there), np.int64)
+        state = (self._accepted, self._move, self._state, cells, self._half)
+        self._share(
+            lambda first, last, total: self._kernels.ratio_sums(
+                *self._all(first, last), move, now[1], then[1], *state, total
+            ),
+            totals,
+        )
+        self._move, self._accepted = move, self._none
         n, prior = self.rows, self._form.log_prior_ratio(self.position, there)
         sums = self.tempering * (n * middle + cell * totals)
         rounding = ROUNDING * n * (np.abs(middle) + width)

@@ -25,18 +25,16 @@ def setting():
     return flat, x, y, rng.normal(size=(CHAINS, COLUMNS))
 
 
-def sums(setting, deltas, limit, first=0, last=BLOCKS, side=0):
+def sums(setting, deltas, limit, first=0, last=BLOCKS, near=False):
     """(chain,) ratio sums of theta -> theta + deltas, in nats, clipped to +-limit."""
     _, x, y, theta = setting
-    aux, sides = np.zeros((CHAINS, 3)), np.full(CHAINS, side)
-    eta = np.full((2, BLOCKS, CHAINS, rows.BLOCK), np.nan)
-    cache = eta.copy()
-    rows.fill(x, y, COUNT, LOGISTIC, 0, BLOCKS, theta, aux, sides, eta, cache)
-    total = np.zeros(CHAINS, np.int64)
-    scale, shift = np.full(CHAINS, HALF / limit), np.zeros(CHAINS)
+    aux, state = np.zeros((CHAINS, 3)), np.full((BLOCKS, CHAINS, rows.BLOCK), np.nan)
+    rows.fill(x, y, COUNT, LOGISTIC, 0, BLOCKS, theta, aux, state)
+    total, nothing = np.zeros(CHAINS, np.int64), np.zeros(CHAINS)
+    move = (0, deltas, nothing, np.full(CHAINS, near))
     rows.ratio_sums(
-        *(x, y, COUNT, LOGISTIC, first, last, theta + deltas, aux, sides, cache),
-        *(scale, shift, HALF, total),
+        *(x, y, COUNT, LOGISTIC, first, last, move, aux, aux, np.zeros(CHAINS, np.bool_), move),
+        *(state, (np.full(CHAINS, HALF / limit), nothing), HALF, total),
     )
     return total * limit / HALF
 
@@ -52,6 +50,11 @@ def test_elementary_functions_are_exact_to_a_few_ulp():
     near = np.linspace(-340, 340, 501)
     assert [maths.exp_minus_abs(v) for v in near] == pytest.approx(np.exp(-np.abs(near)), rel=5e-16)
     assert [maths.sigmoid(v) for v in near] == pytest.approx(1 / (1 + np.exp(-near)), rel=1e-15)
+    assert [maths.log(np.exp(v)) for v in near] == pytest.approx(near, rel=5e-16, abs=3e-16)
+    short = np.linspace(-0.5, 0.5, 101) * maths.NEAR
+    assert [maths.tanh_half(2 * v) for v in short] == pytest.approx(np.tanh(short), rel=5e-16)
+    expected = 2 * np.arctanh(short)
+    assert [maths.atanh_twice(v) for v in short] == pytest.approx(expected, rel=5e-16)
     unit = np.concatenate((np.linspace(0, 1, 501), np.geomspace(1e-300, 1, 101)))
     assert [maths.log1p_unit(v) for v in unit] == pytest.approx(np.log1p(unit), rel=7e-16)
 
@@ -64,11 +67,11 @@ def test_elementary_functions_stay_finite_far_out():
 
 
 @pytest.mark.parametrize("limit", [0.01, 0.3, 30.0])
-@pytest.mark.parametrize("side", [0, 1])
-def test_every_row_is_clipped(setting, limit, side):
-    deltas = 0.2 * np.random.default_rng(5).normal(size=(CHAINS, COLUMNS))
+@pytest.mark.parametrize(("near", "size"), [(False, 0.2), (False, 0.01), (True, 0.01)])
+def test_every_row_is_clipped(setting, limit, near, size):
+    deltas = size * np.random.default_rng(5).normal(size=(CHAINS, COLUMNS))
     expected = np.clip(ratios(setting, deltas), -limit, limit).sum(axis=1)
-    found = sums(setting, deltas, limit, side=side)
+    found = sums(setting, deltas, limit, near=near)
     assert found == pytest.approx(expected, abs=COUNT * limit / HALF)
 
 
