@@ -123,13 +123,6 @@ def positive(t):
 
 
 @leaf
-def sigmoid(t):
-    """1 / (1 + e^-t)."""
-    e = exp_minus_abs(t)
-    return (1.0 if t >= 0.0 else e) / (1.0 + e)
-
-
-@leaf
 def shifted_bits(v):
     """v rounded to the nearest integer, |v| < 2^51, plus MAGIC_BITS: one addition."""
     return int(np.float64(v + MAGIC).view(np.int64))

@@ -32,7 +32,6 @@ from dpmcmc.kernels.maths import (
     log1p_unit,
     positive,
     shifted_bits,
-    sigmoid,
     tanh_half,
 )
 from dpmcmc.models.links import IDENTITY, LINEAR, LOGISTIC, POISSON
@@ -219,26 +218,49 @@ def held(v):
 
 
 @leaf
-def slope(link, eta, y, aux, count, out):
-    """Derivative of the log likelihood by the linear predictor, for one block."""
-    if link == LOGISTIC:
+def factors(link, eta, y, norm, curvature, clip, scale, count, out):
+    """Derivative of the log likelihood by the predictor, clipped and in cells, for one block.
+
+    norm: of the rows. Clipped so that factor * norm is at most clip * scale.
+    """
+    top = clip * scale
+    if link == LOGISTIC:  # 1 / (1 + e^m)
         for i in range(count):
-            out[i] = held(sigmoid(-eta[i]))
-    elif link == POISSON:
+            most = clip * (1.0 + exp_far(eta[i]))
+            out[i] = top / (norm[i] if norm[i] > most else most)
+        return
+    if link == POISSON:
         for i in range(count):
             out[i] = held(y[i] - exp(eta[i]))
     else:
-        twice = -2.0 * aux[CURVATURE]
+        twice = -2.0 * curvature
         for i in range(count):
             out[i] = held(twice * (y[i] - eta[i]))
+    for i in range(count):
+        size = abs(out[i]) * norm[i]
+        out[i] = out[i] * (top / (size if size > clip else clip))
+
+
+@leaf
+def factors_with_scale(eta, y, norm, curvature, clip, scale, count, out, extra):
+    """As factors for the linear model, where extra is the derivative by the log sd, likewise."""
+    twice, top = -2.0 * curvature, clip * scale
+    for i in range(count):
+        residual = y[i] - eta[i]
+        by_eta = held(twice * residual)
+        by_scale = held(by_eta * residual - 1.0)
+        size = np.sqrt((by_eta * norm[i]) * (by_eta * norm[i]) + by_scale * by_scale)
+        shrunk = top / (size if size > clip else clip)
+        out[i] = by_eta * shrunk
+        extra[i] = by_scale * shrunk
 
 
 @leaf
 def column_cells(x, factor, count):
-    """Sum over rows of factor * x, each cut toward zero to an integer below 2^51."""
+    """Sum over rows of factor * x, each rounded to an integer below 2^51."""
     total = 0
     for i in range(count):
-        total += shifted_bits(np.trunc(factor[i] * x[i]))
+        total += shifted_bits(factor[i] * x[i])
     return total - count * MAGIC_BITS
 
 
@@ -247,8 +269,9 @@ def gradient_sums(x, y, norm, count, link, first, last, weights, aux, clip, scal
     """Add to total (chain, d) int64 each chain's gradient by the weights, in cells.
 
     Each row's gradient is clipped to norm `clip`, times `scale` (cells per unit), and every entry
-    is cut toward zero. norm (blocks, BLOCK) of the rows of x. Where d is columns + 1, the last
-    entry is the linear model's derivative by its log sd. No identity link: see gaussian_gradients.
+    is rounded. norm (blocks, BLOCK) float32 of the rows of x, or more. Where d is columns + 1, the
+    last entry is the linear model's derivative by its log sd. No identity link: see
+    gaussian_gradients.
     """
     eta, factor, extra = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     columns = x.shape[1]
@@ -256,22 +279,24 @@ def gradient_sums(x, y, norm, count, link, first, last, weights, aux, clip, scal
         rows = used(count, b)
         for c in range(weights.shape[0]):
             dot(x[b], weights[c], aux[c, OFFSET], rows, eta)
-            slope(link, eta, y[b], aux[c], rows, factor)
+            curvature = aux[c, CURVATURE]
             if total.shape[1] > columns:
+                factors_with_scale(eta, y[b], norm[b], curvature, clip, scale, rows, factor, extra)
                 for i in range(rows):
-                    extra[i] = held(factor[i] * (y[b, i] - eta[i]) - 1.0)
-                    size = np.sqrt((factor[i] * norm[b, i]) ** 2 + extra[i] * extra[i])
-                    shrunk = clip / (size if size > clip else clip)
-                    factor[i] = factor[i] * shrunk * scale
-                    extra[i] = extra[i] * shrunk * scale
-                for i in range(rows):
-                    total[c, columns] += shifted_bits(np.trunc(extra[i])) - MAGIC_BITS
+                    total[c, columns] += shifted_bits(extra[i]) - MAGIC_BITS
             else:
-                for i in range(rows):
-                    size = abs(factor[i]) * norm[b, i]
-                    factor[i] = factor[i] * (clip / (size if size > clip else clip)) * scale
+                factors(link, eta, y[b], norm[b], curvature, clip, scale, rows, factor)
             for j in range(columns):
                 total[c, j] += column_cells(x[b, j], factor, rows)
+
+
+@leaf
+def deviation_cells(x, factor, precision, centre, count):
+    """Sum over rows of factor * (precision * x - centre), each rounded to an integer."""
+    total = 0
+    for i in range(count):
+        total += shifted_bits(factor[i] * (precision * x[i] - centre))
+    return total - count * MAGIC_BITS
 
 
 @kernel
@@ -280,30 +305,29 @@ def gaussian_gradients(x, count, first, last, mean, precision, shear, clip, scal
 
     mean (chain, d); precision (d,); shear (chain,): 0, or a banana's d straightened_1 / d theta_0.
     """
-    square, head, factor = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    head, factor = np.empty(BLOCK), np.empty(BLOCK)
     d = x.shape[1]
     for b in range(first, last):
         rows = used(count, b)
         for c in range(mean.shape[0]):
-            x0, m0, p0 = x[b, 0], mean[c, 0], precision[0]
-            x1, m1, p1 = x[b, 1 % d], mean[c, 1 % d], shear[c] * precision[1 % d]
+            x0, x1 = x[b, 0], x[b, 1 % d]
+            p0, p1 = precision[0], held(shear[c] * precision[1 % d])
+            m0 = held(p0 * mean[c, 0] + p1 * mean[c, 1 % d])
             for i in range(rows):
-                head[i] = held(p0 * (x0[i] - m0) + p1 * (x1[i] - m1))
-                square[i] = head[i] * head[i]
+                head[i] = held(p0 * x0[i] + p1 * x1[i] - m0)
+                factor[i] = head[i] * head[i]
             for j in range(1, d):
-                xj, mj, pj = x[b, j], mean[c, j], precision[j]
+                xj, pj, mj = x[b, j], precision[j], held(precision[j] * mean[c, j])
                 for i in range(rows):
-                    g = held(pj * (xj[i] - mj))
-                    square[i] += g * g
+                    g = pj * xj[i] - mj
+                    factor[i] += g * g
             for i in range(rows):
-                size = np.sqrt(square[i])
-                factor[i] = clip / (size if size > clip else clip) * scale
+                size = np.sqrt(factor[i])
+                factor[i] = clip * scale / (size if size > clip else clip)
             total[c, 0] += column_cells(head, factor, rows)
             for j in range(1, d):
-                xj, mj, pj = x[b, j], mean[c, j], precision[j]
-                for i in range(rows):
-                    head[i] = held(pj * (xj[i] - mj))
-                total[c, j] += column_cells(head, factor, rows)
+                mj = held(precision[j] * mean[c, j])
+                total[c, j] += deviation_cells(x[b, j], factor, precision[j], mj, rows)
 
 
 @kernel

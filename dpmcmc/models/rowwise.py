@@ -46,6 +46,7 @@ class RowTarget:
         self._kernels, self._prepare = kernels, intervals.prepare
         self._form = form
         x, y = form.rows(table)
+        x = np.fmin(np.fmax(x, -form.reach), form.reach)  # whatever a form does, finite
         self.rows: int = table.rows
         self.tempering = spec.model.tempering or 1.0
         self._bound = spec.sampler.clip_bound or math.inf
@@ -53,7 +54,7 @@ class RowTarget:
         self._slope = math.inf if slope is None else slope
         self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
         self._table: Floats | None = None
-        self._norm: Floats | None = None
+        self._norm: NDArray[np.float32] | None = None
         self._helper: ThreadPoolExecutor | None = None
         self._half = 2.0 ** (51 - math.ceil(math.log2(table.rows + 1.0)))
         self.position: Floats = np.tile(form.start, (chains, 1))
@@ -116,7 +117,9 @@ class RowTarget:
         grid = term_grid(bound, self.rows)
         scale = self.tempering * SHRINK / grid
         totals = np.zeros(positions.shape, np.int64)
-        self._gradient(positions, clip, scale, totals)
+        # rounding lengthens a term by half a cell in every direction
+        short = clip - 0.5 * math.sqrt(positions.shape[1]) * grid / self.tempering
+        self._gradient(positions, short, scale, totals)
         return np.asarray(grid * totals, np.float64), 2.0 * bound
 
     @QUIETLY
@@ -257,8 +260,10 @@ class RowTarget:
             )
             return
         weights, aux = self._form.describe(positions)
-        norm = np.sqrt((self._x**2).sum(axis=1)) if self._norm is None else self._norm
-        self._norm = norm
+        if self._norm is None:  # the next above: a term that is clipped too far is no harm
+            norm = np.sqrt((self._x**2).sum(axis=1))
+            self._norm = np.nextafter(norm.astype(np.float32), np.float32(np.inf))
+        norm = self._norm
         self._share(
             lambda first, last, total: self._kernels.gradient_sums(
                 *(self._x, self._y, norm, *self._all(first, last)[2:]),

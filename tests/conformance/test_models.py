@@ -199,6 +199,8 @@ def test_clipped_scores_are_those_of_clipped_rows(name):
         one, *_ = opened(name, {key: values[i : i + 1] for key, values in data.items()})
         gradient = one.gradient(here, 1e3)[0]
         expected += gradient * min(1.0, clip / np.linalg.norm(gradient))
+        for smaller in (clip, 0.01 * clip):  # rounding to the grid included
+            assert np.linalg.norm(one.gradient(here, smaller)[0]) <= smaller
     np.testing.assert_allclose(total, expected, atol=1e-3)
 
 
