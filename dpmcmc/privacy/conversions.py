@@ -5,7 +5,6 @@ Proposition 1.3 and Mironov 2017, Proposition 3 (sound, loose). Costs round up, 
 """
 
 import math
-from collections.abc import Iterable
 
 from dpmcmc.privacy.gaussian import boundary, check_delta, check_epsilon
 
@@ -46,11 +45,6 @@ def rdp_epsilon_mironov(rho: float, order: float, delta: float) -> float:
     check_delta(delta)
     _check_rho(rho)
     return (rho - math.log(delta) / (order - 1)) * (1 + _PAD)
-
-
-def rdp_curve_epsilon(curve: Iterable[tuple[float, float]], delta: float) -> float:
-    """Smallest CKS epsilon over (order, rho) pairs. Sound where all of it was fixed in advance."""
-    return min((rdp_epsilon(rho, order, delta) for order, rho in curve), default=math.inf)
 
 
 def rdp_budget(epsilon: float, delta: float, order: float) -> float:

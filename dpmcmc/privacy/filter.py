@@ -18,6 +18,7 @@ from dpmcmc.privacy.conversions import rdp_budget, rdp_epsilon
 from dpmcmc.privacy.costs import but_for_failure, float_up, gdp_mu2, pure_bound, rdp_bound
 from dpmcmc.privacy.events import Event, EventError
 from dpmcmc.privacy.gaussian import (
+    SMALLEST_DELTA,
     check_delta,
     check_epsilon,
     epsilon_of_mu,
@@ -53,7 +54,8 @@ class FilterTerms:
     renyi: (order, share of delta) of each Rényi branch. basic: whether sums of pure epsilon are a
     branch too (it needs no delta). failure_weight: share of delta that entries may use up which are
     themselves (epsilon, delta). A GDP branch of share 0 is off. Raises ValueError where an order is
-    not above 1, a share is not in [0, 1], or they sum to more than 1.
+    not above 1, a share is not in [0, 1] or so small that no delta is left of it, or they sum to
+    more than 1.
     """
 
     epsilon: float
@@ -75,6 +77,8 @@ class FilterTerms:
             raise ValueError("every share of delta must lie between 0 and 1")
         if sum(Fraction(str(share)) for share in shares) > 1:
             raise ValueError("the shares of delta must sum to at most 1")
+        if any(0 < share and _share(self.delta, share) < SMALLEST_DELTA for share in shares):
+            raise ValueError("a share of delta must be 0 or leave at least 1e-300")
 
     def accepts(self, state: "FilterState") -> bool:
         """Whether some branch still holds: exact comparisons, the same work after any entries."""
@@ -268,6 +272,7 @@ def remaining_epsilon(terms: FilterTerms, state: FilterState) -> float:
     if mu == 0:
         return 0.0
     epsilon = min(epsilon_of_mu(mu, terms.delta), terms.epsilon)
+    back = 1e-15 * max(epsilon, 1.0)
     while epsilon > 0 and mu_of_epsilon(epsilon, terms.delta) > mu:
-        epsilon = max(0.0, epsilon - max(1e-15 * epsilon, 1e-15))
+        epsilon, back = max(0.0, epsilon - back), 2 * back
     return epsilon

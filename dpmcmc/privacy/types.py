@@ -63,14 +63,3 @@ class Released(Generic[T]):
     """A value that left a paid mechanism and may be shown to anybody who may see its job."""
 
     value: T
-
-
-@dataclass(frozen=True, slots=True)
-class L2Sensitivity:
-    """Largest Euclidean change of a statistic between neighbouring datasets.
-
-    value: in the unit of the statistic, the full change (a sum of terms in [lo, hi]: hi - lo).
-    """
-
-    neighbouring: Neighbouring
-    value: float

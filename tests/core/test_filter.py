@@ -242,6 +242,8 @@ def test_something_unknown_is_refused() -> None:
         {"gdp_weight": 1.0, "failure_weight": 1e-9},
         {"gdp_weight": 0.5, "renyi": ((1.0, 0.5),)},
         {"gdp_weight": 0.5, "renyi": ((math.inf, 0.5),)},
+        {"gdp_weight": 1e-299},
+        {"gdp_weight": 0.5, "renyi": ((9, 1e-299),)},
     ],
 )
 def test_terms_that_promise_too_much_are_refused(terms: dict[str, object]) -> None:
@@ -264,3 +266,17 @@ def test_a_cost_is_rounded_up_and_a_limit_down() -> None:
     assert cost.mu2 is not None
     assert (cost.mu2 - 1) * 9 < 2**96 <= cost.mu2 * 9
     assert mu_limit(FilterTerms(1.0, DELTA)) <= mu_of_epsilon(1.0, DELTA)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-12, 1e6, 1e100, 1e300, 1.7e308])
+@pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.9])
+def test_the_largest_and_smallest_promises_are_answered_at_once(
+    epsilon: float, delta: float
+) -> None:
+    terms = FilterTerms(epsilon, delta)
+    fresh = FilterState.empty(terms)
+    left = remaining_epsilon(terms, fresh)
+    assert 0 <= left <= epsilon
+    full = fresh.add(entry_cost(terms, Gaussian(1e-100)))
+    assert spent_epsilon(terms, full) >= 0
+    assert remaining_epsilon(terms, full) == 0 or terms.accepts(full)
