@@ -178,6 +178,25 @@ class RowTarget:
         return sums, batch * middle**2 + 2.0 * middle * first + second, lo, hi
 
     @QUIETLY
+    def widths(self, here: Floats, deltas: Floats, alone: bool) -> Floats:
+        """See Target."""
+        start = np.repeat(here[None], len(deltas), axis=0)
+        if alone:
+            moved = np.diag(deltas)
+            ends = [
+                self._form.component_interval(start[:1], j, moved[j : j + 1])
+                for j in range(len(moved))
+            ]
+            interval = (
+                np.concatenate([low for low, _ in ends]),
+                np.concatenate([h for _, h in ends]),
+            )
+        else:
+            interval = self._form.interval(start, start + deltas)
+        lo, hi = self._cut(interval, np.sqrt((deltas * deltas).sum(axis=1)))
+        return self.tempering * (hi - lo)
+
+    @QUIETLY
     def log_prior_ratio(self, deltas: Floats) -> Floats:
         """See Target."""
         return self._form.log_prior_ratio(self.position, self.position + deltas)
