@@ -14,7 +14,7 @@ from dpmcmc.privacy import accountant
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.base import NUM_CHAINS, NUM_DRAWS, Facts, Release, prior_of
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.samplers.base import Law, Outlook
+from dpmcmc.samplers.base import Law, Outlook, Pace
 from dpmcmc.samplers.options import WarmStart
 from dpmcmc.spec import JobSpec
 
@@ -125,7 +125,8 @@ def _batched(guess: Guess, spec: JobSpec, rows: int, chains: int) -> Any:
         pace = law.pace(replace(some, num_steps=steps), outlook, z)
         found.append((steps * pace.draws, batch))
     best = max(found)
-    return replace(spec.sampler, batch=best[1] if best[0] > FAR_MORE * found[0][0] else usual)
+    worth = best[0] > max(WORTH_TWO, FAR_MORE * found[0][0])
+    return replace(spec.sampler, batch=best[1] if worth else usual)
 
 
 def _begun(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
@@ -147,10 +148,23 @@ def _chain(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[Jo
     sampler: Any = replace(spec.sampler, num_chains=chains)
     options: Any = law.settle(sampler, outlook)
     epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
-    if options.num_steps is None:
-        options = replace(options, num_steps=_steps(law, options, outlook, outlook.mu or 0.0))
-    z = spec.privacy.noise_multiplier or law.noise_multiplier(options, rows, epsilon or 0.0, delta)
-    pace = law.pace(options, outlook, z)
+
+    def paced(some: Any) -> tuple[float, Pace]:
+        given = spec.privacy.noise_multiplier
+        z = given or law.noise_multiplier(some, rows, epsilon or 0.0, delta)
+        return z, law.pace(some, outlook, z)
+
+    mu, open_ = outlook.mu or 0.0, options.num_steps is None
+    if open_:
+        options = replace(options, num_steps=_steps(law, options, outlook, mu))
+    z, pace = paced(options)
+    if (
+        open_
+        and pace.fitting
+        and (fewer := _steps(law, pace.options, outlook, mu)) < options.num_steps
+    ):
+        options = replace(options, num_steps=fewer)  # fitted moves read more columns
+        z, pace = paced(options)
     options, steps = pace.options, options.num_steps
     walk = pace.walk if options.warm_start else max(pace.walk, steps // LEAST_WALK)
     walk = max(walk, pace.fitting)

@@ -180,21 +180,21 @@ class RowTarget:
     @QUIETLY
     def widths(self, here: Floats, deltas: Floats, alone: bool) -> Floats:
         """See Target."""
-        start = np.repeat(here[None], len(deltas), axis=0)
+        start, form = np.repeat(here[None], len(deltas), axis=0), self._form
+        interval = form.interval(start, start + deltas)
         if alone:
-            moved = np.diag(deltas)
-            ends = [
-                self._form.component_interval(start[:1], j, moved[j : j + 1])
-                for j in range(len(moved))
+            single = [
+                np.concatenate(form.component_interval(start[:1], j, deltas[j : j + 1, j]))
+                for j in range(len(deltas))
             ]
-            interval = (
-                np.concatenate([low for low, _ in ends]),
-                np.concatenate([h for _, h in ends]),
-            )
-        else:
-            interval = self._form.interval(start, start + deltas)
-        lo, hi = self._cut(interval, np.sqrt((deltas * deltas).sum(axis=1)))
-        return self.tempering * (hi - lo)
+            low, high = np.array(single).T.copy()
+            interval = low, high
+        now, then = form.describe(start), form.describe(start + deltas)
+        _, _, (_, width, _), _ = self._prepare(
+            *(interval, deltas, self._bound, self._slope, self._half),
+            *(form.reach, 0, now[0].shape[1], now, then),
+        )
+        return np.asarray(self.tempering * width)
 
     @QUIETLY
     def log_prior_ratio(self, deltas: Floats) -> Floats:

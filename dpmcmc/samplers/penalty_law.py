@@ -275,7 +275,8 @@ class PenaltyLaw:
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""
-        return float(dimension) if options.proposal.kind == "full" else 0.0
+        several = options.proposal.kind == "full" or options.proposal.adapt
+        return float(dimension) if several else 0.0
 
     def _mobility(
         self, proposal: Proposal | ComponentProposal, guess: "Guess", z: float, scale: float

@@ -1,5 +1,7 @@
 """Moves are fitted to released draws: when they should be, to what they should, and to no more."""
 
+from dataclasses import replace
+
 import numba
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from dpmcmc.design import make_design
 from dpmcmc.diagnostics import summarise
 from dpmcmc.errors import SpecError
+from dpmcmc.filling import _batched, outlook_of
 from dpmcmc.models import MODELS
 from dpmcmc.planner import plan
 from dpmcmc.privacy.types import Released
@@ -188,16 +191,23 @@ def test_the_plan_says_whether_moves_are_fitted(schema_of):
     assert plan(schema, rich.spec, advise=False).spec == rich.spec
 
 
-def test_a_larger_batch_is_planned_where_the_budget_bears_it(schema_of):
-    for options in (DpPenaltySubsampledOptions(num_steps=2000), DpBarkerOptions(num_steps=2000)):
-        small, large = (plan(schema_of(20_000), job(options, e), advise=False) for e in (1.0, 1e4))
-        assert small.spec.sampler.batch < large.spec.sampler.batch <= 20_000
+@pytest.mark.parametrize("options", [DpPenaltySubsampledOptions, DpBarkerOptions])
+def test_a_larger_batch_is_planned_where_the_budget_bears_it(schema_of, options):
+    def batch(epsilon, **given):
+        spec = job(options(**given), epsilon)
+        guess = outlook_of(make_design(schema_of(20_000), spec.model.formula), spec).guess
+        return _batched(guess, spec, 20_000, 1).batch
+
+    assert batch(1.0) < batch(1e5) == 20_000
+    assert batch(1e5, batch=700) == 700
 
 
 def test_a_batch_too_small_for_its_variance_is_said(schema_of):
     for batch, said in ((200, True), (500, False)):
         options = DpPenaltySubsampledOptions(batch=batch, num_steps=500)
-        made = plan(schema_of(20_000), job(options, 20.0))
+        spec = job(options, None)
+        spec = replace(spec, privacy=PrivacySpec(delta=1e-6, noise_multiplier=5.0))
+        made = plan(schema_of(20_000), spec)
         assert any("take 500" in warning for warning in made.warnings) == said
 
 
