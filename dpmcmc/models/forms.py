@@ -47,6 +47,14 @@ class Form(Protocol):
     def component_interval(self, here: Floats, j: int, deltas: Floats) -> tuple[Floats, Floats]:
         """As interval, where coefficient j of each chain moves by deltas (chain,)."""
 
+    def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
+        """Return (information (chain, d), gradients (chain,)): how much larger than planned.
+
+        Of a typical row at positions, over what the planner takes a typical row to have near the
+        mode. moments: (d, d), mean of x x^T as it was released, if it is known. A guess that clips
+        and step sizes hang on, and nothing else.
+        """
+
     def log_prior_ratio(self, here: Floats, there: Floats) -> Floats:
         """Return (chain,) log prior ratios."""
 
@@ -76,6 +84,10 @@ class NormalForm(ABC):
         there = here.copy()
         there[:, j] += deltas
         return self.interval(here, there)
+
+    def growth(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
+        """See Form."""
+        return np.ones(positions.shape), np.ones(len(positions))
 
     def log_prior_ratio(self, here: Floats, there: Floats) -> Floats:
         """See Form."""

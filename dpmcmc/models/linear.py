@@ -81,6 +81,17 @@ class LinearForm(DesignForm):
         """See Form. log sigma moves no weight."""
         return j if j < len(self.design.parameters) else 0
 
+    def growth(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
+        """See Form. Coefficients are known as well as the noise scale lets them be."""
+        information = np.ones(positions.shape)
+        if self._known:
+            return information, np.ones(len(positions))
+        d = len(self.design.parameters)
+        weight = np.exp(-2.0 * self._split(positions)[1])
+        information[:, :d] = weight[:, None]
+        squares = float(np.trace(second_moments(self.design)))
+        return information, np.sqrt((weight * squares + 2.0) / (squares + 2.0))
+
     def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
         """See Form. Derivation: docs/proofs/dp_penalty.md, section 2."""
         slopes, log_sigma = self._split(here)

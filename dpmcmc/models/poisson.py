@@ -3,6 +3,8 @@
 The response is a number column whose declared lower bound is not negative.
 """
 
+import math
+
 import numpy as np
 
 from dpmcmc.design import POINTER, Design, check_measured, response_of
@@ -16,6 +18,7 @@ from dpmcmc.spec import JobSpec, ModelSpec
 
 WANTED = "Poisson regression needs a number with a lower bound of 0 or more as its response"
 TYPICAL = 0.5  # sd of a coefficient that the planner thinks plausible
+LEAST_RATE = 4.0  # minus its log
 LARGEST = 300.0  # exponent in an interval: products of two such rates stay finite
 
 
@@ -38,6 +41,18 @@ class PoissonForm(DesignForm):
         if not isinstance(response, NumberColumn):
             raise SpecError(POINTER, WANTED)
         self._counts = response.lower, response.upper
+        self._rate = typical_rate(design, spec)
+
+    def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
+        """See Form. Mean rates, of normal predictors, over the one that the planner expects."""
+        growth = np.ones(len(positions))
+        if moments is not None and "Intercept" in self.design.parameters:
+            first = moments[self.design.parameters.index("Intercept")]
+            spread = moments - np.outer(first, first)
+            log = positions @ first + 0.5 * np.einsum("cj,jk,ck->c", positions, spread, positions)
+            highest = math.log(max(1.0, self._counts[1]))
+            growth = np.exp(np.clip(log, -LEAST_RATE, highest)) / self._rate
+        return np.repeat(growth[:, None], positions.shape[1], axis=1), np.sqrt(growth)
 
     def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
         """See Form. Derivation: docs/proofs/dp_penalty.md, section 2."""
@@ -49,13 +64,18 @@ class PoissonForm(DesignForm):
         return widened(*product_range(self.hull(there - here), surprise))
 
 
+def typical_rate(design: Design, spec: JobSpec) -> float:
+    """Return the mean rate at coefficients of a plausible size."""
+    size = min(spec.model.prior.scale, TYPICAL)
+    return float(np.exp(0.5 * size**2 * np.trace(second_moments(design))))
+
+
 def guess(design: Design, spec: JobSpec) -> Guess:
     """Return what to expect of rates around one, at coefficients of a plausible size."""
     form, tempering = PoissonForm(design, spec), spec.model.tempering or 1.0
     size = min(spec.model.prior.scale, TYPICAL)
-    moments = second_moments(design)
-    rate = float(np.exp(0.5 * size**2 * np.trace(moments)))
-    precision = design.schema.rows * tempering * rate * moments + np.diag(form.prior_precision)
+    rows = design.schema.rows * tempering * typical_rate(design, spec)
+    precision = rows * second_moments(design) + np.diag(form.prior_precision)
     return guess_of(form, spec, precision, np.full(len(form.start), size))
 
 

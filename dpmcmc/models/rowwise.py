@@ -52,6 +52,7 @@ class RowTarget:
         self._bound = spec.sampler.clip_bound or math.inf
         slope = spec.model.options.ratio_slope
         self._slope = math.inf if slope is None else slope
+        self._steep: Floats | None = None
         self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
         self._table: Floats | None = None
         self._norm: NDArray[np.float32] | None = None
@@ -94,7 +95,19 @@ class RowTarget:
     def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """See Target."""
         there = self.position + deltas
-        return self._ratios(there, deltas, self._form.interval(self.position, there))
+        return self._ratios(there, deltas, self._interval(there, deltas))
+
+    def cut(self, steep: Floats) -> None:
+        """See Target."""
+        if self._form.link != LOGISTIC:
+            self._steep = steep
+
+    @QUIETLY
+    def widths(self, deltas: Floats) -> Floats:
+        """See Target."""
+        lo, hi = self._interval(self.position + deltas, deltas)
+        most = np.fmin(self._slope * _lengths(deltas), self._bound)
+        return np.asarray(self.tempering * (np.clip(hi, -most, most) - np.clip(lo, -most, most)))
 
     def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
@@ -177,24 +190,9 @@ class RowTarget:
         sums = batch * middle + first
         return sums, batch * middle**2 + 2.0 * middle * first + second, lo, hi
 
-    @QUIETLY
-    def widths(self, here: Floats, deltas: Floats, alone: bool) -> Floats:
+    def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
         """See Target."""
-        start, form = np.repeat(here[None], len(deltas), axis=0), self._form
-        interval = form.interval(start, start + deltas)
-        if alone:
-            single = [
-                np.concatenate(form.component_interval(start[:1], j, deltas[j : j + 1, j]))
-                for j in range(len(deltas))
-            ]
-            low, high = np.array(single).T.copy()
-            interval = low, high
-        now, then = form.describe(start), form.describe(start + deltas)
-        _, _, (_, width, _), _ = self._prepare(
-            *(interval, deltas, self._bound, self._slope, self._half),
-            *(form.reach, 0, now[0].shape[1], now, then),
-        )
-        return np.asarray(self.tempering * width)
+        return self._form.growth(positions, moments)
 
     @QUIETLY
     def log_prior_ratio(self, deltas: Floats) -> Floats:
@@ -235,6 +233,14 @@ class RowTarget:
         take(totals)
         other.result()
         totals += others
+
+    def _interval(self, there: Floats, deltas: Floats) -> tuple[Floats, Floats]:
+        """Return the ends of a move's interval, cut where moves are said to be steep."""
+        lo, hi = self._form.interval(self.position, there)
+        if self._steep is None:
+            return lo, hi
+        most = _lengths(deltas @ self._steep)
+        return np.clip(lo, -most, most), np.clip(hi, -most, most)
 
     def _ratios(
         self,
@@ -300,6 +306,10 @@ class RowTarget:
         if link == POISSON:
             return np.exp(np.minimum(eta, 700.0))
         return np.broadcast_to(-2.0 * aux[:, 1:2] if link == LINEAR else 1.0, eta.shape)
+
+
+def _lengths(deltas: Floats) -> Floats:
+    return np.asarray(np.sqrt((deltas * deltas).sum(axis=1)))
 
 
 def _blocked(columns: Floats, size: int) -> Floats:

@@ -50,6 +50,16 @@ class Target(Protocol):
     def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the ratios of moving each chain by deltas (chain, d)."""
 
+    def cut(self, steep: Floats) -> None:
+        """From now on cut each row's ratio of a move of all coefficients by delta (d,).
+
+        At +-|delta @ steep|, steep (d, d), where the declared bounds allow more. Not where a model
+        bounds its ratios itself.
+        """
+
+    def widths(self, deltas: Floats) -> Floats:
+        """Return the sensitivities (chain,) of `vector_ratios`, of no row."""
+
     def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """Move the accepted chains."""
 
@@ -83,10 +93,10 @@ class Target(Protocol):
         on a public grid.
         """
 
-    def widths(self, here: Floats, deltas: Floats, alone: bool) -> Floats:
-        """Return (m,) sensitivities of moves (m, d) from a position (d,), which touches no row.
+    def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
+        """Return (information (chain, d), gradients (chain,)) over what was planned; see Form.
 
-        alone: deltas is diagonal, as of `component_ratios`. Without the allowance for rounding.
+        Of what it is given and of public facts; of no row.
         """
 
     def log_prior_ratio(self, deltas: Floats) -> Floats:
@@ -102,25 +112,12 @@ class Pace:
 
     options: with nothing left open but the numbers of steps, chains and warm-up. draws: effective
     draws that a step of one chain gives, averaged over the coefficients. walk: steps from the
-    prior mean to the mode. fitting: least steps of the warm-up that fits moves to the posterior.
+    prior mean to the mode.
     """
 
     options: Any
     draws: float
     walk: int
-    fitting: int = 0
-
-
-class Facts(Protocol):
-    """What is public of the rows. rows: n. tempering: T."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-
-    @property
-    def tempering(self) -> float:
-        """T."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,16 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.base import Floats, Target
+from dpmcmc.samplers.hamiltonian_law import turned
 from dpmcmc.samplers.options import WarmStart
 from dpmcmc.samplers.penalty import accept
 
 FARTHEST = 1e9  # a trajectory that leaves +- this is rejected
+DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
+CLEAR = 16.0  # of a squared error over what noise alone gives
+STEEP = 10.0  # times what is typical of rows
+QUIET = 0.5  # sd of a ratio's noise, for a move of one posterior sd
+SHORTEST = 1e-3  # step size over the planned one
 
 
 class HamiltonianOptions(Protocol):
@@ -58,11 +64,15 @@ class HamiltonianOptions(Protocol):
 class HamiltonianState:
     """What a chain carries beside its position.
 
-    root: (d, d), root @ root.T is the inverse mass matrix. gradients: (chain, d), the released
-    noisy gradients of the log posterior at the positions.
+    root: (d, d), root @ root.T is the inverse mass matrix. step_size, clip: of all trajectories.
+    offset: (d,), added to every gradient. gradients: (chain, d), the released noisy gradients of
+    the log posterior at the positions, offset included.
     """
 
     root: Floats
+    step_size: float
+    clip: float
+    offset: Floats
     gradients: Floats
 
 
@@ -84,9 +94,64 @@ def start(
 ) -> HamiltonianState:
     """Warm up, if asked to, and release the gradient at the start. One Gaussian event a chain."""
     found = warm_start.begin(target, options.warm_start, random)
+    clip, step = options.gradient_clip or math.nan, options.step_size or math.nan
     root = np.diag(_known(options.mass)) ** 0.5 if found is None else found.root
+    if found is not None:
+        clip *= found.growth
+        target.cut(np.asarray(_steepest(target, noise_multiplier) * np.linalg.inv(root).T))
+        step = _shortened(target, options, noise_multiplier, root, clip, random)
     noise = _noise(options, random, target.position.shape)
-    return HamiltonianState(root, _gradients(target, options, target.position, noise))
+    gradients = _gradients(target, options, clip, target.position, noise)
+    loud = (options.gradient_noise_multiplier or math.nan) * 2.0 * clip * target.tempering
+    offset = np.zeros(len(root)) if found is None else _missed(target, found, gradients, loud)
+    return HamiltonianState(root, step, clip, offset, gradients + offset)
+
+
+def _missed(target: Target, found: warm_start.Found, gradients: Floats, noise: float) -> Floats:
+    """Return (d,) what clipping takes from gradients near the mode, where that is clear of noise.
+
+    A few far rows that are cut shift the point at which clipped gradients vanish by several sds. At
+    the start of a chain it is known what a gradient should be: the precision times the way to the
+    mode. noise: sd of a coordinate of a gradient's noise.
+    """
+    back = np.linalg.inv(found.root)
+    expected = (found.mode - target.position) @ back.T @ back
+    gap = (expected - gradients).mean(axis=0)
+    sds = noise**2 / len(gradients) * (found.root**2).sum()
+    unsure = float(sds + np.trace(back @ found.error @ back.T))
+    return np.asarray(gap if float(((gap @ found.root) ** 2).sum()) > CLEAR * unsure else 0.0 * gap)
+
+
+def _steepest(target: Target, noise_multiplier: float) -> float:
+    """Return the most that a row's ratio counts, for a move of one posterior sd.
+
+    So much that hardly any row is cut, and much more where that is no loud noise.
+    """
+    typical = 1.0 / math.sqrt(target.rows * target.tempering)
+    return max(STEEP * typical, QUIET / (2.0 * noise_multiplier * target.tempering))
+
+
+def _shortened(
+    target: Target,
+    options: HamiltonianOptions,
+    noise_multiplier: float,
+    root: Floats,
+    clip: float,
+    random: RandomSource,
+) -> float:
+    """Return the step size as planned, or what suits the released root better if that is less.
+
+    Where rows can change ratios by more than the plan took them to, or gradients have more noise,
+    shorter trajectories are accepted more often. A function of public and released numbers.
+    """
+    chains, d = target.position.shape
+    directions = random.normals((DIRECTIONS, chains, d)) @ root.T
+    widths = np.mean([target.widths(NUDGE * some) for some in directions]) / NUDGE
+    noise = (options.gradient_noise_multiplier or math.nan) * 2.0 * clip * target.tempering
+    most = options.step_size or math.nan
+    steps = most * np.geomspace(SHORTEST, 1.0, 100)
+    draws = turned(steps, options.num_leapfrog, noise_multiplier * float(widths), noise * root, 0.0)
+    return float(steps[int(np.argmax(draws))])
 
 
 def _known(mass: tuple[float, ...] | None) -> Floats:
@@ -100,13 +165,13 @@ def _noise(options: HamiltonianOptions, random: RandomSource, shape: tuple[int, 
 
 
 def _gradients(
-    target: Target, options: HamiltonianOptions, positions: Floats, noise: Integers
+    target: Target, options: HamiltonianOptions, clip: float, positions: Floats, noise: Integers
 ) -> Floats:
     """Release the gradient of the log posterior, (chain, d). Privacy: one Gaussian event a chain.
 
     Proof: docs/proofs/gaussian_release.md, sections 1 and 2.
     """
-    sums, sensitivity = target.gradient(positions, options.gradient_clip or math.nan)
+    sums, sensitivity = target.gradient(positions, clip)
     z = options.gradient_noise_multiplier or math.nan
     return noisy_sums(sums, sensitivity, z, noise) + target.log_prior_gradient(positions)
 
@@ -158,7 +223,7 @@ def _leapfrog(
     momenta: (chain, d) of unit variance, in the coordinates that root makes of the positions.
     noise: (leapfrog, chain, d). A lost trajectory went where no number is exact; it is paid for.
     """
-    step, root = options.step_size or math.nan, state.root
+    step, root = state.step_size, state.root
     positions, gradients = target.position.copy(), state.gradients
     lost = np.zeros(len(positions), dtype=np.bool_)
     for fresh in noise:
@@ -166,6 +231,6 @@ def _leapfrog(
         moved = positions + step * momenta @ root.T
         lost |= ~(np.abs(moved) < FARTHEST).all(axis=1)
         positions = np.where(lost[:, None], target.position, moved)
-        gradients = _gradients(target, options, positions, fresh)
+        gradients = _gradients(target, options, state.clip, positions, fresh) + state.offset
         momenta = momenta + 0.5 * step * gradients @ root
     return positions, momenta, gradients, lost

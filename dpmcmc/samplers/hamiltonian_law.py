@@ -151,32 +151,33 @@ def _kept(dimension: int, clip: float) -> float:
     return inside + (1.0 - 1.0 / dimension) * clip * outside
 
 
-def _ratio_width(outlook: Outlook, lengths: Floats) -> Floats:
-    """Return (k,) typical widths of one row's interval over trajectories of these lengths."""
-    turns = np.sqrt(2.0 * (1.0 - np.cos(np.minimum(lengths, math.pi))))
-    mean = outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * float(outlook.sds.mean())
-    return np.asarray(mean * turns)
-
-
 def _draws(options: Any, outlook: Outlook, z: float, step: float) -> float:
     """Return the effective draws of one step."""
     return float(_all_draws(options, outlook, z, np.array([step]))[0])
 
 
 def _all_draws(options: Any, outlook: Outlook, z: float, steps: Floats) -> Floats:
-    """Return (k,) effective draws of one step, for each step size.
-
-    A trajectory of length t turns the position by that angle; the noise of the ratio and the
-    energy that noisy gradients add decide how often it is accepted.
-    """
-    lengths = steps * options.num_leapfrog
+    """Return (k,) effective draws of one step, for each step size."""
     clip, tempering = options.gradient_clip, outlook.tempering
     noise = options.gradient_noise_multiplier * 2.0 * clip * tempering * outlook.sds
-    ratio = z * _ratio_width(outlook, lengths)
+    mean = outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * float(outlook.sds.mean())
+    lost = 1.0 - _kept(len(noise), clip / typical_gradient(outlook))
+    cut = len(noise) * (clip_bias(outlook, clip) ** 2 + lost**2)
+    return turned(steps, options.num_leapfrog, z * mean, np.diag(noise), cut)
+
+
+def turned(steps: Floats, num_leapfrog: int, ratio: float, noise: Floats, cut: float) -> Floats:
+    """Return (k,) effective draws of one step, for each step size.
+
+    ratio: sd of a ratio's noise for a move of one posterior sd. noise: (d, d), root of the
+    covariance of a gradient's noise, in posterior sds. cut: squared error of clipped gradients. A
+    trajectory of length t turns the position by that angle; the noise of the ratio and the energy
+    that noisy gradients add decide how often it is accepted.
+    """
+    lengths, d = steps * num_leapfrog, len(noise)
+    turn = 1.0 - np.cos(np.minimum(lengths, math.pi))
     heat = steps * lengths * float((noise**2).sum())
-    coarse = len(noise) * steps**6 / 32.0  # leapfrog error of exact gradients, squared
-    lost = 1.0 - _kept(len(noise), clip / typical_gradient(outlook))  # and of clipped ones
-    cut = len(noise) * lengths**2 * (clip_bias(outlook, clip) ** 2 + lost**2)
-    accepted = erfc(np.sqrt(0.125 * (ratio**2 + heat + coarse + cut)))
-    turned = LOSS * accepted * (1.0 - np.cos(np.minimum(lengths, math.pi)))
-    return np.asarray(np.maximum(turned / (2.0 - turned), 1e-12))
+    coarse = d * steps**6 / 32.0  # leapfrog error of exact gradients, squared
+    energy = 2.0 * turn * ratio**2 + heat + coarse + lengths**2 * cut
+    moved = LOSS * erfc(np.sqrt(0.125 * energy)) * turn
+    return np.asarray(np.maximum(moved / (2.0 - moved), 1e-12))

@@ -1,7 +1,6 @@
 """The penalty step: a Metropolis step that is right although its log ratio is noisy."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -9,9 +8,8 @@ from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.base import Floats, Target
-from dpmcmc.samplers.options import ChainOptions, Shape
-from dpmcmc.samplers.penalty_law import SPREAD, PenaltyLaw
-from dpmcmc.samplers.shaping import Amounts, Moves, Walk, axes, drawn
+from dpmcmc.samplers.options import ChainOptions, ComponentProposal, Proposal
+from dpmcmc.samplers.penalty_law import SPREAD
 
 
 def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> Event:
@@ -25,20 +23,11 @@ def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> 
     return warm_start.with_event(options.warm_start, steps)
 
 
-def begin(
-    law: PenaltyLaw, target: Target, options: Any, noise_multiplier: float, random: RandomSource
-) -> Walk:
-    """Begin at the prior mean, or near the mode after a warm start, which also shapes the walk."""
-    found = warm_start.begin(target, options.warm_start, random)
-    proposal, dimension = options.proposal, target.position.shape[1]
-    if proposal.scale is None:
-        raise ValueError("the proposal's scale must be known")
-    steps = (options.num_warmup or 0) if proposal.adapt else 0
-    fit = law.fit(options, target, noise_multiplier) if steps else None
-    walk = Walk(target, axes(proposal.scale, dimension, proposal.kind), steps, fit)
-    if found is not None:
-        walk.shape(found.mode, found.root @ found.root.T)
-    return walk
+def start(
+    target: Target, options: ChainOptions, noise_multiplier: float, random: RandomSource
+) -> None:
+    """Begin at the prior mean, or near the mode after a warm start."""
+    warm_start.begin(target, options.warm_start, random)
 
 
 def accept(
@@ -71,43 +60,22 @@ def accept(
     return decisions
 
 
-def amounts(shape: Shape) -> Amounts:
-    """Return what draws how far to move, (shape, random) -> symmetric numbers of variance 1."""
-
-    def bactrian(size: tuple[int, ...], random: RandomSource) -> Floats:
-        normals = random.normals(size)
-        sides = 2.0 * random.integers(2, size) - 1.0
-        return SPREAD * sides + math.sqrt(1.0 - SPREAD**2) * normals
-
-    def normal(size: tuple[int, ...], random: RandomSource) -> Floats:
-        return random.normals(size)
-
-    return bactrian if shape == "bactrian" else normal
-
-
-def advance(
-    target: Target,
-    options: Any,
-    noise_multiplier: float,
-    length: int,
-    random: RandomSource,
-    state: Walk,
+def moves(
+    proposal: Proposal | ComponentProposal, shape: tuple[int, ...], random: RandomSource
 ) -> Floats:
-    """Return (chain, length, d) draws. Privacy: length * chain Gaussian events."""
+    """Return proposed moves of this shape, each symmetric around 0 with sd proposal.scale."""
+    if proposal.scale is None:
+        raise ValueError("the proposal's scale must be known")
+    normals = random.normals(shape)
+    if proposal.shape == "bactrian":
+        sides = 2.0 * random.integers(2, shape) - 1.0
+        normals = SPREAD * sides + math.sqrt(1.0 - SPREAD**2) * normals
+    return proposal.scale * normals
 
-    def steps(count: int) -> Floats:
-        one_by_one = state.moves.kind == "axes"
-        return (_along_axes if one_by_one else _along_vectors)(
-            target, state.moves, options.proposal.shape, noise_multiplier, count, random
-        )
 
-    return state.through(length, steps)
-
-
-def _along_axes(
+def advance_component(
     target: Target,
-    moves: Moves,
-    shape: Shape,
+    proposal: Proposal | ComponentProposal,
     noise_multiplier: float,
     length: int,
     random: RandomSource,
@@ -117,13 +85,13 @@ def _along_axes(
     All chains move the same coefficient in a step, so that its column is read once.
     """
     chains, dimension = target.position.shape
-    chosen, deltas = drawn(moves, (length, chains), amounts(shape), random)
-    deltas *= np.diag(moves.vectors)[chosen][:, None]
+    components = random.integers(dimension, (length,)).tolist()
+    deltas = moves(proposal, (length, chains), random)
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
     draws = np.empty((chains, length, dimension))
     target.refresh()
-    for t, j in enumerate(chosen.tolist()):
+    for t, j in enumerate(components):
         ratios = target.component_ratios(j, deltas[t])
         accepted = accept(*ratios, noise_multiplier, normals[t], uniforms[t])
         target.component_commit(j, deltas[t], np.array(accepted))
@@ -131,17 +99,16 @@ def _along_axes(
     return draws
 
 
-def _along_vectors(
+def advance_vector(
     target: Target,
-    moves: Moves,
-    shape: Shape,
+    proposal: Proposal | ComponentProposal,
     noise_multiplier: float,
     length: int,
     random: RandomSource,
 ) -> Floats:
-    """Return (chain, length, d) draws of steps that move several coefficients at once."""
+    """Return (chain, length, d) draws of steps that move all coefficients."""
     chains, dimension = target.position.shape
-    deltas = moves.along(*drawn(moves, (length, chains), amounts(shape), random))
+    deltas = moves(proposal, (length, chains, dimension), random)
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
     draws = np.empty((chains, length, dimension))

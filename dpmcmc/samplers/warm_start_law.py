@@ -12,6 +12,7 @@ from dpmcmc.samplers.warm_start import NEAR
 
 CLIP = 2.5  # least gradient clip over the root mean square norm of a row's gradient,
 LARGEST_CLIP, NUM_CLIPS = 30.0, 16  # and the largest that is tried
+LITTLE = 0.05  # noise of the mode, in posterior sds
 SKEW = 0.2  # a guess: of what is cut off on one side, what the other does not make up for
 CURVATURE = 1.25  # bound of a row's information over its typical value
 MOST_SCORES = 1000
@@ -50,8 +51,13 @@ def clip_bias(outlook: Outlook, clip: float) -> float:
 
 def error(outlook: Outlook, clip: float, noise_multiplier: float) -> float:
     """Return the mode's error in posterior sds, of noise and of clipping."""
-    sd = 2.0 * clip * outlook.tempering * noise_multiplier / math.sqrt(NEAR)
-    return math.hypot(sd * float(outlook.sds.mean()), clip_bias(outlook, clip))
+    return math.hypot(clip * _loudness(outlook, noise_multiplier), clip_bias(outlook, clip))
+
+
+def _loudness(outlook: Outlook, noise_multiplier: float) -> float:
+    """Return the mode's noise, in posterior sds, for a clip of 1."""
+    sd = 2.0 * outlook.tempering * noise_multiplier / math.sqrt(NEAR)
+    return sd * float(outlook.sds.mean())
 
 
 def settled(warm: WarmStart | None, outlook: Outlook) -> WarmStart | None:
@@ -79,11 +85,16 @@ def settled(warm: WarmStart | None, outlook: Outlook) -> WarmStart | None:
 
 
 def _best_clip(outlook: Outlook, z: float | None) -> float:
-    """Return the clip with the least error: bias against noise."""
+    """Return the clip with the least error, bias against noise, or a larger one that costs little.
+
+    For tails may be heavier than they are taken to be.
+    """
     if z is None:
         return gradient_clip(outlook)
-    best: float = min(clips(outlook).tolist(), key=lambda clip: error(outlook, clip, z))
-    return best
+    tried = clips(outlook).tolist()
+    best = min(tried, key=lambda clip: error(outlook, clip, z))
+    quiet = [clip for clip in tried if clip * _loudness(outlook, z) < LITTLE]
+    return float(max([best, *quiet]))
 
 
 def arrived(warm: WarmStart, outlook: Outlook) -> Floats:
