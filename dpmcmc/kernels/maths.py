@@ -8,7 +8,10 @@ interval. Nothing here raises, and nothing finite gives what is not.
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 # "contract" allows fused multiply-add and nothing else: rounding by a magic number must survive.
 # Without error_model "numpy" every division keeps a loop from becoming vector code.
@@ -126,3 +129,21 @@ def positive(t):
 def shifted_bits(v):
     """v rounded to the nearest integer, |v| < 2^51, plus MAGIC_BITS: one addition."""
     return int(np.float64(v + MAGIC).view(np.int64))
+
+
+def _fetch(_, array, index):
+    """Ask for the cache line of array[index] before it is needed; no number depends on it."""
+
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        line = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [line.type, number, number, number])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(prefetch, [line, number(0), number(2), number(1)])  # to read, second cache
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+fetch: Any = (lambda *_: None) if config.DISABLE_JIT else intrinsic(_fetch)  # type: ignore[attr-defined]

@@ -26,6 +26,7 @@ from dpmcmc.kernels.maths import (
     exp,
     exp_far,
     exp_minus_abs,
+    fetch,
     kernel,
     leaf,
     log,
@@ -36,7 +37,7 @@ from dpmcmc.kernels.maths import (
 )
 from dpmcmc.models.links import IDENTITY, LINEAR, LOGISTIC, POISSON
 
-BLOCK = 256
+BLOCK, LINE = 256, 8  # numbers; a line is what memory hands out
 FURTHEST = 1e100  # of a row's derivative: its square is finite
 OFFSET, CURVATURE, CONSTANT = 0, 1, 2  # entries of `aux`; linear: -1 / (2 sd^2), -log sd
 
@@ -103,46 +104,60 @@ def follow(link, near, v, count, state):
 
 
 @leaf
-def ratios(link, near, v, y, state, here, there, count):
-    """Put each row's log likelihood ratio in the place of v, the move of its predictor.
+def cell(ratio, scale, shift, half):
+    """ratio scale - shift, held to [-half, half], in whole cells, plus MAGIC_BITS."""
+    u = ratio * scale - shift
+    u = u if u > -half else -half  # what is not a number becomes -half
+    return shifted_bits(u if u < half else half)
 
-    near: |v| <= NEAR for all rows that the bounds allow. here, there: aux of the two ends.
+
+@leaf
+def ratio_cells(link, near, v, y, state, here, there, scale, shift, half, count):
+    """Sum over rows of clipped log likelihood ratios, in cells; v: by how much predictors move.
+
+    near: |v| <= NEAR for all rows that the bounds allow. here, there: aux of the two ends. v is
+    overwritten.
     """
+    total = 0
     if link == LOGISTIC and near:
         # (1 + e^-m) / (1 + e^-(m + v)) = (1 + s) / (1 - s), s = e^-m t / (1 + e^-m + t)
         for i in range(count):
             t, e = tanh_half(v[i]), state[i]
-            v[i] = atanh_twice(e * t / ((1.0 + e) + t))
+            total += cell(atanh_twice(e * t / ((1.0 + e) + t)), scale, shift, half)
     elif link == LOGISTIC:
         for i in range(count):
             v[i] = exp(-v[i])
         for i in range(count):
-            v[i] = log((1.0 + state[i]) / (1.0 + state[i] * v[i]))
+            r = log((1.0 + state[i]) / (1.0 + state[i] * v[i]))
+            total += cell(r, scale, shift, half)
     elif link == POISSON and near:
         for i in range(count):
             t = tanh_half(v[i])
-            v[i] = y[i] * v[i] - state[i] * (2.0 * t / (1.0 - t))
+            r = y[i] * v[i] - state[i] * (2.0 * t / (1.0 - t))
+            total += cell(r, scale, shift, half)
     elif link == POISSON:
         for i in range(count):
-            v[i] = y[i] * v[i] - state[i] * (exp(v[i]) - 1.0)
+            r = y[i] * v[i] - state[i] * (exp(v[i]) - 1.0)
+            total += cell(r, scale, shift, half)
     elif link == LINEAR:
         curvature, change = there[CURVATURE], there[CURVATURE] - here[CURVATURE]
         constant = there[CONSTANT] - here[CONSTANT]
         for i in range(count):
             e = state[i]
-            v[i] = curvature * (v[i] * (v[i] - 2.0 * e)) + (change * (e * e) + constant)
+            r = curvature * (v[i] * (v[i] - 2.0 * e)) + (change * (e * e) + constant)
+            total += cell(r, scale, shift, half)
+    else:
+        for i in range(count):
+            total += cell(v[i], scale, shift, half)
+    return total - count * MAGIC_BITS
 
 
 @leaf
-def clipped_cells(ratio, count, scale, shift, half):
-    """Sum over rows of ratio scale - shift, held to [-half, half], in whole cells."""
-    total = 0
-    for i in range(count):
-        u = ratio[i] * scale - shift
-        u = u if u > -half else -half  # what is not a number becomes -half
-        u = u if u < half else half
-        total += shifted_bits(u)
-    return total - count * MAGIC_BITS
+def ask_for(x):
+    """Have what is read next fetched from memory while we compute."""
+    flat = x.reshape(-1)
+    for line in range(flat.size // LINE):
+        fetch(flat, line * LINE)
 
 
 @leaf
@@ -206,8 +221,12 @@ def ratio_sums(
                 dot(x[b, low_before:high_before], step_before[c], lift_before[c], rows, v)
                 follow(link, near_before[c], v, rows, now)
             dot(x[b, low:high], step[c], lift[c], rows, v)
-            ratios(link, near[c], v, y[b], now, here[c], there[c], rows)
-            total[c] += clipped_cells(v, rows, scale[c], shift[c], half)
+            if c == 0:
+                ask_for(x[min(b + 1, last - 1), low:high])
+            total[c] += ratio_cells(
+                *(link, near[c], v, y[b], now, here[c], there[c]),
+                *(scale[c], shift[c], half, rows),
+            )
 
 
 @leaf
@@ -279,6 +298,8 @@ def gradient_sums(x, y, norm, count, link, first, last, weights, aux, clip, scal
         rows = used(count, b)
         for c in range(weights.shape[0]):
             dot(x[b], weights[c], aux[c, OFFSET], rows, eta)
+            if c == 0:
+                ask_for(x[min(b + 1, last - 1)])
             curvature = aux[c, CURVATURE]
             if total.shape[1] > columns:
                 factors_with_scale(eta, y[b], norm[b], curvature, clip, scale, rows, factor, extra)
@@ -321,6 +342,8 @@ def gaussian_gradients(x, count, first, last, mean, precision, shear, clip, scal
                 for i in range(rows):
                     g = pj * xj[i] - mj
                     factor[i] += g * g
+            if c == 0:
+                ask_for(x[min(b + 1, last - 1)])
             for i in range(rows):
                 size = np.sqrt(factor[i])
                 factor[i] = clip * scale / (size if size > clip else clip)

@@ -46,7 +46,6 @@ class RowTarget:
         self._kernels, self._prepare = kernels, intervals.prepare
         self._form = form
         x, y = form.rows(table)
-        x = np.fmin(np.fmax(x, -form.reach), form.reach)  # whatever a form does, finite
         self.rows: int = table.rows
         self.tempering = spec.model.tempering or 1.0
         self._bound = spec.sampler.clip_bound or math.inf
@@ -54,6 +53,8 @@ class RowTarget:
         self._slope = math.inf if slope is None else slope
         self._steep: Floats | None = None
         self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
+        np.fmax(self._x, -form.reach, out=self._x)  # finite, whatever a form does
+        np.fmin(self._x, form.reach, out=self._x)
         self._table: Floats | None = None
         self._norm: NDArray[np.float32] | None = None
         self._helper: ThreadPoolExecutor | None = None
