@@ -50,17 +50,22 @@ def dot(x, weights, offset, count, eta):
     a row's predictor is the same to the bit wherever in the block it stands.
     """
     d, q = x.shape[0], 0
-    for i in range(count):
-        eta[i] = offset
-    while q + 8 <= d:
-        x0, x1, x2, x3 = x[q], x[q + 1], x[q + 2], x[q + 3]
-        x4, x5, x6, x7 = x[q + 4], x[q + 5], x[q + 6], x[q + 7]
-        w0, w1, w2, w3 = weights[q], weights[q + 1], weights[q + 2], weights[q + 3]
-        w4, w5, w6, w7 = weights[q + 4], weights[q + 5], weights[q + 6], weights[q + 7]
+    if d < 5:
         for i in range(count):
-            part = eta[i] + w0 * x0[i] + w1 * x1[i] + w2 * x2[i] + w3 * x3[i]
-            eta[i] = part + w4 * x4[i] + w5 * x5[i] + w6 * x6[i] + w7 * x7[i]
-        q += 8
+            eta[i] = offset
+    while q + 5 <= d:
+        x0, x1, x2, x3, x4 = x[q], x[q + 1], x[q + 2], x[q + 3], x[q + 4]
+        w0, w1, w2 = weights[q], weights[q + 1], weights[q + 2]
+        w3, w4 = weights[q + 3], weights[q + 4]
+        if q == 0:
+            for i in range(count):
+                part = offset + w0 * x0[i] + w1 * x1[i]
+                eta[i] = part + w2 * x2[i] + w3 * x3[i] + w4 * x4[i]
+        else:
+            for i in range(count):
+                part = eta[i] + w0 * x0[i] + w1 * x1[i]
+                eta[i] = part + w2 * x2[i] + w3 * x3[i] + w4 * x4[i]
+        q += 5
     while q + 2 <= d:
         x0, x1, w0, w1 = x[q], x[q + 1], weights[q], weights[q + 1]
         for i in range(count):

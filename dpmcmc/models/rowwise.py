@@ -89,7 +89,7 @@ class RowTarget:
 
     def component_commit(self, j: int, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
-        self.position[accepted, j] += deltas[accepted]
+        self.position[:, j] += np.where(accepted, deltas, 0.0)
         self._commit(accepted)
 
     @QUIETLY
@@ -122,7 +122,7 @@ class RowTarget:
 
     def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
-        self.position[accepted] += deltas[accepted]
+        np.add(self.position, deltas, out=self.position, where=accepted[:, None])
 
     @QUIETLY
     def gradient(self, positions: Floats, clip: float) -> tuple[Floats, float]:
@@ -232,8 +232,9 @@ class RowTarget:
         others = np.zeros_like(totals)
         other = self._helper.submit(take, others)
         take(totals)
-        other.result()
-        totals += others
+        if not other.cancel():  # it may be that no core was free for it so far
+            other.result()
+            totals += others
 
     def _interval(self, there: Floats, deltas: Floats) -> tuple[Floats, Floats]:
         """Return the ends of a move's interval, cut where moves are said to be steep."""
