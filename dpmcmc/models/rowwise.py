@@ -52,6 +52,8 @@ class RowTarget:
         slope = spec.model.options.ratio_slope
         self._slope = math.inf if slope is None else slope
         self._steep: Floats | None = None
+        self._seen: Floats | None = None  # rows in the coordinates in which gradients are clipped
+        self._back: Floats | None = None
         self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
         np.fmax(self._x, -form.reach, out=self._x)  # finite, whatever a form does
         np.fmin(self._x, form.reach, out=self._x)
@@ -102,6 +104,23 @@ class RowTarget:
         """See Target."""
         if self._form.link != LOGISTIC:
             self._steep = steep
+
+    def spread(self, root: Floats) -> tuple[Floats, float]:
+        """See Target. The log sd of a linear model is as it was: it has one unit and no direction.
+
+        In the new coordinates each coefficient is known as well as such a log sd.
+        """
+        d, columns = len(root), self._x.shape[1]
+        back = np.eye(d)
+        if isinstance(self._form, GaussianForm):
+            return back, 1.0
+        rows = self.rows * self.tempering
+        along = math.sqrt(2.0 * rows) * np.linalg.cholesky(root[:columns] @ root[:columns].T)
+        back[:columns, :columns] = np.linalg.inv(along)
+        self._seen, self._norm = np.asarray(along.T @ self._x), None
+        self._back = back[:columns, :columns]
+        before = float((np.linalg.inv(root) ** 2).sum()) / rows
+        return back, math.sqrt(2.0 * d / before)
 
     @QUIETLY
     def widths(self, deltas: Floats) -> Floats:
@@ -287,13 +306,16 @@ class RowTarget:
             )
             return
         weights, aux = self._form.describe(positions)
+        x = self._x
+        if self._seen is not None and self._back is not None:
+            x, weights = self._seen, np.ascontiguousarray(weights @ self._back.T)
         if self._norm is None:  # the next above: a term that is clipped too far is no harm
-            norm = np.sqrt((self._x**2).sum(axis=1))
+            norm = np.sqrt(np.einsum("bji,bji->bi", x, x))
             self._norm = np.nextafter(norm.astype(np.float32), np.float32(np.inf))
         norm = self._norm
         self._share(
             lambda first, last, total: self._kernels.gradient_sums(
-                *(self._x, self._y, norm, *self._all(first, last)[2:]),
+                *(x, self._y, norm, *self._all(first, last)[2:]),
                 *(weights, aux, clip, scale, total),
             ),
             totals,

@@ -57,6 +57,14 @@ class Target(Protocol):
         bounds its ratios itself.
         """
 
+    def spread(self, root: Floats) -> tuple[Floats, float]:
+        """From now on take and clip gradients in coordinates in which the posterior is round.
+
+        root: (d, d), root @ root.T is its covariance, released. Returns (back, factor): what
+        `gradient` returns, times back (d, d) from the right, is in the coordinates of positions; a
+        row's gradient is typically so many times as long as it was.
+        """
+
     def widths(self, deltas: Floats) -> Floats:
         """Return the sensitivities (chain,) of `vector_ratios`, of no row."""
 

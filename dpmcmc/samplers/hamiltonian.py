@@ -1,7 +1,7 @@
 """The step of DP HMC and DP MALA: leapfrog with noisy gradients, decided by a noisy ratio."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -64,16 +64,18 @@ class HamiltonianOptions(Protocol):
 class HamiltonianState:
     """What a chain carries beside its position.
 
-    root: (d, d), root @ root.T is the inverse mass matrix. step_size, clip: of all trajectories.
-    offset: (d,), added to every gradient. gradients: (chain, d), the released noisy gradients of
-    the log posterior at the positions, offset included.
+    root: (d, d), root @ root.T is the inverse mass matrix. back: (d, d), from the coordinates that
+    gradients are clipped in, see Target.spread. step_size, clip: of all trajectories. offset: (d,),
+    added to every gradient. gradients: (chain, d), the released noisy gradients of the log
+    posterior at the positions, offset included.
     """
 
     root: Floats
+    back: Floats
     step_size: float
     clip: float
-    offset: Floats
-    gradients: Floats
+    offset: Floats | float = 0.0
+    gradients: Floats = field(default_factory=lambda: np.empty(0))
 
 
 def hamiltonian_event(options: HamiltonianOptions, noise_multiplier: float, rows: int) -> Event:
@@ -94,32 +96,63 @@ def start(
 ) -> HamiltonianState:
     """Warm up, if asked to, and release the gradient at the start. One Gaussian event a chain."""
     found = warm_start.begin(target, options.warm_start, random)
-    clip, step = options.gradient_clip or math.nan, options.step_size or math.nan
-    root = np.diag(_known(options.mass)) ** 0.5 if found is None else found.root
-    if found is not None:
-        clip *= found.growth
-        target.cut(np.asarray(_steepest(target, noise_multiplier) * np.linalg.inv(root).T))
-        step = _shortened(target, options, noise_multiplier, root, clip, random)
     noise = _noise(options, random, target.position.shape)
-    gradients = _gradients(target, options, clip, target.position, noise)
-    loud = (options.gradient_noise_multiplier or math.nan) * 2.0 * clip * target.tempering
-    offset = np.zeros(len(root)) if found is None else _missed(target, found, gradients, loud)
-    return HamiltonianState(root, step, clip, offset, gradients + offset)
+    if found is None:
+        root = np.diag(_known(options.mass)) ** 0.5
+        state = HamiltonianState(root, np.eye(len(root)), *_planned(options))
+        state.gradients = _gradients(target, options, state, target.position, noise)
+        return state
+    state = _fitted(target, options, noise_multiplier, found, random)
+    state.gradients = _gradients(target, options, state, target.position, noise)
+    state.offset = _missed(target, found, state, _loud(target, options, state))
+    state.gradients = state.gradients + state.offset
+    return state
 
 
-def _missed(target: Target, found: warm_start.Found, gradients: Floats, noise: float) -> Floats:
+def _planned(options: HamiltonianOptions) -> tuple[float, float]:
+    """Return the step size and the gradient clip."""
+    if options.step_size is None or options.gradient_clip is None:
+        raise ValueError("the step size and the gradient clip must be known")
+    return options.step_size, options.gradient_clip
+
+
+def _fitted(
+    target: Target,
+    options: HamiltonianOptions,
+    noise_multiplier: float,
+    found: warm_start.Found,
+    random: RandomSource,
+) -> HamiltonianState:
+    """Return how to move where the posterior is as it was found. Proof: docs/proofs/dp_hmc.md."""
+    root, (step, clip) = found.root, _planned(options)
+    back, factor = target.spread(root)
+    target.cut(np.asarray(_steepest(target, noise_multiplier) * np.linalg.inv(root).T))
+    state = HamiltonianState(root, back, step, clip * found.growth * factor)
+    state.step_size = _shortened(target, options, noise_multiplier, state, random)
+    return state
+
+
+def _loud(target: Target, options: HamiltonianOptions, state: HamiltonianState) -> Floats:
+    """Return a root (d, d) of the covariance of a gradient's noise, in posterior sds."""
+    sd = (options.gradient_noise_multiplier or math.nan) * 2.0 * state.clip * target.tempering
+    return np.asarray(sd * state.back @ state.root)
+
+
+def _missed(
+    target: Target, found: warm_start.Found, state: HamiltonianState, noise: Floats
+) -> Floats:
     """Return (d,) what clipping takes from gradients near the mode, where that is clear of noise.
 
     A few far rows that are cut shift the point at which clipped gradients vanish by several sds. At
     the start of a chain it is known what a gradient should be: the precision times the way to the
-    mode. noise: sd of a coordinate of a gradient's noise.
+    mode. noise: see _loud.
     """
     back = np.linalg.inv(found.root)
     expected = (found.mode - target.position) @ back.T @ back
-    gap = (expected - gradients).mean(axis=0)
-    sds = noise**2 / len(gradients) * (found.root**2).sum()
-    unsure = float(sds + np.trace(back @ found.error @ back.T))
-    return np.asarray(gap if float(((gap @ found.root) ** 2).sum()) > CLEAR * unsure else 0.0 * gap)
+    gap = (expected - state.gradients).mean(axis=0)
+    unsure = float((noise**2).sum() / len(expected) + np.trace(back @ found.error @ back.T))
+    clear = float(((gap @ found.root) ** 2).sum()) > CLEAR * unsure
+    return np.asarray(gap if clear else np.zeros(len(gap)))
 
 
 def _steepest(target: Target, noise_multiplier: float) -> float:
@@ -135,8 +168,7 @@ def _shortened(
     target: Target,
     options: HamiltonianOptions,
     noise_multiplier: float,
-    root: Floats,
-    clip: float,
+    state: HamiltonianState,
     random: RandomSource,
 ) -> float:
     """Return the step size as planned, or what suits the released root better if that is less.
@@ -144,13 +176,11 @@ def _shortened(
     Where rows can change ratios by more than the plan took them to, or gradients have more noise,
     shorter trajectories are accepted more often. A function of public and released numbers.
     """
-    chains, d = target.position.shape
-    directions = random.normals((DIRECTIONS, chains, d)) @ root.T
+    directions = random.normals((DIRECTIONS, *target.position.shape)) @ state.root.T
     widths = np.mean([target.widths(NUDGE * some) for some in directions]) / NUDGE
-    noise = (options.gradient_noise_multiplier or math.nan) * 2.0 * clip * target.tempering
-    most = options.step_size or math.nan
-    steps = most * np.geomspace(SHORTEST, 1.0, 100)
-    draws = turned(steps, options.num_leapfrog, noise_multiplier * float(widths), noise * root, 0.0)
+    steps = state.step_size * np.geomspace(SHORTEST, 1.0, 100)
+    ratio, noise = noise_multiplier * float(widths), _loud(target, options, state)
+    draws = turned(steps, options.num_leapfrog, ratio, noise, 0.0)
     return float(steps[int(np.argmax(draws))])
 
 
@@ -165,15 +195,21 @@ def _noise(options: HamiltonianOptions, random: RandomSource, shape: tuple[int, 
 
 
 def _gradients(
-    target: Target, options: HamiltonianOptions, clip: float, positions: Floats, noise: Integers
+    target: Target,
+    options: HamiltonianOptions,
+    state: HamiltonianState,
+    positions: Floats,
+    noise: Integers,
 ) -> Floats:
     """Release the gradient of the log posterior, (chain, d). Privacy: one Gaussian event a chain.
 
     Proof: docs/proofs/gaussian_release.md, sections 1 and 2.
     """
-    sums, sensitivity = target.gradient(positions, clip)
-    z = options.gradient_noise_multiplier or math.nan
-    return noisy_sums(sums, sensitivity, z, noise) + target.log_prior_gradient(positions)
+    sums, sensitivity = target.gradient(positions, state.clip)
+    released = noisy_sums(sums, sensitivity, options.gradient_noise_multiplier or math.nan, noise)
+    return np.asarray(
+        released @ state.back + target.log_prior_gradient(positions) + state.offset,
+    )
 
 
 def advance(
@@ -231,6 +267,6 @@ def _leapfrog(
         moved = positions + step * momenta @ root.T
         lost |= ~(np.abs(moved) < FARTHEST).all(axis=1)
         positions = np.where(lost[:, None], target.position, moved)
-        gradients = _gradients(target, options, state.clip, positions, fresh) + state.offset
+        gradients = _gradients(target, options, state, positions, fresh)
         momenta = momenta + 0.5 * step * gradients @ root
     return positions, momenta, gradients, lost

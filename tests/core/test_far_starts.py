@@ -117,3 +117,29 @@ def test_clipped_gradients_are_put_right_at_the_start_where_that_is_clear_of_noi
     spec, target, _ = opened(made, warm_start=WarmStart())
     state = hamiltonian.start(target, spec.sampler, spec.privacy.noise_multiplier, seeded(3))
     assert not state.offset.any()
+
+
+@pytest.mark.parametrize("name", ["linear/off-centre", "logistic/wide"])
+def test_gradients_in_round_coordinates_are_those_of_positions(seeded, name):
+    """And replacing a row changes their clipped sum by at most twice the clip."""
+    made = POSTERIORS[name]()
+    spec, target, _ = opened(made)
+    found = warm_start.find(target, spec.sampler.warm_start, seeded(1))
+    positions = found.mode + seeded(2).normals((2, len(found.mode))) @ found.root.T
+    plain, _ = target.gradient(positions, 1e3)
+    back, factor = target.spread(found.root)
+    spread, _ = target.gradient(positions, 1e3 * factor)
+    np.testing.assert_allclose(spread @ back, plain, rtol=1e-3, atol=0.1)
+    clip = 2.0
+    sums, sensitivity = target.gradient(positions, clip)
+    assert sensitivity == 2.0 * clip
+    design, model = make_design(made.schema, spec.model.formula), MODELS[made.model.family]
+    columns = {k: np.array(v) for k, v in made.columns.items()}
+    for column in made.schema.columns:
+        wide = isinstance(column, NumberColumn)
+        columns[column.name][0] = column.lower if wide else column.categories[-1]
+    other = model.target(design, spec, table_of(made.schema, columns), 2)
+    other.spread(found.root)
+    moved = np.linalg.norm(other.gradient(positions, clip)[0] - sums, axis=1)
+    assert (moved <= sensitivity).all()
+    assert (moved > 0.3 * sensitivity).any()
