@@ -7,12 +7,14 @@ from dpmcmc.design import Design
 from dpmcmc.filling import Filled, fill, outlook_of, smallest_epsilon
 from dpmcmc.models import MODELS
 from dpmcmc.releases import RELEASES, NoisyMeanOptions
+from dpmcmc.samplers import DpPenaltySubsampledOptions
 from dpmcmc.samplers.warm_start_law import gradient_clip
 from dpmcmc.spec import JobSpec
 
 USABLE_ESS = 10.0
 MUCH_BETTER = 2.0  # times the effective draws: worth a target that is a little off
 UNCUT = (1.0,)  # shares of one release, around the middle of the bounds
+FEWEST_OF_BATCH = 500  # rows: see docs/proofs/dp_penalty_subsampled.md, tests
 WIDE = 1.25  # times the posterior's sds, from which a release is said to be wide
 
 
@@ -64,9 +66,20 @@ def _of_chain(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> 
             f"expected_ess is {filled.ess:.2g}, too few draws to describe a posterior:"
             f" {_remedies(design, spec, filled.spec.sampler.num_chains, epsilon)}"
         )
+    options = filled.spec.sampler
+    if isinstance(options, DpPenaltySubsampledOptions) and few(options.batch, design.schema.rows):
+        found.append(
+            f"batch {options.batch} is too small for its variance to be known well, which shifts"
+            f" the target a little: take {FEWEST_OF_BATCH} or more"
+        )
     if spec.sampler.clip_bound is not None:
         found.append("clip_bound cuts log ratios, so the chain targets a clipped model")
     return found + _narrower(design, spec, filled)
+
+
+def few(batch: int | None, rows: int) -> bool:
+    """Whether a batch's estimated variance biases a chain. A batch of all rows has none."""
+    return batch is not None and batch < min(FEWEST_OF_BATCH, rows)
 
 
 def _remedies(design: Design, spec: JobSpec, chains: int | None, epsilon: float) -> str:

@@ -14,18 +14,21 @@ from dpmcmc.privacy import accountant
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.base import NUM_CHAINS, NUM_DRAWS, Facts, Release, prior_of
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.samplers.base import Law, Outlook
+from dpmcmc.samplers.base import Law, Outlook, Pace
 from dpmcmc.samplers.options import WarmStart
 from dpmcmc.spec import JobSpec
 
 FEWEST_STEPS = 100
-MOST_DRAWS = 40_000  # of all chains, where the planner chooses
+MOST_DRAWS = 20_000  # of all chains, for each coefficient, where the planner chooses;
+LEAST_MOST, MOST_CELLS = 40_000, 4_000_000  # at least so many, and no more numbers than that
 AIM_SECONDS = 60.0
 ROW_SECONDS, CELL_SECONDS, STEP_SECONDS = 2e-9, 5e-10, 2e-5  # measured, one core
 WORTH_TWO = 50.0  # expected ESS above which a second chain, for R-hat, is worth its walk
 KEEP_OF_ONE = 0.85
 ARVIZ_FLOOR = 3.5  # what bulk ESS reports beyond the effective draws of a short chain
 LEAST_WALK = 10  # part of a chain without a warm start: how far off the mode is, is a guess
+LARGER, FAR_MORE = (4, 2, 1), 1.5  # parts of the rows; times the draws
+UNHIDDEN = 1.0  # noise multiplier below which a batch hides little
 LEAST_MULTIPLIER = 1e-4
 HIGHEST_EPSILON = 1000.0  # that is worth naming
 ROUND_UP = 1.0 + 1e-12  # of a noise multiplier: several releases cost no more than one
@@ -100,9 +103,36 @@ def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
     return (1,) if spec.privacy.epsilon is None else (1, 2)
 
 
+def _batched(guess: Guess, spec: JobSpec, rows: int, chains: int) -> Any:
+    """Return the sampler's options with a larger batch than usual, where that gives far more.
+
+    With much budget the batch's own noise is what a chain suffers from, and hiding rows in a batch
+    saves little. The noise multiplier is a guess here: without calibration, rather too large.
+    """
+    options: Any = replace(spec.sampler, num_chains=chains)
+    mu = _mu(spec)
+    if mu is None or getattr(options, "batch", rows) is not None:
+        return spec.sampler
+    law = SAMPLERS[options.algorithm].law
+    outlook = Outlook(guess, rows, spec.model.tempering or 1.0, mu)
+    usual = law.settle(options, outlook).batch
+    found = []
+    for batch in (usual, *(rows // part for part in LARGER if rows // part > usual)):
+        some = law.settle(replace(options, batch=batch), outlook)
+        steps = some.num_steps or _steps(law, some, outlook, mu)
+        whole = math.sqrt(steps * chains) / mu
+        z = max(batch / rows * whole, min(whole, UNHIDDEN))
+        pace = law.pace(replace(some, num_steps=steps), outlook, z)
+        found.append((steps * pace.draws, batch))
+    best = max(found)
+    worth = best[0] > max(WORTH_TWO, FAR_MORE * found[0][0])
+    return replace(spec.sampler, batch=best[1] if worth else usual)
+
+
 def _begun(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
     """Return the job with the beginning that most effective draws are expected of."""
-    options: Any = spec.sampler
+    options: Any = _batched(guess, spec, design.schema.rows, chains)
+    spec = replace(spec, sampler=options)
     if spec.privacy.epsilon is None or options.warm_start is not None:
         return _chain(design, guess, spec, chains)
     shares = SAMPLERS[options.algorithm].law.shares
@@ -118,12 +148,26 @@ def _chain(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[Jo
     sampler: Any = replace(spec.sampler, num_chains=chains)
     options: Any = law.settle(sampler, outlook)
     epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
-    if options.num_steps is None:
-        options = replace(options, num_steps=_steps(law, options, outlook, outlook.mu or 0.0))
-    z = spec.privacy.noise_multiplier or law.noise_multiplier(options, rows, epsilon or 0.0, delta)
-    pace = law.pace(options, outlook, z)
+
+    def paced(some: Any) -> tuple[float, Pace]:
+        given = spec.privacy.noise_multiplier
+        z = given or law.noise_multiplier(some, rows, epsilon or 0.0, delta)
+        return z, law.pace(some, outlook, z)
+
+    mu, open_ = outlook.mu or 0.0, options.num_steps is None
+    if open_:
+        options = replace(options, num_steps=_steps(law, options, outlook, mu))
+    z, pace = paced(options)
+    if (
+        open_
+        and pace.fitting
+        and (fewer := _steps(law, pace.options, outlook, mu)) < options.num_steps
+    ):
+        options = replace(options, num_steps=fewer)  # fitted moves read more columns
+        z, pace = paced(options)
     options, steps = pace.options, options.num_steps
     walk = pace.walk if options.warm_start else max(pace.walk, steps // LEAST_WALK)
+    walk = max(walk, pace.fitting)
     if options.num_warmup is None:
         options = replace(options, num_warmup=min(walk, steps // 2))
     ess = chains * pace.draws * max(0, steps - max(walk, options.num_warmup))
@@ -142,7 +186,8 @@ def _steps(law: Law, options: Any, outlook: Outlook, mu: float) -> int:
     """Return the steps of a chain where only the budget is given, bounded by the time they take."""
     chains, rows, dimension = options.num_chains, outlook.rows, len(outlook.guess.width)
     each = step_seconds(rows, law.columns(options, rows, dimension), chains)
-    affordable = min(MOST_DRAWS / chains, AIM_SECONDS / each)
+    draws = max(LEAST_MOST, min(MOST_DRAWS * dimension, MOST_CELLS // dimension))
+    affordable = min(draws / chains, AIM_SECONDS / each)
     return int(max(FEWEST_STEPS, min(law.steps(options, outlook, mu, chains), affordable)))
 
 

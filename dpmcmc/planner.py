@@ -6,6 +6,7 @@ the constants used here.
 
 import math
 from dataclasses import dataclass, fields
+from typing import get_args, get_type_hints
 
 from dpmcmc.advice import warnings
 from dpmcmc.choice import MOST_SECONDS, choose, named
@@ -17,7 +18,7 @@ from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.releases import ALGORITHMS, RELEASES, AutoOptions
-from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers import SAMPLERS, ComponentProposal, Proposal
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec, ModelSpec
 
@@ -132,7 +133,7 @@ def _check(schema: Schema, spec: JobSpec) -> None:
     _check_number("/privacy/epsilon", privacy.epsilon, 1e-4, 1e9)
     _check_number("/privacy/noise_multiplier", privacy.noise_multiplier, 1e-5, 1e9)
     if hasattr(options, "proposal"):
-        _check_number("/sampler/proposal/scale", options.proposal.scale, 1e-60, 1e3)
+        _check_proposal(options.proposal)
     _check_number("/sampler/clip_bound", options.clip_bound, 1e-9, 1e3)
     _check_count("/sampler/num_steps", options.num_steps, 1, MAX_STEPS)
     _check_count("/sampler/num_chains", options.num_chains, 1, MAX_CHAINS)
@@ -141,6 +142,17 @@ def _check(schema: Schema, spec: JobSpec) -> None:
         raise SpecError("/privacy", "give one of epsilon and noise_multiplier")
     if privacy.epsilon is None and options.num_steps is None and options.algorithm in SAMPLERS:
         raise SpecError("/sampler/num_steps", "is needed beside a noise multiplier")
+
+
+def _check_proposal(proposal: Proposal | ComponentProposal) -> None:
+    """Refuse words that only a caller from Python can give, and scales that are none."""
+    for option in fields(proposal):
+        value, pointer = getattr(proposal, option.name), f"/sampler/proposal/{option.name}"
+        if option.name in ("kind", "shape"):
+            known = get_args(get_type_hints(type(proposal))[option.name])
+            if value not in known:
+                raise SpecError(pointer, "must be one of " + ", ".join(known))
+    _check_number("/sampler/proposal/scale", proposal.scale, 1e-60, 1e3)
 
 
 def _check_options(model: ModelSpec) -> None:

@@ -215,6 +215,25 @@ class RowTarget:
         return self._form.growth(positions, moments)
 
     @QUIETLY
+    def public_widths(self, here: Floats, deltas: Floats, alone: bool) -> Floats:
+        """See Target."""
+        start, form = np.repeat(here[None], len(deltas), axis=0), self._form
+        interval = form.interval(start, start + deltas)
+        if alone:
+            single = [
+                np.concatenate(form.component_interval(start[:1], j, deltas[j : j + 1, j]))
+                for j in range(len(deltas))
+            ]
+            low, high = np.array(single).T.copy()
+            interval = low, high
+        now, then = form.describe(start), form.describe(start + deltas)
+        _, _, (_, width, _), _ = self._prepare(
+            *(interval, deltas, self._bound, self._slope, self._half),
+            *(form.reach, 0, now[0].shape[1], now, then),
+        )
+        return np.asarray(self.tempering * width)
+
+    @QUIETLY
     def log_prior_ratio(self, deltas: Floats) -> Floats:
         """See Target."""
         return self._form.log_prior_ratio(self.position, self.position + deltas)

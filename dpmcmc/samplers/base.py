@@ -107,6 +107,12 @@ class Target(Protocol):
         Of what it is given and of public facts; of no row.
         """
 
+    def public_widths(self, here: Floats, deltas: Floats, alone: bool) -> Floats:
+        """Return (m,) sensitivities of moves (m, d) from a position (d,), which touches no row.
+
+        alone: deltas is diagonal, as of `component_ratios`. Without the allowance for rounding.
+        """
+
     def log_prior_ratio(self, deltas: Floats) -> Floats:
         """Return (chain,) log prior ratios of moving each chain by deltas (chain, d)."""
 
@@ -120,12 +126,25 @@ class Pace:
 
     options: with nothing left open but the numbers of steps, chains and warm-up. draws: effective
     draws that a step of one chain gives, averaged over the coefficients. walk: steps from the
-    prior mean to the mode.
+    prior mean to the mode. fitting: least steps of the warm-up that fits moves to the posterior.
     """
 
     options: Any
     draws: float
     walk: int
+    fitting: int = 0
+
+
+class Facts(Protocol):
+    """What is public of the rows. rows: n. tempering: T."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def tempering(self) -> float:
+        """T."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import numpy as np
 
 from dpmcmc.errors import SpecError
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.barker_correction import LOCATIONS, VARIANCE, WEIGHTS
-from dpmcmc.samplers.base import Floats, Outlook, Pace, Sampler, Target
+from dpmcmc.samplers.base import Facts, Floats, Outlook, Pace, Sampler, Target
 from dpmcmc.samplers.minibatch import (
     batch_columns,
     batches,
@@ -22,15 +23,27 @@ from dpmcmc.samplers.minibatch import (
     spread,
 )
 from dpmcmc.samplers.options import ChainOptions
-from dpmcmc.samplers.penalty import start
-from dpmcmc.samplers.penalty_law import PenaltyLaw, begun, draws_a_step, walk
+from dpmcmc.samplers.penalty_law import (
+    FITTING,
+    STUCK,
+    PenaltyLaw,
+    adapts,
+    begun,
+    draws_a_step,
+    fitted_draws,
+    walk,
+)
+from dpmcmc.samplers.shaping import Fit, Walk, axes, drawn
 from dpmcmc.samplers.warm_start_law import SHARES, settled
 
 FILLED = 0.05  # least variance of the noise that fills up what the batch leaves
 LEAST_FIXED = 0.2  # and of the noise that privacy rests on
-FARTHEST = 8.0  # g of no use beyond
+FARTHEST = 200.0  # g of no use beyond
 CLAMP = 6.0  # of the normal that fills the variance up
 SHORTEST = 0.8  # of a move's length, so that the chain does not walk on a lattice
+SPARE = 0.9  # of the widest moves that the noise covers: intervals change with the position
+LONGEST, FITTED = 1.5, 2.0  # moves, in posterior sds: of a guess, and of what draws have shown
+GAIN, LOSS = 0.1, 0.12  # effective draws of N(0, 1): GAIN s^2 / (1 + LOSS s^2) for moves of s sds
 SHARE = 4  # a batch is one part in so many of the rows
 
 
@@ -38,13 +51,15 @@ SHARE = 4  # a batch is one part in so many of the rows
 class DpBarkerOptions(ChainOptions):
     """See ChainOptions.
 
-    batch: rows of a step. scale: length of a move of one coefficient. Needs a dataset whose terms
-    have a Rényi branch.
+    batch: rows of a step. scale: length of a move of one coefficient. adapt: whether moves are
+    fitted to the draws of the warm-up, as in Proposal. Needs a dataset whose terms have a Rényi
+    branch.
     """
 
     algorithm: Literal["dp_barker"] = "dp_barker"
     batch: int | None = None
     scale: float | None = None
+    adapt: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +147,47 @@ def _corrections(random: RandomSource, shape: tuple[int, int]) -> Floats:
     return corrections
 
 
+def start(
+    target: Target, options: DpBarkerOptions, noise_multiplier: float, random: RandomSource
+) -> Walk:
+    """Begin at the prior mean, or near the mode after a warm start, which also shapes the walk."""
+    found = warm_start.begin(target, options.warm_start, random)
+    steps = (options.num_warmup or 0) if options.adapt else 0
+    fit = LAW.fit(options, target, noise_multiplier) if steps else None
+    dimension = target.position.shape[1]
+    walk = Walk(target, axes(options.scale or math.nan, dimension, "component"), steps, fit)
+    if found is not None:
+        walk.shape(found.mode, found.root @ found.root.T)
+    return walk
+
+
 def advance(
     target: Target,
     options: DpBarkerOptions,
     noise_multiplier: float,
     length: int,
     random: RandomSource,
-    state: None = None,
+    state: Walk,
 ) -> Floats:
     """Return (chain, length, d) draws. Privacy: length * chain subsampled Gaussian events.
 
     A move whose public interval is wider than the noise covers is rejected unseen; the move back is
     as wide. Proof: docs/proofs/dp_barker.md. Source: Heikkilä et al. 2019; thesis A, Algorithm 2.
     """
-    chains, dimension = target.position.shape
-    batch, rows = options.batch or 0, target.rows
-    deltas = _moves(options.scale or math.nan, (length, chains, dimension), random)
+
+    def steps(count: int) -> Floats:
+        shape = (count, len(target.position))
+        deltas = state.moves.along(*drawn(state.moves, shape, _amounts, random))
+        return _steps(target, deltas, options.batch or 0, noise_multiplier, random)
+
+    return state.through(length, steps)
+
+
+def _steps(
+    target: Target, deltas: Floats, batch: int, noise_multiplier: float, random: RandomSource
+) -> Floats:
+    """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d)."""
+    (length, chains, dimension), rows = deltas.shape, target.rows
     normals, corrections = (
         random.normals((length, 2, chains)),
         _corrections(random, (length, chains)),
@@ -169,13 +209,10 @@ def advance(
     return draws
 
 
-def _moves(scale: float, shape: tuple[int, int, int], random: RandomSource) -> Floats:
-    """Return (length, chain, d) moves of one random coefficient each, nearly of one length."""
-    signs = 2.0 * random.integers(2, shape[:2]) - 1.0
-    lengths = SHORTEST + (1.0 - SHORTEST) * random.uniforms(shape[:2])
-    chosen = np.arange(shape[2]) == random.integers(shape[2], (shape[0],))[:, None, None]
-    moved: Floats = (scale * signs * lengths)[:, :, None] * chosen
-    return moved
+def _amounts(shape: tuple[int, ...], random: RandomSource) -> Floats:
+    """Return how far to move, nearly the same length always, on either side."""
+    signs = 2.0 * random.integers(2, shape) - 1.0
+    return np.asarray(signs * (SHORTEST + (1.0 - SHORTEST) * random.uniforms(shape)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,25 +238,53 @@ class BarkerLaw(PenaltyLaw):
 
     def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
         """See Law."""
-        guess, batch, rows = outlook.guess, options.batch, outlook.rows
-        limit = 2.0 * widest(noise_multiplier, batch, rows).g * math.sqrt(batch) / rows
-        fits = min(0.9 * limit / float(guess.width.max()), 1.5 * float(outlook.sds.min()))
+        guess, rows = outlook.guess, outlook.rows
+        limit = self._limit(options, outlook, noise_multiplier)
+        fits = min(limit / float(guess.width.max()), LONGEST * float(outlook.sds.min()))
         scale = options.scale or float(f"{max(fits, 1e-9):.4g}")
-        moved = np.full(len(guess.width), max(0.2 * scale**2, 1e-30) / len(guess.width))
+        lengths = scale / outlook.sds
+        moved = 2.0 * _draws(lengths) * outlook.sds**2 / len(lengths)
+        draws = draws_a_step(guess, moved)
+        adapt = adapts(options, options.adapt, options.scale, draws)
+        if adapt:
+            draws = max(draws, fitted_draws(guess, self.fit(options, outlook, noise_multiplier)))
         spent = chain_mu_of(options, rows, noise_multiplier)
-        options, guess = begun(replace(options, scale=scale), outlook, spent)
-        return Pace(options, draws_a_step(guess, moved), walk(guess, moved, scale))
+        options, guess = begun(replace(options, scale=scale, adapt=adapt), outlook, spent)
+        fitting = options.num_steps // FITTING if adapt else 0
+        return Pace(options, draws, walk(guess, moved, scale), fitting)
+
+    def fit(self, options: Any, facts: Facts, noise_multiplier: float) -> Fit:
+        """See PenaltyLaw."""
+        limit = self._limit(options, facts, noise_multiplier)
+
+        def best(widths: Floats, _: int) -> tuple[Floats, Floats]:
+            scales = np.minimum(limit / widths, FITTED)
+            return scales, _draws(scales)
+
+        return best
+
+    def _limit(self, options: Any, facts: Facts, z: float) -> float:
+        """Return how wide moves may be that the noise covers, with some room to spare."""
+        g = widest(z, options.batch, facts.rows).g
+        return SPARE * 2.0 * g * math.sqrt(options.batch) / facts.rows
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""
         return batch_columns(options, rows, dimension)
 
 
+def _draws(lengths: Floats) -> Floats:
+    """Return the effective draws of N(0, 1) that steps of these lengths give, up to FITTED."""
+    squares = np.minimum(lengths, FITTED) ** 2
+    return np.asarray(np.maximum(GAIN * squares / (1.0 + LOSS * squares), STUCK))
+
+
+LAW = BarkerLaw()
 SAMPLER = Sampler(
     "dp_barker",
     DpBarkerOptions,
     event=minibatch_event,
-    law=BarkerLaw(),
+    law=LAW,
     advance=advance,
     start=start,
 )

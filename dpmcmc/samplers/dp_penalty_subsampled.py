@@ -1,12 +1,14 @@
 """DP penalty on secret minibatches, with the noise of the batch itself corrected for."""
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers.base import Floats, Outlook, Pace, Sampler, Target
+from dpmcmc.samplers.base import Facts, Floats, Outlook, Sampler, Target
 from dpmcmc.samplers.minibatch import (
     batch_columns,
     batches,
@@ -18,9 +20,13 @@ from dpmcmc.samplers.minibatch import (
     spread,
 )
 from dpmcmc.samplers.options import ChainOptions, Proposal
-from dpmcmc.samplers.penalty import accept, moves, start
+from dpmcmc.samplers.penalty import accept, amounts, begin
 from dpmcmc.samplers.penalty_law import PenaltyLaw
+from dpmcmc.samplers.shaping import Walk, drawn
 from dpmcmc.samplers.warm_start_law import SHARES, settled
+
+if TYPE_CHECKING:
+    from dpmcmc.models.base import Guess
 
 SHARE = 10  # a batch is one part in so many of the rows
 
@@ -54,33 +60,36 @@ def released(
     return scale * sums - 0.5 * variance, rounding(batch) * (scale * width + jump)
 
 
-def proposed(proposal: Proposal, shape: tuple[int, int, int], random: RandomSource) -> Floats:
-    """Return (length, chain, d) moves, of one random coefficient each or of all."""
-    deltas = moves(proposal, shape, random)
-    if proposal.kind == "component":
-        chosen = random.integers(shape[2], (shape[0],))
-        deltas *= np.arange(shape[2]) == chosen[:, None, None]
-    return deltas
-
-
 def advance(
     target: Target,
     options: DpPenaltySubsampledOptions,
     noise_multiplier: float,
     length: int,
     random: RandomSource,
-    state: None = None,
+    state: Walk,
 ) -> Floats:
     """Return (chain, length, d) draws. Privacy: length * chain subsampled Gaussian events.
 
     Proof: docs/proofs/dp_penalty_subsampled.md. Source: thesis A, section 4.1, corrected.
     """
-    chains, dimension = target.position.shape
-    deltas = proposed(options.proposal, (length, chains, dimension), random)
+
+    def steps(count: int) -> Floats:
+        shape, way = (count, len(target.position)), amounts(options.proposal.shape)
+        deltas = state.moves.along(*drawn(state.moves, shape, way, random))
+        return _steps(target, deltas, options.batch or 0, noise_multiplier, random)
+
+    return state.through(length, steps)
+
+
+def _steps(
+    target: Target, deltas: Floats, batch: int, noise_multiplier: float, random: RandomSource
+) -> Floats:
+    """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d)."""
+    length, chains, dimension = deltas.shape
     normals, uniforms = random.normals((length, chains)), random.uniforms((length, chains))
     draws = np.empty((chains, length, dimension))
     for t in range(length):
-        statistics, sensitivities = released(target, deltas[t], options.batch or 0, random)
+        statistics, sensitivities = released(target, deltas[t], batch, random)
         priors = target.log_prior_ratio(deltas[t])
         accepted = accept(
             statistics, sensitivities, priors, noise_multiplier, normals[t], uniforms[t]
@@ -106,14 +115,20 @@ class SubsampledLaw(PenaltyLaw):
         count = options.num_steps * options.num_chains
         return calibrated(count, options.batch, rows, epsilon, delta, options.warm_start)
 
-    def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
-        """See Law. For a move of one sd the batch's noise has variance n T / b (1 - b / n)."""
+    def _seen(self, options: Any, outlook: Outlook, z: float) -> "Guess":
+        """For a move of one sd the batch's noise has variance n T / b (1 - b / n)."""
         guess, part = outlook.guess, options.batch / outlook.rows
-        own = ((1.0 - part) * outlook.tempering / part) ** 0.5 / noise_multiplier
+        own = _own(part, outlook.tempering) / z
         width = np.hypot(guess.width / part, own / outlook.sds)
         joint = float(np.hypot(guess.joint_width / part, own / outlook.sds.max()))
-        wider = replace(guess, width=width, joint_width=joint)
-        return PenaltyLaw.pace(self, options, replace(outlook, guess=wider), noise_multiplier)
+        return replace(guess, width=width, joint_width=joint)
+
+    def _noises(self, options: Any, facts: Facts, z: float, widths: Floats) -> Floats:
+        """The noise of privacy, for both parts of the statistic, and of the batch."""
+        part = options.batch / facts.rows
+        scaled = widths / part
+        jump = 0.5 * (1.0 - part) * scaled**2
+        return np.asarray(np.hypot(z * (scaled + jump), _own(part, facts.tempering)))
 
     def _spent(self, options: Any, outlook: Outlook, noise_multiplier: float) -> float:
         """Return about the mu of all steps of all chains."""
@@ -124,11 +139,17 @@ class SubsampledLaw(PenaltyLaw):
         return batch_columns(options, rows, dimension)
 
 
+def _own(part: float, tempering: float) -> float:
+    """Return the sd of a batch's own noise on lambda, for a move of one posterior sd."""
+    return math.sqrt((1.0 - part) * tempering / part)
+
+
+LAW = SubsampledLaw()
 SAMPLER = Sampler(
     "dp_penalty_subsampled",
     DpPenaltySubsampledOptions,
     event=minibatch_event,
-    law=SubsampledLaw(),
+    law=LAW,
     advance=advance,
-    start=start,
+    start=partial(begin, LAW),
 )

@@ -14,11 +14,14 @@ class Proposal:
     scale: standard deviation of a moved coefficient; the planner chooses it when None.
     shape: "normal", or "bactrian", two narrow normals on both sides (Yang and Rodríguez 2013),
     which wastes no noise on short moves: 1.5 times the effective draws for the same budget.
+    adapt: whether the moves are fitted to the draws of the warm-up: directions and scales, see
+    samplers/shaping.py. None: where no scale is given and enough draws are expected.
     """
 
     kind: Literal["full", "component"] = "component"
     scale: float | None = None
     shape: Shape = "bactrian"
+    adapt: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,7 @@ class ComponentProposal:
     kind: Literal["component"] = "component"
     scale: float | None = None
     shape: Shape = "bactrian"
+    adapt: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

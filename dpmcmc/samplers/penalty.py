@@ -1,6 +1,7 @@
 """The penalty step: a Metropolis step that is right although its log ratio is noisy."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -8,8 +9,9 @@ from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.base import Floats, Target
-from dpmcmc.samplers.options import ChainOptions, ComponentProposal, Proposal
-from dpmcmc.samplers.penalty_law import SPREAD
+from dpmcmc.samplers.options import ChainOptions, Shape
+from dpmcmc.samplers.penalty_law import SPREAD, PenaltyLaw
+from dpmcmc.samplers.shaping import Amounts, Moves, Walk, axes, drawn
 
 
 def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> Event:
@@ -23,11 +25,20 @@ def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> 
     return warm_start.with_event(options.warm_start, steps)
 
 
-def start(
-    target: Target, options: ChainOptions, noise_multiplier: float, random: RandomSource
-) -> None:
-    """Begin at the prior mean, or near the mode after a warm start."""
-    warm_start.begin(target, options.warm_start, random)
+def begin(
+    law: PenaltyLaw, target: Target, options: Any, noise_multiplier: float, random: RandomSource
+) -> Walk:
+    """Begin at the prior mean, or near the mode after a warm start, which also shapes the walk."""
+    found = warm_start.begin(target, options.warm_start, random)
+    proposal, dimension = options.proposal, target.position.shape[1]
+    if proposal.scale is None:
+        raise ValueError("the proposal's scale must be known")
+    steps = (options.num_warmup or 0) if proposal.adapt else 0
+    fit = law.fit(options, target, noise_multiplier) if steps else None
+    walk = Walk(target, axes(proposal.scale, dimension, proposal.kind), steps, fit)
+    if found is not None:
+        walk.shape(found.mode, found.root @ found.root.T)
+    return walk
 
 
 def accept(
@@ -60,22 +71,43 @@ def accept(
     return decisions
 
 
-def moves(
-    proposal: Proposal | ComponentProposal, shape: tuple[int, ...], random: RandomSource
-) -> Floats:
-    """Return proposed moves of this shape, each symmetric around 0 with sd proposal.scale."""
-    if proposal.scale is None:
-        raise ValueError("the proposal's scale must be known")
-    normals = random.normals(shape)
-    if proposal.shape == "bactrian":
-        sides = 2.0 * random.integers(2, shape) - 1.0
-        normals = SPREAD * sides + math.sqrt(1.0 - SPREAD**2) * normals
-    return proposal.scale * normals
+def amounts(shape: Shape) -> Amounts:
+    """Return what draws how far to move, (shape, random) -> symmetric numbers of variance 1."""
+
+    def bactrian(size: tuple[int, ...], random: RandomSource) -> Floats:
+        normals = random.normals(size)
+        sides = 2.0 * random.integers(2, size) - 1.0
+        return SPREAD * sides + math.sqrt(1.0 - SPREAD**2) * normals
+
+    def normal(size: tuple[int, ...], random: RandomSource) -> Floats:
+        return random.normals(size)
+
+    return bactrian if shape == "bactrian" else normal
 
 
-def advance_component(
+def advance(
     target: Target,
-    proposal: Proposal | ComponentProposal,
+    options: Any,
+    noise_multiplier: float,
+    length: int,
+    random: RandomSource,
+    state: Walk,
+) -> Floats:
+    """Return (chain, length, d) draws. Privacy: length * chain Gaussian events."""
+
+    def steps(count: int) -> Floats:
+        one_by_one = state.moves.kind == "axes"
+        return (_along_axes if one_by_one else _along_vectors)(
+            target, state.moves, options.proposal.shape, noise_multiplier, count, random
+        )
+
+    return state.through(length, steps)
+
+
+def _along_axes(
+    target: Target,
+    moves: Moves,
+    shape: Shape,
     noise_multiplier: float,
     length: int,
     random: RandomSource,
@@ -85,13 +117,13 @@ def advance_component(
     All chains move the same coefficient in a step, so that its column is read once.
     """
     chains, dimension = target.position.shape
-    components = random.integers(dimension, (length,)).tolist()
-    deltas = moves(proposal, (length, chains), random)
+    chosen, deltas = drawn(moves, (length, chains), amounts(shape), random)
+    deltas *= np.diag(moves.vectors)[chosen][:, None]
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
     draws = np.empty((chains, length, dimension))
     target.refresh()
-    for t, j in enumerate(components):
+    for t, j in enumerate(chosen.tolist()):
         ratios = target.component_ratios(j, deltas[t])
         accepted = accept(*ratios, noise_multiplier, normals[t], uniforms[t])
         target.component_commit(j, deltas[t], np.array(accepted))
@@ -99,16 +131,17 @@ def advance_component(
     return draws
 
 
-def advance_vector(
+def _along_vectors(
     target: Target,
-    proposal: Proposal | ComponentProposal,
+    moves: Moves,
+    shape: Shape,
     noise_multiplier: float,
     length: int,
     random: RandomSource,
 ) -> Floats:
-    """Return (chain, length, d) draws of steps that move all coefficients."""
+    """Return (chain, length, d) draws of steps that move several coefficients at once."""
     chains, dimension = target.position.shape
-    deltas = moves(proposal, (length, chains, dimension), random)
+    deltas = moves.along(*drawn(moves, (length, chains), amounts(shape), random))
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
     draws = np.empty((chains, length, dimension))

@@ -7,14 +7,16 @@ the chain on N(0, 1) exactly.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import erfc, ndtr
 
 from dpmcmc.privacy import accountant
-from dpmcmc.samplers.base import Floats, Outlook, Pace
+from dpmcmc.samplers.base import Facts, Floats, Outlook, Pace
 from dpmcmc.samplers.options import ComponentProposal, Proposal, Shape
+from dpmcmc.samplers.shaping import Fit, best_moves
 from dpmcmc.samplers.warm_start_law import arrived, chain_mu, finished, settled
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ GROWTH = {"normal": 2.0, "bactrian": 6.0}  # and how fast
 STEPS_PER_RATIO = 64.0  # four times what the law needs, so that the way to the mode is short
 FEWEST_STEPS = 1000.0  # short ones cost little
 STUCK = 1e-12  # effective draws a step of a chain that practically never accepts
+WORTH_FITTING = 300.0  # expected effective draws, from which a warm-up can tell what to move along
+FITTING = 5  # one part in so many of such a chain is warm-up
+TRIED = np.geomspace(0.4, 1.6, 13)  # times the best scale of a plain walk
 _HERMITE, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
 
@@ -78,6 +83,23 @@ def guided_efficiency(shape: Shape, noise: float, scale: float) -> float:
     a = erfc(math.sqrt(0.125 * (noise * noise + 1.0)) * e)
     spread = weights @ (e * e * a) + (weights @ (e * a)) ** 2 / max(1.0 - weights @ a, STUCK)
     return max(0.25 * float(spread), STUCK)
+
+
+@lru_cache(maxsize=4096)
+def best_step(shape: Shape, guided: bool, noise: float, vectors: int) -> tuple[float, float]:
+    """Return the best scale of a move along directions of one posterior sd, and what it gives.
+
+    noise: as in best_scale, of a move of one sd. vectors: how many are moved along at once.
+    """
+    if vectors > 1:
+        size = math.sqrt(0.125 * (2.0 / math.pi * noise**2 + vectors))
+        scales = 2.4 * TRIED / math.hypot(noise, math.sqrt(vectors))
+        found = [(0.25 * s * s * math.erfc(size * s), s) for s in scales.tolist()]
+    else:
+        law = guided_efficiency if guided else efficiency
+        found = [(law(shape, noise, s), s) for s in (best_scale(noise) * TRIED).tolist()]
+    draws, scale = max(found)
+    return scale, max(draws, STUCK)
 
 
 def mobility(
@@ -137,6 +159,32 @@ def walk(guess: "Guess", mobility: Floats, scale: float) -> int:
     return math.ceil((distance - near) / speed + max(math.log(max(near / sd, 1.0)), 1.0) / rate)
 
 
+def adapts(options: Any, adapt: bool | None, scale: float | None, draws: float) -> bool:
+    """Whether moves are fitted in the warm-up. draws: expected of a step of a chain.
+
+    adapt, scale: as the caller gave them.
+    """
+    if options.num_warmup == 0:
+        return False
+    if adapt is None:
+        expected = draws * options.num_steps * options.num_chains
+        return scale is None and bool(expected >= WORTH_FITTING)
+    return adapt
+
+
+def fitted_draws(guess: "Guess", fit: Fit, whole: bool = False) -> float:
+    """Return the effective draws of a step whose moves fit the posterior that is guessed.
+
+    The width of a slanted move is at most that of its parts.
+    """
+    covariance = np.asarray(np.linalg.inv(guess.precision), np.float64)
+
+    def width(vectors: Floats, _: bool) -> Floats:
+        return np.asarray(np.abs(vectors) @ guess.width)
+
+    return best_moves(covariance, width, fit, whole)[1]
+
+
 def begun(options: Any, outlook: Outlook, spent: float) -> "tuple[Any, Guess]":
     """Return options with the warm start's noise known, and the guess of where the chain begins.
 
@@ -186,12 +234,40 @@ class PenaltyLaw:
     def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
         """See Law."""
         guess, proposal = outlook.guess, options.proposal
-        scale = proposal.scale or self._best_scale(proposal, outlook, noise_multiplier)
-        moved = self._mobility(proposal, guess, noise_multiplier, scale)
-        options = replace(options, proposal=replace(proposal, scale=scale))
+        seen = self._seen(options, outlook, noise_multiplier)
+        scale = proposal.scale or self._best_scale(proposal, seen, noise_multiplier)
+        moved = self._mobility(proposal, seen, noise_multiplier, scale)
+        draws = draws_a_step(guess, moved)
+        adapt = adapts(options, proposal.adapt, proposal.scale, draws)
+        if adapt:
+            fit, whole = self.fit(options, outlook, noise_multiplier), proposal.kind == "full"
+            draws = max(draws, fitted_draws(guess, fit, whole))
+        options = replace(options, proposal=replace(proposal, scale=scale, adapt=adapt))
         options, guess = begun(options, outlook, self._spent(options, outlook, noise_multiplier))
         speed = 2.0 * scale if self.guided else scale  # never turns round on its way to the mode
-        return Pace(options, draws_a_step(guess, moved), walk(guess, moved, speed))
+        fitting = options.num_steps // FITTING if adapt else 0
+        return Pace(options, draws, walk(guess, moved, speed), fitting)
+
+    def fit(self, options: Any, facts: Facts, noise_multiplier: float) -> Fit:
+        """Return what fits moves to a posterior: their best lengths and what they give."""
+        shape = options.proposal.shape
+
+        def best(widths: Floats, vectors: int) -> tuple[Floats, Floats]:
+            noises = self._noises(options, facts, noise_multiplier, widths).tolist()
+            found = [
+                best_step(shape, self.guided, float(f"{noise:.3g}"), vectors) for noise in noises
+            ]
+            return np.array([s for s, _ in found]), np.array([e for _, e in found])
+
+        return best
+
+    def _seen(self, options: Any, outlook: Outlook, z: float) -> "Guess":
+        """Return the guess with widths that stand for all noise on lambda."""
+        return outlook.guess
+
+    def _noises(self, options: Any, facts: Facts, z: float, widths: Floats) -> Floats:
+        """Return the sds of the noise on lambda of moves of one posterior sd of these widths."""
+        return z * widths
 
     def _spent(self, options: Any, outlook: Outlook, noise_multiplier: float) -> float:
         """Return the mu of all steps of all chains."""
@@ -199,7 +275,8 @@ class PenaltyLaw:
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""
-        return float(dimension) if options.proposal.kind == "full" else 0.0
+        several = options.proposal.kind == "full" or options.proposal.adapt
+        return float(dimension) if several else 0.0
 
     def _mobility(
         self, proposal: Proposal | ComponentProposal, guess: "Guess", z: float, scale: float
@@ -209,11 +286,10 @@ class PenaltyLaw:
         return mobility(proposal, *facts, scale, z, law)
 
     def _best_scale(
-        self, proposal: Proposal | ComponentProposal, outlook: Outlook, z: float
+        self, proposal: Proposal | ComponentProposal, guess: "Guess", z: float
     ) -> float:
         """Return the proposal sd with the largest expected ESS, of a grid around the best ones."""
-        guess = outlook.guess
-        pairs = zip(guess.width, outlook.sds, strict=True)
+        pairs = zip(guess.width, np.diag(guess.precision) ** -0.5, strict=True)
         best = [best_scale(z * w * s) * s for w, s in pairs]
         low = min(best) / (2.0 * len(best) if proposal.kind == "full" else 1.0)
         scales = np.geomspace(low, max(best), 40)

@@ -232,6 +232,31 @@ def test_every_step_leaves_other_posteriors_invariant(monkeypatch, name, family)
     assert problem.p_value(name, options, multiplier, chains, steps, Seeded(6)) > PASSES
 
 
+ADAPT = {"proposal": ComponentProposal(scale=0.6, adapt=True)}
+FITTED = {
+    "dp_penalty_component": (ADAPT, 1.0, 30_000),
+    "dp_penalty_guided": (ADAPT, 1.0, 20_000),
+    "dp_penalty_subsampled": ({**ADAPT, "batch": 100}, 0.5, 4000),
+    "dp_barker": ({"batch": 100, "scale": 0.3, "adapt": True}, 0.1, 4000),
+}
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="the kernels need the compiler")
+@pytest.mark.parametrize("name", FITTED)
+def test_moves_fitted_in_the_warm_up_keep_the_posterior(monkeypatch, name):
+    """A level and a slope that are correlated, so that moves come to be slanted."""
+    put_accept(monkeypatch, decisions())
+    options, multiplier, chains = FITTED[name]
+    rows, tempering = (300, 0.2) if "batch" in options else (60, 1.0)
+    problem = FAMILIES["logistic"](np.random.default_rng(5), rows, tempering, least=0.4)
+    how = {"warmup": 16, "fitted": "slanted"}
+    found = problem.p_value(name, options, multiplier, chains, 46, Seeded(6), **how)
+    assert found > PASSES
+    if name == "dp_penalty_component":
+        put_accept(monkeypatch, decisions(1.1))
+        assert problem.p_value(name, options, multiplier, chains, 46, Seeded(6), **how) < PASSES
+
+
 @pytest.mark.parametrize("batch", [2, 3, 5])
 def test_batches_are_uniform_subsets(batch):
     drawn = batches(Seeded(4), 5, batch, 12_000)

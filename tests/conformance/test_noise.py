@@ -295,8 +295,9 @@ def test_the_best_attack_on_a_row_is_as_good_as_the_event_says(variant, temperin
     def advantage():
         rates = []
         for end in ends:
-            target, state = opened(end, CHAINS), np.ones((CHAINS, 1), np.int64)
-            source, before = Steered(move, uniform), target.position.copy()
+            target, source = opened(end, CHAINS), Steered(move, uniform)
+            state = SAMPLERS[name].start(target, given, z, source)
+            state.signs, before = np.ones((CHAINS, 1), np.int64), target.position.copy()
             draws = SAMPLERS[name].advance(target, given, z, 1, source, state)
             rates.append(np.mean(draws[:, 0] != before))
         return abs(rates[1] - rates[0])

@@ -140,10 +140,15 @@ class Problem:
         target = model.target(design, spec, table_of(self.schema, self.data), chains)
         return target, lambda positions: model.release(design, spec, positions)
 
-    def p_value(self, name, options, multiplier, chains, steps, random):
-        """The smallest p-value of all parameters' ranks after `steps` steps from exact draws."""
+    def p_value(self, name, options, multiplier, chains, steps, random, warmup=0, fitted=None):
+        """The smallest p-value of all parameters' ranks after `steps` steps from exact draws.
+
+        warmup: of them, at the end of which moves must be of the kind `fitted`.
+        """
         axes, points, mass = self.grid()
-        given = cold(SAMPLERS[name], num_steps=steps, num_chains=chains, num_warmup=0, **options)
+        given = cold(
+            SAMPLERS[name], num_steps=steps, num_chains=chains, num_warmup=warmup, **options
+        )
         target, release = self.opened(given, multiplier, chains)
         picked = points[random.rng.choice(len(points), chains, p=mass)]
         cells = np.array([axis[1] - axis[0] for axis in axes])
@@ -153,7 +158,11 @@ class Problem:
         target.position[:] = (picked - origin) / scales
         sampler = SAMPLERS[name]
         state = sampler.start(target, given, multiplier, random)
-        ends = release(sampler.advance(target, given, multiplier, steps, random, state)[:, -1])
+        if warmup:
+            sampler.advance(target, given, multiplier, warmup, random, state)
+            assert state.moves.kind == fitted
+        left = steps - warmup
+        ends = release(sampler.advance(target, given, multiplier, left, random, state)[:, -1])
         moved = np.abs(ends - picked) > 1e-9 * cells
         assert moved.any(axis=1).mean() > 0.5  # it is a chain that is judged
         shape = tuple(len(axis) for axis in axes)
@@ -165,9 +174,9 @@ class Problem:
         return min(found)
 
 
-def odds(rng, rows, tempering):
-    """A binary response with a level and a slope."""
-    x = rng.uniform(-1.0, 1.0, rows)
+def odds(rng, rows, tempering, least=-1.0):
+    """A binary response with a level and a slope, which are correlated where x has one sign."""
+    x = rng.uniform(least, 1.0, rows)
     y = rng.random(rows) < 1 / (1 + np.exp(0.4 - x))
     sign = 2.0 * y - 1.0
     model = ModelSpec(

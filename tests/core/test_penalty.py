@@ -8,8 +8,9 @@ from scipy.stats import norm
 
 from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.samplers import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
-from dpmcmc.samplers.penalty import accept, moves, penalty_event
+from dpmcmc.samplers import SAMPLERS, DpPenaltyComponentOptions, DpPenaltyOptions
+from dpmcmc.samplers.penalty import accept, amounts, penalty_event
+from dpmcmc.samplers.shaping import axes, drawn
 
 CHAINS = 400_000
 
@@ -50,14 +51,15 @@ def test_acceptance_satisfies_detailed_balance(lam):
 
 @pytest.mark.parametrize("shape", ["normal", "bactrian"])
 def test_proposals_are_symmetric_with_the_scale_asked_for(shape):
-    drawn = moves(Proposal(scale=0.3, shape=shape), (CHAINS,), SystemRandom())
-    assert abs(drawn.mean()) < 4.5 * 0.3 / math.sqrt(CHAINS)
-    assert drawn.std() == pytest.approx(0.3, rel=0.006)
+    source, walk = SystemRandom(), axes(0.3, 1, "component")
+    found = walk.along(*drawn(walk, (1, CHAINS), amounts(shape), source))[0, :, 0]
+    assert abs(found.mean()) < 4.5 * 0.3 / math.sqrt(CHAINS)
+    assert found.std() == pytest.approx(0.3, rel=0.006)
 
 
 def test_bactrian_proposals_waste_nothing_on_short_moves():
-    drawn = moves(Proposal(scale=1.0, shape="bactrian"), (CHAINS,), SystemRandom())
-    assert np.mean(np.abs(drawn) < 0.3) < 0.03
+    found = amounts("bactrian")((CHAINS,), SystemRandom())
+    assert np.mean(np.abs(found) < 0.3) < 0.03
 
 
 @pytest.mark.parametrize("options", [DpPenaltyOptions, DpPenaltyComponentOptions])
@@ -66,8 +68,14 @@ def test_every_step_of_every_chain_is_charged(options):
     assert event == Repeat(Gaussian(5.0), 210)
 
 
+class Nowhere:
+    """A target that no step is taken on."""
+
+    position = np.zeros((1, 1))
+
+
 def test_an_open_job_has_no_event():
     with pytest.raises(ValueError, match="must be known"):
         penalty_event(DpPenaltyOptions(num_chains=1), 5.0, 1000)
     with pytest.raises(ValueError, match="must be known"):
-        moves(Proposal(), (3,), SystemRandom())
+        SAMPLERS["dp_penalty"].start(Nowhere(), DpPenaltyOptions(), 5.0, SystemRandom())

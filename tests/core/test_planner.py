@@ -65,7 +65,10 @@ def test_a_plan_of_a_plan_is_the_same_plan(schema):
 
 def test_what_the_caller_fixed_stays(schema):
     options = DpPenaltyOptions(
-        num_steps=700, num_chains=3, num_warmup=90, proposal=Proposal(kind="full", scale=0.02)
+        num_steps=700,
+        num_chains=3,
+        num_warmup=90,
+        proposal=Proposal(kind="full", scale=0.02, adapt=False),
     )
     assert replace(plan(schema, job(options)).spec.sampler, warm_start=None) == options
 

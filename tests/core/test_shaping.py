@@ -1,0 +1,246 @@
+"""Moves are fitted to released draws: when they should be, to what they should, and to no more."""
+
+from dataclasses import replace
+
+import numba
+import numpy as np
+import pytest
+
+from dpmcmc.design import make_design
+from dpmcmc.diagnostics import summarise
+from dpmcmc.errors import SpecError
+from dpmcmc.filling import _batched, outlook_of
+from dpmcmc.models import MODELS
+from dpmcmc.planner import plan
+from dpmcmc.privacy.types import Released
+from dpmcmc.run import sample, table_of
+from dpmcmc.samplers import (
+    SAMPLERS,
+    ComponentProposal,
+    DpBarkerOptions,
+    DpPenaltyOptions,
+    DpPenaltySubsampledOptions,
+    Proposal,
+)
+from dpmcmc.samplers.penalty_law import PenaltyLaw
+from dpmcmc.samplers.shaping import Walk, axes, best_moves, effective, points
+from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+
+RNG = np.random.default_rng(7)
+RIDGE = np.array([[1.0, 0.99], [0.99, 1.0]])
+
+
+class Even:
+    """A target whose widths are lengths, times `noise`."""
+
+    rows, tempering = 100, 1.0
+
+    def __init__(self, noise=0.0):
+        self.noise = noise
+
+    def public_widths(self, _, deltas, __):
+        return self.noise * np.linalg.norm(deltas, axis=1)
+
+
+def walk_of(scale=0.1, steps=640, noise=0.0, kind="component", dimension=2):
+    fit = PenaltyLaw().fit(DpPenaltyOptions(), Even(), 1.0)
+    return Walk(Even(noise), axes(scale, dimension, kind), steps, fit)
+
+
+def normals(covariance, chains=2, count=400):
+    root = np.linalg.cholesky(covariance)
+    return RNG.normal(size=(chains, count, len(root))) @ root.T
+
+
+def test_fits_come_at_public_counts_and_end_with_the_warm_up():
+    assert points(6400) == (100, 200, 400, 800, 1600, 2400, 3200, 4800, 6400)
+    assert points(3) == (1, 2, 3)
+    assert points(0) == ()
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 1000])
+def test_blocks_may_end_anywhere(block):
+    draws, taken = normals(RIDGE, count=1000), []
+    walk = walk_of()
+
+    def advance(count):
+        start = sum(taken)
+        taken.append(count)
+        return draws[:, start : start + count]
+
+    kinds = []
+    for start in range(0, 1000, block):
+        size = min(block, 1000 - start)
+        assert walk.through(size, advance).shape == (2, size, 2)
+        kinds.append((start + size, walk.moves))
+    frozen = [moves for done, moves in kinds if done >= 640]
+    assert all(moves is frozen[0] for moves in frozen)
+    whole = walk_of()
+    whole.through(1000, lambda count: draws[:, whole._done : whole._done + count])
+    np.testing.assert_array_equal(walk.moves.vectors, whole.moves.vectors)
+
+
+def test_independent_draws_count_as_many_as_they_are():
+    assert effective(normals(np.eye(2), count=20_000)) == pytest.approx(40_000, rel=0.5)
+
+
+@pytest.mark.parametrize("kind", ["component", "full"])
+def test_chains_that_drift_or_stand_still_never_shorten_their_moves(kind):
+    drift = np.linspace(0.0, 1e-3, 500)[None, :, None] * np.ones((2, 1, 2))
+    still = np.zeros((2, 500, 2))
+    half = np.concatenate((still[:1], normals(np.eye(2) * 1e-6, chains=1, count=500)))
+    for draws in (drift + 1e-6 * normals(np.eye(2), count=500), still, half):
+        walk = walk_of(scale=0.5, kind=kind)
+        walk.fit(draws)
+        there = walk.moves.vectors[:2]
+        np.testing.assert_array_equal(there, 0.5 * np.eye(2))
+        assert effective(draws) < 64
+
+
+def test_a_chain_that_drifts_is_given_longer_moves_beside_its_own():
+    way = np.linspace(0.0, 30.0, 500)[None, :, None] * np.array([1.0, 1.0])
+    walk = walk_of(scale=0.5)
+    walk.fit(np.repeat(way, 2, axis=0) + 0.1 * normals(np.eye(2), count=500))
+    np.testing.assert_array_equal(walk.moves.vectors[:2], 0.5 * np.eye(2))
+    assert np.linalg.norm(walk.moves.vectors[2:], axis=1).max() > 5.0
+
+
+def test_not_a_number_fits_nothing():
+    walk, draws = walk_of(), normals(RIDGE)
+    draws[0, 0, 0] = np.inf
+    walk.fit(draws)
+    assert walk.moves.kind == "axes"
+
+
+def test_correlated_draws_slant_the_moves_and_others_do_not():
+    slanted, straight = walk_of(), walk_of()
+    slanted.fit(normals(RIDGE))
+    straight.fit(normals(np.diag([1.0, 25.0]), count=2000))
+    assert slanted.moves.kind == "slanted"
+    vectors = slanted.moves.vectors
+    lengths = np.einsum("ki,ij,kj->k", vectors, np.linalg.inv(RIDGE), vectors) ** 0.5
+    assert lengths == pytest.approx(np.full(2, 2.4), rel=0.4)
+    assert straight.moves.kind == "axes"
+    assert straight.moves.vectors[1, 1] / straight.moves.vectors[0, 0] == pytest.approx(5, rel=0.2)
+
+
+def test_noise_shortens_moves():
+    def longest(noise):
+        fit = PenaltyLaw().fit(DpPenaltyOptions(), Even(), 1.0)
+        moves, draws = best_moves(
+            RIDGE, lambda *moved: Even(noise).public_widths(None, *moved), fit
+        )
+        return np.abs(moves.vectors).max(), draws
+
+    quiet, loud = longest(0.1), longest(30.0)
+    assert loud[0] < 0.2 * quiet[0]
+    assert loud[1] < quiet[1]
+
+
+def test_full_moves_stay_full():
+    walk = walk_of(kind="full")
+    walk.fit(normals(RIDGE))
+    assert walk.moves.kind == "whole"
+    assert np.corrcoef(RNG.normal(size=(500, 2)) @ walk.moves.vectors, rowvar=False)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("name", ["logistic", "linear"])
+def test_public_widths_are_those_of_the_steps_and_of_the_way_back(schema_of, people, name):
+    schema = schema_of(300)
+    response = {"logistic": "ill", "linear": "`body mass`"}[name]
+    model = ModelSpec(family=name, formula=f"{response} ~ age + group")
+    privacy = PrivacySpec(delta=1e-6, noise_multiplier=1.0)
+    spec = JobSpec(model=model, sampler=DpPenaltyOptions(), privacy=privacy)
+    design = make_design(schema, model.formula)
+    target = MODELS[name].target(design, spec, table_of(schema, people(300)), 3)
+    d = target.position.shape[1]
+    target.refresh()
+    here = target.position[0].copy()
+    deltas = 0.1 * RNG.normal(size=(3, d))
+    found = target.vector_ratios(deltas)[1]
+    assert target.public_widths(here, deltas, False) == pytest.approx(found, rel=1e-9)
+    for k in range(3):
+        back = target.public_widths(here + deltas[k], -deltas[k : k + 1], False)
+        assert back == pytest.approx(found[k : k + 1], rel=1e-9)
+    alone = target.public_widths(here, 0.1 * np.eye(d), True)
+    for j in range(d):
+        assert alone[j] == pytest.approx(
+            target.component_ratios(j, np.full(3, 0.1))[1][0], rel=1e-9
+        )
+
+
+def job(options, epsilon):
+    model = ModelSpec(family="logistic", formula="ill ~ age + group")
+    return JobSpec(model=model, sampler=options, privacy=PrivacySpec(delta=1e-6, epsilon=epsilon))
+
+
+def test_the_plan_says_whether_moves_are_fitted(schema_of):
+    schema = schema_of(20_000)
+
+    def planned(proposal, epsilon=1000.0, **options):
+        return plan(
+            schema, job(DpPenaltyOptions(proposal=proposal, **options), epsilon), advise=False
+        )
+
+    rich = planned(Proposal())
+    assert rich.spec.sampler.proposal.adapt is True
+    assert rich.num_warmup == rich.num_steps // 5
+    assert planned(Proposal(), epsilon=1.0).spec.sampler.proposal.adapt is False
+    assert planned(Proposal(scale=0.1)).spec.sampler.proposal.adapt is False
+    assert planned(Proposal(scale=0.1, adapt=True)).spec.sampler.proposal.adapt is True
+    assert planned(Proposal(adapt=False)).spec.sampler.proposal.adapt is False
+    assert planned(Proposal(adapt=True), num_warmup=0).spec.sampler.proposal.adapt is False
+    assert plan(schema, rich.spec, advise=False).spec == rich.spec
+
+
+@pytest.mark.parametrize("options", [DpPenaltySubsampledOptions, DpBarkerOptions])
+def test_a_larger_batch_is_planned_where_the_budget_bears_it(schema_of, options):
+    def batch(epsilon, **given):
+        spec = job(options(**given), epsilon)
+        guess = outlook_of(make_design(schema_of(20_000), spec.model.formula), spec).guess
+        return _batched(guess, spec, 20_000, 1).batch
+
+    assert batch(1.0) < batch(1e5) == 20_000
+    assert batch(1e5, batch=700) == 700
+
+
+def test_a_batch_too_small_for_its_variance_is_said(schema_of):
+    for batch, said in ((200, True), (500, False)):
+        options = DpPenaltySubsampledOptions(batch=batch, num_steps=500)
+        spec = job(options, None)
+        spec = replace(spec, privacy=PrivacySpec(delta=1e-6, noise_multiplier=5.0))
+        made = plan(schema_of(20_000), spec)
+        assert any("take 500" in warning for warning in made.warnings) == said
+
+
+@pytest.mark.parametrize(
+    ("pointer", "proposal"),
+    [
+        ("/sampler/proposal/kind", Proposal(kind="sideways")),
+        ("/sampler/proposal/shape", Proposal(shape="flat")),
+        ("/sampler/proposal/kind", ComponentProposal(kind="full")),
+    ],
+)
+def test_words_that_no_walk_knows_are_refused(schema_of, pointer, proposal):
+    with pytest.raises(SpecError) as caught:
+        plan(schema_of(1000), job(DpPenaltyOptions(proposal=proposal), 1.0))
+    assert caught.value.pointer == pointer
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs the compiler")
+@pytest.mark.parametrize("name", ["dp_penalty", "dp_penalty_guided"])
+def test_a_correlated_design_gives_the_draws_that_were_announced(schema_of, people, seeded, name):
+    """Ages within a third of their bounds: level and slope are correlated by 0.97."""
+    data = people(2000)
+    data["age"] = 62.0 + (data["age"] - 50.0) / 6.0
+    result = sample(
+        data,
+        schema=schema_of(2000),
+        model=ModelSpec(family="logistic", formula="ill ~ age"),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        sampler=SAMPLERS[name].options(num_steps=12_000, num_chains=2),
+        random=seeded(1),
+    )
+    kept = Released(result.draws[:, result.plan.num_warmup :])
+    measured = [one.ess_bulk for one in summarise(kept, result.plan.parameters)]
+    assert 0.6 < np.mean(measured) / result.plan.expected_ess < 1.8
