@@ -77,7 +77,7 @@ class FilterTerms:
             raise ValueError("every share of delta must lie between 0 and 1")
         if sum(Fraction(str(share)) for share in shares) > 1:
             raise ValueError("the shares of delta must sum to at most 1")
-        if any(0 < share and _share(self.delta, share) < SMALLEST_DELTA for share in shares):
+        if any(share > 0 and _share(self.delta, share) < SMALLEST_DELTA for share in shares):
             raise ValueError("a share of delta must be 0 or leave at least 1e-300")
 
     def accepts(self, state: "FilterState") -> bool:
