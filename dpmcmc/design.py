@@ -17,7 +17,7 @@ MAX_LENGTH = 2000
 MAX_PARAMETERS = 200
 MAX_CROSSINGS = 4
 FURTHEST = 1e50  # of a number that is modelled: sums of its squares stay finite
-_QUOTED = re.compile(r"`[^`]*`")
+_QUOTED = re.compile(r"`[^`]+`")
 _CATEGORICAL = re.compile(r"C\(\s*(\w+)\s*\)")
 _PLAIN = re.compile(r"[\w\s~+\-*:]*")
 

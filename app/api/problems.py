@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 
 from app.jobs.errors import Fault, Refusal
@@ -122,13 +123,21 @@ def faults(error: ValidationError, body: bytes) -> list[Fault]:
         document = json.loads(body)
     except (ValueError, RecursionError):
         document = None
-    return [
-        Fault(
-            pointer(item["loc"], document, missing=item["type"].startswith("missing")),
-            item["msg"].removeprefix("Value error, "),
-        )
-        for item in error.errors(include_url=False, include_context=False, include_input=False)
-    ]
+    return [_fault(item, document) for item in error.errors(include_url=False, include_input=False)]
+
+
+def _fault(item: ErrorDetails, document: Any) -> Fault:
+    """One of pydantic's errors. A union's lies at the field that says which member is meant."""
+    loc, message = item["loc"], item["msg"].removeprefix("Value error, ")
+    context = item.get("ctx", {})
+    if item["type"].startswith("union_tag"):
+        missing = item["type"] == "union_tag_not_found"
+        message = "Field required" if missing else f"Input should be {context['expected_tags']}"
+        at = (*loc, context["discriminator"].strip("'"))
+        return Fault(pointer(at, document, missing=missing), message)
+    further = context["pointer"] if item["type"] == "event" else ""
+    missing = item["type"].startswith("missing")
+    return Fault(pointer(loc, document, missing=missing) + further, message)
 
 
 def _methods(app: FastAPI, path: str) -> list[str]:

@@ -4,9 +4,10 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic_core import PydanticCustomError
 
-from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.events import Event, EventError, from_dict
 from dpmcmc.releases import AlgorithmOptions, AutoOptions
 from dpmcmc.spec import ModelSpec, PrivacySpec
 
@@ -317,7 +318,10 @@ class ErrorOut(Answer):
 
 
 class JobOut(Answer):
-    """A job."""
+    """A job. spec: as planned and paid for; algorithm: its sampler's or release's name.
+
+    reasons: why the planner chose the algorithm; empty where the job named it.
+    """
 
     id: UUID
     status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -328,6 +332,8 @@ class JobOut(Answer):
     started_at: datetime | None
     finished_at: datetime | None
     error: ErrorOut | None
+    algorithm: str
+    reasons: list[str]
     spec: dict[str, Any]
 
 
@@ -424,10 +430,22 @@ class RegisteredOut(Answer):
     options: dict[str, Any]
 
 
+def _event(value: Any) -> Event:
+    """One mechanism out of its JSON. What is wrong with it is told at its place."""
+    try:
+        return from_dict(value)
+    except EventError as error:
+        told = {"message": str(error), "pointer": error.pointer}
+        raise PydanticCustomError("event", "{message}", told) from None
+
+
+EventIn = Annotated[Event, PlainValidator(_event, json_schema_input_type=Event)]
+
+
 class ComposeIn(Request):
     """Mechanisms one after the other on the same rows, and the delta to quote them at."""
 
-    events: Annotated[list[Event], Field(min_length=1, max_length=1000)]
+    events: Annotated[list[EventIn], Field(min_length=1, max_length=1000)]
     delta: Delta
 
 

@@ -131,7 +131,10 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
             outcome = "lost"
         except AWAY as error:  # the job stays claimed; the reaper hands it on when the lease ends
             log.error("job_interrupted", exception=type(error).__name__)
-            return
+            last = claim.attempt >= services.settings.max_attempts
+            if not (last and isinstance(error, StoreAwayError)):
+                return
+            outcome = _fail(services, claim, "store_unavailable")
         except time_up:
             outcome = _fail(services, claim, "time_limit_exceeded")
         except Exception as error:

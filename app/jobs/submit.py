@@ -136,6 +136,7 @@ def _job(services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec, pl
         progress_of=plan.num_steps,
         created_at=now,
         traceparent=tracing.carrier(),
+        reasons=list(plan.reasons) or None,
         reserved_until=now + timedelta(seconds=services.settings.reservation_seconds),
     )
 

@@ -195,7 +195,8 @@ class JobRow(Base):
     fence: every write of a worker names both owner and token. published_at: when the id was last
     handed to the broker. released_attempt: whose chain blocks are visible, set once with succeeded.
     reserved_until: when an unclaimed reservation lapses (None: never). traceparent: the span in
-    which it was submitted, where traces are made.
+    which it was submitted, where traces are made. reasons: why the planner chose the algorithm,
+    where that was left to it.
     """
 
     __tablename__ = "jobs"
@@ -246,6 +247,7 @@ class JobRow(Base):
     released_attempt: Mapped[int | None]
     summary: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
     traceparent: Mapped[str | None] = mapped_column(String(55))
+    reasons: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

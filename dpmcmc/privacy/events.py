@@ -11,7 +11,8 @@ Every event is a frozen dataclass of JSON-able fields with a discriminator `kind
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field
+from dataclasses import fields as fields_of
 from typing import Any, Literal, TypeAlias
 
 from dpmcmc.privacy.types import Neighbouring
@@ -21,19 +22,27 @@ SMALLEST, LARGEST = 1e-100, 1e100
 
 
 class EventError(ValueError):
-    """An event outside the vocabulary, with impossible numbers, or of another relation."""
+    """An event outside the vocabulary, with impossible numbers, or of another relation.
+
+    pointer: JSON pointer to what is wrong, from the event on.
+    """
+
+    def __init__(self, message: str, pointer: str = "") -> None:
+        super().__init__(message)
+        self.pointer = pointer
 
 
-def _check(condition: bool, message: str) -> None:
+def _check(condition: bool, message: str, pointer: str = "") -> None:
     if not condition:
-        raise EventError(message)
+        raise EventError(message, pointer)
 
 
 def _set_positive(event: object, name: str) -> None:
     """Check a number and keep it as a plain float, so that 2 and 2.0 are one event."""
     value = getattr(event, name)
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    _check(number and SMALLEST <= value <= LARGEST, f"{name} must lie between 1e-100 and 1e100")
+    fits = number and SMALLEST <= value <= LARGEST
+    _check(fits, f"{name} must lie between 1e-100 and 1e100", f"/{name}")
     object.__setattr__(event, name, float(value))
 
 
@@ -42,13 +51,13 @@ def _set_relation(event: object) -> None:
     try:
         relation = Neighbouring(getattr(event, "neighbouring"))  # noqa: B009 - events differ in type
     except ValueError as error:
-        raise EventError("unknown neighbouring relation") from error
+        raise EventError("unknown neighbouring relation", "/neighbouring") from error
     object.__setattr__(event, "neighbouring", relation)
 
 
 def _check_count(value: int, name: str) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    _check(whole and value >= 1, f"{name} must be a whole number, 1 or larger")
+    _check(whole and value >= 1, f"{name} must be a whole number, 1 or larger", f"/{name}")
 
 
 def _check_known(event: object) -> None:
@@ -68,7 +77,7 @@ def _depth(event: object) -> int:
 def _check_subset(batch: int, rows: int) -> None:
     _check_count(batch, "batch")
     _check_count(rows, "rows")
-    _check(batch <= rows, "batch must not exceed rows")
+    _check(batch <= rows, "batch must not exceed rows", "/batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +142,7 @@ class SmoothLaplace:
         _set_positive(self, "delta")
         _set_positive(self, "epsilon")
         _set_relation(self)
-        _check(self.delta < 1, "delta must be below 1")
+        _check(self.delta < 1, "delta must be below 1", "/delta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +184,7 @@ class PoissonSampled:
 
     def __post_init__(self) -> None:
         _set_positive(self, "rate")
-        _check(self.rate <= 1, "rate must not exceed 1")
+        _check(self.rate <= 1, "rate must not exceed 1", "/rate")
         _check(isinstance(self.event, Gaussian), "Poisson sampling needs a gaussian base")
         _check(
             self.event.neighbouring == Neighbouring.ADD_REMOVE,
@@ -202,7 +211,7 @@ class Barker:
 
     def __post_init__(self) -> None:
         _check_subset(self.batch, self.rows)
-        _check(self.batch > 5, "batch must be above 5")
+        _check(self.batch > 5, "batch must be above 5", "/batch")
 
     @property
     def neighbouring(self) -> Neighbouring:
@@ -320,17 +329,35 @@ def _from_dict(values: object, depth: int) -> Event:
     fields = dict(values)  # type: ignore[call-overload]
     kind = _BY_NAME.get(str(fields.pop("kind", None)))
     if kind is None:
-        raise EventError("unknown kind of event")
+        raise EventError("unknown kind of event", "/kind")
+    _check_fields(kind, fields)
     if "event" in fields:
-        fields["event"] = _from_dict(fields["event"], depth + 1)
+        fields["event"] = _inner(fields["event"], depth, "/event")
     if "events" in fields:
-        _check(isinstance(fields["events"], list | tuple), "events must be a list")
-        fields["events"] = tuple(_from_dict(inner, depth + 1) for inner in fields["events"])
-    try:
-        event: Event = kind(**fields)
-    except TypeError as error:
-        raise EventError("an event with unknown or missing fields") from error
+        several = fields["events"]
+        _check(isinstance(several, list | tuple), "events must be a list", "/events")
+        fields["events"] = tuple(
+            _inner(one, depth, f"/events/{at}") for at, one in enumerate(several)
+        )
+    event: Event = kind(**fields)
     return event
+
+
+def _inner(values: object, depth: int, pointer: str) -> Event:
+    try:
+        return _from_dict(values, depth + 1)
+    except EventError as error:
+        raise EventError(str(error), pointer + error.pointer) from None
+
+
+def _check_fields(kind: type[Any], given: Mapping[str, Any]) -> None:
+    """Refuse fields that this kind of event does not have, and the want of one that it needs."""
+    known = {own.name: own for own in fields_of(kind) if own.name != "kind"}
+    for name in given:
+        escaped = str(name).replace("~", "~0").replace("/", "~1")
+        _check(name in known, "this kind of event has no such field", f"/{escaped}")
+    for name, own in known.items():
+        _check(name in given or own.default is not MISSING, "is needed", f"/{name}")
 
 
 def digest(event: Event) -> str:

@@ -70,7 +70,9 @@ def test_a_plan_names_the_field_that_cannot_be(house: House, analyst: Caller) ->
         ({"sampler": {"algorithm": "dp_penalty", "num_steps": True}}, "/sampler/num_steps"),
         ({"sampler": {"algorithm": "dp_penalty", "num_steps": 1.5}}, "/sampler/num_steps"),
         ({"sampler": {"algorithm": "dp_penalty", "nmu_steps": 10}}, "/sampler/nmu_steps"),
-        ({"sampler": {"algorithm": "exact"}}, "/sampler"),
+        ({"sampler": {"algorithm": "exact"}}, "/sampler/algorithm"),
+        ({"sampler": {"num_steps": 10}}, "/sampler/algorithm"),
+        ({"sampler": {"algorithm": None}}, "/sampler/algorithm"),
         (
             {"sampler": {"algorithm": "dp_penalty", "proposal": {"kind": 1}}},
             "/sampler/proposal/kind",
@@ -352,21 +354,37 @@ def test_the_price_list_quotes_every_notion(house: House, analyst: Caller) -> No
     assert quote["rho"] == pytest.approx(101 / 800)
 
 
+GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 1.0}
+PART = {"kind": "without_replacement", "event": GAUSSIAN, "batch": 1, "rows": 2}
+
+
 @pytest.mark.parametrize(
-    "event",
+    ("event", "pointer"),
     [
-        {"kind": "magic"},
-        {"kind": "gaussian", "noise_multiplier": 0.0},
-        {"kind": "gaussian", "noise_multiplier": "1"},
-        {"kind": "gaussian", "noise_multiplier": 1.0, "sigma": 2.0},
-        {"kind": "repeat", "event": {"kind": "gaussian", "noise_multiplier": 1.0}, "count": 0},
+        ({"kind": "magic"}, "/kind"),
+        ({"noise_multiplier": 1.0}, "/kind"),
+        ([], ""),
+        (GAUSSIAN | {"noise_multiplier": 0.0}, "/noise_multiplier"),
+        (GAUSSIAN | {"noise_multiplier": "1"}, "/noise_multiplier"),
+        (GAUSSIAN | {"noise_multiplier": True}, "/noise_multiplier"),
+        (GAUSSIAN | {"neighbouring": "twins"}, "/neighbouring"),
+        (GAUSSIAN | {"sigma": 2.0}, "/sigma"),
+        ({"kind": "gaussian"}, "/noise_multiplier"),
+        ({"kind": "repeat", "event": GAUSSIAN, "count": 0}, "/count"),
+        ({"kind": "repeat", "event": {"kind": "x"}, "count": 2}, "/event/kind"),
+        (PART | {"batch": 3}, "/batch"),
+        (PART | {"event": PART}, ""),
+        ({"kind": "compose", "events": []}, ""),
+        ({"kind": "parallel", "events": [GAUSSIAN, PART | {"rows": 2.0}]}, "/events/1/rows"),
     ],
 )
 def test_the_price_list_refuses_what_is_no_event(
-    house: House, analyst: Caller, event: dict[str, Any]
+    house: House, analyst: Caller, event: Any, pointer: str
 ) -> None:
-    body = {"events": [event], "delta": 1e-6}
-    assert analyst.post("/v1/accounting/compose", json=body).status_code == 422
+    body = {"events": [GAUSSIAN, event], "delta": 1e-6}
+    answer = analyst.post("/v1/accounting/compose", json=body)
+    assert answer.status_code == 422
+    assert [e["pointer"] for e in answer.json()["errors"]] == [f"/events/1{pointer}"]
 
 
 def test_the_price_list_bounds_how_much_it_computes(house: House, analyst: Caller) -> None:

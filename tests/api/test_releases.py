@@ -70,7 +70,8 @@ def test_without_a_sampler_the_planner_chooses_and_says_why(house, sampler, algo
     assert plan["algorithm"] == algorithm
     assert any(algorithm in reason for reason in plan["reasons"])
     found = finished(house, analyst, body(dataset, model, sampler))
-    assert found["spec"]["sampler"]["algorithm"] == algorithm
+    assert found["spec"]["sampler"]["algorithm"] == found["algorithm"] == algorithm
+    assert found["reasons"] == plan["reasons"]
     assert found["cost"]["epsilon"] == plan["epsilon"]
 
 

@@ -91,7 +91,7 @@ def changed(path: list[Any], value: Any) -> dict[str, Any]:
         (["surprise"], 1, "/metadata/surprise"),
         (["columns", 0, "lower"], 90, "/metadata/columns/0"),
         (["columns", 0, "surprise"], 1, "/metadata/columns/0/surprise"),
-        (["columns", 0, "type"], "text", "/metadata/columns/0"),
+        (["columns", 0, "type"], "text", "/metadata/columns/0/type"),
         (["columns", 1, "categories"], ["Male", "Male"], "/metadata/columns/1"),
         (["columns", 2, "categories"], ["a", "b", "c"], "/metadata/columns/2/categories"),
         (["columns", 1, "name"], "age", "/metadata"),

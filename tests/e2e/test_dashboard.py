@@ -150,3 +150,25 @@ def test_api_page_lists_the_operations_without_a_foreign_host(page: Page, servic
         .headers["content-security-policy"]
         .startswith("default-src 'self'")
     )
+
+
+def test_what_the_planner_chose_is_shown_with_its_reasons(
+    page: Page, service: Service, analyst: str
+) -> None:
+    with Client(service.url, service.admin_key) as admin:
+        key = admin.create_user("chooser", "analyst")["key"]
+    with Client(service.url, key) as client:
+        job = client.submit(
+            {
+                "dataset": next(client.datasets())["id"],
+                "model": {"family": "logistic", "formula": "y ~ x"},
+                "privacy": {"epsilon": 0.1, "delta": 1e-6},
+            }
+        )
+        assert client.wait(job["id"], timeout=60)["reasons"] == job["reasons"] != []
+    sign_in(page, service.url, key)
+    page.get_by_text("chosen by the planner").click()
+    expect(page.locator("#jobs details li")).to_have_text(job["reasons"])
+    page.get_by_role("button", name="Posterior").click()
+    expect(page.locator("#posterior .reasons li")).to_have_text(job["reasons"])
+    expect(page.locator("#posterior")).to_contain_text(job["algorithm"])

@@ -43,6 +43,7 @@ Key = Annotated[
 REASONS = {
     "sampler_failed": "The sampler stopped with an error. The debit stays.",
     "worker_lost": "Every worker that ran this job was lost. The debit stays.",
+    "store_unavailable": "The dataset's stored rows could not be reached. The debit stays.",
     "time_limit_exceeded": "The job ran longer than this service allows. The debit stays.",
     "dataset_destroyed": "The dataset's rows were destroyed before the job ran.",
     "reservation_expired": "No worker was free before the reservation expired.",
@@ -68,6 +69,8 @@ def shown(job: JobRow) -> JobOut:
         started_at=job.started_at,
         finished_at=job.finished_at,
         error=ErrorOut(code=code, detail=REASONS.get(code, "The job failed.")) if code else None,
+        algorithm=job.resolved["sampler"]["algorithm"],
+        reasons=job.reasons or [],
         spec=job.resolved,
     )
 

@@ -161,10 +161,23 @@ function progressOf(job) {
   return bar;
 }
 
+function reasonsList(job) {
+  const list = make("ul", undefined, "reasons");
+  list.append(...job.reasons.map((reason) => make("li", reason)));
+  return list;
+}
+
+function algorithmOf(job) {
+  if (!job.reasons.length) return job.algorithm;
+  const box = make("details");
+  box.append(make("summary", `${job.algorithm}, chosen by the planner`), reasonsList(job));
+  return box;
+}
+
 function posteriorButton(job) {
   if (job.status !== "succeeded") return "";
   const button = make("button", "Posterior", "outline");
-  button.addEventListener("click", () => showPosterior(job.id));
+  button.addEventListener("click", () => showPosterior(job));
   return button;
 }
 
@@ -173,12 +186,13 @@ function showJobs(jobs, datasets) {
   const rows = jobs.map((job) => [
     new Date(job.created_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" }),
     datasets.get(job.dataset)?.name ?? job.dataset,
+    algorithmOf(job),
     make("span", job.status, `status ${job.status}`),
     progressOf(job),
     number(job.cost.epsilon),
     posteriorButton(job),
   ]);
-  $("jobs").replaceChildren(table(["Submitted", "Dataset", "Status", "Progress", "Cost ε", ""], rows, new Set([4])));
+  $("jobs").replaceChildren(table(["Submitted", "Dataset", "Algorithm", "Status", "Progress", "Cost ε", ""], rows, new Set([5])));
 }
 
 // ---- posterior ----
@@ -227,7 +241,15 @@ function tracePlot(name, chains) {
   return { figure, draw };
 }
 
-async function showPosterior(id) {
+function algorithmNote(job) {
+  const note = make("div");
+  note.append(make("p", job.reasons.length ? `${job.algorithm}, chosen by the planner because` : job.algorithm));
+  if (job.reasons.length) note.append(reasonsList(job));
+  return note;
+}
+
+async function showPosterior(job) {
+  const id = job.id;
   shown = id;
   const body = $("posterior-body");
   $("posterior").hidden = false;
@@ -235,7 +257,7 @@ async function showPosterior(id) {
   try {
     const summary = await get(`/v1/jobs/${id}/summary`);
     const plots = make("div", undefined, "plots");
-    body.replaceChildren(summaryTable(summary.parameters), plots);
+    body.replaceChildren(algorithmNote(job), summaryTable(summary.parameters), plots);
     $("posterior").scrollIntoView({ block: "start" });
     await drawChain(id, summary, plots);
   } catch (error) {
