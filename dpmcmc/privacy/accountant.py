@@ -75,7 +75,7 @@ WHOLE_ORDERS = (
     *(40.0, 48.0, 56.0, 64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0),
 )
 ORDERS = (*(1 + x / 20 for x in range(1, 20)), *WHOLE_ORDERS)
-_MOST_EXACT_LAPLACE = 60
+_MOST_EXACT_LAPLACE, _LARGEST_EXACT_LAPLACE = 60, 1e5
 Convert = Callable[[float, float, float], float]
 
 
@@ -164,7 +164,9 @@ def _delta_repeated(event: Event, at: float) -> float:
         return 1.0
     ((leaf, count),) = parts.items()
     match leaf:
-        case Laplace(noise_multiplier=z) if count <= _MOST_EXACT_LAPLACE:
+        case Laplace(noise_multiplier=z) if (
+            count <= _MOST_EXACT_LAPLACE and 1 / z <= _LARGEST_EXACT_LAPLACE
+        ):
             return laplace_delta(pair_of(Laplace(z))[0], count, at)
         case PureEpsilon() | SmoothLaplace() if count <= composition.LARGEST_COUNT:
             return composition.optimal_delta(*pair_of(leaf), count, at)

@@ -6,6 +6,7 @@ the mechanisms' own profiles. "The blog" is Pei's; claims as numbered there.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from dpmcmc.privacy.gaussian import boundary, check_delta, check_epsilon
 FloatArray = NDArray[np.float64]
 _PAD = 2.0**-48
 LARGEST_COUNT = 100_000
+LARGEST_EPSILON = 1e130  # whose square, times any count, is a number
 
 
 def _check_count(count: int) -> None:
@@ -34,6 +36,8 @@ def advanced_epsilon_blog(entries: Sequence[tuple[float, int]], beta: float) -> 
     else epsilon; for several Azuma's inequality with their own increments.
     """
     _check_entries(entries, beta)
+    if any(e > LARGEST_EPSILON for e, _ in entries):
+        return math.inf
     means = [e * math.expm1(e) if e <= math.log(2) else e for e, _ in entries]
     pairs = list(zip(entries, means, strict=True))
     squares = math.fsum(count * (e + mean) ** 2 for (e, count), mean in pairs)
@@ -96,11 +100,16 @@ def _response_delta(epsilon: float, count: int, at_epsilon: float) -> float:
     if lies.size == 0:
         return 0.0
     gain = -np.expm1(np.minimum(0.0, at_epsilon - (count - 2 * lies) * epsilon))
-    return math.fsum(np.exp(_log_binomial(lies, count, epsilon)) * gain)
+    return math.fsum(np.exp(_log_binomial(count, epsilon)[: lies.size]) * gain)
 
 
-def _log_binomial(lies: FloatArray, count: int, epsilon: float) -> FloatArray:
-    """Log of the binomial mass at `lies`, probability 1/(1 + e^epsilon) (Loader's saddle point)."""
+@lru_cache(maxsize=4)
+def _log_binomial(count: int, epsilon: float) -> FloatArray:
+    """Log of the binomial mass of 0, ..., count lies at probability 1/(1 + e^epsilon), kept.
+
+    Loader's saddle point.
+    """
+    lies = np.arange(count + 1, dtype=float)
     log_truth = -math.log1p(math.exp(-epsilon))
     log_lie = log_truth - epsilon
     inner = lies[(lies > 0) & (lies < count)]
@@ -129,7 +138,8 @@ def _stirling(x: FloatArray) -> FloatArray:
 
 def _deviance(x: FloatArray, mean: float) -> FloatArray:
     """x ln(x/mean) + mean - x, without cancellation where x is close to mean."""
-    u = (x - mean) / mean
+    with np.errstate(divide="ignore"):
+        u = (x - mean) / mean
     near = np.abs(u) < 0.1
     v = np.where(near, u, 0.0)
     series = sum((-v) ** k / (k * (k - 1)) for k in range(2, 18))

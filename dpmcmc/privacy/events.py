@@ -19,6 +19,7 @@ from dpmcmc.privacy.types import Neighbouring
 
 DEEPEST = 16
 SMALLEST, LARGEST = 1e-100, 1e100
+MOST = 10**18  # runs or rows
 
 
 class EventError(ValueError):
@@ -57,7 +58,7 @@ def _set_relation(event: object) -> None:
 
 def _check_count(value: int, name: str) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    _check(whole and value >= 1, f"{name} must be a whole number, 1 or larger", f"/{name}")
+    _check(whole and 1 <= value <= MOST, f"{name} must be whole, from 1 to 1e18", f"/{name}")
 
 
 def _check_known(event: object) -> None:

@@ -92,24 +92,29 @@ def pure_rho(epsilon: float) -> float:
 def gaussian_panels(mu: float, rate: float, order: float, start: float) -> tuple[FloatArray, ...]:
     """Nodes, log weights for E_{x ~ N(0,1)}[f(x) 1{x > start}], f growing like e^(order mu x).
 
-    Fine panels where 1 - q + q e^(mu x - mu^2/2) turns from flat to exponential, coarse ones after.
+    Fine panels where 1 - q + q e^(mu x - mu^2/2) turns from flat to exponential, coarse ones before
+    and after. Past 40 the normal density is nothing, but where f grows.
     """
-    turn = mu / 2 + (math.log(1 / rate) + 40) / mu
+    rise, turn = mu / 2 - 40 / mu, mu / 2 + (math.log(1 / rate) + 40) / mu
     peak = order * mu
     end = max(peak, mu / 2) + 40
-    fine_end = min(turn, end)
     width = min(1.0, 2 / mu)
-    fine = np.linspace(start, fine_end, max(2, math.ceil((fine_end - start) / width) + 1))
-    coarse_start = max(turn, peak - 40)
-    panels = [np.stack([fine[:-1], fine[1:]])]
-    if coarse_start < end:
-        coarse = np.linspace(coarse_start, end, math.ceil(end - coarse_start) + 1)
-        panels.append(np.stack([coarse[:-1], coarse[1:]]))
-    low, high = np.concatenate(panels, axis=1)
+    parts = [
+        (start, min(rise, 40.0), 1.0),
+        (max(start, rise), min(turn, end), width),
+        (max(turn, peak - 40), end, 1.0),
+    ]
+    low, high = np.concatenate([_panels(*part) for part in parts if part[0] < part[1]], axis=1)
     half = 0.5 * (high - low)
     x = (half[:, None] * (_NODES + 1) + low[:, None]).ravel()
     log_weights = np.log((half[:, None] * _WEIGHTS).ravel()) - 0.5 * x * x
     return x, log_weights - 0.5 * math.log(2 * math.pi)
+
+
+def _panels(start: float, end: float, width: float) -> FloatArray:
+    """(2, panels): their ends, none wider than `width`."""
+    edges = np.linspace(start, end, max(2, math.ceil((end - start) / width) + 1))
+    return np.stack([edges[:-1], edges[1:]])
 
 
 def log_mixture_ratio(x: FloatArray, mu: float, rate: float) -> FloatArray:

@@ -27,6 +27,7 @@ from dpmcmc.privacy.rdp import (
 )
 
 LARGEST_WHOLE_ORDER = 4096
+SMALLEST_MULTIPLIER = 1e-6  # below it sampling saves nothing that counts, and quadrature has no x
 
 
 def _check_rate(rate: float) -> None:
@@ -78,6 +79,8 @@ def wor_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> floa
     """
     check_order(order)
     _check_rate(rate)
+    if noise_multiplier < SMALLEST_MULTIPLIER:
+        return rdp_gaussian(noise_multiplier, order)
     mu = 1 / noise_multiplier
     x, log_weights = gaussian_panels(mu, rate, order, mu / 2)
     log_ratio = log_mixture_ratio(x, mu, rate)
@@ -176,7 +179,7 @@ def poisson_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> 
     """
     check_order(order)
     _check_rate(rate)
-    if rate == 1:
+    if rate == 1 or noise_multiplier < SMALLEST_MULTIPLIER:
         return rdp_gaussian(noise_multiplier, order)
     if order == int(order) and order <= LARGEST_WHOLE_ORDER:
         return _up(_poisson_whole(noise_multiplier, rate, int(order)))

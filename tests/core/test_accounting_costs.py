@@ -312,3 +312,41 @@ def test_smooth_laplace_has_a_failing_share_of_delta() -> None:
     assert epsilon(event, 5e-8) == math.inf
     assert epsilon(event, 1.001e-7) <= 1.0 + 1e-9
     assert epsilon(event, 1e-3) < 0.9
+
+
+ADDED = Neighbouring.ADD_REMOVE
+EXTREMES = [
+    kind(at)
+    for at in (1e-100, 1e-6, 1e6, 1e100)
+    for kind in (
+        Gaussian,
+        Laplace,
+        PureEpsilon,
+        lambda z: WithoutReplacement(Gaussian(z), 1, 2),
+        lambda z: WithoutReplacement(Gaussian(z), 10**18 - 1, 10**18),
+        lambda z: WithoutReplacement(Laplace(z), 1, 10**18),
+        lambda z: PoissonSampled(Gaussian(z, ADDED), 1e-100),
+        lambda z: PoissonSampled(Gaussian(z, ADDED), 0.5),
+        lambda z: Repeat(Gaussian(z), 10**18),
+        lambda z: Repeat(PureEpsilon(z), 1000),
+    )
+]
+
+
+@pytest.mark.parametrize("event", EXTREMES, ids=str)
+def test_the_ends_of_the_vocabulary_have_a_price(event: Event) -> None:
+    found = quote(event, 1e-6)
+    assert found.epsilon >= 0
+    assert all(value is None or value >= 0 for value in found.notions.values())
+    assert 0 <= delta(event, 1.0) <= 1
+
+
+@pytest.mark.parametrize("multiplier", [1e-4, 1e-3, 0.05, 0.3])
+@pytest.mark.parametrize("rate", [1e-6, 0.5])
+def test_poisson_divergence_at_little_noise_agrees_with_whole_orders(
+    multiplier: float, rate: float
+) -> None:
+    """A grid as fine all the way as it must be at the turn would take all memory."""
+    whole = subsampling.poisson_rdp_gaussian(multiplier, rate, 3)
+    near = subsampling.poisson_rdp_gaussian(multiplier, rate, 3 + 1e-9)
+    assert near == pytest.approx(whole, rel=1e-7)

@@ -78,7 +78,7 @@ def test_impossible_numbers_are_refused(value: object) -> None:
             kind(value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.5, True, "3"])
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "3", 10**18 + 1])
 def test_impossible_counts_are_refused(count: object) -> None:
     with pytest.raises(EventError):
         Repeat(Gaussian(1.0), count)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from sqlalchemy import func, select
 from app import ledger
 from app.jobs import run as running
 from app.jobs.reap import Reaper
+from app.storage.errors import StoreAwayError
 from app.storage.files import DatasetFiles
 from app.storage.rows import ChainBlockRow, JobRow
 from app.storage.types import utc_now
@@ -433,6 +434,26 @@ def test_attempts_are_bounded_and_the_debit_stays(
     assert ended["error"]["code"] == "worker_lost"
     assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
     assert blocks(house, job) == set()
+
+
+def test_a_store_that_stays_away_is_named_when_no_attempt_is_left(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> None:
+        raise StoreAwayError("gone")
+
+    monkeypatch.setattr(running, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(DatasetFiles, "load", away)
+    clock = Clock()
+    reaper = Reaper(house.services, clock)
+    for _ in range(house.settings.max_attempts):
+        assert shown(analyst, job)["error"] is None
+        house.run(job)
+        reap(house, clock, reaper)
+    ended = shown(analyst, job)
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "store_unavailable")
+    assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
 
 
 def test_two_reapers_at_once_do_no_harm(
