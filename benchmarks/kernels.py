@@ -32,8 +32,9 @@ from dpmcmc.models.rowwise import RowTarget
 from dpmcmc.privacy.discrete import discrete_gaussian
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.run import table_of
-from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, Proposal
+from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, Proposal, dp_penalty_subsampled
 from dpmcmc.samplers.minibatch import batches
+from dpmcmc.samplers.rules import Rule
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
@@ -383,13 +384,13 @@ def small(table: Table, rounds: int) -> None:
         ("random word", lambda: random.integers(2**62, (draws,)), draws, None),
     ]
     target = opened("logistic", *rows_of(100_000, 10), 10)
-    indices = np.random.default_rng().integers(100_000, size=(200, 1, 1000))
-    deltas, turn = np.full((1, 10), 0.001), iter(range(1 << 40))
+    indices = np.random.default_rng().integers(100_000, size=(200, 1, 1000), dtype=np.int32)
+    moves, noises = np.full((200, 1, 10), 0.001), np.full((200, 2, 1), 0.5)
     works.append(
         (
-            "ratios of 1,000 given rows of 100,000",
-            lambda: target.batch_ratios(deltas, indices[next(turn) % 200]),
-            1,
+            "step on 1,000 given rows of 100,000",
+            lambda: target.batch_walk(penalty_rule(target), moves, noises, indices),
+            200,
             None,
         )
     )
@@ -397,10 +398,23 @@ def small(table: Table, rounds: int) -> None:
         ours = statistics.median(in_turns(9 * rounds, lambda w=work: timed(w))[0]) / count
         ratio = None if limit is None else ours / limit
         table.add(what, clock(limit) if limit else "", ours, limit, ratio, most=limit and 1.0)
-    step = steps_of("dp_penalty_subsampled", target, 1000, 200)
-    ours = statistics.median(in_turns(rounds, step)[0])
-    what = "dp_penalty_subsampled, whole step, b = 1,000, n = 100,000"
-    table.add(what, "12 us", ours, 12e-6, ours / 12e-6, most=1.0)
+    for name in BATCHED:
+        step = steps_of(name, target, 1000, 200)
+        ours = statistics.median(in_turns(rounds, step)[0])
+        what = f"{name}, whole step, b = 1,000, n = 100,000"
+        table.add(what, "12 us", ours, 12e-6, ours / 12e-6, most=1.0)
+
+
+def penalty_rule(target: RowTarget) -> Rule:
+    """What decides a step of dp_penalty_subsampled on 1,000 rows."""
+    return dp_penalty_subsampled.rule_of(MULTIPLIER, 1000, target)
+
+
+def no_step(target: RowTarget) -> object:
+    """A step on 10 rows that goes nowhere."""
+    nowhere, noises = np.zeros((1, *target.position.shape)), np.full((1, 2, 1), 0.5)
+    batch = np.arange(10, dtype=np.int32)[None, None]
+    return target.batch_walk(penalty_rule(target), nowhere, noises, batch)
 
 
 FIRST = """
@@ -419,7 +433,7 @@ FIRSTS: dict[str, Callable[[RowTarget], object]] = {
     "ratio sum, one coefficient": lambda t: t.component_ratios(1, t.position[:, 1]),
     "clipped gradient": lambda target: target.gradient(target.position, 1.0),
     "secret batch": lambda _: batches(SystemRandom(), 1000, 10, 1),
-    "minibatch": lambda target: target.batch_ratios(target.position, np.arange(10)[None]),
+    "minibatch": no_step,
     "discrete Gaussian": lambda _: discrete_gaussian(SystemRandom(), 20, (10,)),
 }
 

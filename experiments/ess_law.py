@@ -31,7 +31,7 @@ from dpmcmc.models.base import Guess
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.types import Released
 from dpmcmc.run import sample
-from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, dp_barker, dp_penalty_subsampled
+from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, minibatch, rules
 from dpmcmc.samplers.base import Outlook
 from dpmcmc.samplers.penalty_law import SPREAD, best_scale, efficiency
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
@@ -202,6 +202,16 @@ class Ball:
     def log_prior_ratio(self, deltas):
         return np.zeros(len(deltas))
 
+    def batch_walk(self, rule, deltas, noises, batches):
+        """batches: their sizes, (step, chain, 1)."""
+        draws = []
+        for step, noise, batch in zip(deltas, noises, batches[:, :, 0], strict=True):
+            sums, squares, lo, hi = self.batch_ratios(step, batch)
+            decide, priors = rules.RULES[rule.kind], self.log_prior_ratio(step)
+            self.move(step, decide(rule, sums, squares, hi - lo, priors, noise))
+            draws.append(self.position.copy())
+        return np.stack(draws, axis=1)
+
     def batch_ratios(self, deltas, batch):
         """batch: its size, (chain,). The batch's mean has the variance of a real one."""
         sums, width, _ = self.vector_ratios(deltas)
@@ -241,8 +251,8 @@ def measured(name, dimension, noise, chains, steps):
 
 def samplers(quick):
     """Every sampler's law beside its own steps. Batches are known by their size alone."""
-    kept = dp_barker.batches, dp_penalty_subsampled.batches
-    dp_barker.batches = dp_penalty_subsampled.batches = sizes
+    kept = minibatch.batches
+    minibatch.batches = sizes
     try:
         return [
             measured(name, dimension, noise, 100 if quick else 400, 1500 if quick else 10_000)
@@ -251,12 +261,12 @@ def samplers(quick):
             for noise in ((0.5,) if quick else (0.3, 1.0, 3.0))
         ]
     finally:
-        dp_barker.batches, dp_penalty_subsampled.batches = kept
+        minibatch.batches = kept
 
 
-def sizes(_, __, batch, chains):
-    """A batch's size for each chain."""
-    return np.full(chains, batch)
+def sizes(_, __, batch, count):
+    """A batch's size for each step of each chain."""
+    return np.full((count, 1), batch)
 
 
 def write(path, rows):

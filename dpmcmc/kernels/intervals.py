@@ -4,7 +4,7 @@
 import numpy as np
 from numba import njit
 
-from dpmcmc.kernels.maths import NEAR, OPTIONS, kernel
+from dpmcmc.kernels.maths import NEAR, OPTIONS, kernel, leaf
 from dpmcmc.models import logistic_bounds
 
 FAR = 300.0  # of a predictor: its exponential is no state to go on from
@@ -35,6 +35,20 @@ def vector_intervals(theta, deltas, lower, upper, group):
     return lo, hi
 
 
+@leaf
+def cut(lo, hi, squares, bound, slope):
+    """Return an interval cut at +-bound and at +-slope times the length of a move, from squares."""
+    most = min(bound, WIDEST)
+    length = slope * np.sqrt(squares)
+    most = length if length < most else most
+    # what is not a number becomes the bound
+    lo = lo if lo > -most else -most
+    hi = hi if hi < most else most
+    lo = lo if lo < most else most
+    hi = hi if hi > -most else -most
+    return lo - 0.5 * NARROWEST, hi + 0.5 * NARROWEST
+
+
 @kernel
 def prepare(interval, deltas, bound, slope, half, reach, low, columns, here, there):
     """Return what a sum of ratios needs: move, cells, (middle, width, cell), and who goes far.
@@ -53,14 +67,7 @@ def prepare(interval, deltas, bound, slope, half, reach, low, columns, here, the
         squares = 0.0
         for k in range(deltas.shape[1]):
             squares += deltas[c, k] * deltas[c, k]
-        most = min(bound, WIDEST)
-        length = slope * np.sqrt(squares)
-        most = length if length < most else most
-        # what is not a number becomes the bound
-        low_end = lo[c] if lo[c] > -most else -most
-        high_end = hi[c] if hi[c] < most else most
-        low_end = (low_end if low_end < most else most) - 0.5 * NARROWEST
-        high_end = (high_end if high_end > -most else -most) + 0.5 * NARROWEST
+        low_end, high_end = cut(lo[c], hi[c], squares, bound, slope)
         middle[c], width[c] = 0.5 * low_end + 0.5 * high_end, high_end - low_end
         cell[c] = width[c] / (2.0 * half)
         scale[c], shift[c] = 1.0 / cell[c], middle[c] / cell[c]

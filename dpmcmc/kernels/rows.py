@@ -25,13 +25,10 @@ from dpmcmc.kernels.maths import (
     atanh_twice,
     exp,
     exp_far,
-    exp_minus_abs,
     fetch,
     kernel,
     leaf,
     log,
-    log1p_unit,
-    positive,
     shifted_bits,
     tanh_half,
 )
@@ -117,6 +114,39 @@ def cell(ratio, scale, shift, half):
 
 
 @leaf
+def logistic_near(v, e):
+    """Ratio where e^-m is e. (1 + e^-m) / (1 + e^-(m + v)) = (1 + s) / (1 - s)."""
+    t = tanh_half(v)
+    return atanh_twice(e * t / ((1.0 + e) + t))
+
+
+@leaf
+def logistic_far(moved, e):
+    """Ratio where e^-m is e and becomes e * moved."""
+    return log((1.0 + e) / (1.0 + e * moved))
+
+
+@leaf
+def poisson_near(v, y, e):
+    """Ratio where the rate is e."""
+    t = tanh_half(v)
+    return y * v - e * (2.0 * t / (1.0 - t))
+
+
+@leaf
+def poisson_far(v, y, e):
+    """Ratio where the rate is e."""
+    return y * v - e * (exp(v) - 1.0)
+
+
+@leaf
+def linear_ratio(v, e, here, there):
+    """Ratio where the residual is e."""
+    change, constant = there[CURVATURE] - here[CURVATURE], there[CONSTANT] - here[CONSTANT]
+    return there[CURVATURE] * (v * (v - 2.0 * e)) + (change * (e * e) + constant)
+
+
+@leaf
 def ratio_cells(link, near, v, y, state, here, there, scale, shift, half, count):
     """Sum over rows of clipped log likelihood ratios, in cells; v: by how much predictors move.
 
@@ -125,32 +155,22 @@ def ratio_cells(link, near, v, y, state, here, there, scale, shift, half, count)
     """
     total = 0
     if link == LOGISTIC and near:
-        # (1 + e^-m) / (1 + e^-(m + v)) = (1 + s) / (1 - s), s = e^-m t / (1 + e^-m + t)
         for i in range(count):
-            t, e = tanh_half(v[i]), state[i]
-            total += cell(atanh_twice(e * t / ((1.0 + e) + t)), scale, shift, half)
+            total += cell(logistic_near(v[i], state[i]), scale, shift, half)
     elif link == LOGISTIC:
         for i in range(count):
             v[i] = exp(-v[i])
         for i in range(count):
-            r = log((1.0 + state[i]) / (1.0 + state[i] * v[i]))
-            total += cell(r, scale, shift, half)
+            total += cell(logistic_far(v[i], state[i]), scale, shift, half)
     elif link == POISSON and near:
         for i in range(count):
-            t = tanh_half(v[i])
-            r = y[i] * v[i] - state[i] * (2.0 * t / (1.0 - t))
-            total += cell(r, scale, shift, half)
+            total += cell(poisson_near(v[i], y[i], state[i]), scale, shift, half)
     elif link == POISSON:
         for i in range(count):
-            r = y[i] * v[i] - state[i] * (exp(v[i]) - 1.0)
-            total += cell(r, scale, shift, half)
+            total += cell(poisson_far(v[i], y[i], state[i]), scale, shift, half)
     elif link == LINEAR:
-        curvature, change = there[CURVATURE], there[CURVATURE] - here[CURVATURE]
-        constant = there[CONSTANT] - here[CONSTANT]
         for i in range(count):
-            e = state[i]
-            r = curvature * (v[i] * (v[i] - 2.0 * e)) + (change * (e * e) + constant)
-            total += cell(r, scale, shift, half)
+            total += cell(linear_ratio(v[i], state[i], here, there), scale, shift, half)
     else:
         for i in range(count):
             total += cell(v[i], scale, shift, half)
@@ -163,27 +183,6 @@ def ask_for(x):
     flat = x.reshape(-1)
     for line in range(flat.size // LINE):
         fetch(flat, line * LINE)
-
-
-@leaf
-def log_likelihood(link, eta, y, aux, count, out):
-    """Write each row's log likelihood up to terms free of the parameters, for one block."""
-    if link == LOGISTIC:
-        for i in range(count):
-            out[i] = exp_minus_abs(eta[i])
-        for i in range(count):
-            out[i] = -(positive(-eta[i]) + log1p_unit(out[i]))
-    elif link == POISSON:
-        for i in range(count):
-            out[i] = y[i] * eta[i] - exp(eta[i])
-    elif link == LINEAR:
-        curvature, constant = aux[CURVATURE], aux[CONSTANT]
-        for i in range(count):
-            residual = y[i] - eta[i]
-            out[i] = curvature * (residual * residual) + constant
-    else:
-        for i in range(count):
-            out[i] = eta[i]
 
 
 @leaf
@@ -356,40 +355,3 @@ def gaussian_gradients(x, count, first, last, mean, precision, shear, clip, scal
             for j in range(1, d):
                 mj = held(precision[j] * mean[c, j])
                 total[c, j] += deviation_cells(x[b, j], factor, precision[j], mj, rows)
-
-
-@kernel
-def batch_sums(table, indices, link, here, aux_here, there, aux_there, scale, shift, half, out):
-    """Write each chain's sum and sum of squares (chain, 2) int64 of clipped ratios, in cells.
-
-    table (n, columns + 1) by rows, the response last; indices (chain, batch). here, there (chain,
-    columns) and their aux: current and proposed.
-    """
-    columns = here.shape[1]
-    now, then, response = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    old, new = np.empty(BLOCK), np.empty(BLOCK)
-    batch = indices.shape[1]
-    for c in range(here.shape[0]):
-        total, squares, before, after = 0, 0, here[c], there[c]
-        for start in range(0, batch, BLOCK):
-            rows = min(BLOCK, batch - start)
-            part = indices[c, start : start + rows]
-            for i in range(rows):  # both ends of every row, so that they are fetched side by side
-                now[i], response[i] = table[part[i], 0], table[part[i], columns]
-            for i in range(rows):
-                row = table[part[i]]
-                a, b = aux_here[c, OFFSET], aux_there[c, OFFSET]
-                for j in range(columns):
-                    a += before[j] * row[j]
-                    b += after[j] * row[j]
-                now[i], then[i] = a, b
-            log_likelihood(link, now, response, aux_here[c], rows, old)
-            log_likelihood(link, then, response, aux_there[c], rows, new)
-            for i in range(rows):
-                u = (new[i] - old[i]) * scale[c] - shift[c]
-                u = u if u > -half else -half
-                u = u if u < half else half
-                v = shifted_bits(u) - MAGIC_BITS
-                total += v
-                squares += v * v
-        out[c, 0], out[c, 1] = total, squares

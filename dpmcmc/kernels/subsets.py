@@ -5,10 +5,11 @@ import numpy as np
 
 from dpmcmc.kernels.maths import kernel
 
-BITS = 62  # of a word; a draw takes the upper half
+BITS = 62  # of a word, which is good for two draws
 HALF = 31
 MASK = (1 << HALF) - 1
 ONE = np.int64(1)
+SPARSE = 4  # words of marks for a row of a batch, above which they are wiped out one by one
 
 
 @kernel
@@ -24,27 +25,36 @@ def subsets(tape, rows, out, done):
     batch = out.shape[1]
     few = batch if 2 * batch <= rows else rows - batch
     refused = (1 << HALF) % rows
-    at = 0
+    marked = np.zeros(rows // 64 + 1, np.int64)  # one bit for each row
+    sparse = marked.size > SPARSE * few
+    chosen = np.empty(few, np.int32)
+    at = 0  # in halves of words
     while done < out.shape[0]:
-        start, chosen = at, 0
-        marked = np.zeros(rows // 64 + 1, np.int64)  # one bit for each row
-        while chosen < few:
-            if at == tape.size:
-                return done, start
-            product = (tape[at] >> HALF) * rows
+        start, count = at, 0
+        while count < few:
+            if at >> 1 == tape.size:
+                return done, start >> 1
+            product = ((tape[at >> 1] >> (HALF * (at & 1))) & MASK) * rows
             at += 1
             row = product >> HALF
-            bit = ONE << (row & 63)
-            if product & MASK >= refused and marked[row >> 6] & bit == 0:
-                marked[row >> 6] |= bit
-                if few == batch:
-                    out[done, chosen] = row
-                chosen += 1
-        if few < batch:
+            word, bit = marked[row >> 6], ONE << (row & 63)
+            if (product & MASK >= refused) & (word & bit == 0):
+                marked[row >> 6] = word | bit
+                chosen[count] = row
+                count += 1
+        at += at & 1
+        if few == batch:
+            out[done] = chosen
+        else:
             place = 0
             for row in range(rows):
                 if marked[row >> 6] & (ONE << (row & 63)) == 0:
                     out[done, place] = row
                     place += 1
+        if sparse:
+            for i in range(few):
+                marked[chosen[i] >> 6] = 0
+        else:
+            marked[:] = 0
         done += 1
-    return done, at
+    return done, at >> 1

@@ -140,31 +140,28 @@ class NaturalForm(gaussian_mean.MeanForm):
         super().__init__(design, _resolved(design, spec))
         self._banana = constants(design, spec.model)
         self.start = bend(self._banana, self._middle)
+        self.public = self.public._replace(
+            centre=self._middle,
+            unit=self._sds,
+            bend=np.array((self._banana.a, self._banana.b, self._banana.m)),
+        )
 
     def column(self, j: int) -> int | None:
         """See Form. The first coordinate moves two means."""
         return j if j > 0 else None
 
-    def straight(self, positions: Floats) -> Floats:
-        """See MeanForm."""
-        return np.asarray((straighten(self._banana, positions) - self._middle) / self._sds)
-
     def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
         """See GaussianForm."""
         means, _, _ = super().moments(positions)
-        return means, 1.0 / self._sds, self._shear(positions)
-
-    def log_prior_ratio(self, here: Floats, there: Floats) -> Floats:
-        """See Form."""
-        return super().log_prior_ratio(self.straight(here), self.straight(there))
+        return means, 1.0 / self._sds, self.shear(positions)
 
     def log_prior_gradient(self, positions: Floats) -> Floats:
         """See Form."""
-        gradient = super().log_prior_gradient(self.straight(positions)) / self._sds
-        gradient[:, 0] += self._shear(positions) * gradient[:, 1]
+        gradient = super().log_prior_gradient(self.describe(positions)[0]) / self._sds
+        gradient[:, 0] += self.shear(positions) * gradient[:, 1]
         return gradient
 
-    def _shear(self, positions: Floats) -> Floats:
+    def shear(self, positions: Floats) -> Floats:
         """d straightened_2 / d theta_1."""
         return np.asarray(2.0 * self._banana.a * (positions[:, 0] - self._banana.m))
 
@@ -185,7 +182,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     typical = shape.start + np.r_[0.0, sds[1:]]
     information = design.schema.rows * tempering / sds**2 + spec.model.prior.scale**-2
     jacobian = np.eye(len(sds))
-    jacobian[1, 0] = shape.moments(typical[None])[2][0]
+    jacobian[1, 0] = shape.shear(typical[None])[0]
     return guess_of(shape, spec, (jacobian.T * information) @ jacobian, typical)
 
 

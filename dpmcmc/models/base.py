@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.design import Design
 from dpmcmc.models.forms import Form
+from dpmcmc.models.public import interval_of_move
 from dpmcmc.samplers.base import Target
 from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec, ModelSpec
@@ -71,9 +72,9 @@ class Model:
 def guess_of(form: Form, spec: JobSpec, precision: Floats, typical: Floats) -> Guess:
     """Return the guess for this precision (d, d) of rows and prior, widths taken at `typical`."""
     tempering, slope = spec.model.tempering or 1.0, spec.model.options.ratio_slope or np.inf
-    here, d = typical[None], len(typical)
+    d = len(typical)
     moves = np.concatenate((np.eye(d), np.ones((1, d)))) * NUDGE
-    lo, hi = form.interval(np.repeat(here, d + 1, axis=0), here + moves)
+    lo, hi = np.array([interval_of_move(form.public, typical, move) for move in moves]).T
     most = slope * np.sqrt((moves * moves).sum(axis=1))
     cut = np.clip(hi, -most, most) - np.clip(lo, -most, most)
     cut = np.where(cut > 0.0, cut, np.minimum(hi - lo, most))  # the slope cuts every row: a bad one

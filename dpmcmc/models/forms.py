@@ -8,24 +8,25 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpmcmc.design import Design
+from dpmcmc.models.public import Public
 from dpmcmc.schema import Table
 
 Floats = NDArray[np.float64]
 FURTHEST = 1e100  # of a derivative: its square is finite
-WIDEN = 2.0**-40  # of an interval, against rounding
 
 
 class Form(Protocol):
     """What a family says about rows and positions. All arrays are (chain, ...) over positions.
 
-    link: which f of dpmcmc/kernels/rows.py. start: (d,) where every chain begins. reach: the
-    largest norm of a row of x.
+    link: which f of dpmcmc/kernels/rows.py. public: what kernels need to know of all this. start:
+    (d,) where every chain begins. reach: the largest norm of a row of x.
     """
 
     link: int
+    public: Public
     start: Floats
     reach: float
 
@@ -68,16 +69,50 @@ class NormalForm(ABC):
     prior_mean, prior_precision: (d,) in the units of positions.
     """
 
+    link: int
+    public: Public
     prior_mean: Floats
     prior_precision: Floats
+
+    def _facts(
+        self,
+        lower: ArrayLike,
+        upper: ArrayLike,
+        group: ArrayLike,
+        response: tuple[float, float] = (0.0, 0.0),
+    ) -> Public:
+        """Return the public facts where positions are straight as they are."""
+        d = len(self.prior_mean)
+        return Public(
+            link=self.link,
+            lower=np.array(lower, np.float64),
+            upper=np.array(upper, np.float64),
+            group=np.array(group, np.int64),
+            response=np.array(response, np.float64),
+            prior_mean=self.prior_mean,
+            prior_precision=self.prior_precision,
+            centre=np.zeros(d),
+            unit=np.ones(d),
+            bend=np.zeros(3),
+        )
+
+    def describe(self, positions: Floats) -> tuple[Floats, Floats]:
+        """See Form."""
+        from dpmcmc.kernels import forms
+
+        straight, aux = forms.describe_all(self.public, positions)
+        return np.ascontiguousarray(straight[:, : len(self.public.lower)]), aux
 
     def column(self, j: int) -> int | None:
         """See Form."""
         return j
 
-    @abstractmethod
     def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
         """See Form."""
+        from dpmcmc.kernels import forms
+
+        found: tuple[Floats, Floats] = forms.intervals(self.public, here, there)
+        return found
 
     def component_interval(self, here: Floats, j: int, deltas: Floats) -> tuple[Floats, Floats]:
         """See Form."""
@@ -91,8 +126,9 @@ class NormalForm(ABC):
 
     def log_prior_ratio(self, here: Floats, there: Floats) -> Floats:
         """See Form."""
-        middle = 0.5 * (here + there) - self.prior_mean
-        return np.asarray(((here - there) * middle * self.prior_precision).sum(axis=1))
+        from dpmcmc.kernels import forms
+
+        return np.asarray(forms.log_prior_ratios(self.public, here, there))
 
     def log_prior_gradient(self, positions: Floats) -> Floats:
         """See Form."""
@@ -102,20 +138,19 @@ class NormalForm(ABC):
 class DesignForm(NormalForm):
     """A linear predictor x^T theta over a public design; one unit of position for all of theta."""
 
-    def __init__(self, design: Design, scale: float) -> None:
-        """scale: sd of the prior, in units of positions."""
+    def __init__(
+        self, design: Design, scale: float, response: tuple[float, float] = (0.0, 0.0)
+    ) -> None:
+        """scale: sd of the prior, in units of positions. response: the ends of y."""
         d = len(design.parameters)
-        self.design, self.reach, self.hull = design, design.max_norm, Hull(design)
+        self.design, self.reach = design, design.max_norm
         self.start = self.prior_mean = np.zeros(d)
         self.prior_precision = np.full(d, scale**-2)
+        self.public = self._facts(design.lower, design.upper, design.group, response)
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
         """See Form."""
         return self.design.build(table)
-
-    def describe(self, positions: Floats) -> tuple[Floats, Floats]:
-        """See Form."""
-        return np.ascontiguousarray(positions), np.zeros((len(positions), 3))
 
 
 class GaussianForm(NormalForm):
@@ -132,37 +167,3 @@ class GaussianForm(NormalForm):
         bent = shear * precision[1 % len(precision)]
         jacobian[:, 1 % len(precision), 0] += np.clip(bent, -FURTHEST, FURTHEST)
         return np.asarray(jacobian.transpose(0, 2, 1) @ jacobian)
-
-
-class Hull:
-    """Ranges of x^T v over all rows that a public design allows."""
-
-    def __init__(self, design: Design) -> None:
-        self._lower, self._upper = np.array(design.lower), np.array(design.upper)
-        group = np.array(design.group)
-        self._starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
-        self._several = np.diff(np.r_[self._starts, len(group)]) > 1
-
-    def __call__(self, vectors: Floats) -> tuple[Floats, Floats]:
-        """Return (low, high), (chain,) each, for vectors (chain, d).
-
-        Interval arithmetic over terms; of a term with several columns at most one is not zero.
-        """
-        first, second = vectors * self._lower, vectors * self._upper
-        low = np.minimum.reduceat(np.minimum(first, second), self._starts, axis=1)
-        high = np.maximum.reduceat(np.maximum(first, second), self._starts, axis=1)
-        low = np.where(self._several, np.minimum(low, 0.0), low)
-        high = np.where(self._several, np.maximum(high, 0.0), high)
-        return low.sum(axis=1), high.sum(axis=1)
-
-
-def product_range(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Return the ends of {u v : u in a, v in b}."""
-    corners = np.stack([u * v for u in a for v in b])
-    return corners.min(axis=0), corners.max(axis=0)
-
-
-def widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return the interval a little wider, the same from both sides."""
-    slack = WIDEN * np.maximum(np.abs(low), np.abs(high))
-    return low - slack, high + slack

@@ -11,7 +11,7 @@ import numpy as np
 from dpmcmc.design import POINTER, Design, check_measured, column_of
 from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
-from dpmcmc.models.forms import GaussianForm, widened
+from dpmcmc.models.forms import GaussianForm
 from dpmcmc.models.links import IDENTITY
 from dpmcmc.schema import NumberColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
@@ -62,6 +62,7 @@ class MeanForm(GaussianForm):
         self.prior_mean = -middle / sds
         self.prior_precision = (sds / spec.model.prior.scale) ** 2
         self.start = np.zeros(len(sds))
+        self.public = self._facts(-self._reach, self._reach, np.arange(len(sds)))
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
         """See Form."""
@@ -71,29 +72,10 @@ class MeanForm(GaussianForm):
             z.shape[1]
         )
 
-    def straight(self, positions: Floats) -> Floats:
-        """Return the means (..., d) in sds from the middle of the bounds."""
-        return positions
-
-    def describe(self, positions: Floats) -> tuple[Floats, Floats]:
-        """See Form."""
-        means = self.straight(positions)
-        aux = np.zeros((len(means), 3))
-        aux[:, 0] = -0.5 * (means * means).sum(axis=1)
-        return np.ascontiguousarray(means), aux
-
     def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
         """See GaussianForm."""
-        means = np.ascontiguousarray(self.straight(positions))
+        means, _ = self.describe(positions)
         return means, np.ones(len(self._sds)), np.zeros(len(means))
-
-    def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
-        """See Form. A ratio is (there - here) . (z - middle) with z in the declared box."""
-        now, then = self.straight(here), self.straight(there)
-        change = then - now
-        centre = -(change * (0.5 * (now + then))).sum(axis=1)
-        room = (np.abs(change) * self._reach).sum(axis=1)  # a matrix product depends on its shape
-        return widened(centre - room, centre + room)
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:

@@ -12,7 +12,7 @@ import numpy as np
 from dpmcmc.design import POINTER, Design, check_measured, response_of
 from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
-from dpmcmc.models.forms import DesignForm, product_range, widened
+from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.links import LINEAR
 from dpmcmc.models.moments import second_moments
 from dpmcmc.schema import NumberColumn, Table
@@ -20,7 +20,6 @@ from dpmcmc.spec import JobSpec, ModelSpec
 
 SIGMA_PRIOR = 1.5  # sd of log_sigma
 SIGMAS_IN_RANGE = 8.0
-FURTHEST = 50.0  # of log_sigma, in either direction: no exponent overflows
 
 
 def check(design: Design, _: ModelSpec) -> None:
@@ -50,32 +49,23 @@ class LinearForm(DesignForm):
     link = LINEAR
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
-        unit = unit_of(design, spec.model)
-        super().__init__(design, spec.model.prior.scale / unit)
-        response = number_of(design)
+        unit, response = unit_of(design, spec.model), number_of(design)
+        ends = response.lower / unit, response.upper / unit
+        super().__init__(design, spec.model.prior.scale / unit, ends)
         self._unit = unit
-        self._lowest, self._highest = response.lower / unit, response.upper / unit
-        self._known = spec.model.options.noise_scale is not None
         self.start = self.prior_mean.copy()
         if "Intercept" in design.parameters:
-            middle = 0.5 * (self._lowest + self._highest)
-            self.start[design.parameters.index("Intercept")] = middle
-        if not self._known:
+            self.start[design.parameters.index("Intercept")] = 0.5 * (ends[0] + ends[1])
+        if spec.model.options.noise_scale is None:
             self.start = np.append(self.start, 0.0)
             self.prior_mean = np.append(self.prior_mean, 0.0)
             self.prior_precision = np.append(self.prior_precision, SIGMA_PRIOR**-2)
+            self.public = self._facts(design.lower, design.upper, design.group, ends)
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
         """See Form."""
         x, y = self.design.build(table)
         return x, y / self._unit
-
-    def describe(self, positions: Floats) -> tuple[Floats, Floats]:
-        """See Form."""
-        slopes, log_sigma = self._split(positions)
-        aux = np.zeros((len(positions), 3))
-        aux[:, 1], aux[:, 2] = -0.5 * np.exp(-2.0 * log_sigma), -log_sigma
-        return np.ascontiguousarray(slopes), aux
 
     def column(self, j: int) -> int | None:
         """See Form. log sigma moves no weight."""
@@ -83,44 +73,13 @@ class LinearForm(DesignForm):
 
     def growth(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
         """See Form. Coefficients are known as well as the noise scale lets them be."""
-        information = np.ones(positions.shape)
-        if self._known:
-            return information, np.ones(len(positions))
-        d = len(self.design.parameters)
-        weight = np.exp(-2.0 * self._split(positions)[1])
+        information, d = np.ones(positions.shape), len(self.design.parameters)
+        weight = -2.0 * self.describe(positions)[1][:, 1]
+        if len(self.start) == d:
+            return information, weight
         information[:, :d] = weight[:, None]
         squares = float(np.trace(second_moments(self.design)))
         return information, np.sqrt((weight * squares + 2.0) / (squares + 2.0))
-
-    def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
-        """See Form. Derivation: docs/proofs/dp_penalty.md, section 2."""
-        slopes, log_sigma = self._split(here)
-        slopes_there, log_sigma_there = self._split(there)
-        middle = self._residuals(0.5 * (slopes + slopes_there))
-        weight, weight_there = np.exp(-2.0 * log_sigma), np.exp(-2.0 * log_sigma_there)
-        low, high = product_range(self.hull(slopes_there - slopes), middle)
-        mean = 0.5 * (weight + weight_there)
-        largest = 0.5 * (self._largest_square(slopes) + self._largest_square(slopes_there))
-        change = -0.5 * (weight_there - weight) * largest
-        constant = log_sigma - log_sigma_there
-        return widened(
-            mean * low + np.minimum(change, 0.0) + constant,
-            mean * high + np.maximum(change, 0.0) + constant,
-        )
-
-    def _split(self, positions: Floats) -> tuple[Floats, Floats]:
-        d = len(self.design.parameters)
-        if self._known:
-            return positions, np.zeros(len(positions))
-        return positions[:, :d], np.clip(positions[:, d], -FURTHEST, FURTHEST)
-
-    def _residuals(self, slopes: Floats) -> tuple[Floats, Floats]:
-        low, high = self.hull(slopes)
-        return self._lowest - high, self._highest - low
-
-    def _largest_square(self, slopes: Floats) -> Floats:
-        low, high = self._residuals(slopes)
-        return np.maximum(low * low, high * high)
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:

@@ -10,7 +10,7 @@ import numpy as np
 from dpmcmc.design import POINTER, Design, check_measured, response_of
 from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
-from dpmcmc.models.forms import DesignForm, product_range, widened
+from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.links import POISSON
 from dpmcmc.models.moments import second_moments
 from dpmcmc.schema import NumberColumn
@@ -19,7 +19,6 @@ from dpmcmc.spec import JobSpec, ModelSpec
 WANTED = "Poisson regression needs a number with a lower bound of 0 or more as its response"
 TYPICAL = 0.5  # sd of a coefficient that the planner thinks plausible
 LEAST_RATE = 4.0  # minus its log
-LARGEST = 300.0  # exponent in an interval: products of two such rates stay finite
 
 
 def check(design: Design, _: ModelSpec) -> None:
@@ -36,11 +35,10 @@ class PoissonForm(DesignForm):
     link = POISSON
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
-        super().__init__(design, spec.model.prior.scale)
         response = response_of(design)
         if not isinstance(response, NumberColumn):
             raise SpecError(POINTER, WANTED)
-        self._counts = response.lower, response.upper
+        super().__init__(design, spec.model.prior.scale, (response.lower, response.upper))
         self._rate = typical_rate(design, spec)
 
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
@@ -50,18 +48,9 @@ class PoissonForm(DesignForm):
             first = moments[self.design.parameters.index("Intercept")]
             spread = moments - np.outer(first, first)
             log = positions @ first + 0.5 * np.einsum("cj,jk,ck->c", positions, spread, positions)
-            highest = math.log(max(1.0, self._counts[1]))
+            highest = math.log(max(1.0, self.public.response[1]))
             growth = np.exp(np.clip(log, -LEAST_RATE, highest)) / self._rate
         return np.repeat(growth[:, None], positions.shape[1], axis=1), np.sqrt(growth)
-
-    def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
-        """See Form. Derivation: docs/proofs/dp_penalty.md, section 2."""
-        low, high = self.hull(here)
-        low_there, high_there = self.hull(there)
-        least = np.exp(np.minimum(np.minimum(low, low_there), LARGEST))
-        most = np.exp(np.minimum(np.maximum(high, high_there), LARGEST))
-        surprise = (self._counts[0] - most, self._counts[1] - least)
-        return widened(*product_range(self.hull(there - here), surprise))
 
 
 def typical_rate(design: Design, spec: JobSpec) -> float:

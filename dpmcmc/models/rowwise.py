@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from dpmcmc.models.forms import Floats, Form, GaussianForm
 from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
+from dpmcmc.samplers.rules import Rule
 from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec
 
 QUIETLY = np.errstate(all="ignore")  # far out numbers overflow; clips and cells stay finite
 SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
 ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
-BATCH_CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
 PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
 FEWEST_PARTS, MOST_PARTS = 4, 16  # of a sum that threads share: a call costs some 3 us
@@ -179,36 +179,27 @@ class RowTarget:
         return sums, math.sqrt(2.0) * largest + 2.0 * grid * d
 
     @QUIETLY
-    def batch_ratios(
-        self, deltas: Floats, indices: NDArray[np.int64]
-    ) -> tuple[Floats, Floats, Floats, Floats]:
+    def batch_walk(
+        self, rule: Rule, deltas: Floats, noises: Floats, batches: NDArray[np.int32]
+    ) -> Floats:
         """See Target."""
+        from dpmcmc.kernels import batches as kernels
+
+        length, chains, dimension = deltas.shape
+        draws = np.empty((chains, length, dimension))
+        kernels.walk(
+            *(self.table(), self._form.reach, self._form.public, rule, (self._bound, self._slope)),
+            *(batches, deltas, noises, self.position, draws),
+        )
+        return draws
+
+    def table(self) -> Floats:
+        """Return the rows (n, columns + 1), the response last, for who reads few of them."""
         if self._table is None:
             x = self._x.transpose(0, 2, 1).reshape(-1, self._x.shape[1])
             both = np.concatenate((x, self._y.reshape(-1, 1)), axis=1)
             self._table = np.ascontiguousarray(both[: self.rows])
-        there = self.position + deltas
-        now, then = self._form.describe(self.position), self._form.describe(there)
-        _, cells, (middle, width, cell), _ = self._prepare(
-            *(self._form.interval(self.position, there), deltas, self._bound, self._slope),
-            *(BATCH_CELLS, self._form.reach, 0, now[0].shape[1], now, then),
-        )
-        lo, hi = middle - 0.5 * width, middle + 0.5 * width
-        out = np.zeros((len(lo), 2), np.int64)
-        self._kernels.batch_sums(
-            self._table,
-            indices,
-            self._form.link,
-            *now,
-            *then,
-            *cells,
-            BATCH_CELLS,
-            out,
-        )
-        first, second = cell * out[:, 0], cell * cell * out[:, 1]
-        batch = indices.shape[1]
-        sums = batch * middle + first
-        return sums, batch * middle**2 + 2.0 * middle * first + second, lo, hi
+        return self._table
 
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
         """See Target."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.samplers.rules import Rule
 
 if TYPE_CHECKING:
     from dpmcmc.models.base import Guess
@@ -74,8 +75,7 @@ class Target(Protocol):
     def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """Move the accepted chains at a cost that no row is part of.
 
-        For samplers of minibatches: until `refresh`, only `batch_ratios`, `gradient`, `gram` and
-        the priors know of it.
+        Until `refresh`, only `batch_walk`, `gradient`, `gram` and the priors know of it.
         """
 
     def gradient(self, positions: Floats, clip: float) -> tuple[Floats, float]:
@@ -85,13 +85,14 @@ class Target(Protocol):
         to a public power-of-two grid, on which the sums are exact. Without the prior.
         """
 
-    def batch_ratios(
-        self, deltas: Floats, indices: NDArray[np.int64]
-    ) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return (sums, sums of squares, lo, hi), (chain,) each, of rows indices (chain, b).
+    def batch_walk(
+        self, rule: Rule, deltas: Floats, noises: Floats, batches: NDArray[np.int32]
+    ) -> Floats:
+        """Take steps that propose deltas (step, chain, d). Return the draws, (chain, step, d).
 
-        The log likelihood ratios of moving each chain by deltas (chain, d), **not tempered**, each
-        clipped to the public interval [lo, hi].
+        Each is decided by rules.RULES[rule.kind] from the sums of the log likelihood ratios of rows
+        batches (step, chain, b) and of their squares, **not tempered**, each clipped to a public
+        interval. noises: (step, kinds, chain), what the rule adds.
         """
 
     def gram(self, positions: Floats, bound: float) -> tuple[Floats, float]:

@@ -14,13 +14,13 @@ from dpmcmc.samplers.barker_correction import LOCATIONS, VARIANCE, WEIGHTS
 from dpmcmc.samplers.base import Facts, Floats, Outlook, Pace, Sampler, Target
 from dpmcmc.samplers.minibatch import (
     batch_columns,
-    batches,
+    batch_steps,
     calibrated,
     chain_mu_of,
     minibatch_event,
+    part_of,
     rounding,
     settled_batch,
-    spread,
 )
 from dpmcmc.samplers.options import ChainOptions
 from dpmcmc.samplers.penalty_law import (
@@ -33,13 +33,13 @@ from dpmcmc.samplers.penalty_law import (
     fitted_draws,
     walk,
 )
+from dpmcmc.samplers.rules import BARKER, CLAMP, Rule
 from dpmcmc.samplers.shaping import Fit, Walk, axes, drawn
 from dpmcmc.samplers.warm_start_law import SHARES, settled
 
 FILLED = 0.05  # least variance of the noise that fills up what the batch leaves
 LEAST_FIXED = 0.2  # and of the noise that privacy rests on
 FARTHEST = 200.0  # g of no use beyond
-CLAMP = 6.0  # of the normal that fills the variance up
 SHORTEST = 0.8  # of a move's length, so that the chain does not walk on a lattice
 SPARE = 0.9  # of the widest moves that the noise covers: intervals change with the position
 LONGEST, FITTED = 1.5, 2.0  # moves, in posterior sds: of a guess, and of what draws have shown
@@ -97,11 +97,6 @@ class Room:
         return noise_multiplier * self.sensitivity(batch) <= math.sqrt(self.fixed)
 
 
-def part_of(batch: int, rows: int) -> float:
-    """Return the factor of a batch's variance that sampling without replacement leaves."""
-    return min(1.0, (1.0 - batch / rows) * batch / (batch - 1.0))
-
-
 @lru_cache(maxsize=256)
 def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
     """Return the room with the largest g that the noise multiplier covers. g is rounded down."""
@@ -117,28 +112,22 @@ def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
     return best
 
 
-def decide(
-    means: Floats,
-    deviations: Floats,
-    log_prior_ratios: Floats,
-    rows: int,
-    room: Room,
-    normals: Floats,
-    corrections: Floats,
-) -> Floats:
-    """Return (chain,) statistics: a move is accepted where its own is above 0.
-
-    means, deviations: (chain,) mean of the batch's tempered ratios, and the variance of that mean;
-    normals: (2, chain). Total noise variance 2 and the correction make it logistic.
-    """
-    scaled = means * rows + log_prior_ratios
-    variances = np.minimum(rows * rows * deviations, room.most)
-    filled = np.sqrt(VARIANCE - room.fixed - variances) * np.clip(normals[0], -CLAMP, CLAMP)
-    decided: Floats = scaled + filled + math.sqrt(room.fixed) * normals[1] + corrections
-    return decided
+def rule_of(noise_multiplier: float, batch: int, target: Target) -> Rule:
+    """Return what decides a step."""
+    room, rows = widest(noise_multiplier, batch, target.rows), target.rows
+    return Rule(
+        BARKER,
+        batch,
+        scale=rows * target.tempering / batch,
+        part=room.part,
+        fixed=room.fixed,
+        filled=VARIANCE - room.fixed,
+        most=room.most,
+        widest=2.0 * room.g * math.sqrt(batch) / rows / target.tempering,
+    )
 
 
-def _corrections(random: RandomSource, shape: tuple[int, int]) -> Floats:
+def _corrections(random: RandomSource, shape: tuple[int, ...]) -> Floats:
     """Return draws of the correction noise V, symmetric. See barker_correction.py."""
     ends = np.cumsum(WEIGHTS) / np.sum(WEIGHTS)
     chosen = np.minimum(np.searchsorted(ends, random.uniforms(shape)), len(WEIGHTS) - 1)
@@ -187,26 +176,10 @@ def _steps(
     target: Target, deltas: Floats, batch: int, noise_multiplier: float, random: RandomSource
 ) -> Floats:
     """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d)."""
-    (length, chains, dimension), rows = deltas.shape, target.rows
-    normals, corrections = (
-        random.normals((length, 2, chains)),
-        _corrections(random, (length, chains)),
-    )
-    room = widest(noise_multiplier, batch, rows)
-    draws = np.empty((chains, length, dimension))
-    for t in range(length):
-        chosen = batches(random, rows, batch, chains)
-        sums, squares, lo, hi = target.batch_ratios(deltas[t], chosen)
-        tempering = target.tempering / batch
-        deviations = room.part * tempering**2 * spread(sums, squares, batch)
-        priors = target.log_prior_ratio(deltas[t])
-        statistics = decide(
-            tempering * sums, deviations, priors, rows, room, normals[t], corrections[t]
-        )
-        covered = target.tempering * (hi - lo) <= 2.0 * room.g * math.sqrt(batch) / rows
-        target.move(deltas[t], covered & (statistics > 0.0))
-        draws[:, t] = target.position
-    return draws
+    length, chains, _ = deltas.shape
+    normals = random.normals((length, 2, chains))
+    noises = np.concatenate((normals, _corrections(random, (length, 1, chains))), axis=1)
+    return batch_steps(target, rule_of(noise_multiplier, batch, target), deltas, noises, random)
 
 
 def _amounts(shape: tuple[int, ...], random: RandomSource) -> Floats:

@@ -11,17 +11,17 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.base import Facts, Floats, Outlook, Sampler, Target
 from dpmcmc.samplers.minibatch import (
     batch_columns,
-    batches,
+    batch_steps,
     calibrated,
     chain_mu_of,
     minibatch_event,
     rounding,
     settled_batch,
-    spread,
 )
 from dpmcmc.samplers.options import ChainOptions, Proposal
-from dpmcmc.samplers.penalty import accept, amounts, begin
+from dpmcmc.samplers.penalty import amounts, begin
 from dpmcmc.samplers.penalty_law import PenaltyLaw
+from dpmcmc.samplers.rules import PENALTY, Rule
 from dpmcmc.samplers.shaping import Walk, drawn
 from dpmcmc.samplers.warm_start_law import SHARES, settled
 
@@ -43,21 +43,17 @@ class DpPenaltySubsampledOptions(ChainOptions):
     batch: int | None = None
 
 
-def released(
-    target: Target, deltas: Floats, batch: int, random: RandomSource
-) -> tuple[Floats, Floats]:
-    """Return (statistics, sensitivities), (chain,) each, on a fresh batch; noise is still to come.
-
-    The batch's estimate of the log ratio minus half of its estimated variance.
-    Proof: docs/proofs/dp_penalty_subsampled.md.
-    """
-    rows, chains = target.rows, len(deltas)
-    sums, squares, lo, hi = target.batch_ratios(deltas, batches(random, rows, batch, chains))
-    scale, width = rows * target.tempering / batch, hi - lo
-    finite = (1.0 - batch / rows) * batch / (batch - 1.0)
-    variance = finite * scale**2 * spread(sums, squares, batch)
-    jump = 0.5 * finite * scale**2 * width**2 * (batch - 1.0) / batch
-    return scale * sums - 0.5 * variance, rounding(batch) * (scale * width + jump)
+def rule_of(noise_multiplier: float, batch: int, target: Target) -> Rule:
+    """Return what decides a step. Its part is Cochran's: v is unbiased for every batch."""
+    rows = target.rows
+    return Rule(
+        PENALTY,
+        batch,
+        scale=rows * target.tempering / batch,
+        part=(1.0 - batch / rows) * batch / (batch - 1.0),
+        noise_multiplier=noise_multiplier,
+        rounding=rounding(batch),
+    )
 
 
 def advance(
@@ -85,18 +81,9 @@ def _steps(
     target: Target, deltas: Floats, batch: int, noise_multiplier: float, random: RandomSource
 ) -> Floats:
     """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d)."""
-    length, chains, dimension = deltas.shape
-    normals, uniforms = random.normals((length, chains)), random.uniforms((length, chains))
-    draws = np.empty((chains, length, dimension))
-    for t in range(length):
-        statistics, sensitivities = released(target, deltas[t], batch, random)
-        priors = target.log_prior_ratio(deltas[t])
-        accepted = accept(
-            statistics, sensitivities, priors, noise_multiplier, normals[t], uniforms[t]
-        )
-        target.move(deltas[t], np.array(accepted))
-        draws[:, t] = target.position
-    return draws
+    shape = (len(deltas), 1, deltas.shape[1])
+    noises = np.concatenate((random.normals(shape), random.uniforms(shape)), axis=1)
+    return batch_steps(target, rule_of(noise_multiplier, batch, target), deltas, noises, random)
 
 
 @dataclass(frozen=True, slots=True)

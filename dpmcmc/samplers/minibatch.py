@@ -13,13 +13,15 @@ from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import warm_start
-from dpmcmc.samplers.base import Floats
+from dpmcmc.samplers.base import Floats, Target
 from dpmcmc.samplers.options import WarmStart
+from dpmcmc.samplers.rules import Rule
 from dpmcmc.samplers.warm_start_law import chain_mu
 
 FEWEST = 1000  # rows of a batch that the planner chooses, where there are as many
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 CLOSE = 1e-3  # how much of the noise a calibration may give away
+AT_ONCE = 1 << 14  # row numbers of steps that are taken by one call: they stay in a cache
 QUICK_TRIES = 8  # epsilon is nearly inverse to the noise: two or three tries do
 
 
@@ -36,20 +38,44 @@ def minibatch_event(options: Any, noise_multiplier: float, rows: int) -> Event:
     return warm_start.with_event(options.warm_start, steps)
 
 
-def batches(random: RandomSource, rows: int, batch: int, chains: int) -> NDArray[np.int64]:
-    """Return (chain, batch) row numbers: a uniform subset for every chain, never released."""
+def batches(random: RandomSource, rows: int, batch: int, count: int) -> NDArray[np.int32]:
+    """Return (count, batch) row numbers: uniform subsets of all rows, never released."""
     from dpmcmc.kernels import subsets
 
     few = min(batch, rows - batch)
     needed = -rows * math.log1p(-few / rows)  # draws until so many are different
-    words = math.ceil(needed + 4.0 * math.sqrt(needed)) + 8
-    out, tape, done = np.empty((chains, batch), np.int64), np.empty(0, np.int64), 0
-    while done < chains:
-        fresh = random.integers(1 << subsets.BITS, (words * (chains - done),))
+    words = math.ceil(0.5 * needed + 2.0 * math.sqrt(needed)) + 8
+    out, tape, done = np.empty((count, batch), np.int32), np.empty(0, np.int64), 0
+    while done < count:
+        fresh = random.integers(1 << subsets.BITS, (words * (count - done),))
         tape = np.concatenate((tape, fresh)) if tape.size else fresh
         done, used = subsets.subsets(tape, rows, out, done)
         tape = tape[used:]
     return out
+
+
+def batch_steps(
+    target: Target, rule: Rule, deltas: Floats, noises: Floats, random: RandomSource
+) -> Floats:
+    """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d).
+
+    noises: (length, kinds, chain), see rules.py. Every step of every chain has a fresh batch.
+    """
+    length, chains, dimension = deltas.shape
+    draws = np.empty((chains, length, dimension))
+    size = max(1, AT_ONCE // (rule.batch * chains))
+    for first in range(0, length, size):
+        part = slice(first, min(first + size, length))
+        steps = part.stop - first
+        chosen = batches(random, target.rows, rule.batch, steps * chains)
+        chosen = chosen.reshape(steps, chains, -1)
+        draws[:, part] = target.batch_walk(rule, deltas[part], noises[part], chosen)
+    return draws
+
+
+def part_of(batch: int, rows: int) -> float:
+    """Return the factor of a batch's variance that sampling without replacement leaves."""
+    return min(1.0, (1.0 - batch / rows) * batch / (batch - 1.0))
 
 
 def rounding(batch: int) -> float:
@@ -118,9 +144,3 @@ def _bisected(affordable: Callable[[float], bool], z: float) -> float:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if affordable(middle) else (middle, high)
     return high
-
-
-def spread(sums: Floats, squares: Floats, batch: int) -> Floats:
-    """Return (chain,) sums of squared deviations from a batch's mean; never below 0."""
-    deviations: Floats = np.maximum(squares - sums * sums / batch, 0.0)
-    return deviations

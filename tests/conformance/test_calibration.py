@@ -21,11 +21,13 @@ from dpmcmc.samplers import (
     dp_penalty_guided,
     dp_penalty_subsampled,
     hamiltonian,
+    minibatch,
     penalty,
+    rules,
     warm_start,
 )
-from dpmcmc.samplers.minibatch import batches, spread
-from tests.conformance.toys import FAMILIES, toy_p_value
+from dpmcmc.samplers.minibatch import batches, rounding
+from tests.conformance.toys import FAMILIES, ToyTarget, toy_p_value
 from tests.sources import Seeded
 
 PASSES = 0.001
@@ -87,9 +89,23 @@ def decisions(factor=1.0):
     return accept
 
 
-def put_accept(monkeypatch, accept):
-    for module in (penalty, dp_penalty_guided, dp_penalty_subsampled, hamiltonian):
-        monkeypatch.setattr(module, "accept", accept)
+def put_accept(monkeypatch, factor=1.0):
+    """Quick decisions, with the penalty times `factor`."""
+    for module in (penalty, dp_penalty_guided, hamiltonian):
+        monkeypatch.setattr(module, "accept", decisions(factor))
+
+    def wrong(rule, sums, squares, widths, priors, noise):
+        allowed = rule.noise_multiplier * sensitivity(rule, widths)
+        changed = priors + 0.5 * (1.0 - factor) * allowed**2
+        return rules.penalty(rule, sums, squares, widths, changed, noise)
+
+    monkeypatch.setitem(rules.RULES, rules.PENALTY, wrong)
+
+
+def sensitivity(rule, widths):
+    """Of the statistic of a batch: docs/proofs/dp_penalty_subsampled.md."""
+    moved, b = rule.scale * widths, rule.batch
+    return rounding(b) * (moved + 0.5 * rule.part * moved**2 * (b - 1.0) / b)
 
 
 @pytest.fixture(autouse=True)
@@ -113,8 +129,7 @@ def by_kinds(monkeypatch):
         kinds = [times * count for count in KINDS["counts"]]
         return random.rng.multivariate_hypergeometric(kinds, batch, size=chains, method="marginals")
 
-    monkeypatch.setattr(dp_penalty_subsampled, "batches", counted)
-    monkeypatch.setattr(dp_barker, "batches", counted)
+    monkeypatch.setattr(minibatch, "batches", counted)
 
 
 toys = pytest.mark.usefixtures("by_kinds")
@@ -137,7 +152,7 @@ def test_the_quick_decisions_are_those_of_the_samplers():
 @toys
 @pytest.mark.parametrize("case", CASES)
 def test_every_step_leaves_the_posterior_invariant(monkeypatch, case):
-    put_accept(monkeypatch, decisions())
+    put_accept(monkeypatch)
     assert p_value(CASES[case]) > PASSES
 
 
@@ -145,13 +160,13 @@ def test_every_step_leaves_the_posterior_invariant(monkeypatch, case):
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 @pytest.mark.parametrize("case", CASES)
 def test_a_tenth_of_the_penalty_would_show(monkeypatch, case, factor):
-    put_accept(monkeypatch, decisions(factor))
+    put_accept(monkeypatch, factor)
     assert p_value(CASES[case]) < PASSES
 
 
 @pytest.mark.parametrize("case", ["guided", "hmc", "mala"])
 def test_what_a_chain_carries_survives_the_end_of_a_block(monkeypatch, case):
-    put_accept(monkeypatch, decisions())
+    put_accept(monkeypatch)
     assert p_value((*CASES[case][:4], 40_000, 20), block=1) > PASSES
 
 
@@ -163,10 +178,10 @@ def test_the_noise_of_a_batch_is_corrected_for():
 @toys
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 def test_a_tenth_of_the_correction_for_a_batch_would_show(monkeypatch, factor):
-    def wrong(*args):
-        return factor * spread(*args)
+    def wrong(rule, *args):
+        return rules.penalty(rule._replace(part=factor * rule.part), *args)
 
-    monkeypatch.setattr(dp_penalty_subsampled, "spread", wrong)
+    monkeypatch.setitem(rules.RULES, rules.PENALTY, wrong)
     assert p_value(ROWS_OF_A_BATCH) < PASSES
 
 
@@ -184,25 +199,22 @@ def test_barker_keeps_the_posterior():
 @toys
 @pytest.mark.parametrize("variance", [1.8, 2.2])
 def test_a_tenth_of_the_variance_of_barkers_noise_would_show(monkeypatch, variance):
-    decide = dp_barker.decide
+    def wrong(rule, sums, squares, widths, priors, noise):
+        other = max(rule.fixed + variance - dp_barker.VARIANCE, 0.0)
+        scaled = (noise[0], math.sqrt(other / rule.fixed) * noise[1], noise[2])
+        return rules.barker(rule, sums, squares, widths, priors, scaled)
 
-    def wrong(means, deviations, priors, rows, room, normals, corrections):
-        other = max(room.fixed + variance - dp_barker.VARIANCE, 0.0)
-        scaled = np.stack((normals[0], math.sqrt(other / room.fixed) * normals[1]))
-        return decide(means, deviations, priors, rows, room, scaled, corrections)
-
-    monkeypatch.setattr(dp_barker, "decide", wrong)
+    monkeypatch.setitem(rules.RULES, rules.BARKER, wrong)
     assert p_value(BARKER) < PASSES
 
 
 @toys
 def test_a_tenth_of_barkers_ratio_would_show(monkeypatch):
-    decide = dp_barker.decide
+    def wrong(rule, sums, squares, widths, priors, noise):
+        larger = rule._replace(scale=1.1 * rule.scale, part=rule.part / 1.1**2)
+        return rules.barker(larger, sums, squares, widths, 1.1 * priors, noise)
 
-    def wrong(means, deviations, priors, *rest):
-        return decide(1.1 * means, deviations, 1.1 * priors, *rest)
-
-    monkeypatch.setattr(dp_barker, "decide", wrong)
+    monkeypatch.setitem(rules.RULES, rules.BARKER, wrong)
     assert p_value(BARKER) < PASSES
 
 
@@ -224,7 +236,7 @@ FAMILY_OPTIONS = {
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_step_leaves_other_posteriors_invariant(monkeypatch, name, family):
     """Off-centre intervals that depend on the position, tempered; theta and rows simulated."""
-    put_accept(monkeypatch, decisions())
+    put_accept(monkeypatch)
     options, multiplier, rows, tempering, chains, steps = FAMILY_OPTIONS[name]
     problem = FAMILIES[family](np.random.default_rng(5), rows, tempering)
     if "mass" in options:
@@ -245,7 +257,7 @@ FITTED = {
 @pytest.mark.parametrize("name", FITTED)
 def test_moves_fitted_in_the_warm_up_keep_the_posterior(monkeypatch, name):
     """A level and a slope that are correlated, so that moves come to be slanted."""
-    put_accept(monkeypatch, decisions())
+    put_accept(monkeypatch)
     options, multiplier, chains = FITTED[name]
     rows, tempering = (300, 0.2) if "batch" in options else (60, 1.0)
     problem = FAMILIES["logistic"](np.random.default_rng(5), rows, tempering, least=0.4)
@@ -253,7 +265,7 @@ def test_moves_fitted_in_the_warm_up_keep_the_posterior(monkeypatch, name):
     found = problem.p_value(name, options, multiplier, chains, 46, Seeded(6), **how)
     assert found > PASSES
     if name == "dp_penalty_component":
-        put_accept(monkeypatch, decisions(1.1))
+        put_accept(monkeypatch, 1.1)
         assert problem.p_value(name, options, multiplier, chains, 46, Seeded(6), **how) < PASSES
 
 
@@ -268,31 +280,27 @@ def test_batches_are_uniform_subsets(batch):
     assert batch == 5 or chisquare(counts).pvalue > 1e-4
 
 
-class Batch:
-    """A target of which only the ratios of one batch are known."""
+def statistic(decide, rule, ratios, noise):
+    """What is decided on, for a batch of these ratios (b,): minus the prior that tips it over."""
+    ratios, low, high = np.asarray(ratios), -1e3, 1e3
+    width = 2.0 * np.abs(ratios).max()
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        if decide(rule, ratios.sum(), (ratios**2).sum(), width, middle, noise):
+            high = middle
+        else:
+            low = middle
+    return -high
 
-    tempering = 1.0
 
-    def __init__(self, rows, ratios):
-        self.rows, self.values = rows, np.asarray(ratios)
-
-    def batch_ratios(self, *_):
-        sums, squares = self.values.sum(), (self.values**2).sum()
-        return np.array([sums]), np.array([squares]), np.array([-1.0]), np.array([1.0])
-
-
-def test_no_row_of_a_batch_moves_the_statistic_further_than_its_sensitivity(monkeypatch):
-    monkeypatch.setattr(dp_penalty_subsampled, "batches", lambda *_: None)
-    found, batch = 0.0, 5
+def test_no_row_of_a_batch_moves_the_statistic_further_than_its_sensitivity():
+    found, batch, target = 0.0, 5, ToyTarget([1.0], [1], [12], 1)
+    rule = dp_penalty_subsampled.rule_of(0.0, batch, target)
+    allowed = sensitivity(rule, 2.0)
     for values in itertools.product((-1.0, 0.0, 1.0), repeat=batch - 1):
         for one, other in ((-1.0, 1.0), (0.0, 1.0), (-1.0, 0.0)):
-            pair = [
-                dp_penalty_subsampled.released(
-                    Batch(12, [*values, v]), np.zeros((1, 1)), batch, None
-                )
-                for v in (one, other)
-            ]
-            change, allowed = abs(pair[0][0] - pair[1][0])[0], pair[0][1][0]
+            pair = [statistic(rules.penalty, rule, [*values, v], (0.0, 1.0)) for v in (one, other)]
+            change = abs(pair[0] - pair[1])
             assert change <= allowed
             found = max(found, change / allowed)
     assert found > 0.99
@@ -300,21 +308,30 @@ def test_no_row_of_a_batch_moves_the_statistic_further_than_its_sensitivity(monk
 
 @pytest.mark.parametrize(("g", "fixed"), [(0.9, 0.8), (0.4, 1.7), (1.45, 0.2)])
 @pytest.mark.parametrize("batch", [10, 1000])
-def test_no_row_of_a_batch_moves_barkers_statistic_further_than_its_sensitivity(batch, g, fixed):
+def test_no_row_of_a_batch_moves_barkers_statistic_further_than_its_sensitivity(
+    monkeypatch, batch, g, fixed
+):
     """Half of a batch at either end is where the variance and its root are the largest."""
     rows = 4 * batch
     room = dp_barker.Room(g, dp_barker.part_of(batch, rows), fixed)
-    most, worst = g * np.sqrt(batch) / rows, 0.0
-    for high in range(batch):
-        pair = []
-        for count in (high, high + 1):
-            ratios = most * np.repeat([1.0, -1.0], [count, batch - count])
-            for clamped in (-100.0, 0.0, 100.0):
-                normals = np.array([[clamped], [0.0]])
-                mean, deviation = ratios.mean(), room.part * ratios.var() / batch
-                args = (np.array([mean]), np.array([deviation]), 0.0, rows, room, normals, 0.0)
-                pair.append(dp_barker.decide(*args)[0])
-        changes = np.abs(np.array(pair[:3]) - pair[3:])
-        worst = max(worst, changes.max())
+    monkeypatch.setattr(dp_barker, "widest", lambda *_: room)
+    rule = dp_barker.rule_of(0.0, batch, ToyTarget([1.0], [1], [rows], 1))
+    most, worst = 0.5 * rule.widest, 0.0
+    for high in range(0, batch, max(1, batch // 100)):
+        for clamped in (-100.0, 0.0, 100.0):
+            pair = [
+                statistic(
+                    *(rules.barker, rule),
+                    *(most * np.repeat([1.0, -1.0], [count, batch - count]), (clamped, 0.0, 0.0)),
+                )
+                for count in (high, high + 1)
+            ]
+            worst = max(worst, abs(pair[0] - pair[1]))
     assert worst <= room.sensitivity(batch)
     assert worst > 0.25 * room.sensitivity(batch)
+
+
+def test_barker_rejects_what_its_noise_does_not_cover():
+    rule = dp_barker.rule_of(1.0, 10, ToyTarget([1.0], [1], [40], 1, tempering=0.5))
+    for width, accepted in ((rule.widest, True), (rule.widest * 1.0001, False)):
+        assert rules.barker(rule, 0.0, 0.0, width, 9.0, (0.0, 0.0, 0.0)) == accepted

@@ -10,7 +10,7 @@ from dpmcmc.errors import SpecError
 from dpmcmc.models import MODELS, rowwise
 from dpmcmc.planner import plan
 from dpmcmc.run import sample, table_of
-from dpmcmc.samplers import DpPenaltyOptions
+from dpmcmc.samplers import DpPenaltyOptions, rules
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 
@@ -82,6 +82,25 @@ def opened(name, data, chains=1, tempering=None, **sampler):
     design = make_design(schema(rows), model.formula)
     target = MODELS[model.family].target(design, spec, table_of(schema(rows), data), chains)
     return target, design, spec
+
+
+def batch_sums(target, deltas, indices):
+    """(sums, squares, lo, hi), (chain,) each, of what a step reads of the rows indices."""
+    from dpmcmc.kernels import batches, intervals
+
+    form, there, found = target._form, target.position + deltas, []
+    ends = *form.describe(target.position), *form.describe(there)
+    for c, (lo, hi) in enumerate(zip(*form.interval(target.position, there), strict=True)):
+        lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), target._bound, target._slope)
+        middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.CELLS)
+        total, square = batches.sums(
+            *(target.table(), form.reach, form.link, indices[c], tuple(e[c] for e in ends)),
+            *((1.0 / cell, middle / cell), np.empty((len(form.public.lower) + 3, 256))),
+        )
+        first, second, b = cell * total, cell**2 * square, len(indices[c])
+        squares = b * middle**2 + 2.0 * middle * first + second
+        found.append((b * middle + first, squares, lo, hi))
+    return np.array(found).T
 
 
 def log_likelihood(name, design, spec, table, positions):
@@ -224,7 +243,7 @@ def test_replacing_a_row_moves_no_sum_further_than_its_sensitivity(name):
         scores.append(score[0])
         gram, gram_sensitivity = target.gram(here, 0.2)
         grams.append(gram[0].ravel())
-        total, square, lo, hi = target.batch_ratios(deltas, np.arange(12)[None])
+        total, square, lo, hi = batch_sums(target, deltas, np.arange(12)[None])
         batches.append(total[0])
         squares.append(square[0])
     assert np.ptp(ratios) <= sensitivity[0]
@@ -245,7 +264,7 @@ def test_minibatch_sums_are_those_of_its_rows(name):
     here = placed(target, rng, 0.2)
     deltas = 0.05 * rng.normal(size=here.shape)
     indices = np.stack([rng.permutation(600)[:300] for _ in range(2)])
-    sums, squares, lo, hi = target.batch_ratios(deltas, indices)
+    sums, squares, lo, hi = batch_sums(target, deltas, indices)
     ratios = log_likelihood(name, design, spec, table, here + deltas)
     ratios = ratios - log_likelihood(name, design, spec, table, here)
     for c in range(2):
@@ -253,6 +272,33 @@ def test_minibatch_sums_are_those_of_its_rows(name):
         width = hi[c] - lo[c]
         assert sums[c] == pytest.approx(picked.sum(), abs=300 * width * 2.0**-18)
         assert squares[c] == pytest.approx((picked**2).sum(), rel=1e-3, abs=width**2 * 1e-3)
+
+
+@specs
+@pytest.mark.parametrize("kind", rules.RULES)
+def test_a_walk_on_batches_is_decided_as_its_rule_says(name, kind):
+    """Every step as in NumPy, from its own sums: draws, decisions and all."""
+    rng, steps, chains, b = np.random.default_rng(16), 20, 2, 200
+    target, *_ = opened(name, random_rows(400, rng), chains=chains, clip_bound=0.3)
+    here = placed(target, rng, 0.2)
+    rule = rules.Rule(kind, b, 0.7, 0.5, 0.2, 1.1, 0.8, 1.2, 0.4, 0.2)
+    deltas = 0.05 * rng.normal(size=(steps, *here.shape))
+    deltas[:, 1] *= 0.01  # so that its intervals are narrow enough for Barker
+    noises = np.concatenate(
+        (rng.normal(size=(steps, 1, chains)), rng.random((steps, 2, chains))), axis=1
+    )
+    batches = np.stack([rng.permutation(400)[:b] for _ in range(steps * chains)])
+    batches = batches.reshape(steps, chains, b).astype(np.int32)
+    draws = target.batch_walk(rule, deltas, noises, batches)
+    assert (target.position == draws[:, -1]).all()
+    target.position[:], accepted = here, []
+    for t in range(steps):
+        sums, squares, lo, hi = batch_sums(target, deltas[t], batches[t])
+        priors = target.log_prior_ratio(deltas[t])
+        accepted.append(rules.RULES[kind](rule, sums, squares, hi - lo, priors, noises[t]))
+        target.move(deltas[t], accepted[-1])
+        assert (target.position == draws[:, t]).all()
+    assert 0.0 < np.mean(accepted) < 1.0
 
 
 @specs

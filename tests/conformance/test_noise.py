@@ -22,12 +22,13 @@ from dpmcmc.samplers import (
     Proposal,
     WarmStart,
     dp_barker,
-    dp_penalty_subsampled,
     hamiltonian,
+    minibatch,
+    rules,
     warm_start,
 )
 from dpmcmc.samplers.barker_correction import ERROR
-from tests.conformance.toys import cold, gaussian_means
+from tests.conformance.toys import Batched, cold, gaussian_means
 
 SURE = 5.0  # standard errors
 LESS = 0.8  # of the noise
@@ -55,7 +56,7 @@ NOISY = [name for name in VARIANTS if name != "barker"]
 STARTS = WarmStart(noise_multiplier=2.0, gradient_clip=1.0, curvature_bound=1.0, num_scores=9)
 
 
-class Flat:
+class Flat(Batched):
     """Rows that say nothing: every sum is `total`, one row may change it by `width`.
 
     Implements dpmcmc.samplers.base.Target, and counts the looks at the rows.
@@ -112,8 +113,7 @@ class Flat:
 @pytest.fixture
 def unread_batches(monkeypatch):
     """Flat asks for no row numbers."""
-    for module in (dp_penalty_subsampled, dp_barker):
-        monkeypatch.setattr(module, "batches", lambda *_: None)
+    monkeypatch.setattr(minibatch, "batches", lambda _, __, ___, count: np.zeros((count, 1)))
 
 
 def advanced(variant, target, multiplier, steps=1):
@@ -174,13 +174,12 @@ def test_barkers_decision_carries_the_noise_that_was_paid_for(monkeypatch):
         return np.mean(np.abs(advanced("barker", target, 10.0)[0][:, 0, 0]) > 0)
 
     assert abs(accepted() - expected) < room
-    decide = dp_barker.decide
 
-    def quieter(means, deviations, priors, rows, room, normals, corrections):
-        less = np.stack((normals[0], LESS * normals[1]))
-        return decide(means, deviations, priors, rows, room, less, corrections)
+    def quieter(*args):
+        filling, private, correction = args[-1]
+        return rules.barker(*args[:-1], (filling, LESS * private, correction))
 
-    monkeypatch.setattr(dp_barker, "decide", quieter)
+    monkeypatch.setitem(rules.RULES, rules.BARKER, quieter)
     assert abs(accepted() - expected) > room
 
 

@@ -8,14 +8,28 @@ from scipy.stats import chisquare
 from dpmcmc.design import make_design
 from dpmcmc.models import MODELS
 from dpmcmc.run import table_of
-from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers import SAMPLERS, rules
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 
 BINS = 10
 
 
-class ToyTarget:
+class Batched:
+    """Steps on minibatches in NumPy, of a target with batch_ratios, log_prior_ratio and move."""
+
+    def batch_walk(self, rule, deltas, noises, batches):
+        draws = []
+        for step, noise, batch in zip(deltas, noises, batches, strict=True):
+            sums, squares, lo, hi = self.batch_ratios(step, batch)
+            priors = self.log_prior_ratio(step)
+            decide = rules.RULES[rule.kind]
+            self.move(step, decide(rule, sums, squares, hi - lo, priors, noise))
+            draws.append(self.position.copy())
+        return np.stack(draws, axis=1)
+
+
+class ToyTarget(Batched):
     """Logistic rows of one coefficient: count rows of each (x, y), prior N(0, 1).
 
     Implements dpmcmc.samplers.base.Target in plain NumPy for any number of chains.

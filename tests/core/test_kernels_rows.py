@@ -105,6 +105,7 @@ import sys; sys.path.insert(0, {here!r}); sys.path.insert(0, {here!r} + "/tests/
 import numpy as np
 from numba import config
 import test_models as t
+from dpmcmc.samplers.rules import PENALTY, Rule
 assert bool(config.DISABLE_JIT) == {disabled}
 for name in t.SPECS:
     rng = np.random.default_rng(0)
@@ -113,8 +114,13 @@ for name in t.SPECS:
     here = t.placed(target, rng, 0.2)
     deltas = 0.1 * rng.normal(size=here.shape)
     out = [*target.vector_ratios(deltas), *target.component_ratios(0, deltas[:, 0])]
-    batches = target.batch_ratios(deltas, np.arange(20).reshape(2, 10))
+    batches = t.batch_sums(target, deltas, np.arange(20).reshape(2, 10))
+    rule = Rule(PENALTY, 10, 0.1, 0.9, 1e-3)
+    noises = np.tile([[0.3], [0.999999]], (2, 1, 2))
+    moves = np.stack((deltas, -deltas))
+    chosen = np.arange(40, dtype=np.int32).reshape(2, 2, 10) % 30
     out += [target.gradient(here, 0.5)[0], *batches]
+    out += [target.batch_walk(rule, moves, noises, chosen)]
     print(*[repr(float(v)) for v in np.concatenate([part.ravel() for part in out])])
 """
 

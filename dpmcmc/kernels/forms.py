@@ -1,0 +1,57 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
+"""Positions and moves of all chains as the kernels over rows read them. No row is seen here."""
+
+import numpy as np
+from numba import njit
+
+from dpmcmc.kernels.intervals import vector_interval
+from dpmcmc.kernels.maths import OPTIONS, kernel, leaf
+from dpmcmc.models import public as plain
+from dpmcmc.models.links import LOGISTIC
+
+describe = njit(**OPTIONS)(plain.describe)
+interval_of_bounds = njit(**OPTIONS)(plain.interval)
+log_prior_ratio = njit(**OPTIONS)(plain.log_prior_ratio)
+
+
+@leaf
+def interval(public, here, aux_here, there, aux_there):
+    """As plain.interval, for every link."""
+    if public.link == LOGISTIC:
+        change = there - here
+        return vector_interval(here, change, public.lower, public.upper, public.group)
+    return interval_of_bounds(public, here, aux_here, there, aux_there)
+
+
+@kernel
+def describe_all(public, positions):
+    """Return (straight (chain, d), aux (chain, 3)) at positions (chain, d)."""
+    straight, aux = np.empty(positions.shape), np.empty((positions.shape[0], 3))
+    for c in range(positions.shape[0]):
+        describe(public, positions[c], straight[c], aux[c])
+    return straight, aux
+
+
+@kernel
+def intervals(public, positions, others):
+    """Return (lo, hi), (chain,) each, for the moves from positions to others (chain, d)."""
+    chains, d = positions.shape
+    lo, hi, aux = np.empty(chains), np.empty(chains), np.empty((2, 3))
+    here, there = np.empty(d), np.empty(d)
+    for c in range(chains):
+        describe(public, positions[c], here, aux[0])
+        describe(public, others[c], there, aux[1])
+        lo[c], hi[c] = interval(public, here, aux[0], there, aux[1])
+    return lo, hi
+
+
+@kernel
+def log_prior_ratios(public, positions, others):
+    """Return (chain,) log prior ratios of the moves from positions to others (chain, d)."""
+    chains, d = positions.shape
+    found, aux, here, there = np.empty(chains), np.empty(3), np.empty(d), np.empty(d)
+    for c in range(chains):
+        describe(public, positions[c], here, aux)
+        describe(public, others[c], there, aux)
+        found[c] = log_prior_ratio(public, here, there)
+    return found
