@@ -5,11 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from app.client.local import Service
+from dpmcmc.releases import ALGORITHMS
 
 
 def walk(readme: str) -> str:
@@ -57,3 +59,14 @@ def test_every_dev_command_of_the_readme_exists(repository: Path) -> None:
     known = set(re.findall(r"^\./dev (\w+)", (repository / "dev").read_text(), re.M))
     named = set(re.findall(r"\./dev (\w+)", (repository / "README.md").read_text()))
     assert named <= known
+
+
+def test_table_of_algorithms_is_the_registry(repository: Path) -> None:
+    """Every algorithm has a line, and the options that it names are there."""
+    lines = re.findall(
+        r"^\| `(\w+)` \|[^|]*\|[^|]*\| (.*) \|$", (repository / "README.md").read_text(), re.M
+    )
+    assert [name for name, _ in lines] == list(ALGORITHMS)
+    for name, own in lines:
+        known = {field.name for field in fields(ALGORITHMS[name].options)}
+        assert set(re.findall(r"`(\w+)`", own)) <= known
