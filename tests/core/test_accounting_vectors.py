@@ -34,7 +34,20 @@ from dpmcmc.privacy.laplace import laplace_delta
 from dpmcmc.privacy.types import Neighbouring
 
 ROOT = Path(__file__).resolve().parents[2]
-Inputs = dict[str, Any]
+
+
+class Inputs(dict[str, Any]):
+    """A vector's inputs. seen: the names that were read."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.seen: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            pytest.fail(f"the inputs have no {name!r}: {dict(self)}", pytrace=False)
+        self.seen.add(name)
+        return super().__getitem__(name)
 
 
 def vector_file() -> Path:
@@ -65,8 +78,8 @@ def whole(text: Any) -> int:
     return int(value)
 
 
-def get(inputs: Inputs, *names: str) -> float:
-    return number(next(inputs[name] for name in names if name in inputs))
+def get(inputs: Inputs, name: str) -> float:
+    return number(inputs[name])
 
 
 def rate(inputs: Inputs) -> tuple[int, int]:
@@ -166,7 +179,7 @@ def ledger_job(job: list[Any]) -> Event:
     if kind == "pure":
         return PureEpsilon(number(values[0]))
     if kind == "wor_gauss":
-        batch, rows = rate({"q": values[0]})
+        batch, rows = rate(Inputs({"q": values[0]}))
         step = WithoutReplacement(Gaussian(number(values[1])), batch, rows)
         return Repeat(step, whole(values[2]))
     raise AssertionError(f"unknown job {kind}")
@@ -199,7 +212,9 @@ def any_epsilon(delta_of: Callable[[float], float], epsilon: float) -> float:
 
 
 def response_delta(each: float) -> Callable[[float], float]:
-    return lambda at: composition.optimal_delta(each, 0.0, 1, at)
+    """One randomised response: (e^each - e^at)/(1 + e^each) from 0 on."""
+    truth = 1 / (1 + math.exp(-each))
+    return lambda at: any_epsilon(lambda e: max(0.0, -truth * math.expm1(e - each)), at)
 
 
 def second_steps(inputs: Inputs) -> list[Callable[[float], float]]:
@@ -266,30 +281,26 @@ def overshoot(inputs: Inputs) -> float:
     other = readings[0] if len(readings) == 1 else min(readings, key=alone)
 
     def adaptive(at: float) -> float:
-        return max(gaussian(at), any_real(other, at))
+        return max(gaussian(at), other(at))
 
     return expected_over_gaussian_loss(first, adaptive, epsilon, panels=8000) / delta
 
 
-def any_real(profile: Callable[[float], float], at: float) -> float:
-    """Profiles of randomised response are given from 0 on only."""
-    try:
-        return profile(at)
-    except ValueError:
-        return any_epsilon(profile, at)
-
-
 def mironov_weights(inputs: Inputs) -> float:
     """Sum over a grid of (1 - 1/a)^(a - 1)/a: the delta each order's branch really uses."""
-    text = str(inputs["orders"])
-    found = re.search(r"(\d+)\s*\.\.\s*(\d+)", text)
-    if found and "power" in text:
-        orders = [2.0**k for k in range(1, 64) if int(found[1]) <= 2**k <= int(found[2])]
-    elif found:
-        orders = [float(a) for a in range(int(found[1]), int(found[2]) + 1)]
-    else:
-        orders = [float(a) for a in re.findall(r"\d+(?:\.\d+)?", text)]
-    return math.fsum((1 - 1 / a) ** (a - 1) / a for a in orders)
+    return math.fsum((1 - 1 / a) ** (a - 1) / a for a in orders_of(str(inputs["orders"])))
+
+
+def orders_of(text: str) -> list[float]:
+    """`2..64 (all integers)`, `2..1024 (powers of two)`, `2^1..2^10`, or a list."""
+    powers = "power" in text or "^" in text
+    plain = re.sub(r"(\d+)\^(\d+)", lambda m: str(int(m[1]) ** int(m[2])), text.split("(")[0])
+    named = [float(a) for a in re.findall(r"\d+(?:\.\d+)?(?!\d)", plain.replace("..", " .. "))]
+    if ".." not in plain and not powers:
+        return named
+    low, high = min(named), max(named)
+    whole_orders = (2.0**k for k in range(1, 64)) if powers else map(float, range(2, 5000))
+    return [a for a in whole_orders if low <= a <= high]
 
 
 # -- pins of what other libraries answer ---------------------------------------------------------
@@ -456,8 +467,12 @@ def pinned(found: dict[str, Any], key: str) -> Any:
 def test_vector(vector: dict[str, Any]) -> None:
     compute = GROUPS.get(vector["group"])
     assert compute is not None, f"nothing computes the group {vector['group']}"
-    found = compute(vector["inputs"])
-    assert agrees(found, vector["expected"], vector["tolerance"]), (found, vector["expected"])
+    inputs = Inputs(vector["inputs"])
+    found = compute(inputs)
+    told = (
+        f"{found} in place of {vector['expected']}; not read: {sorted(set(inputs) - inputs.seen)}"
+    )
+    assert agrees(found, vector["expected"], vector["tolerance"]), told
 
 
 def test_vector_file_is_read() -> None:
