@@ -38,7 +38,7 @@ from experiments.posteriors import POSTERIORS, SHARED, STORED
 from experiments.reporting import COLOURS, MARKS, tidy
 
 MEAN, SD = 0.2, 0.15
-DRAWS, SETS, PAIRS = 2000, 5, 30
+DRAWS, SETS, PAIRS = 2000, 5, 40
 DELTA = 1e-6
 KEYS = ("posterior", "sampler", "run")
 MEASURED = ("mean", "sd", "mmd", "floor", "reference", "announced", "ess", "least", "seconds")
@@ -69,20 +69,18 @@ def reference(name):
     """(posterior, sets of its draws in sds, bandwidth, floor)."""
     posterior, rng = POSTERIORS[name](), np.random.default_rng(1)
     draws = posterior.draws / posterior.sds
-    parts = draws[: len(draws) // DRAWS * DRAWS].reshape(-1, DRAWS, draws.shape[1])
     bandwidth = median_bandwidth(draws, draws, random=rng)
-    return posterior, parts, bandwidth, _floor(parts, bandwidth, rng)
+    parts = draws[: len(draws) // DRAWS * DRAWS].reshape(-1, DRAWS, draws.shape[1])
+    return posterior, parts, bandwidth, _floor(draws, bandwidth, rng)
 
 
-def _floor(parts, bandwidth, rng):
-    """What 95 of 100 pairs of exact samples stay below. A lone sample's own normal stands in."""
-    if len(parts) == 1:
-        draws = parts[0]
+def _floor(draws, bandwidth, rng):
+    """What 95 of 100 pairs of exact samples stay below; normal ones where there are few draws."""
+    if len(draws) < 4 * DRAWS:
         root = np.linalg.cholesky(np.cov(draws.T))
-        parts = draws.mean(axis=0) + rng.normal(size=(6, *draws.shape)) @ root.T
-    chosen = [(i, j) for i in range(len(parts)) for j in range(i)]
-    chosen = [chosen[k] for k in rng.permutation(len(chosen))[:PAIRS]]
-    apart = [mmd2(parts[i], parts[j], bandwidth) for i, j in chosen]
+        draws = draws.mean(axis=0) + rng.normal(size=(4 * DRAWS, len(root))) @ root.T
+    pairs = [rng.permutation(len(draws))[: 2 * DRAWS] for _ in range(PAIRS)]
+    apart = [mmd2(draws[pair[:DRAWS]], draws[pair[DRAWS:]], bandwidth) for pair in pairs]
     return float(np.quantile(np.sqrt(np.maximum(apart, 0.0)), 0.95))
 
 

@@ -12,15 +12,13 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.base import Floats, Target
-from dpmcmc.samplers.hamiltonian_law import turned
+from dpmcmc.samplers.hamiltonian_law import steepest, turned
 from dpmcmc.samplers.options import WarmStart
 from dpmcmc.samplers.penalty import accept
 
 FARTHEST = 1e9  # a trajectory that leaves +- this is rejected
 DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
 CLEAR = 16.0  # of a squared error over what noise alone gives
-STEEP = 10.0  # times what is typical of rows
-QUIET = 0.5  # sd of a ratio's noise, for a move of one posterior sd
 SHORTEST = 1e-3  # step size over the planned one
 
 
@@ -126,7 +124,8 @@ def _fitted(
     """Return how to move where the posterior is as it was found. Proof: docs/proofs/dp_hmc.md."""
     root, (step, clip) = found.root, _planned(options)
     back, factor = target.spread(root)
-    target.cut(np.asarray(_steepest(target, noise_multiplier) * np.linalg.inv(root).T))
+    most = steepest(target.rows, target.tempering, noise_multiplier)
+    target.cut(np.asarray(most * np.linalg.inv(root).T))
     state = HamiltonianState(root, back, step, clip * found.growth * factor)
     state.step_size = _shortened(target, options, noise_multiplier, state, random)
     return state
@@ -155,15 +154,6 @@ def _missed(
     return np.asarray(gap if clear else np.zeros(len(gap)))
 
 
-def _steepest(target: Target, noise_multiplier: float) -> float:
-    """Return the most that a row's ratio counts, for a move of one posterior sd.
-
-    So much that hardly any row is cut, and much more where that is no loud noise.
-    """
-    typical = 1.0 / math.sqrt(target.rows * target.tempering)
-    return max(STEEP * typical, QUIET / (2.0 * noise_multiplier * target.tempering))
-
-
 def _shortened(
     target: Target,
     options: HamiltonianOptions,
@@ -180,7 +170,8 @@ def _shortened(
     widths = np.mean([target.widths(NUDGE * some) for some in directions]) / NUDGE
     steps = state.step_size * np.geomspace(SHORTEST, 1.0, 100)
     ratio, noise = noise_multiplier * float(widths), _loud(target, options, state)
-    draws = turned(steps, options.num_leapfrog, ratio, noise, 0.0)
+    heat, d = float((noise**2).sum()), len(noise)
+    draws = turned(steps, options.num_leapfrog, ratio, heat, d)
     return float(steps[int(np.argmax(draws))])
 
 

@@ -29,6 +29,8 @@ NEARLY = 0.9  # of the most draws, where fewer steps give them
 NARROW = (0.5, 0.7, 1.0, 1.4, 1.9)  # clips over a typical gradient, beside wide ones
 LOSS = 0.6  # draws of a chain over those of the formula
 MOST_LEAPFROG = 100
+STEEP = 10.0  # times what is typical of rows
+QUIET = 0.5  # sd of a ratio's noise, for a move of one posterior sd
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,13 @@ class HamiltonianLaw:
         """See Law. Longer chains have more noise in each trajectory; the shortest of the best."""
         share = chain_mu(options.warm_start, mu) / math.sqrt(2.0)
         clip = options.gradient_clip or typical_gradient(outlook)
-        leapfrog = options.num_leapfrog
+        leapfrog, cuts = options.num_leapfrog, _cuts(outlook, [clip])
 
         def draws(steps: float) -> float:
             z = math.sqrt(steps * chains) / share
             noise = options.gradient_noise_multiplier or z * math.sqrt(leapfrog)
-            tried = replace(options, gradient_clip=clip, gradient_noise_multiplier=noise)
-            best = _best(tried, outlook, z)
-            return steps * _draws(best, outlook, z, best.step_size)
+            tried = replace(options, gradient_noise_multiplier=noise)
+            return steps * float(_all_draws(tried, outlook, z, _sizes(options), cuts).max())
 
         tried = {steps: draws(steps) for steps in np.geomspace(*SHORTEST_AND_LONGEST, 30).tolist()}
         return float(min(s for s, found in tried.items() if found >= NEARLY * max(tried.values())))
@@ -117,18 +118,21 @@ def _check(options: Any, mass: tuple[float, ...], dimension: int) -> None:
             raise SpecError(f"/sampler/{name}", f"must be between {least:g} and {most:g}")
 
 
+def _sizes(options: Any) -> Floats:
+    """Return step sizes to try: many, or what the caller fixed."""
+    if options.step_size is not None:
+        return np.array([options.step_size])
+    return np.asarray(np.geomspace(0.02, 2.0, 40) / options.num_leapfrog)
+
+
 def _best(options: Any, outlook: Outlook, z: float) -> Any:
     """Return the options with the step size and the gradient clip of the most draws."""
-    sizes = np.geomspace(0.02, 2.0, 40) / options.num_leapfrog
-    steps = sizes if options.step_size is None else np.array([options.step_size])
-    given, best, most = options.gradient_clip, options, -1.0
-    for clip in _clips(outlook) if given is None else [given]:
-        tried = replace(options, gradient_clip=float(f"{clip:.4g}"))
-        draws = _all_draws(tried, outlook, z, steps)
-        if draws.max() > most:
-            step, most = float(steps[int(draws.argmax())]), float(draws.max())
-            best = replace(tried, step_size=float(f"{step:.4g}"))
-    return best
+    steps, given = _sizes(options), options.gradient_clip
+    clips = [float(f"{clip:.4g}") for clip in (_clips(outlook) if given is None else [given])]
+    draws = _all_draws(options, outlook, z, steps, _cuts(outlook, clips))
+    clip, step = np.unravel_index(int(draws.argmax()), draws.shape)
+    size = float(f"{float(steps[step]):.4g}")
+    return replace(options, gradient_clip=clips[int(clip)], step_size=size)
 
 
 def _clips(outlook: Outlook) -> list[float]:
@@ -151,33 +155,76 @@ def _kept(dimension: int, clip: float) -> float:
     return inside + (1.0 - 1.0 / dimension) * clip * outside
 
 
+def _cuts(outlook: Outlook, clips: list[float]) -> Floats:
+    """Return (2, clip): the clips, and the squared errors of gradients that are cut there."""
+    d, typical = len(outlook.sds), typical_gradient(outlook)
+    errors = [clip_bias(outlook, c) ** 2 + (1.0 - _kept(d, c / typical)) ** 2 for c in clips]
+    return np.array([clips, d * np.array(errors)])
+
+
 def _draws(options: Any, outlook: Outlook, z: float, step: float) -> float:
     """Return the effective draws of one step."""
-    return float(_all_draws(options, outlook, z, np.array([step]))[0])
+    cuts = _cuts(outlook, [options.gradient_clip])
+    return float(_all_draws(options, outlook, z, np.array([step]), cuts)[0, 0])
 
 
-def _all_draws(options: Any, outlook: Outlook, z: float, steps: Floats) -> Floats:
-    """Return (k,) effective draws of one step, for each step size."""
-    clip, tempering = options.gradient_clip, outlook.tempering
-    noise = options.gradient_noise_multiplier * 2.0 * clip * tempering * outlook.sds
-    mean = outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * float(outlook.sds.mean())
-    lost = 1.0 - _kept(len(noise), clip / typical_gradient(outlook))
-    cut = len(noise) * (clip_bias(outlook, clip) ** 2 + lost**2)
-    return turned(steps, options.num_leapfrog, z * mean, np.diag(noise), cut)
+def _all_draws(options: Any, outlook: Outlook, z: float, steps: Floats, cuts: Floats) -> Floats:
+    """Return (clip, step) effective draws of one step, for each of `_cuts` and each step size."""
+    noise = options.gradient_noise_multiplier * 2.0 * cuts[0][:, None] * outlook.tempering
+    heat = noise**2 * _spread(options, outlook)
+    facts = (z * _width(options, outlook, z), heat, len(outlook.sds), cuts[1][:, None])
+    return turned(steps, options.num_leapfrog, *facts)
 
 
-def turned(steps: Floats, num_leapfrog: int, ratio: float, noise: Floats, cut: float) -> Floats:
-    """Return (k,) effective draws of one step, for each step size.
+def _spread(options: Any, outlook: Outlook) -> float:
+    """Return the squared length of a gradient's noise, in posterior sds, where its sds are 1.
 
-    ratio: sd of a ratio's noise for a move of one posterior sd. noise: (d, d), root of the
-    covariance of a gradient's noise, in posterior sds. cut: squared error of clipped gradients. A
-    trajectory of length t turns the position by that angle; the noise of the ratio and the energy
-    that noisy gradients add decide how often it is accepted.
+    After a warm start gradients are clipped where the posterior is round.
     """
-    lengths, d = steps * num_leapfrog, len(noise)
+    if options.warm_start is None:
+        return float((outlook.sds**2).sum())
+    return len(outlook.sds) ** 2 / float(np.trace(outlook.guess.precision))
+
+
+def _width(options: Any, outlook: Outlook, z: float) -> float:
+    """Return the typical width of one row's interval for a move of one posterior sd.
+
+    After a warm start it is cut, but where a model bounds the gradients of rows itself.
+    """
+    wide = outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * float(outlook.sds.mean())
+    if options.warm_start is None or math.isfinite(outlook.guess.steepest):
+        return wide
+    most = 2.0 * outlook.tempering * steepest(outlook.rows, outlook.tempering, z)
+    return min(wide, most * math.sqrt(len(outlook.sds)))
+
+
+def steepest(rows: int, tempering: float, z: float) -> float:
+    """Return the most that a row's ratio counts after a warm start, for a move of one posterior sd.
+
+    So much that hardly any row is cut, and much more where that is no loud noise. z: noise
+    multiplier of ratios. Why: docs/proofs/dp_hmc.md.
+    """
+    return max(STEEP / math.sqrt(rows * tempering), QUIET / (2.0 * z * tempering))
+
+
+def turned(
+    steps: Floats,
+    num_leapfrog: int,
+    ratio: float,
+    heat: Floats | float,
+    dimension: int,
+    cut: Floats | float = 0.0,
+) -> Floats:
+    """Return effective draws of one step, for each step size, (k,) or with what is given.
+
+    ratio: sd of a ratio's noise for a move of one posterior sd. heat: square of the length of a
+    gradient's noise, in posterior sds. cut: squared error of clipped gradients. A trajectory of
+    length t turns the position by that angle; the noise of the ratio and the energy that noisy
+    gradients add decide how often it is accepted.
+    """
+    lengths = steps * num_leapfrog
     turn = 1.0 - np.cos(np.minimum(lengths, math.pi))
-    heat = steps * lengths * float((noise**2).sum())
-    coarse = d * steps**6 / 32.0  # leapfrog error of exact gradients, squared
-    energy = 2.0 * turn * ratio**2 + heat + coarse + lengths**2 * cut
+    coarse = dimension * steps**6 / 32.0  # leapfrog error of exact gradients, squared
+    energy = 2.0 * turn * ratio**2 + steps * lengths * heat + coarse + lengths**2 * cut
     moved = LOSS * erfc(np.sqrt(0.125 * energy)) * turn
     return np.asarray(np.maximum(moved / (2.0 - moved), 1e-12))

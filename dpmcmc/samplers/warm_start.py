@@ -108,8 +108,7 @@ def find(target: Target, options: WarmStart, random: RandomSource) -> Found:
     Newton steps on noisy scores with a noisy curvature: the way, two steps from a curvature taken
     at its end, and a last one whose score has most of the budget.
     """
-    z = options.noise_multiplier or math.nan
-    finder = _Finder(target, options, _multipliers(z, options.num_scores), random)
+    finder = Finder(target, options, random)
     mode = finder.way(target.position[0].copy())
     finder.look(mode, finder.paid.second)
     for near in (finder.paid.middle,) * NUM_MIDDLE + (finder.paid.near,):
@@ -122,17 +121,16 @@ def find(target: Target, options: WarmStart, random: RandomSource) -> Found:
     return Found(mode, root, error, finder.growth(mode)[1])
 
 
-class _Finder:
+class Finder:
     """What has been released on the way to the mode, and what follows from it.
 
     Every decision is a function of released numbers: of scores, each released by `score`, and
     curvatures, each released by `look`.
     """
 
-    def __init__(
-        self, target: Target, options: WarmStart, paid: _Multipliers, random: RandomSource
-    ) -> None:
-        self._target, self._options, self.paid, self._random = target, options, paid, random
+    def __init__(self, target: Target, options: WarmStart, random: RandomSource) -> None:
+        self._target, self._options, self._random = target, options, random
+        self.paid = _multipliers(options.noise_multiplier or math.nan, options.num_scores)
         self._prior = _prior_precision(target, target.position.shape[1])
         self._moments: Floats | None = None
         self._rows, self._there = np.diag(self._prior), self._prior

@@ -208,7 +208,7 @@ def test_gradients_carry_the_noise_that_was_paid_for(options):
         assert LESS * released.std() != pytest.approx(multiplier * steepness, rel=room)
 
 
-@pytest.mark.parametrize("part", ["_score", "_precision"])
+@pytest.mark.parametrize("part", ["score", "look"])
 def test_a_warm_start_releases_with_the_noise_that_was_paid_for(monkeypatch, part):
     """Scores by themselves; curvatures by their entries, of which those off the diagonal count
     twice in the norm."""
@@ -222,11 +222,9 @@ def test_a_warm_start_releases_with_the_noise_that_was_paid_for(monkeypatch, par
         return released
 
     monkeypatch.setattr(warm_start, "noisy_sums", heard)
-    for _ in range(20 if part == "_score" else 2):
-        if part == "_score":
-            warm_start._score(target, STARTS, np.zeros(d), z, SystemRandom())
-        else:
-            warm_start._precision(target, STARTS, np.zeros(d), np.zeros(d), z, SystemRandom())
+    finder = warm_start.Finder(target, STARTS, SystemRandom())
+    for _ in range(20 if part == "score" else 2):
+        getattr(finder, part)(np.zeros(d), z)
     noise = np.concatenate(errors)
     room = SURE / math.sqrt(2 * noise.size)
     assert room < 1 - LESS

@@ -28,6 +28,18 @@ class Batched:
             draws.append(self.position.copy())
         return np.stack(draws, axis=1)
 
+    def growth(self, positions, _):
+        return np.ones_like(positions), np.ones(len(positions))
+
+    def widths(self, deltas):
+        return np.abs(deltas).sum(axis=1)
+
+    def cut(self, _):
+        pass
+
+    def spread(self, root):
+        return np.eye(len(root)), 1.0
+
 
 class ToyTarget(Batched):
     """Logistic rows of one coefficient: count rows of each (x, y), prior N(0, 1).
