@@ -65,12 +65,12 @@ def planned(
 def memory_bytes(rows: int, columns: int, made: planner.Plan) -> int:
     """The most memory that a process takes which runs the job.
 
-    Eight bytes for every value, in the dataset's columns and three times in the model's (as made,
-    in blocks, and in the coordinates of a released covariance); ROW_NUMBERS and one number a chain
-    for every row; the draws, and what a summary needs; and BASE_BYTES.
+    Eight bytes for every value, in the dataset's columns and twice in the model's (in blocks, and
+    as made or, later, in the coordinates of a released covariance); ROW_NUMBERS and one number a
+    chain for every row; the draws, and what a summary needs; and BASE_BYTES.
     """
     parameters, chains = len(made.parameters), made.num_chains
-    numbers = rows * (columns + 3 * parameters + chains + ROW_NUMBERS)
+    numbers = rows * (columns + 2 * parameters + chains + ROW_NUMBERS)
     draws = made.num_steps * chains * parameters
     return BASE_BYTES + 8 * (numbers + DRAW_COPIES * draws)
 
