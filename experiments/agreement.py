@@ -38,7 +38,7 @@ from experiments.posteriors import POSTERIORS, SHARED, STORED
 from experiments.reporting import COLOURS, MARKS, tidy
 
 MEAN, SD = 0.2, 0.15
-DRAWS, SETS, PAIRS = 2000, 5, 40
+DRAWS, SETS, PAIRS = 2000, 5, 20
 DELTA = 1e-6
 KEYS = ("posterior", "sampler", "run")
 MEASURED = ("mean", "sd", "mmd", "floor", "reference", "announced", "ess", "least", "seconds")
