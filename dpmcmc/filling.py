@@ -27,6 +27,7 @@ WORTH_TWO = 50.0  # expected ESS above which a second chain, for R-hat, is worth
 KEEP_OF_ONE = 0.85
 ARVIZ_FLOOR = 3.5  # what bulk ESS reports beyond the effective draws of a short chain
 LEAST_WALK = 10  # part of a chain without a warm start: how far off the mode is, is a guess
+NEARLY = 0.9  # of the most draws, with which a start that shapes the moves is as good
 LARGER, FAR_MORE = (4, 2, 1), 1.5  # parts of the rows; times the draws
 UNHIDDEN = 1.0  # noise multiplier below which a batch hides little
 LEAST_MULTIPLIER = 1e-4
@@ -138,7 +139,15 @@ def _begun(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[Jo
     shares = SAMPLERS[options.algorithm].law.shares
     begun = [replace(options, warm_start=WarmStart(share=share)) for share in shares]
     tries = [_chain(design, guess, replace(spec, sampler=some), chains) for some in begun]
-    return max(reversed(tries), key=lambda found: found[1])  # a start where no chain is any good
+    best = max(reversed(tries), key=lambda found: found[1])  # a start where no chain is any good
+    shaped = [t for t in tries if _shaped(t[0].sampler) and t[1] >= NEARLY * best[1]]
+    return shaped[0] if shaped else best
+
+
+def _shaped(options: Any) -> bool:
+    """Whether fitted moves have a warm start's curvature to begin with: no law counts its worth."""
+    adapt = getattr(getattr(options, "proposal", options), "adapt", False)
+    return bool(adapt and options.warm_start is not None)
 
 
 def _chain(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:

@@ -229,7 +229,7 @@ def measured(name, dimension, noise, chains, steps):
         np.eye(dimension), np.full(dimension, width), width * dimension**0.5, np.ones(dimension)
     )
     outlook = Outlook(guess, ROWS, 1.0)
-    options = SAMPLERS[name].options(num_steps=steps, num_chains=chains)
+    options = SAMPLERS[name].options(num_steps=steps, num_chains=chains, num_warmup=0)
     options = law.settle(options, outlook)
     z = noise / width * getattr(options, "batch", ROWS) / ROWS
     pace = law.pace(options, outlook, z)
