@@ -218,9 +218,9 @@ class BarkerLaw(PenaltyLaw):
         lengths = scale / outlook.sds
         moved = 2.0 * _draws(lengths) * outlook.sds**2 / len(lengths)
         draws = draws_a_step(guess, moved)
-        adapt = adapts(options, options.adapt, options.scale, draws)
-        if adapt:
-            draws = max(draws, fitted_draws(guess, self.fit(options, outlook, noise_multiplier)))
+        fitted = max(draws, fitted_draws(guess, self.fit(options, outlook, noise_multiplier)))
+        adapt = adapts(options, options.adapt, options.scale, fitted)
+        draws = fitted if adapt else draws
         spent = chain_mu_of(options, rows, noise_multiplier)
         options, guess = begun(replace(options, scale=scale, adapt=adapt), outlook, spent)
         fitting = options.num_steps // FITTING if adapt else 0

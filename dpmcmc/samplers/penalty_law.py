@@ -160,7 +160,7 @@ def walk(guess: "Guess", mobility: Floats, scale: float) -> int:
 
 
 def adapts(options: Any, adapt: bool | None, scale: float | None, draws: float) -> bool:
-    """Whether moves are fitted in the warm-up. draws: expected of a step of a chain.
+    """Whether moves are fitted in the warm-up. draws: expected of a step of a fitted chain.
 
     adapt, scale: as the caller gave them.
     """
@@ -238,10 +238,10 @@ class PenaltyLaw:
         scale = proposal.scale or self._best_scale(proposal, seen, noise_multiplier)
         moved = self._mobility(proposal, seen, noise_multiplier, scale)
         draws = draws_a_step(guess, moved)
-        adapt = adapts(options, proposal.adapt, proposal.scale, draws)
-        if adapt:
-            fit, whole = self.fit(options, outlook, noise_multiplier), proposal.kind == "full"
-            draws = max(draws, fitted_draws(guess, fit, whole))
+        fit, whole = self.fit(options, outlook, noise_multiplier), proposal.kind == "full"
+        fitted = max(draws, fitted_draws(guess, fit, whole))
+        adapt = adapts(options, proposal.adapt, proposal.scale, fitted)
+        draws = fitted if adapt else draws
         options = replace(options, proposal=replace(proposal, scale=scale, adapt=adapt))
         options, guess = begun(options, outlook, self._spent(options, outlook, noise_multiplier))
         speed = 2.0 * scale if self.guided else scale  # never turns round on its way to the mode
