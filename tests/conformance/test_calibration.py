@@ -246,7 +246,7 @@ def test_every_step_leaves_other_posteriors_invariant(monkeypatch, name, family)
 
 ADAPT = {"proposal": ComponentProposal(scale=0.6, adapt=True)}
 FITTED = {
-    "dp_penalty_component": (ADAPT, 1.0, 30_000),
+    "dp_penalty_component": (ADAPT, 1.0, 20_000),
     "dp_penalty_guided": (ADAPT, 1.0, 20_000),
     "dp_penalty_subsampled": ({**ADAPT, "batch": 100}, 0.5, 4000),
     "dp_barker": ({"batch": 100, "scale": 0.3, "adapt": True}, 0.1, 4000),
@@ -266,7 +266,7 @@ def test_moves_fitted_in_the_warm_up_keep_the_posterior(monkeypatch, name):
     assert found > PASSES
     if name == "dp_penalty_component":
         put_accept(monkeypatch, 1.1)
-        assert problem.p_value(name, options, multiplier, chains, 46, Seeded(6), **how) < PASSES
+        assert problem.p_value(name, options, multiplier, 80_000, 46, Seeded(6), **how) < PASSES
 
 
 @pytest.mark.parametrize("batch", [2, 3, 5])

@@ -94,8 +94,9 @@ def batch_sums(target, deltas, indices):
         lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), target._bound, target._slope)
         middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.CELLS)
         total, square = batches.sums(
-            *(target.table(), form.reach, form.link, indices[c], tuple(e[c] for e in ends)),
-            *((1.0 / cell, middle / cell), np.empty((len(form.public.lower) + 3, 256))),
+            *(target.table(), form.reach, form.link, indices[c]),
+            *(indices.shape[1], tuple(e[c] for e in ends)),
+            *((1.0 / cell, middle / cell), np.empty((3, 256))),
         )
         first, second, b = cell * total, cell**2 * square, len(indices[c])
         squares = b * middle**2 + 2.0 * middle * first + second
