@@ -1,6 +1,6 @@
 """Every sampler with the planner's own settings beside posteriors that are known without privacy.
 
-    python -m experiments.agreement [--quick] [--output var/agreement]
+    .venv/bin/python experiments/agreement.py [--quick] [--output var/agreement]
         [--posterior NAME …] [--sampler NAME …] [--runs 1] [--epsilon 1e6]
 
 With so large an epsilon the noise is next to nothing, so a chain has to be the posterior. One row
@@ -17,7 +17,6 @@ Posteriors: experiments/posteriors.py; where ../shared/data is absent, only the 
 """
 
 import argparse
-import csv
 import json
 import platform
 import time
@@ -35,7 +34,7 @@ from dpmcmc.releases import ALGORITHMS, RELEASES
 from dpmcmc.run import sample
 from dpmcmc.spec import PrivacySpec
 from experiments.posteriors import POSTERIORS, SHARED, STORED
-from experiments.reporting import COLOURS, MARKS, tidy
+from experiments.reporting import COLOURS, MARKS, add_row, rows_of, tidy
 
 MEAN, SD = 0.2, 0.15
 DRAWS, SETS, PAIRS = 2000, 5, 20
@@ -131,14 +130,6 @@ def measured(name, algorithm, run, epsilon, quick):
     }
 
 
-def rows_of(path):
-    """The runs that a file holds."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as lines:
-        return list(csv.DictReader(lines))
-
-
 def suits(algorithm, name):
     """Whether a sampler, or a release, is for the family of a posterior."""
     return algorithm not in RELEASES or (
@@ -155,12 +146,7 @@ def run_missing(choice, path):
                 if (name, algorithm, str(run)) in done or not suits(algorithm, name):
                     continue
                 row = measured(name, algorithm, run, choice.epsilon, choice.quick)
-                fresh = not path.exists()
-                with path.open("a", newline="") as out:
-                    table = csv.DictWriter(out, COLUMNS)
-                    if fresh:
-                        table.writeheader()
-                    table.writerow(row)
+                add_row(path, COLUMNS, row)
                 print(*(f"{row[key]:>8}" for key in (*KEYS, *MEASURED)), row["missed"], flush=True)
 
 

@@ -17,7 +17,6 @@ Writes banana_mmd.csv, .png and .json (means and standard errors). All data is s
 """
 
 import argparse
-import csv
 import json
 import platform
 import time
@@ -27,7 +26,7 @@ import numpy as np
 from figure_7_2 import public_facts, question
 from matplotlib import pyplot as plt
 from non_private import Problem
-from reporting import COLOURS, MARKS, tidy
+from reporting import COLOURS, MARKS, add_row, rows_of, tidy
 
 from dpmcmc.errors import SpecError
 from dpmcmc.evaluation import mmd
@@ -168,14 +167,6 @@ def key_of(row):
     return row["problem"], row["algorithm"], float(row["epsilon"]), int(row["seed"])
 
 
-def rows_of(path):
-    """The runs that a file holds."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as lines:
-        return list(csv.DictReader(lines))
-
-
 def run_missing(choice, path):
     """Append every run that was chosen and is not there yet."""
     done = {key_of(row) for row in rows_of(path)}
@@ -190,12 +181,7 @@ def run_missing(choice, path):
         if key in done:
             continue
         row = measured(*key, choice.steps)
-        fresh = not path.exists()
-        with path.open("a", newline="") as out:
-            table = csv.DictWriter(out, COLUMNS)
-            if fresh:
-                table.writeheader()
-            table.writerow(row)
+        add_row(path, COLUMNS, row)
         print(*key, row["mmd"] or row["refused"], flush=True)
 
 

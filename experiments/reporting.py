@@ -47,6 +47,24 @@ def write_csv(path, rows):
         table.writerows(rows)
 
 
+def rows_of(path):
+    """The runs that a file holds."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def add_row(path, columns, row):
+    """Append a run to a file, which is made where it is not there."""
+    fresh = not path.exists()
+    with path.open("a", newline="") as out:
+        table = csv.DictWriter(out, columns)
+        if fresh:
+            table.writeheader()
+        table.writerow(row)
+
+
 def write_json(path, choice, settings, findings, seconds):
     """Write what was run, from which seed, with what, and what came out; and print it."""
     report = {

@@ -23,9 +23,9 @@ leaf = njit(**OPTIONS, forceinline=True)
 
 MAGIC = np.float64(1.5 * 2.0**52)  # adding it rounds to an integer, held in the low bits
 MAGIC_BITS = int(MAGIC.view(np.int64))
-LOG2E, LN2 = np.float64(1.4426950408889634), np.float64(0.6931471805599453)
+LOG2E = np.float64(1.4426950408889634)
 LN2_HI, LN2_LO = np.float64(0.693147180369123816490), np.float64(1.90821492927058770002e-10)
-FAR, SPLIT = np.float64(350.0), np.float64(0.41421356237309503)
+FAR = np.float64(350.0)
 NEAR = 0.125  # of a move that the short series below are for
 HALF_ROOT, MANTISSA = 0x3FE6A09E667F3BCD, (1 << 52) - 1  # bits of the root of 1/2
 LOWEST, HIGHEST = np.float64(-708.0), np.float64(709.0)
@@ -65,16 +65,6 @@ def exp_far(x):
 
 
 @leaf
-def exp_minus_abs(t):
-    """e^-|t|, |t| held to 350 so that its square stays a normal number."""
-    a = abs(t)
-    a = a if a < FAR else FAR
-    k = np.float64(MAGIC - a * LOG2E)
-    n = k - MAGIC
-    return _exp_reduced(k, (-a - n * LN2_HI) - n * LN2_LO)
-
-
-@leaf
 def _log1p_reduced(s):
     """2 atanh(s) for |s| <= 0.172."""
     z = s * s
@@ -83,14 +73,6 @@ def _log1p_reduced(s):
     b = 0.22222211043822487 * z + 0.28571428626533335
     c = 0.1533150172120742 * z + 0.18182895746801428
     return s * (z * (((0.1461916477718642 * w + c) * w + b) * w + a) + 2.0)
-
-
-@leaf
-def log1p_unit(u):
-    """log(1 + u) for u in [0, 1]."""
-    high = u > SPLIT
-    s = (u - 1.0 if high else u) / (u + 3.0 if high else u + 2.0)
-    return (LN2 if high else 0.0) + _log1p_reduced(s)
 
 
 @leaf

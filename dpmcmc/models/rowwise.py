@@ -22,6 +22,7 @@ PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so t
 THREADS = len(os.sched_getaffinity(0))
 FEWEST_PARTS, MOST_PARTS = 4, 16  # of a sum that threads share: a call costs some 3 us
 A_PART = 1_000_000  # numbers for which there is one part more
+LONGEST = 1e100  # of a released direction
 WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
 
 Move = tuple[int, Floats, Floats, NDArray[np.bool_]]  # see ratio_sums
@@ -116,6 +117,8 @@ class RowTarget:
             return back, 1.0
         rows = self.rows * self.tempering
         along = math.sqrt(2.0 * rows) * np.linalg.cholesky(root[:columns] @ root[:columns].T)
+        if not np.abs(along).max() < LONGEST:  # a row in these coordinates must be a finite one
+            return back, 1.0
         back[:columns, :columns] = np.linalg.inv(along)
         self._seen, self._norm = np.asarray(along.T @ self._x), None
         self._back = back[:columns, :columns]

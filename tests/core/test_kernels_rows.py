@@ -48,21 +48,17 @@ def test_elementary_functions_are_exact_to_a_few_ulp():
     values = np.concatenate((np.linspace(-700, 700, 999), np.linspace(-1e-3, 1e-3, 101)))
     assert [maths.exp(v) for v in values] == pytest.approx(np.exp(values), rel=5e-16)
     near = np.linspace(-340, 340, 501)
-    assert [maths.exp_minus_abs(v) for v in near] == pytest.approx(np.exp(-np.abs(near)), rel=5e-16)
     assert [maths.exp_far(v) for v in near] == pytest.approx(np.exp(near), rel=5e-16)
     assert [maths.log(np.exp(v)) for v in near] == pytest.approx(near, rel=5e-16, abs=3e-16)
     short = np.linspace(-0.5, 0.5, 101) * maths.NEAR
     assert [maths.tanh_half(2 * v) for v in short] == pytest.approx(np.tanh(short), rel=5e-16)
     expected = 2 * np.arctanh(short)
     assert [maths.atanh_twice(v) for v in short] == pytest.approx(expected, rel=5e-16)
-    unit = np.concatenate((np.linspace(0, 1, 501), np.geomspace(1e-300, 1, 101)))
-    assert [maths.log1p_unit(v) for v in unit] == pytest.approx(np.log1p(unit), rel=7e-16)
 
 
 def test_elementary_functions_stay_finite_far_out():
     for value in (1e4, -1e4, 1e308, -1e308, np.inf, -np.inf):
         assert np.isfinite(maths.exp(value))
-        assert np.isfinite(maths.exp_minus_abs(value))
         assert 1e-153 < maths.exp_far(value) < 1e153
 
 
