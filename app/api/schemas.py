@@ -435,7 +435,7 @@ def _event(value: Any) -> Event:
     try:
         return from_dict(value)
     except EventError as error:
-        told = {"message": str(error), "pointer": error.pointer}
+        told = {"message": error.message, "pointer": error.pointer}
         raise PydanticCustomError("event", "{message}", told) from None
 
 

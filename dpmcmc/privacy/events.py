@@ -25,12 +25,13 @@ MOST = 10**18  # runs or rows
 class EventError(ValueError):
     """An event outside the vocabulary, with impossible numbers, or of another relation.
 
-    pointer: JSON pointer to what is wrong, from the event on.
+    message: of the event's own numbers and words. pointer: JSON pointer to what is wrong, from the
+    event on.
     """
 
     def __init__(self, message: str, pointer: str = "") -> None:
         super().__init__(message)
-        self.pointer = pointer
+        self.message, self.pointer = message, pointer
 
 
 def _check(condition: bool, message: str, pointer: str = "") -> None:
