@@ -65,7 +65,7 @@ def exp_far(x):
 
 
 @leaf
-def _log1p_reduced(s):
+def log1p_reduced(s):
     """2 atanh(s) for |s| <= 0.172."""
     z = s * s
     w = z * z
@@ -81,7 +81,7 @@ def log(x):
     bits = np.float64(x).view(np.int64) - HALF_ROOT + (1024 << 52)
     k = np.int64(((bits >> 52) & 0x7FF) + MAGIC_BITS).view(np.float64) - (MAGIC + 1024.0)
     u = np.int64((bits & MANTISSA) + HALF_ROOT).view(np.float64) - 1.0
-    return k * LN2_HI + (k * LN2_LO + _log1p_reduced(u / (u + 2.0)))
+    return k * LN2_HI + (k * LN2_LO + log1p_reduced(u / (u + 2.0)))
 
 
 @leaf
