@@ -99,7 +99,7 @@ class RowTarget:
     def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """See Target."""
         there = self.position + deltas
-        return self._ratios(there, deltas, self._interval(there, deltas))
+        return self._ratios(there, deltas, self._interval(self.position, there, deltas))
 
     def cut(self, steep: Floats) -> None:
         """See Target."""
@@ -124,13 +124,6 @@ class RowTarget:
         self._back = back[:columns, :columns]
         before = float((np.linalg.inv(root) ** 2).sum()) / rows
         return back, math.sqrt(2.0 * d / before)
-
-    @QUIETLY
-    def widths(self, deltas: Floats) -> Floats:
-        """See Target."""
-        lo, hi = self._interval(self.position + deltas, deltas)
-        most = np.fmin(self._slope * _lengths(deltas), self._bound)
-        return np.asarray(self.tempering * (np.clip(hi, -most, most) - np.clip(lo, -most, most)))
 
     def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
@@ -209,10 +202,10 @@ class RowTarget:
         return self._form.growth(positions, moments)
 
     @QUIETLY
-    def public_widths(self, here: Floats, deltas: Floats, alone: bool) -> Floats:
+    def widths(self, here: Floats, deltas: Floats, alone: bool = False) -> Floats:
         """See Target."""
-        start, form = np.repeat(here[None], len(deltas), axis=0), self._form
-        interval = form.interval(start, start + deltas)
+        start, form = np.array(np.broadcast_to(here, deltas.shape)), self._form
+        interval = self._interval(start, start + deltas, deltas)
         if alone:
             single = [
                 np.concatenate(form.component_interval(start[:1], j, deltas[j : j + 1, j]))
@@ -268,9 +261,9 @@ class RowTarget:
             other.result()
             totals += others
 
-    def _interval(self, there: Floats, deltas: Floats) -> tuple[Floats, Floats]:
+    def _interval(self, here: Floats, there: Floats, deltas: Floats) -> tuple[Floats, Floats]:
         """Return the ends of a move's interval, cut where moves are said to be steep."""
-        lo, hi = self._form.interval(self.position, there)
+        lo, hi = self._form.interval(here, there)
         if self._steep is None:
             return lo, hi
         most = _lengths(deltas @ self._steep)

@@ -66,9 +66,6 @@ class Target(Protocol):
         row's gradient is typically so many times as long as it was.
         """
 
-    def widths(self, deltas: Floats) -> Floats:
-        """Return the sensitivities (chain,) of `vector_ratios`, of no row."""
-
     def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """Move the accepted chains."""
 
@@ -108,10 +105,11 @@ class Target(Protocol):
         Of what it is given and of public facts; of no row.
         """
 
-    def public_widths(self, here: Floats, deltas: Floats, alone: bool) -> Floats:
-        """Return (m,) sensitivities of moves (m, d) from a position (d,), which touches no row.
+    def widths(self, here: Floats, deltas: Floats, alone: bool = False) -> Floats:
+        """Return (m,) sensitivities of moves (m, d), which touches no row.
 
-        alone: deltas is diagonal, as of `component_ratios`. Without the allowance for rounding.
+        here: (d,) or (m, d), from where. alone: deltas is diagonal, as of `component_ratios`.
+        Without the allowance for rounding.
         """
 
     def log_prior_ratio(self, deltas: Floats) -> Floats:

@@ -167,9 +167,10 @@ def _shortened(
     shorter trajectories are accepted more often. A function of public and released numbers.
     """
     directions = random.normals((DIRECTIONS, *target.position.shape)) @ state.root.T
-    widths = np.mean([target.widths(NUDGE * some) for some in directions]) / NUDGE
+    widths = [target.widths(target.position, NUDGE * some) for some in directions]
     steps = state.step_size * np.geomspace(SHORTEST, 1.0, 100)
-    ratio, noise = noise_multiplier * float(widths), _loud(target, options, state)
+    ratio = noise_multiplier * float(np.mean(widths)) / NUDGE
+    noise = _loud(target, options, state)
     heat, d = float((noise**2).sum()), len(noise)
     draws = turned(steps, options.num_leapfrog, ratio, heat, d)
     return float(steps[int(np.argmax(draws))])

@@ -160,7 +160,7 @@ def effective(draws: Floats) -> float:
 class Bounded(Protocol):
     """What a walk needs of a target. See samplers.base.Target."""
 
-    def public_widths(self, here: Floats, deltas: Floats, alone: bool) -> Floats:
+    def widths(self, here: Floats, deltas: Floats, alone: bool = False) -> Floats:
         """Return (m,) public widths of moves (m, d) from a position (d,)."""
 
 
@@ -221,7 +221,7 @@ class Walk:
         whole = self._base.kind == "whole"
 
         def width(deltas: Floats, alone: bool) -> Floats:
-            return self._target.public_widths(here, deltas, alone)
+            return self._target.widths(here, deltas, alone)
 
         if enough >= max(TRUSTED, TRUSTED_EACH * len(here)):
             self.moves = self._base = best_moves(covariance, width, self._fit, whole)[0]

@@ -31,7 +31,7 @@ class Batched:
     def growth(self, positions, _):
         return np.ones_like(positions), np.ones(len(positions))
 
-    def widths(self, deltas):
+    def widths(self, _, deltas):
         return np.abs(deltas).sum(axis=1)
 
     def cut(self, _):

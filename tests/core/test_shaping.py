@@ -38,7 +38,7 @@ class Even:
     def __init__(self, noise=0.0):
         self.noise = noise
 
-    def public_widths(self, _, deltas, __):
+    def widths(self, _, deltas, __=False):
         return self.noise * np.linalg.norm(deltas, axis=1)
 
 
@@ -127,9 +127,7 @@ def test_correlated_draws_slant_the_moves_and_others_do_not():
 def test_noise_shortens_moves():
     def longest(noise):
         fit = PenaltyLaw().fit(DpPenaltyOptions(), Even(), 1.0)
-        moves, draws = best_moves(
-            RIDGE, lambda *moved: Even(noise).public_widths(None, *moved), fit
-        )
+        moves, draws = best_moves(RIDGE, lambda *moved: Even(noise).widths(None, *moved), fit)
         return np.abs(moves.vectors).max(), draws
 
     quiet, loud = longest(0.1), longest(30.0)
@@ -158,11 +156,11 @@ def test_public_widths_are_those_of_the_steps_and_of_the_way_back(schema_of, peo
     here = target.position[0].copy()
     deltas = 0.1 * RNG.normal(size=(3, d))
     found = target.vector_ratios(deltas)[1]
-    assert target.public_widths(here, deltas, False) == pytest.approx(found, rel=1e-9)
+    assert target.widths(here, deltas, False) == pytest.approx(found, rel=1e-9)
     for k in range(3):
-        back = target.public_widths(here + deltas[k], -deltas[k : k + 1], False)
+        back = target.widths(here + deltas[k], -deltas[k : k + 1], False)
         assert back == pytest.approx(found[k : k + 1], rel=1e-9)
-    alone = target.public_widths(here, 0.1 * np.eye(d), True)
+    alone = target.widths(here, 0.1 * np.eye(d), True)
     for j in range(d):
         assert alone[j] == pytest.approx(
             target.component_ratios(j, np.full(3, 0.1))[1][0], rel=1e-9
