@@ -35,6 +35,7 @@ from dpmcmc.run import table_of
 from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, Proposal, dp_penalty_subsampled
 from dpmcmc.samplers.minibatch import batches
 from dpmcmc.samplers.rules import Rule
+from dpmcmc.samplers.shaping import Walk, axes
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
@@ -207,7 +208,7 @@ def sums(table: Table, rows: int, dimensions: int, rounds: int) -> None:
     rng = np.random.default_rng()
     floor = Floor(threads_of(rows, dimensions))
     large = rows >= 1_000_000
-    deltas, one = 0.01 * rng.normal(size=(1, dimensions)), np.array([0.01])
+    deltas, one = 0.01 * rng.normal(size=(1, dimensions)), 0.01 * np.eye(dimensions)[1:2]
     for family in FORMULAS:
         target = opened(family, schema, data, dimensions)
         exps, logs = (rows * use for use in TAKES.get(family, (0, 0)))
@@ -216,7 +217,7 @@ def sums(table: Table, rows: int, dimensions: int, rounds: int) -> None:
         works = (
             ("ratio sum", lambda t=target: t.vector_ratios(deltas), ratio, logs, 1.5),
             (
-                *("ratio sum, one coefficient", lambda t=target: t.component_ratios(1, one)),
+                *("ratio sum, one coefficient", lambda t=target: t.vector_ratios(one, alone=1)),
                 *(1 + beside, logs, 0),
             ),
             ("clipped gradient", lambda t=target: t.gradient(t.position, 1.0), gradient, 0, 2),
@@ -430,7 +431,13 @@ print(*found)
 """
 FIRSTS: dict[str, Callable[[RowTarget], object]] = {
     "ratio sum": lambda target: target.vector_ratios(target.position),
-    "ratio sum, one coefficient": lambda t: t.component_ratios(1, t.position[:, 1]),
+    "ratio sum, one coefficient": lambda t: t.vector_ratios(
+        t.position * np.eye(len(t.position[0]))[1], alone=1
+    ),
+    "penalty steps": lambda target: SAMPLERS["dp_penalty"].advance(
+        *(target, options_of("dp_penalty", 10, 0), MULTIPLIER, 5, SystemRandom()),
+        Walk(target, axes(SCALE, 10, "full"), 0, None),
+    ),
     "clipped gradient": lambda target: target.gradient(target.position, 1.0),
     "secret batch": lambda _: batches(SystemRandom(), 1000, 10, 1),
     "minibatch": no_step,

@@ -182,16 +182,10 @@ class Ball:
         sums = -(deltas * (self.position + 0.5 * deltas)).sum(axis=1)
         return sums, self.width * np.linalg.norm(deltas, axis=1), np.zeros(len(deltas))
 
-    def component_ratios(self, j, deltas):
-        return self.vector_ratios(np.eye(self.position.shape[1])[j] * deltas[:, None])
-
     def move(self, deltas, accepted):
         self.position[accepted] += deltas[accepted]
 
     vector_commit = move
-
-    def component_commit(self, j, deltas, accepted):
-        self.position[accepted, j] += deltas[accepted]
 
     def gradient(self, positions, clip):
         return -positions, 2.0 * clip
@@ -201,6 +195,19 @@ class Ball:
 
     def log_prior_ratio(self, deltas):
         return np.zeros(len(deltas))
+
+    def penalty_walk(self, steps, signs):
+        """As Target."""
+        draws = []
+        for t, k in enumerate(steps.chosen):
+            deltas = steps.deltas[t] * (1 if signs is None else signs[:, k, None])
+            noise = steps.noise_multiplier, steps.normals[t], steps.uniforms[t]
+            accepted = rules.noisy(*self.vector_ratios(deltas), *noise)
+            self.move(deltas, accepted)
+            if signs is not None:
+                signs[~accepted, k] *= -1
+            draws.append(self.position.copy())
+        return np.stack(draws, axis=1)
 
     def batch_walk(self, rule, deltas, noises, batches):
         """batches: their sizes, (step, chain, 1)."""

@@ -33,19 +33,6 @@ def describe_all(public, positions):
 
 
 @kernel
-def intervals(public, positions, others):
-    """Return (lo, hi), (chain,) each, for the moves from positions to others (chain, d)."""
-    chains, d = positions.shape
-    lo, hi, aux = np.empty(chains), np.empty(chains), np.empty((2, 3))
-    here, there = np.empty(d), np.empty(d)
-    for c in range(chains):
-        describe(public, positions[c], here, aux[0])
-        describe(public, others[c], there, aux[1])
-        lo[c], hi[c] = interval(public, here, aux[0], there, aux[1])
-    return lo, hi
-
-
-@kernel
 def log_prior_ratios(public, positions, others):
     """Return (chain,) log prior ratios of the moves from positions to others (chain, d)."""
     chains, d = positions.shape

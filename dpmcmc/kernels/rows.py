@@ -10,8 +10,8 @@ cache while all chains pass over it; count rows are real, what pads the last blo
 
 A move adds `step` to the weights of columns low, low + 1, ... and `lift` to the offset. state
 (blocks, chain, BLOCK) holds what a ratio needs to know of a row at the chain's position: e^-eta
-(logistic), e^eta (Poisson), y - eta (linear), nothing (identity). An accepted move is told to the
-next sum, which brings the state of a block up to date while it is there.
+(logistic), e^eta (Poisson), y - eta (linear), nothing (identity). The next sum after an accepted
+move brings the state of a block up to date while it is there.
 
 Sums are exact: each row's clipped term is rounded to a whole number of cells and added as an
 integer, so the order of rows and the number of threads change no bit, and one replaced row changes
@@ -37,6 +37,7 @@ from dpmcmc.models.links import IDENTITY, LINEAR, LOGISTIC, POISSON
 BLOCK, LINE = 256, 8  # numbers; a line is what memory hands out
 FURTHEST = 1e100  # of a row's derivative: its square is finite
 OFFSET, CURVATURE, CONSTANT = 0, 1, 2  # entries of `aux`; linear: -1 / (2 sd^2), -log sd
+KEEP, FOLLOW, FILL = 0, 1, 2  # of a chain's state: it holds, the last move was made, unknown
 
 
 @leaf
@@ -192,28 +193,17 @@ def used(count, block):
 
 
 @kernel
-def fill(x, y, count, link, first, last, weights, aux, state):
-    """Write each chain's state, blocks first..last."""
-    eta = np.empty(BLOCK)
-    for b in range(first, last):
-        rows = used(count, b)
-        for c in range(weights.shape[0]):
-            dot(x[b], weights[c], aux[c, OFFSET], rows, eta)
-            known(link, eta, y[b], rows, state[b, c])
-
-
-@kernel
 def ratio_sums(
-    x, y, count, link, first, last, move, here, there, accepted, before, state, cells, half, total
+    x, y, count, link, first, last, move, ends, modes, before, state, cells, half, total
 ):
     """Add to total (chain,) int64 each chain's clipped ratio sum over blocks first..last, in cells.
 
     move, before: (low, step (chain, columns), lift (chain,), near (chain,)), what is asked for and
-    the last one, which accepted (chain,) says where to make. here, there: aux (chain, 3) of the
-    two ends of the move. cells: (scale, shift), (chain,) each.
+    the last one. ends: (weights (chain, all columns), aux (chain, 3)) where a move starts and aux
+    where it ends. modes (chain,): what the state needs before. cells: (scale, shift), (chain,).
     """
     v = np.empty(BLOCK)
-    low, step, lift, near = move
+    (low, step, lift, near), (weights, here, there) = move, ends
     scale, shift = cells
     low_before, step_before, lift_before, near_before = before
     high, high_before = low + step.shape[1], low_before + step_before.shape[1]
@@ -221,9 +211,12 @@ def ratio_sums(
         rows = used(count, b)
         for c in range(step.shape[0]):
             now = state[b, c]
-            if accepted[c]:
+            if modes[c] == FOLLOW:
                 dot(x[b, low_before:high_before], step_before[c], lift_before[c], rows, v)
                 follow(link, near_before[c], v, rows, now)
+            elif modes[c] == FILL:
+                dot(x[b], weights[c], here[c, OFFSET], rows, v)
+                known(link, v, y[b], rows, now)
             dot(x[b, low:high], step[c], lift[c], rows, v)
             if c == 0:
                 ask_for(x[min(b + 1, last - 1), low:high])

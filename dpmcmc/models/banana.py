@@ -146,10 +146,6 @@ class NaturalForm(gaussian_mean.MeanForm):
             bend=np.array((self._banana.a, self._banana.b, self._banana.m)),
         )
 
-    def column(self, j: int) -> int | None:
-        """See Form. The first coordinate moves two means."""
-        return j if j > 0 else None
-
     def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
         """See GaussianForm."""
         means, _, _ = super().moments(positions)

@@ -36,18 +36,6 @@ class Form(Protocol):
     def describe(self, positions: Floats) -> tuple[Floats, Floats]:
         """Return (weights (chain, columns), aux (chain, 3)) at positions (chain, d)."""
 
-    def column(self, j: int) -> int | None:
-        """Return the one weight that coefficient j moves; None where it moves several."""
-
-    def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
-        """Return (lo, hi), (chain,) each: every row's log likelihood ratio lies in between.
-
-        For all rows within the declared bounds. The move back has (-hi, -lo).
-        """
-
-    def component_interval(self, here: Floats, j: int, deltas: Floats) -> tuple[Floats, Floats]:
-        """As interval, where coefficient j of each chain moves by deltas (chain,)."""
-
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
         """Return (information (chain, d), gradients (chain,)): how much larger than planned.
 
@@ -64,7 +52,7 @@ class Form(Protocol):
 
 
 class NormalForm(ABC):
-    """Independent normal priors, and intervals that need no more than the two ends of a move.
+    """Independent normal priors, and what follows from the public facts of all families alike.
 
     prior_mean, prior_precision: (d,) in the units of positions.
     """
@@ -102,23 +90,6 @@ class NormalForm(ABC):
 
         straight, aux = forms.describe_all(self.public, positions)
         return np.ascontiguousarray(straight[:, : len(self.public.lower)]), aux
-
-    def column(self, j: int) -> int | None:
-        """See Form."""
-        return j
-
-    def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
-        """See Form."""
-        from dpmcmc.kernels import forms
-
-        found: tuple[Floats, Floats] = forms.intervals(self.public, here, there)
-        return found
-
-    def component_interval(self, here: Floats, j: int, deltas: Floats) -> tuple[Floats, Floats]:
-        """See Form."""
-        there = here.copy()
-        there[:, j] += deltas
-        return self.interval(here, there)
 
     def growth(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
         """See Form."""

@@ -67,10 +67,6 @@ class LinearForm(DesignForm):
         x, y = self.design.build(table)
         return x, y / self._unit
 
-    def column(self, j: int) -> int | None:
-        """See Form. log sigma moves no weight."""
-        return j if j < len(self.design.parameters) else 0
-
     def growth(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
         """See Form. Coefficients are known as well as the noise scale lets them be."""
         information, d = np.ones(positions.shape), len(self.design.parameters)

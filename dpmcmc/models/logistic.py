@@ -30,26 +30,11 @@ class LogisticForm(DesignForm):
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
         super().__init__(design, spec.model.prior.scale)
-        self._bounds = (np.array(design.lower), np.array(design.upper), np.array(design.group))
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
         """See Form. The response becomes the sign of its row."""
         x, y = super().rows(table)
         return x * (2.0 * y - 1.0), np.zeros(len(y))
-
-    def interval(self, here: Floats, there: Floats) -> tuple[Floats, Floats]:
-        """See Form."""
-        from dpmcmc.kernels import intervals
-
-        found: tuple[Floats, Floats] = intervals.vector_intervals(here, there - here, *self._bounds)
-        return found
-
-    def component_interval(self, here: Floats, j: int, deltas: Floats) -> tuple[Floats, Floats]:
-        """See Form."""
-        from dpmcmc.kernels import intervals
-
-        found: tuple[Floats, Floats] = intervals.component_intervals(here, j, deltas, *self._bounds)
-        return found
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:

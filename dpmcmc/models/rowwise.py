@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 from dpmcmc.models.forms import Floats, Form, GaussianForm
 from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
+from dpmcmc.samplers.base import Steps
 from dpmcmc.samplers.rules import Rule
 from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec
 
 QUIETLY = np.errstate(all="ignore")  # far out numbers overflow; clips and cells stay finite
 SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
-ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
 PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
 FEWEST_PARTS, MOST_PARTS = 4, 16  # of a sum that threads share: a call costs some 3 us
 A_PART = 1_000_000  # numbers for which there is one part more
 LONGEST = 1e100  # of a released direction
 WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
-
-Move = tuple[int, Floats, Floats, NDArray[np.bool_]]  # see ratio_sums
+WORTH_COMPANY = 100_000  # in one step of a walk, whose threads never sleep
+NO_SIGNS = np.empty((0, 0), np.int64)
 
 
 def term_grid(bound: float, rows: int) -> float:
@@ -41,10 +41,10 @@ class RowTarget:
     """
 
     def __init__(self, form: Form, spec: JobSpec, table: Table, chains: int) -> None:
-        from dpmcmc.kernels import intervals
+        from dpmcmc.kernels import moves, walks
         from dpmcmc.kernels import rows as kernels
 
-        self._kernels, self._prepare = kernels, intervals.prepare
+        self._kernels, self._moves, self._walks = kernels, moves, walks
         self._form = form
         x, y = form.rows(table)
         self.rows: int = table.rows
@@ -64,42 +64,61 @@ class RowTarget:
         self._half = 2.0 ** (51 - math.ceil(math.log2(table.rows + 1.0)))
         self.position: Floats = np.tile(form.start, (chains, 1))
         self._state = np.empty((len(self._x), chains, kernels.BLOCK))
-        # the last move that was asked for, which chains made it, which of them went far
-        self._none = np.zeros(chains, np.bool_)
-        self._move: Move = (0, np.zeros((chains, 1)), np.zeros(chains), self._none)
-        self._accepted = self._far = self._none
-        self._stale = True  # whether the state is that of other positions
+        # what the state needs before the next sum: the move asked for last, and who made it
+        nowhere = np.zeros((chains, form.start.size))
+        self._move = self._prepared(nowhere, moves.TOGETHER)[0]
+        self._far = np.zeros(chains, np.bool_)
+        self.refresh()
 
-    @QUIETLY
     def refresh(self) -> None:
-        """Recompute the state of every row and chain."""
-        weights, aux = self._form.describe(self.position)
-        self._accepted, self._stale = self._none, False
+        """See Target. The next sum does it."""
+        self._modes = np.full(len(self.position), self._kernels.FILL, np.int8)
+
+    @QUIETLY
+    def vector_ratios(
+        self, deltas: Floats, alone: int | None = None
+    ) -> tuple[Floats, Floats, Floats]:
+        """See Target. alone: the one coefficient that deltas are not 0 for."""
+        j = self._moves.TOGETHER if alone is None else alone
+        move, cells, interval, self._far, ends, priors = self._prepared(deltas, j)
+        totals, before, modes = np.zeros(len(deltas), np.int64), self._move, self._modes
         self._share(
-            lambda first, last, _: self._kernels.fill(
-                *self._all(first, last), weights, aux, self._state
+            lambda first, last, total: self._kernels.ratio_sums(
+                *self._all(first, last),
+                *(move, ends, modes, before, self._state, cells, self._half, total),
             ),
-            np.zeros(len(self.position), np.int64),
+            totals,
         )
+        self._move, self._modes = move, np.full_like(modes, self._kernels.KEEP)
+        sums = self._walks.summed(totals, self.rows, self.tempering, interval)
+        return *sums, priors
 
-    @QUIETLY
-    def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
+    def penalty_walk(self, steps: Steps, signs: NDArray[np.int64] | None) -> Floats:
         """See Target."""
-        there = self.position.copy()
-        there[:, j] += deltas
-        interval = self._form.component_interval(self.position, j, deltas)
-        return self._ratios(there, deltas[:, None], interval, self._form.column(j))
+        length, chains, dimension = steps.deltas.shape
+        draws = np.empty((chains, length, dimension))
+        claimed, done = np.zeros(length, np.int64), np.zeros(length, np.int64)
+        sums = np.zeros(length * chains, np.int64)
+        rows = self._x, self._y, self.rows, self._form.link
+        facts = self._form.reach, self.tempering, (self._bound, self._slope), self._half
 
-    def component_commit(self, j: int, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
-        """See Target."""
-        self.position[:, j] += np.where(accepted, deltas, 0.0)
-        self._commit(accepted)
+        def walk(rank: int, position: Floats, sides: NDArray[np.int64]) -> None:
+            self._walks.walk(
+                *(rows, self._state, facts, self._form.public, steps),
+                *((rank, claimed, done, sums), position, sides, draws),
+            )
 
-    @QUIETLY
-    def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
-        """See Target."""
-        there = self.position + deltas
-        return self._ratios(there, deltas, self._interval(self.position, there, deltas))
+        sides = NO_SIGNS if signs is None else signs
+        if self._x.size * chains < WORTH_COMPANY or THREADS < 2:
+            walk(0, self.position, sides)
+        else:
+            copies = self.position.copy(), sides.copy()
+            other = self._second().submit(walk, 1, *copies)
+            walk(0, self.position, sides)
+            if not other.cancel():  # it may be that no core was free for it so far
+                other.result()
+        self.refresh()
+        return draws
 
     def cut(self, steep: Floats) -> None:
         """See Target."""
@@ -128,12 +147,8 @@ class RowTarget:
     def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
         self.move(deltas, accepted)
-        self._commit(accepted)
-
-    def _commit(self, accepted: NDArray[np.bool_]) -> None:
-        """Leave it to the next sum to bring the state of accepted chains up to date."""
-        self._accepted = accepted
-        self._stale |= bool((accepted & self._far).any())
+        made = np.where(self._far, self._kernels.FILL, self._kernels.FOLLOW)
+        self._modes = np.where(accepted, made, self._kernels.KEEP).astype(np.int8)
 
     def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """See Target."""
@@ -204,21 +219,14 @@ class RowTarget:
     @QUIETLY
     def widths(self, here: Floats, deltas: Floats, alone: bool = False) -> Floats:
         """See Target."""
-        start, form = np.array(np.broadcast_to(here, deltas.shape)), self._form
-        interval = self._interval(start, start + deltas, deltas)
-        if alone:
-            single = [
-                np.concatenate(form.component_interval(start[:1], j, deltas[j : j + 1, j]))
-                for j in range(len(deltas))
-            ]
-            low, high = np.array(single).T.copy()
-            interval = low, high
-        now, then = form.describe(start), form.describe(start + deltas)
-        _, _, (_, width, _), _ = self._prepare(
-            *(interval, deltas, self._bound, self._slope, self._half),
-            *(form.reach, 0, now[0].shape[1], now, then),
-        )
-        return np.asarray(self.tempering * width)
+        start, together = np.broadcast_to(here, deltas.shape), self._moves.TOGETHER
+        if not alone:
+            return np.asarray(self.tempering * self._prepared(deltas, together, start)[2][1])
+        every = [
+            self._prepared(deltas[j : j + 1], j, start[j : j + 1])[2][1][0]
+            for j in range(len(deltas))
+        ]
+        return self.tempering * np.array(every)
 
     @QUIETLY
     def log_prior_ratio(self, deltas: Floats) -> Floats:
@@ -244,8 +252,6 @@ class RowTarget:
         if self._x.size * len(totals) < WORTH_A_THREAD or THREADS < 2:
             work(0, blocks, totals)
             return
-        if self._helper is None:
-            self._helper = ThreadPoolExecutor(max_workers=1)
         parts = min(MOST_PARTS, FEWEST_PARTS + self._x.size * len(totals) // A_PART)
         size = -(-blocks // parts)
         starts = iter(range(0, blocks, size))
@@ -255,48 +261,28 @@ class RowTarget:
                 work(first, min(blocks, first + size), sums)
 
         others = np.zeros_like(totals)
-        other = self._helper.submit(take, others)
+        other = self._second().submit(take, others)
         take(totals)
         if not other.cancel():  # it may be that no core was free for it so far
             other.result()
             totals += others
 
-    def _interval(self, here: Floats, there: Floats, deltas: Floats) -> tuple[Floats, Floats]:
-        """Return the ends of a move's interval, cut where moves are said to be steep."""
-        lo, hi = self._form.interval(here, there)
-        if self._steep is None:
-            return lo, hi
-        most = _lengths(deltas @ self._steep)
-        return np.clip(lo, -most, most), np.clip(hi, -most, most)
+    def _second(self) -> ThreadPoolExecutor:
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(max_workers=1)
+        return self._helper
 
-    def _ratios(
-        self,
-        there: Floats,
-        deltas: Floats,
-        interval: tuple[Floats, Floats],
-        column: int | None = None,
-    ) -> tuple[Floats, Floats, Floats]:
-        if self._stale:
-            self.refresh()
-        now, then = self._form.describe(self.position), self._form.describe(there)
-        low, columns = (0, now[0].shape[1]) if column is None else (column, 1)
-        move, cells, (middle, width, cell), self._far = self._prepare(
-            *(interval, deltas, self._bound, self._slope, self._half),
-            *(self._form.reach, low, columns, now, then),
+    def _prepared(self, deltas: Floats, j: int, start: Floats | None = None) -> tuple[Any, ...]:
+        """Return what moves.prepare says of moves from start, or from the positions."""
+        most = np.full(len(deltas), math.inf)
+        if self._steep is not None:
+            most = np.asarray(np.sqrt(((deltas @ self._steep) ** 2).sum(axis=1)))
+        here = np.array(self.position if start is None else start)
+        prepared: tuple[Any, ...] = self._moves.prepare(
+            *(self._form.public, self._form.reach, here, np.ascontiguousarray(deltas), j),
+            *(most, (self._bound, self._slope), self._half),
         )
-        totals = np.zeros(len(there), np.int64)
-        state = (self._accepted, self._move, self._state, cells, self._half)
-        self._share(
-            lambda first, last, total: self._kernels.ratio_sums(
-                *self._all(first, last), move, now[1], then[1], *state, total
-            ),
-            totals,
-        )
-        self._move, self._accepted = move, self._none
-        n, prior = self.rows, self._form.log_prior_ratio(self.position, there)
-        sums = self.tempering * (n * middle + cell * totals)
-        rounding = ROUNDING * n * (np.abs(middle) + width)
-        return sums, self.tempering * (width + rounding), prior
+        return prepared
 
     def _gradient(
         self, positions: Floats, clip: float, scale: float, totals: NDArray[np.int64]
@@ -336,10 +322,6 @@ class RowTarget:
         if link == POISSON:
             return np.exp(np.minimum(eta, 700.0))
         return np.broadcast_to(-2.0 * aux[:, 1:2] if link == LINEAR else 1.0, eta.shape)
-
-
-def _lengths(deltas: Floats) -> Floats:
-    return np.asarray(np.sqrt((deltas * deltas).sum(axis=1)))
 
 
 def _blocked(columns: Floats, size: int) -> Floats:

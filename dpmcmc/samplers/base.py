@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,29 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+class Steps(NamedTuple):
+    """Steps of all chains that are decided by rules.noisy.
+
+    chosen: (step,) the vector that is moved along. deltas: (step, chain, d) moves. alone: whether
+    these are of coefficient `chosen` alone. normals, uniforms: (step, chain).
+    """
+
+    chosen: NDArray[np.int64]
+    deltas: Floats
+    alone: bool
+    normals: Floats
+    uniforms: Floats
+    noise_multiplier: float
+
+
 class Target(Protocol):
     """A model with its rows opened, at the current positions of all chains.
 
-    Every `component_ratios` and `vector_ratios` returns (sums, sensitivities, log_prior_ratios),
-    (chain,) each: the tempered sum over rows of the log likelihood ratios; the most that one
-    replaced row can change it by; and the log prior ratio. All sensitivities are for replace-one,
-    depend on public facts and the positions only, and are the same for a move and the move back.
-    Nothing here is released: a caller adds the noise.
+    `vector_ratios` returns (sums, sensitivities, log_prior_ratios), (chain,) each: the tempered sum
+    over rows of the log likelihood ratios; the most that one replaced row can change it by; and the
+    log prior ratio. All sensitivities are for replace-one, depend on public facts and the positions
+    only, and are the same for a move and the move back.
+    Nothing but the draws of a walk is released here: of all else a caller adds the noise.
     """
 
     @property
@@ -42,14 +57,15 @@ class Target(Protocol):
     def refresh(self) -> None:
         """Recompute all caches from the positions."""
 
-    def component_ratios(self, j: int, deltas: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the ratios of moving coefficient j of each chain by deltas (chain,)."""
-
-    def component_commit(self, j: int, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
-        """Move coefficient j of the accepted chains."""
-
     def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the ratios of moving each chain by deltas (chain, d)."""
+
+    def penalty_walk(self, steps: Steps, signs: NDArray[np.int64] | None) -> Floats:
+        """Take these steps, each decided by rules.noisy. Return the draws, (chain, step, d).
+
+        signs: (chain, m) of a guided walk, changed in place: the side, 1 or -1, that each chain
+        moves to along vector `chosen`, turned round where it rejects.
+        """
 
     def cut(self, steep: Floats) -> None:
         """From now on cut each row's ratio of a move of all coefficients by delta (d,).
@@ -108,7 +124,7 @@ class Target(Protocol):
     def widths(self, here: Floats, deltas: Floats, alone: bool = False) -> Floats:
         """Return (m,) sensitivities of moves (m, d), which touches no row.
 
-        here: (d,) or (m, d), from where. alone: deltas is diagonal, as of `component_ratios`.
+        here: (d,) or (m, d), from where. alone: move k is of coefficient k alone.
         Without the allowance for rounding.
         """
 

@@ -4,14 +4,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-import numpy as np
-
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.base import Floats, Sampler, Target
-from dpmcmc.samplers.options import ChainOptions, ComponentProposal, Shape
-from dpmcmc.samplers.penalty import accept, amounts, begin, penalty_event
+from dpmcmc.samplers.options import ChainOptions, ComponentProposal
+from dpmcmc.samplers.penalty import begin, penalty_event, taken
 from dpmcmc.samplers.penalty_law import PenaltyLaw
-from dpmcmc.samplers.shaping import Walk, drawn
+from dpmcmc.samplers.shaping import Walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,37 +40,13 @@ def advance(
     """
 
     def steps(count: int) -> Floats:
-        return _guided(target, options.proposal.shape, noise_multiplier, count, random, state)
+        moves, chains = state.moves, len(target.position)
+        if state.signs is None:
+            state.signs = 2 * random.integers(2, (chains, len(moves.vectors))) - 1
+        how = options.proposal.shape, noise_multiplier, count, random
+        return taken(target, moves, *how, state.signs)
 
     return state.through(length, steps)
-
-
-def _guided(
-    target: Target, shape: Shape, z: float, length: int, random: RandomSource, walk: Walk
-) -> Floats:
-    chains, dimension = target.position.shape
-    moves, draws = walk.moves, np.empty((chains, length, dimension))
-    signs = walk.signs
-    if signs is None:
-        signs = walk.signs = 2 * random.integers(2, (chains, len(moves.vectors))) - 1
-    chosen, lengths = drawn(moves, (length, chains), amounts(shape), random)
-    deltas = moves.along(chosen, np.abs(lengths))
-    normals = random.normals((length, chains))
-    uniforms = random.uniforms((length, chains))
-    target.refresh()
-    for t, k in enumerate(chosen.tolist()):
-        delta = deltas[t] * signs[:, k, None]
-        if moves.kind == "axes":
-            ratios = target.component_ratios(k, delta[:, k])
-            accepted = np.array(accept(*ratios, z, normals[t], uniforms[t]))
-            target.component_commit(k, delta[:, k], accepted)
-        else:
-            ratios = target.vector_ratios(delta)
-            accepted = np.array(accept(*ratios, z, normals[t], uniforms[t]))
-            target.vector_commit(delta, accepted)
-        signs[~accepted, k] *= -1
-        draws[:, t] = target.position
-    return draws
 
 
 SAMPLER = Sampler(

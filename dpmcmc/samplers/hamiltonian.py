@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from dpmcmc.privacy.discrete import Integers, discrete_gaussian, log2_sd, noisy_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers import warm_start
+from dpmcmc.samplers import rules, warm_start
 from dpmcmc.samplers.base import Floats, Target
 from dpmcmc.samplers.hamiltonian_law import steepest, turned
 from dpmcmc.samplers.options import WarmStart
-from dpmcmc.samplers.penalty import accept
 
 FARTHEST = 1e9  # a trajectory that leaves +- this is rejected
 DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
@@ -229,10 +228,10 @@ def advance(
         deltas = np.where(lost[:, None], 0.0, ends - target.position)
         sums, sensitivities, priors = target.vector_ratios(deltas)
         kinetic = 0.5 * (momenta[t] ** 2 - after**2).sum(axis=1)
-        decided = accept(
+        decided = rules.noisy(
             sums, sensitivities, priors + kinetic, noise_multiplier, normals[t], uniforms[t]
         )
-        accepted = np.array(decided) & ~lost
+        accepted = decided & ~lost
         target.vector_commit(deltas, accepted)
         state.gradients = np.where(accepted[:, None], gradients, state.gradients)
         draws[:, t] = target.position

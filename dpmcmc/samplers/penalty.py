@@ -4,11 +4,12 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import warm_start
-from dpmcmc.samplers.base import Floats, Target
+from dpmcmc.samplers.base import Floats, Steps, Target
 from dpmcmc.samplers.options import ChainOptions, Shape
 from dpmcmc.samplers.penalty_law import SPREAD, PenaltyLaw
 from dpmcmc.samplers.shaping import Amounts, Moves, Walk, axes, drawn
@@ -41,36 +42,6 @@ def begin(
     return walk
 
 
-def accept(
-    sums: Floats,
-    sensitivities: Floats,
-    log_prior_ratios: Floats,
-    noise_multiplier: float,
-    normals: Floats,
-    uniforms: Floats,
-) -> list[bool]:
-    """Decide one step of every chain from noisy sums. All arguments (chain,) but the multiplier.
-
-    lambda = sum + s N(0, 1) with s = noise multiplier * sensitivity; accepted with probability
-    min(1, exp(lambda + log prior ratio - s^2 / 2)).
-    Privacy: one Gaussian event per chain. Proof: docs/proofs/dp_penalty.md.
-    Source: Ceperley and Dewing 1999; Yıldırım and Ermiş 2019, Proposition 1.
-    """
-    decisions = []
-    for total, sensitivity, prior, normal, uniform in zip(
-        sums.tolist(),
-        sensitivities.tolist(),
-        log_prior_ratios.tolist(),
-        normals.tolist(),
-        uniforms.tolist(),
-        strict=True,
-    ):
-        s = noise_multiplier * sensitivity
-        noisy = total + s * normal
-        decisions.append(math.log(uniform) < noisy + prior - 0.5 * s * s)
-    return decisions
-
-
 def amounts(shape: Shape) -> Amounts:
     """Return what draws how far to move, (shape, random) -> symmetric numbers of variance 1."""
 
@@ -96,59 +67,29 @@ def advance(
     """Return (chain, length, d) draws. Privacy: length * chain Gaussian events."""
 
     def steps(count: int) -> Floats:
-        one_by_one = state.moves.kind == "axes"
-        return (_along_axes if one_by_one else _along_vectors)(
-            target, state.moves, options.proposal.shape, noise_multiplier, count, random
-        )
+        return taken(target, state.moves, options.proposal.shape, noise_multiplier, count, random)
 
     return state.through(length, steps)
 
 
-def _along_axes(
+def taken(
     target: Target,
     moves: Moves,
     shape: Shape,
     noise_multiplier: float,
     length: int,
     random: RandomSource,
+    signs: NDArray[np.int64] | None = None,
 ) -> Floats:
-    """Return (chain, length, d) draws of steps that move one random coefficient each.
+    """Return (chain, length, d) draws of steps by these moves. signs: see Target.penalty_walk.
 
-    All chains move the same coefficient in a step, so that its column is read once.
+    All chains move along the same vector in a step, so that one coefficient's column is read once.
     """
-    chains, dimension = target.position.shape
-    chosen, deltas = drawn(moves, (length, chains), amounts(shape), random)
-    deltas *= np.diag(moves.vectors)[chosen][:, None]
+    chains = len(target.position)
+    chosen, far = drawn(moves, (length, chains), amounts(shape), random)
+    deltas = moves.along(chosen, far if signs is None else np.abs(far))
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
-    draws = np.empty((chains, length, dimension))
-    target.refresh()
-    for t, j in enumerate(chosen.tolist()):
-        ratios = target.component_ratios(j, deltas[t])
-        accepted = accept(*ratios, noise_multiplier, normals[t], uniforms[t])
-        target.component_commit(j, deltas[t], np.array(accepted))
-        draws[:, t] = target.position
-    return draws
-
-
-def _along_vectors(
-    target: Target,
-    moves: Moves,
-    shape: Shape,
-    noise_multiplier: float,
-    length: int,
-    random: RandomSource,
-) -> Floats:
-    """Return (chain, length, d) draws of steps that move several coefficients at once."""
-    chains, dimension = target.position.shape
-    deltas = moves.along(*drawn(moves, (length, chains), amounts(shape), random))
-    normals = random.normals((length, chains))
-    uniforms = random.uniforms((length, chains))
-    draws = np.empty((chains, length, dimension))
-    target.refresh()
-    for t in range(length):
-        ratios = target.vector_ratios(deltas[t])
-        accepted = accept(*ratios, noise_multiplier, normals[t], uniforms[t])
-        target.vector_commit(deltas[t], np.array(accepted))
-        draws[:, t] = target.position
-    return draws
+    alone = moves.kind == "axes"
+    steps = Steps(chosen, deltas, alone, normals, uniforms, noise_multiplier)
+    return target.penalty_walk(steps, signs)

@@ -1,7 +1,7 @@
-"""How samplers on secret minibatches decide, from sums over a batch and noise.
+"""How a step is decided, from sums over rows or over a secret minibatch of them, and noise.
 
 Arithmetic alone, so that it runs on arrays over chains as it stands and compiled on the numbers of
-one chain (dpmcmc/kernels/batches.py).
+one chain (dpmcmc/kernels/walks.py, batches.py).
 """
 
 from collections.abc import Callable
@@ -36,6 +36,25 @@ class Rule(NamedTuple):
     widest: float = np.inf
 
 
+def noisy(
+    total: Number,
+    sensitivity: Number,
+    prior: Number,
+    noise_multiplier: Number,
+    normal: Number,
+    uniform: Number,
+) -> Number:
+    """Return whether a move is accepted whose log likelihood ratio is seen through noise.
+
+    total: the sum over all rows, of this sensitivity. lambda = total + s N(0, 1) with s = noise
+    multiplier * sensitivity; accepted with probability min(1, exp(lambda + prior - s^2 / 2)).
+    Privacy: one Gaussian event. Proof: docs/proofs/dp_penalty.md.
+    Source: Ceperley and Dewing 1999; Yıldırım and Ermiş 2019, Proposition 1.
+    """
+    s = noise_multiplier * sensitivity
+    return np.log(uniform) < total + s * normal + prior - 0.5 * s * s
+
+
 def penalty(
     rule: Rule, sums: Number, squares: Number, widths: Number, priors: Number, noise: Number
 ) -> Number:
@@ -43,7 +62,7 @@ def penalty(
 
     sums, squares: of the batch's clipped ratios, not tempered. The batch's estimate of the log
     ratio minus half of its estimated variance, noised for its sensitivity; the penalty of the noise
-    as in penalty.accept. Proof: docs/proofs/dp_penalty_subsampled.md.
+    as in `noisy`. Proof: docs/proofs/dp_penalty_subsampled.md.
     """
     spread = np.maximum(squares - sums * sums / rule.batch, 0.0)
     variances = rule.part * rule.scale**2 * spread

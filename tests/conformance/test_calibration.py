@@ -13,21 +13,20 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from dpmcmc.models.rowwise import RowTarget
 from dpmcmc.samplers import (
     SAMPLERS,
     ComponentProposal,
     Proposal,
     dp_barker,
-    dp_penalty_guided,
     dp_penalty_subsampled,
     hamiltonian,
     minibatch,
-    penalty,
     rules,
     warm_start,
 )
 from dpmcmc.samplers.minibatch import batches, rounding
-from tests.conformance.toys import FAMILIES, ToyTarget, toy_p_value
+from tests.conformance.toys import FAMILIES, Stepped, ToyTarget, toy_p_value
 from tests.sources import Seeded
 
 PASSES = 0.001
@@ -79,20 +78,15 @@ def p_value(case, **how):
     return toy_p_value(*case, Seeded(1), **how)
 
 
-def decisions(factor=1.0):
-    """`accept` in NumPy, for many chains, with the penalty times `factor`."""
+def put_penalty(monkeypatch, factor):
+    """The penalty times `factor`, in every sampler."""
 
-    def accept(sums, sensitivities, priors, noise_multiplier, normals, uniforms):
-        s = noise_multiplier * sensitivities
-        return np.log(uniforms) < sums + s * normals + priors - 0.5 * factor * s * s
+    def other(total, sensitivity, prior, noise_multiplier, normal, uniform):
+        s = noise_multiplier * sensitivity
+        return np.log(uniform) < total + s * normal + prior - 0.5 * factor * s * s
 
-    return accept
-
-
-def put_accept(monkeypatch, factor=1.0):
-    """Quick decisions, with the penalty times `factor`."""
-    for module in (penalty, dp_penalty_guided, hamiltonian):
-        monkeypatch.setattr(module, "accept", decisions(factor))
+    monkeypatch.setattr(rules, "noisy", other)
+    monkeypatch.setattr(RowTarget, "penalty_walk", Stepped.penalty_walk)  # not compiled
 
     def wrong(rule, sums, squares, widths, priors, noise):
         allowed = rule.noise_multiplier * sensitivity(rule, widths)
@@ -141,18 +135,9 @@ def test_every_sampler_is_calibrated_here(name):
     assert name in FAMILY_OPTIONS
 
 
-def test_the_quick_decisions_are_those_of_the_samplers():
-    random, z = Seeded(3), 1.5
-    sums, priors, normals = random.normals((3, 2000))
-    widths, uniforms = random.uniforms((2, 2000))
-    args = (sums, widths, priors, z, normals, uniforms)
-    assert penalty.accept(*args) == decisions()(*args).tolist()
-
-
 @toys
 @pytest.mark.parametrize("case", CASES)
-def test_every_step_leaves_the_posterior_invariant(monkeypatch, case):
-    put_accept(monkeypatch)
+def test_every_step_leaves_the_posterior_invariant(case):
     assert p_value(CASES[case]) > PASSES
 
 
@@ -160,13 +145,12 @@ def test_every_step_leaves_the_posterior_invariant(monkeypatch, case):
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 @pytest.mark.parametrize("case", CASES)
 def test_a_tenth_of_the_penalty_would_show(monkeypatch, case, factor):
-    put_accept(monkeypatch, factor)
+    put_penalty(monkeypatch, factor)
     assert p_value(CASES[case]) < PASSES
 
 
 @pytest.mark.parametrize("case", ["guided", "hmc", "mala"])
-def test_what_a_chain_carries_survives_the_end_of_a_block(monkeypatch, case):
-    put_accept(monkeypatch)
+def test_what_a_chain_carries_survives_the_end_of_a_block(case):
     assert p_value((*CASES[case][:4], 40_000, 20), block=1) > PASSES
 
 
@@ -234,9 +218,8 @@ FAMILY_OPTIONS = {
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="the kernels need the compiler")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_every_step_leaves_other_posteriors_invariant(monkeypatch, name, family):
+def test_every_step_leaves_other_posteriors_invariant(name, family):
     """Off-centre intervals that depend on the position, tempered; theta and rows simulated."""
-    put_accept(monkeypatch)
     options, multiplier, rows, tempering, chains, steps = FAMILY_OPTIONS[name]
     problem = FAMILIES[family](np.random.default_rng(5), rows, tempering)
     if "mass" in options:
@@ -257,7 +240,6 @@ FITTED = {
 @pytest.mark.parametrize("name", FITTED)
 def test_moves_fitted_in_the_warm_up_keep_the_posterior(monkeypatch, name):
     """A level and a slope that are correlated, so that moves come to be slanted."""
-    put_accept(monkeypatch)
     options, multiplier, chains = FITTED[name]
     rows, tempering = (300, 0.2) if "batch" in options else (60, 1.0)
     problem = FAMILIES["logistic"](np.random.default_rng(5), rows, tempering, least=0.4)
@@ -265,7 +247,7 @@ def test_moves_fitted_in_the_warm_up_keep_the_posterior(monkeypatch, name):
     found = problem.p_value(name, options, multiplier, chains, 46, Seeded(6), **how)
     assert found > PASSES
     if name == "dp_penalty_component":
-        put_accept(monkeypatch, 1.1)
+        put_penalty(monkeypatch, 1.1)
         assert problem.p_value(name, options, multiplier, 80_000, 46, Seeded(6), **how) < PASSES
 
 

@@ -11,6 +11,7 @@ from dpmcmc.models import MODELS, rowwise
 from dpmcmc.planner import plan
 from dpmcmc.run import sample, table_of
 from dpmcmc.samplers import DpPenaltyOptions, rules
+from dpmcmc.samplers.base import Steps
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 
@@ -84,13 +85,29 @@ def opened(name, data, chains=1, tempering=None, **sampler):
     return target, design, spec
 
 
+def one_moves(deltas, j):
+    """Moves of coefficient j alone."""
+    return deltas * np.eye(deltas.shape[1])[j]
+
+
+def interval(form, here, deltas, j=None):
+    """(lo, hi), (chain,) each, of any row's ratio, all coefficients moving or j alone."""
+    from dpmcmc.kernels import moves
+
+    j, wide = moves.TOGETHER if j is None else j, np.full(len(here), np.inf)
+    clip = np.inf, np.inf
+    _, _, found, *_ = moves.prepare(form.public, form.reach, here, deltas, j, wide, clip, 1.0)
+    middle, width, _ = found
+    return middle - 0.5 * width, middle + 0.5 * width
+
+
 def batch_sums(target, deltas, indices):
     """(sums, squares, lo, hi), (chain,) each, of what a step reads of the rows indices."""
     from dpmcmc.kernels import batches, intervals
 
     form, there, found = target._form, target.position + deltas, []
     ends = *form.describe(target.position), *form.describe(there)
-    for c, (lo, hi) in enumerate(zip(*form.interval(target.position, there), strict=True)):
+    for c, (lo, hi) in enumerate(zip(*interval(form, target.position, deltas), strict=True)):
         lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), target._bound, target._slope)
         middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.CELLS)
         total, square = batches.sums(
@@ -151,7 +168,7 @@ def test_sums_are_those_of_the_formula(name, rows):
             there = here.copy()
             there[:, j] += deltas[:, j]
             after = log_likelihood(name, design, spec, table, there)
-            sums, widths, _ = target.component_ratios(j, deltas[:, j])
+            sums, widths, _ = target.vector_ratios(one_moves(deltas, j), alone=j)
             allowed = 1e-9 * np.maximum(widths, 1e-9) * rows + 1e-11
             assert (np.abs(sums - TEMPERING * (after - before).sum(axis=1)) < allowed).all()
 
@@ -166,13 +183,12 @@ def test_no_row_within_the_bounds_leaves_the_interval_and_the_move_back_has_the_
     for size in (0.01, 0.3, 2.0):
         here = target.position + rng.normal(size=target.position.shape)
         there = here + size * rng.normal(size=here.shape)
-        moves = [(there, form.interval(here, there), form.interval(there, here))]
+        step = there - here
+        moves = [(there, interval(form, here, step), interval(form, there, -step))]
         for j in range(here.shape[1]):
-            one = here.copy()
-            one[:, j] = there[:, j]
-            step = one[:, j] - here[:, j]
-            back = form.component_interval(one, j, -step)
-            moves.append((one, form.component_interval(here, j, step), back))
+            step = one_moves(there - here, j)
+            one = here + step
+            moves.append((one, interval(form, here, step, j), interval(form, one, -step, j)))
         for ends, (lo, hi), (back_lo, back_hi) in moves:
             ratios = log_likelihood(name, design, spec, table, ends)
             ratios = ratios - log_likelihood(name, design, spec, table, here)
@@ -303,6 +319,44 @@ def test_a_walk_on_batches_is_decided_as_its_rule_says(name, kind):
 
 
 @specs
+@pytest.mark.parametrize("guided", [False, True])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_walk_is_decided_as_its_rule_says(monkeypatch, name, alone, guided):
+    """Step by step as in NumPy, from sums of its own; by two threads and by one."""
+    rng, length, chains = np.random.default_rng(17), 40, 2
+    target, *_ = opened(name, random_rows(3000, rng), chains=chains, clip_bound=0.3)
+    here = placed(target, rng, 0.2)
+    d = here.shape[1]
+    chosen = rng.integers(d, size=length)
+    deltas = 0.02 * rng.normal(size=(length, *here.shape))
+    if alone:
+        deltas = deltas * np.eye(d)[chosen][:, None, :]
+    normals, uniforms = rng.normal(size=(length, chains)), rng.random((length, chains))
+    steps = Steps(chosen, deltas, alone, normals, uniforms, 0.2)
+    signs = 2 * rng.integers(2, size=(chains, d)) - 1 if guided else None
+    expected, sides = [], None if signs is None else signs.copy()
+    for t, k in enumerate(chosen):
+        move = deltas[t] if sides is None else deltas[t] * sides[:, k, None]
+        target.refresh()
+        sums = target.vector_ratios(move, alone=k if alone else None)
+        accepted = rules.noisy(*sums, 0.2, normals[t], uniforms[t])
+        target.vector_commit(move, accepted)
+        if sides is not None:
+            sides[~accepted, k] *= -1
+        expected.append(target.position.copy())
+    moved = np.diff(np.stack(expected), axis=0).any(axis=2).mean()
+    assert 0.1 < moved < 0.95
+    for company in (0, np.inf):
+        monkeypatch.setattr(rowwise, "WORTH_COMPANY", company)
+        monkeypatch.setattr(rowwise, "THREADS", 2)
+        target.position[:], given = here, None if signs is None else signs.copy()
+        draws = target.penalty_walk(steps, given)
+        assert (draws == np.stack(expected, axis=1)).all()
+        assert (target.position == draws[:, -1]).all()
+        assert guided is False or (given == sides).all()
+
+
+@specs
 def test_order_of_rows_and_company_of_chains_change_no_bit(name):
     rng = np.random.default_rng(7)
     data = random_rows(700, rng)
@@ -336,7 +390,10 @@ def test_two_threads_give_the_bits_of_one(monkeypatch, name):
         monkeypatch.setattr(rowwise, "THREADS", threads)
         monkeypatch.setattr(rowwise, "WORTH_A_THREAD", 0)
         target.refresh()
-        found = [*target.vector_ratios(deltas), *target.component_ratios(0, deltas[:, 0])]
+        found = [
+            *target.vector_ratios(deltas),
+            *target.vector_ratios(one_moves(deltas, 0), alone=0),
+        ]
         return [part.tolist() for part in (*found, target.gradient(here, 0.5)[0])]
 
     assert everything(2) == everything(1)
@@ -354,11 +411,11 @@ def test_accepted_moves_keep_the_caches_right(name):
         deltas = 0.05 * rng.normal(size=target.position.shape)
         if t % 3:
             j = t % target.position.shape[1]
-            target.component_ratios(j, deltas[:, j])
-            target.component_commit(j, deltas[:, j], accepted)
+            deltas = one_moves(deltas, j)
+            target.vector_ratios(deltas, alone=j)
         else:
             target.vector_ratios(deltas)
-            target.vector_commit(deltas, accepted)
+        target.vector_commit(deltas, accepted)
     fresh.position[:] = target.position
     fresh.refresh()
     here, expected = target.vector_ratios(deltas), fresh.vector_ratios(deltas)
@@ -377,7 +434,8 @@ def test_absurd_positions_and_moves_give_finite_sums(name, size):
             sums, sensitivities, _ = target.vector_ratios(np.full(target.position.shape, delta))
             assert np.isfinite(sums).all()
             assert np.isfinite(sensitivities).all()
-            sums, *_ = target.component_ratios(0, np.array([delta]))
+            one = one_moves(np.full(target.position.shape, delta), 0)
+            sums, *_ = target.vector_ratios(one, alone=0)
             assert np.isfinite(sums).all()
         far, near = target.gradient(target.position, 1.0)[0], 20 * TEMPERING * (1 + 1e-9)
         assert np.linalg.norm(far) <= near
@@ -434,7 +492,8 @@ def test_the_same_width_is_guessed_as_is_charged(name):
     assert np.linalg.eigvalsh(guess.precision).min() > 0
     target.position[:] = target.position + guess.distance
     target.refresh()
-    widths = [target.component_ratios(j, np.array([1e-3]))[1][0] / 1e-3 for j in range(d)]
+    small = 1e-3 * np.eye(d)
+    widths = [target.vector_ratios(small[j : j + 1], alone=j)[1][0] / 1e-3 for j in range(d)]
     assert guess.width == pytest.approx(np.array(widths), rel=0.5)
 
 

@@ -28,7 +28,7 @@ from dpmcmc.samplers import (
     warm_start,
 )
 from dpmcmc.samplers.barker_correction import ERROR
-from tests.conformance.toys import Batched, cold, gaussian_means
+from tests.conformance.toys import Stepped, cold, gaussian_means
 
 SURE = 5.0  # standard errors
 LESS = 0.8  # of the noise
@@ -56,7 +56,7 @@ NOISY = [name for name in VARIANTS if name != "barker"]
 STARTS = WarmStart(noise_multiplier=2.0, gradient_clip=1.0, curvature_bound=1.0, num_scores=9)
 
 
-class Flat(Batched):
+class Flat(Stepped):
     """Rows that say nothing: every sum is `total`, one row may change it by `width`.
 
     Implements dpmcmc.samplers.base.Target, and counts the looks at the rows.
@@ -77,9 +77,6 @@ class Flat(Batched):
         filled = np.ones(len(deltas))
         return self.total * filled, self.width * filled, 0.0 * filled
 
-    def component_ratios(self, _, deltas):
-        return self.vector_ratios(deltas)
-
     def batch_ratios(self, deltas, _):
         self.looks["ratio"] += len(deltas)
         filled = np.ones(len(deltas))
@@ -90,9 +87,6 @@ class Flat(Batched):
         self.position[accepted] += deltas[accepted]
 
     vector_commit = move
-
-    def component_commit(self, j, deltas, accepted):
-        self.position[accepted, j] += deltas[accepted]
 
     def gradient(self, positions, _):
         self.looks["gradient"] += len(positions)

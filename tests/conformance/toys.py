@@ -15,8 +15,22 @@ from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySp
 BINS = 10
 
 
-class Batched:
-    """Steps on minibatches in NumPy, of a target with batch_ratios, log_prior_ratio and move."""
+class Stepped:
+    """Steps in NumPy, of a target with vector_ratios, batch_ratios, log_prior_ratio and move."""
+
+    def penalty_walk(self, steps, signs):
+        draws = []
+        for t, k in enumerate(steps.chosen):
+            deltas = steps.deltas[t] * (1 if signs is None else signs[:, k, None])
+            ratios = self.vector_ratios(deltas)
+            accepted = rules.noisy(
+                *ratios, steps.noise_multiplier, steps.normals[t], steps.uniforms[t]
+            )
+            self.vector_commit(deltas, accepted)
+            if signs is not None:
+                signs[~accepted, k] *= -1
+            draws.append(self.position.copy())
+        return np.stack(draws, axis=1)
 
     def batch_walk(self, rule, deltas, noises, batches):
         draws = []
@@ -41,7 +55,7 @@ class Batched:
         return np.eye(len(root)), 1.0
 
 
-class ToyTarget(Batched):
+class ToyTarget(Stepped):
     """Logistic rows of one coefficient: count rows of each (x, y), prior N(0, 1).
 
     Implements dpmcmc.samplers.base.Target in plain NumPy for any number of chains.
@@ -73,16 +87,10 @@ class ToyTarget(Batched):
         width = 2.0 * self.reach * np.abs(deltas[:, 0])
         return sums, self.tempering * width, self.log_prior_ratio(deltas)
 
-    def component_ratios(self, _, deltas):
-        return self.vector_ratios(deltas[:, None])
-
     def move(self, deltas, accepted):
         self.position[accepted] += deltas[accepted]
 
     vector_commit = move
-
-    def component_commit(self, _, deltas, accepted):
-        self.move(deltas[:, None], accepted)
 
     def gradient(self, positions, clip):
         slopes = self.signed / (1.0 + np.exp(positions * self.signed))

@@ -29,11 +29,10 @@ def sums(setting, deltas, limit, first=0, last=BLOCKS, near=False):
     """(chain,) ratio sums of theta -> theta + deltas, in nats, clipped to +-limit."""
     _, x, y, theta = setting
     aux, state = np.zeros((CHAINS, 3)), np.full((BLOCKS, CHAINS, rows.BLOCK), np.nan)
-    rows.fill(x, y, COUNT, LOGISTIC, 0, BLOCKS, theta, aux, state)
     total, nothing = np.zeros(CHAINS, np.int64), np.zeros(CHAINS)
-    move = (0, deltas, nothing, np.full(CHAINS, near))
+    move, modes = (0, deltas, nothing, np.full(CHAINS, near)), np.full(CHAINS, rows.FILL, np.int8)
     rows.ratio_sums(
-        *(x, y, COUNT, LOGISTIC, first, last, move, aux, aux, np.zeros(CHAINS, np.bool_), move),
+        *(x, y, COUNT, LOGISTIC, first, last, move, (theta, aux, aux), modes, move),
         *(state, (np.full(CHAINS, HALF / limit), nothing), HALF, total),
     )
     return total * limit / HALF
@@ -101,6 +100,7 @@ import sys; sys.path.insert(0, {here!r}); sys.path.insert(0, {here!r} + "/tests/
 import numpy as np
 from numba import config
 import test_models as t
+from dpmcmc.samplers.base import Steps
 from dpmcmc.samplers.rules import PENALTY, Rule
 assert bool(config.DISABLE_JIT) == {disabled}
 for name in t.SPECS:
@@ -109,7 +109,9 @@ for name in t.SPECS:
     target, *_ = t.opened(name, data, chains=2)
     here = t.placed(target, rng, 0.2)
     deltas = 0.1 * rng.normal(size=here.shape)
-    out = [*target.vector_ratios(deltas), *target.component_ratios(0, deltas[:, 0])]
+    single = deltas * np.eye(len(here[0]))[0]
+    out = [*target.vector_ratios(deltas), *target.vector_ratios(single, alone=0)]
+    target.vector_commit(single, np.array([True, False]))
     batches = t.batch_sums(target, deltas, np.arange(20).reshape(2, 10))
     rule = Rule(PENALTY, 10, 0.1, 0.9, 1e-3)
     noises = np.tile([[0.3], [0.999999]], (2, 1, 2))
@@ -117,6 +119,8 @@ for name in t.SPECS:
     chosen = np.arange(40, dtype=np.int32).reshape(2, 2, 10) % 30
     out += [target.gradient(here, 0.5)[0], *batches]
     out += [target.batch_walk(rule, moves, noises, chosen)]
+    steps = Steps(np.zeros(2, int), moves, False, noises[:, 0], noises[:, 1] - 0.5, 0.5)
+    out += [target.penalty_walk(steps, np.ones((2, 1), int))]
     print(*[repr(float(v)) for v in np.concatenate([part.ravel() for part in out])])
 """
 

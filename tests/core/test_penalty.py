@@ -8,8 +8,8 @@ from scipy.stats import norm
 
 from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.samplers import SAMPLERS, DpPenaltyComponentOptions, DpPenaltyOptions
-from dpmcmc.samplers.penalty import accept, amounts, penalty_event
+from dpmcmc.samplers import SAMPLERS, DpPenaltyComponentOptions, DpPenaltyOptions, rules
+from dpmcmc.samplers.penalty import amounts, penalty_event
 from dpmcmc.samplers.shaping import axes, drawn
 
 CHAINS = 400_000
@@ -20,7 +20,7 @@ def decide(total, sensitivity, noise_multiplier, prior=0.0, uniforms=None):
     filled = np.full(CHAINS, 1.0)
     normals = source.normals((CHAINS,))
     uniforms = source.uniforms((CHAINS,)) if uniforms is None else uniforms
-    decisions = accept(
+    decisions = rules.noisy(
         total * filled, sensitivity * filled, prior * filled, noise_multiplier, normals, uniforms
     )
     return float(np.mean(decisions))

@@ -162,9 +162,8 @@ def test_public_widths_are_those_of_the_steps_and_of_the_way_back(schema_of, peo
         assert back == pytest.approx(found[k : k + 1], rel=1e-9)
     alone = target.widths(here, 0.1 * np.eye(d), True)
     for j in range(d):
-        assert alone[j] == pytest.approx(
-            target.component_ratios(j, np.full(3, 0.1))[1][0], rel=1e-9
-        )
+        found = target.vector_ratios(0.1 * np.eye(d)[[j] * 3], alone=j)[1]
+        assert alone[j] == pytest.approx(found[0], rel=1e-9)
 
 
 def job(options, epsilon):

@@ -1,0 +1,78 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
+# ruff: noqa: ARG001 Numba reads the names of arguments
+"""What two threads in the same compiled function tell each other by: counters in shared arrays.
+
+As plain Python each of these is right for one thread alone.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dpmcmc.kernels.maths import kernel
+
+LOOKS = 1000  # some 10 us
+ORDER = "seq_cst"  # what was written before a counter was moved is seen by who reads it
+
+
+def _place(context, builder, signature, arguments):
+    data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+    return builder.gep(data, [arguments[1]])
+
+
+def _add(_, counters, index, amount):
+    """Add to counters[index], int64, and return what it was before."""
+
+    def generate(context, builder, signature, arguments):
+        place = _place(context, builder, signature, arguments)
+        return builder.atomic_rmw("add", place, arguments[2], ORDER)
+
+    return types.int64(counters, types.int64, types.int64), generate
+
+
+def _read(_, counters, index):
+    """Return counters[index], int64, as it is now."""
+
+    def generate(context, builder, signature, arguments):
+        place = _place(context, builder, signature, arguments)
+        return builder.load_atomic(place, ORDER, 8)
+
+    return types.int64(counters, types.int64), generate
+
+
+def _rest(_):
+    """Let another process have this core, if there is one that wants it."""
+
+    def generate(context, builder, signature, arguments):
+        kind = ir.FunctionType(ir.IntType(32), [])
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, "sched_yield"), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+def _add_plain(counters, index, amount):
+    before = counters[index]
+    counters[index] += amount
+    return before
+
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+    add: Any = _add_plain
+    read: Any = lambda counters, index: counters[index]  # noqa: E731
+    rest: Any = lambda: None  # noqa: E731
+else:
+    add, read, rest = intrinsic(_add), intrinsic(_read), intrinsic(_rest)
+
+
+@kernel
+def wait(counters, index, enough):
+    """Wait until counters[index] has reached enough; soon not at the cost of other processes."""
+    looks = 0
+    while read(counters, index) < enough:
+        looks += 1
+        if looks > LOOKS:
+            rest()

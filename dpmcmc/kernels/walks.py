@@ -1,0 +1,98 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
+"""Whole steps of the penalty samplers on all rows: the sum of ratios, the decision, the move.
+
+Two threads may run the same walk on the same arrays. Each of them decides every step, from the same
+sums of integers, so that all they have to tell each other is which blocks are taken and done: one
+that the machine holds up holds nobody up but by the part that it is at, and no bit depends on who
+took what.
+"""
+
+import numpy as np
+from numba import njit
+
+from dpmcmc.kernels.maths import OPTIONS, kernel
+from dpmcmc.kernels.moves import TOGETHER, prepare
+from dpmcmc.kernels.rows import FILL, FOLLOW, KEEP, ratio_sums
+from dpmcmc.kernels.threads import add, wait
+from dpmcmc.samplers import rules
+
+PART = 8  # blocks that a thread takes at once
+ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
+
+noisy = njit(**OPTIONS)(rules.noisy)
+
+
+@kernel
+def summed(total, count, tempering, interval):
+    """Return (sums, sensitivities), (chain,) each, from totals in cells. interval: see prepare."""
+    middle, width, cell = interval
+    sums = tempering * (count * middle + cell * total)
+    rounding = ROUNDING * count * (np.abs(middle) + width)
+    return sums, tempering * (width + rounding)
+
+
+@kernel
+def taken(rows, shared, turn, work, totals):
+    """Take parts of sum number `turn` until there are none left; wait for those of the other.
+
+    shared: (rank, taken, done, sums), who asks, and per turn how many parts are, and (chain,) what
+    they came to. work: what ratio_sums is told. The second thread begins at the end.
+    """
+    (x, y, count, link), (rank, claimed, done, sums) = rows, shared
+    parts, own = -(-x.shape[0] // PART), 0
+    while add(claimed, turn, 1) < parts:
+        part = own if rank == 0 else parts - 1 - own
+        own += 1
+        totals[:] = 0
+        first = part * PART
+        ratio_sums(x, y, count, link, first, min(first + PART, x.shape[0]), *work, totals)
+        for c in range(totals.size):
+            add(sums, turn * totals.size + c, totals[c])
+        add(done, turn, 1)
+    wait(done, turn, parts)
+    for c in range(totals.size):
+        totals[c] = sums[turn * totals.size + c]
+
+
+@kernel
+def walk(rows, state, target, public, steps, shared, position, signs, draws):
+    """Take the steps of every chain; write the positions after each of them into draws.
+
+    rows: (x, y, count, link). target: (reach, tempering, clip, half); see moves.prepare. steps:
+    (chosen (step,), deltas (step, chain, d), alone, normals, uniforms (step, chain), noise
+    multiplier): moves by deltas, of coefficient chosen where it moves alone. signs (chain, m): the
+    side on which a guided chain moves along vector chosen, turned by a rejection; (0, 0) for none.
+    shared: see taken. position (chain, d) is moved, as is each thread's own copy of it; draws
+    (chain, step, d).
+    """
+    chosen, deltas, alone, normals, uniforms, multiplier = steps
+    reach, tempering, clip, half = target
+    chains = position.shape[0]
+    delta, modes = np.empty(position.shape), np.full(chains, FILL, np.int8)
+    most, totals = np.full(chains, np.inf), np.zeros(chains, np.int64)
+    guided = signs.size > 0
+    delta[:] = 0.0
+    before, _, _, _, _, _ = prepare(public, reach, position, delta, TOGETHER, most, clip, half)
+    for t in range(deltas.shape[0]):
+        k = chosen[t]
+        for c in range(chains):
+            side = signs[c, k] if guided else 1
+            for i in range(delta.shape[1]):
+                delta[c, i] = side * deltas[t, c, i]
+        j = k if alone else TOGETHER
+        move, cells, interval, far, ends, priors = prepare(
+            public, reach, position, delta, j, most, clip, half
+        )
+        taken(rows, shared, t, (move, ends, modes, before, state, cells, half), totals)
+        sums, sensitivities = summed(totals, rows[2], tempering, interval)
+        before = move
+        for c in range(chains):
+            accepted = noisy(
+                sums[c], sensitivities[c], priors[c], multiplier, normals[t, c], uniforms[t, c]
+            )
+            modes[c] = (FILL if far[c] else FOLLOW) if accepted else KEEP
+            for i in range(delta.shape[1]):
+                position[c, i] += delta[c, i] if accepted else 0.0
+                draws[c, t, i] = position[c, i]
+            if guided and not accepted:
+                signs[c, k] *= -1
