@@ -17,3 +17,6 @@ class Seeded:
 
     def integers(self, high, shape):
         return self.rng.integers(high, size=shape)
+
+    def words(self, count):
+        return self.rng.integers(2**64, size=count, dtype=np.uint64)

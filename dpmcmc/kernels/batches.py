@@ -22,9 +22,11 @@ from dpmcmc.kernels.rows import (
     poisson_far,
     poisson_near,
 )
+from dpmcmc.kernels.scattered import LANES, ROWS, dots
 from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
 from dpmcmc.samplers import rules
 
+LINE = 16  # float32 that memory hands out at once
 CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
 
 penalty = njit(**OPTIONS)(rules.penalty)
@@ -65,72 +67,62 @@ def cells_and_squares(ratio, count, scale, shift):
 
 
 @leaf
-def ask_for(table, chosen):
-    """Have both ends of rows that are read next fetched from memory while we compute."""
-    flat, width = table.reshape(-1), table.shape[1]
-    for i in range(chosen.size):
-        start = np.int64(chosen[i]) * width
-        fetch(flat, start)
-        fetch(flat, start + width - 1)
+def ask_for(flat, starts, at, width):
+    """Have the rows that are read next fetched from memory while we compute."""
+    for i in range(at, at + ROWS):
+        for k in range(0, width, LINE):
+            fetch(flat, starts[i] + k)
 
 
 @leaf
-def predictors(table, chosen, before, offset, step, lift, eta, v):
-    """eta = offset + before . x and v = lift + step . x of the chosen rows; see rows.dot.
-
-    Four rows at a time: their sums fill a vector, and their lines of memory come side by side.
-    """
-    i = 0
-    while i + 4 <= chosen.size:
-        a, b = table[np.int64(chosen[i])], table[np.int64(chosen[i + 1])]
-        c, d = table[np.int64(chosen[i + 2])], table[np.int64(chosen[i + 3])]
-        e0 = e1 = e2 = e3 = offset
-        v0 = v1 = v2 = v3 = lift
-        for j in range(before.size):
-            w, u, x0, x1, x2, x3 = before[j], step[j], a[j], b[j], c[j], d[j]
-            e0, e1, e2, e3 = e0 + w * x0, e1 + w * x1, e2 + w * x2, e3 + w * x3
-            v0, v1, v2, v3 = v0 + u * x0, v1 + u * x1, v2 + u * x2, v3 + u * x3
-        eta[i], eta[i + 1], eta[i + 2], eta[i + 3] = e0, e1, e2, e3
-        v[i], v[i + 1], v[i + 2], v[i + 3] = v0, v1, v2, v3
-        i += 4
-    while i < chosen.size:
-        a, e0, v0 = table[np.int64(chosen[i])], offset, lift
-        for j in range(before.size):
-            e0, v0 = e0 + before[j] * a[j], v0 + step[j] * a[j]
-        eta[i], v[i] = e0, v0
-        i += 1
+def places(chosen, width, starts):
+    """Write where rows begin, and where some row does for the rest of the last four."""
+    for i in range(chosen.size):
+        starts[i] = np.int64(chosen[i]) * width
+    for i in range(chosen.size, starts.size):
+        starts[i] = 0
 
 
 @kernel
-def sums(table, reach, link, chosen, batch, ends, cells, work):
+def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
     """Return the sum of clipped ratios over rows chosen[:batch], in cells, and of the squares.
 
-    table (n, columns + 1) by rows, the response last. reach: largest norm of a row that is allowed.
-    chosen: row numbers, further ones being those that are read next. ends: (weights, aux) of the
-    current position and of the proposed one. cells: (scale, shift). work: (3, BLOCK) to write in.
+    table (n, width) float32 by rows; beyond the columns the response in two parts, where there is
+    one, and zeros. reach: largest norm of a row that is allowed. chosen: row numbers, further ones
+    being those that are read next. ends: (weights, aux) of the current position and of the proposed
+    one. cells: (scale, shift). work: (4, BLOCK) to write in.
     """
     (before, aux_here, after, aux_there), (scale, shift) = ends, cells
-    columns = table.shape[1] - 1
-    eta, v, y = work[0], work[1], work[2]
-    step, squares = np.empty(columns), 0.0
+    eta, v, y, state = work[0], work[1], work[2], work[3]
+    flat, width = table.reshape(-1), table.shape[1]
+    weights, squares = np.zeros((2, -(-columns // LANES) * LANES)), 0.0
     for j in range(columns):
-        step[j] = after[j] - before[j]
-        squares += step[j] * step[j]
-    lift = aux_there[OFFSET] - aux_here[OFFSET]
+        weights[0, j], weights[1, j] = before[j], after[j] - before[j]
+        squares += weights[1, j] * weights[1, j]
+    offset, lift = aux_here[OFFSET], aux_there[OFFSET] - aux_here[OFFSET]
     near = reach * np.sqrt(squares) + abs(lift) <= NEAR
+    starts, then = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     total, square = 0, 0
+    places(chosen[: min(BLOCK, batch)], width, starts)
     for start in range(0, batch, BLOCK):
         end = min(start + BLOCK, batch)
         part, count = chosen[start:end], end - start
-        ask_for(table, chosen[end : end + BLOCK])
-        predictors(table, part, before[:columns], aux_here[OFFSET], step, lift, eta, v)
+        places(chosen[end : end + BLOCK], width, then)
+        for i in range(0, count, ROWS):
+            ask_for(flat, then, i, width)
+            dots(flat, starts, i, weights, eta, v)
+        for i in range(count):
+            eta[i] += offset
+            v[i] += lift
         if link in (LINEAR, POISSON):
             for i in range(count):
-                y[i] = table[np.int64(part[i]), columns]
-        known(link, eta, y, count, eta)
-        ratios(link, near, v, y, eta, aux_here, aux_there, count)
+                row = table[np.int64(part[i])]
+                y[i] = np.float64(row[columns]) + np.float64(row[columns + 1])
+        known(link, eta, y, count, state)
+        ratios(link, near, v, y, state, aux_here, aux_there, count)
         added, added_square = cells_and_squares(v, count, scale, shift)
         total, square = total + added, square + added_square
+        starts, then = then, starts
     return total, square
 
 
@@ -144,9 +136,10 @@ def walk(table, reach, public, rule, clip, chosen, deltas, noises, position, dra
     step, d).
     """
     (chains, d), batch, every = position.shape, chosen.shape[2], chosen.reshape(-1)
+    columns = len(public.lower)
     here, there, then = np.empty(d), np.empty(d), np.empty(d)
     aux_here, aux_there = np.empty(3), np.empty(3)
-    work = np.empty((3, BLOCK))
+    work = np.empty((4, BLOCK))
     bound, slope = clip
     for t in range(deltas.shape[0]):
         for c in range(chains):
@@ -161,7 +154,7 @@ def walk(table, reach, public, rule, clip, chosen, deltas, noises, position, dra
             middle, width = 0.5 * lo + 0.5 * hi, hi - lo
             unit = width / (2.0 * CELLS)
             total, square = sums(
-                *(table, reach, public.link, every[(t * chains + c) * batch :]),
+                *(table, columns, reach, public.link, every[(t * chains + c) * batch :]),
                 *(batch, (here, aux_here, there, aux_there)),
                 *((1.0 / unit, middle / unit), work),
             )

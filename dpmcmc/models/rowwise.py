@@ -23,6 +23,7 @@ THREADS = len(os.sched_getaffinity(0))
 FEWEST_PARTS, MOST_PARTS = 4, 16  # of a sum that threads share: a call costs some 3 us
 A_PART = 1_000_000  # numbers for which there is one part more
 LONGEST = 1e100  # of a released direction
+LARGEST = float(np.finfo(np.float32).max)
 WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
 WORTH_COMPANY = 100_000  # in one step of a walk, whose threads never sleep
 NO_SIGNS = np.empty((0, 0), np.int64)
@@ -58,7 +59,7 @@ class RowTarget:
         self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
         np.fmax(self._x, -form.reach, out=self._x)  # finite, whatever a form does
         np.fmin(self._x, form.reach, out=self._x)
-        self._table: Floats | None = None
+        self._table: NDArray[np.float32] | None = None
         self._norm: NDArray[np.float32] | None = None
         self._helper: ThreadPoolExecutor | None = None
         self._half = 2.0 ** (51 - math.ceil(math.log2(table.rows + 1.0)))
@@ -204,12 +205,26 @@ class RowTarget:
         )
         return draws
 
-    def table(self) -> Floats:
-        """Return the rows (n, columns + 1), the response last, for who reads few of them."""
+    def table(self) -> NDArray[np.float32]:
+        """Return the rows (n, width) for who reads few of them: columns, response, zeros.
+
+        Rounded to float32; the response, where there is one, to a sum of two. A row lies on as few
+        lines of memory as it can.
+        """
         if self._table is None:
-            x = self._x.transpose(0, 2, 1).reshape(-1, self._x.shape[1])
-            both = np.concatenate((x, self._y.reshape(-1, 1)), axis=1)
-            self._table = np.ascontiguousarray(both[: self.rows])
+            from dpmcmc.kernels.batches import LINE
+            from dpmcmc.kernels.scattered import LANES
+
+            columns, answers = self._x.shape[1], self._form.link in (LINEAR, POISSON)
+            least = max(LANES, columns + 2 * answers)
+            width = min(1 << (least - 1).bit_length(), -(-least // LINE) * LINE)
+            self._table = _on_lines(self.rows, width)
+            for k in range(columns):
+                self._table[:, k] = _single(self._x[:, k].reshape(-1)[: self.rows])
+            if answers:
+                y = self._y.reshape(-1)[: self.rows]
+                self._table[:, columns] = _single(y)
+                self._table[:, columns + 1] = _single(y - self._table[:, columns])
         return self._table
 
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
@@ -332,3 +347,16 @@ def _blocked(columns: Floats, size: int) -> Floats:
     made[:full] = columns[:, : full * size].reshape(number, full, size).transpose(1, 0, 2)
     made[full:, :, :rest] = columns[:, full * size :]
     return made
+
+
+def _single(numbers: Floats) -> NDArray[np.float32]:
+    """Return the nearest float32, finite."""
+    return np.clip(numbers, -LARGEST, LARGEST).astype(np.float32)
+
+
+def _on_lines(rows: int, width: int) -> NDArray[np.float32]:
+    """Return zeros (rows, width) that begin where a line of memory does."""
+    size = 4 * rows * width
+    room = np.zeros(size + 64, np.uint8)
+    skipped = -room.ctypes.data % 64
+    return room[skipped : skipped + size].view(np.float32).reshape(rows, width)

@@ -24,6 +24,9 @@ class RandomSource(Protocol):
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Return independent integers, uniform on 0 .. high - 1, of this shape."""
 
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return independent words of 64 random bits."""
+
 
 class SystemRandom:
     """AES-256 in counter mode under a key from the operating system, fresh for every instance.
@@ -40,21 +43,25 @@ class SystemRandom:
         self._owner = os.getpid()
         self._stream = Cipher(AES256(os.urandom(32)), CTR(os.urandom(16))).encryptor()
 
-    def _words(self, count: int) -> NDArray[np.uint64]:
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return what the cipher makes of zeros."""
         if os.getpid() != self._owner:
             self._rekey()
-        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype=np.uint64)
+        words = np.empty(count + 2, np.uint64)  # it wants room for a block more than it writes
+        if self._stream.update_into(bytes(8 * count), words.view(np.uint8).data) != 8 * count:
+            raise RuntimeError("the cipher holds words back")
+        return words[:count]
 
     def uniforms(self, shape: Shape) -> NDArray[np.float64]:
         """Return uniforms on (0, 1), each the middle of one of 2^52 equal cells."""
-        words = self._words(int(np.prod(shape)))
+        words = self.words(int(np.prod(shape)))
         return (((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)
 
     def normals(self, shape: Shape) -> NDArray[np.float64]:
         """Return standard normals. Source: Box and Muller 1958."""
         count = int(np.prod(shape))
         pairs = (count + 1) // 2
-        radius = np.sqrt(-2.0 * np.log((self._words(pairs) + 0.5) * 2.0**-64))
+        radius = np.sqrt(-2.0 * np.log((self.words(pairs) + 0.5) * 2.0**-64))
         angle = 2.0 * np.pi * self.uniforms((pairs,))
         both = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
         return both[:count].reshape(shape)
@@ -62,10 +69,10 @@ class SystemRandom:
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Return integers on 0 .. high - 1; the last part of 2^64 is refused, so without bias."""
         if high & (high - 1) == 0:
-            words = self._words(int(np.prod(shape)))
+            words = self.words(int(np.prod(shape)))
             return (words & np.uint64(high - 1)).view(np.int64).reshape(shape)
         limit = np.uint64(2**64 - 1 - 2**64 % high)
-        words = self._words(int(np.prod(shape))).copy()
+        words = self.words(int(np.prod(shape)))
         while (refused := words > limit).any():
-            words[refused] = self._words(int(refused.sum()))
+            words[refused] = self.words(int(refused.sum()))
         return (words % np.uint64(high)).astype(np.int64).reshape(shape)

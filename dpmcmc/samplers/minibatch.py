@@ -21,7 +21,7 @@ from dpmcmc.samplers.warm_start_law import chain_mu
 FEWEST = 1000  # rows of a batch that the planner chooses, where there are as many
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 CLOSE = 1e-3  # how much of the noise a calibration may give away
-AT_ONCE = 1 << 14  # row numbers of steps that are taken by one call: they stay in a cache
+AT_ONCE = 1 << 16  # row numbers of steps that are taken by one call: they stay in a cache
 QUICK_TRIES = 8  # epsilon is nearly inverse to the noise: two or three tries do
 
 
@@ -43,11 +43,12 @@ def batches(random: RandomSource, rows: int, batch: int, count: int) -> NDArray[
     from dpmcmc.kernels import subsets
 
     few = min(batch, rows - batch)
-    needed = -rows * math.log1p(-few / rows)  # draws until so many are different
-    words = math.ceil(0.5 * needed + 2.0 * math.sqrt(needed)) + 8
-    out, tape, done = np.empty((count, batch), np.int32), np.empty(0, np.int64), 0
+    # draws of one subset, on average, with those that are refused or passed over
+    draws = -rows * math.log1p(-few / rows) * 2.0**32 / (2**32 - 2**32 % rows)
+    out, tape, done = np.empty((count, batch), np.int32), np.empty(0, np.uint32), 0
     while done < count:
-        fresh = random.integers(1 << subsets.BITS, (words * (count - done),))
+        needed = draws * (count - done)
+        fresh = random.words(math.ceil(0.5 * needed + 2.0 * math.sqrt(needed)) + 8).view(np.uint32)
         tape = np.concatenate((tape, fresh)) if tape.size else fresh
         done, used = subsets.subsets(tape, rows, out, done)
         tape = tape[used:]

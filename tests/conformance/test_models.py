@@ -111,9 +111,9 @@ def batch_sums(target, deltas, indices):
         lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), target._bound, target._slope)
         middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.CELLS)
         total, square = batches.sums(
-            *(target.table(), form.reach, form.link, indices[c]),
+            *(target.table(), len(form.public.lower), form.reach, form.link, indices[c]),
             *(indices.shape[1], tuple(e[c] for e in ends)),
-            *((1.0 / cell, middle / cell), np.empty((3, 256))),
+            *((1.0 / cell, middle / cell), np.empty((4, 256))),
         )
         first, second, b = cell * total, cell**2 * square, len(indices[c])
         squares = b * middle**2 + 2.0 * middle * first + second
@@ -289,6 +289,22 @@ def test_minibatch_sums_are_those_of_its_rows(name):
         width = hi[c] - lo[c]
         assert sums[c] == pytest.approx(picked.sum(), abs=300 * width * 2.0**-18)
         assert squares[c] == pytest.approx((picked**2).sum(), rel=1e-3, abs=width**2 * 1e-3)
+
+
+@specs
+def test_rows_of_a_batch_are_those_of_the_data_in_single_precision(name):
+    data = random_rows(300, np.random.default_rng(9))
+    target, _, spec = opened(name, data)
+    x, y = target._form.rows(table_of(schema(300), data))
+    table, columns, line = target.table(), len(x), 64
+    assert table.dtype == np.float32
+    assert (table[:, :columns] == x.T.astype(np.float32)).all()
+    if spec.model.family in ("linear", "poisson"):
+        response = table[:, columns : columns + 2].astype(float).sum(axis=1)
+        assert response == pytest.approx(y, rel=2.0**-47, abs=0)
+    starts = table.ctypes.data + np.arange(300) * table.strides[0]
+    touched = (starts + table.strides[0] - 1) // line - starts // line + 1
+    assert (touched == -(-table.strides[0] // line)).all()
 
 
 @specs

@@ -62,10 +62,10 @@ class Words(SystemRandom):
     """The stream replaced by given words."""
 
     def __init__(self, *words):
-        self.words = list(words)
+        self.given = list(words)
 
-    def _words(self, count):
-        taken, self.words = self.words[:count], self.words[count:]
+    def words(self, count):
+        taken, self.given = self.given[:count], self.given[count:]
         return np.array(taken, np.uint64)
 
 
