@@ -19,6 +19,7 @@ from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.releases import ALGORITHMS, RELEASES, AutoOptions
 from dpmcmc.samplers import SAMPLERS, ComponentProposal, Proposal
+from dpmcmc.samplers.penalty_law import MOST_STRETCH
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec, ModelSpec
 
@@ -153,6 +154,7 @@ def _check_proposal(proposal: Proposal | ComponentProposal) -> None:
             if value not in known:
                 raise SpecError(pointer, "must be one of " + ", ".join(known))
     _check_number("/sampler/proposal/scale", proposal.scale, 1e-60, 1e3)
+    _check_number("/sampler/proposal/stretch", proposal.stretch, 1.0, MOST_STRETCH)
 
 
 def _check_options(model: ModelSpec) -> None:

@@ -44,7 +44,7 @@ def advance(
         if state.signs is None:
             state.signs = 2 * random.integers(2, (chains, len(moves.vectors))) - 1
         how = options.proposal.shape, noise_multiplier, count, random
-        return taken(target, moves, *how, state.signs)
+        return taken(target, state, *how, state.signs)
 
     return state.through(length, steps)
 

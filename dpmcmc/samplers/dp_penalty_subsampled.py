@@ -72,6 +72,7 @@ def advance(
     def steps(count: int) -> Floats:
         shape, way = (count, len(target.position)), amounts(options.proposal.shape)
         deltas = state.moves.along(*drawn(state.moves, shape, way, random))
+        deltas *= state.lengths(count)[:, None, None]
         return _steps(target, deltas, options.batch or 0, noise_multiplier, random)
 
     return state.through(length, steps)
@@ -88,9 +89,13 @@ def _steps(
 
 @dataclass(frozen=True, slots=True)
 class SubsampledLaw(PenaltyLaw):
-    """The penalty law with the noise of the batch beside that of privacy."""
+    """The penalty law with the noise of the batch beside that of privacy.
+
+    That noise grows with the square of a move's length, so that long ones lead nowhere.
+    """
 
     shares: ClassVar[tuple[float, ...]] = SHARES
+    bold: ClassVar[bool] = False
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""

@@ -16,12 +16,16 @@ class Proposal:
     which wastes no noise on short moves: 1.5 times the effective draws for the same budget.
     adapt: whether the moves are fitted to the draws of the warm-up: directions and scales, see
     samplers/shaping.py. None: where no scale is given and enough draws are expected.
+    stretch: how many times as long the first moves are; they shrink to `scale` within two
+    thirds of the warm-up, so that few are needed to a far mode. None: as many as the mode may be
+    far, where no scale is given; else 1.
     """
 
     kind: Literal["full", "component"] = "component"
     scale: float | None = None
     shape: Shape = "bactrian"
     adapt: bool | None = None
+    stretch: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,7 @@ class ComponentProposal:
     scale: float | None = None
     shape: Shape = "bactrian"
     adapt: bool | None = None
+    stretch: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

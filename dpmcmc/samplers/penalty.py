@@ -12,7 +12,7 @@ from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.base import Floats, Steps, Target
 from dpmcmc.samplers.options import ChainOptions, Shape
 from dpmcmc.samplers.penalty_law import SPREAD, PenaltyLaw
-from dpmcmc.samplers.shaping import Amounts, Moves, Walk, axes, drawn
+from dpmcmc.samplers.shaping import Amounts, Walk, axes, drawn, lengths
 
 
 def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> Event:
@@ -34,9 +34,10 @@ def begin(
     proposal, dimension = options.proposal, target.position.shape[1]
     if proposal.scale is None:
         raise ValueError("the proposal's scale must be known")
-    steps = (options.num_warmup or 0) if proposal.adapt else 0
+    warmup, fitted = options.num_warmup or 0, bool(proposal.adapt)
+    steps, first = warmup if fitted else 0, lengths(proposal.stretch or 1.0, warmup, fitted)
     fit = law.fit(options, target, noise_multiplier) if steps else None
-    walk = Walk(target, axes(proposal.scale, dimension, proposal.kind), steps, fit)
+    walk = Walk(target, axes(proposal.scale, dimension, proposal.kind), steps, fit, first)
     if found is not None:
         walk.shape(found.mode, found.root @ found.root.T)
     return walk
@@ -67,27 +68,28 @@ def advance(
     """Return (chain, length, d) draws. Privacy: length * chain Gaussian events."""
 
     def steps(count: int) -> Floats:
-        return taken(target, state.moves, options.proposal.shape, noise_multiplier, count, random)
+        return taken(target, state, options.proposal.shape, noise_multiplier, count, random)
 
     return state.through(length, steps)
 
 
 def taken(
     target: Target,
-    moves: Moves,
+    walk: Walk,
     shape: Shape,
     noise_multiplier: float,
     length: int,
     random: RandomSource,
     signs: NDArray[np.int64] | None = None,
 ) -> Floats:
-    """Return (chain, length, d) draws of steps by these moves. signs: see Target.penalty_walk.
+    """Return (chain, length, d) draws of steps by the walk's moves. signs: see Target.penalty_walk.
 
     All chains move along the same vector in a step, so that one coefficient's column is read once.
     """
-    chains = len(target.position)
+    moves, chains = walk.moves, len(target.position)
     chosen, far = drawn(moves, (length, chains), amounts(shape), random)
     deltas = moves.along(chosen, far if signs is None else np.abs(far))
+    deltas *= walk.lengths(length)[:, None, None]
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
     alone = moves.kind == "axes"

@@ -16,7 +16,7 @@ from scipy.special import erfc, ndtr
 from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import Facts, Floats, Outlook, Pace
 from dpmcmc.samplers.options import ComponentProposal, Proposal, Shape
-from dpmcmc.samplers.shaping import Fit, best_moves
+from dpmcmc.samplers.shaping import STRETCHED, Fit, best_moves
 from dpmcmc.samplers.warm_start_law import arrived, chain_mu, finished, settled
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ FEWEST_STEPS = 1000.0  # short ones cost little
 STUCK = 1e-12  # effective draws a step of a chain that practically never accepts
 WORTH_FITTING = 300.0  # expected effective draws, from which a warm-up can tell what to move along
 FITTING = 5  # one part in so many of such a chain is warm-up
+MOST_STRETCH = 1e9
+SLOWER, TRIES = 1.5, 8.0  # of first moves: over the law's steps; more of them a coefficient
 TRIED = np.geomspace(0.4, 1.6, 13)  # times the best scale of a plain walk
 _HERMITE, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
@@ -150,13 +152,32 @@ def walk(guess: "Guess", mobility: Floats, scale: float) -> int:
     Far away every step in the right direction is taken: E|move| / 2 a step. Near the mode the
     slowest direction closes in exponentially.
     """
+    distance = float(guess.distance.max())
+    rate, near, closing = _closing(guess, mobility, scale)
+    return math.ceil((distance - near) / (rate * near) + closing / rate)
+
+
+def stride(guess: "Guess", mobility: Floats, scale: float, fitted: bool) -> tuple[float, int]:
+    """Return how many times as long the first moves of such a walk should be, and its steps then.
+
+    As long as the way is, over what it is where moves of `scale` begin to close in: then it
+    closes in exponentially all the way. They shrink slower than that: a coefficient that is left
+    behind would walk for long. fitted: whether moves are fitted to the draws of the warm-up.
+    """
+    rate, near, closing = _closing(guess, mobility, scale)
+    stretch = min(float(guess.distance.max()) / near, MOST_STRETCH)
+    first = math.log(stretch) * (SLOWER / rate + TRIES * len(mobility))
+    return stretch, math.ceil(max(first / STRETCHED[fitted], first + closing / rate))
+
+
+def _closing(guess: "Guess", mobility: Floats, scale: float) -> tuple[float, float, float]:
+    """Return the rate at which a walk closes in, from how near, and the logarithm of that way."""
     root = np.sqrt(mobility)
     rate = float(np.linalg.eigvalsh(root[:, None] * guess.precision * root).min())
     sd = float(np.sqrt(np.diag(np.linalg.inv(guess.precision))).max())
-    distance = float(guess.distance.max())
     speed = scale / math.sqrt(2.0 * math.pi) * float(np.max(mobility / mobility.sum()))
-    near = min(distance, speed / rate)
-    return math.ceil((distance - near) / speed + max(math.log(max(near / sd, 1.0)), 1.0) / rate)
+    near = min(float(guess.distance.max()), speed / rate)
+    return rate, near, max(math.log(max(near / sd, 1.0)), 1.0)
 
 
 def adapts(options: Any, adapt: bool | None, scale: float | None, draws: float) -> bool:
@@ -201,10 +222,12 @@ def begun(options: Any, outlook: Outlook, spent: float) -> "tuple[Any, Guess]":
 class PenaltyLaw:
     """The law of the penalty samplers. guided: a walk that keeps its direction while accepted.
 
+    bold: whether the planner has it begin with longer moves, see `stride`.
     No warm start unless it is asked for: a job of theirs costs sqrt(steps) / noise multiplier.
     """
 
     shares: ClassVar[tuple[float, ...]] = (0.0,)
+    bold: ClassVar[bool] = True
     guided: bool = False
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
@@ -242,11 +265,12 @@ class PenaltyLaw:
         fitted = max(draws, fitted_draws(guess, fit, whole))
         adapt = adapts(options, proposal.adapt, proposal.scale, fitted)
         draws = fitted if adapt else draws
-        options = replace(options, proposal=replace(proposal, scale=scale, adapt=adapt))
         options, guess = begun(options, outlook, self._spent(options, outlook, noise_multiplier))
         speed = 2.0 * scale if self.guided else scale  # never turns round on its way to the mode
+        stretch, way = self._way(options, guess, moved, speed, adapt)
+        proposal = replace(proposal, scale=scale, adapt=adapt, stretch=stretch)
         fitting = options.num_steps // FITTING if adapt else 0
-        return Pace(options, draws, walk(guess, moved, speed), fitting)
+        return Pace(replace(options, proposal=proposal), draws, way, fitting)
 
     def fit(self, options: Any, facts: Facts, noise_multiplier: float) -> Fit:
         """Return what fits moves to a posterior: their best lengths and what they give."""
@@ -260,6 +284,19 @@ class PenaltyLaw:
             return np.array([s for s, _ in found]), np.array([e for _, e in found])
 
         return best
+
+    def _way(
+        self, options: Any, guess: "Guess", moved: Floats, speed: float, fitted: bool
+    ) -> tuple[float, int]:
+        """Return how many times as long as planned the first moves are, and the steps to the mode.
+
+        As the caller says; else as they should be where the planner chooses their scale.
+        """
+        given, scale = options.proposal.stretch, options.proposal.scale
+        if given or scale or options.num_warmup == 0 or not self.bold:
+            return given or 1.0, walk(guess, moved, speed)
+        stretch, way = stride(guess, moved, speed, fitted)
+        return float(f"{stretch:.4g}"), way
 
     def _seen(self, options: Any, outlook: Outlook, z: float) -> "Guess":
         """Return the guess with widths that stand for all noise on lambda."""

@@ -34,6 +34,7 @@ FEWEST = 4  # draws of a batch
 JUDGED = 16  # chains that are judged one by one; more of them are judged in groups
 MOST_KEPT = 8192  # draws of a chain that are looked at
 LEAST_PART = 1e-12  # eigenvalue of a correlation
+STRETCHED = {False: 2 / 3, True: 1 / 4}  # parts of the warm-up with longer moves; true: if fitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,8 @@ def effective(draws: Floats) -> float:
         return 0.0
     means = draws[:, count - number * size :].reshape(chains * number, size, d).mean(axis=1)
     groups = [
-        some.reshape(-1, d).var(axis=0) for some in np.array_split(draws, min(chains, JUDGED))
+        (some - some[:1, :1]).reshape(-1, d).var(axis=0)  # exactly 0 where one stands still
+        for some in np.array_split(draws, min(chains, JUDGED))
     ]
     spread, least = means.var(axis=0, ddof=1), np.min(groups, axis=0)
     if not (np.isfinite(least).all() and (spread > 0.0).all()):
@@ -171,9 +173,20 @@ class Walk:
     drawn. A block of a chain may end anywhere.
     """
 
-    def __init__(self, target: Bounded, moves: Moves, steps: int, fit: Fit | None) -> None:
-        """steps: of the warm-up that fits are made in, 0 for none. fit: None for none."""
+    def __init__(
+        self,
+        target: Bounded,
+        moves: Moves,
+        steps: int,
+        fit: Fit | None,
+        lengths: Floats | None = None,
+    ) -> None:
+        """steps: of the warm-up that fits are made in, 0 for none. fit: None for none.
+
+        lengths: of the moves of the first steps, times what they would be.
+        """
         self.moves = moves
+        self._lengths = np.ones(0) if lengths is None else lengths
         self.signs: NDArray[np.int64] | None = None
         self._target, self._base, self._fit = target, moves, fit
         self._points = points(steps) if fit is not None else ()
@@ -194,6 +207,11 @@ class Walk:
             self._see(draws)
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
+    def lengths(self, count: int) -> Floats:
+        """Return (count,) how many times as long as `moves` the next moves are."""
+        some = self._lengths[self._done : self._done + count]
+        return np.concatenate((some, np.ones(count - len(some))))
+
     def _see(self, draws: Floats) -> None:
         before, self._done = self._done, self._done + draws.shape[1]
         if not self._points or before >= self._points[-1]:
@@ -202,17 +220,20 @@ class Walk:
         if self._done in self._points:
             half = -(-self._done // self._stride) // 2
             self._kept = [np.concatenate(self._kept, axis=1)[:, -max(half, 1) :]]
-            self.fit(self._kept[0])
+            self.fit(self._kept[0], trusted=self._done // 2 >= len(self._lengths))
 
     @np.errstate(all="ignore")  # draws far out overflow, and are not trusted
-    def fit(self, draws: Floats) -> None:
-        """Fit the moves to released draws (chain, draw, d)."""
+    def fit(self, draws: Floats, *, trusted: bool = True) -> None:
+        """Fit the moves to released draws (chain, draw, d).
+
+        trusted: false where some were made by longer moves, most of which are rejected.
+        """
         every = draws.reshape(-1, draws.shape[2])
         enough = effective(draws)
         if enough == 0.0:
             return
         covariance = np.atleast_2d(np.cov(every, rowvar=False))
-        self.shape(every.mean(axis=0), covariance, enough)
+        self.shape(every.mean(axis=0), covariance, enough if trusted else 0.0)
 
     def shape(self, here: Floats, covariance: Floats, enough: float = math.inf) -> None:
         """Fit the moves to a covariance (d, d) around here (d,), of so many effective draws."""
@@ -228,6 +249,14 @@ class Walk:
         elif not whole:
             self.moves = enlarged(self._base, covariance, width, self._fit)
         self.signs = None
+
+
+def lengths(stretch: float, steps: int, fitted: bool) -> Floats:
+    """Return the lengths of the moves that a warm-up of so many steps begins with.
+
+    fitted: whether moves are fitted to its draws.
+    """
+    return np.geomspace(stretch, 1.0, int(STRETCHED[fitted] * steps))
 
 
 def points(steps: int) -> tuple[int, ...]:

@@ -227,7 +227,7 @@ def test_every_step_leaves_other_posteriors_invariant(name, family):
     assert problem.p_value(name, options, multiplier, chains, steps, Seeded(6)) > PASSES
 
 
-ADAPT = {"proposal": ComponentProposal(scale=0.6, adapt=True)}
+ADAPT = {"proposal": ComponentProposal(scale=0.6, adapt=True, stretch=4.0)}
 FITTED = {
     "dp_penalty_component": (ADAPT, 1.0, 20_000),
     "dp_penalty_guided": (ADAPT, 1.0, 20_000),

@@ -68,7 +68,7 @@ def test_what_the_caller_fixed_stays(schema):
         num_steps=700,
         num_chains=3,
         num_warmup=90,
-        proposal=Proposal(kind="full", scale=0.02, adapt=False),
+        proposal=Proposal(kind="full", scale=0.02, adapt=False, stretch=3.0),
     )
     assert replace(plan(schema, job(options)).spec.sampler, warm_start=None) == options
 

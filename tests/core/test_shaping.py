@@ -1,6 +1,8 @@
 """Moves are fitted to released draws: when they should be, to what they should, and to no more."""
 
+import math
 from dataclasses import replace
+from functools import partial
 
 import numba
 import numpy as np
@@ -23,8 +25,9 @@ from dpmcmc.samplers import (
     Proposal,
 )
 from dpmcmc.samplers.penalty_law import PenaltyLaw
-from dpmcmc.samplers.shaping import Walk, axes, best_moves, effective, points
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.samplers.shaping import Walk, axes, best_moves, effective, lengths, points
+from dpmcmc.schema import NumberColumn, Schema
+from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
 RNG = np.random.default_rng(7)
 RIDGE = np.array([[1.0, 0.99], [0.99, 1.0]])
@@ -50,6 +53,10 @@ def walk_of(scale=0.1, steps=640, noise=0.0, kind="component", dimension=2):
 def normals(covariance, chains=2, count=400):
     root = np.linalg.cholesky(covariance)
     return RNG.normal(size=(chains, count, len(root))) @ root.T
+
+
+def following(draws, walk, count):
+    return draws[:, walk._done : walk._done + count]
 
 
 def test_fits_come_at_public_counts_and_end_with_the_warm_up():
@@ -103,6 +110,57 @@ def test_a_chain_that_drifts_is_given_longer_moves_beside_its_own():
     walk.fit(np.repeat(way, 2, axis=0) + 0.1 * normals(np.eye(2), count=500))
     np.testing.assert_array_equal(walk.moves.vectors[:2], 0.5 * np.eye(2))
     assert np.linalg.norm(walk.moves.vectors[2:], axis=1).max() > 5.0
+
+
+def test_draws_of_longer_moves_shorten_none():
+    """What looks like a coefficient that hardly varies has only been offered moves too long."""
+    crowded = normals(np.diag([1.0, 1e-8]), chains=1, count=1000)
+    for first, shortened in ((None, True), (np.geomspace(50.0, 1.0, 330), False)):
+        walk = Walk(Even(), axes(0.5, 2, "component"), 640, walk_of()._fit, first)
+        walk.through(600, partial(following, crowded, walk))
+        shortest = np.linalg.norm(walk.moves.vectors[:2], axis=1).min()
+        assert (shortest < 0.1) == shortened
+        assert shortened or shortest == 0.5
+
+
+@pytest.mark.parametrize("block", [1, 50, 300])
+def test_first_moves_are_longer_and_shrink_wherever_blocks_end(block):
+    walk = Walk(Even(), axes(0.5, 2, "component"), 0, None, lengths(8.0, 300, fitted=False))
+    found = []
+
+    def advance(count):
+        found.extend(walk.lengths(count))
+        return np.zeros((1, count, 2))
+
+    for _ in range(300 // block):
+        walk.through(block, advance)
+    assert found[0] == pytest.approx(8.0)
+    assert np.diff(np.log(found[:200])) == pytest.approx(np.full(199, -math.log(8.0) / 199))
+    assert found[200:] == [1.0] * 100
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs the compiler")
+@pytest.mark.parametrize("name", ["dp_penalty", "dp_penalty_component", "dp_penalty_guided"])
+def test_a_far_mode_is_reached_within_the_planned_warm_up(seeded, name):
+    """Four means half an sd off the middle of their bounds: 150 posterior sds in each."""
+    rows, rng = 90_000, np.random.default_rng(3)
+    data = {f"x{j}": 0.5 + rng.normal(size=rows) for j in range(4)}
+    columns = tuple(NumberColumn(name=key, lower=-4.0, upper=4.0) for key in data)
+    options = ModelOptions(variances=(1.0,) * 4, ratio_slope=2.0)
+    result = sample(
+        data,
+        schema=Schema(columns=columns, rows=rows),
+        model=ModelSpec(family="gaussian_mean", formula="~ x0 + x1 + x2 + x3", options=options),
+        privacy=PrivacySpec(delta=1e-6, epsilon=4.0),
+        sampler=SAMPLERS[name].options(num_steps=2000, num_chains=1),
+        random=seeded(2),
+    )
+    means = np.array([np.mean(column) for column in data.values()])
+    away = (result.draws[0] - means) * math.sqrt(rows)
+    assert result.plan.num_warmup < 700
+    assert np.abs(away[0]).max() > 100.0
+    assert np.abs(away[result.plan.num_warmup :]).max() < 8.0
+    assert result.plan.expected_ess > 50.0
 
 
 def test_not_a_number_fits_nothing():
