@@ -34,6 +34,7 @@ SMALLEST_DELTA = 1e-11
 ROUND_OFF = 4e-16
 MOST_CELLS = 2**20
 MOST_COUNT = 10**7
+FAR = 30.0  # epsilon beyond which e^epsilon is not taken: it may overflow
 
 
 def leaves(event: Event) -> dict[Event, int] | None:
@@ -66,7 +67,7 @@ class Composed:
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon at delta; infinite where round-off could matter."""
-        if delta < SMALLEST_DELTA or self.hidden > delta / 4:
+        if not trusted(self.hidden, delta):
             return math.inf
         found = float(self.distribution.get_epsilon_for_delta(delta - self.hidden))
         return max(0.0, found) * (1 + 1e-12)
@@ -75,6 +76,16 @@ class Composed:
         """Smallest delta at epsilon, never below 1e-11."""
         found = float(self.distribution.get_delta_for_epsilon(epsilon))
         return min(1.0, max(SMALLEST_DELTA, found + self.hidden))
+
+
+def hidden(parts: dict[Event, int]) -> float:
+    """The probability that round-off may hide after composition."""
+    return ROUND_OFF * sum(parts.values()) + 1e-13 * len(parts)
+
+
+def trusted(lost: float, delta: float) -> bool:
+    """Whether what round-off may hide is little beside delta."""
+    return delta >= SMALLEST_DELTA and lost <= delta / 4
 
 
 def compose(event: Event, variance: float) -> Composed | None:
@@ -138,11 +149,16 @@ def _interval(count: int, variance: float, reach: float) -> float:
 def _compose(parts: tuple[tuple[Event, int], ...], interval: float) -> Composed:
     total: Any = None
     for leaf, count in parts:
-        one = _distribution(leaf, interval)
-        many = one if count == 1 else one.self_compose(count)
+        many = _repeated(leaf, count, interval)
         total = many if total is None else total.compose(many)
-    runs = sum(count for _, count in parts)
-    return Composed(total, ROUND_OFF * runs + 1e-13 * len(parts))
+    return Composed(total, hidden(dict(parts)))
+
+
+@lru_cache(maxsize=8)
+def _repeated(leaf: Event, count: int, interval: float) -> Any:
+    """A calibration changes one part again and again and leaves the others as they are."""
+    one = _distribution(leaf, interval)
+    return one if count == 1 else one.self_compose(count)
 
 
 def _distribution(leaf: Event, interval: float) -> Any:
@@ -151,13 +167,13 @@ def _distribution(leaf: Event, interval: float) -> Any:
 
     match leaf:
         case Gaussian(noise_multiplier=z):
-            return pld.from_gaussian_mechanism(z, value_discretization_interval=interval)
+            return _gaussian_distribution(z, 1.0, interval)
         case PoissonSampled(event=Gaussian(noise_multiplier=z), rate=rate):
             return pld.from_gaussian_mechanism(
                 z, sampling_prob=rate, value_discretization_interval=interval
             )
         case WithoutReplacement(event=Gaussian(noise_multiplier=z), batch=batch, rows=rows):
-            return _wor_distribution(z, batch / rows, interval)
+            return _gaussian_distribution(z, batch / rows, interval)
         case Laplace(noise_multiplier=z):
             return pld.from_laplace_mechanism(z, value_discretization_interval=interval)
         case _:
@@ -171,14 +187,20 @@ def _wor_reach(noise_multiplier: float, rate: float) -> float:
     return amplified_epsilon(base, rate)
 
 
-def _wor_distribution(noise_multiplier: float, rate: float, interval: float) -> Any:
-    """The amplified profile on the grid, mirrored below 0 (docs/proofs/without_replacement.md)."""
+def _gaussian_distribution(noise_multiplier: float, rate: float, interval: float) -> Any:
+    """The amplified profile on the grid, mirrored below 0 (docs/proofs/without_replacement.md).
+
+    At rate 1 that of a plain release.
+    """
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     cells = max(2, math.ceil(_wor_reach(noise_multiplier, rate) / interval))
     epsilons = interval * np.arange(cells + 1)
-    above = rate * _gaussian_profile(1 / noise_multiplier, np.log1p(np.expm1(epsilons) / rate))
+    near = np.log1p(np.expm1(np.minimum(epsilons, FAR)) / rate)
+    far = epsilons - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-epsilons))
+    base = np.where(epsilons < FAR, near, far)  # as subsampling.base_epsilon
+    above = rate * _gaussian_profile(1 / noise_multiplier, base)
     below = -np.expm1(-epsilons) + np.exp(-epsilons) * above
     deltas = np.concatenate([below[:0:-1], above])
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -cells, cells, deltas)

@@ -133,11 +133,11 @@ def calibrated(
 
 def _bisected(affordable: Callable[[float], bool], z: float) -> float:
     """Return about the smallest affordable noise multiplier. Raises SpecError where none is."""
+    if not affordable(MOST_NOISE):
+        raise SpecError("/privacy/epsilon", "is too small for so many steps on batches")
     low, high = z, z
-    while not affordable(high):
-        low, high = high, 1.1 * high
-        if high > MOST_NOISE:
-            raise SpecError("/privacy/epsilon", "is too small for so many steps on batches")
+    while high < MOST_NOISE and not affordable(high):
+        low, high = high, min(1.1 * high, MOST_NOISE)
     while low == high and affordable(low / 1.1) and low > LEAST_NOISE:
         low = high = low / 1.1
     low = low / 1.1 if low == high else low

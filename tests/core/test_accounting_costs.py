@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmcmc.privacy import composition, conversions, subsampling
+from dpmcmc.privacy import composition, conversions, pld, subsampling
 from dpmcmc.privacy import rdp as curves
 from dpmcmc.privacy.accountant import (
     delta,
@@ -269,6 +269,40 @@ def test_composed_distribution_is_not_trusted_where_round_off_matters() -> None:
     event = Repeat(WithoutReplacement(Gaussian(4.0), 1, 100), 100)
     assert quote(event, 1e-12).notions["pld"] is None
     assert quote(event, 1e-12).epsilon >= quote(event, 1e-8).epsilon
+
+
+def test_nothing_is_composed_that_round_off_would_make_worthless(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    event = Repeat(WithoutReplacement(Gaussian(1e5), 1, 2), 10**7)
+    asked: list[float] = []
+    monkeypatch.setattr(pld, "compose", lambda _, variance: asked.append(variance))
+    assert 0 < epsilon(event, 1e-9) < math.inf
+    assert not asked
+    epsilon(event, 1e-6)
+    assert asked
+
+
+@pytest.mark.parametrize("z", [0.05, 0.3, 3.0, 200.0])
+def test_a_gaussian_on_the_grid_is_the_librarys(z: float) -> None:
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    interval = 1e-4 / z
+    ours = pld._gaussian_distribution(z, 1.0, interval).self_compose(30)
+    theirs = library.from_gaussian_mechanism(z, value_discretization_interval=interval)
+    theirs = theirs.self_compose(30)
+    for small in (1e-3, 1e-6, 1e-8):
+        found = ours.get_epsilon_for_delta(small)
+        assert found == pytest.approx(theirs.get_epsilon_for_delta(small), rel=1e-5)
+        assert found >= epsilon(Repeat(Gaussian(z), 30), small) * (1 - 1e-9)
+
+
+def test_far_losses_are_on_the_grid_too() -> None:
+    """Where e^epsilon overflows: the loss has mean 450 and sd 30."""
+    grid = pld._gaussian_distribution(1 / 30, 0.5, 0.25)
+    for at in (600.0, 700.0, 720.0, 760.0):
+        exact = subsampling.wor_delta(1 / 30, 0.5, at)
+        assert exact * (1 - 1e-6) <= grid.get_delta_for_epsilon(at) <= exact * 1.5 + 1e-20
 
 
 def test_subsampling_keeps_the_relations_apart() -> None:
