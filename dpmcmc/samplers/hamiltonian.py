@@ -12,7 +12,7 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import rules, warm_start
 from dpmcmc.samplers.base import Floats, Target
-from dpmcmc.samplers.hamiltonian_law import steepest, turned
+from dpmcmc.samplers.hamiltonian_law import ROUGH, leaned, steepest, turned
 from dpmcmc.samplers.options import WarmStart
 
 FARTHEST = 1e9  # a trajectory that leaves +- this is rejected
@@ -62,8 +62,9 @@ class HamiltonianState:
     """What a chain carries beside its position.
 
     root: (d, d), root @ root.T is the inverse mass matrix. back: (d, d), from the coordinates that
-    gradients are clipped in, see Target.spread. step_size, clip: of all trajectories. offset: (d,),
-    added to every gradient. gradients: (chain, d), the released noisy gradients of the log
+    gradients are clipped in, see Target.spread, times the weight of noisy gradients. step_size,
+    clip: of all trajectories. (position - centre (d,)) @ pull (d, d) and offset (d,) are added to
+    every gradient. gradients: (chain, d), the released noisy gradients of the log
     posterior at the positions, offset included.
     """
 
@@ -71,7 +72,9 @@ class HamiltonianState:
     back: Floats
     step_size: float
     clip: float
-    offset: Floats | float = 0.0
+    centre: Floats
+    pull: Floats
+    offset: Floats
     gradients: Floats = field(default_factory=lambda: np.empty(0))
 
 
@@ -96,13 +99,14 @@ def start(
     noise = _noise(options, random, target.position.shape)
     if found is None:
         root = np.diag(_known(options.mass)) ** 0.5
-        state = HamiltonianState(root, np.eye(len(root)), *_planned(options))
+        d = len(root)
+        state = HamiltonianState(root, np.eye(d), *_planned(options), *_alone(d))
         state.gradients = _gradients(target, options, state, target.position, noise)
         return state
     state = _fitted(target, options, noise_multiplier, found, random)
     state.gradients = _gradients(target, options, state, target.position, noise)
-    state.offset = _missed(target, found, state, _loud(target, options, state))
-    state.gradients = state.gradients + state.offset
+    missed = _missed(target, found, state, _loud(target, options, state))
+    state.offset, state.gradients = state.offset + missed, state.gradients + missed
     return state
 
 
@@ -125,9 +129,37 @@ def _fitted(
     back, factor = target.spread(root)
     most = steepest(target.rows, target.tempering, noise_multiplier)
     target.cut(np.asarray(most * np.linalg.inv(root).T))
-    state = HamiltonianState(root, back, step, clip * found.growth * factor)
-    state.step_size = _shortened(target, options, noise_multiplier, state, random)
+    clip *= found.growth * factor
+    state = HamiltonianState(root, back, step, clip, *_alone(len(root)))
+    rough = _lean(target, options, state, found)
+    state.step_size = _shortened(target, options, noise_multiplier, state, rough, random)
     return state
+
+
+def _alone(dimension: int) -> tuple[Floats, Floats, Floats]:
+    """Return the centre, pull and offset of gradients that lean on nothing."""
+    return np.zeros(dimension), np.zeros((dimension, dimension)), np.zeros(dimension)
+
+
+def _lean(
+    target: Target,
+    options: HamiltonianOptions,
+    state: HamiltonianState,
+    found: warm_start.Found,
+) -> float:
+    """Weigh noisy gradients against those of the normal posterior that the warm start has found.
+
+    Returns the squared error that the latter add, in posterior sds. Proof: docs/proofs/dp_hmc.md.
+    """
+    back, d = np.linalg.inv(found.root), len(found.mode)
+    rough = d * ROUGH**2 + float(np.trace(back @ found.error @ back.T))
+    heat = (_loud(target, options, state) ** 2).sum()
+    weight, _, added = leaned(heat, rough, options.num_leapfrog)
+    likelihood = back.T @ back - np.diag(warm_start.prior_precision(target, d))
+    score = -target.log_prior_gradient(found.mode[None])[0]  # of the likelihood, at the mode
+    state.back, state.centre = weight * state.back, found.mode
+    state.pull, state.offset = -(1.0 - weight) * likelihood, (1.0 - weight) * score
+    return float(added)
 
 
 def _loud(target: Target, options: HamiltonianOptions, state: HamiltonianState) -> Floats:
@@ -158,6 +190,7 @@ def _shortened(
     options: HamiltonianOptions,
     noise_multiplier: float,
     state: HamiltonianState,
+    rough: float,
     random: RandomSource,
 ) -> float:
     """Return the step size as planned, or what suits the released root better if that is less.
@@ -171,7 +204,7 @@ def _shortened(
     ratio = noise_multiplier * float(np.mean(widths)) / NUDGE
     noise = _loud(target, options, state)
     heat, d = float((noise**2).sum()), len(noise)
-    draws = turned(steps, options.num_leapfrog, ratio, heat, d)
+    draws = turned(steps, options.num_leapfrog, ratio, heat, d, rough)
     return float(steps[int(np.argmax(draws))])
 
 
@@ -198,9 +231,8 @@ def _gradients(
     """
     sums, sensitivity = target.gradient(positions, state.clip)
     released = noisy_sums(sums, sensitivity, options.gradient_noise_multiplier or math.nan, noise)
-    return np.asarray(
-        released @ state.back + target.log_prior_gradient(positions) + state.offset,
-    )
+    known = target.log_prior_gradient(positions) + (positions - state.centre) @ state.pull
+    return np.asarray(released @ state.back + known + state.offset)
 
 
 def advance(

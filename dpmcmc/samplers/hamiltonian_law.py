@@ -20,6 +20,7 @@ from dpmcmc.samplers.warm_start_law import (
     chain_mu,
     clip_bias,
     clips,
+    error,
     settled,
     typical_gradient,
 )
@@ -31,11 +32,15 @@ LOSS = 0.6  # draws of a chain over those of the formula
 MOST_LEAPFROG = 100
 STEEP = 10.0  # times what is typical of rows
 QUIET = 0.5  # sd of a ratio's noise, for a move of one posterior sd
+RATIOS = {False: 0.5, True: 0.75}  # share of a chain's mu^2, gradients have the rest; true: warm
+ROUGH = 0.5  # posterior sds that a gradient from what a warm start released is off: a guess
+FURTHEST = 100.0  # posterior sds that a warm start is taken to be off
+SHORT = 0.25  # effective draws, at least, that a chain warms up for
 
 
 @dataclass(frozen=True, slots=True)
 class HamiltonianLaw:
-    """Half of a chain's mu^2 pays for ratios, half for gradients."""
+    """Half of a chain's mu^2 pays for ratios, and more where gradients lean on a warm start."""
 
     shares: ClassVar[tuple[float, ...]] = SHARES
 
@@ -49,13 +54,13 @@ class HamiltonianLaw:
 
     def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
         """See Law. Longer chains have more noise in each trajectory; the shortest of the best."""
-        share = chain_mu(options.warm_start, mu) / math.sqrt(2.0)
+        share = chain_mu(options.warm_start, mu) * math.sqrt(_ratios(options))
         clip = options.gradient_clip or typical_gradient(outlook)
         leapfrog, cuts = options.num_leapfrog, _cuts(outlook, [clip])
 
         def draws(steps: float) -> float:
             z = math.sqrt(steps * chains) / share
-            noise = options.gradient_noise_multiplier or z * math.sqrt(leapfrog)
+            noise = options.gradient_noise_multiplier or _noise(options, z, leapfrog)
             tried = replace(options, gradient_noise_multiplier=noise)
             return steps * float(_all_draws(tried, outlook, z, _sizes(options), cuts).max())
 
@@ -63,11 +68,11 @@ class HamiltonianLaw:
         return float(min(s for s, found in tried.items() if found >= NEARLY * max(tried.values())))
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
-        """See Law. Of the ratios; gradients get the other half, or what the caller fixed."""
+        """See Law. Of the ratios; gradients get the rest, or what the caller fixed."""
         mu = chain_mu(options.warm_start, accountant.mu_of_epsilon(epsilon, delta))
         ratios = options.num_steps * options.num_chains
         if options.gradient_noise_multiplier is None:
-            left = mu**2 / 2.0
+            left = mu**2 * _ratios(options)
         else:
             gradients = options.num_chains * (options.num_steps * options.num_leapfrog + 1)
             left = mu**2 - gradients / options.gradient_noise_multiplier**2
@@ -80,20 +85,31 @@ class HamiltonianLaw:
         z = noise_multiplier
         if options.gradient_noise_multiplier is None:
             each = options.num_leapfrog + 1.0 / options.num_steps
-            options = replace(options, gradient_noise_multiplier=z * math.sqrt(each) * (1 + 1e-12))
+            noise = _noise(options, z, each) * (1 + 1e-12)
+            options = replace(options, gradient_noise_multiplier=noise)
         options = _best(options, outlook, z)
         draws = _draws(options, outlook, z, options.step_size)
         chains, steps = options.num_chains, options.num_steps
         gradients = (steps * options.num_leapfrog + 1) / options.gradient_noise_multiplier**2
         spent = math.sqrt(chains * (steps / z**2 + gradients))
         options, guess = begun(options, outlook, spent)
-        away = max(1.0, float((guess.distance / outlook.sds).max()))
-        slow = _draws(options, outlook, z * away, options.step_size)
-        return Pace(options, draws, math.ceil((1.0 + math.log(away)) / slow))
+        away = float((guess.distance / outlook.sds).max())
+        slow = _draws(options, outlook, z * max(1.0, away), options.step_size)
+        return Pace(options, draws, math.ceil(max(SHORT, 1.0 + math.log(away)) / slow))
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""
         return float(dimension * (2 * options.num_leapfrog + 1))
+
+
+def _ratios(options: Any) -> float:
+    return RATIOS[options.warm_start is not None]
+
+
+def _noise(options: Any, z: float, gradients: float) -> float:
+    """Return the noise multiplier of so many gradients a step beside a ratio's."""
+    part = _ratios(options)
+    return z * math.sqrt(gradients * part / (1.0 - part))
 
 
 def _check(options: Any, mass: tuple[float, ...], dimension: int) -> None:
@@ -172,8 +188,30 @@ def _all_draws(options: Any, outlook: Outlook, z: float, steps: Floats, cuts: Fl
     """Return (clip, step) effective draws of one step, for each of `_cuts` and each step size."""
     noise = options.gradient_noise_multiplier * 2.0 * cuts[0][:, None] * outlook.tempering
     heat = noise**2 * _spread(options, outlook)
-    facts = (z * _width(options, outlook, z), heat, len(outlook.sds), cuts[1][:, None])
+    cut = cuts[1][:, None]
+    if options.warm_start is not None:
+        heat, cut = leaned(heat, _rough(options, outlook), options.num_leapfrog, cut)[1:]
+    facts = (z * _width(options, outlook, z), heat, len(outlook.sds), cut)
     return turned(steps, options.num_leapfrog, *facts)
+
+
+def _rough(options: Any, outlook: Outlook) -> float:
+    """Return the squared error of a gradient from the warm start, in posterior sds."""
+    warm = options.warm_start
+    off = error(outlook, warm.gradient_clip, warm.noise_multiplier or math.inf)
+    return float(len(outlook.sds) * (ROUGH**2 + min(off, FURTHEST) ** 2))
+
+
+def leaned(
+    heat: Floats, rough: float, num_leapfrog: int, cut: Floats | float = 0.0
+) -> tuple[Floats, Floats, Floats]:
+    """Return the weight of noisy gradients beside those from a warm start, and heat and cut then.
+
+    heat, cut: see `turned`. rough: squared error of a gradient that follows from the released mode
+    and precision. The weight is that of the least error of a trajectory, on which noise averages.
+    """
+    weight = rough / (rough + heat / num_leapfrog)
+    return weight, weight**2 * heat, weight**2 * cut + (1.0 - weight) ** 2 * rough
 
 
 def _spread(options: Any, outlook: Outlook) -> float:

@@ -131,7 +131,7 @@ class Finder:
     def __init__(self, target: Target, options: WarmStart, random: RandomSource) -> None:
         self._target, self._options, self._random = target, options, random
         self.paid = _multipliers(options.noise_multiplier or math.nan, options.num_scores)
-        self._prior = _prior_precision(target, target.position.shape[1])
+        self._prior = prior_precision(target, target.position.shape[1])
         self._moments: Floats | None = None
         self._rows, self._there = np.diag(self._prior), self._prior
 
@@ -236,7 +236,7 @@ class Finder:
         return (self._options.gradient_clip or math.nan) * self.growth(mode)[1]
 
 
-def _prior_precision(target: Target, d: int) -> Floats:
+def prior_precision(target: Target, d: int) -> Floats:
     """Return (d,) what the prior adds to the precision, read off its gradient, above 0."""
     here, there = np.zeros((1, d)), np.ones((1, d))
     slope: Floats = (target.log_prior_gradient(here) - target.log_prior_gradient(there))[0]

@@ -141,6 +141,17 @@ def test_every_step_leaves_the_posterior_invariant(case):
     assert p_value(CASES[case]) > PASSES
 
 
+@pytest.mark.parametrize("case", ["hmc", "mala"])
+def test_whatever_gradients_lean_on_leaves_the_posterior_invariant(monkeypatch, case):
+    """Something far from the posterior; see docs/proofs/dp_hmc.md."""
+
+    def elsewhere(dimension):
+        return np.full(dimension, 0.7), -1.5 * np.eye(dimension), np.full(dimension, -0.4)
+
+    monkeypatch.setattr(hamiltonian, "_alone", elsewhere)
+    assert p_value(CASES[case]) > PASSES
+
+
 @toys
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 @pytest.mark.parametrize("case", CASES)
