@@ -12,6 +12,7 @@ from dpmcmc.errors import SpecError
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.subsampling import wor_rdp_gaussian
 from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.base import Floats, Target
 from dpmcmc.samplers.options import WarmStart
@@ -122,13 +123,32 @@ def calibrated(
         return accountant.epsilon(warm_start.with_event(warm, steps), delta)
 
     mu = chain_mu(warm, accountant.mu_of_epsilon(epsilon, delta))
-    z = min(max(batch / rows * math.sqrt(count) / mu, 2.0 * LEAST_NOISE), MOST_NOISE / 2.0)
+    z = _similar(count, batch / rows, mu)
     for _ in range(QUICK_TRIES):
         ratio = price(z) / epsilon
         if 1.0 - CLOSE <= ratio <= 1.0:
             return z
-        z = min(max(z * min(max(ratio, 0.5), 2.0) * (1.0 + 0.3 * CLOSE), LEAST_NOISE), MOST_NOISE)
+        z = _moved(z, ratio)
     return _bisected(lambda tried: price(tried) <= epsilon, z)
+
+
+def _similar(count: int, rate: float, mu: float) -> float:
+    """Return a noise multiplier at which the losses of all releases have about the spread of mu.
+
+    Many small ones are nearly Gaussian, so that they cost about as much as well.
+    """
+    before, z = math.inf, _moved(rate * math.sqrt(count) / mu, 1.0)
+    for _ in range(QUICK_TRIES):
+        if abs(z - before) < 0.1 * CLOSE * z:
+            break
+        spread = math.sqrt(count * wor_rdp_gaussian(z, rate, 2.0))
+        before, z = z, _moved(z, spread / mu)
+    return z
+
+
+def _moved(z: float, ratio: float) -> float:
+    """Return a noise multiplier that is better where the cost was so many times too large."""
+    return min(max(z * min(max(ratio, 0.5), 2.0) * (1.0 + 0.3 * CLOSE), LEAST_NOISE), MOST_NOISE)
 
 
 def _bisected(affordable: Callable[[float], bool], z: float) -> float:

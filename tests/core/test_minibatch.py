@@ -30,6 +30,12 @@ def test_noise_is_about_the_least_that_is_affordable(asked, epsilon):
     assert len(asked) < 40
 
 
+@pytest.mark.parametrize(("count", "epsilon"), [(2000, 0.5), (20_000, 1.0), (60_000, 2.0)])
+def test_many_steps_are_priced_once_or_twice(asked, count, epsilon):
+    minibatch.calibrated(count, 10_000, 100_000, epsilon, 1e-6, None)
+    assert len(asked) <= 2
+
+
 def test_a_budget_that_no_noise_meets_is_refused_after_a_few_tries(asked):
     """At this delta only the Rényi route holds, and its epsilon has a floor."""
     with pytest.raises(SpecError, match="too small for so many steps"):
