@@ -27,7 +27,9 @@ from scipy.special import log_ndtr, ndtr
 
 from dpmcmc.diagnostics import summarise
 from dpmcmc.filling import ARVIZ_FLOOR
+from dpmcmc.kernels.paths import FARTHEST
 from dpmcmc.models.base import Guess
+from dpmcmc.privacy.discrete import noisy_sums
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.types import Released
 from dpmcmc.run import sample
@@ -208,6 +210,21 @@ class Ball:
                 signs[~accepted, k] *= -1
             draws.append(self.position.copy())
         return np.stack(draws, axis=1)
+
+    def leapfrog(self, path, momenta, gradients, noise):
+        """As Target."""
+        positions, lost = self.position.copy(), np.zeros(len(momenta), np.bool_)
+        for fresh in noise:
+            momenta = momenta + 0.5 * path.step_size * gradients @ path.root
+            moved = positions + path.step_size * momenta @ path.root.T
+            lost |= ~(np.abs(moved) < FARTHEST).all(axis=1)
+            positions = np.where(lost[:, None], self.position, moved)
+            sums, sensitivity = self.gradient(positions, path.clip)
+            released = noisy_sums(sums, sensitivity, path.noise_multiplier, fresh) @ path.back
+            known = self.log_prior_gradient(positions) + (positions - path.centre) @ path.pull
+            gradients = released + known + path.offset
+            momenta = momenta + 0.5 * path.step_size * gradients @ path.root
+        return positions, momenta, gradients, lost
 
     def batch_walk(self, rule, deltas, noises, batches):
         """batches: their sizes, (step, chain, 1)."""

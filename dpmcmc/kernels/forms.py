@@ -12,6 +12,8 @@ from dpmcmc.models.links import LOGISTIC
 describe = njit(**OPTIONS)(plain.describe)
 interval_of_bounds = njit(**OPTIONS)(plain.interval)
 log_prior_ratio = njit(**OPTIONS)(plain.log_prior_ratio)
+log_prior_gradient = njit(**OPTIONS)(plain.log_prior_gradient)
+shear = njit(**OPTIONS)(plain.shear)
 
 
 @leaf
@@ -42,3 +44,34 @@ def log_prior_ratios(public, positions, others):
         describe(public, others[c], there, aux)
         found[c] = log_prior_ratio(public, here, there)
     return found
+
+
+@kernel
+def log_prior_gradients(public, positions):
+    """Return (chain, d) gradients of the log prior at positions (chain, d)."""
+    found, straight, aux = np.empty(positions.shape), np.empty(positions.shape[1]), np.empty(3)
+    for c in range(positions.shape[0]):
+        describe(public, positions[c], straight, aux)
+        log_prior_gradient(public, positions[c], straight, found[c])
+    return found
+
+
+@kernel
+def ends_of_gradients(public, positions, back):
+    """Return (weights (chain, columns), aux (chain, 3), shears (chain,)); see rows.score_sums.
+
+    back: (columns, columns), which rows are divided by, or (0, 0) where they are as they were.
+    """
+    (chains, d), columns = positions.shape, public.lower.size
+    weights, aux, shears = np.zeros((chains, columns)), np.empty((chains, 3)), np.empty(chains)
+    straight = np.empty(d)
+    for c in range(chains):
+        describe(public, positions[c], straight, aux[c])
+        shears[c] = shear(public, positions[c])
+        for k in range(columns):
+            if back.size == 0:
+                weights[c, k] = straight[k]
+            else:
+                for i in range(columns):
+                    weights[c, k] += back[k, i] * straight[i]
+    return weights, aux, shears

@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np import arrayobj
 
 # "contract" allows fused multiply-add and nothing else: rounding by a magic number must survive.
 # Without error_model "numpy" every division keeps a loop from becoming vector code.
@@ -23,10 +24,19 @@ leaf = njit(**OPTIONS, forceinline=True)
 
 MAGIC = np.float64(1.5 * 2.0**52)  # adding it rounds to an integer, held in the low bits
 MAGIC_BITS = int(MAGIC.view(np.int64))
+MAGIC_SHORT = np.float32(1.5 * 2.0**23)  # likewise, for float32
+MAGIC_SHORT_BITS = np.int32(MAGIC_SHORT.view(np.int32))
 LOG2E = np.float64(1.4426950408889634)
 LN2_HI, LN2_LO = np.float64(0.693147180369123816490), np.float64(1.90821492927058770002e-10)
 FAR = np.float64(350.0)
 NEAR = 0.125  # of a move that the short series below are for
+ONE, HALF, TWO = np.float32(1.0), np.float32(0.5), np.float32(2.0)
+FAR_SHORT, LOG2E_SHORT = np.float32(80.0), np.float32(1.442695040888963)
+LN2_HI_SHORT, LN2_LO_SHORT = np.float32(0.693359375), np.float32(-2.12194440054690583e-4)
+R2, R3, R4 = np.float32(0.5), np.float32(1.0 / 6.0), np.float32(1.0 / 24.0)
+R5, R6 = np.float32(1.0 / 120.0), np.float32(1.0 / 720.0)
+THIRD, FIFTEENTHS = np.float32(-1.0 / 3.0), np.float32(2.0 / 15.0)
+TWO_THIRDS, TWO_FIFTHS = np.float32(2.0 / 3.0), np.float32(2.0 / 5.0)
 HALF_ROOT, MANTISSA = 0x3FE6A09E667F3BCD, (1 << 52) - 1  # bits of the root of 1/2
 LOWEST, HIGHEST = np.float64(-708.0), np.float64(709.0)
 
@@ -85,6 +95,19 @@ def log(x):
 
 
 @leaf
+def exp_short(x):
+    """e^x in float32, x held to [-80, 80]; off by less than two parts in 10^7."""
+    x = x if x > -FAR_SHORT else -FAR_SHORT
+    x = x if x < FAR_SHORT else FAR_SHORT
+    k = np.float32(x * LOG2E_SHORT + MAGIC_SHORT)
+    n = np.float32(k - MAGIC_SHORT)
+    r = np.float32((x - n * LN2_HI_SHORT) - n * LN2_LO_SHORT)
+    a = R2 + r * (R3 + r * (R4 + r * (R5 + r * R6)))
+    p = np.float32(ONE + r * (ONE + r * a))
+    return np.int32(np.int32(k.view(np.int32) << 23) + p.view(np.int32)).view(np.float32)
+
+
+@leaf
 def tanh_half(v):
     """tanh(v / 2) for |v| <= NEAR."""
     h = 0.5 * v
@@ -99,6 +122,21 @@ def atanh_twice(s):
     z = s * s
     a = 2.0 / 9.0 + 0.18234 * z
     return s * (2.0 + z * (2.0 / 3.0 + z * (2.0 / 5.0 + z * (2.0 / 7.0 + z * a))))
+
+
+@leaf
+def tanh_half_short(v):
+    """As tanh_half, in float32: off by less than one part in 10^7."""
+    h = HALF * v
+    u = h * h
+    return h * (ONE + u * (THIRD + u * FIFTEENTHS))
+
+
+@leaf
+def atanh_twice_short(s):
+    """As atanh_twice, in float32: off by less than one part in 10^7."""
+    z = s * s
+    return s * (TWO + z * (TWO_THIRDS + z * TWO_FIFTHS))
 
 
 @leaf
@@ -128,4 +166,53 @@ def _fetch(_, array, index):
     return types.void(array, index), generate
 
 
-fetch: Any = (lambda *_: None) if config.DISABLE_JIT else intrinsic(_fetch)  # type: ignore[attr-defined]
+def _piece(_, array, start, size):  # noqa: ARG001
+    """Return array.reshape(-1)[start : start + size], which nobody counts as a reference.
+
+    Counting costs more than a pass over a block does, most of all where two threads do. The array
+    must be contiguous, and must be held by a caller.
+    """
+    found = types.Array(array.dtype, 1, "C")
+
+    def generate(context, builder, signature, arguments):
+        kind, (_, first, count) = signature.args[0], arguments
+        data = context.make_array(kind)(context, builder, arguments[0]).data
+        made = context.make_array(found)(context, builder)
+        width = context.get_constant(
+            types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype))
+        )
+        place = builder.gep(data, [first])
+        arrayobj.populate_array(made, place, [count], [width], width, None)
+        return made._getvalue()
+
+    return found(array, types.intp, types.intp), generate
+
+
+def _uncounted(_, array):
+    """Return the array, which nobody counts as a reference; see piece."""
+
+    def generate(context, builder, signature, arguments):
+        make = context.make_array(signature.args[0])
+        one, other = make(context, builder, arguments[0]), make(context, builder)
+        shape = cgutils.unpack_tuple(builder, one.shape)
+        strides = cgutils.unpack_tuple(builder, one.strides)
+        arrayobj.populate_array(other, one.data, shape, strides, one.itemsize, None)
+        return other._getvalue()
+
+    return array(array), generate
+
+
+def _plain_piece(array, start, size):
+    return array.reshape(-1)[start : start + size]
+
+
+JIT = not config.DISABLE_JIT  # type: ignore[attr-defined]
+fetch: Any = intrinsic(_fetch) if JIT else lambda *_: None
+piece: Any = intrinsic(_piece) if JIT else _plain_piece
+uncounted: Any = intrinsic(_uncounted) if JIT else lambda array: array
+
+
+@leaf
+def row(array, index):
+    """Return array[index], of two dimensions; see piece."""
+    return piece(array, index * array.shape[1], array.shape[1])

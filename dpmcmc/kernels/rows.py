@@ -5,8 +5,9 @@ Every model is l = f(offset + weights . x; y, curvature) with one of four functi
 map from a position to (weights, aux) is public and lives in dpmcmc/models. Arrays in, arrays out,
 no randomness, no objects.
 
-Layout: x (blocks, columns, BLOCK), y (blocks, BLOCK), so that a block of rows stays in the first
-cache while all chains pass over it; count rows are real, what pads the last block is never read.
+Layout: x (blocks, columns, BLOCK) float32, y (blocks, BLOCK), so that a block of rows stays in the
+first cache while all chains pass over it; count rows are real, what pads the last block is never
+read. Arithmetic is float64, but for the ratios of short moves, which are those that chains make.
 
 A move adds `step` to the weights of columns low, low + 1, ... and `lift` to the offset. state
 (blocks, chain, BLOCK) holds what a ratio needs to know of a row at the chain's position: e^-eta
@@ -22,37 +23,49 @@ import numpy as np
 
 from dpmcmc.kernels.maths import (
     MAGIC_BITS,
+    MAGIC_SHORT,
+    MAGIC_SHORT_BITS,
+    ONE,
+    TWO,
     atanh_twice,
+    atanh_twice_short,
     exp,
     exp_far,
+    exp_short,
     fetch,
     kernel,
     leaf,
     log,
+    piece,
+    row,
     shifted_bits,
     tanh_half,
+    tanh_half_short,
 )
 from dpmcmc.models.links import IDENTITY, LINEAR, LOGISTIC, POISSON
 
-BLOCK, LINE = 256, 8  # numbers; a line is what memory hands out
+BLOCK, LINE, TERM_BITS = 256, 16, 21  # numbers; a line is what memory hands out
+NOTHING, MOST = np.float32(0.0), 1e30  # of what a float32 is made of
 FURTHEST = 1e100  # of a row's derivative: its square is finite
 OFFSET, CURVATURE, CONSTANT = 0, 1, 2  # entries of `aux`; linear: -1 / (2 sd^2), -log sd
 KEEP, FOLLOW, FILL = 0, 1, 2  # of a chain's state: it holds, the last move was made, unknown
 
 
 @leaf
-def dot(x, weights, offset, count, eta):
+def dot(x, first, weights, offset, count, eta):
     """eta[:count] = offset + weights . x of one block, in few passes: each one moves eta.
 
-    One product after the other, so that no compiler has a choice of which to fuse with an addition:
-    a row's predictor is the same to the bit wherever in the block it stands.
+    first: of the numbers of x. One product after the other, so that no compiler has a choice of
+    which to fuse with an addition: a row's predictor is the same to the bit wherever in the block
+    it stands. All is computed in the type of eta, weights (d,) and offset.
     """
-    d, q = x.shape[0], 0
+    d, q = weights.size, 0
     if d < 5:
         for i in range(count):
             eta[i] = offset
     while q + 5 <= d:
-        x0, x1, x2, x3, x4 = x[q], x[q + 1], x[q + 2], x[q + 3], x[q + 4]
+        x0, x1 = column(x, first, q), column(x, first, q + 1)
+        x2, x3, x4 = column(x, first, q + 2), column(x, first, q + 3), column(x, first, q + 4)
         w0, w1, w2 = weights[q], weights[q + 1], weights[q + 2]
         w3, w4 = weights[q + 3], weights[q + 4]
         if q == 0:
@@ -65,14 +78,40 @@ def dot(x, weights, offset, count, eta):
                 eta[i] = part + w2 * x2[i] + w3 * x3[i] + w4 * x4[i]
         q += 5
     while q + 2 <= d:
-        x0, x1, w0, w1 = x[q], x[q + 1], weights[q], weights[q + 1]
+        x0, x1, w0, w1 = column(x, first, q), column(x, first, q + 1), weights[q], weights[q + 1]
         for i in range(count):
             eta[i] = eta[i] + w0 * x0[i] + w1 * x1[i]
         q += 2
     if q < d:
-        x0, w0 = x[q], weights[q]
+        x0, w0 = column(x, first, q), weights[q]
         for i in range(count):
             eta[i] += w0 * x0[i]
+
+
+@leaf
+def column(x, first, q):
+    """Column q of a block whose numbers begin at `first`."""
+    return piece(x, first + q * BLOCK, BLOCK)
+
+
+@leaf
+def place(x, block, low):
+    """Where in x the column `low` of a block begins."""
+    return (block * x.shape[1] + low) * BLOCK
+
+
+@leaf
+def short_dot(x, first, step, count, short):
+    """Return step . x in float32, four times as fast. short: (d,) and (BLOCK,) to write in.
+
+    Where |step . x| <= NEAR for all rows that the bounds allow it is off by less than 1e-7, either
+    way, and by the negative of that on the way back.
+    """
+    weights, dotted = short
+    for k in range(step.size):
+        weights[k] = step[k]
+    dot(x, first, piece(weights, 0, step.size), NOTHING, count, dotted)
+    return dotted
 
 
 @leaf
@@ -90,20 +129,28 @@ def known(link, eta, y, count, out):
 
 
 @leaf
-def follow(link, near, v, count, state):
+def follow(link, v, count, state):
     """Bring the state of a block up to date after a move of its predictors by v."""
     if link == LINEAR:
         for i in range(count):
             state[i] -= v[i]
     elif link != IDENTITY:
         sign = -1.0 if link == LOGISTIC else 1.0
-        if near:
-            for i in range(count):
-                t = sign * tanh_half(v[i])
-                state[i] *= (1.0 + t) / (1.0 - t)
-        else:
-            for i in range(count):
-                state[i] *= exp(sign * v[i])
+        for i in range(count):
+            state[i] *= exp(sign * v[i])
+
+
+@leaf
+def follow_near(link, v, count, state):
+    """As follow, where v is from short_dot."""
+    if link == LINEAR:
+        for i in range(count):
+            state[i] -= v[i]
+    elif link != IDENTITY:
+        sign = -ONE if link == LOGISTIC else ONE
+        for i in range(count):
+            t = sign * tanh_half_short(v[i])
+            state[i] *= (ONE + t) / (ONE - t)
 
 
 @leaf
@@ -148,24 +195,17 @@ def linear_ratio(v, e, here, there):
 
 
 @leaf
-def ratio_cells(link, near, v, y, state, here, there, scale, shift, half, count):
+def ratio_cells(link, v, y, state, here, there, scale, shift, half, count):
     """Sum over rows of clipped log likelihood ratios, in cells; v: by how much predictors move.
 
-    near: |v| <= NEAR for all rows that the bounds allow. here, there: aux of the two ends. v is
-    overwritten.
+    here, there: aux of the two ends. v is overwritten.
     """
     total = 0
-    if link == LOGISTIC and near:
-        for i in range(count):
-            total += cell(logistic_near(v[i], state[i]), scale, shift, half)
-    elif link == LOGISTIC:
+    if link == LOGISTIC:
         for i in range(count):
             v[i] = exp(-v[i])
         for i in range(count):
             total += cell(logistic_far(v[i], state[i]), scale, shift, half)
-    elif link == POISSON and near:
-        for i in range(count):
-            total += cell(poisson_near(v[i], y[i], state[i]), scale, shift, half)
     elif link == POISSON:
         for i in range(count):
             total += cell(poisson_far(v[i], y[i], state[i]), scale, shift, half)
@@ -179,11 +219,37 @@ def ratio_cells(link, near, v, y, state, here, there, scale, shift, half, count)
 
 
 @leaf
-def ask_for(x):
+def ratio_cells_near(link, v, lift, y, state, here, there, scale, shift, half, count):
+    """As ratio_cells, where predictors move by lift, which only N(mean, 1) rows have, and v.
+
+    v: from short_dot. Ratios are float32 as well, off by one part in 10^6 at most.
+    """
+    total = 0
+    if link == LOGISTIC:
+        for i in range(count):
+            e = np.float32(state[i] if state[i] < MOST else MOST)
+            t = tanh_half_short(v[i])
+            ratio = atanh_twice_short(e * t / ((ONE + e) + t))
+            total += cell(np.float64(ratio), scale, shift, half)
+    elif link == POISSON:
+        for i in range(count):
+            t = tanh_half_short(v[i])
+            grown = np.float64(TWO * t / (ONE - t))
+            total += cell(y[i] * v[i] - state[i] * grown, scale, shift, half)
+    elif link == LINEAR:
+        for i in range(count):
+            total += cell(linear_ratio(v[i], state[i], here, there), scale, shift, half)
+    else:
+        for i in range(count):
+            total += cell(lift + v[i], scale, shift, half)
+    return total - count * MAGIC_BITS
+
+
+@leaf
+def ask_for(x, first, columns):
     """Have what is read next fetched from memory while we compute."""
-    flat = x.reshape(-1)
-    for line in range(flat.size // LINE):
-        fetch(flat, line * LINE)
+    for line in range(columns * (BLOCK // LINE)):
+        fetch(x, first + line * LINE)
 
 
 @leaf
@@ -202,28 +268,32 @@ def ratio_sums(
     the last one. ends: (weights (chain, all columns), aux (chain, 3)) where a move starts and aux
     where it ends. modes (chain,): what the state needs before. cells: (scale, shift), (chain,).
     """
-    v = np.empty(BLOCK)
+    v, short = np.empty(BLOCK), (np.empty(x.shape[1], np.float32), np.empty(BLOCK, np.float32))
     (low, step, lift, near), (weights, here, there) = move, ends
     scale, shift = cells
     low_before, step_before, lift_before, near_before = before
-    high, high_before = low + step.shape[1], low_before + step_before.shape[1]
     for b in range(first, last):
-        rows = used(count, b)
+        rows, answers = used(count, b), row(y, b)
         for c in range(step.shape[0]):
-            now = state[b, c]
-            if modes[c] == FOLLOW:
-                dot(x[b, low_before:high_before], step_before[c], lift_before[c], rows, v)
-                follow(link, near_before[c], v, rows, now)
+            now = piece(state, (b * step.shape[0] + c) * BLOCK, BLOCK)
+            if modes[c] == FOLLOW and near_before[c]:
+                made = short_dot(x, place(x, b, low_before), row(step_before, c), rows, short)
+                follow_near(link, made, rows, now)
+            elif modes[c] == FOLLOW:
+                dot(x, place(x, b, low_before), row(step_before, c), lift_before[c], rows, v)
+                follow(link, v, rows, now)
             elif modes[c] == FILL:
-                dot(x[b], weights[c], here[c, OFFSET], rows, v)
-                known(link, v, y[b], rows, now)
-            dot(x[b, low:high], step[c], lift[c], rows, v)
+                dot(x, place(x, b, 0), row(weights, c), here[c, OFFSET], rows, v)
+                known(link, v, answers, rows, now)
             if c == 0:
-                ask_for(x[min(b + 1, last - 1), low:high])
-            total[c] += ratio_cells(
-                *(link, near[c], v, y[b], now, here[c], there[c]),
-                *(scale[c], shift[c], half, rows),
-            )
+                ask_for(x, place(x, min(b + 1, last - 1), low), step.shape[1])
+            how = answers, now, row(here, c), row(there, c), scale[c], shift[c], half, rows
+            if near[c]:
+                v_near = short_dot(x, place(x, b, low), row(step, c), rows, short)
+                total[c] += ratio_cells_near(link, v_near, lift[c], *how)
+            else:
+                dot(x, place(x, b, low), row(step, c), lift[c], rows, v)
+                total[c] += ratio_cells(link, v, *how)
 
 
 @leaf
@@ -234,27 +304,37 @@ def held(v):
 
 
 @leaf
+def small(v):
+    """v within +-MOST: in float32 no infinity, which a row of zeros would make no number of."""
+    v = v if v > -MOST else -MOST
+    return np.float32(v if v < MOST else MOST)
+
+
+@leaf
 def factors(link, eta, y, norm, curvature, clip, scale, count, out):
     """Derivative of the log likelihood by the predictor, clipped and in cells, for one block.
 
-    norm: of the rows. Clipped so that factor * norm is at most clip * scale.
+    norm: of the rows. Clipped so that factor * norm is at most clip * scale, up to the rounding of
+    out, float32.
     """
     top = clip * scale
-    if link == LOGISTIC:  # 1 / (1 + e^m)
+    if link == LOGISTIC:  # 1 / (1 + e^m), no matter how exact
+        short_clip, short_top, largest = np.float32(clip), np.float32(top), np.float32(MOST)
         for i in range(count):
-            most = clip * (1.0 + exp_far(eta[i]))
-            out[i] = top / (norm[i] if norm[i] > most else most)
+            most = short_clip * (ONE + exp_short(np.float32(eta[i])))
+            found = short_top / (norm[i] if norm[i] > most else most)
+            out[i] = found if found < largest else largest
         return
     if link == POISSON:
         for i in range(count):
-            out[i] = held(y[i] - exp(eta[i]))
+            eta[i] = held(y[i] - exp(eta[i]))
     else:
         twice = -2.0 * curvature
         for i in range(count):
-            out[i] = held(twice * (y[i] - eta[i]))
+            eta[i] = held(twice * (y[i] - eta[i]))
     for i in range(count):
-        size = abs(out[i]) * norm[i]
-        out[i] = out[i] * (top / (size if size > clip else clip))
+        size = abs(eta[i]) * norm[i]
+        out[i] = small(eta[i] * (top / (size if size > clip else clip)))
 
 
 @leaf
@@ -267,45 +347,49 @@ def factors_with_scale(eta, y, norm, curvature, clip, scale, count, out, extra):
         by_scale = held(by_eta * residual - 1.0)
         size = np.sqrt((by_eta * norm[i]) * (by_eta * norm[i]) + by_scale * by_scale)
         shrunk = top / (size if size > clip else clip)
-        out[i] = by_eta * shrunk
+        out[i] = small(by_eta * shrunk)
         extra[i] = by_scale * shrunk
 
 
 @leaf
 def column_cells(x, factor, count):
-    """Sum over rows of factor * x, each rounded to an integer below 2^51."""
+    """Sum over rows of factor * x, float32, each rounded to an integer of at most 2^TERM_BITS."""
+    total = np.int32(0)  # of a block; it wraps round, and so does what is taken off
+    for i in range(count):
+        moved = np.float32(factor[i] * x[i] + MAGIC_SHORT)
+        total = np.int32(total + moved.view(np.int32))
+    return np.int64(np.int32(total - count * MAGIC_SHORT_BITS))
+
+
+@leaf
+def head_cells(factor, head, count):
+    """Sum over rows of factor * head, each rounded to an integer."""
     total = 0
     for i in range(count):
-        total += shifted_bits(factor[i] * x[i])
+        total += shifted_bits(factor[i] * head[i])
     return total - count * MAGIC_BITS
 
 
-@kernel
-def gradient_sums(x, y, norm, count, link, first, last, weights, aux, clip, scale, total):
-    """Add to total (chain, d) int64 each chain's gradient by the weights, in cells.
-
-    Each row's gradient is clipped to norm `clip`, times `scale` (cells per unit), and every entry
-    is rounded. norm (blocks, BLOCK) float32 of the rows of x, or more. Where d is columns + 1, the
-    last entry is the linear model's derivative by its log sd. No identity link: see
-    gaussian_gradients.
-    """
-    eta, factor, extra = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    columns = x.shape[1]
+@leaf
+def predictor_gradients(x, y, count, link, first, last, norm, weights, aux, clip, scale, total):
+    """As score_sums, for rows that a predictor stands for."""
+    eta, extra = np.empty(BLOCK), np.empty(BLOCK)
+    factor, columns = np.empty(BLOCK, np.float32), x.shape[1]
     for b in range(first, last):
-        rows = used(count, b)
+        rows, answers, norms, here = used(count, b), row(y, b), row(norm, b), place(x, b, 0)
         for c in range(weights.shape[0]):
-            dot(x[b], weights[c], aux[c, OFFSET], rows, eta)
+            dot(x, here, row(weights, c), aux[c, OFFSET], rows, eta)
             if c == 0:
-                ask_for(x[min(b + 1, last - 1)])
-            curvature = aux[c, CURVATURE]
+                ask_for(x, place(x, min(b + 1, last - 1), 0), columns)
+            how = answers, norms, aux[c, CURVATURE], clip, scale, rows, factor
             if total.shape[1] > columns:
-                factors_with_scale(eta, y[b], norm[b], curvature, clip, scale, rows, factor, extra)
+                factors_with_scale(eta, *how, extra)
                 for i in range(rows):
                     total[c, columns] += shifted_bits(extra[i]) - MAGIC_BITS
             else:
-                factors(link, eta, y[b], norm[b], curvature, clip, scale, rows, factor)
+                factors(link, eta, *how)
             for j in range(columns):
-                total[c, j] += column_cells(x[b, j], factor, rows)
+                total[c, j] += column_cells(column(x, here, j), factor, rows)
 
 
 @leaf
@@ -317,34 +401,51 @@ def deviation_cells(x, factor, precision, centre, count):
     return total - count * MAGIC_BITS
 
 
-@kernel
+@leaf
 def gaussian_gradients(x, count, first, last, mean, precision, shear, clip, scale, total):
-    """As gradient_sums for N(mean, 1) rows: precision (x - mean), and shear of entry 1 to entry 0.
-
-    mean (chain, d); precision (d,); shear (chain,): 0, or a banana's d straightened_1 / d theta_0.
-    """
+    """As score_sums for N(mean, 1) rows: precision (x - mean), and shear of entry 1 to entry 0."""
     head, factor = np.empty(BLOCK), np.empty(BLOCK)
     d = x.shape[1]
     for b in range(first, last):
-        rows = used(count, b)
+        rows, here = used(count, b), place(x, b, 0)
         for c in range(mean.shape[0]):
-            x0, x1 = x[b, 0], x[b, 1 % d]
+            x0, x1 = column(x, here, 0), column(x, here, 1 % d)
             p0, p1 = precision[0], held(shear[c] * precision[1 % d])
             m0 = held(p0 * mean[c, 0] + p1 * mean[c, 1 % d])
             for i in range(rows):
                 head[i] = held(p0 * x0[i] + p1 * x1[i] - m0)
                 factor[i] = head[i] * head[i]
             for j in range(1, d):
-                xj, pj, mj = x[b, j], precision[j], held(precision[j] * mean[c, j])
+                xj, pj = column(x, here, j), precision[j]
+                mj = held(precision[j] * mean[c, j])
                 for i in range(rows):
                     g = pj * xj[i] - mj
                     factor[i] += g * g
             if c == 0:
-                ask_for(x[min(b + 1, last - 1)])
+                ask_for(x, place(x, min(b + 1, last - 1), 0), d)
             for i in range(rows):
                 size = np.sqrt(factor[i])
                 factor[i] = clip * scale / (size if size > clip else clip)
-            total[c, 0] += column_cells(head, factor, rows)
+            total[c, 0] += head_cells(factor, head, rows)
             for j in range(1, d):
                 mj = held(precision[j] * mean[c, j])
-                total[c, j] += deviation_cells(x[b, j], factor, precision[j], mj, rows)
+                some = column(x, here, j), factor, precision[j], mj, rows
+                total[c, j] += deviation_cells(*some)
+
+
+@kernel
+def score_sums(x, y, count, link, first, last, norm, precision, ends, clip, scale, total):
+    """Add to total (chain, d) int64 each chain's gradient of the log likelihood, in cells.
+
+    Each row's gradient is clipped to norm `clip`, times `scale` (cells per unit, clip * scale at
+    most 2^TERM_BITS), and every entry is off by less than a cell. norm (blocks, BLOCK) float32 of
+    the rows of x, or more. ends: weights (chain, columns), aux (chain, 3), shears (chain,). Where d
+    is columns + 1, the last entry is the linear model's derivative by its log sd. Rows N(weights,
+    1) have precision (d,) for each entry, and shears: 0, or a banana's d straightened_1 / d
+    theta_0; they have no norm.
+    """
+    weights, aux, shears = ends
+    if link == IDENTITY:
+        gaussian_gradients(x, count, first, last, weights, precision, shears, clip, scale, total)
+    else:
+        predictor_gradients(x, y, count, link, first, last, norm, weights, aux, clip, scale, total)

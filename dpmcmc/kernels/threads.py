@@ -12,8 +12,9 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dpmcmc.kernels.maths import kernel
+from dpmcmc.kernels.maths import leaf, uncounted
 
+PART = 8  # blocks that a thread takes at once
 LOOKS = 1000  # some 10 us
 ORDER = "seq_cst"  # what was written before a counter was moved is seen by who reads it
 
@@ -68,7 +69,7 @@ else:
     add, read, rest = intrinsic(_add), intrinsic(_read), intrinsic(_rest)
 
 
-@kernel
+@leaf
 def wait(counters, index, enough):
     """Wait until counters[index] has reached enough; soon not at the cost of other processes."""
     looks = 0
@@ -76,3 +77,40 @@ def wait(counters, index, enough):
         looks += 1
         if looks > LOOKS:
             rest()
+
+
+@leaf
+def held_rows(rows):
+    """Return (x, y, ...) whose references two threads do not both count; see maths.piece."""
+    return (uncounted(rows[0]), uncounted(rows[1]), *rows[2:])
+
+
+@leaf
+def held_counters(shared):
+    """As held_rows, for (rank, claimed, done, sums)."""
+    rank, claimed, done, sums = shared
+    return rank, uncounted(claimed), uncounted(done), uncounted(sums)
+
+
+@leaf
+def shared_sums(add_up, rows, shared, turn, work, totals):
+    """Write sums over all rows into totals: add_up(*rows, first, last, *work, totals) of blocks.
+
+    shared: (rank, claimed, done, sums), who asks, and for each turn how many parts are taken and
+    done, and what they came to, int64. The second thread begins at the end. Whoever finds no part
+    left waits for those of the other.
+    """
+    rank, claimed, done, sums = shared
+    blocks, own, every = rows[0].shape[0], 0, totals.reshape(-1)
+    parts = -(-blocks // PART)
+    while add(claimed, turn, 1) < parts:
+        first = PART * (own if rank == 0 else parts - 1 - own)
+        own += 1
+        every[:] = 0
+        add_up(*rows, first, min(first + PART, blocks), *work, totals)
+        for i in range(every.size):
+            add(sums, turn * every.size + i, every[i])
+        add(done, turn, 1)
+    wait(done, turn, parts)
+    for i in range(every.size):
+        every[i] = sums[turn * every.size + i]

@@ -10,13 +10,12 @@ took what.
 import numpy as np
 from numba import njit
 
-from dpmcmc.kernels.maths import OPTIONS, kernel
+from dpmcmc.kernels.maths import OPTIONS, kernel, uncounted
 from dpmcmc.kernels.moves import TOGETHER, prepare
 from dpmcmc.kernels.rows import FILL, FOLLOW, KEEP, ratio_sums
-from dpmcmc.kernels.threads import add, wait
+from dpmcmc.kernels.threads import held_counters, held_rows, shared_sums
 from dpmcmc.samplers import rules
 
-PART = 8  # blocks that a thread takes at once
 ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
 
 noisy = njit(**OPTIONS)(rules.noisy)
@@ -32,29 +31,6 @@ def summed(total, count, tempering, interval):
 
 
 @kernel
-def taken(rows, shared, turn, work, totals):
-    """Take parts of sum number `turn` until there are none left; wait for those of the other.
-
-    shared: (rank, taken, done, sums), who asks, and per turn how many parts are, and (chain,) what
-    they came to. work: what ratio_sums is told. The second thread begins at the end.
-    """
-    (x, y, count, link), (rank, claimed, done, sums) = rows, shared
-    parts, own = -(-x.shape[0] // PART), 0
-    while add(claimed, turn, 1) < parts:
-        part = own if rank == 0 else parts - 1 - own
-        own += 1
-        totals[:] = 0
-        first = part * PART
-        ratio_sums(x, y, count, link, first, min(first + PART, x.shape[0]), *work, totals)
-        for c in range(totals.size):
-            add(sums, turn * totals.size + c, totals[c])
-        add(done, turn, 1)
-    wait(done, turn, parts)
-    for c in range(totals.size):
-        totals[c] = sums[turn * totals.size + c]
-
-
-@kernel
 def walk(rows, state, target, public, steps, shared, position, signs, draws):
     """Take the steps of every chain; write the positions after each of them into draws.
 
@@ -62,9 +38,10 @@ def walk(rows, state, target, public, steps, shared, position, signs, draws):
     (chosen (step,), deltas (step, chain, d), alone, normals, uniforms (step, chain), noise
     multiplier): moves by deltas, of coefficient chosen where it moves alone. signs (chain, m): the
     side on which a guided chain moves along vector chosen, turned by a rejection; (0, 0) for none.
-    shared: see taken. position (chain, d) is moved, as is each thread's own copy of it; draws
-    (chain, step, d).
+    shared: see threads.shared_sums. position (chain, d) and signs are changed, and are each
+    thread's own; draws (chain, step, d).
     """
+    rows, state, shared = held_rows(rows), uncounted(state), held_counters(shared)
     chosen, deltas, alone, normals, uniforms, multiplier = steps
     reach, tempering, clip, half = target
     chains = position.shape[0]
@@ -83,7 +60,8 @@ def walk(rows, state, target, public, steps, shared, position, signs, draws):
         move, cells, interval, far, ends, priors = prepare(
             public, reach, position, delta, j, most, clip, half
         )
-        taken(rows, shared, t, (move, ends, modes, before, state, cells, half), totals)
+        work = move, ends, modes, before, state, cells, half
+        shared_sums(ratio_sums, rows, shared, t, work, totals)
         sums, sensitivities = summed(totals, rows[2], tempering, interval)
         before = move
         for c in range(chains):

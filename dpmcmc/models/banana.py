@@ -22,6 +22,7 @@ from dpmcmc.errors import SpecError
 from dpmcmc.models import gaussian_mean
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import Form
+from dpmcmc.models.public import shear
 from dpmcmc.spec import JobSpec, ModelSpec
 
 
@@ -146,21 +147,6 @@ class NaturalForm(gaussian_mean.MeanForm):
             bend=np.array((self._banana.a, self._banana.b, self._banana.m)),
         )
 
-    def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
-        """See GaussianForm."""
-        means, _, _ = super().moments(positions)
-        return means, 1.0 / self._sds, self.shear(positions)
-
-    def log_prior_gradient(self, positions: Floats) -> Floats:
-        """See Form."""
-        gradient = super().log_prior_gradient(self.describe(positions)[0]) / self._sds
-        gradient[:, 0] += self.shear(positions) * gradient[:, 1]
-        return gradient
-
-    def shear(self, positions: Floats) -> Floats:
-        """d straightened_2 / d theta_1."""
-        return np.asarray(2.0 * self._banana.a * (positions[:, 0] - self._banana.m))
-
 
 def form(design: Design, spec: JobSpec) -> Form:
     """Return the form of the coordinates that are asked for."""
@@ -178,7 +164,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     typical = shape.start + np.r_[0.0, sds[1:]]
     information = design.schema.rows * tempering / sds**2 + spec.model.prior.scale**-2
     jacobian = np.eye(len(sds))
-    jacobian[1, 0] = shape.shear(typical[None])[0]
+    jacobian[1, 0] = shear(shape.public, typical)
     return guess_of(shape, spec, (jacobian.T * information) @ jacobian, typical)
 
 

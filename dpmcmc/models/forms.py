@@ -4,14 +4,13 @@ A form maps positions, which samplers move, to what the kernels read: l = f(offs
 per row. Positions are measured in public units, so that one step size suits all of them.
 """
 
-from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpmcmc.design import Design
-from dpmcmc.models.public import Public
+from dpmcmc.models.public import Public, shear
 from dpmcmc.schema import Table
 
 Floats = NDArray[np.float64]
@@ -51,7 +50,7 @@ class Form(Protocol):
         """Return (chain, d)."""
 
 
-class NormalForm(ABC):
+class NormalForm:
     """Independent normal priors, and what follows from the public facts of all families alike.
 
     prior_mean, prior_precision: (d,) in the units of positions.
@@ -103,7 +102,9 @@ class NormalForm(ABC):
 
     def log_prior_gradient(self, positions: Floats) -> Floats:
         """See Form."""
-        return np.asarray(-self.prior_precision * (positions - self.prior_mean))
+        from dpmcmc.kernels import forms
+
+        return np.asarray(forms.log_prior_gradients(self.public, positions))
 
 
 class DesignForm(NormalForm):
@@ -127,14 +128,11 @@ class DesignForm(NormalForm):
 class GaussianForm(NormalForm):
     """Rows N(mean, 1) in units of their known sds, from the middle of their bounds."""
 
-    @abstractmethod
-    def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return (mean (chain, d), precision (d,), shear (chain,)); see gaussian_gradients."""
-
     def information(self, positions: Floats) -> Floats:
         """Return (chain, d, d), what one row tells of positions: public and the same for all."""
-        _, precision, shear = self.moments(positions)
+        precision = 1.0 / self.public.unit
         jacobian = np.tile(np.diag(precision), (len(positions), 1, 1))
-        bent = shear * precision[1 % len(precision)]
-        jacobian[:, 1 % len(precision), 0] += np.clip(bent, -FURTHEST, FURTHEST)
+        for row, position in zip(jacobian, positions, strict=True):
+            bent = shear(self.public, position) * precision[1 % len(precision)]
+            row[1 % len(precision), 0] += np.clip(bent, -FURTHEST, FURTHEST)
         return np.asarray(jacobian.transpose(0, 2, 1) @ jacobian)

@@ -72,11 +72,6 @@ class MeanForm(GaussianForm):
             z.shape[1]
         )
 
-    def moments(self, positions: Floats) -> tuple[Floats, Floats, Floats]:
-        """See GaussianForm."""
-        means, _ = self.describe(positions)
-        return means, np.ones(len(self._sds)), np.zeros(len(means))
-
 
 def guess(design: Design, spec: JobSpec) -> Guess:
     """Return what to expect of means within one sd of the middle of their bounds."""

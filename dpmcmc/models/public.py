@@ -120,6 +120,20 @@ def log_prior_ratio(public: Public, here: Array, there: Array) -> float:
     return total
 
 
+def shear(public: Public, position: Array) -> float:
+    """Return the derivative of coordinate 1 without its unit, straightened, by coordinate 0."""
+    return float(2.0 * public.bend[0] * (position[0] - public.bend[2]))
+
+
+def log_prior_gradient(public: Public, position: Array, straight: Array, gradient: Array) -> None:
+    """Write the gradient (d,) of the log prior at a position (d,), which is straightened too."""
+    for j in range(len(position)):
+        off = straight[j] - public.prior_mean[j]
+        gradient[j] = -public.prior_precision[j] * off / public.unit[j]
+    if len(position) > 1:
+        gradient[0] += 2.0 * public.bend[0] * (position[0] - public.bend[2]) * gradient[1]
+
+
 def interval_of_move(public: Public, position: Array, delta: Array) -> tuple[float, float]:
     """Return the interval of moving by delta (d,), for the planner. Not for logistic rows."""
     d = len(position)

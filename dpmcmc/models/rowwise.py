@@ -4,20 +4,22 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.models.forms import Floats, Form, GaussianForm
 from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
-from dpmcmc.samplers.base import Steps
+from dpmcmc.privacy.discrete import Integers, noisy_grid
+from dpmcmc.samplers.base import Path, Steps
 from dpmcmc.samplers.rules import Rule
 from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec
 
 QUIETLY = np.errstate(all="ignore")  # far out numbers overflow; clips and cells stay finite
 SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
+GRAM_BITS = 30  # of a row's term of a Gram matrix
 PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
 FEWEST_PARTS, MOST_PARTS = 4, 16  # of a sum that threads share: a call costs some 3 us
@@ -26,13 +28,20 @@ LONGEST = 1e100  # of a released direction
 LARGEST = float(np.finfo(np.float32).max)
 WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
 WORTH_COMPANY = 100_000  # in one step of a walk, whose threads never sleep
+Singles = NDArray[np.float32]
 NO_SIGNS = np.empty((0, 0), np.int64)
 
 
-def term_grid(bound: float, rows: int) -> float:
-    """Return the power of two on which `rows` terms of at most this size add up exactly."""
-    digits = min(30, 52 - math.ceil(math.log2(rows + 1.0)))
+def term_grid(bound: float, rows: int, digits: int) -> float:
+    """Return the power of two on which `rows` terms of at most this size add up exactly.
+
+    A term has so many digits, or fewer.
+    """
+    digits = min(digits, 52 - math.ceil(math.log2(rows + 1.0)))
     return float(2.0 ** (math.ceil(math.log2(bound)) - digits))
+
+
+T = TypeVar("T")
 
 
 class RowTarget:
@@ -42,10 +51,11 @@ class RowTarget:
     """
 
     def __init__(self, form: Form, spec: JobSpec, table: Table, chains: int) -> None:
-        from dpmcmc.kernels import moves, walks
+        from dpmcmc.kernels import forms, moves, paths, walks
         from dpmcmc.kernels import rows as kernels
 
-        self._kernels, self._moves, self._walks = kernels, moves, walks
+        self._kernels, self._forms, self._moves = kernels, forms, moves
+        self._walks, self._paths = walks, paths
         self._form = form
         x, y = form.rows(table)
         self.rows: int = table.rows
@@ -54,12 +64,12 @@ class RowTarget:
         slope = spec.model.options.ratio_slope
         self._slope = math.inf if slope is None else slope
         self._steep: Floats | None = None
-        self._seen: Floats | None = None  # rows in the coordinates in which gradients are clipped
-        self._back: Floats | None = None
-        self._x, self._y = _blocked(x, kernels.BLOCK), _blocked(y[None], kernels.BLOCK)[:, 0]
-        np.fmax(self._x, -form.reach, out=self._x)  # finite, whatever a form does
-        np.fmin(self._x, form.reach, out=self._x)
-        self._table: NDArray[np.float32] | None = None
+        self._seen: Singles | None = None  # rows in the coordinates in which gradients are clipped
+        self._back = np.empty((0, 0))
+        x = np.fmin(np.fmax(x, -form.reach), form.reach)  # finite, whatever a form does
+        self._x = _blocked(_halved(x), kernels.BLOCK)
+        self._y = _blocked(y[None], kernels.BLOCK)[:, 0]
+        self._table: Singles | None = None
         self._norm: NDArray[np.float32] | None = None
         self._helper: ThreadPoolExecutor | None = None
         self._half = 2.0 ** (51 - math.ceil(math.log2(table.rows + 1.0)))
@@ -98,26 +108,17 @@ class RowTarget:
         """See Target."""
         length, chains, dimension = steps.deltas.shape
         draws = np.empty((chains, length, dimension))
-        claimed, done = np.zeros(length, np.int64), np.zeros(length, np.int64)
-        sums = np.zeros(length * chains, np.int64)
         rows = self._x, self._y, self.rows, self._form.link
         facts = self._form.reach, self.tempering, (self._bound, self._slope), self._half
 
-        def walk(rank: int, position: Floats, sides: NDArray[np.int64]) -> None:
-            self._walks.walk(
-                *(rows, self._state, facts, self._form.public, steps),
-                *((rank, claimed, done, sums), position, sides, draws),
-            )
+        def walk(shared: tuple[Any, ...], moved: tuple[Floats, NDArray[np.int64]]) -> None:
+            public = self._form.public
+            self._walks.walk(rows, self._state, facts, public, steps, shared, *moved, draws)
 
         sides = NO_SIGNS if signs is None else signs
-        if self._x.size * chains < WORTH_COMPANY or THREADS < 2:
-            walk(0, self.position, sides)
-        else:
-            copies = self.position.copy(), sides.copy()
-            other = self._second().submit(walk, 1, *copies)
-            walk(0, self.position, sides)
-            if not other.cancel():  # it may be that no core was free for it so far
-                other.result()
+        self.position[:], sides[:] = self._together(
+            walk, lambda: (self.position.copy(), sides.copy()), length, chains
+        )
         self.refresh()
         return draws
 
@@ -140,7 +141,10 @@ class RowTarget:
         if not np.abs(along).max() < LONGEST:  # a row in these coordinates must be a finite one
             return back, 1.0
         back[:columns, :columns] = np.linalg.inv(along)
-        self._seen, self._norm = np.asarray(along.T @ self._x), None
+        self._seen = np.empty_like(self._x)
+        for block, x in zip(self._seen, self._x, strict=True):
+            block[:] = along.T @ x
+        self._norm = None
         self._back = back[:columns, :columns]
         before = float((np.linalg.inv(root) ** 2).sum()) / rows
         return back, math.sqrt(2.0 * d / before)
@@ -158,14 +162,44 @@ class RowTarget:
     @QUIETLY
     def gradient(self, positions: Floats, clip: float) -> tuple[Floats, float]:
         """See Target. Proof: docs/proofs/gaussian_release.md, sections 1 and 2."""
-        bound = self.tempering * clip
-        grid = term_grid(bound, self.rows)
-        scale = self.tempering * SHRINK / grid
+        scores, grid, sensitivity = self._scores(clip, positions.shape[1])
+        ends = self._forms.ends_of_gradients(self._form.public, positions, self._back)
+        norm, precision, _, short, scale = scores
         totals = np.zeros(positions.shape, np.int64)
-        # rounding lengthens a term by half a cell in every direction
-        short = clip - 0.5 * math.sqrt(positions.shape[1]) * grid / self.tempering
-        self._gradient(positions, short, scale, totals)
-        return np.asarray(grid * totals, np.float64), 2.0 * bound
+        self._share(
+            lambda first, last, total: self._kernels.score_sums(
+                *(self._seen_rows(), *self._all(first, last)[1:]),
+                *(norm, precision, ends, short, scale, total),
+            ),
+            totals,
+        )
+        return np.asarray(grid * totals, np.float64), sensitivity
+
+    @QUIETLY
+    def leapfrog(
+        self, path: Path, momenta: Floats, gradients: Floats, noise: Integers
+    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        """See Target. Proof: docs/proofs/gaussian_release.md, sections 1 and 2."""
+        length, chains, d = noise.shape
+        scores, grid, sensitivity = self._scores(path.clip, d)
+        noisy = noisy_grid(d, sensitivity, path.noise_multiplier)
+        lean = path.centre, path.pull, path.offset
+        how = path.step_size, path.root, path.back, lean, noisy
+        rows = self._seen_rows(), *self._all(0, 0)[1:4]
+
+        def follow(
+            shared: tuple[Any, ...], moved: tuple[Floats, Floats, Floats, NDArray[np.bool_]]
+        ) -> None:
+            here = self.position
+            self._paths.leapfrog(
+                rows, self._form.public, (*scores, grid), how, noise, shared, here, *moved
+            )
+
+        def fresh() -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+            lost = np.zeros(chains, np.bool_)
+            return self.position.copy(), momenta.copy(), gradients.copy(), lost
+
+        return self._together(follow, fresh, length, chains * d)
 
     @QUIETLY
     def gram(self, positions: Floats, bound: float) -> tuple[Floats, float]:
@@ -174,13 +208,13 @@ class RowTarget:
             every = self.tempering * self.rows * self._form.information(positions)
             return every, PUBLIC * float(np.abs(every).max())
         largest = self.tempering * bound * self._form.reach**2
-        grid = term_grid(largest, self.rows)
+        grid = term_grid(largest, self.rows, GRAM_BITS)
         weights, aux = self._form.describe(positions)
         d = positions.shape[1]
         sums = np.zeros((len(positions), d, d))
         for block, x in enumerate(self._x):
             count = min(self._kernels.BLOCK, self.rows - block * self._kernels.BLOCK)
-            x = x[:, :count]
+            x = x[:, :count].astype(np.float64)
             information = self._information(weights @ x + aux[:, :1], aux)
             terms = np.fmin(information, bound) * (self.tempering * SHRINK / grid)
             m = len(x)
@@ -282,6 +316,28 @@ class RowTarget:
             other.result()
             totals += others
 
+    def _together(
+        self,
+        work: Callable[[tuple[Any, ...], T], None],
+        fresh: Callable[[], T],
+        turns: int,
+        size: int,
+    ) -> T:
+        """Return what work(shared, some) makes of some = fresh(), by two threads if it is much.
+
+        turns, size: how many sums over all rows it takes, of how many numbers. See
+        threads.shared_sums. Each thread does all that is not a sum over rows, on a copy of its own.
+        """
+        counters = (np.zeros(count, np.int64) for count in (turns, turns, turns * size))
+        claimed, done, sums = counters
+        mine, other = fresh(), None
+        if self._x.size * size >= WORTH_COMPANY and THREADS >= 2:
+            other = self._second().submit(work, (1, claimed, done, sums), fresh())
+        work((0, claimed, done, sums), mine)
+        if other is not None and not other.cancel():  # no core may have been free for it so far
+            other.result()
+        return mine
+
     def _second(self) -> ThreadPoolExecutor:
         if self._helper is None:
             self._helper = ThreadPoolExecutor(max_workers=1)
@@ -299,34 +355,26 @@ class RowTarget:
         )
         return prepared
 
-    def _gradient(
-        self, positions: Floats, clip: float, scale: float, totals: NDArray[np.int64]
-    ) -> None:
-        if isinstance(self._form, GaussianForm):
-            mean, precision, shear = self._form.moments(positions)
-            self._share(
-                lambda first, last, total: self._kernels.gaussian_gradients(
-                    *(self._x, self.rows, first, last),
-                    *(mean, precision, shear, clip, scale, total),
-                ),
-                totals,
-            )
-            return
-        weights, aux = self._form.describe(positions)
-        x = self._x
-        if self._seen is not None and self._back is not None:
-            x, weights = self._seen, np.ascontiguousarray(weights @ self._back.T)
+    def _scores(self, clip: float, d: int) -> tuple[tuple[Any, ...], float, float]:
+        """Return what kernels need to know of gradients, the size of a cell, and a sensitivity.
+
+        (norm, precision, columns_back, clip, scale), see paths.leapfrog. d: entries of a gradient.
+        """
+        bound = self.tempering * clip
+        grid = term_grid(bound, self.rows, self._kernels.TERM_BITS)
+        # rounding lengthens a term by less than a cell in every direction
+        short = clip - math.sqrt(d) * grid / self.tempering
         if self._norm is None:  # the next above: a term that is clipped too far is no harm
-            norm = np.sqrt(np.einsum("bji,bji->bi", x, x))
+            x = self._seen_rows()
+            norm = np.sqrt(np.einsum("bji,bji->bi", x, x, dtype=np.float64))
             self._norm = np.nextafter(norm.astype(np.float32), np.float32(np.inf))
-        norm = self._norm
-        self._share(
-            lambda first, last, total: self._kernels.gradient_sums(
-                *(x, self._y, norm, *self._all(first, last)[2:]),
-                *(weights, aux, clip, scale, total),
-            ),
-            totals,
-        )
+        scale = self.tempering * SHRINK / grid
+        scores = self._norm, 1.0 / self._form.public.unit, self._back, short, scale
+        return scores, grid, 2.0 * bound
+
+    def _seen_rows(self) -> Singles:
+        """Return the rows in the coordinates in which gradients are clipped."""
+        return self._x if self._seen is None else self._seen
 
     def _information(self, eta: Floats, aux: Floats) -> Floats:
         """Information of the linear predictor (chain, rows)."""
@@ -339,11 +387,24 @@ class RowTarget:
         return np.broadcast_to(-2.0 * aux[:, 1:2] if link == LINEAR else 1.0, eta.shape)
 
 
-def _blocked(columns: Floats, size: int) -> Floats:
+def _halved(x: Floats) -> Singles:
+    """Return x in half of the memory, towards zero, so that no bound of a row is left.
+
+    A fixed map of each row. It moves a coefficient by about one part in 2^24 of the column's range
+    over its spread, and a sum is as fast as its rows come from memory.
+    """
+    with np.errstate(over="ignore"):  # an infinity is too far
+        single = x.astype(np.float32)
+    too_far = np.abs(single) > np.abs(x)
+    single[too_far] = np.nextafter(single[too_far], np.float32(0.0))
+    return single
+
+
+def _blocked(columns: NDArray[Any], size: int) -> NDArray[Any]:
     """Return (blocks, columns, size) from (columns, n), padded with zeros."""
     number, n = columns.shape
     full, rest = divmod(n, size)
-    made = np.zeros((full + (rest > 0), number, size))
+    made = np.zeros((full + (rest > 0), number, size), columns.dtype)
     made[:full] = columns[:, : full * size].reshape(number, full, size).transpose(1, 0, 2)
     made[full:, :, :rest] = columns[:, full * size :]
     return made

@@ -6,6 +6,7 @@ the continuous one costs: docs/proofs/gaussian_release.md, section 2.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,22 @@ def discrete_gaussian(random: RandomSource, log2_sd: int, shape: Shape) -> Integ
     return out.reshape(shape)
 
 
+def noisy_grid(dimension: int, sensitivity: float, noise_multiplier: float) -> float:
+    """Return what `noised` rounds a vector of this dimension to; see noisy_sums."""
+    variance = 4.0 ** log2_sd(noise_multiplier)
+    reach = LOSS * math.sqrt(variance - SPARE) / noise_multiplier
+    return sensitivity / (reach - 1.5 * math.sqrt(dimension))
+
+
+def noised(total: Any, grid: float, noise: Any) -> Any:
+    """Return a number, rounded to the grid and with integer noise. Arithmetic alone: it compiles.
+
+    total, noise: numbers, or arrays of them.
+    """
+    units = np.rint(np.minimum(np.maximum(total / grid, -FARTHEST), FARTHEST))
+    return grid * np.float64(np.int64(units) + noise)
+
+
 def noisy_sums(
     sums: Floats, sensitivity: float, noise_multiplier: float, noise: Integers
 ) -> Floats:
@@ -56,8 +73,5 @@ def noisy_sums(
     Privacy: one Gaussian(noise_multiplier) event per vector; everything that depends on rows is the
     integer vector. Proof: docs/proofs/gaussian_release.md, section 2.
     """
-    variance = 4.0 ** log2_sd(noise_multiplier)
-    reach = LOSS * math.sqrt(variance - SPARE) / noise_multiplier
-    grid = sensitivity / (reach - 1.5 * math.sqrt(sums.shape[-1]))
-    units = np.rint(np.minimum(np.maximum(sums / grid, -FARTHEST), FARTHEST)).astype(np.int64)
-    return grid * np.asarray(units + noise, dtype=np.float64)
+    grid = noisy_grid(sums.shape[-1], sensitivity, noise_multiplier)
+    return np.asarray(noised(sums, grid, noise))

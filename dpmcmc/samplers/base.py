@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.privacy.discrete import Integers
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.rules import Rule
@@ -30,6 +31,25 @@ class Steps(NamedTuple):
     normals: Floats
     uniforms: Floats
     noise_multiplier: float
+
+
+class Path(NamedTuple):
+    """How a trajectory moves.
+
+    step_size: of a leapfrog step. clip, noise_multiplier: of its gradients. root: (d, d), root @
+    root.T is the inverse mass matrix. back: (d, d), from the coordinates that gradients are clipped
+    in, see Target.spread. (position - centre (d,)) @ pull (d, d) and offset (d,) are added to every
+    gradient.
+    """
+
+    step_size: float
+    clip: float
+    noise_multiplier: float
+    root: Floats
+    back: Floats
+    centre: Floats
+    pull: Floats
+    offset: Floats
 
 
 class Target(Protocol):
@@ -96,6 +116,17 @@ class Target(Protocol):
 
         Each row's gradient of the log likelihood is clipped to norm `clip`, tempered, and rounded
         to a public power-of-two grid, on which the sums are exact. Without the prior.
+        """
+
+    def leapfrog(
+        self, path: Path, momenta: Floats, gradients: Floats, noise: Integers
+    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        """Return (positions, momenta, gradients) at the ends of trajectories, and which are lost.
+
+        momenta: (chain, d) of unit variance, in the coordinates that root makes of the positions.
+        gradients: (chain, d), released, of the log posterior at the positions, offset included.
+        noise: (leapfrog, chain, d), see discrete.noisy_sums, of the gradients that are released on
+        the way. A lost trajectory went where no number is exact; it is paid for.
         """
 
     def batch_walk(

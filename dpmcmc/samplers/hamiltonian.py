@@ -5,17 +5,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpmcmc.privacy.discrete import Integers, discrete_gaussian, log2_sd, noisy_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers import rules, warm_start
-from dpmcmc.samplers.base import Floats, Target
+from dpmcmc.samplers.base import Floats, Path, Target
 from dpmcmc.samplers.hamiltonian_law import ROUGH, leaned, steepest, turned
 from dpmcmc.samplers.options import WarmStart
 
-FARTHEST = 1e9  # a trajectory that leaves +- this is rejected
 DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
 CLEAR = 16.0  # of a squared error over what noise alone gives
 SHORTEST = 1e-3  # step size over the planned one
@@ -254,9 +252,14 @@ def advance(
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
     draws = np.empty((chains, length, dimension))
+    z = options.gradient_noise_multiplier or math.nan
+    path = Path(
+        *(state.step_size, state.clip, z, state.root, state.back),
+        *(state.centre, state.pull, state.offset),
+    )
     target.refresh()
     for t in range(length):
-        ends, after, gradients, lost = _leapfrog(target, options, state, momenta[t], noise[t])
+        ends, after, gradients, lost = target.leapfrog(path, momenta[t], state.gradients, noise[t])
         deltas = np.where(lost[:, None], 0.0, ends - target.position)
         sums, sensitivities, priors = target.vector_ratios(deltas)
         kinetic = 0.5 * (momenta[t] ** 2 - after**2).sum(axis=1)
@@ -268,28 +271,3 @@ def advance(
         state.gradients = np.where(accepted[:, None], gradients, state.gradients)
         draws[:, t] = target.position
     return draws
-
-
-def _leapfrog(
-    target: Target,
-    options: HamiltonianOptions,
-    state: HamiltonianState,
-    momenta: Floats,
-    noise: Integers,
-) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-    """Return (positions, momenta, gradients) at the ends of the trajectories, and which are lost.
-
-    momenta: (chain, d) of unit variance, in the coordinates that root makes of the positions.
-    noise: (leapfrog, chain, d). A lost trajectory went where no number is exact; it is paid for.
-    """
-    step, root = state.step_size, state.root
-    positions, gradients = target.position.copy(), state.gradients
-    lost = np.zeros(len(positions), dtype=np.bool_)
-    for fresh in noise:
-        momenta = momenta + 0.5 * step * gradients @ root
-        moved = positions + step * momenta @ root.T
-        lost |= ~(np.abs(moved) < FARTHEST).all(axis=1)
-        positions = np.where(lost[:, None], target.position, moved)
-        gradients = _gradients(target, options, state, positions, fresh)
-        momenta = momenta + 0.5 * step * gradients @ root
-    return positions, momenta, gradients, lost

@@ -6,7 +6,9 @@ import numpy as np
 from scipy.stats import chisquare
 
 from dpmcmc.design import make_design
+from dpmcmc.kernels.paths import FARTHEST
 from dpmcmc.models import MODELS
+from dpmcmc.privacy.discrete import noisy_sums
 from dpmcmc.run import table_of
 from dpmcmc.samplers import SAMPLERS, rules
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
@@ -41,6 +43,20 @@ class Stepped:
             self.move(step, decide(rule, sums, squares, hi - lo, priors, noise))
             draws.append(self.position.copy())
         return np.stack(draws, axis=1)
+
+    def leapfrog(self, path, momenta, gradients, noise):
+        positions, lost = self.position.copy(), np.zeros(len(momenta), np.bool_)
+        for fresh in noise:
+            momenta = momenta + 0.5 * path.step_size * gradients @ path.root
+            moved = positions + path.step_size * momenta @ path.root.T
+            lost |= ~(np.abs(moved) < FARTHEST).all(axis=1)
+            positions = np.where(lost[:, None], self.position, moved)
+            sums, sensitivity = self.gradient(positions, path.clip)
+            released = noisy_sums(sums, sensitivity, path.noise_multiplier, fresh) @ path.back
+            known = self.log_prior_gradient(positions) + (positions - path.centre) @ path.pull
+            gradients = released + known + path.offset
+            momenta = momenta + 0.5 * path.step_size * gradients @ path.root
+        return positions, momenta, gradients, lost
 
     def growth(self, positions, _):
         return np.ones_like(positions), np.ones(len(positions))
