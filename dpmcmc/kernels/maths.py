@@ -202,6 +202,16 @@ def _uncounted(_, array):
     return array(array), generate
 
 
+def _alone(_):
+    """Said in a function: it is never made part of its caller, where its loops would be slower."""
+
+    def generate(context, builder, *_):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
 def _plain_piece(array, start, size):
     return array.reshape(-1)[start : start + size]
 
@@ -209,6 +219,7 @@ def _plain_piece(array, start, size):
 JIT = not config.DISABLE_JIT  # type: ignore[attr-defined]
 fetch: Any = intrinsic(_fetch) if JIT else lambda *_: None
 piece: Any = intrinsic(_piece) if JIT else _plain_piece
+alone: Any = intrinsic(_alone) if JIT else lambda: None
 uncounted: Any = intrinsic(_uncounted) if JIT else lambda array: array
 
 

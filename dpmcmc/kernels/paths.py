@@ -7,7 +7,7 @@ from numba import njit
 from dpmcmc.kernels.forms import describe, ends_of_gradients, log_prior_gradient
 from dpmcmc.kernels.maths import OPTIONS, kernel, leaf, uncounted
 from dpmcmc.kernels.rows import score_sums
-from dpmcmc.kernels.threads import held_counters, held_rows, shared_sums
+from dpmcmc.kernels.threads import all_done, held_counters, held_rows, part_done, part_taken
 from dpmcmc.privacy import discrete
 
 FARTHEST = 1e9  # a trajectory that leaves +- this is lost
@@ -45,10 +45,10 @@ def leapfrog(rows, public, scores, path, noise, shared, here, positions, momenta
     rows: (x, y, count, link). scores: (norm, precision, columns_back, clip, scale, grid): what
     score_sums is told, what x has been divided by, see forms.ends_of_gradients, and the size of a
     cell. path: (step size, root, back, (centre, pull, offset), noisy grid); see samplers.base.Path.
-    noise: (leapfrog, chain, d) integers. shared: see threads.shared_sums. lost (chain,): set where
-    a trajectory goes where no number is
-    exact; it stays at its start and is paid for like all others. Two threads may run the same
-    trajectories, each on positions, momenta, gradients and lost of its own.
+    noise: (leapfrog, chain, d) integers. shared: see threads.part_taken. lost (chain,): set where
+    a trajectory goes where no number is exact; it stays at its start and is paid for like all
+    others. Two threads may run the same trajectories, each on positions, momenta, gradients and
+    lost of its own.
     """
     rows, shared = held_rows(rows), held_counters(shared)
     norm, precision, columns_back, clip, scale, grid = scores
@@ -64,8 +64,14 @@ def leapfrog(rows, public, scores, path, noise, shared, here, positions, momenta
             if lost[c]:
                 positions[c] = here[c]
         ends = ends_of_gradients(public, positions, columns_back)
-        work = norm, precision, ends, clip, scale
-        shared_sums(score_sums, rows, shared, turn, work, totals)
+        totals[:], own, blocks = 0, 0, rows[0].shape[0]
+        first, last = part_taken(shared, turn, blocks, own)
+        while first < blocks:
+            score_sums(*rows, first, last, norm, precision, ends, clip, scale, totals)
+            part_done(shared, turn, totals)
+            own += 1
+            first, last = part_taken(shared, turn, blocks, own)
+        all_done(shared, turn, blocks, totals)
         for c in range(chains):
             describe(public, positions[c], straight, aux)
             log_prior_gradient(public, positions[c], straight, prior)

@@ -27,6 +27,7 @@ from dpmcmc.kernels.maths import (
     MAGIC_SHORT_BITS,
     ONE,
     TWO,
+    alone,
     atanh_twice,
     atanh_twice_short,
     exp,
@@ -41,6 +42,7 @@ from dpmcmc.kernels.maths import (
     shifted_bits,
     tanh_half,
     tanh_half_short,
+    uncounted,
 )
 from dpmcmc.models.links import IDENTITY, LINEAR, LOGISTIC, POISSON
 
@@ -258,20 +260,34 @@ def used(count, block):
     return min(BLOCK, count - block * BLOCK)
 
 
-@kernel
-def ratio_sums(
-    x, y, count, link, first, last, move, ends, modes, before, state, cells, half, total
+@leaf
+def _ratio_sums(
+    x,
+    y,
+    count,
+    link,
+    first,
+    last,
+    move,
+    ends,
+    modes,
+    before,
+    state,
+    cells,
+    half,
+    total,
+    v,
+    one,
+    two,
 ):
-    """Add to total (chain,) int64 each chain's clipped ratio sum over blocks first..last, in cells.
-
-    move, before: (low, step (chain, columns), lift (chain,), near (chain,)), what is asked for and
-    the last one. ends: (weights (chain, all columns), aux (chain, 3)) where a move starts and aux
-    where it ends. modes (chain,): what the state needs before. cells: (scale, shift), (chain,).
-    """
-    v, short = np.empty(BLOCK), (np.empty(x.shape[1], np.float32), np.empty(BLOCK, np.float32))
-    (low, step, lift, near), (weights, here, there) = move, ends
-    scale, shift = cells
-    low_before, step_before, lift_before, near_before = before
+    """See ratio_sums; v, one, two are to write in. No array is counted: see maths.piece."""
+    x, y, state, total = uncounted(x), uncounted(y), uncounted(state), uncounted(total)
+    v, short = uncounted(v), (uncounted(one), uncounted(two))
+    modes, scale, shift = uncounted(modes), uncounted(cells[0]), uncounted(cells[1])
+    low, step, lift, near = move[0], uncounted(move[1]), uncounted(move[2]), uncounted(move[3])
+    low_before, step_before = before[0], uncounted(before[1])
+    lift_before, near_before = uncounted(before[2]), uncounted(before[3])
+    weights, here, there = uncounted(ends[0]), uncounted(ends[1]), uncounted(ends[2])
     for b in range(first, last):
         rows, answers = used(count, b), row(y, b)
         for c in range(step.shape[0]):
@@ -294,6 +310,28 @@ def ratio_sums(
             else:
                 dot(x, place(x, b, low), row(step, c), lift[c], rows, v)
                 total[c] += ratio_cells(link, v, *how)
+
+
+@kernel
+def ratio_sums(
+    x, y, count, link, first, last, move, ends, modes, before, state, cells, half, total
+):
+    """Add to total (chain,) int64 each chain's clipped ratio sum over blocks first..last, in cells.
+
+    move, before: (low, step (chain, columns), lift (chain,), near (chain,)), what is asked for and
+    the last one. ends: (weights (chain, all columns), aux (chain, 3)) where a move starts and aux
+    where it ends. modes (chain,): what the state needs before. cells: (scale, shift), (chain,).
+    """
+    alone()
+    v, weights, dotted = (
+        np.empty(BLOCK),
+        np.empty(x.shape[1], np.float32),
+        np.empty(BLOCK, np.float32),
+    )
+    _ratio_sums(
+        *(x, y, count, link, first, last, move, ends, modes, before, state, cells, half, total),
+        *(v, weights, dotted),
+    )
 
 
 @leaf
@@ -371,10 +409,13 @@ def head_cells(factor, head, count):
 
 
 @leaf
-def predictor_gradients(x, y, count, link, first, last, norm, weights, aux, clip, scale, total):
-    """As score_sums, for rows that a predictor stands for."""
-    eta, extra = np.empty(BLOCK), np.empty(BLOCK)
-    factor, columns = np.empty(BLOCK, np.float32), x.shape[1]
+def _predictor_gradients(
+    x, y, count, link, first, last, norm, weights, aux, clip, scale, total, eta, extra, factor
+):
+    """As score_sums, for rows that a predictor stands for; see _ratio_sums."""
+    x, y, norm, weights = uncounted(x), uncounted(y), uncounted(norm), uncounted(weights)
+    aux, total, eta = uncounted(aux), uncounted(total), uncounted(eta)
+    extra, factor, columns = uncounted(extra), uncounted(factor), x.shape[1]
     for b in range(first, last):
         rows, answers, norms, here = used(count, b), row(y, b), row(norm, b), place(x, b, 0)
         for c in range(weights.shape[0]):
@@ -402,10 +443,17 @@ def deviation_cells(x, factor, precision, centre, count):
 
 
 @leaf
-def gaussian_gradients(x, count, first, last, mean, precision, shear, clip, scale, total):
+def _gaussian_gradients(
+    x, count, first, last, mean, precision, shear, clip, scale, total, head, factor
+):
     """As score_sums for N(mean, 1) rows: precision (x - mean), and shear of entry 1 to entry 0."""
-    head, factor = np.empty(BLOCK), np.empty(BLOCK)
-    d = x.shape[1]
+    x, mean, precision, shear = (
+        uncounted(x),
+        uncounted(mean),
+        uncounted(precision),
+        uncounted(shear),
+    )
+    total, head, factor, d = uncounted(total), uncounted(head), uncounted(factor), x.shape[1]
     for b in range(first, last):
         rows, here = used(count, b), place(x, b, 0)
         for c in range(mean.shape[0]):
@@ -444,8 +492,12 @@ def score_sums(x, y, count, link, first, last, norm, precision, ends, clip, scal
     1) have precision (d,) for each entry, and shears: 0, or a banana's d straightened_1 / d
     theta_0; they have no norm.
     """
+    alone()
     weights, aux, shears = ends
+    one, two, three = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.float32)
     if link == IDENTITY:
-        gaussian_gradients(x, count, first, last, weights, precision, shears, clip, scale, total)
+        how = clip, scale, total, one, two
+        _gaussian_gradients(x, count, first, last, weights, precision, shears, *how)
     else:
-        predictor_gradients(x, y, count, link, first, last, norm, weights, aux, clip, scale, total)
+        told = norm, weights, aux, clip, scale, total, one, two, three
+        _predictor_gradients(x, y, count, link, first, last, *told)

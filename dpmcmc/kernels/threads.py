@@ -93,24 +93,34 @@ def held_counters(shared):
 
 
 @leaf
-def shared_sums(add_up, rows, shared, turn, work, totals):
-    """Write sums over all rows into totals: add_up(*rows, first, last, *work, totals) of blocks.
+def part_taken(shared, turn, blocks, own):
+    """Return (first, last) blocks of a part that is this thread's now, or (blocks, blocks).
 
     shared: (rank, claimed, done, sums), who asks, and for each turn how many parts are taken and
-    done, and what they came to, int64. The second thread begins at the end. Whoever finds no part
-    left waits for those of the other.
+    done, and what they came to, int64. own: parts it had before; the second thread begins at the
+    end.
     """
-    rank, claimed, done, sums = shared
-    blocks, own, every = rows[0].shape[0], 0, totals.reshape(-1)
     parts = -(-blocks // PART)
-    while add(claimed, turn, 1) < parts:
-        first = PART * (own if rank == 0 else parts - 1 - own)
-        own += 1
-        every[:] = 0
-        add_up(*rows, first, min(first + PART, blocks), *work, totals)
-        for i in range(every.size):
-            add(sums, turn * every.size + i, every[i])
-        add(done, turn, 1)
-    wait(done, turn, parts)
+    if add(shared[1], turn, 1) >= parts:
+        return blocks, blocks
+    first = PART * (own if shared[0] == 0 else parts - 1 - own)
+    return first, min(first + PART, blocks)
+
+
+@leaf
+def part_done(shared, turn, totals):
+    """Hand in the sums over a part, int64, and make them 0."""
+    every = totals.reshape(-1)
     for i in range(every.size):
-        every[i] = sums[turn * every.size + i]
+        add(shared[3], turn * every.size + i, every[i])
+        every[i] = 0
+    add(shared[2], turn, 1)
+
+
+@leaf
+def all_done(shared, turn, blocks, totals):
+    """Wait for the parts of the other thread. Write the sums over all rows into totals."""
+    every = totals.reshape(-1)
+    wait(shared[2], turn, -(-blocks // PART))
+    for i in range(every.size):
+        every[i] = shared[3][turn * every.size + i]

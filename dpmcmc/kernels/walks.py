@@ -13,7 +13,7 @@ from numba import njit
 from dpmcmc.kernels.maths import OPTIONS, kernel, uncounted
 from dpmcmc.kernels.moves import TOGETHER, prepare
 from dpmcmc.kernels.rows import FILL, FOLLOW, KEEP, ratio_sums
-from dpmcmc.kernels.threads import held_counters, held_rows, shared_sums
+from dpmcmc.kernels.threads import all_done, held_counters, held_rows, part_done, part_taken
 from dpmcmc.samplers import rules
 
 ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
@@ -38,7 +38,7 @@ def walk(rows, state, target, public, steps, shared, position, signs, draws):
     (chosen (step,), deltas (step, chain, d), alone, normals, uniforms (step, chain), noise
     multiplier): moves by deltas, of coefficient chosen where it moves alone. signs (chain, m): the
     side on which a guided chain moves along vector chosen, turned by a rejection; (0, 0) for none.
-    shared: see threads.shared_sums. position (chain, d) and signs are changed, and are each
+    shared: see threads.part_taken. position (chain, d) and signs are changed, and are each
     thread's own; draws (chain, step, d).
     """
     rows, state, shared = held_rows(rows), uncounted(state), held_counters(shared)
@@ -60,8 +60,15 @@ def walk(rows, state, target, public, steps, shared, position, signs, draws):
         move, cells, interval, far, ends, priors = prepare(
             public, reach, position, delta, j, most, clip, half
         )
-        work = move, ends, modes, before, state, cells, half
-        shared_sums(ratio_sums, rows, shared, t, work, totals)
+        totals[:], own, blocks = 0, 0, rows[0].shape[0]
+        first, last = part_taken(shared, t, blocks, own)
+        while first < blocks:
+            work = move, ends, modes, before, state, cells, half, totals
+            ratio_sums(*rows, first, last, *work)
+            part_done(shared, t, totals)
+            own += 1
+            first, last = part_taken(shared, t, blocks, own)
+        all_done(shared, t, blocks, totals)
         sums, sensitivities = summed(totals, rows[2], tempering, interval)
         before = move
         for c in range(chains):

@@ -326,7 +326,7 @@ class RowTarget:
         """Return what work(shared, some) makes of some = fresh(), by two threads if it is much.
 
         turns, size: how many sums over all rows it takes, of how many numbers. See
-        threads.shared_sums. Each thread does all that is not a sum over rows, on a copy of its own.
+        threads.part_taken. Each thread does all that is not a sum over rows, on a copy of its own.
         """
         counters = (np.zeros(count, np.int64) for count in (turns, turns, turns * size))
         claimed, done, sums = counters
