@@ -25,7 +25,6 @@ THREADS = len(os.sched_getaffinity(0))
 FEWEST_PARTS, MOST_PARTS = 4, 16  # of a sum that threads share: a call costs some 3 us
 A_PART = 1_000_000  # numbers for which there is one part more
 LONGEST = 1e100  # of a released direction
-LARGEST = float(np.finfo(np.float32).max)
 WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
 WORTH_COMPANY = 100_000  # in one step of a walk, whose threads never sleep
 Singles = NDArray[np.float32]
@@ -239,11 +238,11 @@ class RowTarget:
         )
         return draws
 
-    def table(self) -> NDArray[np.float32]:
+    def table(self) -> Singles:
         """Return the rows (n, width) for who reads few of them: columns, response, zeros.
 
-        Rounded to float32; the response, where there is one, to a sum of two. A row lies on as few
-        lines of memory as it can.
+        Columns as they are, the response, where there is one, as a sum of two. A row lies on as
+        few lines of memory as it can.
         """
         if self._table is None:
             from dpmcmc.kernels.batches import LINE
@@ -254,11 +253,11 @@ class RowTarget:
             width = min(1 << (least - 1).bit_length(), -(-least // LINE) * LINE)
             self._table = _on_lines(self.rows, width)
             for k in range(columns):
-                self._table[:, k] = _single(self._x[:, k].reshape(-1)[: self.rows])
+                self._table[:, k] = self._x[:, k].reshape(-1)[: self.rows]
             if answers:
                 y = self._y.reshape(-1)[: self.rows]
-                self._table[:, columns] = _single(y)
-                self._table[:, columns + 1] = _single(y - self._table[:, columns])
+                self._table[:, columns] = _halved(y)
+                self._table[:, columns + 1] = _halved(y - self._table[:, columns])
         return self._table
 
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
@@ -410,12 +409,7 @@ def _blocked(columns: NDArray[Any], size: int) -> NDArray[Any]:
     return made
 
 
-def _single(numbers: Floats) -> NDArray[np.float32]:
-    """Return the nearest float32, finite."""
-    return np.clip(numbers, -LARGEST, LARGEST).astype(np.float32)
-
-
-def _on_lines(rows: int, width: int) -> NDArray[np.float32]:
+def _on_lines(rows: int, width: int) -> Singles:
     """Return zeros (rows, width) that begin where a line of memory does."""
     size = 4 * rows * width
     room = np.zeros(size + 64, np.uint8)
