@@ -5,8 +5,9 @@
 One run; what is compared is measured in turns, and ratios are medians over the rounds. Prints the
 table; --write puts it into benchmarks/KERNELS.md. The floor of an operation is the larger of its
 bytes over the bandwidth and its exp and log1p over their rates, measured in the same round with as
-many threads as the operation uses. Bytes: every number that is read at least once. exp and log1p:
-what a log likelihood takes, though a small move gets by with short series.
+many threads as the operation uses. Bytes: every number that is read at least once, of eight bytes,
+which the targets are set for; "as kept" beside it is of the four bytes that a row's number is kept
+in. exp and log1p: what a log likelihood takes, though a small move gets by with short series.
 """
 
 import argparse
@@ -232,6 +233,14 @@ def sums(table: Table, rows: int, dimensions: int, rounds: int) -> None:
                 lambda k=numbers, e=exps, g=logarithms: floor.seconds(rows * k, e, g),
                 most=most if large and most else None,
             )
+            if large and most:
+                compare(
+                    *(table, f"{family}: {name}", "floor, as kept", rounds),
+                    lambda call=call: timed(call),
+                    lambda k=numbers - dimensions / 2, e=exps, g=logarithms: floor.seconds(
+                        int(rows * k), e, g
+                    ),
+                )
         if family in ("logistic", "linear", "banana"):
             x = np.stack([data[f"x{k}"] for k in range(dimensions)], axis=1).astype(float)
             y = np.where(data["y"] == "1", 1.0, -1.0)
