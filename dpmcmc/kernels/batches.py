@@ -88,10 +88,9 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
     """Return the sum of clipped ratios over rows chosen[:batch], in cells, and of the squares.
 
     table (n, width) float32 by rows; beyond the columns the response in two parts, where there is
-    one, and zeros. reach: largest norm of a row that is allowed, but for its rounding, which the
-    short series do not notice. chosen: row numbers, further ones being those that are read next.
-    ends: (weights, aux) of the current position and of the proposed one. cells: (scale, shift).
-    work: (4, BLOCK) to write in.
+    one, and zeros. reach: largest norm of a row that is allowed. chosen: row numbers, further ones
+    being those that are read next. ends: (weights, aux) of the current position and of the proposed
+    one. cells: (scale, shift). work: (4, BLOCK) to write in.
     """
     (before, aux_here, after, aux_there), (scale, shift) = ends, cells
     eta, v, y, state = work[0], work[1], work[2], work[3]
