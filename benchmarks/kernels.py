@@ -178,7 +178,7 @@ def opened(family: str, schema: Schema, data: Data, dimensions: int, chains: int
 
 def threads_of(rows: int, dimensions: int, chains: int = 1) -> int:
     """As many threads as a sum uses."""
-    return min(2, rowwise.THREADS) if rows * dimensions * chains >= rowwise.WORTH_A_THREAD else 1
+    return min(2, rowwise.THREADS) if rows * dimensions * chains >= rowwise.WORTH_COMPANY else 1
 
 
 def plain(family: str, x: Floats, y: Floats, here: Floats, there: Floats) -> float:
@@ -335,7 +335,8 @@ def peers(table: Table, rounds: int) -> None:
     schema, data = rows_of(rows, dimensions)
     target = opened("logistic", schema, data, dimensions)
     columns = [np.ones(rows), *(data[f"x{k}"] for k in range(dimensions - 1))]
-    walk, path = (steps_of("dp_penalty", target, 0, 40), steps_of("dp_hmc", target, 0, 4))
+    # as many steps a call as theirs take
+    walk, path = (steps_of("dp_penalty", target, 0, 100), steps_of("dp_hmc", target, 0, 10))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         np.savez(folder / "rows.npz", x=np.stack(columns, axis=1), y=data["y"] == "1")

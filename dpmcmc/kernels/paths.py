@@ -39,6 +39,23 @@ def drift(position, step, momentum, root):
 
 
 @kernel
+def score_totals(rows, told, shared, turn, totals):
+    """Write the gradients of all rows, (chain, d) int64, into totals. told: see rows.score_sums.
+
+    shared, turn: see threads.part_taken. Two threads may ask at once, each for totals of its own.
+    """
+    rows, shared = held_rows(rows), held_counters(shared)
+    totals[:], own, blocks = 0, 0, rows[0].shape[0]
+    first, last = part_taken(shared, turn, blocks, own)
+    while first < blocks:
+        score_sums(*rows, first, last, *told, totals)
+        part_done(shared, turn, totals)
+        own += 1
+        first, last = part_taken(shared, turn, blocks, own)
+    all_done(shared, turn, blocks, totals)
+
+
+@kernel
 def leapfrog(rows, public, scores, path, noise, shared, here, positions, momenta, gradients, lost):
     """Move positions, momenta and gradients (chain, d) to the ends of trajectories from here.
 
@@ -64,14 +81,8 @@ def leapfrog(rows, public, scores, path, noise, shared, here, positions, momenta
             if lost[c]:
                 positions[c] = here[c]
         ends = ends_of_gradients(public, positions, columns_back)
-        totals[:], own, blocks = 0, 0, rows[0].shape[0]
-        first, last = part_taken(shared, turn, blocks, own)
-        while first < blocks:
-            score_sums(*rows, first, last, norm, precision, ends, clip, scale, totals)
-            part_done(shared, turn, totals)
-            own += 1
-            first, last = part_taken(shared, turn, blocks, own)
-        all_done(shared, turn, blocks, totals)
+        told = norm, precision, ends, clip, scale
+        score_totals(rows, told, shared, turn, totals)
         for c in range(chains):
             describe(public, positions[c], straight, aux)
             log_prior_gradient(public, positions[c], straight, prior)

@@ -31,6 +31,23 @@ def summed(total, count, tempering, interval):
 
 
 @kernel
+def ratio_totals(rows, told, shared, turn, totals):
+    """Write the ratio sums of all rows, (chain,) int64, into totals. told: see rows.ratio_sums.
+
+    shared, turn: see threads.part_taken. Two threads may ask at once, each for totals of its own.
+    """
+    rows, shared = held_rows(rows), held_counters(shared)
+    totals[:], own, blocks = 0, 0, rows[0].shape[0]
+    first, last = part_taken(shared, turn, blocks, own)
+    while first < blocks:
+        ratio_sums(*rows, first, last, *told, totals)
+        part_done(shared, turn, totals)
+        own += 1
+        first, last = part_taken(shared, turn, blocks, own)
+    all_done(shared, turn, blocks, totals)
+
+
+@kernel
 def walk(rows, state, target, public, steps, shared, position, signs, draws):
     """Take the steps of every chain; write the positions after each of them into draws.
 
@@ -60,15 +77,8 @@ def walk(rows, state, target, public, steps, shared, position, signs, draws):
         move, cells, interval, far, ends, priors = prepare(
             public, reach, position, delta, j, most, clip, half
         )
-        totals[:], own, blocks = 0, 0, rows[0].shape[0]
-        first, last = part_taken(shared, t, blocks, own)
-        while first < blocks:
-            work = move, ends, modes, before, state, cells, half, totals
-            ratio_sums(*rows, first, last, *work)
-            part_done(shared, t, totals)
-            own += 1
-            first, last = part_taken(shared, t, blocks, own)
-        all_done(shared, t, blocks, totals)
+        told = move, ends, modes, before, state, cells, half
+        ratio_totals(rows, told, shared, t, totals)
         sums, sensitivities = summed(totals, rows[2], tempering, interval)
         before = move
         for c in range(chains):

@@ -22,11 +22,9 @@ SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
 GRAM_BITS = 30  # of a row's term of a Gram matrix
 PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
-FEWEST_PARTS, MOST_PARTS = 4, 16  # of a sum that threads share: a call costs some 3 us
-A_PART = 1_000_000  # numbers for which there is one part more
 LONGEST = 1e100  # of a released direction
-WORTH_A_THREAD = 1_000_000  # numbers of all chains in a sum: some 0.2 ms of one core
-WORTH_COMPANY = 100_000  # in one step of a walk, whose threads never sleep
+WORTH_COMPANY = 1_000_000  # numbers of all chains in up to SOON sums, from which a second thread
+SOON = 10  # is there in time: it takes some 0.1 ms to wake up
 Singles = NDArray[np.float32]
 NO_SIGNS = np.empty((0, 0), np.int64)
 
@@ -91,15 +89,13 @@ class RowTarget:
         """See Target. alone: the one coefficient that deltas are not 0 for."""
         j = self._moves.TOGETHER if alone is None else alone
         move, cells, interval, self._far, ends, priors = self._prepared(deltas, j)
-        totals, before, modes = np.zeros(len(deltas), np.int64), self._move, self._modes
-        self._share(
-            lambda first, last, total: self._kernels.ratio_sums(
-                *self._all(first, last),
-                *(move, ends, modes, before, self._state, cells, self._half, total),
-            ),
-            totals,
-        )
-        self._move, self._modes = move, np.full_like(modes, self._kernels.KEEP)
+        told = move, ends, self._modes, self._move, self._state, cells, self._half
+
+        def add_up(shared: tuple[Any, ...], totals: NDArray[np.int64]) -> None:
+            self._walks.ratio_totals(self._rows(), told, shared, 0, totals)
+
+        totals = self._together(add_up, lambda: np.zeros(len(deltas), np.int64), 1, len(deltas))
+        self._move, self._modes = move, np.full_like(self._modes, self._kernels.KEEP)
         sums = self._walks.summed(totals, self.rows, self.tempering, interval)
         return *sums, priors
 
@@ -107,12 +103,11 @@ class RowTarget:
         """See Target."""
         length, chains, dimension = steps.deltas.shape
         draws = np.empty((chains, length, dimension))
-        rows = self._x, self._y, self.rows, self._form.link
         facts = self._form.reach, self.tempering, (self._bound, self._slope), self._half
 
         def walk(shared: tuple[Any, ...], moved: tuple[Floats, NDArray[np.int64]]) -> None:
             public = self._form.public
-            self._walks.walk(rows, self._state, facts, public, steps, shared, *moved, draws)
+            self._walks.walk(self._rows(), self._state, facts, public, steps, shared, *moved, draws)
 
         sides = NO_SIGNS if signs is None else signs
         self.position[:], sides[:] = self._together(
@@ -164,14 +159,13 @@ class RowTarget:
         scores, grid, sensitivity = self._scores(clip, positions.shape[1])
         ends = self._forms.ends_of_gradients(self._form.public, positions, self._back)
         norm, precision, _, short, scale = scores
-        totals = np.zeros(positions.shape, np.int64)
-        self._share(
-            lambda first, last, total: self._kernels.score_sums(
-                *(self._seen_rows(), *self._all(first, last)[1:]),
-                *(norm, precision, ends, short, scale, total),
-            ),
-            totals,
-        )
+        told = norm, precision, ends, short, scale
+
+        def add_up(shared: tuple[Any, ...], totals: NDArray[np.int64]) -> None:
+            self._paths.score_totals(self._rows(seen=True), told, shared, 0, totals)
+
+        shape = positions.shape
+        totals = self._together(add_up, lambda: np.zeros(shape, np.int64), 1, positions.size)
         return np.asarray(grid * totals, np.float64), sensitivity
 
     @QUIETLY
@@ -184,7 +178,7 @@ class RowTarget:
         noisy = noisy_grid(d, sensitivity, path.noise_multiplier)
         lean = path.centre, path.pull, path.offset
         how = path.step_size, path.root, path.back, lean, noisy
-        rows = self._seen_rows(), *self._all(0, 0)[1:4]
+        rows = self._rows(seen=True)
 
         def follow(
             shared: tuple[Any, ...], moved: tuple[Floats, Floats, Floats, NDArray[np.bool_]]
@@ -285,35 +279,10 @@ class RowTarget:
         """See Target."""
         return self._form.log_prior_gradient(positions)
 
-    def _all(self, first: int, last: int) -> tuple[Any, ...]:
-        return self._x, self._y, self.rows, self._form.link, first, last
-
-    def _share(
-        self, work: Callable[[int, int, NDArray[np.int64]], object], totals: NDArray[np.int64]
-    ) -> None:
-        """Add to totals what work(first block, last block, totals) adds, by two threads if many.
-
-        Each takes the next part when it is done with one, so that a late one holds nobody up. Sums
-        of integers: neither the number of threads nor who took what changes a bit.
-        """
-        blocks = len(self._x)
-        if self._x.size * len(totals) < WORTH_A_THREAD or THREADS < 2:
-            work(0, blocks, totals)
-            return
-        parts = min(MOST_PARTS, FEWEST_PARTS + self._x.size * len(totals) // A_PART)
-        size = -(-blocks // parts)
-        starts = iter(range(0, blocks, size))
-
-        def take(sums: NDArray[np.int64]) -> None:
-            for first in starts:
-                work(first, min(blocks, first + size), sums)
-
-        others = np.zeros_like(totals)
-        other = self._second().submit(take, others)
-        take(totals)
-        if not other.cancel():  # it may be that no core was free for it so far
-            other.result()
-            totals += others
+    def _rows(self, *, seen: bool = False) -> tuple[Any, ...]:
+        """Return (x, y, count, link); seen: in the coordinates in which gradients are clipped."""
+        x = self._seen if seen and self._seen is not None else self._x
+        return x, self._y, self.rows, self._form.link
 
     def _together(
         self,
@@ -330,7 +299,8 @@ class RowTarget:
         counters = (np.zeros(count, np.int64) for count in (turns, turns, turns * size))
         claimed, done, sums = counters
         mine, other = fresh(), None
-        if self._x.size * size >= WORTH_COMPANY and THREADS >= 2:
+        numbers = self._x.size * len(self.position) * min(turns, SOON)
+        if numbers >= WORTH_COMPANY and THREADS >= 2:
             other = self._second().submit(work, (1, claimed, done, sums), fresh())
         work((0, claimed, done, sums), mine)
         if other is not None and not other.cancel():  # no core may have been free for it so far
@@ -364,16 +334,12 @@ class RowTarget:
         # rounding lengthens a term by less than a cell in every direction
         short = clip - math.sqrt(d) * grid / self.tempering
         if self._norm is None:  # the next above: a term that is clipped too far is no harm
-            x = self._seen_rows()
+            x = self._rows(seen=True)[0]
             norm = np.sqrt(np.einsum("bji,bji->bi", x, x, dtype=np.float64))
             self._norm = np.nextafter(norm.astype(np.float32), np.float32(np.inf))
         scale = self.tempering * SHRINK / grid
         scores = self._norm, 1.0 / self._form.public.unit, self._back, short, scale
         return scores, grid, 2.0 * bound
-
-    def _seen_rows(self) -> Singles:
-        """Return the rows in the coordinates in which gradients are clipped."""
-        return self._x if self._seen is None else self._seen
 
     def _information(self, eta: Floats, aux: Floats) -> Floats:
         """Information of the linear predictor (chain, rows)."""

@@ -438,7 +438,7 @@ def test_two_threads_give_the_bits_of_one(monkeypatch, name):
 
     def everything(threads):
         monkeypatch.setattr(rowwise, "THREADS", threads)
-        monkeypatch.setattr(rowwise, "WORTH_A_THREAD", 0)
+        monkeypatch.setattr(rowwise, "WORTH_COMPANY", 0)
         target.refresh()
         found = [
             *target.vector_ratios(deltas),
