@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from dpmcmc.kernels.maths import leaf, uncounted
 
-PART = 8  # blocks that a thread takes at once
+PART = 16  # blocks that a thread takes at once
 LOOKS = 1000  # some 10 us
 ORDER = "seq_cst"  # what was written before a counter was moved is seen by who reads it
 
