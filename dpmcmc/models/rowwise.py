@@ -63,9 +63,11 @@ class RowTarget:
         self._steep: Floats | None = None
         self._seen: Singles | None = None  # rows in the coordinates in which gradients are clipped
         self._back = np.empty((0, 0))
-        x = np.fmin(np.fmax(x, -form.reach), form.reach)  # finite, whatever a form does
-        self._x = _blocked(_halved(x), kernels.BLOCK)
-        self._y = _blocked(y[None], kernels.BLOCK)[:, 0]
+        self._x = np.zeros((-(-table.rows // kernels.BLOCK), len(x), kernels.BLOCK), np.float32)
+        for k, column in enumerate(x):  # one at a time, as each takes several times its own memory
+            column = np.fmin(np.fmax(column, -form.reach), form.reach)  # whatever a form does
+            self._x[:, k] = _blocked(_halved(column), kernels.BLOCK)
+        self._y = _blocked(y, kernels.BLOCK)
         self._table: Singles | None = None
         self._norm: NDArray[np.float32] | None = None
         self._helper: ThreadPoolExecutor | None = None
@@ -365,14 +367,9 @@ def _halved(x: Floats) -> Singles:
     return single
 
 
-def _blocked(columns: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return (blocks, columns, size) from (columns, n), padded with zeros."""
-    number, n = columns.shape
-    full, rest = divmod(n, size)
-    made = np.zeros((full + (rest > 0), number, size), columns.dtype)
-    made[:full] = columns[:, : full * size].reshape(number, full, size).transpose(1, 0, 2)
-    made[full:, :, :rest] = columns[:, full * size :]
-    return made
+def _blocked(column: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return (blocks, size) from (n,), padded with zeros."""
+    return np.pad(column, (0, -len(column) % size)).reshape(-1, size)
 
 
 def _on_lines(rows: int, width: int) -> Singles:
