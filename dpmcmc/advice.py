@@ -1,13 +1,15 @@
 """What a plan warns of, each time with what would help. Public facts only."""
 
 from dataclasses import replace
+from typing import Any
 
 from dpmcmc.choice import named, of_full_data
 from dpmcmc.design import Design
 from dpmcmc.filling import Filled, fill, outlook_of, smallest_epsilon
 from dpmcmc.models import MODELS
 from dpmcmc.releases import RELEASES, NoisyMeanOptions
-from dpmcmc.samplers import DpPenaltySubsampledOptions
+from dpmcmc.samplers import SAMPLERS, DpPenaltySubsampledOptions
+from dpmcmc.samplers.penalty_law import LARGEST_WIDTH
 from dpmcmc.samplers.warm_start_law import gradient_clip
 from dpmcmc.spec import JobSpec
 
@@ -72,14 +74,37 @@ def _of_chain(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> 
             f"batch {options.batch} is too small for its variance to be known well, which shifts"
             f" the target a little: take {FEWEST_OF_BATCH} or more"
         )
-    if spec.sampler.clip_bound is not None:
-        found.append("clip_bound cuts log ratios, so the chain targets a clipped model")
-    return found + _narrower(design, spec, filled)
+    if _asked_to_cut(spec.sampler):
+        found.append("clipping cuts log ratios, so the chain targets a clipped model")
+    return found + _far_rows(design, spec, filled) + _narrower(design, spec, filled)
 
 
 def few(batch: int | None, rows: int) -> bool:
     """Whether a batch's estimated variance biases a chain. A batch of all rows has none."""
     return batch is not None and batch < min(FEWEST_OF_BATCH, rows)
+
+
+def _asked_to_cut(options: Any) -> bool:
+    return options.clip_bound is not None or getattr(options, "clip_width", None) is not None
+
+
+def _far_rows(design: Design, spec: JobSpec, filled: Filled) -> list[str]:
+    """Say so where declared bounds allow ratios that are cut, and nobody asked for that."""
+    options: Any = filled.spec.sampler
+    outlook = outlook_of(design, spec)
+    law, z = SAMPLERS[options.algorithm].law, filled.spec.privacy.noise_multiplier or 0.0
+    if _asked_to_cut(spec.sampler) or not law.cuts(options, outlook, z):
+        return []
+    where = "after the warm start ratios are cut at ten times what is typical of rows, or more"
+    if options.clip_width is not None:
+        where = (
+            f"ratios are cut to an interval of clip_width {options.clip_width:g}, at ten times what"
+            f" is typical of rows or more (clip_width {LARGEST_WIDTH:g} cuts none)"
+        )
+    return [
+        f"{where}: the declared bounds allow some moves more than that, and noise would have to"
+        " cover it. Rows that far out count less; with bounds that rows fill none would be cut"
+    ]
 
 
 def _remedies(design: Design, spec: JobSpec, chains: int | None, epsilon: float) -> str:
@@ -113,7 +138,7 @@ def _narrower(design: Design, spec: JobSpec, filled: Filled) -> list[str]:
     """Say so where cutting each row's ratio would save much noise, and what that costs."""
     options = spec.model.options
     known = "ratio_slope" in MODELS[spec.model.family].options
-    cut = options.ratio_slope is not None or spec.sampler.clip_bound is not None
+    cut = options.ratio_slope is not None or _asked_to_cut(spec.sampler)
     if not known or cut or not of_full_data(spec.sampler):
         return []
     slope = gradient_clip(outlook_of(design, spec))

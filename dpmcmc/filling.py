@@ -108,7 +108,9 @@ def _batched(guess: Guess, spec: JobSpec, rows: int, chains: int) -> Any:
     """Return the sampler's options with a larger batch than usual, where that gives far more.
 
     With much budget the batch's own noise is what a chain suffers from, and hiding rows in a batch
-    saves little. The noise multiplier is a guess here: without calibration, rather too large.
+    saves little: with so much that nothing needs to be hidden, the largest that is nearly as good
+    as any, for the guess knows least of wide bounds, and all rows together need the least noise.
+    The noise multiplier is a guess here: without calibration, rather too large.
     """
     options: Any = replace(spec.sampler, num_chains=chains)
     mu = _mu(spec)
@@ -117,17 +119,21 @@ def _batched(guess: Guess, spec: JobSpec, rows: int, chains: int) -> Any:
     law = SAMPLERS[options.algorithm].law
     outlook = Outlook(guess, rows, spec.model.tempering or 1.0, mu)
     usual = law.settle(options, outlook).batch
-    found = []
+    found, hidden = [], False
     for batch in (usual, *(rows // part for part in LARGER if rows // part > usual)):
         some = law.settle(replace(options, batch=batch), outlook)
         steps = some.num_steps or _steps(law, some, outlook, mu)
         whole = math.sqrt(steps * chains) / mu
+        hidden |= whole > UNHIDDEN
         z = max(batch / rows * whole, min(whole, UNHIDDEN))
         pace = law.pace(replace(some, num_steps=steps), outlook, z)
         found.append((steps * pace.draws, batch))
-    best = max(found)
-    worth = best[0] > max(WORTH_TWO, FAR_MORE * found[0][0])
-    return replace(spec.sampler, batch=best[1] if worth else usual)
+    best, chosen = max(found)
+    if not hidden:
+        chosen = max(batch for draws, batch in found if draws >= NEARLY * best)
+    elif best <= max(WORTH_TWO, FAR_MORE * found[0][0]):
+        chosen = usual
+    return replace(spec.sampler, batch=chosen)
 
 
 def _begun(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:

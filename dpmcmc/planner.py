@@ -136,6 +136,7 @@ def _check(schema: Schema, spec: JobSpec) -> None:
     if hasattr(options, "proposal"):
         _check_proposal(options.proposal)
     _check_number("/sampler/clip_bound", options.clip_bound, 1e-9, 1e3)
+    _check_number("/sampler/clip_width", getattr(options, "clip_width", None), 1e-9, 1e6)
     _check_count("/sampler/num_steps", options.num_steps, 1, MAX_STEPS)
     _check_count("/sampler/num_chains", options.num_chains, 1, MAX_CHAINS)
     _check_count("/sampler/num_warmup", options.num_warmup, 0, MAX_STEPS)

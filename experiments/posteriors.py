@@ -130,11 +130,15 @@ def _covariates(rng, rows):
     return {"x0": first, "x1": np.exp(0.4 * (0.5 * first + rng.normal(size=rows)))}
 
 
-def linear(bounds, known):
-    """Linear regression with an unknown noise scale, or a known one."""
-    rng, rows = np.random.default_rng(31), 1000
+def linear(bounds, known=False, rows=1000, degrees=None):
+    """Linear regression with an unknown noise scale, or a known one.
+
+    degrees: of freedom of t-distributed errors, which the model takes to be normal.
+    """
+    rng = np.random.default_rng(31)
     x = _covariates(rng, rows)
-    y = 20.0 + 3.0 * x["x0"] - 4.0 * x["x1"] + 2.0 * rng.normal(size=rows)
+    errors = rng.standard_t(degrees, size=rows) if degrees else rng.normal(size=rows)
+    y = 20.0 + 3.0 * x["x0"] - 4.0 * x["x1"] + 2.0 * errors
     columns, room = x | {"y": y}, ROOMS[bounds]
     schema = Schema(columns=tuple(number(k, v, room) for k, v in columns.items()), rows=rows)
     model = ModelSpec(
@@ -294,8 +298,10 @@ def _columns(values, bounds):
 
 
 MADE = {
-    "linear": partial(linear, known=False),
+    "linear": linear,
     "linear-known": partial(linear, known=True),
+    "linear-small": partial(linear, rows=46),
+    "linear-heavy": partial(linear, rows=3000, degrees=4),
     "poisson": poisson,
     "logistic": logistic,
     "means": means,

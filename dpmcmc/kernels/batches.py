@@ -130,8 +130,8 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
 def walk(table, reach, public, rule, clip, chosen, deltas, noises, position, draws):
     """Take len(deltas) steps of every chain; write the positions after each of them into draws.
 
-    public: the form's. rule: see dpmcmc/samplers/rules.py. clip: (bound, slope), at which public
-    intervals are cut. chosen (step, chain, batch): row numbers; deltas (step, chain, d): moves;
+    public: the form's. rule: see dpmcmc/samplers/rules.py. clip: (bound, slope, width), see
+    intervals.cut. chosen (step, chain, batch): row numbers; deltas (step, chain, d): moves;
     noises (step, kinds, chain): what the rule adds. position (chain, d) is moved; draws (chain,
     step, d).
     """
@@ -140,7 +140,6 @@ def walk(table, reach, public, rule, clip, chosen, deltas, noises, position, dra
     here, there, then = np.empty(d), np.empty(d), np.empty(d)
     aux_here, aux_there = np.empty(3), np.empty(3)
     work = np.empty((4, BLOCK))
-    bound, slope = clip
     for t in range(deltas.shape[0]):
         for c in range(chains):
             squares = 0.0
@@ -150,7 +149,7 @@ def walk(table, reach, public, rule, clip, chosen, deltas, noises, position, dra
             describe(public, position[c], here, aux_here)
             describe(public, then, there, aux_there)
             lo, hi = interval(public, here, aux_here, there, aux_there)
-            lo, hi = cut(lo, hi, squares, bound, slope)
+            lo, hi = cut(lo, hi, squares, *clip)
             middle, width = 0.5 * lo + 0.5 * hi, hi - lo
             unit = width / (2.0 * CELLS)
             total, square = sums(

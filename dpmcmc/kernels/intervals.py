@@ -15,8 +15,11 @@ vector_interval = njit(**OPTIONS)(logistic_bounds.vector_interval)
 
 
 @leaf
-def cut(lo, hi, squares, bound, slope):
-    """Return an interval cut at +-bound and at +-slope times the length of a move, from squares."""
+def cut(lo, hi, squares, bound, slope, widest=np.inf):
+    """Return an interval cut at +-bound, at +-slope times the length of a move, and to a width.
+
+    squares: of the length. To a width the further end is cut, or both to the same distance from 0.
+    """
     most = min(bound, WIDEST)
     length = slope * np.sqrt(squares)
     most = length if length < most else most
@@ -25,4 +28,7 @@ def cut(lo, hi, squares, bound, slope):
     hi = hi if hi < most else most
     lo = lo if lo < most else most
     hi = hi if hi > -most else -most
+    if hi - lo > widest:
+        most = max(0.5 * widest, widest - min(-lo, hi))
+        lo, hi = max(lo, -most), min(hi, most)
     return lo - 0.5 * NARROWEST, hi + 0.5 * NARROWEST

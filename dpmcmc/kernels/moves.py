@@ -26,14 +26,14 @@ def moved_weights(public, j):
 def prepare(public, reach, positions, deltas, j, most, clip, half):
     """Return (move, cells, (middle, width, cell), far, ends, prior) of moves by deltas (chain, d).
 
-    j: the one coefficient that moves, or TOGETHER. most (chain,): at which a row's ratio is cut;
-    clip: (bound, slope), as well as at +-bound and at +-slope times the length of the move. half:
-    of the interval, in cells. reach: largest norm of a row.
+    j: the one coefficient that moves, or TOGETHER. most (chain,): width that the interval of a
+    row's ratio is cut to; clip: (bound, slope, width), see intervals.cut. half: of the interval, in
+    cells. reach: largest norm of a row.
     move: (low, step (chain, columns), lift, near (chain,)); cells: (scale, shift); ends: (weights
     (chain, columns) and aux of the start, aux of the end); see rows.ratio_sums. middle, width,
     cell: of the public interval. far: whose state is no good after the move. prior: log ratio.
     """
-    (chains, d), columns, (bound, slope) = positions.shape, public.lower.size, clip
+    (chains, d), columns, (bound, slope, widest) = positions.shape, public.lower.size, clip
     low, number = moved_weights(public, j)
     step, lift = np.empty((chains, number)), np.empty(chains)
     near, far = np.empty(chains, np.bool_), np.empty(chains, np.bool_)
@@ -54,7 +54,7 @@ def prepare(public, reach, positions, deltas, j, most, clip, half):
             lo, hi = component_interval(here, j, deltas[c, j], *bounds)
         else:
             lo, hi = interval(public, here, aux_here[c], there, aux_there[c])
-        lo, hi = cut(lo, hi, squares, min(bound, most[c]), slope)
+        lo, hi = cut(lo, hi, squares, bound, slope, min(widest, most[c]))
         middle[c], width[c] = 0.5 * lo + 0.5 * hi, hi - lo
         cell[c] = width[c] / (2.0 * half)
         scale[c], shift[c] = 1.0 / cell[c], middle[c] / cell[c]

@@ -41,6 +41,14 @@ def term_grid(bound: float, rows: int, digits: int) -> float:
 T = TypeVar("T")
 
 
+def clip_of(spec: JobSpec) -> tuple[float, float, float]:
+    """Return bound, slope and width that row ratios are cut at; see kernels.intervals.cut."""
+    options, slope = spec.sampler, spec.model.options.ratio_slope
+    bound, width = options.clip_bound, getattr(options, "clip_width", None)
+    bound, slope, width = (math.inf if cut is None else cut for cut in (bound, slope, width))
+    return bound, slope, width
+
+
 class RowTarget:
     """Rows, positions and cached likelihoods of all chains. Implements samplers.base.Target.
 
@@ -57,9 +65,7 @@ class RowTarget:
         x, y = form.rows(table)
         self.rows: int = table.rows
         self.tempering = spec.model.tempering or 1.0
-        self._bound = spec.sampler.clip_bound or math.inf
-        slope = spec.model.options.ratio_slope
-        self._slope = math.inf if slope is None else slope
+        self._clip = clip_of(spec)
         self._steep: Floats | None = None
         self._seen: Singles | None = None  # rows in the coordinates in which gradients are clipped
         self._back = np.empty((0, 0))
@@ -105,7 +111,7 @@ class RowTarget:
         """See Target."""
         length, chains, dimension = steps.deltas.shape
         draws = np.empty((chains, length, dimension))
-        facts = self._form.reach, self.tempering, (self._bound, self._slope), self._half
+        facts = self._form.reach, self.tempering, self._clip, self._half
 
         def walk(shared: tuple[Any, ...], moved: tuple[Floats, NDArray[np.int64]]) -> None:
             public = self._form.public
@@ -229,7 +235,7 @@ class RowTarget:
         length, chains, dimension = deltas.shape
         draws = np.empty((chains, length, dimension))
         kernels.walk(
-            *(self.table(), self._form.reach, self._form.public, rule, (self._bound, self._slope)),
+            *(self.table(), self._form.reach, self._form.public, rule, self._clip),
             *(batches, deltas, noises, self.position, draws),
         )
         return draws
@@ -318,11 +324,11 @@ class RowTarget:
         """Return what moves.prepare says of moves from start, or from the positions."""
         most = np.full(len(deltas), math.inf)
         if self._steep is not None:
-            most = np.asarray(np.sqrt(((deltas @ self._steep) ** 2).sum(axis=1)))
+            most = np.asarray(2.0 * np.sqrt(((deltas @ self._steep) ** 2).sum(axis=1)))
         here = np.array(self.position if start is None else start)
         prepared: tuple[Any, ...] = self._moves.prepare(
             *(self._form.public, self._form.reach, here, np.ascontiguousarray(deltas), j),
-            *(most, (self._bound, self._slope), self._half),
+            *(most, self._clip, self._half),
         )
         return prepared
 

@@ -88,10 +88,10 @@ class Target(Protocol):
         """
 
     def cut(self, steep: Floats) -> None:
-        """From now on cut each row's ratio of a move of all coefficients by delta (d,).
+        """From now on cut the interval of row ratios of a move by delta (d,).
 
-        At +-|delta @ steep|, steep (d, d), where the declared bounds allow more. Not where a model
-        bounds its ratios itself.
+        To a width of 2 |delta @ steep|, steep (d, d), where the declared bounds allow more, the
+        further end first. Not where a model bounds its ratios itself.
         """
 
     def spread(self, root: Floats) -> tuple[Floats, float]:
@@ -236,6 +236,12 @@ class Law(Protocol):
 
     def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
         """Return the finished options and what to expect. Raises SpecError on impossible ones."""
+
+    def cuts(self, options: Any, outlook: Outlook, noise_multiplier: float) -> bool:
+        """Whether finished options cut rows at a place of the planner's choice.
+
+        That is, whether usual moves can have ratios beyond it, if rows are as guessed.
+        """
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """Return how many columns of the design, all rows, a step of one chain reads, about."""

@@ -25,17 +25,20 @@ from dpmcmc.samplers.minibatch import (
 from dpmcmc.samplers.options import ChainOptions
 from dpmcmc.samplers.penalty_law import (
     FITTING,
+    STEEP,
     STUCK,
     PenaltyLaw,
     adapts,
     begun,
+    clipped,
+    cut_width,
     draws_a_step,
     fitted_draws,
     walk,
 )
 from dpmcmc.samplers.rules import BARKER, CLAMP, Rule
 from dpmcmc.samplers.shaping import Fit, Walk, axes, drawn
-from dpmcmc.samplers.warm_start_law import SHARES, settled
+from dpmcmc.samplers.warm_start_law import SHARES, chain_mu, settled
 
 FILLED = 0.05  # least variance of the noise that fills up what the batch leaves
 LEAST_FIXED = 0.2  # and of the noise that privacy rests on
@@ -44,6 +47,7 @@ SHORTEST = 0.8  # of a move's length, so that the chain does not walk on a latti
 SPARE = 0.9  # of the widest moves that the noise covers: intervals change with the position
 LONGEST, FITTED = 1.5, 2.0  # moves, in posterior sds: of a guess, and of what draws have shown
 GAIN, LOSS = 0.1, 0.12  # effective draws of N(0, 1): GAIN s^2 / (1 + LOSS s^2) for moves of s sds
+ENOUGH = 2000  # steps of all chains for each coefficient: some 500 effective draws
 SHARE = 4  # a batch is one part in so many of the rows
 
 
@@ -201,6 +205,20 @@ class BarkerLaw(PenaltyLaw):
             raise SpecError("/sampler/scale", "must be between 1e-09 and 1000")
         return replace(options, batch=batch, warm_start=settled(options.warm_start, outlook))
 
+    def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
+        """See Law. With all rows no more than leave so little noise that it covers clipped moves.
+
+        Where so many are enough for a chain: others are refused unseen, and it hardly moves.
+        """
+        steps = PenaltyLaw.steps(self, options, outlook, mu, chains)
+        if part_of(options.batch, outlook.rows) > 0.0:
+            return steps
+        quiet = math.sqrt((VARIANCE - 2.0 * FILLED) * outlook.rows / outlook.tempering)
+        z = 0.5 * SPARE * quiet / (STEEP * FITTED)
+        covered = (z * chain_mu(options.warm_start, mu)) ** 2 / chains
+        enough = ENOUGH * len(outlook.sds) / chains
+        return min(steps, covered) if covered >= enough else steps
+
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """See Law. No smaller than what the longest moves need."""
         count, batch = options.num_steps * options.num_chains, options.batch
@@ -213,6 +231,8 @@ class BarkerLaw(PenaltyLaw):
         """See Law."""
         guess, rows = outlook.guess, outlook.rows
         limit = self._limit(options, outlook, noise_multiplier)
+        options = clipped(options, outlook, FITTED, limit)
+        limit = _covered(options, outlook, limit)
         fits = min(limit / float(guess.width.max()), LONGEST * float(outlook.sds.min()))
         scale = options.scale or float(f"{max(fits, 1e-9):.4g}")
         lengths = scale / outlook.sds
@@ -229,6 +249,7 @@ class BarkerLaw(PenaltyLaw):
     def fit(self, options: Any, facts: Facts, noise_multiplier: float) -> Fit:
         """See PenaltyLaw."""
         limit = self._limit(options, facts, noise_multiplier)
+        limit = _covered(options, facts, limit)
 
         def best(widths: Floats, _: int) -> tuple[Floats, Floats]:
             scales = np.minimum(limit / widths, FITTED)
@@ -244,6 +265,11 @@ class BarkerLaw(PenaltyLaw):
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""
         return batch_columns(options, rows, dimension)
+
+
+def _covered(options: Any, facts: Facts, limit: float) -> float:
+    """Return the limit of widths, infinite where clipping holds all of them within the noise."""
+    return math.inf if SPARE * cut_width(options, facts.tempering) <= limit else limit
 
 
 def _draws(lengths: Floats) -> Floats:

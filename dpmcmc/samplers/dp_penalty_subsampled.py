@@ -107,9 +107,13 @@ class SubsampledLaw(PenaltyLaw):
         count = options.num_steps * options.num_chains
         return calibrated(count, options.batch, rows, epsilon, delta, options.warm_start)
 
+    def _noise(self, options: Any, facts: Facts, z: float) -> float:
+        """See PenaltyLaw."""
+        return float(z * facts.rows / options.batch)
+
     def _seen(self, options: Any, outlook: Outlook, z: float) -> "Guess":
         """For a move of one sd the batch's noise has variance n T / b (1 - b / n)."""
-        guess, part = outlook.guess, options.batch / outlook.rows
+        guess, part = PenaltyLaw._seen(self, options, outlook, z), options.batch / outlook.rows
         own = _own(part, outlook.tempering) / z
         width = np.hypot(guess.width / part, own / outlook.sds)
         joint = float(np.hypot(guess.joint_width / part, own / outlook.sds.max()))

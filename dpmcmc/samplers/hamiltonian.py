@@ -125,7 +125,7 @@ def _fitted(
     """Return how to move where the posterior is as it was found. Proof: docs/proofs/dp_hmc.md."""
     root, (step, clip) = found.root, _planned(options)
     back, factor = target.spread(root)
-    most = steepest(target.rows, target.tempering, noise_multiplier)
+    most = steepest(target.rows, target.tempering, noise_multiplier, len(root))
     target.cut(np.asarray(most * np.linalg.inv(root).T))
     clip *= found.growth * factor
     state = HamiltonianState(root, back, step, clip, *_alone(len(root)))

@@ -14,7 +14,7 @@ from scipy.special import erfc, gammainc, gammaincc
 from dpmcmc.errors import SpecError
 from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import Floats, Outlook, Pace
-from dpmcmc.samplers.penalty_law import begun
+from dpmcmc.samplers.penalty_law import STEEP, WIDE, begun
 from dpmcmc.samplers.warm_start_law import (
     SHARES,
     chain_mu,
@@ -30,8 +30,7 @@ NEARLY = 0.9  # of the most draws, where fewer steps give them
 NARROW = (0.5, 0.7, 1.0, 1.4, 1.9)  # clips over a typical gradient, beside wide ones
 LOSS = 0.6  # draws of a chain over those of the formula
 MOST_LEAPFROG = 100
-STEEP = 10.0  # times what is typical of rows
-QUIET = 0.5  # sd of a ratio's noise, for a move of one posterior sd
+QUIET = 1.3  # sd of a ratio's noise, where all coefficients move by one posterior sd
 RATIOS = {False: 0.5, True: 0.75}  # share of a chain's mu^2, gradients have the rest; true: warm
 ROUGH = 0.5  # posterior sds that a gradient from what a warm start released is off: a guess
 FURTHEST = 100.0  # posterior sds that a warm start is taken to be off
@@ -48,7 +47,8 @@ class HamiltonianLaw:
         """See Law."""
         precision = np.diag(outlook.guess.precision)
         d = len(precision)
-        mass = options.mass or tuple(float(f"{m:.6g}") for m in precision)
+        planned = tuple(float(f"{m:.6g}") for m in precision)
+        mass = planned if options.mass is None else options.mass
         _check(options, mass, d)
         return replace(options, mass=mass, warm_start=settled(options.warm_start, outlook))
 
@@ -96,6 +96,10 @@ class HamiltonianLaw:
         away = float((guess.distance / outlook.sds).max())
         slow = _draws(options, outlook, z * max(1.0, away), options.step_size)
         return Pace(options, draws, math.ceil(max(SHORT, 1.0 + math.log(away)) / slow))
+
+    def cuts(self, options: Any, outlook: Outlook, noise_multiplier: float) -> bool:
+        """See Law."""
+        return _uncut(outlook) > _most(options, outlook, noise_multiplier)
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""
@@ -229,20 +233,31 @@ def _width(options: Any, outlook: Outlook, z: float) -> float:
 
     After a warm start it is cut, but where a model bounds the gradients of rows itself.
     """
-    wide = outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * float(outlook.sds.mean())
+    return min(_uncut(outlook), _most(options, outlook, z))
+
+
+def _uncut(outlook: Outlook) -> float:
+    """Return the typical width that the declared bounds allow."""
+    return outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * float(outlook.sds.mean())
+
+
+def _most(options: Any, outlook: Outlook, z: float) -> float:
+    """Return the typical width of what ratios are cut to."""
     if options.warm_start is None or math.isfinite(outlook.guess.steepest):
-        return wide
-    most = 2.0 * outlook.tempering * steepest(outlook.rows, outlook.tempering, z)
-    return min(wide, most * math.sqrt(len(outlook.sds)))
+        return math.inf
+    d = len(outlook.sds)
+    most = steepest(outlook.rows, outlook.tempering, z, d)
+    return 2.0 * outlook.tempering * most * math.sqrt(d)
 
 
-def steepest(rows: int, tempering: float, z: float) -> float:
+def steepest(rows: int, tempering: float, z: float, dimension: int) -> float:
     """Return the most that a row's ratio counts after a warm start, for a move of one posterior sd.
 
-    So much that hardly any row is cut, and much more where that is no loud noise. z: noise
-    multiplier of ratios. Why: docs/proofs/dp_hmc.md.
+    So much that hardly any row is cut, or as much as is quiet. z: noise multiplier of ratios. Why:
+    docs/proofs/dp_hmc.md.
     """
-    return max(STEEP / math.sqrt(rows * tempering), QUIET / (2.0 * z * tempering))
+    quiet = min(QUIET / z, WIDE) / (2.0 * tempering * math.sqrt(dimension))
+    return max(STEEP / math.sqrt(rows * tempering), quiet)
 
 
 def turned(

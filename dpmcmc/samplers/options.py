@@ -61,14 +61,17 @@ class ChainOptions:
     """What is None is chosen by the planner. num_steps: of each chain, warm-up included.
 
     num_chains: all of them are paid for. num_warmup: leading draws that are marked as warm-up.
-    clip_bound: cut every row's log ratio at +- this. warm_start: how the chain finds the mode. With
-    an epsilon the planner decides what None is, but for the penalty samplers on all rows, whose
-    cost is sqrt(steps) / noise multiplier; beside a noise multiplier None is none. Without one the
-    chain starts at the prior mean.
+    clip_bound: cut every row's log ratio at +- this. clip_width: cut the interval of what row
+    ratios can be to this width, the further end first; None is none beside a noise multiplier or a
+    clip_bound, and for HMC, MALA and logistic models. warm_start: how the chain finds the mode.
+    With an epsilon the planner decides what None is, but for the penalty samplers on all rows,
+    whose cost is sqrt(steps) / noise multiplier; beside a noise multiplier None is none. Without
+    one the chain starts at the prior mean.
     """
 
     num_steps: int | None = None
     num_chains: int | None = None
     num_warmup: int | None = None
     clip_bound: float | None = None
+    clip_width: float | None = None
     warm_start: WarmStart | None = None

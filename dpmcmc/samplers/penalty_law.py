@@ -36,6 +36,10 @@ FITTING = 5  # one part in so many of such a chain is warm-up
 MOST_STRETCH = 1e9
 SLOWER, TRIES = 1.5, 8.0  # of first moves: over the law's steps; more of them a coefficient
 TRIED = np.geomspace(0.4, 1.6, 13)  # times the best scale of a plain walk
+STEEP = 10.0  # times the root mean square of rows' ratios for the longest move that pays,
+LOUD = 1.5  # or an interval with noise of this sd: where planned ratios are cut
+WIDE = 16.0  # nats, of a tempered ratio: no row of a step that is accepted spans as much
+LARGEST_WIDTH = 1e6  # that a job may have
 _HERMITE, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
 
@@ -218,6 +222,29 @@ def begun(options: Any, outlook: Outlook, spent: float) -> "tuple[Any, Guess]":
     return replace(options, warm_start=warm), guess
 
 
+def clipped(options: Any, outlook: Outlook, longest: float, quiet: float) -> Any:
+    """Return options with a clip width where the planner decides: where it knows the budget.
+
+    Declared bounds may allow a row a ratio that no row has, and noise covers what they allow. So
+    ratios are cut where hardly any row gets, or further out where that is quiet enough. Not where a
+    model bounds the gradients of rows. Why: docs/proofs/dp_penalty.md, section 2.
+
+    longest: move that pays, in posterior sds. quiet: a tempered width that is quiet enough.
+    """
+    asked = options.clip_width is not None or options.clip_bound is not None
+    if asked or outlook.mu is None or math.isfinite(outlook.guess.steepest):
+        return options
+    far = 2.0 * STEEP * longest / math.sqrt(outlook.rows * outlook.tempering)
+    width = min(max(far, min(quiet, WIDE) / outlook.tempering), LARGEST_WIDTH)
+    return replace(options, clip_width=float(f"{width:.4g}"))
+
+
+def cut_width(options: Any, tempering: float) -> float:
+    """Return the most that one row can change a sum by after clipping."""
+    both = 2.0 * (options.clip_bound or math.inf)
+    return tempering * min(options.clip_width or math.inf, both)
+
+
 @dataclass(frozen=True, slots=True)
 class PenaltyLaw:
     """The law of the penalty samplers. guided: a walk that keeps its direction while accepted.
@@ -257,6 +284,8 @@ class PenaltyLaw:
     def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
         """See Law."""
         guess, proposal = outlook.guess, options.proposal
+        quiet = LOUD / self._noise(options, outlook, noise_multiplier)
+        options = clipped(options, outlook, FREE_STEP, quiet)
         seen = self._seen(options, outlook, noise_multiplier)
         scale = proposal.scale or self._best_scale(proposal, seen, noise_multiplier)
         moved = self._mobility(proposal, seen, noise_multiplier, scale)
@@ -277,6 +306,8 @@ class PenaltyLaw:
         shape = options.proposal.shape
 
         def best(widths: Floats, vectors: int) -> tuple[Floats, Floats]:
+            cut = cut_width(options, facts.tempering) * math.sqrt(vectors) / FREE_STEP
+            widths = np.minimum(widths, cut)  # so far do the best moves go where all is cut
             noises = self._noises(options, facts, noise_multiplier, widths).tolist()
             found = [
                 best_step(shape, self.guided, float(f"{noise:.3g}"), vectors) for noise in noises
@@ -298,9 +329,16 @@ class PenaltyLaw:
         stretch, way = stride(guess, moved, speed, fitted)
         return float(f"{stretch:.4g}"), way
 
+    def _noise(self, options: Any, facts: Facts, z: float) -> float:
+        """Return the least noise on lambda for a tempered interval of one nat."""
+        return z
+
     def _seen(self, options: Any, outlook: Outlook, z: float) -> "Guess":
         """Return the guess with widths that stand for all noise on lambda."""
-        return outlook.guess
+        guess, cut = outlook.guess, cut_width(options, outlook.tempering) / FREE_STEP
+        joint = cut * math.sqrt(len(outlook.sds)) / float(outlook.sds.mean())
+        width, joint_width = np.minimum(guess.width, cut / outlook.sds), guess.joint_width
+        return replace(guess, width=width, joint_width=min(joint_width, joint))
 
     def _noises(self, options: Any, facts: Facts, z: float, widths: Floats) -> Floats:
         """Return the sds of the noise on lambda of moves of one posterior sd of these widths."""
@@ -309,6 +347,11 @@ class PenaltyLaw:
     def _spent(self, options: Any, outlook: Outlook, noise_multiplier: float) -> float:
         """Return the mu of all steps of all chains."""
         return math.sqrt(options.num_steps * options.num_chains) / noise_multiplier
+
+    def cuts(self, options: Any, outlook: Outlook, noise_multiplier: float) -> bool:
+        """See Law."""
+        widths = FREE_STEP * outlook.guess.width * outlook.sds
+        return bool((widths > cut_width(options, outlook.tempering)).any())
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """See Law."""

@@ -99,7 +99,7 @@ def interval(form, here, deltas, j=None):
     from dpmcmc.kernels import moves
 
     j, wide = moves.TOGETHER if j is None else j, np.full(len(here), np.inf)
-    clip = np.inf, np.inf
+    clip = np.inf, np.inf, np.inf
     _, _, found, *_ = moves.prepare(form.public, form.reach, here, deltas, j, wide, clip, 1.0)
     middle, width, _ = found
     return middle - 0.5 * width, middle + 0.5 * width
@@ -112,7 +112,7 @@ def batch_sums(target, deltas, indices):
     form, there, found = target._form, target.position + deltas, []
     ends = *form.describe(target.position), *form.describe(there)
     for c, (lo, hi) in enumerate(zip(*interval(form, target.position, deltas), strict=True)):
-        lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), target._bound, target._slope)
+        lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), *target._clip)
         middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.CELLS)
         total, square = batches.sums(
             *(target.table(), len(form.public.lower), form.reach, form.link, indices[c]),
@@ -245,17 +245,18 @@ def test_clipped_scores_are_those_of_clipped_rows(name):
 
 
 @specs
-def test_replacing_a_row_moves_no_sum_further_than_its_sensitivity(name):
+@pytest.mark.parametrize("cut", [{"clip_bound": 0.4}, {"clip_width": 0.8}])
+def test_replacing_a_row_moves_no_sum_further_than_its_sensitivity(name, cut):
     rng = np.random.default_rng(5)
     data = random_rows(12, rng)
-    target, *_ = opened(name, data, tempering=TEMPERING, clip_bound=0.4)
+    target, *_ = opened(name, data, tempering=TEMPERING, **cut)
     here = placed(target, rng)
     deltas = 0.5 * rng.normal(size=here.shape)
     corner = random_rows(60, rng, corners=True)
     ratios, scores, grams, squares, batches = [], [], [], [], []
     for i in range(60):
         other = {key: np.concatenate((v[:11], corner[key][i : i + 1])) for key, v in data.items()}
-        target, *_ = opened(name, other, tempering=TEMPERING, clip_bound=0.4)
+        target, *_ = opened(name, other, tempering=TEMPERING, **cut)
         target.position[:] = here
         target.refresh()
         sums, sensitivity, _ = target.vector_ratios(deltas)
@@ -312,11 +313,12 @@ def test_rows_of_a_batch_are_those_of_the_data_in_single_precision(name):
 
 
 @specs
+@pytest.mark.parametrize("cut", [{"clip_bound": 0.3}, {"clip_width": 0.6}])
 @pytest.mark.parametrize("kind", rules.RULES)
-def test_a_walk_on_batches_is_decided_as_its_rule_says(name, kind):
+def test_a_walk_on_batches_is_decided_as_its_rule_says(name, kind, cut):
     """Every step as in NumPy, from its own sums: draws, decisions and all."""
     rng, steps, chains, b = np.random.default_rng(16), 20, 2, 200
-    target, *_ = opened(name, random_rows(400, rng), chains=chains, clip_bound=0.3)
+    target, *_ = opened(name, random_rows(400, rng), chains=chains, **cut)
     here = placed(target, rng, 0.2)
     rule = rules.Rule(kind, b, 0.7, 0.5, 0.2, 1.1, 0.8, 1.2, 0.4, 0.2)
     deltas = 0.05 * rng.normal(size=(steps, *here.shape))

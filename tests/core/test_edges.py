@@ -188,7 +188,7 @@ def test_numbers_that_are_none_name_their_field(algorithm):
         scaled = [type(kind().proposal)(scale=value) for value in WRONG]
         cases += [("/sampler/proposal/scale", {"proposal": proposal}) for proposal in scaled]
     if "mass" in known:
-        masses = [(1.0,), (math.nan,) * 4, (0.0,) * 4, (math.inf,) * 4]
+        masses = [(), (1.0,), (math.nan,) * 4, (0.0,) * 4, (math.inf,) * 4]
         cases += [("/sampler/mass", {"mass": mass}) for mass in masses]
     for pointer, options in cases:
         found = outcome("logistic", algorithm, schema, **options)

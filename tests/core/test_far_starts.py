@@ -6,6 +6,8 @@ from dataclasses import replace
 import numba
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpmcmc.design import make_design
 from dpmcmc.diagnostics import summarise
@@ -17,6 +19,7 @@ from dpmcmc.samplers import (
     SAMPLERS,
     DpHmcOptions,
     DpMalaOptions,
+    DpPenaltyOptions,
     WarmStart,
     hamiltonian,
     warm_start,
@@ -27,6 +30,8 @@ from experiments.posteriors import POSTERIORS
 
 FAR = ["linear/wide", "linear/off-centre", "poisson/wide"]
 BUDGET = PrivacySpec(delta=1e-6, epsilon=1e6)
+TINY = 1e-199
+ENDS = st.floats(-1e6, 1e6)
 
 
 def opened(made, **options):
@@ -111,6 +116,77 @@ def test_ratios_that_are_cut_have_the_narrower_sensitivity_and_keep_it(seeded):
         np.testing.assert_array_equal(same, sensitivities)
         assert (np.abs(changed - sums) <= sensitivities).all()
         assert (np.abs(changed - sums) > 0.2 * sensitivities).any()
+
+
+@given(low=ENDS, high=ENDS, width=st.floats(0.01, 100.0))
+def test_an_interval_is_cut_to_a_width_the_further_end_first(low, high, width):
+    from dpmcmc.kernels.intervals import cut
+
+    low, high = min(low, high), max(low, high)
+    lo, hi = cut(low, high, 1.0, np.inf, np.inf, width)
+    assert (-hi, -lo) == cut(-high, -low, 1.0, np.inf, np.inf, width)
+    assert low - TINY <= lo <= hi <= high + TINY
+    assert hi - lo <= width * (1.0 + 1e-12) + 1e-9
+    if high - low <= width:
+        assert (lo, hi) == pytest.approx((low, high), abs=TINY)
+        return
+    assert hi - lo == pytest.approx(width, abs=1e-9)
+    if lo > low and hi < high:
+        assert -lo == hi
+
+
+def test_walks_cut_what_no_row_does_where_the_budget_is_known():
+    """Not where the caller does, beside a noise multiplier, or where a model bounds gradients."""
+    made, logistic = POSTERIORS["linear-known/wide"](), POSTERIORS["logistic/wide"]()
+    for name, sampler in SAMPLERS.items():
+        walks = name not in ("dp_hmc", "dp_mala")
+        planned = planned_width(made, sampler.options(num_steps=500))
+        assert (planned is not None) == walks
+        if walks:
+            assert planned >= 4.0 * 10.0 / made.schema.rows**0.5
+        assert planned_width(made, sampler.options(num_steps=500, clip_bound=2.0)) is None
+        assert planned_width(logistic, sampler.options(num_steps=500)) is None
+        multiplier = PrivacySpec(delta=1e-6, noise_multiplier=20.0)
+        assert planned_width(made, sampler.options(num_steps=500), multiplier) is None
+    assert planned_width(made, DpPenaltyOptions(num_steps=500, clip_width=7.0)) == 7.0
+    few = PrivacySpec(delta=1e-6, epsilon=1.0)
+    assert planned_width(made, DpPenaltyOptions(num_steps=500), few) == pytest.approx(
+        2.0 * 10.0 * 2.4 / made.schema.rows**0.5, rel=1e-3
+    )
+
+
+def planned_width(made, options, privacy=BUDGET):
+    spec = JobSpec(model=made.model, sampler=options, privacy=privacy)
+    return plan(made.schema, spec, advise=False).spec.sampler.clip_width
+
+
+@pytest.mark.parametrize("options", [DpPenaltyOptions, DpHmcOptions, DpMalaOptions])
+def test_a_plan_says_where_declared_bounds_allow_ratios_that_are_cut(options):
+    """Where the noise scale is known, so is that bounds are many times too wide."""
+    made = POSTERIORS["linear-known/wide"]()
+    for scale, said in ((0.2, True), (20.0, False)):
+        model = replace(made.model, options=ModelOptions(noise_scale=scale))
+        spec = JobSpec(model=model, sampler=options(num_steps=2000), privacy=BUDGET)
+        assert any("are cut" in warning for warning in plan(made.schema, spec).warnings) == said
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="tens of thousands of steps")
+@pytest.mark.parametrize("options", [DpPenaltyOptions(), DpHmcOptions(num_steps=4000)])
+def test_far_rows_that_are_real_keep_their_say(seeded, options):
+    """Errors with heavy tails: half of what ratios are cut to would shift log sigma by 0.7 sd."""
+    made = POSTERIORS["linear-heavy/tight"]()
+    result = sample(
+        made.columns,
+        schema=made.schema,
+        model=made.model,
+        privacy=BUDGET,
+        sampler=options,
+        random=seeded(6),
+    )
+    kept = result.draws[:, result.plan.num_warmup :]
+    draws = kept.reshape(-1, kept.shape[2])
+    assert (np.abs(draws.mean(axis=0) - made.means) < 0.2 * made.sds).all()
+    np.testing.assert_allclose(draws.std(axis=0), made.sds, rtol=0.15)
 
 
 def test_clipped_gradients_are_put_right_at_the_start_where_that_is_clear_of_noise(seeded):
