@@ -262,6 +262,16 @@ class RowTarget:
                 self._table[:, columns + 1] = _halved(y - self._table[:, columns])
         return self._table
 
+    def skew(self, known: Floats, covariance: Floats) -> Floats:
+        """See Target. Of a linear model's log sd. Proof: docs/proofs/noisy_score.md, section 2."""
+        columns = self._x.shape[1]
+        slope = np.zeros(len(known))
+        if self._form.link == LINEAR and len(known) > columns:
+            slope[:columns] = 4.0 * known[:columns, :columns] @ covariance[:columns, columns]
+            inside = known[:columns, :columns] * covariance[:columns, :columns]
+            slope[columns] = 2.0 * (inside.sum() + known[columns, columns] * covariance[-1, -1])
+        return np.asarray(0.5 * covariance @ slope)
+
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
         """See Target."""
         return self._form.growth(positions, moments)

@@ -98,7 +98,11 @@ def publish(
     found = warm_start.find(target, _way(options, noise_multiplier), random)
     d = len(found.mode)
     blur = _blur(options, reach, target.tempering, noise_multiplier, d)
-    return posterior(found, *prior_of(target, d), blur)
+    prior_mean, prior = prior_of(target, d)
+    normal = posterior(found, prior_mean, prior, blur)
+    covariance = normal.root @ normal.root.T
+    skew = target.skew(_inverse(covariance) - np.diag(prior), covariance)
+    return Normal(normal.mean + skew, normal.root)
 
 
 def posterior(found: warm_start.Found, prior_mean: Floats, prior: Floats, blur: float) -> Normal:

@@ -146,6 +146,13 @@ class Target(Protocol):
         on a public grid.
         """
 
+    def skew(self, known: Floats, covariance: Floats) -> Floats:
+        """Return (d,) how far the posterior's mean lies from its mode, to first order.
+
+        Where that follows from what is known: known (d, d), of the rows' information, and the
+        posterior's covariance (d, d). Of these and of public facts; of no row.
+        """
+
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
         """Return (information (chain, d), gradients (chain,)) over what was planned; see Form.
 
