@@ -60,7 +60,7 @@ def test_with_all_the_budget_it_is_the_normal_approximation(schema_of):
 
 
 def test_the_mean_of_a_log_sd_is_not_its_mode():
-    """The fewer rows there are, the further above it: 0.4 posterior sd with 46 rows and 3 columns."""
+    """The fewer rows, the further above it: 0.4 posterior sd with 46 rows and 3 columns."""
     for name in ("linear-small/tight", "linear/wide"):
         made = POSTERIORS[name]()
         found = sample(
