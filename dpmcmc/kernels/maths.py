@@ -96,7 +96,7 @@ def log(x):
 
 @leaf
 def exp_short(x):
-    """e^x in float32, x held to [-80, 80]; off by less than two parts in 10^7."""
+    """e^x in float32, x held to [-80, 80]; off by less than five parts in 10^7."""
     x = x if x > -FAR_SHORT else -FAR_SHORT
     x = x if x < FAR_SHORT else FAR_SHORT
     k = np.float32(x * LOG2E_SHORT + MAGIC_SHORT)

@@ -392,11 +392,11 @@ def factors_with_scale(eta, y, norm, curvature, clip, scale, count, out, extra):
 @leaf
 def column_cells(x, factor, count):
     """Sum over rows of factor * x, float32, each rounded to an integer of at most 2^TERM_BITS."""
-    total = np.int32(0)  # of a block; it wraps round, and so does what is taken off
+    total = np.int32(0)  # of a block
     for i in range(count):
         moved = np.float32(factor[i] * x[i] + MAGIC_SHORT)
-        total = np.int32(total + moved.view(np.int32))
-    return np.int64(np.int32(total - count * MAGIC_SHORT_BITS))
+        total = np.int32(total + np.int32(moved.view(np.int32) - MAGIC_SHORT_BITS))
+    return np.int64(total)
 
 
 @leaf
