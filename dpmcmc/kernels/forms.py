@@ -47,16 +47,6 @@ def log_prior_ratios(public, positions, others):
 
 
 @kernel
-def log_prior_gradients(public, positions):
-    """Return (chain, d) gradients of the log prior at positions (chain, d)."""
-    found, straight, aux = np.empty(positions.shape), np.empty(positions.shape[1]), np.empty(3)
-    for c in range(positions.shape[0]):
-        describe(public, positions[c], straight, aux)
-        log_prior_gradient(public, positions[c], straight, found[c])
-    return found
-
-
-@kernel
 def ends_of_gradients(public, positions, back):
     """Return (weights (chain, columns), aux (chain, 3), shears (chain,)); see rows.score_sums.
 

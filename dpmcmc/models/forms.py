@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpmcmc.design import Design
-from dpmcmc.models.public import Public, shear
+from dpmcmc.models.public import Public, describe, log_prior_gradient, shear
 from dpmcmc.schema import Table
 
 Floats = NDArray[np.float64]
@@ -102,9 +102,11 @@ class NormalForm:
 
     def log_prior_gradient(self, positions: Floats) -> Floats:
         """See Form."""
-        from dpmcmc.kernels import forms
-
-        return np.asarray(forms.log_prior_gradients(self.public, positions))
+        found, straight, aux = np.empty(positions.shape), np.empty(positions.shape[1]), np.empty(3)
+        for position, gradient in zip(positions, found, strict=True):
+            describe(self.public, position, straight, aux)
+            log_prior_gradient(self.public, position, straight, gradient)
+        return found
 
 
 class DesignForm(NormalForm):
