@@ -12,7 +12,7 @@ import httpx
 from app.client import Client
 from app.client.client import ApiError
 
-STEPS = (60, 400, 2_000, 20_000, 60_000)
+STEPS = (60, 400, 2_000, 10_000, 30_000)
 WEIGHTS = (6, 4, 3, 2, 1)
 REFUSED_SECONDS = 3.0
 
@@ -22,7 +22,7 @@ def job_of(dataset: str, steps: int) -> dict[str, Any]:
     return {
         "dataset": dataset,
         "model": {"family": "logistic", "formula": "income ~ age + sex"},
-        "sampler": {"algorithm": "dp_penalty", "num_steps": steps, "num_chains": 2},
+        "sampler": {"algorithm": "dp_hmc", "num_steps": steps, "num_chains": 2},
         "privacy": {"epsilon": 0.2, "delta": 1e-6},
     }
 

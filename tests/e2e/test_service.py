@@ -22,6 +22,9 @@ from tests.api.support import ADMIN, CSV, METADATA, client, job_of, running
 FAST = {"DPMCMC_LEASE_SECONDS": "3"}
 
 
+LONG = {"algorithm": "dp_hmc", "num_steps": 30_000}  # some seconds
+
+
 def children_of(pid: int) -> list[int]:
     """The processes that a process started, and theirs."""
     listing = subprocess.run(
@@ -81,14 +84,14 @@ def started(
 def test_a_life_over_http(started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path) -> None:
     process, service = started
     admin, analyst, dataset = set_up(service, tmp_path)
-    submitted = analyst.submit(job_of(dataset, num_steps=2000))
+    submitted = analyst.submit(job_of(dataset, **LONG | {"num_steps": 5000}))
     events = list(analyst.events(submitted["id"]))
     statuses = [e.data["status"] for e in events if e.name == "status"]
     steps = [e.data["step"] for e in events if e.name == "progress"]
     assert statuses[-1] == "succeeded"
     assert statuses in (["queued", "running", "succeeded"], ["running", "succeeded"])
     assert steps == sorted(steps)
-    assert steps[-1] == 2000
+    assert steps[-1] == 5000
     assert len(analyst.summary(submitted["id"])["parameters"]) == 3
     assert analyst.chain(submitted["id"], "netcdf")[:4] == b"\x89HDF"
     assert analyst.budget(dataset)["jobs"] == 1
@@ -137,7 +140,7 @@ def test_a_worker_that_is_killed_in_mid_job_on_rabbitmq(
 def outlives_a_kill(process: subprocess.Popen[bytes], service: Service, tmp_path: Path) -> None:
     """Kill every worker in mid-job: the job is paid for once and gives one whole chain."""
     admin, analyst, dataset = set_up(service, tmp_path)
-    job = analyst.submit(job_of(dataset, num_steps=120_000))["id"]
+    job = analyst.submit(job_of(dataset, **LONG))["id"]
     wait_for(lambda: analyst.job(job)["progress"]["step"] > 0)
     for pid in children_of(process.pid):
         os.kill(pid, signal.SIGKILL)
@@ -146,7 +149,7 @@ def outlives_a_kill(process: subprocess.Popen[bytes], service: Service, tmp_path
     assert [e["kind"] for e in admin.ledger(dataset)] == ["open", "reserve", "post"]
     assert analyst.budget(dataset)["jobs"] == 1
     summary = analyst.summary(job)
-    assert summary["draws"] + summary["num_warmup"] == 120_000
+    assert summary["draws"] + summary["num_warmup"] == LONG["num_steps"]
 
 
 def test_a_service_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -192,7 +195,7 @@ def flush(environment: dict[str, str], folder: Path) -> int:
 def test_sigterm_lets_a_running_job_finish_and_exits_0(tmp_path: Path) -> None:
     with running(tmp_path) as (process, service):
         _, analyst, dataset = set_up(service, tmp_path)
-        job = analyst.submit(job_of(dataset, num_steps=20_000))["id"]
+        job = analyst.submit(job_of(dataset, **LONG))["id"]
         wait_for(lambda: analyst.job(job)["progress"]["step"] > 0)
         key = analyst._http.headers["authorization"].split()[1]
         assert stop(process) == 0
