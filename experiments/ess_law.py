@@ -27,17 +27,16 @@ from scipy.special import log_ndtr, ndtr
 
 from dpmcmc.diagnostics import summarise
 from dpmcmc.filling import ARVIZ_FLOOR
-from dpmcmc.kernels.paths import FARTHEST
 from dpmcmc.models.base import Guess
-from dpmcmc.privacy.discrete import noisy_sums
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.types import Released
 from dpmcmc.run import sample
-from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, minibatch, rules
+from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, minibatch
 from dpmcmc.samplers.base import Outlook
 from dpmcmc.samplers.penalty_law import SPREAD, best_scale, efficiency
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelSpec, PrivacySpec
+from experiments.stepped import Stepped
 
 DATA = Path(__file__).parent / "data"
 FORMULA = "any_visit ~ chronic + family_size + income"
@@ -165,7 +164,7 @@ def arviz(runs):
     return rows
 
 
-class Ball:
+class Ball(Stepped):
     """Rows whose posterior is N(0, I), in NumPy. Implements dpmcmc.samplers.base.Target.
 
     One row is worth 1 / ROWS; `width` is that of its interval for a move of one posterior sd.
@@ -198,46 +197,9 @@ class Ball:
     def log_prior_ratio(self, deltas):
         return np.zeros(len(deltas))
 
-    def penalty_walk(self, steps, signs):
-        """As Target."""
-        draws = []
-        for t, k in enumerate(steps.chosen):
-            deltas = steps.deltas[t] * (1 if signs is None else signs[:, k, None])
-            noise = steps.noise_multiplier, steps.normals[t], steps.uniforms[t]
-            accepted = rules.noisy(*self.vector_ratios(deltas), *noise)
-            self.move(deltas, accepted)
-            if signs is not None:
-                signs[~accepted, k] *= -1
-            draws.append(self.position.copy())
-        return np.stack(draws, axis=1)
-
-    def leapfrog(self, path, momenta, gradients, noise):
-        """As Target."""
-        positions, lost = self.position.copy(), np.zeros(len(momenta), np.bool_)
-        for fresh in noise:
-            momenta = momenta + 0.5 * path.step_size * gradients @ path.root
-            moved = positions + path.step_size * momenta @ path.root.T
-            lost |= ~(np.abs(moved) < FARTHEST).all(axis=1)
-            positions = np.where(lost[:, None], self.position, moved)
-            sums, sensitivity = self.gradient(positions, path.clip)
-            released = noisy_sums(sums, sensitivity, path.noise_multiplier, fresh) @ path.back
-            known = self.log_prior_gradient(positions) + (positions - path.centre) @ path.pull
-            gradients = released + known + path.offset
-            momenta = momenta + 0.5 * path.step_size * gradients @ path.root
-        return positions, momenta, gradients, lost
-
-    def batch_walk(self, rule, deltas, noises, batches):
-        """batches: their sizes, (step, chain, 1)."""
-        draws = []
-        for step, noise, batch in zip(deltas, noises, batches[:, :, 0], strict=True):
-            sums, squares, lo, hi = self.batch_ratios(step, batch)
-            decide, priors = rules.RULES[rule.kind], self.log_prior_ratio(step)
-            self.move(step, decide(rule, sums, squares, hi - lo, priors, noise))
-            draws.append(self.position.copy())
-        return np.stack(draws, axis=1)
-
-    def batch_ratios(self, deltas, batch):
-        """batch: its size, (chain,). The batch's mean has the variance of a real one."""
+    def batch_ratios(self, deltas, batches):
+        """batches: their sizes, (chain, 1). A batch's mean has the variance of a real one."""
+        batch = batches[:, 0]
         sums, width, _ = self.vector_ratios(deltas)
         part, lengths = batch / self.rows, np.linalg.norm(deltas, axis=1)
         own = np.sqrt(part * (1.0 - part)) * lengths * self.random.standard_normal(len(deltas))

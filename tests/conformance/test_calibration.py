@@ -26,7 +26,8 @@ from dpmcmc.samplers import (
     warm_start,
 )
 from dpmcmc.samplers.minibatch import batches, rounding
-from tests.conformance.toys import FAMILIES, Stepped, ToyTarget, toy_p_value
+from experiments.stepped import Stepped
+from tests.conformance.toys import FAMILIES, ToyTarget, toy_p_value
 from tests.sources import Seeded
 
 PASSES = 0.001

@@ -16,7 +16,7 @@ from dpmcmc.samplers import DpPenaltyOptions, rules
 from dpmcmc.samplers.base import Path, Steps
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
-from tests.conformance.toys import Stepped
+from experiments.stepped import Stepped
 
 BOUNDS = {"x": (-2.0, 4.0), "z": (10.0, 11.0), "count": (0.0, 6.0)}
 GROUPS = ("a", "b", "c")

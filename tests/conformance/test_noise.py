@@ -28,7 +28,7 @@ from dpmcmc.samplers import (
     warm_start,
 )
 from dpmcmc.samplers.barker_correction import ERROR
-from tests.conformance.toys import Stepped, cold, gaussian_means
+from tests.conformance.toys import Toy, cold, gaussian_means
 
 SURE = 5.0  # standard errors
 LESS = 0.8  # of the noise
@@ -56,7 +56,7 @@ NOISY = [name for name in VARIANTS if name != "barker"]
 STARTS = WarmStart(noise_multiplier=2.0, gradient_clip=1.0, curvature_bound=1.0, num_scores=9)
 
 
-class Flat(Stepped):
+class Flat(Toy):
     """Rows that say nothing: every sum is `total`, one row may change it by `width`.
 
     Implements dpmcmc.samplers.base.Target, and counts the looks at the rows.
