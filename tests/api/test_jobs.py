@@ -6,12 +6,16 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from starlette.concurrency import run_in_threadpool
 
+from app.api.routes import jobs
 from tests.api.support import Caller, House, job_of
 
 FORMATS = {
@@ -295,14 +299,37 @@ def test_the_summary_is_of_the_draws_after_warmup(analyst: Caller, finished: str
         assert {"sd", "r_hat", "ess_bulk", "ess_tail"} <= set(row)
 
 
+def events_in(text: str) -> list[tuple[str, Any]]:
+    """The names and data of a stream's events."""
+    told = [dict(line.split(": ", 1) for line in e.splitlines()) for e in text.split("\n\n") if e]
+    return [(e["event"], json.loads(e["data"])) for e in told]
+
+
 def test_events_end_with_the_final_status(analyst: Caller, finished: str) -> None:
     answer = analyst.get(f"/v1/jobs/{finished}/events")
     assert answer.headers["content-type"].startswith("text/event-stream")
-    events = [
-        dict(line.split(": ", 1) for line in e.splitlines()) for e in answer.text.split("\n\n") if e
-    ]
-    assert [e["event"] for e in events] == ["progress", "status"]
-    assert json.loads(events[-1]["data"]) == {"status": "succeeded"}
+    told = events_in(answer.text)
+    assert [name for name, _ in told] == ["progress", "status"]
+    assert told[-1] == ("status", {"status": "succeeded"})
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_events_tell_that_a_job_ran_between_two_looks(
+    house: House, analyst: Caller, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    """A job may be over before the stream looks again; one that was cancelled never ran."""
+    job = house.submit(analyst, house.dataset())
+    end = partial(house.run, job) if runs else partial(analyst.post, f"/v1/jobs/{job}/cancel")
+
+    async def two_looks(first: Any, look: Callable[[], Awaitable[Any]], _: Any) -> Any:
+        yield first
+        await run_in_threadpool(end)
+        yield await look()
+
+    monkeypatch.setattr(jobs, "follow", two_looks)
+    told = events_in(analyst.get(f"/v1/jobs/{job}/events").text)
+    statuses = [data["status"] for name, data in told if name == "status"]
+    assert statuses == (["queued", "running", "succeeded"] if runs else ["queued", "cancelled"])
 
 
 def test_too_many_waiting_jobs_are_429(house: House, analyst: Caller) -> None:

@@ -158,6 +158,8 @@ async def _events(
             continue
         final = found.status in FINAL_STATUSES
         now = (found.progress_step, found.progress_of)
+        if final and status == "queued" and found.started_at:  # it ran between two looks
+            yield event("status", {"status": "running"})
         if found.status != status and not final:
             yield event("status", {"status": found.status})
         if now != progress:
