@@ -16,11 +16,11 @@ import numpy as np
 from app.jobs.upkeep import load_planner
 from dpmcmc.diagnostics import summarise
 from dpmcmc.privacy.types import Released
-from dpmcmc.releases import RELEASES
-from dpmcmc.run import sample
+from dpmcmc.releases import RELEASES, AlgorithmOptions
+from dpmcmc.run import Result, sample
 from dpmcmc.samplers import SAMPLERS, Proposal
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelSpec, PrivacySpec
+from dpmcmc.spec import ModelSpec
 
 ROWS = 8
 SCHEMA = Schema(
@@ -63,17 +63,22 @@ def load() -> None:
 def warm_up() -> None:
     """Run every registered sampler and release for a few steps, and summarise what it gave."""
     model = ModelSpec(family="logistic", formula="y ~ x")
-    privacy = PrivacySpec(delta=1e-6, noise_multiplier=1.0)
     for sampler in SAMPLERS.values():
         options = sampler.options(num_steps=8, num_chains=2)
         for choice in _kinds(options):
-            result = sample(DATA, schema=SCHEMA, model=model, privacy=privacy, sampler=choice)
+            result = _ran(model, choice)
             summarise(Released(result.draws), result.plan.parameters)
     for release in RELEASES.values():
         family = "logistic" if "logistic" in release.families else "gaussian_mean"
         model = ModelSpec(family=family, formula="y ~ x" if family == "logistic" else "~ x")
         options = release.options(num_steps=8)
-        sample(DATA, schema=SCHEMA, model=model, privacy=privacy, sampler=options)
+        _ran(model, options)
+
+
+def _ran(model: ModelSpec, options: AlgorithmOptions) -> Result:
+    return sample(
+        DATA, schema=SCHEMA, model=model, delta=1e-6, noise_multiplier=1.0, sampler=options
+    )
 
 
 def _kinds(options: Any) -> list[Any]:

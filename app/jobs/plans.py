@@ -14,12 +14,15 @@ from app.jobs.users import Caller
 from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow
 from dpmcmc import planner
+from dpmcmc.choice import of_full_data
 from dpmcmc.errors import SpecError
+from dpmcmc.privacy.events import EventError, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.spec import JobSpec
 
 BASE_BYTES = 2**29  # Python, the libraries and the compiled kernels
 ROW_NUMBERS = 24  # of a row: its response, and what a column needs while it is made
 DRAW_COPIES = 3
+LEAST_COST = 1e9  # noise multiplier of a step that costs next to nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ def plan(services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec) ->
     """Plan a job and hold it against the budget. Spends nothing. Raises Refusal."""
     with services.sessions.read() as session:
         dataset = usable_dataset(session, caller, dataset_id)
+        check_bounded(session, dataset, spec)
         made = planned(services, dataset, spec)
         return _offer(session, dataset, caller, made)
 
@@ -66,13 +70,30 @@ def memory_bytes(rows: int, columns: int, made: planner.Plan) -> int:
     """The most memory that a process takes which runs the job.
 
     Eight bytes for every value, in the dataset's columns and twice in the model's (in blocks, and
-    as made or, later, in the coordinates of a released covariance); ROW_NUMBERS and one number a
+    as made or, later, in the coordinates of a released covariance); ROW_NUMBERS and two numbers a
     chain for every row; the draws, and what a summary needs; and BASE_BYTES.
     """
     parameters, chains = len(made.parameters), made.num_chains
-    numbers = rows * (columns + 2 * parameters + chains + ROW_NUMBERS)
+    numbers = rows * (columns + 2 * parameters + 2 * chains + ROW_NUMBERS)
     draws = made.num_steps * chains * parameters
     return BASE_BYTES + 8 * (numbers + DRAW_COPIES * draws)
+
+
+def check_bounded(session: Session, dataset: DatasetRow, spec: JobSpec) -> None:
+    """Refuse what no branch of the promise bounds before it is planned, which may take seconds.
+
+    One step that costs next to nothing is priced: a branch that has no bound for it has none for
+    any. Raises Refusal.
+    """
+    if of_full_data(spec.sampler):
+        return
+    step = Repeat(WithoutReplacement(Gaussian(LEAST_COST), 2, max(2, dataset.rows)), 1)
+    try:
+        least = ledger.preview(session, dataset.id, event=step)
+    except EventError:  # of other neighbours: the planner says so
+        return
+    if math.isinf(least.epsilon):
+        raise unbounded()
 
 
 def unbounded() -> Refusal:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from app import ledger, logs, tracing
 from app.jobs.access import check_open, open_to, usable_dataset
 from app.jobs.errors import Refusal, not_found
-from app.jobs.plans import planned, unbounded
+from app.jobs.plans import check_bounded, planned, unbounded
 from app.jobs.services import Services
 from app.jobs.specs import as_json, body_hash
 from app.jobs.users import Caller
@@ -56,6 +56,7 @@ def submit(
         return earlier
     with services.sessions.read() as session:
         dataset = usable_dataset(session, caller, dataset_id)
+        check_bounded(session, dataset, spec)
     plan = planned(services, dataset, spec, advise=False)  # no lock is held while it thinks
     job = _job(services, caller, dataset_id, spec, plan)
     job.idempotency_key, job.body_hash = key, digest if key else None

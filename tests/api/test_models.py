@@ -2,6 +2,7 @@
 
 import pytest
 
+from dpmcmc import planner
 from tests.api.support import METADATA
 
 MODELS = {
@@ -85,6 +86,18 @@ def test_a_gaussian_promise_says_why_it_cannot_pay_for_them(house, algorithm):
         answer = analyst.post(path, json=on_minibatches(dataset, algorithm))
         assert answer.status_code == 422
         assert [e["pointer"] for e in answer.json()["errors"]] == ["/sampler/algorithm"]
+
+
+@pytest.mark.parametrize("algorithm", MINIBATCH)
+def test_what_cannot_be_paid_for_is_refused_before_it_is_planned(house, algorithm, monkeypatch):
+    analyst, dataset = house.user("analyst"), house.dataset()
+    monkeypatch.setattr(planner, "plan", lambda *_, **__: pytest.fail("it was planned"))
+    body = on_minibatches(dataset, algorithm)
+    body |= {"sampler": {"algorithm": algorithm}, "privacy": {"epsilon": 1.0, "delta": 1e-6}}
+    for path in ("/v1/plans", "/v1/jobs"):
+        answer = analyst.post(path, json=body)
+        assert answer.status_code == 422
+        assert "privacy.branches" in answer.json()["errors"][0]["message"]
 
 
 @pytest.mark.parametrize(
