@@ -32,7 +32,7 @@ from dpmcmc.models import MODELS, rowwise
 from dpmcmc.models.rowwise import RowTarget
 from dpmcmc.privacy.discrete import discrete_gaussian
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.run import table_of
+from dpmcmc.run import block_length, rows_read, table_of
 from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, Proposal, dp_penalty_subsampled
 from dpmcmc.samplers.minibatch import batches
 from dpmcmc.samplers.rules import Rule
@@ -409,8 +409,9 @@ def small(table: Table, rounds: int) -> None:
         ours = statistics.median(in_turns(9 * rounds, lambda w=work: timed(w))[0]) / count
         ratio = None if limit is None else ours / limit
         table.add(what, clock(limit) if limit else "", ours, limit, ratio, most=limit and 1.0)
-    for name in BATCHED:
-        step = steps_of(name, target, 1000, 200)
+    for name in BATCHED:  # as many steps a call as a block of a job has
+        options = options_of(name, 10, 1000)
+        step = steps_of(name, target, 1000, block_length(rows_read(options, 100_000), 10, 1, 5000))
         ours = statistics.median(in_turns(rounds, step)[0])
         what = f"{name}, whole step, b = 1,000, n = 100,000"
         table.add(what, "12 us", ours, 12e-6, ours / 12e-6, most=1.0)
@@ -449,6 +450,7 @@ FIRSTS: dict[str, Callable[[RowTarget], object]] = {
         Walk(target, axes(SCALE, 10, "full"), 0, None),
     ),
     "clipped gradient": lambda target: target.gradient(target.position, 1.0),
+    "HMC steps": lambda target: steps_of("dp_hmc", target, 0, 5)(),
     "secret batch": lambda _: batches(SystemRandom(), 1000, 10, 1),
     "minibatch": no_step,
     "discrete Gaussian": lambda _: discrete_gaussian(SystemRandom(), 20, (10,)),

@@ -16,7 +16,7 @@ from dpmcmc.privacy.filter import FilterState, FilterTerms, entry_cost
 from dpmcmc.run import sample
 from dpmcmc.samplers import DpPenaltyOptions
 from dpmcmc.schema import Column, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.spec import JobSpec, ModelSpec
 
 DATA = Path(__file__).resolve().parents[1] / "experiments" / "data"
 STEPS = 500
@@ -53,13 +53,17 @@ def test_steps_of_the_demo_job(
     benchmark: Any, schema: Schema, rows: dict[str, list[Any]], job: JobSpec, chains: int
 ) -> None:
     options = DpPenaltyOptions(num_steps=STEPS, num_chains=chains)
-    model, privacy = (
-        ModelSpec(family="logistic", formula=job.model.formula),
-        PrivacySpec(delta=1e-6, noise_multiplier=100.0),
-    )
+    model = ModelSpec(family="logistic", formula=job.model.formula)
     benchmark.extra_info["steps"] = STEPS * chains
     benchmark.pedantic(
-        lambda: sample(rows, schema=schema, model=model, privacy=privacy, sampler=options),
+        lambda: sample(
+            rows,
+            schema=schema,
+            model=model,
+            delta=1e-6,
+            noise_multiplier=100.0,
+            sampler=options,
+        ),
         rounds=5,
         warmup_rounds=1,
     )

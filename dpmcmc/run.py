@@ -15,8 +15,9 @@ from dpmcmc.planner import Cost, Plan, event, plan
 from dpmcmc.privacy.events import digest
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.types import Permit, PermitError, Private, Released
-from dpmcmc.releases import RELEASES, AlgorithmOptions, AutoOptions
+from dpmcmc.releases import ALGORITHMS, RELEASES, AlgorithmOptions, AutoOptions
 from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.minibatch import SCATTERED
 from dpmcmc.schema import NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 
@@ -67,7 +68,8 @@ def _blocks(
     z = spec.privacy.noise_multiplier or 0.0
     state = sampler.start(target, options, z, random)
     left = options.num_steps
-    length = block_length(schema.rows, target.position.shape[1], options.num_chains, left)
+    read = rows_read(options, schema.rows)
+    length = block_length(read, target.position.shape[1], options.num_chains, left)
     while left > 0:
         size = min(length, left)
         draws = sampler.advance(target, options, z, size, random, state)
@@ -93,8 +95,17 @@ def _released(
         yield Released(model.release(design, spec, draws))
 
 
+def rows_read(options: object, rows: int) -> int:
+    """Return how many rows in order take as long as those that a step of one chain reads."""
+    batch = getattr(options, "batch", None)
+    return rows if batch is None else min(rows, int(SCATTERED * batch))
+
+
 def block_length(rows: int, dimension: int, chains: int, steps: int) -> int:
-    """Return the steps of a block: BLOCKS blocks a job, but none that is very short or long."""
+    """Return the steps of a block: BLOCKS blocks a job, but none that is very short or long.
+
+    rows: that each chain reads a step.
+    """
     seconds = STEP_SECONDS + chains * rows * (1 + dimension) * ROW_SECONDS
     even = max(-(-steps // BLOCKS), int(LEAST_SECONDS / seconds))
     return max(1, min(even, int(BLOCK_SECONDS / seconds), steps))
@@ -127,24 +138,41 @@ def sample(
     *,
     schema: Schema,
     model: ModelSpec,
-    privacy: PrivacySpec,
-    sampler: AlgorithmOptions | None = None,
+    delta: float,
+    epsilon: float | None = None,
+    noise_multiplier: float | None = None,
+    sampler: AlgorithmOptions | str | None = None,
     random: RandomSource | None = None,
 ) -> Result:
     """Plan and run a job on rows of your own: the service's path without the service.
 
-    data: column name -> (rows,) numbers, or words among the declared categories. sampler: where
-    None the planner chooses, and says why in result.plan.reasons. The cost is the caller's to
-    account for: every call spends it anew. random: for tests only.
+    data: column name -> (rows,) numbers, or words among the declared categories. delta, and one of
+    epsilon or noise_multiplier: see PrivacySpec. sampler: an algorithm's options, or its name, with
+    everything left to the planner; where None the planner chooses, and says why in
+    result.plan.reasons. The cost is the caller's to account for: every call spends it anew. random:
+    for tests only.
     Raises SpecError on the job, ValueError where the data do not suit the schema.
     """
-    spec = JobSpec(model=model, sampler=sampler or AutoOptions(), privacy=privacy)
-    planned = plan(schema, spec)
+    privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
+    planned = plan(schema, JobSpec(model=model, sampler=_options(sampler), privacy=privacy))
     subject = str(uuid.uuid4())
     rows = Private(table_of(schema, data), subject=subject)
     permit = Permit(subject=subject, event_digest=digest(planned.event))
     blocks = [block.value for block in run(schema, planned.spec, rows, permit, random=random)]
     return Result(planned, np.concatenate(blocks, axis=1))
+
+
+def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
+    """Return the options of an algorithm that may be told by name. Raises SpecError."""
+    if sampler is None or sampler == "auto":
+        return AutoOptions()
+    if not isinstance(sampler, str):
+        return sampler
+    if sampler not in ALGORITHMS:
+        names = ", ".join(["auto", *ALGORITHMS])
+        raise SpecError("/sampler", f"must be options, or one of {names}")
+    options: AlgorithmOptions = ALGORITHMS[sampler].options()
+    return options
 
 
 def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
@@ -160,7 +188,8 @@ def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
             columns[column.name] = np.clip(numbers, column.lower, column.upper)
         else:
             codes = {word: code for code, word in enumerate(column.categories)}
-            if not set(data[column.name]) <= set(codes):
+            words = [str(value) for value in data[column.name]]
+            if not set(words) <= set(codes):
                 raise ValueError(f"column {column.name!r} has values outside its categories")
-            columns[column.name] = np.array([codes[str(w)] for w in data[column.name]], np.int32)
+            columns[column.name] = np.array([codes[word] for word in words], np.int32)
     return Table(columns=columns, rows=schema.rows)

@@ -8,7 +8,11 @@ from dpmcmc.samplers import rules
 
 
 class Stepped:
-    """Steps in NumPy, of a target with vector_ratios, batch_ratios, log_prior_ratio and move."""
+    """Steps in NumPy, of a target that brings sums for one step.
+
+    vector_ratios(deltas) -> (sums, sensitivities, log prior ratios), vector_commit(deltas,
+    accepted), batch_ratios, log_prior_ratio and move.
+    """
 
     def penalty_walk(self, steps, signs):
         draws = []
@@ -34,7 +38,27 @@ class Stepped:
             draws.append(self.position.copy())
         return np.stack(draws, axis=1)
 
-    def leapfrog(self, path, momenta, gradients, noise):
+    def hamiltonian_walk(self, path, steps, gradients):
+        self.refresh()
+        draws = []
+        for t, momenta in enumerate(steps.momenta):
+            ends, after, fresh, lost = Stepped._leapfrog(
+                self, path, momenta, gradients, steps.noise[t]
+            )
+            deltas = np.where(lost[:, None], 0.0, ends - self.position)
+            sums, sensitivities, priors = self.vector_ratios(deltas)
+            kinetic = 0.5 * (momenta**2 - after**2).sum(axis=1)
+            decided = rules.noisy(
+                *(sums, sensitivities, priors + kinetic),
+                *(steps.noise_multiplier, steps.normals[t], steps.uniforms[t]),
+            )
+            accepted = decided & ~lost
+            self.vector_commit(deltas, accepted)
+            gradients[accepted] = fresh[accepted]
+            draws.append(self.position.copy())
+        return np.stack(draws, axis=1)
+
+    def _leapfrog(self, path, momenta, gradients, noise):
         positions, lost = self.position.copy(), np.zeros(len(momenta), np.bool_)
         for fresh in noise:
             momenta = momenta + 0.5 * path.step_size * gradients @ path.root

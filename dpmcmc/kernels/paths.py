@@ -1,13 +1,18 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-"""Leapfrog trajectories of all chains, each of whose gradients is released with noise."""
+"""Whole steps of HMC: trajectories of noisy gradients, a noisy ratio, the decision, the move.
+
+Two threads may run the same walk, as those of dpmcmc/kernels/walks.py.
+"""
 
 import numpy as np
 from numba import njit
 
 from dpmcmc.kernels.forms import describe, ends_of_gradients, log_prior_gradient
-from dpmcmc.kernels.maths import OPTIONS, kernel, leaf, uncounted
-from dpmcmc.kernels.rows import score_sums
-from dpmcmc.kernels.threads import all_done, held_counters, held_rows, part_done, part_taken
+from dpmcmc.kernels.maths import OPTIONS, kernel, leaf
+from dpmcmc.kernels.moves import TOGETHER
+from dpmcmc.kernels.rows import FILL, FOLLOW, KEEP, score_room, score_sums
+from dpmcmc.kernels.threads import all_done, held, held_counters
+from dpmcmc.kernels.walks import noisy, nowhere, ratios
 from dpmcmc.privacy import discrete
 
 FARTHEST = 1e9  # a trajectory that leaves +- this is lost
@@ -44,36 +49,25 @@ def score_totals(rows, told, shared, turn, totals):
 
     shared, turn: see threads.part_taken. Two threads may ask at once, each for totals of its own.
     """
-    rows, shared = held_rows(rows), held_counters(shared)
-    totals[:], own, blocks = 0, 0, rows[0].shape[0]
-    first, last = part_taken(shared, turn, blocks, own)
-    while first < blocks:
-        score_sums(*rows, first, last, *told, totals)
-        part_done(shared, turn, totals)
-        own += 1
-        first, last = part_taken(shared, turn, blocks, own)
-    all_done(shared, turn, blocks, totals)
+    rows, told, shared, room = held(rows), held(told), held_counters(shared), score_room()
+    totals[:] = 0
+    own = score_sums(*rows, shared, turn, *told, totals, room)
+    all_done(shared, turn, rows[0].shape[0], own, totals)
 
 
 @kernel
-def leapfrog(rows, public, scores, path, noise, shared, here, positions, momenta, gradients, lost):
+def leapfrog(rows, public, scores, path, noise, shared, turn, here, positions, momenta, slopes):
     """Move positions, momenta and gradients (chain, d) to the ends of trajectories from here.
 
-    rows: (x, y, count, link). scores: (norm, precision, columns_back, clip, scale, grid): what
-    score_sums is told, what x has been divided by, see forms.ends_of_gradients, and the size of a
-    cell. path: (step size, root, back, (centre, pull, offset), noisy grid); see samplers.base.Path.
-    noise: (leapfrog, chain, d) integers. shared: see threads.part_taken. lost (chain,): set where
-    a trajectory goes where no number is exact; it stays at its start and is paid for like all
-    others. Two threads may run the same trajectories, each on positions, momenta, gradients and
-    lost of its own.
+    noise: (leapfrog, chain, d) integers; shared, turn: see threads.part_taken; the other arguments:
+    see walk. slopes: (gradients, lost (chain,)), set where a trajectory goes where no number is
+    exact; it stays at its start and is paid for like all others.
     """
-    rows, shared = held_rows(rows), held_counters(shared)
-    norm, precision, columns_back, clip, scale, grid = scores
-    norm, precision = uncounted(norm), uncounted(precision)
+    (norm, precision, columns_back, clip, scale, grid), (gradients, lost) = scores, slopes
     step, root, back, (centre, pull, offset), noisy_grid = path
     (chains, d), totals = here.shape, np.empty(here.shape, np.int64)
     straight, aux, prior = np.empty(d), np.empty(3), np.empty(d)
-    for turn in range(noise.shape[0]):
+    for k in range(noise.shape[0]):
         for c in range(chains):
             kick(momenta[c], 0.5 * step, gradients[c], root)
             near = drift(positions[c], step, momenta[c], root)
@@ -82,15 +76,81 @@ def leapfrog(rows, public, scores, path, noise, shared, here, positions, momenta
                 positions[c] = here[c]
         ends = ends_of_gradients(public, positions, columns_back)
         told = norm, precision, ends, clip, scale
-        score_totals(rows, told, shared, turn, totals)
+        score_totals(rows, told, shared, turn + k, totals)
         for c in range(chains):
             describe(public, positions[c], straight, aux)
             log_prior_gradient(public, positions[c], straight, prior)
-            for k in range(d):
-                gradients[c, k] = prior[k] + offset[k]
             for i in range(d):
-                released = noised(grid * totals[c, i], noisy_grid, noise[turn, c, i])
-                away = positions[c, i] - centre[i]
-                for k in range(d):
-                    gradients[c, k] += released * back[i, k] + away * pull[i, k]
+                gradients[c, i] = prior[i] + offset[i]
+            for j in range(d):
+                released = noised(grid * totals[c, j], noisy_grid, noise[k, c, j])
+                away = positions[c, j] - centre[j]
+                for i in range(d):
+                    gradients[c, i] += released * back[j, i] + away * pull[j, i]
             kick(momenta[c], 0.5 * step, gradients[c], root)
+
+
+@kernel
+def cut_of(delta, steep, most):
+    """Write into most (chain,) the widths that moves by delta (chain, d) are cut to.
+
+    See Target.cut; steep: (0, 0) for nowhere.
+    """
+    for c in range(most.size):
+        squares = 0.0
+        for k in range(steep.shape[1]):
+            along = 0.0
+            for i in range(steep.shape[0]):
+                along += delta[c, i] * steep[i, k]
+            squares += along * along
+        most[c] = 2.0 * np.sqrt(squares) if steep.size > 0 else np.inf
+
+
+@kernel
+def walk(rows, round_rows, state, target, public, scores, path, steep, steps, shared, own, draws):
+    """Take the steps of every chain; write the positions after each of them into draws.
+
+    rows: (x, y, count, link); round_rows: in the coordinates in which gradients are clipped.
+    target: see walks.walk. scores: (norm, precision, columns_back, clip, scale, grid): what
+    score_sums is told, what x has been divided by, see forms.ends_of_gradients, and the size of a
+    cell. path: (step size, root, back, (centre, pull, offset), noisy grid); see samplers.base.Path.
+    steep: see cut_of. steps: see samplers.base.Trajectories. shared: see threads.part_taken; a step
+    takes a turn for each gradient and one for the ratio. own: (position, gradients), (chain, d),
+    are changed, and are each thread's own; draws (chain, step, d).
+    """
+    state, (position, gradients) = held(state), own
+    momenta, noise, normals, uniforms, multiplier = steps
+    (chains, d), leapfrogs, shape = position.shape, noise.shape[1], position.shape
+    ends, after, fresh, delta = np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape)
+    lost, kinetic, most = np.empty(chains, np.bool_), np.empty(chains), np.empty(chains)
+    modes, totals = np.full(chains, FILL, np.int8), np.empty(chains, np.int64)
+    before = nowhere(target, public, position)
+    for t in range(momenta.shape[0]):
+        turn = t * (leapfrogs + 1)
+        ends[:], after[:], fresh[:], lost[:] = position, momenta[t], gradients, False
+        slopes = fresh, lost
+        leapfrog(
+            *(round_rows, public, scores, path, noise[t], shared, turn, position),
+            *(ends, after, slopes),
+        )
+        for c in range(chains):
+            kinetic[c] = 0.0
+            for i in range(d):
+                delta[c, i] = 0.0 if lost[c] else ends[c, i] - position[c, i]
+                kinetic[c] += momenta[t, c, i] ** 2 - after[c, i] ** 2
+        cut_of(delta, steep, most)
+        place, known = (position, delta, TOGETHER), (modes, before)
+        before, far, sums, sensitivities, priors = ratios(
+            rows, state, target, public, shared, turn + leapfrogs, place, known, most, totals
+        )
+        for c in range(chains):
+            prior = priors[c] + 0.5 * kinetic[c]
+            decided = noisy(
+                sums[c], sensitivities[c], prior, multiplier, normals[t, c], uniforms[t, c]
+            )
+            accepted = decided and not lost[c]
+            modes[c] = (FILL if far[c] else FOLLOW) if accepted else KEEP
+            for i in range(d):
+                position[c, i] += delta[c, i] if accepted else 0.0
+                gradients[c, i] = fresh[c, i] if accepted else gradients[c, i]
+                draws[c, t, i] = position[c, i]

@@ -9,10 +9,11 @@ Layout: x (blocks, columns, BLOCK) float32, y (blocks, BLOCK), so that a block o
 first cache while all chains pass over it; count rows are real, what pads the last block is never
 read. Arithmetic is float64, but for the ratios of short moves, which are those that chains make.
 
-A move adds `step` to the weights of columns low, low + 1, ... and `lift` to the offset. state
-(blocks, chain, BLOCK) holds what a ratio needs to know of a row at the chain's position: e^-eta
-(logistic), e^eta (Poisson), y - eta (linear), nothing (identity). The next sum after an accepted
-move brings the state of a block up to date while it is there.
+A move adds `step` to the weights of columns low, low + 1, ... and `lift` to the offset. state is
+(known, moved), (blocks, chain, BLOCK) each: what a ratio needs to know of a row at the chain's
+position, e^-eta (logistic), e^eta (Poisson), y - eta (linear), nothing (identity); and, float32, by
+how much a short move that was asked for last moves eta. The next sum after an accepted move brings
+the state of a block up to date while it is there.
 
 Sums are exact: each row's clipped term is rounded to a whole number of cells and added as an
 integer, so the order of rows and the number of threads change no bit, and one replaced row changes
@@ -32,6 +33,7 @@ from dpmcmc.kernels.maths import (
     atanh_twice_short,
     exp,
     exp_far,
+    exp_near_short,
     exp_short,
     fetch,
     kernel,
@@ -43,7 +45,9 @@ from dpmcmc.kernels.maths import (
     tanh_half,
     tanh_half_short,
     uncounted,
+    wide,
 )
+from dpmcmc.kernels.threads import part_taken
 from dpmcmc.models.links import IDENTITY, LINEAR, LOGISTIC, POISSON
 
 BLOCK, LINE, TERM_BITS = 256, 16, 21  # numbers; a line is what memory hands out
@@ -61,6 +65,7 @@ def dot(x, first, weights, offset, count, eta):
     which to fuse with an addition: a row's predictor is the same to the bit wherever in the block
     it stands. All is computed in the type of eta, weights (d,) and offset.
     """
+    wide()
     d, q = weights.size, 0
     if d < 5:
         for i in range(count):
@@ -103,22 +108,21 @@ def place(x, block, low):
 
 
 @leaf
-def short_dot(x, first, step, count, short):
-    """Return step . x in float32, four times as fast. short: (d,) and (BLOCK,) to write in.
+def short_dot(x, first, step, count, weights, dotted):
+    """Write step . x into dotted (BLOCK,) float32, four times as fast. weights: (d,) to write in.
 
     Where |step . x| <= NEAR for all rows that the bounds allow it is off by less than 1e-7, either
     way, and by the negative of that on the way back.
     """
-    weights, dotted = short
     for k in range(step.size):
         weights[k] = step[k]
     dot(x, first, piece(weights, 0, step.size), NOTHING, count, dotted)
-    return dotted
 
 
 @leaf
 def known(link, eta, y, count, out):
     """Write what a ratio needs to know of each row of a block; eta may be out."""
+    wide()
     if link == LOGISTIC:
         for i in range(count):
             out[i] = exp_far(-eta[i])
@@ -133,6 +137,7 @@ def known(link, eta, y, count, out):
 @leaf
 def follow(link, v, count, state):
     """Bring the state of a block up to date after a move of its predictors by v."""
+    wide()
     if link == LINEAR:
         for i in range(count):
             state[i] -= v[i]
@@ -144,15 +149,17 @@ def follow(link, v, count, state):
 
 @leaf
 def follow_near(link, v, count, state):
-    """As follow, where v is from short_dot."""
+    """As follow, where v is from short_dot; it is overwritten."""
+    wide()
     if link == LINEAR:
         for i in range(count):
             state[i] -= v[i]
     elif link != IDENTITY:
         sign = -ONE if link == LOGISTIC else ONE
+        for i in range(count):  # a loop of float32 alone takes twice as many rows at once
+            v[i] = exp_near_short(sign * v[i])
         for i in range(count):
-            t = sign * tanh_half_short(v[i])
-            state[i] *= (ONE + t) / (ONE - t)
+            state[i] *= v[i]
 
 
 @leaf
@@ -202,6 +209,7 @@ def ratio_cells(link, v, y, state, here, there, scale, shift, half, count):
 
     here, there: aux of the two ends. v is overwritten.
     """
+    wide()
     total = 0
     if link == LOGISTIC:
         for i in range(count):
@@ -221,23 +229,28 @@ def ratio_cells(link, v, y, state, here, there, scale, shift, half, count):
 
 
 @leaf
-def ratio_cells_near(link, v, lift, y, state, here, there, scale, shift, half, count):
+def ratio_cells_near(link, v, lift, y, state, here, there, scale, shift, half, count, e):
     """As ratio_cells, where predictors move by lift, which only N(mean, 1) rows have, and v.
 
-    v: from short_dot. Ratios are float32 as well, off by one part in 10^6 at most.
+    v: from short_dot, left as it is. Ratios are float32 as well, off by one part in 10^6 at most. e
+    (BLOCK,) float32 is to write in: loops of float32 alone take twice as many rows at once.
     """
+    wide()
     total = 0
     if link == LOGISTIC:
         for i in range(count):
-            e = np.float32(state[i] if state[i] < MOST else MOST)
+            e[i] = state[i] if state[i] < MOST else MOST
+        for i in range(count):
             t = tanh_half_short(v[i])
-            ratio = atanh_twice_short(e * t / ((ONE + e) + t))
-            total += cell(np.float64(ratio), scale, shift, half)
+            e[i] = atanh_twice_short(e[i] * t / ((ONE + e[i]) + t))
+        for i in range(count):
+            total += cell(np.float64(e[i]), scale, shift, half)
     elif link == POISSON:
         for i in range(count):
             t = tanh_half_short(v[i])
-            grown = np.float64(TWO * t / (ONE - t))
-            total += cell(y[i] * v[i] - state[i] * grown, scale, shift, half)
+            e[i] = TWO * t / (ONE - t)
+        for i in range(count):
+            total += cell(y[i] * v[i] - state[i] * e[i], scale, shift, half)
     elif link == LINEAR:
         for i in range(count):
             total += cell(linear_ratio(v[i], state[i], here, there), scale, shift, half)
@@ -260,78 +273,65 @@ def used(count, block):
     return min(BLOCK, count - block * BLOCK)
 
 
-@leaf
-def _ratio_sums(
-    x,
-    y,
-    count,
-    link,
-    first,
-    last,
-    move,
-    ends,
-    modes,
-    before,
-    state,
-    cells,
-    half,
-    total,
-    v,
-    one,
-    two,
-):
-    """See ratio_sums; v, one, two are to write in. No array is counted: see maths.piece."""
-    x, y, state, total = uncounted(x), uncounted(y), uncounted(state), uncounted(total)
-    v, short = uncounted(v), (uncounted(one), uncounted(two))
-    modes, scale, shift = uncounted(modes), uncounted(cells[0]), uncounted(cells[1])
-    low, step, lift, near = move[0], uncounted(move[1]), uncounted(move[2]), uncounted(move[3])
-    low_before, step_before = before[0], uncounted(before[1])
-    lift_before, near_before = uncounted(before[2]), uncounted(before[3])
-    weights, here, there = uncounted(ends[0]), uncounted(ends[1]), uncounted(ends[2])
-    for b in range(first, last):
-        rows, answers = used(count, b), row(y, b)
-        for c in range(step.shape[0]):
-            now = piece(state, (b * step.shape[0] + c) * BLOCK, BLOCK)
-            if modes[c] == FOLLOW and near_before[c]:
-                made = short_dot(x, place(x, b, low_before), row(step_before, c), rows, short)
-                follow_near(link, made, rows, now)
-            elif modes[c] == FOLLOW:
-                dot(x, place(x, b, low_before), row(step_before, c), lift_before[c], rows, v)
-                follow(link, v, rows, now)
-            elif modes[c] == FILL:
-                dot(x, place(x, b, 0), row(weights, c), here[c, OFFSET], rows, v)
-                known(link, v, answers, rows, now)
-            if c == 0:
-                ask_for(x, place(x, min(b + 1, last - 1), low), step.shape[1])
-            how = answers, now, row(here, c), row(there, c), scale[c], shift[c], half, rows
-            if near[c]:
-                v_near = short_dot(x, place(x, b, low), row(step, c), rows, short)
-                total[c] += ratio_cells_near(link, v_near, lift[c], *how)
-            else:
-                dot(x, place(x, b, low), row(step, c), lift[c], rows, v)
-                total[c] += ratio_cells(link, v, *how)
+@kernel
+def ratio_room(columns):
+    """Return what ratio_sums writes in."""
+    weights, dotted = np.empty(columns, np.float32), np.empty(BLOCK, np.float32)
+    return np.empty(BLOCK), weights, dotted, np.empty(BLOCK, np.float32)
 
 
 @kernel
 def ratio_sums(
-    x, y, count, link, first, last, move, ends, modes, before, state, cells, half, total
+    x, y, count, link, shared, turn, move, ends, modes, before, state, cells, half, total, room
 ):
-    """Add to total (chain,) int64 each chain's clipped ratio sum over blocks first..last, in cells.
+    """Add to total (chain,) int64 each chain's clipped ratio sum over the blocks taken, in cells.
 
+    Returns how many parts these are. shared, turn: see threads.part_taken.
     move, before: (low, step (chain, columns), lift (chain,), near (chain,)), what is asked for and
     the last one. ends: (weights (chain, all columns), aux (chain, 3)) where a move starts and aux
     where it ends. modes (chain,): what the state needs before. cells: (scale, shift), (chain,).
+    room: see ratio_room.
     """
-    alone()
-    v, weights, dotted = (
-        np.empty(BLOCK),
-        np.empty(x.shape[1], np.float32),
-        np.empty(BLOCK, np.float32),
-    )
-    _ratio_sums(
-        *(x, y, count, link, first, last, move, ends, modes, before, state, cells, half, total),
-        *(v, weights, dotted),
-    )
+    alone()  # with all its parts, as a call takes its time too
+    (low, step, lift, near), (low_before, step_before, lift_before, near_before) = move, before
+    (weights, here, there), (scale, shift), (v, short, dotted, e) = ends, cells, room
+    x, y, total = uncounted(x), uncounted(y), uncounted(total)
+    state, moved = uncounted(state[0]), uncounted(state[1])
+    v, e, short, dotted = uncounted(v), uncounted(e), uncounted(short), uncounted(dotted)
+    modes, scale, shift = uncounted(modes), uncounted(scale), uncounted(shift)
+    step, lift, near = uncounted(step), uncounted(lift), uncounted(near)
+    step_before, lift_before = uncounted(step_before), uncounted(lift_before)
+    near_before, weights = uncounted(near_before), uncounted(weights)
+    here, there = uncounted(here), uncounted(there)
+    own, blocks = 0, x.shape[0]
+    first, last = part_taken(shared, turn, blocks, own)
+    while first < blocks:
+        for b in range(first, last):
+            rows, answers = used(count, b), row(y, b)
+            for c in range(step.shape[0]):
+                place_here = (b * step.shape[0] + c) * BLOCK
+                now = piece(state, place_here, BLOCK)
+                by = dotted if link == IDENTITY else piece(moved, place_here, BLOCK)
+                if modes[c] == FOLLOW and near_before[c]:
+                    follow_near(link, by, rows, now)
+                elif modes[c] == FOLLOW:
+                    dot(x, place(x, b, low_before), row(step_before, c), lift_before[c], rows, v)
+                    follow(link, v, rows, now)
+                elif modes[c] == FILL:
+                    dot(x, place(x, b, 0), row(weights, c), here[c, OFFSET], rows, v)
+                    known(link, v, answers, rows, now)
+                if c == 0:
+                    ask_for(x, place(x, min(b + 1, last - 1), low), step.shape[1])
+                how = answers, now, row(here, c), row(there, c), scale[c], shift[c], half, rows
+                if near[c]:
+                    short_dot(x, place(x, b, low), row(step, c), rows, short, by)
+                    total[c] += ratio_cells_near(link, by, lift[c], *how, e)
+                else:
+                    dot(x, place(x, b, low), row(step, c), lift[c], rows, v)
+                    total[c] += ratio_cells(link, v, *how)
+        own += 1
+        first, last = part_taken(shared, turn, blocks, own)
+    return own
 
 
 @leaf
@@ -355,11 +355,14 @@ def factors(link, eta, y, norm, curvature, clip, scale, count, out):
     norm: of the rows. Clipped so that factor * norm is at most clip * scale, up to the rounding of
     out, float32.
     """
+    wide()
     top = clip * scale
     if link == LOGISTIC:  # 1 / (1 + e^m), no matter how exact
         short_clip, short_top, largest = np.float32(clip), np.float32(top), np.float32(MOST)
         for i in range(count):
-            most = short_clip * (ONE + exp_short(np.float32(eta[i])))
+            out[i] = eta[i]
+        for i in range(count):  # of float32 alone: twice as many rows at once
+            most = short_clip * (ONE + exp_short(out[i]))
             found = short_top / (norm[i] if norm[i] > most else most)
             out[i] = found if found < largest else largest
         return
@@ -378,6 +381,7 @@ def factors(link, eta, y, norm, curvature, clip, scale, count, out):
 @leaf
 def factors_with_scale(eta, y, norm, curvature, clip, scale, count, out, extra):
     """As factors for the linear model, where extra is the derivative by the log sd, likewise."""
+    wide()
     twice, top = -2.0 * curvature, clip * scale
     for i in range(count):
         residual = y[i] - eta[i]
@@ -390,13 +394,40 @@ def factors_with_scale(eta, y, norm, curvature, clip, scale, count, out, extra):
 
 
 @leaf
-def column_cells(x, factor, count):
-    """Sum over rows of factor * x, float32, each rounded to an integer of at most 2^TERM_BITS."""
-    total = np.int32(0)  # of a block
-    for i in range(count):
-        moved = np.float32(factor[i] * x[i] + MAGIC_SHORT)
-        total = np.int32(total + np.int32(moved.view(np.int32) - MAGIC_SHORT_BITS))
-    return np.int64(total)
+def rounded(v):
+    """v, float32, rounded to an integer of at most 2^TERM_BITS."""
+    moved = np.float32(v + MAGIC_SHORT)
+    return np.int32(moved.view(np.int32) - MAGIC_SHORT_BITS)
+
+
+@leaf
+def column_cells(x, first, factor, count, total):
+    """Add to total (d,) the sums over rows of factor * x, float32, each rounded to an integer."""
+    wide()
+    d, q = x.shape[1], 0
+    while q + 5 <= d:
+        x0, x1 = column(x, first, q), column(x, first, q + 1)
+        x2, x3, x4 = column(x, first, q + 2), column(x, first, q + 3), column(x, first, q + 4)
+        t0, t1, t2 = np.int32(0), np.int32(0), np.int32(0)  # of a block
+        t3, t4 = np.int32(0), np.int32(0)
+        for i in range(count):
+            t0 = np.int32(t0 + rounded(factor[i] * x0[i]))
+            t1 = np.int32(t1 + rounded(factor[i] * x1[i]))
+            t2 = np.int32(t2 + rounded(factor[i] * x2[i]))
+            t3 = np.int32(t3 + rounded(factor[i] * x3[i]))
+            t4 = np.int32(t4 + rounded(factor[i] * x4[i]))
+        total[q] += t0
+        total[q + 1] += t1
+        total[q + 2] += t2
+        total[q + 3] += t3
+        total[q + 4] += t4
+        q += 5
+    while q < d:
+        x0, t0 = column(x, first, q), np.int32(0)
+        for i in range(count):
+            t0 = np.int32(t0 + rounded(factor[i] * x0[i]))
+        total[q] += t0
+        q += 1
 
 
 @leaf
@@ -429,8 +460,7 @@ def _predictor_gradients(
                     total[c, columns] += shifted_bits(extra[i]) - MAGIC_BITS
             else:
                 factors(link, eta, *how)
-            for j in range(columns):
-                total[c, j] += column_cells(column(x, here, j), factor, rows)
+            column_cells(x, here, factor, rows, row(total, c))
 
 
 @leaf
@@ -482,22 +512,34 @@ def _gaussian_gradients(
 
 
 @kernel
-def score_sums(x, y, count, link, first, last, norm, precision, ends, clip, scale, total):
-    """Add to total (chain, d) int64 each chain's gradient of the log likelihood, in cells.
+def score_room():
+    """Return what score_sums writes in."""
+    return np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.float32)
 
+
+@kernel
+def score_sums(x, y, count, link, shared, turn, norm, precision, ends, clip, scale, total, room):
+    """Add to total (chain, d) int64 each chain's gradient over the blocks taken, in cells.
+
+    Returns how many parts these are. shared, turn: see threads.part_taken.
     Each row's gradient is clipped to norm `clip`, times `scale` (cells per unit, clip * scale at
     most 2^TERM_BITS), and every entry is off by less than a cell. norm (blocks, BLOCK) float32 of
     the rows of x, or more. ends: weights (chain, columns), aux (chain, 3), shears (chain,). Where d
     is columns + 1, the last entry is the linear model's derivative by its log sd. Rows N(weights,
     1) have precision (d,) for each entry, and shears: 0, or a banana's d straightened_1 / d
-    theta_0; they have no norm.
+    theta_0; they have no norm. room: see score_room.
     """
     alone()
-    weights, aux, shears = ends
-    one, two, three = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.float32)
-    if link == IDENTITY:
-        how = clip, scale, total, one, two
-        _gaussian_gradients(x, count, first, last, weights, precision, shears, *how)
-    else:
-        told = norm, weights, aux, clip, scale, total, one, two, three
-        _predictor_gradients(x, y, count, link, first, last, *told)
+    (weights, aux, shears), (one, two, three) = ends, room
+    own, blocks = 0, x.shape[0]
+    first, last = part_taken(shared, turn, blocks, own)
+    while first < blocks:
+        if link == IDENTITY:
+            how = clip, scale, total, one, two
+            _gaussian_gradients(x, count, first, last, weights, precision, shears, *how)
+        else:
+            told = norm, weights, aux, clip, scale, total, one, two, three
+            _predictor_gradients(x, y, count, link, first, last, *told)
+        own += 1
+        first, last = part_taken(shared, turn, blocks, own)
+    return own

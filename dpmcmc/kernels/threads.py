@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from dpmcmc.kernels.maths import leaf, uncounted
 
-PART = 16  # blocks that a thread takes at once
+PART = 8  # blocks that a thread takes at once
 LOOKS = 1000  # some 10 us
 ORDER = "seq_cst"  # what was written before a counter was moved is seen by who reads it
 
@@ -25,7 +25,7 @@ def _place(context, builder, signature, arguments):
 
 
 def _add(_, counters, index, amount):
-    """Add to counters[index], int64, and return what it was before."""
+    """Add to counters.reshape(-1)[index], int64, and return what it was before."""
 
     def generate(context, builder, signature, arguments):
         place = _place(context, builder, signature, arguments)
@@ -56,8 +56,9 @@ def _rest(_):
 
 
 def _add_plain(counters, index, amount):
-    before = counters[index]
-    counters[index] += amount
+    flat = counters.reshape(-1)
+    before = flat[index]
+    flat[index] += amount
     return before
 
 
@@ -80,14 +81,14 @@ def wait(counters, index, enough):
 
 
 @leaf
-def held_rows(rows):
-    """Return (x, y, ...) whose references two threads do not both count; see maths.piece."""
-    return (uncounted(rows[0]), uncounted(rows[1]), *rows[2:])
+def held(some):
+    """Return some = (array, array, ...), whose references no thread counts; see maths.piece."""
+    return (uncounted(some[0]), uncounted(some[1]), *some[2:])
 
 
 @leaf
 def held_counters(shared):
-    """As held_rows, for (rank, claimed, done, sums)."""
+    """As held, for (rank, claimed, done, sums)."""
     rank, claimed, done, sums = shared
     return rank, uncounted(claimed), uncounted(done), uncounted(sums)
 
@@ -97,30 +98,30 @@ def part_taken(shared, turn, blocks, own):
     """Return (first, last) blocks of a part that is this thread's now, or (blocks, blocks).
 
     shared: (rank, claimed, done, sums), who asks, and for each turn how many parts are taken and
-    done, and what they came to, int64. own: parts it had before; the second thread begins at the
-    end.
+    done (turn,), and what they came to, (turn, numbers) int64. own: parts it had before in this
+    turn. One thread begins at the first part and the other at the last; in the next turn both begin
+    in the middle, at what they read last, which their caches still hold.
+
+    Between this and all_done nothing may fail, memory run out least of all: the other thread would
+    wait for ever. So who takes parts has made all its arrays before.
     """
     parts = -(-blocks // PART)
     if add(shared[1], turn, 1) >= parts:
         return blocks, blocks
-    first = PART * (own if shared[0] == 0 else parts - 1 - own)
-    return first, min(first + PART, blocks)
+    if turn % 2 == 0:
+        part = own if shared[0] == 0 else parts - 1 - own
+    else:  # round and round: one may take more than half
+        part = (parts // 2 + (-1 - own if shared[0] == 0 else own)) % parts
+    return PART * part, min(PART * part + PART, blocks)
 
 
 @leaf
-def part_done(shared, turn, totals):
-    """Hand in the sums over a part, int64, and make them 0."""
-    every = totals.reshape(-1)
+def all_done(shared, turn, blocks, own, totals):
+    """Hand in the sums over own parts, int64; write those over all rows into totals."""
+    every, sums, place = totals.reshape(-1), shared[3], turn * shared[3].shape[1]
     for i in range(every.size):
-        add(shared[3], turn * every.size + i, every[i])
-        every[i] = 0
-    add(shared[2], turn, 1)
-
-
-@leaf
-def all_done(shared, turn, blocks, totals):
-    """Wait for the parts of the other thread. Write the sums over all rows into totals."""
-    every = totals.reshape(-1)
+        add(sums, place + i, every[i])
+    add(shared[2], turn, own)
     wait(shared[2], turn, -(-blocks // PART))
     for i in range(every.size):
-        every[i] = shared[3][turn * every.size + i]
+        every[i] = sums[turn, i]

@@ -10,10 +10,10 @@ took what.
 import numpy as np
 from numba import njit
 
-from dpmcmc.kernels.maths import OPTIONS, kernel, uncounted
+from dpmcmc.kernels.maths import OPTIONS, kernel
 from dpmcmc.kernels.moves import TOGETHER, prepare
-from dpmcmc.kernels.rows import FILL, FOLLOW, KEEP, ratio_sums
-from dpmcmc.kernels.threads import all_done, held_counters, held_rows, part_done, part_taken
+from dpmcmc.kernels.rows import FILL, FOLLOW, KEEP, ratio_room, ratio_sums
+from dpmcmc.kernels.threads import all_done, held, held_counters
 from dpmcmc.samplers import rules
 
 ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
@@ -36,15 +36,35 @@ def ratio_totals(rows, told, shared, turn, totals):
 
     shared, turn: see threads.part_taken. Two threads may ask at once, each for totals of its own.
     """
-    rows, shared = held_rows(rows), held_counters(shared)
-    totals[:], own, blocks = 0, 0, rows[0].shape[0]
-    first, last = part_taken(shared, turn, blocks, own)
-    while first < blocks:
-        ratio_sums(*rows, first, last, *told, totals)
-        part_done(shared, turn, totals)
-        own += 1
-        first, last = part_taken(shared, turn, blocks, own)
-    all_done(shared, turn, blocks, totals)
+    rows, shared, room = held(rows), held_counters(shared), ratio_room(rows[0].shape[1])
+    totals[:] = 0
+    own = ratio_sums(*rows, shared, turn, *told, totals, room)
+    all_done(shared, turn, rows[0].shape[0], own, totals)
+
+
+@kernel
+def ratios(rows, state, target, public, shared, turn, place, known, most, totals):
+    """Return (move, far, sums, sensitivities, priors) of moves of all chains.
+
+    place: (position, delta (chain, d), j), known: (modes, before), what the state needs first; see
+    moves.prepare, rows.ratio_sums and summed. totals (chain,): to write in.
+    """
+    (reach, tempering, clip, half), (position, delta, j), (modes, before) = target, place, known
+    move, cells, interval, far, ends, priors = prepare(
+        public, reach, position, delta, j, most, clip, half
+    )
+    told = move, ends, modes, before, state, cells, half
+    ratio_totals(rows, told, shared, turn, totals)
+    sums, sensitivities = summed(totals, rows[2], tempering, interval)
+    return move, far, sums, sensitivities, priors
+
+
+@kernel
+def nowhere(target, public, position):
+    """Return the move that stands before the first one: of no chain, by nothing."""
+    most, delta = np.full(position.shape[0], np.inf), np.zeros(position.shape)
+    reach, _, clip, half = target
+    return prepare(public, reach, position, delta, TOGETHER, most, clip, half)[0]
 
 
 @kernel
@@ -58,15 +78,12 @@ def walk(rows, state, target, public, steps, shared, position, signs, draws):
     shared: see threads.part_taken. position (chain, d) and signs are changed, and are each
     thread's own; draws (chain, step, d).
     """
-    rows, state, shared = held_rows(rows), uncounted(state), held_counters(shared)
+    state = held(state)
     chosen, deltas, alone, normals, uniforms, multiplier = steps
-    reach, tempering, clip, half = target
-    chains = position.shape[0]
+    chains, before = position.shape[0], nowhere(target, public, position)
     delta, modes = np.empty(position.shape), np.full(chains, FILL, np.int8)
     most, totals = np.full(chains, np.inf), np.zeros(chains, np.int64)
     guided = signs.size > 0
-    delta[:] = 0.0
-    before, _, _, _, _, _ = prepare(public, reach, position, delta, TOGETHER, most, clip, half)
     for t in range(deltas.shape[0]):
         k = chosen[t]
         for c in range(chains):
@@ -74,13 +91,10 @@ def walk(rows, state, target, public, steps, shared, position, signs, draws):
             for i in range(delta.shape[1]):
                 delta[c, i] = side * deltas[t, c, i]
         j = k if alone else TOGETHER
-        move, cells, interval, far, ends, priors = prepare(
-            public, reach, position, delta, j, most, clip, half
+        place, known = (position, delta, j), (modes, before)
+        before, far, sums, sensitivities, priors = ratios(
+            rows, state, target, public, shared, t, place, known, most, totals
         )
-        told = move, ends, modes, before, state, cells, half
-        ratio_totals(rows, told, shared, t, totals)
-        sums, sensitivities = summed(totals, rows[2], tempering, interval)
-        before = move
         for c in range(chains):
             accepted = noisy(
                 sums[c], sensitivities[c], priors[c], multiplier, normals[t, c], uniforms[t, c]

@@ -25,15 +25,23 @@ def setting():
     return flat, x, y, rng.normal(size=(CHAINS, COLUMNS))
 
 
+def single(size):
+    """What one thread alone shares: see threads.part_taken."""
+    return 0, np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, size), np.int64)
+
+
 def sums(setting, deltas, limit, first=0, last=BLOCKS, near=False):
     """(chain,) ratio sums of theta -> theta + deltas, in nats, clipped to +-limit."""
     _, x, y, theta = setting
-    aux, state = np.zeros((CHAINS, 3)), np.full((BLOCKS, CHAINS, rows.BLOCK), np.nan)
+    x, y, count = x[first:last], y[first:last], min(COUNT, last * rows.BLOCK) - first * rows.BLOCK
+    aux, known = np.zeros((CHAINS, 3)), np.full((len(x), CHAINS, rows.BLOCK), np.nan)
+    state = known, known.astype(np.float32)
     total, nothing = np.zeros(CHAINS, np.int64), np.zeros(CHAINS)
     move, modes = (0, deltas, nothing, np.full(CHAINS, near)), np.full(CHAINS, rows.FILL, np.int8)
     rows.ratio_sums(
-        *(x, y, COUNT, LOGISTIC, first, last, move, (theta, aux, aux), modes, move),
+        *(x, y, count, LOGISTIC, single(CHAINS), 0, move, (theta, aux, aux), modes, move),
         *(state, (np.full(CHAINS, HALF / limit), nothing), HALF, total),
+        rows.ratio_room(COLUMNS),
     )
     return total * limit / HALF
 
@@ -56,6 +64,8 @@ def test_elementary_functions_are_exact_to_a_few_ulp():
     assert [maths.tanh_half(2 * v) for v in short] == pytest.approx(np.tanh(short), rel=5e-16)
     single = [maths.tanh_half_short(np.float32(2 * v)) for v in short]
     assert single == pytest.approx(np.tanh(short), rel=2e-7)
+    single = [maths.exp_near_short(np.float32(2 * v)) for v in short]
+    assert single == pytest.approx(np.exp(2 * short), rel=1e-7)
     expected = 2 * np.arctanh(short)
     single = [maths.atanh_twice_short(np.float32(v)) for v in short]
     assert single == pytest.approx(expected, rel=2e-7)
@@ -100,8 +110,9 @@ def test_what_is_not_a_number_counts_as_a_row_at_the_bound(setting):
     total = np.zeros((CHAINS, COLUMNS), np.int64)
     ends = np.full_like(theta, np.nan), np.zeros((CHAINS, 3)), np.zeros(CHAINS)
     rows.score_sums(
-        *(np.nan_to_num(x), y, COUNT, LOGISTIC, 0, BLOCKS, norm * np.float32(1e-3), np.ones(4)),
-        *(ends, 1.0, 2.0**20, total),
+        *(np.nan_to_num(x), y, COUNT, LOGISTIC, single(total.size), 0),
+        *(norm * np.float32(1e-3), np.ones(4)),
+        *(ends, 1.0, 2.0**20, total, rows.score_room()),
     )
     assert (np.abs(total) <= COUNT * 2.0**20 * 1e3).all()
 
@@ -111,7 +122,7 @@ import sys; sys.path.insert(0, {here!r}); sys.path.insert(0, {here!r} + "/tests/
 import numpy as np
 from numba import config
 import test_models as t
-from dpmcmc.samplers.base import Path, Steps
+from dpmcmc.samplers.base import Path, Steps, Trajectories
 from dpmcmc.samplers.rules import PENALTY, Rule
 assert bool(config.DISABLE_JIT) == {disabled}
 for name in t.SPECS:
@@ -134,7 +145,9 @@ for name in t.SPECS:
     out += [target.penalty_walk(steps, np.ones((2, 1), int))]
     one = np.eye(len(here[0]))
     path = Path(0.1, 0.5, 1e-6, one, one, here[1], -one, here[0])
-    out += target.leapfrog(path, here, here, np.full((2, *here.shape), 1000))
+    kept, noise = here.copy(), np.full((2, 2, *here.shape), 1000)
+    steps = Trajectories(moves, noise, noises[:, 0], noises[:, 1] - 0.5, 0.5)
+    out += [target.hamiltonian_walk(path, steps, kept), kept]
     print(*[repr(float(v)) for v in np.concatenate([part.ravel() for part in out])])
 """
 

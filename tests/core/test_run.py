@@ -5,12 +5,18 @@ import numpy as np
 import pytest
 
 import dpmcmc
+from dpmcmc.errors import SpecError
 from dpmcmc.planner import plan
 from dpmcmc.privacy.events import Gaussian, Repeat, digest
 from dpmcmc.privacy.types import Permit, PermitError, Private, Released
-from dpmcmc.run import block_length, run, sample, table_of
-from dpmcmc.samplers import DpPenaltyOptions, Proposal
-from dpmcmc.schema import NumberColumn, Table
+from dpmcmc.run import block_length, rows_read, run, sample, table_of
+from dpmcmc.samplers import (
+    DpMalaOptions,
+    DpPenaltyOptions,
+    DpPenaltySubsampledOptions,
+    Proposal,
+)
+from dpmcmc.schema import BinaryColumn, NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 
 ROWS = 60
@@ -104,6 +110,9 @@ def test_blocks_are_short_where_rows_are_many():
     assert block_length(100, 3, 1, 100_000) == 4000
     assert block_length(10**6, 10, 4, 100_000) < 100
     assert block_length(10**12, 10, 4, 100) == 1
+    assert rows_read(DpPenaltyOptions(), 10**6) == 10**6
+    assert rows_read(DpPenaltySubsampledOptions(batch=1000), 10**6) == 3000
+    assert rows_read(DpPenaltySubsampledOptions(batch=1000), 1500) == 1500
     assert block_length(10, 3, 1, 1) == 1
 
 
@@ -122,7 +131,8 @@ def test_few_rows_give_finite_chains(schema_of, people, prior, count):
         people(count),
         schema=schema_of(count),
         model=ModelSpec(family="logistic", formula=FORMULA, prior=NormalPrior(scale=prior)),
-        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+        delta=1e-6,
+        epsilon=1.0,
         sampler=DpPenaltyOptions(num_steps=30),
     )
     assert np.isfinite(result.draws).all()
@@ -149,7 +159,8 @@ def test_sample_is_the_same_path_with_the_cost_beside_it(schema, people):
         people(ROWS),
         schema=schema,
         model=ModelSpec(family="logistic", formula=FORMULA),
-        privacy=PrivacySpec(delta=1e-6, epsilon=2.0),
+        delta=1e-6,
+        epsilon=2.0,
         sampler=DpPenaltyOptions(num_steps=50, num_chains=2, num_warmup=20),
     )
     assert result.draws.shape == (2, 50, 4)
@@ -191,3 +202,28 @@ def test_numbers_are_clamped(schema, people):
     column = schema.columns[0]
     assert isinstance(column, NumberColumn)
     assert table_of(schema, data).columns["age"][:2].tolist() == [column.lower, column.upper]
+
+
+def test_an_algorithm_by_its_name_is_left_to_the_planner(schema_of, people):
+    def found(sampler):
+        return sample(
+            people(200),
+            schema=schema_of(200),
+            model=ModelSpec(family="logistic", formula=FORMULA),
+            delta=1e-6,
+            epsilon=0.1,
+            sampler=sampler,
+        ).plan.spec.sampler
+
+    assert found("dp_mala") == found(DpMalaOptions())
+    assert found("auto") == found(None)
+    with pytest.raises(SpecError, match="dp_mala") as caught:
+        found("dp_walk")
+    assert caught.value.pointer == "/sampler"
+
+
+def test_categories_may_be_coded_as_numbers():
+    schema = Schema(columns=(BinaryColumn(name="y", categories=("0", "1")),), rows=3)
+    assert table_of(schema, {"y": np.array([1, 0, 1])}).columns["y"].tolist() == [1, 0, 1]
+    with pytest.raises(ValueError, match="'y'"):
+        table_of(schema, {"y": [0, 1, 2]})
