@@ -6,14 +6,35 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpmcmc.planner import plan
     from dpmcmc.run import run, sample
+    from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+    from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 
-_HOMES = {"plan": "dpmcmc.planner", "run": "dpmcmc.run", "sample": "dpmcmc.run"}
+_HOMES = {
+    "dpmcmc.planner": ("plan",),
+    "dpmcmc.run": ("run", "sample"),
+    "dpmcmc.schema": ("BinaryColumn", "CategoryColumn", "NumberColumn", "Schema"),
+    "dpmcmc.spec": ("JobSpec", "ModelOptions", "ModelSpec", "NormalPrior", "PrivacySpec"),
+}
 
-__all__ = ["plan", "run", "sample"]
+__all__ = [
+    "BinaryColumn",
+    "CategoryColumn",
+    "JobSpec",
+    "ModelOptions",
+    "ModelSpec",
+    "NormalPrior",
+    "NumberColumn",
+    "PrivacySpec",
+    "Schema",
+    "plan",
+    "run",
+    "sample",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: the API must not load the samplers."""
-    if name not in _HOMES:
-        raise AttributeError(name)
-    return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(name)

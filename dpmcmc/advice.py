@@ -3,20 +3,25 @@
 from dataclasses import replace
 from typing import Any
 
-from dpmcmc.choice import named, of_full_data
-from dpmcmc.design import Design
-from dpmcmc.filling import Filled, fill, outlook_of, smallest_epsilon
+import numpy as np
+
+from dpmcmc.choice import ENOUGH_ESS, named, of_full_data
+from dpmcmc.design import Design, column_of
+from dpmcmc.filling import ARVIZ_FLOOR, Filled, fill, outlook_of, smallest_epsilon
 from dpmcmc.models import MODELS
+from dpmcmc.models.moments import FILL
 from dpmcmc.releases import RELEASES, NoisyMeanOptions
 from dpmcmc.samplers import SAMPLERS, DpPenaltySubsampledOptions
 from dpmcmc.samplers.penalty_law import LARGEST_WIDTH
 from dpmcmc.samplers.warm_start_law import gradient_clip
+from dpmcmc.schema import NumberColumn
 from dpmcmc.spec import JobSpec
 
 USABLE_ESS = 10.0
 MUCH_BETTER = 2.0  # times the effective draws: worth a target that is a little off
 UNCUT = (1.0,)  # shares of one release, around the middle of the bounds
 FEWEST_OF_BATCH = 500  # rows: see docs/proofs/dp_penalty_subsampled.md, tests
+LESS = 0.5  # times as much as is guessed: bounds twice as wide, or columns correlated by .87
 WIDE = 1.25  # times the posterior's sds, from which a release is said to be wide
 
 
@@ -76,7 +81,31 @@ def _of_chain(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> 
         )
     if _asked_to_cut(spec.sampler):
         found.append("clipping cuts log ratios, so the chain targets a clipped model")
+    found += _crowded(design, spec, filled)
     return found + _far_rows(design, spec, filled) + _narrower(design, spec, filled)
+
+
+def _crowded(design: Design, spec: JobSpec, filled: Filled) -> list[str]:
+    """Say what would be left where columns vary less than the plan guesses, if that is too few."""
+    options, z = filled.spec.sampler, filled.spec.privacy.noise_multiplier or 0.0
+    known = outlook_of(design, spec)
+    part = np.ones(len(known.sds))
+    for j, term in enumerate(design.terms):
+        if any(isinstance(column_of(design.schema, f.column), NumberColumn) for f in term):
+            part[j] = LESS
+    if known.guess.known or part.min() == 1.0 or filled.ess < USABLE_ESS:
+        return []
+    less = replace(known.guess, precision=part[:, None] * known.guess.precision * part)
+    each = SAMPLERS[options.algorithm].law.pace(options, replace(known, guess=less), z).draws
+    kept = (options.num_steps or 0) - (options.num_warmup or 0)
+    ess = (options.num_chains or 1) * kept * each + ARVIZ_FLOOR
+    if ess >= ENOUGH_ESS or ess > LESS * filled.ess:
+        return []
+    return [
+        f"expected_ess is {filled.ess:.3g} where numbers vary by {FILL:g} of half their declared"
+        f" range; where they vary by {LESS:g} times that, in wide bounds or beside columns that say"
+        f" the same, it is about {ess:.3g}"
+    ]
 
 
 def few(batch: int | None, rows: int) -> bool:

@@ -27,8 +27,9 @@ WORTH_TWO = 50.0  # expected ESS above which a second chain, for R-hat, is worth
 KEEP_OF_ONE = 0.85
 ARVIZ_FLOOR = 3.5  # what bulk ESS reports beyond the effective draws of a short chain
 LEAST_WALK = 10  # part of a chain without a warm start: how far off the mode is, is a guess
-NEARLY = 0.9  # of the most draws, with which a start that shapes the moves is as good
-LARGER, FAR_MORE = (4, 2, 1), 1.5  # parts of the rows; times the draws
+NEARLY = 0.9  # of the most draws, with which a batch or a start that shapes the moves is as good
+SAFER = 0.85  # the same of a way to a mode that is a guess: it takes a tenth of the budget
+LARGER = (4, 2, 1)  # batches that are tried beside the usual one: parts of the rows
 UNHIDDEN = 1.0  # noise multiplier below which a batch hides little
 LEAST_MULTIPLIER = 1e-4
 HIGHEST_EPSILON = 1000.0  # that is worth naming
@@ -105,12 +106,12 @@ def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
 
 
 def _batched(guess: Guess, spec: JobSpec, rows: int, chains: int) -> Any:
-    """Return the sampler's options with a larger batch than usual, where that gives far more.
+    """Return the sampler's options with the batch of the most draws, or with one nearly as good.
 
-    With much budget the batch's own noise is what a chain suffers from, and hiding rows in a batch
-    saves little: with so much that nothing needs to be hidden, the largest that is nearly as good
-    as any, for the guess knows least of wide bounds, and all rows together need the least noise.
-    The noise multiplier is a guess here: without calibration, rather too large.
+    While batches hide rows, the smallest of those, which reads fewest. With so much budget that
+    nothing needs to be hidden the largest, for the guess knows least of wide bounds, and all rows
+    together need the least noise.
+    The noise multiplier is a guess here, within a hundredth of a calibrated one while batches hide.
     """
     options: Any = replace(spec.sampler, num_chains=chains)
     mu = _mu(spec)
@@ -128,12 +129,9 @@ def _batched(guess: Guess, spec: JobSpec, rows: int, chains: int) -> Any:
         z = max(batch / rows * whole, min(whole, UNHIDDEN))
         pace = law.pace(replace(some, num_steps=steps), outlook, z)
         found.append((steps * pace.draws, batch))
-    best, chosen = max(found)
-    if not hidden:
-        chosen = max(batch for draws, batch in found if draws >= NEARLY * best)
-    elif best <= max(WORTH_TWO, FAR_MORE * found[0][0]):
-        chosen = usual
-    return replace(spec.sampler, batch=chosen)
+    best = max(draws for draws, _ in found)
+    near = [batch for draws, batch in found if draws >= NEARLY * best]
+    return replace(spec.sampler, batch=min(near) if hidden else max(near))
 
 
 def _begun(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
@@ -142,18 +140,23 @@ def _begun(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[Jo
     spec = replace(spec, sampler=options)
     if spec.privacy.epsilon is None or options.warm_start is not None:
         return _chain(design, guess, spec, chains)
-    shares = SAMPLERS[options.algorithm].law.shares
+    shares = SAMPLERS[options.algorithm].law.shares(_mu(spec) or 0.0)
     begun = [replace(options, warm_start=WarmStart(share=share)) for share in shares]
     tries = [_chain(design, guess, replace(spec, sampler=some), chains) for some in begun]
     best = max(reversed(tries), key=lambda found: found[1])  # a start where no chain is any good
-    shaped = [t for t in tries if _shaped(t[0].sampler) and t[1] >= NEARLY * best[1]]
-    return shaped[0] if shaped else best
+    enough = (NEARLY if guess.known else SAFER) * best[1]
+    safe = [t for t in tries if _safe(t[0].sampler, guess) and t[1] >= enough]
+    return safe[0] if safe else best
 
 
-def _shaped(options: Any) -> bool:
-    """Whether fitted moves have a warm start's curvature to begin with: no law counts its worth."""
+def _safe(options: Any, guess: Guess) -> bool:
+    """Whether a warm start is worth more than any law counts.
+
+    How far the mode is, is a guess where the posterior is one, and fitted moves have its curvature
+    to begin with.
+    """
     adapt = getattr(getattr(options, "proposal", options), "adapt", False)
-    return bool(adapt and options.warm_start is not None)
+    return options.warm_start is not None and bool(adapt or not guess.known)
 
 
 def _chain(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
@@ -212,7 +215,7 @@ def seconds(design: Design, spec: JobSpec) -> float:
     steps, chains = options.num_steps or 1, options.num_chains or 1
     release = RELEASES.get(options.algorithm)
     if release is not None:
-        return step_seconds(rows, d, 1) * release.passes(options)
+        return step_seconds(rows, d, 1) * release.passes(options, d)
     columns = SAMPLERS[options.algorithm].law.columns(options, rows, d)
     return step_seconds(rows, columns, chains) * steps
 

@@ -165,7 +165,8 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     information = design.schema.rows * tempering / sds**2 + spec.model.prior.scale**-2
     jacobian = np.eye(len(sds))
     jacobian[1, 0] = shear(shape.public, typical)
-    return guess_of(shape, spec, (jacobian.T * information) @ jacobian, typical)
+    precision = (jacobian.T * information) @ jacobian
+    return replace(guess_of(shape, spec, precision, typical), known=True)
 
 
 def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:

@@ -24,7 +24,9 @@ class Guess:
     In the units of positions. precision: (d, d) of the posterior. width: (d,) most that one row can
     change the sum per unit that a coefficient moves; joint_width: the same where all coefficients
     move by one unit. distance: (d,) how far the mode is from the start. steepest: largest norm of
-    the gradient of a row's log likelihood that the bounds allow, where that is known.
+    the gradient of a row's log likelihood that the bounds allow, where that is known. known:
+    whether the precision follows from public facts, and not from a guess of the rows. sharpest:
+    most information of a row about its linear predictor, where that is known.
     """
 
     precision: Floats
@@ -32,6 +34,8 @@ class Guess:
     joint_width: float
     distance: Floats
     steepest: float = np.inf
+    known: bool = False
+    sharpest: float = np.inf
 
 
 def names_of_design(design: Design, _: ModelSpec) -> tuple[str, ...]:

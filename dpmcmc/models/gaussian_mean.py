@@ -5,6 +5,7 @@ options.variances: one for each column, by default the square of a quarter of it
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     form, tempering = MeanForm(design, spec), spec.model.tempering or 1.0
     d = len(form.start)
     precision = design.schema.rows * tempering * np.eye(d) + np.diag(form.prior_precision)
-    return guess_of(form, spec, precision, np.ones(d))
+    return replace(guess_of(form, spec, precision, np.ones(d)), known=True)
 
 
 def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:

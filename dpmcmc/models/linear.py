@@ -6,6 +6,7 @@ with s an eighth of the response's declared range. The intercept starts at the m
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.links import LINEAR
-from dpmcmc.models.moments import second_moments
+from dpmcmc.models.moments import FAR, second_moments
 from dpmcmc.schema import NumberColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
 
@@ -88,7 +89,8 @@ def guess(design: Design, spec: JobSpec) -> Guess:
         precision[d, d] += 2.0 * design.schema.rows * tempering
     typical = form.start + np.minimum(1.0, form.prior_precision**-0.5)
     typical[d:] = 0.0
-    return guess_of(form, spec, precision, typical)
+    far = np.minimum(form.prior_precision**-0.5, FAR)
+    return replace(guess_of(form, spec, precision, typical), distance=far, sharpest=1.0)
 
 
 def parameters(design: Design, model: ModelSpec) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dpmcmc.models.base import NUDGE, Floats, Guess, Model
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.links import LOGISTIC
 from dpmcmc.models.logistic_bounds import component_interval, vector_interval
-from dpmcmc.models.moments import second_moments
+from dpmcmc.models.moments import FAR, second_moments
 from dpmcmc.schema import BinaryColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
 
@@ -41,7 +41,8 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     """Return what to expect of rows that fill their declared domain as real ones do.
 
     Coefficients are taken as Normal(0, typical^2), typical = min(prior scale, TYPICAL): the
-    variance of a response is averaged over them, widths are taken where all have that size.
+    variance of a response is averaged over them, widths are taken where all have that size. The
+    largest may be FAR.
     """
     tempering = spec.model.tempering or 1.0
     typical = min(spec.model.prior.scale, TYPICAL)
@@ -58,8 +59,9 @@ def guess(design: Design, spec: JobSpec) -> Guess:
         + np.eye(d) * spec.model.prior.scale**-2,
         width=tempering * np.array([hi - lo for lo, hi in single]) / NUDGE,
         joint_width=tempering * (joint[1] - joint[0]) / NUDGE,
-        distance=theta,
+        distance=np.full(d, min(spec.model.prior.scale, FAR)),
         steepest=design.max_norm,
+        sharpest=0.25,
     )
 
 

@@ -1,4 +1,7 @@
-"""What the planner takes the rows of a public design to be like, before it has seen any."""
+"""What the planner takes the rows of a public design to be like, before it has seen any.
+
+The constants are those of public data: experiments/ess_law.py, part 5.
+"""
 
 import numpy as np
 
@@ -6,7 +9,8 @@ from dpmcmc.design import Design, Factor, column_of
 from dpmcmc.models.forms import Floats
 from dpmcmc.schema import NumberColumn, Schema
 
-OFF, FILL = 0.1, 0.42  # mean and sd of a number within [-1, 1], as columns lie in good bounds
+OFF, FILL = 0.1, 0.4  # mean of a number within [-1, 1], and its sd
+FAR = 2.0  # largest coefficient of such columns, in units of its row's predictor
 
 
 def second_moments(design: Design) -> Floats:

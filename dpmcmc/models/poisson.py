@@ -4,6 +4,7 @@ The response is a number column whose declared lower bound is not negative.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.links import POISSON
-from dpmcmc.models.moments import second_moments
+from dpmcmc.models.moments import FAR, second_moments
 from dpmcmc.schema import NumberColumn
 from dpmcmc.spec import JobSpec, ModelSpec
 
@@ -65,7 +66,8 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     size = min(spec.model.prior.scale, TYPICAL)
     rows = design.schema.rows * tempering * typical_rate(design, spec)
     precision = rows * second_moments(design) + np.diag(form.prior_precision)
-    return guess_of(form, spec, precision, np.full(len(form.start), size))
+    found = guess_of(form, spec, precision, np.full(len(form.start), size))
+    return replace(found, distance=np.full(len(form.start), min(spec.model.prior.scale, FAR)))
 
 
 MODEL = Model("poisson", check=check, form=PoissonForm, guess=guess)

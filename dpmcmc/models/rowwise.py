@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpmcmc.models.forms import Floats, Form, GaussianForm
 from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
-from dpmcmc.privacy.discrete import Integers, noisy_grid
-from dpmcmc.samplers.base import Path, Steps
+from dpmcmc.privacy.discrete import noisy_grid
+from dpmcmc.samplers.base import Path, Steps, Trajectories
 from dpmcmc.samplers.rules import Rule
 from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec
@@ -23,10 +23,11 @@ GRAM_BITS = 30  # of a row's term of a Gram matrix
 PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
 LONGEST = 1e100  # of a released direction
+LEAST = 1e-200  # of what a row counts
 WORTH_COMPANY = 1_000_000  # numbers of all chains in up to SOON sums, from which a second thread
 SOON = 10  # is there in time: it takes some 0.1 ms to wake up
 Singles = NDArray[np.float32]
-NO_SIGNS = np.empty((0, 0), np.int64)
+NO_SIGNS, NOWHERE = np.empty((0, 0), np.int64), np.empty((0, 0))
 
 
 def term_grid(bound: float, rows: int, digits: int) -> float:
@@ -65,6 +66,8 @@ class RowTarget:
         x, y = form.rows(table)
         self.rows: int = table.rows
         self.tempering = spec.model.tempering or 1.0
+        self.bounded: bool = form.link == LOGISTIC
+        self.even: bool = form.link not in (LOGISTIC, POISSON)
         self._clip = clip_of(spec)
         self._steep: Floats | None = None
         self._seen: Singles | None = None  # rows in the coordinates in which gradients are clipped
@@ -79,7 +82,8 @@ class RowTarget:
         self._helper: ThreadPoolExecutor | None = None
         self._half = 2.0 ** (51 - math.ceil(math.log2(table.rows + 1.0)))
         self.position: Floats = np.tile(form.start, (chains, 1))
-        self._state = np.empty((len(self._x), chains, kernels.BLOCK))
+        held = (len(self._x), chains, kernels.BLOCK)
+        self._state = np.empty(held), np.empty(held, np.float32)
         # what the state needs before the next sum: the move asked for last, and who made it
         nowhere = np.zeros((chains, form.start.size))
         self._move = self._prepared(nowhere, moves.TOGETHER)[0]
@@ -94,7 +98,10 @@ class RowTarget:
     def vector_ratios(
         self, deltas: Floats, alone: int | None = None
     ) -> tuple[Floats, Floats, Floats]:
-        """See Target. alone: the one coefficient that deltas are not 0 for."""
+        """Return (sums, sensitivities, log prior ratios), (chain,) each, that decide a step.
+
+        deltas: (chain, d) moves. alone: the one coefficient that they are not 0 for.
+        """
         j = self._moves.TOGETHER if alone is None else alone
         move, cells, interval, self._far, ends, priors = self._prepared(deltas, j)
         told = move, ends, self._modes, self._move, self._state, cells, self._half
@@ -111,10 +118,9 @@ class RowTarget:
         """See Target."""
         length, chains, dimension = steps.deltas.shape
         draws = np.empty((chains, length, dimension))
-        facts = self._form.reach, self.tempering, self._clip, self._half
 
         def walk(shared: tuple[Any, ...], moved: tuple[Floats, NDArray[np.int64]]) -> None:
-            public = self._form.public
+            facts, public = self._facts(), self._form.public
             self._walks.walk(self._rows(), self._state, facts, public, steps, shared, *moved, draws)
 
         sides = NO_SIGNS if signs is None else signs
@@ -126,17 +132,17 @@ class RowTarget:
 
     def cut(self, steep: Floats) -> None:
         """See Target."""
-        if self._form.link != LOGISTIC:
-            self._steep = steep
+        self._steep = steep
 
-    def spread(self, root: Floats) -> tuple[Floats, float]:
+    def spread(self, root: Floats | None) -> tuple[Floats, float]:
         """See Target. The log sd of a linear model is as it was: it has one unit and no direction.
 
         In the new coordinates each coefficient is known as well as such a log sd.
         """
-        d, columns = len(root), self._x.shape[1]
+        d, columns = self.position.shape[1], self._x.shape[1]
         back = np.eye(d)
-        if isinstance(self._form, GaussianForm):
+        self._seen, self._norm, self._back = None, None, np.empty((0, 0))
+        if root is None or isinstance(self._form, GaussianForm):
             return back, 1.0
         rows = self.rows * self.tempering
         along = math.sqrt(2.0 * rows) * np.linalg.cholesky(root[:columns] @ root[:columns].T)
@@ -146,13 +152,12 @@ class RowTarget:
         self._seen = np.empty_like(self._x)
         for block, x in zip(self._seen, self._x, strict=True):
             block[:] = along.T @ x
-        self._norm = None
         self._back = back[:columns, :columns]
         before = float((np.linalg.inv(root) ** 2).sum()) / rows
         return back, math.sqrt(2.0 * d / before)
 
     def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
-        """See Target."""
+        """Move the accepted chains by what vector_ratios was asked for last."""
         self.move(deltas, accepted)
         made = np.where(self._far, self._kernels.FILL, self._kernels.FOLLOW)
         self._modes = np.where(accepted, made, self._kernels.KEEP).astype(np.int8)
@@ -177,53 +182,61 @@ class RowTarget:
         return np.asarray(grid * totals, np.float64), sensitivity
 
     @QUIETLY
-    def leapfrog(
-        self, path: Path, momenta: Floats, gradients: Floats, noise: Integers
-    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+    def hamiltonian_walk(self, path: Path, steps: Trajectories, gradients: Floats) -> Floats:
         """See Target. Proof: docs/proofs/gaussian_release.md, sections 1 and 2."""
-        length, chains, d = noise.shape
+        length, leapfrogs, chains, d = steps.noise.shape
         scores, grid, sensitivity = self._scores(path.clip, d)
         noisy = noisy_grid(d, sensitivity, path.noise_multiplier)
         lean = path.centre, path.pull, path.offset
         how = path.step_size, path.root, path.back, lean, noisy
-        rows = self._rows(seen=True)
+        every = self._rows(), self._rows(seen=True), self._state
+        steep = NOWHERE if self._steep is None else self._steep
+        draws = np.empty((chains, length, d))
 
-        def follow(
-            shared: tuple[Any, ...], moved: tuple[Floats, Floats, Floats, NDArray[np.bool_]]
-        ) -> None:
-            here = self.position
-            self._paths.leapfrog(
-                rows, self._form.public, (*scores, grid), how, noise, shared, here, *moved
+        def walk(shared: tuple[Any, ...], held: tuple[Floats, Floats]) -> None:
+            public, around = self._form.public, (*scores, grid)
+            self._paths.walk(
+                *every, self._facts(), public, around, how, steep, steps, shared, held, draws
             )
 
-        def fresh() -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-            lost = np.zeros(chains, np.bool_)
-            return self.position.copy(), momenta.copy(), gradients.copy(), lost
-
-        return self._together(follow, fresh, length, chains * d)
+        self.position[:], gradients[:] = self._together(
+            walk,
+            lambda: (self.position.copy(), gradients.copy()),
+            length * (leapfrogs + 1),
+            chains * d,
+        )
+        self.refresh()
+        return draws
 
     @QUIETLY
-    def gram(self, positions: Floats, bound: float) -> tuple[Floats, float]:
+    def gram(
+        self, positions: Floats, bound: float, root: Floats | None = None, most: float = math.inf
+    ) -> tuple[Floats, float]:
         """See Target. Proof: docs/proofs/gaussian_release.md, section 1."""
+        d, columns = positions.shape[1], self._x.shape[1]
+        root = np.eye(d) if root is None else root
         if isinstance(self._form, GaussianForm):
-            every = self.tempering * self.rows * self._form.information(positions)
+            every = self.tempering * self.rows * (root.T @ self._form.information(positions) @ root)
             return every, PUBLIC * float(np.abs(every).max())
-        largest = self.tempering * bound * self._form.reach**2
-        grid = term_grid(largest, self.rows, GRAM_BITS)
+        if not np.abs(root).max() < LONGEST:  # every row counts as if it were at 0
+            root = np.zeros((d, d))
+        reach = self._form.reach * float(np.linalg.norm(root, 2))
+        most = max(min(most, self.tempering * bound * reach**2), LEAST)
+        grid = term_grid(most, self.rows, GRAM_BITS)
         weights, aux = self._form.describe(positions)
-        d = positions.shape[1]
         sums = np.zeros((len(positions), d, d))
         for block, x in enumerate(self._x):
             count = min(self._kernels.BLOCK, self.rows - block * self._kernels.BLOCK)
             x = x[:, :count].astype(np.float64)
+            seen = root[:columns].T @ x
             information = self._information(weights @ x + aux[:, :1], aux)
-            terms = np.fmin(information, bound) * (self.tempering * SHRINK / grid)
-            m = len(x)
-            sums[:, :m, :m] += np.trunc(terms[:, None, None] * x[:, None] * x).sum(axis=3)
+            terms = self.tempering * np.fmin(information, bound)
+            terms = np.fmin(terms, most / (seen**2).sum(axis=0)) * (SHRINK / grid)
+            sums += np.trunc(terms[:, None, None] * seen[:, None] * seen).sum(axis=3)
         sums *= grid
-        if d > self._x.shape[1]:  # of a linear model's log sd, the same for every row
-            sums[:, -1, -1] = 2.0 * self.tempering * self.rows
-        return sums, math.sqrt(2.0) * largest + 2.0 * grid * d
+        if d > columns:  # of a linear model's log sd, the same for every row
+            sums += 2.0 * self.tempering * self.rows * np.outer(root[-1], root[-1])
+        return sums, math.sqrt(2.0) * most + 2.0 * grid * d
 
     @QUIETLY
     def batch_walk(
@@ -262,16 +275,6 @@ class RowTarget:
                 self._table[:, columns + 1] = _halved(y - self._table[:, columns])
         return self._table
 
-    def skew(self, known: Floats, covariance: Floats) -> Floats:
-        """See Target. Of a linear model's log sd. Proof: docs/proofs/noisy_score.md, section 2."""
-        columns = self._x.shape[1]
-        slope = np.zeros(len(known))
-        if self._form.link == LINEAR and len(known) > columns:
-            slope[:columns] = 4.0 * known[:columns, :columns] @ covariance[:columns, columns]
-            inside = known[:columns, :columns] * covariance[:columns, :columns]
-            slope[columns] = 2.0 * (inside.sum() + known[columns, columns] * covariance[-1, -1])
-        return np.asarray(0.5 * covariance @ slope)
-
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
         """See Target."""
         return self._form.growth(positions, moments)
@@ -297,6 +300,10 @@ class RowTarget:
         """See Target."""
         return self._form.log_prior_gradient(positions)
 
+    def _facts(self) -> tuple[Any, ...]:
+        """Return (reach, tempering, clip, half); see walks.walk."""
+        return self._form.reach, self.tempering, self._clip, self._half
+
     def _rows(self, *, seen: bool = False) -> tuple[Any, ...]:
         """Return (x, y, count, link); seen: in the coordinates in which gradients are clipped."""
         x = self._seen if seen and self._seen is not None else self._x
@@ -314,7 +321,7 @@ class RowTarget:
         turns, size: how many sums over all rows it takes, of how many numbers. See
         threads.part_taken. Each thread does all that is not a sum over rows, on a copy of its own.
         """
-        counters = (np.zeros(count, np.int64) for count in (turns, turns, turns * size))
+        counters = (np.zeros(shape, np.int64) for shape in (turns, turns, (turns, size)))
         claimed, done, sums = counters
         mine, other = fresh(), None
         numbers = self._x.size * len(self.position) * min(turns, SOON)

@@ -61,7 +61,7 @@ class Release:
     draws. Raises SpecError on impossible ones.
     widening: (settled options, facts, noise multiplier) -> (d,) expected sds of the draws over
     those of the posterior given the rows.
-    passes: (options) -> how often the rows are read.
+    passes: (options, number of coefficients) -> how often the rows are read.
     publish: (target, reach of its form, options, noise multiplier, random) -> the posterior given
     what it released.
     model: the model in the coordinates that publish works in; it releases the same parameters.
@@ -74,7 +74,7 @@ class Release:
     event: Callable[[Any, float, int], Event]
     settle: Callable[[Any, Facts, float], Any]
     widening: Callable[[Any, Facts, float], Floats]
-    passes: Callable[[Any], int]
+    passes: Callable[[Any, int], int]
     publish: Callable[[Target, float, Any, float, RandomSource], Normal]
     model: "Callable[[ModelSpec], ModelSpec]"
 

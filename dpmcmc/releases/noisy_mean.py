@@ -138,7 +138,7 @@ def straightened(model: "ModelSpec") -> "ModelSpec":
     return replace(model, options=replace(model.options, coordinates=None))
 
 
-def passes(options: NoisyMeanOptions) -> int:
+def passes(options: NoisyMeanOptions, dimension: int) -> int:
     """See Release."""
     return len(options.shares or ())
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 NEAR = warm_start.NEAR  # of mu^2, spent on the last score, which decides the mode's error
 CURVATURE = warm_start.SECOND  # of mu^2, spent on the last curvature
-SLACK = 1.001  # for rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +75,10 @@ def widening(options: NoisyScoreOptions, facts: Facts, noise_multiplier: float) 
     outlook = facts.outlook
     precision, prior = outlook.guess.precision, facts.prior
     clip = 2.0 * (options.clip_bound or math.nan) * outlook.tempering
-    noise = np.eye(len(prior)) * (clip * noise_multiplier) ** 2 / NEAR
-    blur = _blur(options, facts.reach, outlook.tempering, noise_multiplier, len(prior))
+    noise = precision * ((clip * noise_multiplier) ** 2 / NEAR * len(prior) / np.trace(precision))
+    blur = _blur(options, facts, noise_multiplier)
     known = np.diag(prior) + _information(precision - np.diag(prior), noise, blur)
-    wide, exact = _inverse(known), _inverse(precision)
+    wide, exact = warm_start.inverse(known), warm_start.inverse(precision)
     found: Floats = np.sqrt(np.maximum(np.diag(wide) / np.diag(exact), 1.0))
     return found
 
@@ -91,57 +90,49 @@ def publish(
     noise_multiplier: float,
     random: RandomSource,
 ) -> Normal:
-    """Find the mode and return the normal approximation given its noise.
+    """Find the mean and return the normal approximation given its noise.
 
     Privacy: event(options). Never raises on rows. Proof: docs/proofs/noisy_score.md.
     """
-    found = warm_start.find(target, _way(options, noise_multiplier), random)
-    d = len(found.mode)
-    blur = _blur(options, reach, target.tempering, noise_multiplier, d)
-    prior_mean, prior = prior_of(target, d)
-    normal = posterior(found, prior_mean, prior, blur)
-    covariance = normal.root @ normal.root.T
-    skew = target.skew(_inverse(covariance) - np.diag(prior), covariance)
-    return Normal(normal.mean + skew, normal.root)
+    found = warm_start.find(target, _way(options, noise_multiplier), random, mean=True)
+    return posterior(found, *prior_of(target, len(found.mode)))
 
 
-def posterior(found: warm_start.Found, prior_mean: Floats, prior: Floats, blur: float) -> Normal:
+def posterior(found: warm_start.Found, prior_mean: Floats, prior: Floats) -> Normal:
     """Return the posterior given a noisy Newton step near the mode, never wider than the prior.
 
-    blur: size of the noise of the curvature. With P the precision, H = P - prior and S the noise of
-    the score, P mode - prior prior_mean = H theta_hat + N(0, S), theta_hat ~ N(theta, H^-1).
+    With P the precision, H = P - prior and S the noise of the score, P mode - prior prior_mean
+    = H theta_hat + N(0, S), theta_hat ~ N(theta, H^-1).
     """
-    precision = _inverse(found.root @ found.root.T)
+    precision = warm_start.inverse(found.root @ found.root.T)
     rows = _symmetric(precision - np.diag(prior))
-    known = _information(rows, _symmetric(precision @ found.error @ precision), blur)
+    known = _information(rows, _symmetric(precision @ found.error @ precision), found.blur)
     peak = np.linalg.lstsq(rows, precision @ found.mode - prior * prior_mean, rcond=None)[0]
     given = np.diag(prior) + known
     mean = np.linalg.solve(given, prior * prior_mean + known @ peak)
-    values, vectors = np.linalg.eigh(_inverse(given))
+    values, vectors = np.linalg.eigh(warm_start.inverse(given))
     root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
     return Normal(np.asarray(mean, dtype=np.float64), root)
 
 
-def _information(rows: Floats, noise: Floats, blur: float) -> Floats:
+def _information(rows: Floats, noise: Floats, blur: Floats) -> Floats:
     """Return H (H + S)^-1 H, H being the curvature less the most that its noise may have added."""
-    values, vectors = np.linalg.eigh(rows)
-    least = (vectors * np.maximum(values - blur, 0.0)) @ vectors.T
+    root = np.linalg.cholesky(blur)
+    straight = np.linalg.solve(root, np.linalg.solve(root, rows).T)
+    values, vectors = np.linalg.eigh(_symmetric(straight))
+    ways = root @ vectors
+    least = (ways * np.maximum(values - 1.0, 0.0)) @ ways.T
     return _symmetric(least @ np.linalg.lstsq(least + noise, least, rcond=None)[0])
 
 
-def _blur(
-    options: NoisyScoreOptions, reach: float, tempering: float, noise_multiplier: float, d: int
-) -> float:
-    """Return the size of the noise of the last curvature, to which small eigenvalues are lifted.
-
-    Its sensitivity: docs/proofs/gaussian_release.md, section 1.
-    """
-    sensitivity = math.sqrt(2.0) * tempering * (options.curvature_bound or math.nan) * reach**2
-    return noise_multiplier / math.sqrt(CURVATURE) * sensitivity * math.sqrt(d) * SLACK
-
-
-def _inverse(matrix: Floats) -> Floats:
-    return _symmetric(np.asarray(np.linalg.inv(matrix), dtype=np.float64))
+def _blur(options: NoisyScoreOptions, facts: Facts, noise_multiplier: float) -> Floats:
+    """Return what to expect of the noise of the last curvature: see warm_start.Finder.look."""
+    z, precision = noise_multiplier / math.sqrt(CURVATURE), facts.outlook.guess.precision
+    relative = warm_start.leverage_of(z, facts.outlook.rows, len(precision))[1]
+    if relative < warm_start.CLOSE:
+        return np.asarray(relative * precision)
+    most = facts.outlook.tempering * (options.curvature_bound or math.nan) * facts.reach**2
+    return np.asarray(z * math.sqrt(2.0 * len(precision)) * most * np.eye(len(precision)))
 
 
 def _symmetric(matrix: Floats) -> Floats:
@@ -154,9 +145,10 @@ def unchanged(model: "ModelSpec") -> "ModelSpec":
     return model
 
 
-def passes(options: NoisyScoreOptions) -> int:
-    """See Release."""
-    return options.num_scores + 4
+def passes(options: NoisyScoreOptions, dimension: int) -> int:
+    """See Release. Two curvatures, and the last scores at many points."""
+    pairs = min(dimension, warm_start.MOST_PAIRS)
+    return options.num_scores + 2 + 2 * pairs * (warm_start.NUM_MIDDLE + 1)
 
 
 RELEASE = Release(

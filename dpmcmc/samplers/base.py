@@ -1,8 +1,9 @@
 """What a sampler is, and what it needs of a model with opened rows."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,13 +53,28 @@ class Path(NamedTuple):
     offset: Floats
 
 
+class Trajectories(NamedTuple):
+    """Steps of all chains along trajectories, decided by rules.noisy.
+
+    momenta: (step, chain, d) of unit variance, in the coordinates that Path.root makes of the
+    positions. noise: (step, leapfrog, chain, d), see discrete.noisy_sums, of the gradients that are
+    released on the way. normals, uniforms: (step, chain). noise_multiplier: of every ratio.
+    """
+
+    momenta: Floats
+    noise: Integers
+    normals: Floats
+    uniforms: Floats
+    noise_multiplier: float
+
+
 class Target(Protocol):
     """A model with its rows opened, at the current positions of all chains.
 
-    `vector_ratios` returns (sums, sensitivities, log_prior_ratios), (chain,) each: the tempered sum
-    over rows of the log likelihood ratios; the most that one replaced row can change it by; and the
-    log prior ratio. All sensitivities are for replace-one, depend on public facts and the positions
-    only, and are the same for a move and the move back.
+    A step is decided from the tempered sum over rows of the log likelihood ratios, the most that
+    one replaced row can change it by, and the log prior ratio. All sensitivities are for
+    replace-one, depend on public facts and the positions only, and are the same for a move and the
+    move back.
     Nothing but the draws of a walk is released here: of all else a caller adds the noise.
     """
 
@@ -71,14 +87,19 @@ class Target(Protocol):
         """T, the power that the likelihood is raised to."""
 
     @property
+    def bounded(self) -> bool:
+        """Whether the declared bounds alone hold the gradients of rows."""
+
+    @property
+    def even(self) -> bool:
+        """Whether all rows tell as much of their linear predictor, wherever chains are."""
+
+    @property
     def position(self) -> Floats:
         """Current positions, (chain, d). Write into it only before `refresh`."""
 
     def refresh(self) -> None:
         """Recompute all caches from the positions."""
-
-    def vector_ratios(self, deltas: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the ratios of moving each chain by deltas (chain, d)."""
 
     def penalty_walk(self, steps: Steps, signs: NDArray[np.int64] | None) -> Floats:
         """Take these steps, each decided by rules.noisy. Return the draws, (chain, step, d).
@@ -91,19 +112,16 @@ class Target(Protocol):
         """From now on cut the interval of row ratios of a move by delta (d,).
 
         To a width of 2 |delta @ steep|, steep (d, d), where the declared bounds allow more, the
-        further end first. Not where a model bounds its ratios itself.
+        further end first.
         """
 
-    def spread(self, root: Floats) -> tuple[Floats, float]:
+    def spread(self, root: Floats | None) -> tuple[Floats, float]:
         """From now on take and clip gradients in coordinates in which the posterior is round.
 
-        root: (d, d), root @ root.T is its covariance, released. Returns (back, factor): what
-        `gradient` returns, times back (d, d) from the right, is in the coordinates of positions; a
-        row's gradient is typically so many times as long as it was.
+        root: (d, d), root @ root.T is its covariance, released; None: in those of positions.
+        Returns (back, factor): what `gradient` returns, times back (d, d) from the right, is in the
+        coordinates of positions; a row's gradient is typically so many times as long as it was.
         """
-
-    def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
-        """Move the accepted chains."""
 
     def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """Move the accepted chains at a cost that no row is part of.
@@ -118,15 +136,12 @@ class Target(Protocol):
         to a public power-of-two grid, on which the sums are exact. Without the prior.
         """
 
-    def leapfrog(
-        self, path: Path, momenta: Floats, gradients: Floats, noise: Integers
-    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        """Return (positions, momenta, gradients) at the ends of trajectories, and which are lost.
+    def hamiltonian_walk(self, path: Path, steps: Trajectories, gradients: Floats) -> Floats:
+        """Take these steps, each decided by rules.noisy. Return the draws, (chain, step, d).
 
-        momenta: (chain, d) of unit variance, in the coordinates that root makes of the positions.
-        gradients: (chain, d), released, of the log posterior at the positions, offset included.
-        noise: (leapfrog, chain, d), see discrete.noisy_sums, of the gradients that are released on
-        the way. A lost trajectory went where no number is exact; it is paid for.
+        gradients: (chain, d), released, of the log posterior at the positions, offset included;
+        changed in place to those at the new positions. A trajectory that goes where no number is
+        exact is lost: it is rejected, and paid for like all others.
         """
 
     def batch_walk(
@@ -139,18 +154,14 @@ class Target(Protocol):
         interval. noises: (step, kinds, chain), what the rule adds.
         """
 
-    def gram(self, positions: Floats, bound: float) -> tuple[Floats, float]:
+    def gram(
+        self, positions: Floats, bound: float, root: Floats | None = None, most: float = math.inf
+    ) -> tuple[Floats, float]:
         """Return (sums (chain, d, d), sensitivity in the Frobenius norm), tempered, no prior.
 
-        Sum over rows of w x x^T, w = min(information of the row's linear predictor, bound), exact
-        on a public grid.
-        """
-
-    def skew(self, known: Floats, covariance: Floats) -> Floats:
-        """Return (d,) how far the posterior's mean lies from its mode, to first order.
-
-        Where that follows from what is known: known (d, d), of the rows' information, and the
-        posterior's covariance (d, d). Of these and of public facts; of no row.
+        Sum over rows of w v v^T, v = root^T x, w = min(information of the row's linear predictor,
+        bound) or less, so that no term's norm exceeds `most`; exact on a public grid. root: (d, d),
+        released; None: 1.
         """
 
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
@@ -223,11 +234,13 @@ class Law(Protocol):
     """What the planner needs to know of a sampler: how it mixes, what it costs, how long it takes.
 
     All of it follows from public facts. See dpmcmc/samplers/penalty_law.py for an example.
-    shares: of mu^2, that the planner tries for a warm start where the caller says nothing of one; 0
-    is none.
     """
 
-    shares: ClassVar[tuple[float, ...]]
+    def shares(self, mu: float) -> tuple[float, ...]:
+        """Return parts of mu^2 that the planner tries for a warm start; 0 is none.
+
+        mu: of the job. Where the caller says nothing of a start.
+        """
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """Choose what does not depend on the budget. Raises SpecError on impossible options."""

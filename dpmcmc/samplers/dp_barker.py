@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from dpmcmc.samplers.minibatch import (
 )
 from dpmcmc.samplers.options import ChainOptions
 from dpmcmc.samplers.penalty_law import (
-    FITTING,
     STEEP,
     STUCK,
     PenaltyLaw,
@@ -196,7 +195,9 @@ def _amounts(shape: tuple[int, ...], random: RandomSource) -> Floats:
 class BarkerLaw(PenaltyLaw):
     """Moves as long as the noise covers; near the mode every other one is accepted."""
 
-    shares: ClassVar[tuple[float, ...]] = SHARES
+    def shares(self, mu: float) -> tuple[float, ...]:
+        """See Law."""
+        return SHARES
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""
@@ -239,11 +240,10 @@ class BarkerLaw(PenaltyLaw):
         moved = 2.0 * _draws(lengths) * outlook.sds**2 / len(lengths)
         draws = draws_a_step(guess, moved)
         fitted = max(draws, fitted_draws(guess, self.fit(options, outlook, noise_multiplier)))
-        adapt = adapts(options, options.adapt, options.scale, fitted)
+        adapt, fitting = adapts(options, guess, options.adapt, options.scale, fitted)
         draws = fitted if adapt else draws
         spent = chain_mu_of(options, rows, noise_multiplier)
         options, guess = begun(replace(options, scale=scale, adapt=adapt), outlook, spent)
-        fitting = options.num_steps // FITTING if adapt else 0
         return Pace(options, draws, walk(guess, moved, scale), fitting)
 
     def fit(self, options: Any, facts: Facts, noise_multiplier: float) -> Fit:

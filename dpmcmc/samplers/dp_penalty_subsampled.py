@@ -94,8 +94,11 @@ class SubsampledLaw(PenaltyLaw):
     That noise grows with the square of a move's length, so that long ones lead nowhere.
     """
 
-    shares: ClassVar[tuple[float, ...]] = SHARES
     bold: ClassVar[bool] = False
+
+    def shares(self, mu: float) -> tuple[float, ...]:
+        """See Law."""
+        return SHARES
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""

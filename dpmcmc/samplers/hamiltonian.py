@@ -9,13 +9,13 @@ import numpy as np
 from dpmcmc.privacy.discrete import Integers, discrete_gaussian, log2_sd, noisy_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers import rules, warm_start
-from dpmcmc.samplers.base import Floats, Path, Target
+from dpmcmc.samplers import warm_start
+from dpmcmc.samplers.base import Floats, Path, Target, Trajectories
 from dpmcmc.samplers.hamiltonian_law import ROUGH, leaned, steepest, turned
 from dpmcmc.samplers.options import WarmStart
 
 DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
-CLEAR = 16.0  # of a squared error over what noise alone gives
+CLEAR = 4.0  # of a squared error over what noise alone gives
 SHORTEST = 1e-3  # step size over the planned one
 
 
@@ -125,8 +125,10 @@ def _fitted(
     """Return how to move where the posterior is as it was found. Proof: docs/proofs/dp_hmc.md."""
     root, (step, clip) = found.root, _planned(options)
     back, factor = target.spread(root)
-    most = steepest(target.rows, target.tempering, noise_multiplier, len(root))
-    target.cut(np.asarray(most * np.linalg.inv(root).T))
+    known = target.rows, target.tempering, noise_multiplier, len(root)
+    most = steepest(*known, bounded=target.bounded)
+    if most < math.inf:
+        target.cut(np.asarray(most * np.linalg.inv(root).T))
     clip *= found.growth * factor
     state = HamiltonianState(root, back, step, clip, *_alone(len(root)))
     rough = _lean(target, options, state, found)
@@ -169,7 +171,7 @@ def _loud(target: Target, options: HamiltonianOptions, state: HamiltonianState) 
 def _missed(
     target: Target, found: warm_start.Found, state: HamiltonianState, noise: Floats
 ) -> Floats:
-    """Return (d,) what clipping takes from gradients near the mode, where that is clear of noise.
+    """Return (d,) what clipping takes from gradients near the mode, as far as that is not noise.
 
     A few far rows that are cut shift the point at which clipped gradients vanish by several sds. At
     the start of a chain it is known what a gradient should be: the precision times the way to the
@@ -179,8 +181,9 @@ def _missed(
     expected = (found.mode - target.position) @ back.T @ back
     gap = (expected - state.gradients).mean(axis=0)
     unsure = float((noise**2).sum() / len(expected) + np.trace(back @ found.error @ back.T))
-    clear = float(((gap @ found.root) ** 2).sum()) > CLEAR * unsure
-    return np.asarray(gap if clear else np.zeros(len(gap)))
+    size = float(((gap @ found.root) ** 2).sum())
+    clear = max(size - CLEAR * unsure, 0.0)
+    return np.asarray(gap * (clear / size if clear else 0.0))
 
 
 def _shortened(
@@ -251,23 +254,10 @@ def advance(
     noise = _noise(options, random, (length, options.num_leapfrog, chains, dimension))
     normals = random.normals((length, chains))
     uniforms = random.uniforms((length, chains))
-    draws = np.empty((chains, length, dimension))
     z = options.gradient_noise_multiplier or math.nan
     path = Path(
         *(state.step_size, state.clip, z, state.root, state.back),
         *(state.centre, state.pull, state.offset),
     )
-    target.refresh()
-    for t in range(length):
-        ends, after, gradients, lost = target.leapfrog(path, momenta[t], state.gradients, noise[t])
-        deltas = np.where(lost[:, None], 0.0, ends - target.position)
-        sums, sensitivities, priors = target.vector_ratios(deltas)
-        kinetic = 0.5 * (momenta[t] ** 2 - after**2).sum(axis=1)
-        decided = rules.noisy(
-            sums, sensitivities, priors + kinetic, noise_multiplier, normals[t], uniforms[t]
-        )
-        accepted = decided & ~lost
-        target.vector_commit(deltas, accepted)
-        state.gradients = np.where(accepted[:, None], gradients, state.gradients)
-        draws[:, t] = target.position
-    return draws
+    steps = Trajectories(momenta, noise, normals, uniforms, noise_multiplier)
+    return target.hamiltonian_walk(path, steps, state.gradients)

@@ -6,7 +6,7 @@ experiments/ess_law.py, on N(0, I) where no gradient is, finds more draws than t
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import erfc, gammainc, gammaincc
@@ -14,7 +14,7 @@ from scipy.special import erfc, gammainc, gammaincc
 from dpmcmc.errors import SpecError
 from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import Floats, Outlook, Pace
-from dpmcmc.samplers.penalty_law import STEEP, WIDE, begun
+from dpmcmc.samplers.penalty_law import GENEROUS, STEEP, WIDE, begun
 from dpmcmc.samplers.warm_start_law import (
     SHARES,
     chain_mu,
@@ -26,10 +26,13 @@ from dpmcmc.samplers.warm_start_law import (
 )
 
 SHORTEST_AND_LONGEST = 100.0, 30_000.0  # chains that are tried
-NEARLY = 0.9  # of the most draws, where fewer steps give them
+NEARLY = 0.9  # of the most draws, where fewer steps give them,
+AS_GOOD = 0.97  # and where a wider clip does
 NARROW = (0.5, 0.7, 1.0, 1.4, 1.9)  # clips over a typical gradient, beside wide ones
+WIDER = (5.0, 10.0, 20.0, 40.0)  # and such as no gradient of theirs may exceed
 LOSS = 0.6  # draws of a chain over those of the formula
 MOST_LEAPFROG = 100
+FAR_OUT = 1.5  # times what hardly any row exceeds
 QUIET = 1.3  # sd of a ratio's noise, where all coefficients move by one posterior sd
 RATIOS = {False: 0.5, True: 0.75}  # share of a chain's mu^2, gradients have the rest; true: warm
 ROUGH = 0.5  # posterior sds that a gradient from what a warm start released is off: a guess
@@ -41,7 +44,9 @@ SHORT = 0.25  # effective draws, at least, that a chain warms up for
 class HamiltonianLaw:
     """Half of a chain's mu^2 pays for ratios, and more where gradients lean on a warm start."""
 
-    shares: ClassVar[tuple[float, ...]] = SHARES
+    def shares(self, mu: float) -> tuple[float, ...]:
+        """See Law."""
+        return SHARES
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""
@@ -146,19 +151,29 @@ def _sizes(options: Any) -> Floats:
 
 
 def _best(options: Any, outlook: Outlook, z: float) -> Any:
-    """Return the options with the step size and the gradient clip of the most draws."""
+    """Return the options with the step size and the gradient clip of the most draws.
+
+    Where a budget is generous, with the widest clip of nearly as many: rows may be further out than
+    they are taken to be.
+    """
     steps, given = _sizes(options), options.gradient_clip
     clips = [float(f"{clip:.4g}") for clip in (_clips(outlook) if given is None else [given])]
     draws = _all_draws(options, outlook, z, steps, _cuts(outlook, clips))
-    clip, step = np.unravel_index(int(draws.argmax()), draws.shape)
+    each = draws.max(axis=1)
+    wide = np.flatnonzero(each >= AS_GOOD * each.max())[-1]
+    clip = int(wide if (outlook.mu or 0.0) >= GENEROUS else each.argmax())
+    step = int(draws[clip].argmax())
     size = float(f"{float(steps[step]):.4g}")
-    return replace(options, gradient_clip=clips[int(clip)], step_size=size)
+    return replace(options, gradient_clip=clips[clip], step_size=size)
 
 
 def _clips(outlook: Outlook) -> list[float]:
     """Return clips to try. Gradients may be cut hard: that costs acceptance, not correctness."""
-    narrow = [factor * typical_gradient(outlook) for factor in NARROW]
-    return [*narrow, *clips(outlook).tolist()]
+    typical = typical_gradient(outlook)
+    narrow, usual = [factor * typical for factor in NARROW], clips(outlook).tolist()
+    generous = (outlook.mu or 0.0) >= GENEROUS  # after a warm start they are cut elsewhere
+    wide = [factor * typical for factor in WIDER if generous and factor * typical > usual[-1]]
+    return [*narrow, *usual, *wide]
 
 
 def _kept(dimension: int, clip: float) -> float:
@@ -231,7 +246,7 @@ def _spread(options: Any, outlook: Outlook) -> float:
 def _width(options: Any, outlook: Outlook, z: float) -> float:
     """Return the typical width of one row's interval for a move of one posterior sd.
 
-    After a warm start it is cut, but where a model bounds the gradients of rows itself.
+    After a warm start it is cut.
     """
     return min(_uncut(outlook), _most(options, outlook, z))
 
@@ -243,21 +258,25 @@ def _uncut(outlook: Outlook) -> float:
 
 def _most(options: Any, outlook: Outlook, z: float) -> float:
     """Return the typical width of what ratios are cut to."""
-    if options.warm_start is None or math.isfinite(outlook.guess.steepest):
+    if options.warm_start is None:
         return math.inf
-    d = len(outlook.sds)
-    most = steepest(outlook.rows, outlook.tempering, z, d)
+    d, bounded = len(outlook.sds), math.isfinite(outlook.guess.steepest)
+    most = steepest(outlook.rows, outlook.tempering, z, d, bounded=bounded)
     return 2.0 * outlook.tempering * most * math.sqrt(d)
 
 
-def steepest(rows: int, tempering: float, z: float, dimension: int) -> float:
+def steepest(rows: int, tempering: float, z: float, dimension: int, *, bounded: bool) -> float:
     """Return the most that a row's ratio counts after a warm start, for a move of one posterior sd.
 
-    So much that hardly any row is cut, or as much as is quiet. z: noise multiplier of ratios. Why:
+    So much that hardly any row is cut, or as much as is quiet. Where a model bounds the gradients
+    of rows itself, only what is quiet and far out. z: noise multiplier of ratios. Why:
     docs/proofs/dp_hmc.md.
     """
     quiet = min(QUIET / z, WIDE) / (2.0 * tempering * math.sqrt(dimension))
-    return max(STEEP / math.sqrt(rows * tempering), quiet)
+    usual = STEEP / math.sqrt(rows * tempering)
+    if bounded:
+        return quiet if quiet > FAR_OUT * usual else math.inf
+    return max(usual, quiet)
 
 
 def turned(

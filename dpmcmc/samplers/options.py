@@ -63,10 +63,11 @@ class ChainOptions:
     num_chains: all of them are paid for. num_warmup: leading draws that are marked as warm-up.
     clip_bound: cut every row's log ratio at +- this. clip_width: cut the interval of what row
     ratios can be to this width, the further end first; None is none beside a noise multiplier or a
-    clip_bound, and for HMC, MALA and logistic models. warm_start: how the chain finds the mode.
-    With an epsilon the planner decides what None is, but for the penalty samplers on all rows,
-    whose cost is sqrt(steps) / noise multiplier; beside a noise multiplier None is none. Without
-    one the chain starts at the prior mean.
+    clip_bound, for HMC and MALA, and for logistic models unless mu is 100 or more. warm_start: how
+    the chain finds the mode. With an epsilon the planner decides what None is; for the penalty
+    samplers on all rows, whose cost without one is sqrt(steps) / noise multiplier, it is none
+    unless mu is 100 or more, an epsilon of some 5,000. Beside a noise multiplier None is none, as a
+    share of 0 is. Without one the chain starts at the prior mean.
     """
 
     num_steps: int | None = None

@@ -17,7 +17,7 @@ from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import Facts, Floats, Outlook, Pace
 from dpmcmc.samplers.options import ComponentProposal, Proposal, Shape
 from dpmcmc.samplers.shaping import STRETCHED, Fit, best_moves
-from dpmcmc.samplers.warm_start_law import arrived, chain_mu, finished, settled
+from dpmcmc.samplers.warm_start_law import SHARES, arrived, chain_mu, finished, settled
 
 if TYPE_CHECKING:
     from dpmcmc.models.base import Guess
@@ -40,6 +40,7 @@ STEEP = 10.0  # times the root mean square of rows' ratios for the longest move 
 LOUD = 1.5  # or an interval with noise of this sd: where planned ratios are cut
 WIDE = 16.0  # nats, of a tempered ratio: no row of a step that is accepted spans as much
 LARGEST_WIDTH = 1e6  # that a job may have
+GENEROUS = 100.0  # mu, an epsilon of some 5,000: from there on a part of it is not missed
 _HERMITE, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
 
@@ -184,17 +185,20 @@ def _closing(guess: "Guess", mobility: Floats, scale: float) -> tuple[float, flo
     return rate, near, max(math.log(max(near / sd, 1.0)), 1.0)
 
 
-def adapts(options: Any, adapt: bool | None, scale: float | None, draws: float) -> bool:
-    """Whether moves are fitted in the warm-up. draws: expected of a step of a fitted chain.
+def adapts(
+    options: Any, guess: "Guess", adapt: bool | None, scale: float | None, draws: float
+) -> tuple[bool, int]:
+    """Whether moves are fitted, and the least steps of the warm-up that fits them to its draws.
 
-    adapt, scale: as the caller gave them.
+    Where the posterior is a guess, what a warm start releases of it is better, however few draws
+    there are. adapt, scale: as the caller gave them. draws: expected of a step of a fitted chain.
     """
-    if options.num_warmup == 0:
-        return False
-    if adapt is None:
-        expected = draws * options.num_steps * options.num_chains
-        return scale is None and bool(expected >= WORTH_FITTING)
-    return adapt
+    enough = bool(draws * options.num_steps * options.num_chains >= WORTH_FITTING)
+    shaped = options.warm_start is not None and not guess.known
+    if options.num_warmup == 0 or adapt is False or (adapt is None and scale is not None):
+        return False, 0
+    fitted = adapt or enough or shaped
+    return fitted, options.num_steps // FITTING if fitted and (enough or not shaped) else 0
 
 
 def fitted_draws(guess: "Guess", fit: Fit, whole: bool = False) -> float:
@@ -226,17 +230,26 @@ def clipped(options: Any, outlook: Outlook, longest: float, quiet: float) -> Any
     """Return options with a clip width where the planner decides: where it knows the budget.
 
     Declared bounds may allow a row a ratio that no row has, and noise covers what they allow. So
-    ratios are cut where hardly any row gets, or further out where that is quiet enough. Not where a
-    model bounds the gradients of rows. Why: docs/proofs/dp_penalty.md, section 2.
+    ratios are cut where hardly any row gets, or further out where that is quiet enough. Where a
+    model bounds the gradients of rows only if the budget is generous: there are directions in which
+    nearly collinear rows do not get far, and bounds do not know them. Why:
+    docs/proofs/dp_penalty.md, section 2.
 
     longest: move that pays, in posterior sds. quiet: a tempered width that is quiet enough.
     """
     asked = options.clip_width is not None or options.clip_bound is not None
-    if asked or outlook.mu is None or math.isfinite(outlook.guess.steepest):
+    bounded = math.isfinite(outlook.guess.steepest)
+    if asked or outlook.mu is None or (bounded and outlook.mu < GENEROUS):
         return options
-    far = 2.0 * STEEP * longest / math.sqrt(outlook.rows * outlook.tempering)
-    width = min(max(far, min(quiet, WIDE) / outlook.tempering), LARGEST_WIDTH)
+    width = min(
+        max(usual_cut(outlook, longest), min(quiet, WIDE) / outlook.tempering), LARGEST_WIDTH
+    )
     return replace(options, clip_width=float(f"{width:.4g}"))
+
+
+def usual_cut(outlook: Outlook, longest: float) -> float:
+    """Return the width of an interval that hardly any row leaves. longest: see `clipped`."""
+    return 2.0 * STEEP * longest / math.sqrt(outlook.rows * outlook.tempering)
 
 
 def cut_width(options: Any, tempering: float) -> float:
@@ -250,12 +263,16 @@ class PenaltyLaw:
     """The law of the penalty samplers. guided: a walk that keeps its direction while accepted.
 
     bold: whether the planner has it begin with longer moves, see `stride`.
-    No warm start unless it is asked for: a job of theirs costs sqrt(steps) / noise multiplier.
+    No warm start unless it is asked for, and where a budget is generous: without one a job of
+    theirs costs sqrt(steps) / noise multiplier.
     """
 
-    shares: ClassVar[tuple[float, ...]] = (0.0,)
     bold: ClassVar[bool] = True
     guided: bool = False
+
+    def shares(self, mu: float) -> tuple[float, ...]:
+        """See Law. A walk that begins with moves of the right shape needs no luck to find them."""
+        return (0.0,) if mu < GENEROUS else SHARES
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""
@@ -268,9 +285,12 @@ class PenaltyLaw:
         ratio of the posterior's curvature to the noise; more of them make the way to the mode
         cheaper.
         """
-        guess = outlook.guess
+        width = outlook.guess.width
+        if mu >= GENEROUS:  # ratios will be cut
+            cut = outlook.tempering * usual_cut(outlook, FREE_STEP) / FREE_STEP
+            width = np.minimum(width, cut / outlook.sds)
         mu = chain_mu(options.warm_start, mu)
-        ratio = mu**2 * float(np.max(np.diag(guess.precision) / guess.width**2))
+        ratio = mu**2 * float(np.max(1.0 / (width * outlook.sds) ** 2))
         return max(FEWEST_STEPS, STEPS_PER_RATIO * ratio / chains)
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
@@ -292,13 +312,12 @@ class PenaltyLaw:
         draws = draws_a_step(guess, moved)
         fit, whole = self.fit(options, outlook, noise_multiplier), proposal.kind == "full"
         fitted = max(draws, fitted_draws(guess, fit, whole))
-        adapt = adapts(options, proposal.adapt, proposal.scale, fitted)
+        adapt, fitting = adapts(options, guess, proposal.adapt, proposal.scale, fitted)
         draws = fitted if adapt else draws
         options, guess = begun(options, outlook, self._spent(options, outlook, noise_multiplier))
         speed = 2.0 * scale if self.guided else scale  # never turns round on its way to the mode
         stretch, way = self._way(options, guess, moved, speed, adapt)
         proposal = replace(proposal, scale=scale, adapt=adapt, stretch=stretch)
-        fitting = options.num_steps // FITTING if adapt else 0
         return Pace(replace(options, proposal=proposal), draws, way, fitting)
 
     def fit(self, options: Any, facts: Facts, noise_multiplier: float) -> Fit:

@@ -29,6 +29,7 @@ PARTS = (1, 2, 4, 8, 16, 24, 32, 48, 64)  # of 64 parts of the warm-up, after wh
 BATCHES = 32  # of all chains, in which effective draws are counted; a chain that drifts has as many
 TRUSTED = 64.0  # effective draws from which a covariance may take the place of what was there,
 TRUSTED_EACH = 6.0  # and for each coefficient
+APART = 0.1  # of a coefficient's variance, that others tell of it
 BETTER = 1.1  # times the draws, from which slanted moves are worth their work
 FEWEST = 4  # draws of a batch
 JUDGED = 16  # chains that are judged one by one; more of them are judged in groups
@@ -104,7 +105,7 @@ def best_moves(
         alone = vectors is lone
         scales, each = fit(width(vectors, alone), 1)
         draws = draws_a_step(covariance, vectors, each)
-        if best is None or draws > (BETTER if best[0].kind == "axes" else 1.0) * best[1]:
+        if best is None or draws > BETTER * best[1]:
             best = Moves(scales[:, None] * vectors, "axes" if alone else "slanted"), draws
     if best is None:
         raise ValueError("there are always axes")
@@ -112,20 +113,35 @@ def best_moves(
 
 
 def _roots(covariance: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return axes, symmetric root and principal directions as rows of one posterior sd each."""
+    """Return axes, symmetric root and principal directions as rows of one posterior sd each.
+
+    A coefficient of which the others tell next to nothing keeps to itself: a move of it and a
+    little of others has the wide interval of both.
+    """
     sds = np.sqrt(np.diag(covariance))
-    values, vectors = np.linalg.eigh(covariance / np.outer(sds, sds))
-    values = np.maximum(values, LEAST_PART)
+    related = covariance / np.outer(sds, sds)
+    values, vectors = _spectrum(related)
+    apart = (vectors**2 / values).sum(axis=1) < 1.0 / (1.0 - APART)
+    if apart.any():
+        related[apart] = related[:, apart] = 0.0
+        values, vectors = _spectrum(related + np.diag(apart.astype(np.float64)))
     principal = (vectors * np.sqrt(values)).T * sds
     root = (vectors * np.sqrt(values)) @ vectors.T * sds
     alone = np.diag(sds / np.sqrt((vectors**2 / values).sum(axis=1)))
     return alone, root, principal
 
 
+def _spectrum(related: Floats) -> tuple[Floats, Floats]:
+    """Return eigenvalues, no less than LEAST_PART, and eigenvectors."""
+    values, vectors = np.linalg.eigh(related)
+    return np.maximum(values, LEAST_PART), vectors
+
+
 def enlarged(base: Moves, covariance: Floats, width: Width, fit: Fit) -> Moves:
     """Return base with the principal directions beside it, as seen from its own vectors.
 
-    For draws too few to trust: whatever they are like, the moves of base stay.
+    For draws too few to trust, where nothing better is known: whatever they are like, the moves of
+    base stay.
     """
     back = np.linalg.inv(base.vectors)
     values, vectors = np.linalg.eigh(back.T @ covariance @ back)
@@ -191,7 +207,7 @@ class Walk:
         self._target, self._base, self._fit = target, moves, fit
         self._points = points(steps) if fit is not None else ()
         self._stride = -(-steps // MOST_KEPT) or 1
-        self._done, self._kept = 0, list[Floats]()
+        self._done, self._kept, self._known = 0, list[Floats](), False
 
     def through(self, length: int, advance: Callable[[int], Floats]) -> Floats:
         """Return (chain, length, d) draws of advance(steps), fitting the moves where that is due.
@@ -246,7 +262,8 @@ class Walk:
 
         if enough >= max(TRUSTED, TRUSTED_EACH * len(here)):
             self.moves = self._base = best_moves(covariance, width, self._fit, whole)[0]
-        elif not whole:
+            self._known = True
+        elif not whole and not self._known:
             self.moves = enlarged(self._base, covariance, width, self._fit)
         self.signs = None
 

@@ -23,11 +23,17 @@ NUM_MIDDLE = 2
 BOLDEST = 32.0  # times a Newton step
 AGREED, TURNED = 0.5, -0.2  # cosines of consecutive scores
 CLEAR = 4.0  # of a squared score over what noise alone gives
+RARELY = 3.0  # sds beyond the length of a score's noise
+OTHERWISE = 1.5  # times the change of a score that was expected
 SHRUNK = 0.5  # of a squared score, in posterior sds, after a step that was not too long
 CUT = 0.25  # of the largest sum of clipped gradients: from there on most rows are cut
 LEAST = 1e-9  # prior precision
 SURE = 0.02  # of a mean of x x^T: its noise
 FURTHEST, HALVINGS = 3.0, 60  # log of the information at the end of a step over that at its start
+CLOSE = 0.25  # noise of a curvature in round coordinates, over the curvature, that is no harm
+BARELY, LEAST_LEVERAGE, MOST_LEVERAGE = 0.05, 5.0, 100.0  # such noise that is nothing; see there
+SLACK = 1.001  # for rounding
+MOST_PAIRS = 32  # of points that a score is averaged over
 LONGEST = 1.0  # the most that a far step moves, in prior standard deviations of all coefficients
 
 
@@ -36,12 +42,14 @@ class Found:
     """What a warm start releases.
 
     mode: (d,). root: (d, d), root @ root.T is about the posterior's covariance. error: (d, d),
-    covariance of the mode's noise. growth: of a row's gradient there, over what was planned.
+    covariance of the mode's noise. blur: (d, d), what noise may have added to the precision.
+    growth: of a row's gradient there, over what was planned.
     """
 
     mode: Floats
     root: Floats
     error: Floats
+    blur: Floats
     growth: float = 1.0
 
 
@@ -102,23 +110,31 @@ def begin(target: Target, options: WarmStart | None, random: RandomSource) -> Fo
     return found
 
 
-def find(target: Target, options: WarmStart, random: RandomSource) -> Found:
+def find(target: Target, options: WarmStart, random: RandomSource, *, mean: bool = False) -> Found:
     """Return the released mode and covariance. Privacy: event(options). Never raises on rows.
 
     Newton steps on noisy scores with a noisy curvature: the way, two steps from a curvature taken
-    at its end, and a last one whose score has most of the budget.
+    at its end, and a last one whose score has most of the budget; after the way, on scores that are
+    clipped in coordinates in which the posterior is round.
+    mean: whether to look for the mean in place of the mode. Near a normal posterior's mean scores
+    average to 0 over its draws, so each of the last scores is an average over a cubature of it.
     """
     finder = Finder(target, options, random)
     mode = finder.way(target.position[0].copy())
-    finder.look(mode, finder.paid.second)
+    finder.look(mode, finder.paid.second, again=True)
+    if not target.bounded:  # where no gradient is longer than the clip, none is to be cut
+        finder.spread(mode)
+    way = last = np.zeros(len(mode))
     for near in (finder.paid.middle,) * NUM_MIDDLE + (finder.paid.near,):
-        here, score = mode, finder.score(mode, near)
+        here, score = mode, finder.score(mode, near, finder.around(mode) if mean else 0.0)
+        finder.compare(here, way, last - score, finder.paid.middle)
         mode = finder.moved(here, np.linalg.solve(finder.precision(here), score))
-    inverse = np.asarray(np.linalg.inv(finder.precision(here)), dtype=np.float64)
-    error = inverse @ inverse.T * finder.score_sd(here, finder.paid.near) ** 2
-    root = np.asarray(np.linalg.cholesky(0.5 * (inverse + inverse.T)), dtype=np.float64)
+        way, last = mode - here, score
+    target.spread(None)
+    noise = inverse(finder.precision(here)) @ finder.score_root(here, finder.paid.near)
+    error = noise @ noise.T
     error = np.asarray(0.5 * (error + error.T), dtype=np.float64)
-    return Found(mode, root, error, finder.growth(mode)[1])
+    return Found(mode, finder.root(here), error, finder.blur(here), finder.growth(mode)[1])
 
 
 class Finder:
@@ -133,7 +149,9 @@ class Finder:
         self.paid = _multipliers(options.noise_multiplier or math.nan, options.num_scores)
         self._prior = prior_precision(target, target.position.shape[1])
         self._moments: Floats | None = None
+        self._back, self._longer = np.eye(target.position.shape[1]), 1.0
         self._rows, self._there = np.diag(self._prior), self._prior
+        self._blur = np.diag(self._prior)
 
     def way(self, mode: Floats) -> Floats:
         """Return a point (d,) near the mode.
@@ -144,9 +162,11 @@ class Finder:
         """
         self._learn(self.look(mode, self.paid.first), mode)
         last, before, damp, most = np.zeros(len(mode)), math.inf, 1.0, BOLDEST
+        way = np.zeros(len(mode))
         for _ in range(self._options.num_scores):
             score = self.score(mode, self.paid.far)
-            newton = np.linalg.solve(self.precision(mode), score)
+            self.compare(mode, way, last - score, self.paid.far)
+            newton = np.linalg.solve(self._steady(mode), score)
             size, length = float(score @ newton), float(np.linalg.norm(score))
             norms = length * float(np.linalg.norm(last))
             agree = float(score @ last) / norms if norms > 0.0 else 0.0
@@ -158,32 +178,100 @@ class Finder:
                 damp = min(2.0 * damp, 1.0)
             elif agree > AGREED:
                 damp = min(2.0 * damp, most)
-            mode, last, before = self.moved(mode, damp * newton), score, size
+            here, last, before = mode, score, size
+            mode = self.moved(here, damp * newton)
+            way = mode - here
         return mode
 
-    def score(self, mode: Floats, z: float) -> Floats:
-        """Release the gradient of the log posterior at mode (d,). Privacy: a Gaussian(z) event."""
-        positions = mode[None]
+    def _steady(self, mode: Floats) -> Floats:
+        """Return the precision at mode, no direction below what a score's noise amounts to.
+
+        There a Newton step would go further on noise alone than the posterior reaches.
+        """
+        values, vectors = np.linalg.eigh(self.precision(mode))
+        least = self.score_sd(mode, self.paid.far) ** 2
+        return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
+
+    def compare(self, mode: Floats, way: Floats, turned: Floats, z: float) -> None:
+        """Correct the curvature along the last step, where scores turned out to change otherwise.
+
+        way: (d,) to mode (d,). turned: (d,) what the score lost on it; z: of both scores. Where
+        that is clear of noise, and not about what was known: the update of Broyden, Fletcher,
+        Goldfarb and Shanno. A step that followed mere noise finds twice the change that it expects.
+        """
+        if self._target.even:
+            return
+        known = self._moved_to(mode, self._rows)
+        turned = turned - self._prior * way
+        change, expected = float(turned @ way), float(way @ known @ way)
+        noise = float(np.linalg.norm(self.score_root(mode, z).T @ way))
+        clear = change > math.sqrt(2.0 * CLEAR) * noise > 0.0
+        clear &= abs(change - expected) > (math.sqrt(len(mode)) + RARELY) * noise
+        if not clear or 1.0 / OTHERWISE < change / max(expected, LEAST) < OTHERWISE:
+            return
+        pushed = known @ way
+        self._rows = known + np.outer(turned, turned) / change
+        self._rows -= np.outer(pushed, pushed) / max(expected, LEAST)
+        self._there = self.growth(mode)[0]
+
+    def around(self, mode: Floats) -> Floats:
+        """Return (point, d) ways from mode (d,), of the mean and covariance of the posterior.
+
+        Averages over them are those over a normal posterior for polynomials up to the third degree
+        (up to MOST_PAIRS coefficients, and on average beyond).
+        """
+        d = len(mode)
+        turned = np.linalg.qr(self._random.normals((d, d)))[0][:MOST_PAIRS]
+        ways = math.sqrt(d) * turned @ self.root(mode).T
+        return np.concatenate((ways, -ways))
+
+    def score(self, mode: Floats, z: float, around: Floats | float = 0.0) -> Floats:
+        """Release the gradient of the log posterior at mode (d,). Privacy: a Gaussian(z) event.
+
+        around: (point, d), what is added to mode where it is to be the average over such points.
+        Proof: docs/proofs/gaussian_release.md, section 3.
+        """
+        positions = np.atleast_2d(mode + around)
         sums, sensitivity = self._target.gradient(positions, self._clip(mode))
-        noise = discrete_gaussian(self._random, log2_sd(z), sums.shape)
-        released = noisy_sums(sums, sensitivity, z, noise)
-        score: Floats = (released + self._target.log_prior_gradient(positions))[0]
-        return score
+        noise = discrete_gaussian(self._random, log2_sd(z), mode.shape)
+        count = len(positions)
+        released = noisy_sums(sums.sum(axis=0), count * sensitivity, z, noise) / count
+        prior = self._target.log_prior_gradient(positions).mean(axis=0)
+        return np.asarray(released @ self._back + prior)
 
     def score_sd(self, mode: Floats, z: float) -> float:
-        """Return the sd of the noise of a score that is released at mode."""
+        """Return the sd of the noise of a score that is released at mode, where it is clipped."""
         return z * 2.0 * self._clip(mode) * self._target.tempering
 
-    def look(self, mode: Floats, z: float) -> float:
+    def score_root(self, mode: Floats, z: float) -> Floats:
+        """Return a root (d, d) of the covariance of that noise."""
+        return np.asarray(self.score_sd(mode, z) * self._back.T)
+
+    def spread(self, mode: Floats) -> None:
+        """From now on clip scores where the posterior, as known at mode (d,), is round.
+
+        Where it is long and narrow their noise is less. See Target.spread.
+        """
+        self._back, self._longer = self._target.spread(self.root(mode))
+
+    def look(self, mode: Floats, z: float, *, again: bool = False) -> float:
         """Release what the rows add to the precision near mode. Privacy: one Gaussian(z) event.
 
+        again: in coordinates in which the posterior, as known so far, is round, if there the noise
+        is small: it is about the same part of the precision in every direction then.
         The isometry that doubles the squares above the diagonal, then noise, then eigenvalues below
         the noise's own size, which is returned, are lifted to it. Proof:
         docs/proofs/gaussian_release.md, section 1.
         """
-        d, growth = len(mode), self.growth(mode)[0]
+        d, growth, target = len(mode), self.growth(mode)[0], self._target
         bound = (self._options.curvature_bound or math.nan) * float(growth.max())
-        sums, sensitivity = self._target.gram(mode[None], bound)
+        leverage, relative = leverage_of(z, target.rows, d)
+        if again and relative < CLOSE:
+            root = self.root(mode)
+            sums, sensitivity = target.gram(mode[None], bound, root, leverage * d / target.rows)
+        else:
+            root = np.eye(d)
+            sums, sensitivity = target.gram(mode[None], bound)
         rows, columns = np.triu_indices(d)
         weights = np.where(rows == columns, 1.0, math.sqrt(2.0))
         noise = discrete_gaussian(self._random, log2_sd(z), rows.shape)
@@ -192,15 +280,27 @@ class Finder:
         noisy[rows, columns] /= weights
         noisy[columns, rows] = noisy[rows, columns]
         values, vectors = np.linalg.eigh(noisy)
-        blur = z * sensitivity * math.sqrt(d)
-        self._rows = (vectors * np.maximum(values, blur)) @ vectors.T
-        self._there = growth
-        return blur
+        blur, back = z * sensitivity * math.sqrt(d), np.linalg.inv(root)
+        self._rows = back.T @ ((vectors * np.maximum(values, blur)) @ vectors.T) @ back
+        self._blur, self._there = blur * back.T @ back, growth
+        return float(blur)
+
+    def blur(self, mode: Floats) -> Floats:
+        """Return (d, d), the most that noise may have added to the precision at mode (d,)."""
+        return SLACK * self._moved_to(mode, self._blur)
 
     def precision(self, mode: Floats) -> Floats:
         """Return the posterior's, (d, d), at mode (d,), from where it was released last."""
+        return self._moved_to(mode, self._rows) + np.diag(self._prior)
+
+    def root(self, mode: Floats) -> Floats:
+        """Return (d, d), root @ root.T is the covariance that belongs to it."""
+        return np.asarray(np.linalg.cholesky(inverse(self.precision(mode))), dtype=np.float64)
+
+    def _moved_to(self, mode: Floats, curvature: Floats) -> Floats:
+        """Return a curvature (d, d) of rows, as it was released last, as it is at mode (d,)."""
         scale = np.sqrt(self.growth(mode)[0] / self._there)
-        return np.asarray(self._rows * np.outer(scale, scale) + np.diag(self._prior))
+        return np.asarray(curvature * np.outer(scale, scale))
 
     def moved(self, mode: Floats, step: NDArray[np.floating[Any]]) -> Floats:
         """Return mode (d,) after a step, shortened where it is longer than what is known of it.
@@ -233,7 +333,23 @@ class Finder:
 
     def _clip(self, mode: Floats) -> float:
         """Return the norm that a row's gradient keeps at mode (d,): as planned, for its growth."""
-        return (self._options.gradient_clip or math.nan) * self.growth(mode)[1]
+        return (self._options.gradient_clip or math.nan) * self.growth(mode)[1] * self._longer
+
+
+def leverage_of(z: float, rows: int, d: int) -> tuple[float, float]:
+    """Return where a row's part of a curvature is cut in round coordinates, and the noise there.
+
+    The first over the mean part of a row; the second over the curvature, which is 1 there.
+    """
+    noise = math.sqrt(2.0) * z * d * math.sqrt(d) / rows
+    leverage = min(max(BARELY / noise, LEAST_LEVERAGE), MOST_LEVERAGE)
+    return leverage, leverage * noise
+
+
+def inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a symmetric matrix, symmetric to the bit."""
+    found = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+    return 0.5 * (found + found.T)
 
 
 def prior_precision(target: Target, d: int) -> Floats:

@@ -8,14 +8,17 @@ import numpy as np
 from dpmcmc.errors import SpecError
 from dpmcmc.samplers.base import Floats, Outlook
 from dpmcmc.samplers.options import WarmStart
-from dpmcmc.samplers.warm_start import NEAR
+from dpmcmc.samplers.warm_start import NEAR, SECOND
 
 CLIP = 2.5  # least gradient clip over the root mean square norm of a row's gradient,
-LARGEST_CLIP, NUM_CLIPS = 30.0, 16  # and the largest that is tried
+LARGE_CLIP, NUM_CLIPS = 30.0, 16  # one that is large, and how many are tried up to it,
+LARGER_CLIPS = (45.0, 65.0, 100.0, 150.0, 220.0, 300.0)  # and beyond it
 LITTLE = 0.05  # noise of the mode, in posterior sds
+DIM = 0.01  # noise of a curvature, over what rows are taken to say of a coefficient
 SKEW = 0.2  # a guess: of what is cut off on one side, what the other does not make up for
-CURVATURE = 1.25  # bound of a row's information over its typical value
-MOST_SCORES = 1000
+CURVATURE = 1.25  # least bound of a row's information over its typical value,
+LARGEST_CURVATURE = 5.0  # and the largest that is chosen
+MOST_SCORES, MOST_CLIP = 1000, 1e6
 LEAST_NOISE = 1e-4
 SHARES = (0.0, 0.1, 0.25)  # of mu^2, that the planner chooses from
 
@@ -34,7 +37,7 @@ def gradient_clip(outlook: Outlook) -> float:
 def clips(outlook: Outlook) -> Floats:
     """Return norms to clip gradients at, from one that few exceed to one that none may exceed."""
     typical, steepest = typical_gradient(outlook), outlook.guess.steepest
-    tried = typical * np.geomspace(CLIP, LARGEST_CLIP, NUM_CLIPS)
+    tried = typical * np.array([*np.geomspace(CLIP, LARGE_CLIP, NUM_CLIPS), *LARGER_CLIPS])
     return np.asarray([*tried[tried < steepest], *([steepest] if steepest < tried[-1] else [])])
 
 
@@ -71,11 +74,8 @@ def settled(warm: WarmStart | None, outlook: Outlook) -> WarmStart | None:
     z = warm.noise_multiplier
     if z is None and outlook.mu is not None:
         z = max(1.0 / (math.sqrt(warm.share) * outlook.mu), LEAST_NOISE)
-    scale = outlook.rows * outlook.tempering
     clip = warm.gradient_clip or _best_clip(outlook, z)
-    bound = (
-        warm.curvature_bound or CURVATURE * float(np.diag(outlook.guess.precision).max()) / scale
-    )
+    bound = warm.curvature_bound or _best_bound(outlook, z)
     return replace(
         warm,
         noise_multiplier=z,
@@ -94,7 +94,20 @@ def _best_clip(outlook: Outlook, z: float | None) -> float:
     tried = clips(outlook).tolist()
     best = min(tried, key=lambda clip: error(outlook, clip, z))
     quiet = [clip for clip in tried if clip * _loudness(outlook, z) < LITTLE]
-    return float(max([best, *quiet]))
+    return min(float(max([best, *quiet])), MOST_CLIP)
+
+
+def _best_bound(outlook: Outlook, z: float | None) -> float:
+    """Return a bound of rows' information: as much as any has, if what it adds in noise is little.
+
+    For rows may differ in it by more than their mean says, as those of large and small counts do.
+    """
+    scale, d = outlook.rows * outlook.tempering, len(outlook.sds)
+    informed = np.diag(outlook.guess.precision)
+    least = CURVATURE * float(informed.max()) / scale
+    blur = math.sqrt(2.0 * d) * d * outlook.tempering * (z or math.inf) / math.sqrt(SECOND)
+    quiet = min(DIM * float(informed.min()) / blur, LARGEST_CURVATURE * least)
+    return min(max(least, quiet), outlook.guess.sharpest)
 
 
 def arrived(warm: WarmStart, outlook: Outlook) -> Floats:
@@ -109,7 +122,7 @@ def _check(warm: WarmStart) -> None:
     numbers = (
         ("share", 0.01, 0.99),
         ("noise_multiplier", LEAST_NOISE, 1e9),
-        ("gradient_clip", 1e-9, 1e6),
+        ("gradient_clip", 1e-9, MOST_CLIP),
         ("curvature_bound", 1e-9, 1e6),
     )
     for name, least, most in numbers:

@@ -87,7 +87,8 @@ def put_penalty(monkeypatch, factor):
         return np.log(uniform) < total + s * normal + prior - 0.5 * factor * s * s
 
     monkeypatch.setattr(rules, "noisy", other)
-    monkeypatch.setattr(RowTarget, "penalty_walk", Stepped.penalty_walk)  # not compiled
+    for walk in ("penalty_walk", "hamiltonian_walk"):  # not compiled
+        monkeypatch.setattr(RowTarget, walk, getattr(Stepped, walk))
 
     def wrong(rule, sums, squares, widths, priors, noise):
         allowed = rule.noise_multiplier * sensitivity(rule, widths)

@@ -1,6 +1,7 @@
 """What every registered model must hold. A model gets these tests by being registered."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.run import sample, table_of
 from dpmcmc.samplers import DpPenaltyOptions, rules
-from dpmcmc.samplers.base import Path, Steps
+from dpmcmc.samplers.base import Path, Steps, Trajectories
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from experiments.stepped import Stepped
@@ -226,6 +227,25 @@ def test_scores_are_the_derivatives_of_the_sums(name):
 
 
 @specs
+def test_a_curvature_in_other_coordinates_is_that_of_rows_in_them(name):
+    """Uncut it is the same curvature; a row that is cut counts as much as it may."""
+    rng = np.random.default_rng(9)
+    many, *_ = opened(name, random_rows(300, rng), chains=1, tempering=TEMPERING)
+    one, *_ = opened(name, random_rows(1, rng), chains=1, tempering=TEMPERING)
+    here = placed(many, rng, 0.2)
+    d = here.shape[1]
+    root = np.tril(rng.normal(size=(d, d)))
+    plain, seen = many.gram(here, 10.0)[0][0], many.gram(here, 10.0, root)[0][0]
+    np.testing.assert_allclose(seen, root.T @ plain @ root, rtol=1e-4, atol=1e-4)
+    if name.startswith(("logistic", "poisson")):
+        whole = np.linalg.norm(one.gram(here, 10.0, root)[0])
+        for most in (2.0 * whole, 0.5 * whole):
+            cut, sensitivity = one.gram(here, 10.0, root, most)
+            assert np.linalg.norm(cut) == pytest.approx(min(whole, most), rel=1e-4)
+            assert sensitivity == pytest.approx(math.sqrt(2.0) * most, rel=1e-3)
+
+
+@specs
 def test_clipped_scores_are_those_of_clipped_rows(name):
     """Row by row: one row alone gives its own gradient; many give the sum of the clipped ones."""
     rng = np.random.default_rng(4)
@@ -254,6 +274,7 @@ def test_replacing_a_row_moves_no_sum_further_than_its_sensitivity(name, cut):
     deltas = 0.5 * rng.normal(size=here.shape)
     corner = random_rows(60, rng, corners=True)
     ratios, scores, grams, squares, batches = [], [], [], [], []
+    root, looks = np.tril(rng.normal(size=(here.shape[1],) * 2)), []
     for i in range(60):
         other = {key: np.concatenate((v[:11], corner[key][i : i + 1])) for key, v in data.items()}
         target, *_ = opened(name, other, tempering=TEMPERING, **cut)
@@ -265,6 +286,8 @@ def test_replacing_a_row_moves_no_sum_further_than_its_sensitivity(name, cut):
         scores.append(score[0])
         gram, gram_sensitivity = target.gram(here, 0.2)
         grams.append(gram[0].ravel())
+        look, look_sensitivity = target.gram(here, 0.2, root, 0.03)
+        looks.append(look[0].ravel())
         total, square, lo, hi = batch_sums(target, deltas, np.arange(12)[None])
         batches.append(total[0])
         squares.append(square[0])
@@ -275,6 +298,7 @@ def test_replacing_a_row_moves_no_sum_further_than_its_sensitivity(name, cut):
     for one, other in itertools.combinations(range(0, 60, 3), 2):
         assert np.linalg.norm(scores[one] - scores[other]) <= score_sensitivity
         assert np.linalg.norm(grams[one] - grams[other]) <= gram_sensitivity
+        assert np.linalg.norm(looks[one] - looks[other]) <= look_sensitivity
 
 
 @specs
@@ -381,31 +405,48 @@ def test_a_walk_is_decided_as_its_rule_says(monkeypatch, name, alone, guided):
 @specs
 @pytest.mark.parametrize("round_", [False, True])
 def test_trajectories_are_those_of_their_gradients(monkeypatch, name, round_):
-    """Step by step as in NumPy, from gradients of its own; by two threads and by one."""
-    rng, chains = np.random.default_rng(18), 3
+    """Step by step as in NumPy, from sums of its own; by two threads and by one, in any pieces."""
+    rng, length, leapfrogs, chains = np.random.default_rng(18), 24, 3, 3
     target, *_ = opened(name, random_rows(3000, rng), chains=chains, tempering=TEMPERING)
     here = placed(target, rng, 0.2)
     d = here.shape[1]
     root, back = np.linalg.cholesky(0.5 * np.eye(d) + 0.5) * 1e-2, np.eye(d)
     if round_:
         back = target.spread(root)[0]
+        target.cut(3.0 * np.linalg.inv(root).T)
     z, offset = 3.0, rng.normal(size=d)
     pull = -np.diag(rng.uniform(0.0, 9.0, d))
-    path = Path(0.3, 0.5, z, root, back, here[0], pull, offset)
-    noise = discrete_gaussian(SystemRandom(), log2_sd(z), (6, chains, d))
-    momenta, gradients = rng.normal(size=(2, chains, d))
-    gradients[2] = 1e300  # lost at once
-    expected = Stepped.leapfrog(target, path, momenta, gradients, noise)
-    assert expected[3].tolist() == [False, False, True]
-    for company in (0, np.inf):
+    path = Path(0.8, 0.5, z, root, back, here[0], pull, offset)
+    steps = Trajectories(
+        rng.normal(size=(length, chains, d)),
+        discrete_gaussian(SystemRandom(), log2_sd(z), (length, leapfrogs, chains, d)),
+        rng.normal(size=(length, chains)),
+        rng.random((length, chains)),
+        5.0,
+    )
+    start = rng.normal(size=(chains, d))
+    start[2] = 1e30  # lost at once, again and again
+    last = start.copy()
+    expected = Stepped.hamiltonian_walk(target, path, steps, last)
+    moved = np.diff(expected, axis=1).any(axis=2).mean(axis=1)
+    assert (moved[:2] > 0.1).all()
+    assert moved[:2].mean() < 0.95
+    assert (expected[2] == here[2]).all()
+    found = []
+    for company, size in ((0, length), (np.inf, length), (0, 7), (np.inf, 1)):
         monkeypatch.setattr(rowwise, "WORTH_COMPANY", company)
         monkeypatch.setattr(rowwise, "THREADS", 2)
-        found = target.leapfrog(path, momenta, gradients, noise)
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_allclose(one[:2], other[:2], rtol=1e-6, atol=1e-5)  # a few cells
-        assert found[3].tolist() == expected[3].tolist()
-        assert (found[0][2] == here[2]).all()
-        assert (target.position == here).all()
+        target.position[:], given, draws = here, start.copy(), []
+        for first in range(0, length, size):
+            some = (part[first : first + size] for part in steps[:4])
+            draws.append(target.hamiltonian_walk(path, Trajectories(*some, 5.0), given))
+        found.append((np.concatenate(draws, axis=1), given))
+        assert (target.position == found[-1][0][:, -1]).all()
+    np.testing.assert_allclose(found[0][0], expected, rtol=1e-6, atol=1e-5)  # a few cells
+    np.testing.assert_allclose(found[0][1][:2], last[:2], rtol=1e-6, atol=1e-4)
+    for draws, given in found[1:]:
+        assert (draws == found[0][0]).all()
+        assert (given == found[0][1]).all()
 
 
 @specs
@@ -526,7 +567,8 @@ def test_a_planned_job_runs_and_names_what_it_releases(name):
         schema=schema(60),
         model=SPECS[name],
         sampler=DpPenaltyOptions(num_steps=20),
-        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+        delta=1e-6,
+        epsilon=1.0,
     )
     assert result.draws.shape[2] == len(result.plan.parameters)
     assert np.isfinite(result.draws).all()
@@ -534,7 +576,7 @@ def test_a_planned_job_runs_and_names_what_it_releases(name):
 
 @specs
 def test_the_same_width_is_guessed_as_is_charged(name):
-    """The planner's width is that of a small move where it says the posterior may be."""
+    """The planner's width is that of a small move where coefficients are of a typical size."""
     data = random_rows(5, np.random.default_rng(12))
     target, design, spec = opened(name, data)
     guess = MODELS[spec.model.family].guess(design, spec)
@@ -542,7 +584,10 @@ def test_the_same_width_is_guessed_as_is_charged(name):
     assert guess.precision.shape == (d, d)
     assert guess.width.shape == guess.distance.shape == (d,)
     assert np.linalg.eigvalsh(guess.precision).min() > 0
-    target.position[:] = target.position + guess.distance
+    typical = np.minimum(guess.distance, {"linear": 1.0, "poisson": 0.5}.get(name, np.inf))
+    if name == "linear":
+        typical[-1] = 0.0  # the log sd starts at what is typical of it
+    target.position[:] = target.position + typical
     target.refresh()
     small = 1e-3 * np.eye(d)
     widths = [target.vector_ratios(small[j : j + 1], alone=j)[1][0] / 1e-3 for j in range(d)]

@@ -62,7 +62,7 @@ class Flat(Toy):
     Implements dpmcmc.samplers.base.Target, and counts the looks at the rows.
     """
 
-    rows, tempering = ROWS, 1.0
+    rows, tempering, bounded, even = ROWS, 1.0, False, False
 
     def __init__(self, chains, dimension=1, total=0.0, width=1.0, steepness=1.0):
         self.position = np.zeros((chains, dimension))
@@ -92,7 +92,7 @@ class Flat(Toy):
         self.looks["gradient"] += len(positions)
         return np.zeros_like(positions), self.steepness
 
-    def gram(self, positions, _):
+    def gram(self, positions, *_):
         self.looks["curvature"] += len(positions)
         d = positions.shape[1]
         return np.tile(100.0 * np.eye(d), (len(positions), 1, 1)), self.steepness
@@ -225,7 +225,33 @@ def test_a_warm_start_releases_with_the_noise_that_was_paid_for(monkeypatch, par
     assert noise.std() == pytest.approx(z * steepness, rel=room)
 
 
-def test_a_warm_start_releases_what_its_event_lists(monkeypatch):
+def test_an_average_of_scores_carries_the_noise_of_one():
+    """For one row may change all of them alike, each by as much as it may change one."""
+    d, z, steepness = 60, 1.5, 0.25
+    target = Flat(1, dimension=d, steepness=steepness)
+    finder = warm_start.Finder(target, STARTS, SystemRandom())
+    around = finder.around(np.zeros(d))
+    assert len(around) == 2 * warm_start.MOST_PAIRS
+    assert target.looks.total() == 0
+    noise = np.concatenate([finder.score(np.zeros(d), z, around) for _ in range(20)])
+    room = SURE / math.sqrt(2 * noise.size)
+    assert room < 1 - LESS
+    assert noise.std() == pytest.approx(z * steepness, rel=room)
+
+
+def test_averages_around_a_point_are_those_of_a_normal_posterior():
+    d, finder = 4, warm_start.Finder(Flat(1, dimension=4), STARTS, SystemRandom())
+    finder.look(np.zeros(d), 1.0)
+    points = finder.around(np.zeros(d))
+    assert points.sum(axis=0) == pytest.approx(np.zeros(d), abs=1e-12)
+    covariance = np.linalg.inv(finder.precision(np.zeros(d)))
+    assert points.T @ points / len(points) == pytest.approx(covariance)
+    cubes = np.einsum("pi,pj,pk->ijk", points, points, points)
+    assert np.abs(cubes).max() < 1e-12
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_a_warm_start_releases_what_its_event_lists(monkeypatch, mean):
     released, target = Counter(), Flat(1, dimension=3, steepness=1e-6)
     real = warm_start.noisy_sums
 
@@ -234,9 +260,10 @@ def test_a_warm_start_releases_what_its_event_lists(monkeypatch):
         return real(sums, sensitivity, multiplier, noise)
 
     monkeypatch.setattr(warm_start, "noisy_sums", heard)
-    warm_start.find(target, STARTS, SystemRandom())
+    warm_start.find(target, STARTS, SystemRandom(), mean=mean)
     assert released == Counter(leaves(warm_start.event(STARTS)))
-    assert target.looks.total() == released.total()
+    points = 2 * 3 if mean else 1
+    assert target.looks.total() == released.total() + (warm_start.NUM_MIDDLE + 1) * (points - 1)
 
 
 class Steered:

@@ -86,7 +86,8 @@ def test_without_a_sampler_the_library_lets_the_planner_choose():
         {"x": np.random.default_rng(1).normal(1.0, 1.0, 500)},
         schema=schema,
         model=ModelSpec(family="gaussian_mean", formula="~ x"),
-        privacy=PrivacySpec(delta=1e-6, epsilon=4.0),
+        delta=1e-6,
+        epsilon=4.0,
     )
     assert result.plan.spec.sampler.algorithm == "noisy_mean"
     assert result.draws.mean() == pytest.approx(1.0, abs=0.3)
@@ -158,7 +159,7 @@ def test_unbounded_ratios_are_said_to_be_dear_with_what_a_cut_would_save(family)
             JobSpec(
                 model=model,
                 sampler=DpPenaltyGuidedOptions(),
-                privacy=PrivacySpec(delta=1e-6, epsilon=10.0),
+                privacy=PrivacySpec(delta=1e-6, epsilon=3.0),
             ),
         )
 

@@ -69,7 +69,7 @@ def outcome(family, algorithm, schema, columns=None, model=None, privacy=None, *
             rows_of(schema) if columns is None else columns,
             schema=schema,
             model=ModelSpec(**{"family": family, "formula": FORMULAS[family], **(model or {})}),
-            privacy=PrivacySpec(**{"delta": 1e-6, "epsilon": 1.0, **(privacy or {})}),
+            **{"delta": 1e-6, "epsilon": 1.0, **(privacy or {})},
             sampler=options_of(algorithm, **options),
         )
     except SpecError as error:
@@ -143,7 +143,7 @@ def test_extreme_requests_give_finite_chains(algorithm, family):
     requests = [
         {"num_chains": 16, "num_steps": 3, "num_warmup": 2},
         {"num_steps": 1, "privacy": {"epsilon": 1e-4}},
-        {"privacy": {"epsilon": 1e9, "delta": 0.1}, "model": {"prior": NormalPrior(scale=1e3)}},
+        {"privacy": {"epsilon": 1e9, "delta": 0.1}, "model": {"prior": NormalPrior(scale=1e6)}},
         {"privacy": {"delta": 1e-100}, "clip_bound": 1e-9},
         {"model": {"prior": NormalPrior(scale=1e-3), "tempering": 1e-9}},
     ]

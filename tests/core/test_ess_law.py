@@ -31,7 +31,7 @@ def test_the_law_is_that_of_the_exact_chain(experiment, shape, noise):
 @pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs the compiler")
 def test_announced_and_measured_ess_agree_within_a_factor_of_two(experiment):
-    rows = experiment.demo(runs=5)
+    rows = experiment.demo(runs=10)
     for epsilon in (2.0, 4.0, 8.0):
         some = [row for row in rows if row["epsilon"] == epsilon]
         measured = float(np.mean([row["measured"] for row in some]))

@@ -24,9 +24,9 @@ from dpmcmc.samplers import (
     hamiltonian,
     warm_start,
 )
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
-from experiments.posteriors import POSTERIORS
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from experiments.posteriors import POSTERIORS, number
 
 FAR = ["linear/wide", "linear/off-centre", "poisson/wide"]
 BUDGET = PrivacySpec(delta=1e-6, epsilon=1e6)
@@ -72,6 +72,54 @@ def test_the_way_ends_at_the_mode_of_large_and_of_rare_counts(seeded, counts):
     np.testing.assert_allclose(found.root.T @ exact @ found.root, np.eye(len(back)), atol=0.4)
 
 
+@pytest.mark.parametrize("family", ["logistic", "poisson", "linear"])
+def test_the_way_learns_the_shape_of_nearly_collinear_columns(seeded, family):
+    """Noise of a curvature that is the same for every direction of the coefficients drowns one."""
+    rng, rows = np.random.default_rng(4), 2000
+    first = rng.normal(size=rows)
+    second = first + 0.02 * rng.normal(size=rows)
+    eta = 0.3 + 0.4 * first
+    y = {
+        "logistic": np.where(rng.random(rows) < 1.0 / (1.0 + np.exp(-eta)), "p", "n"),
+        "poisson": rng.poisson(np.exp(eta)).astype(float),
+        "linear": eta + rng.normal(size=rows),
+    }[family]
+    binary = BinaryColumn(name="y", categories=("n", "p"))
+    answer = binary if family == "logistic" else number("y", y)
+    facts = number("x0", first, (1.0, 1.0)), number("x1", second, (1.0, 1.0)), answer
+    columns = {"x0": first, "x1": second, "y": y}
+    schema = Schema(columns=facts, rows=rows)
+    target, every = found_by(schema, columns, family, "y ~ x0 + x1", seeded)
+    for found in every:
+        positions = found.mode[None]
+        prior = target.log_prior_gradient(0.0 * positions)
+        prior -= target.log_prior_gradient(0.0 * positions + 1.0)
+        exact = target.gram(positions, 1e3)[0][0] + np.diag(prior[0])
+        np.testing.assert_allclose(found.root.T @ exact @ found.root, np.eye(len(exact)), atol=0.25)
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="thousands of steps")
+@pytest.mark.parametrize("high", [None, 5000.0])
+def test_a_generous_budget_has_walks_begin_with_moves_that_fit_counts_of_hundreds(seeded, high):
+    """No guess of theirs is near: rates are taken to be about one."""
+    made, rng = POSTERIORS["poisson/tight"](), np.random.default_rng(1)
+    x = made.columns["x0"]
+    y = rng.poisson(np.exp(6.0 + 0.2 * x)).astype(float)
+    top = NumberColumn(name="y", lower=0.0, upper=high or float(y.max()))
+    result = sample(
+        {"x0": x, "y": y},
+        schema=replace(made.schema, columns=(made.schema.columns[0], top)),
+        model=replace(made.model, formula="y ~ x0", prior=NormalPrior(scale=20.0)),
+        delta=BUDGET.delta,
+        epsilon=BUDGET.epsilon,
+        sampler=DpPenaltyOptions(),
+        random=seeded(6),
+    )
+    kept = result.draws[:, result.plan.num_warmup :]
+    sizes = [one.ess_bulk for one in summarise(Released(kept), result.plan.parameters)]
+    assert min(sizes) > 1000
+
+
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="thousands of gradients")
 @pytest.mark.parametrize("options", [DpHmcOptions, DpMalaOptions])
 def test_trajectories_are_accepted_where_bounds_allow_far_more_than_rows_do(seeded, options):
@@ -80,7 +128,8 @@ def test_trajectories_are_accepted_where_bounds_allow_far_more_than_rows_do(seed
         made.columns,
         schema=made.schema,
         model=made.model,
-        privacy=BUDGET,
+        delta=BUDGET.delta,
+        epsilon=BUDGET.epsilon,
         sampler=options(num_steps=600),
         random=seeded(5),
     )
@@ -136,7 +185,8 @@ def test_an_interval_is_cut_to_a_width_the_further_end_first(low, high, width):
 
 
 def test_walks_cut_what_no_row_does_where_the_budget_is_known():
-    """Not where the caller does, beside a noise multiplier, or where a model bounds gradients."""
+    """Not where the caller does, beside a noise multiplier, or where a model bounds gradients,
+    unless the budget is generous, and then by nats."""
     made, logistic = POSTERIORS["linear-known/wide"](), POSTERIORS["logistic/wide"]()
     for name, sampler in SAMPLERS.items():
         walks = name not in ("dp_hmc", "dp_mala")
@@ -145,7 +195,10 @@ def test_walks_cut_what_no_row_does_where_the_budget_is_known():
         if walks:
             assert planned >= 4.0 * 10.0 / made.schema.rows**0.5
         assert planned_width(made, sampler.options(num_steps=500, clip_bound=2.0)) is None
-        assert planned_width(logistic, sampler.options(num_steps=500)) is None
+        generous = planned_width(logistic, sampler.options(num_steps=500))
+        assert (generous is not None and generous > 8.0) == walks
+        usual = PrivacySpec(delta=1e-6, epsilon=100.0)
+        assert planned_width(logistic, sampler.options(num_steps=500), usual) is None
         multiplier = PrivacySpec(delta=1e-6, noise_multiplier=20.0)
         assert planned_width(made, sampler.options(num_steps=500), multiplier) is None
     assert planned_width(made, DpPenaltyOptions(num_steps=500, clip_width=7.0)) == 7.0
@@ -179,7 +232,8 @@ def test_far_rows_that_are_real_keep_their_say(seeded, options):
         made.columns,
         schema=made.schema,
         model=made.model,
-        privacy=BUDGET,
+        delta=BUDGET.delta,
+        epsilon=BUDGET.epsilon,
         sampler=options,
         random=seeded(6),
     )
@@ -254,7 +308,8 @@ def test_loud_gradients_still_give_the_draws_that_were_announced(seeded, name):
             formula="~ x0 + x1 + x2 + x3",
             options=ModelOptions(variances=(1.0,) * 4, ratio_slope=2.0),
         ),
-        privacy=PrivacySpec(delta=1e-6, epsilon=6.0),
+        delta=1e-6,
+        epsilon=6.0,
         sampler=SAMPLERS[name].options(num_steps=4000, num_chains=1),
         random=seeded(6),
     )
@@ -291,3 +346,42 @@ def test_gradients_in_round_coordinates_are_those_of_positions(seeded, name):
     moved = np.linalg.norm(other.gradient(positions, clip)[0] - sums, axis=1)
     assert (moved <= sensitivity).all()
     assert (moved > 0.3 * sensitivity).any()
+
+
+def found_by(schema, columns, family, formula, random):
+    """(target, what three warm starts of a generous budget find)."""
+    model = ModelSpec(family=family, formula=formula, prior=NormalPrior(scale=100.0))
+    asked = JobSpec(model=model, sampler=DpHmcOptions(warm_start=WarmStart()), privacy=BUDGET)
+    spec, design = plan(schema, asked, advise=False).spec, make_design(schema, formula)
+    target = MODELS[family].target(design, spec, table_of(schema, columns), 1)
+    options = spec.sampler.warm_start
+    return target, [warm_start.find(target, options, random(seed)) for seed in range(3)]
+
+
+def test_the_way_ends_at_the_mode_of_groups_whose_rates_lie_far_apart(seeded):
+    """Newton steps by the curvature at the start swing for ever between too high and too low."""
+    rng, words = np.random.default_rng(16), tuple("abcdefgh")
+    codes = rng.choice(8, 800)
+    y = rng.poisson(np.exp(1.9 + np.linspace(-2.6, 0.7, 8)[codes])).astype(float)
+    top = NumberColumn(name="y", lower=0.0, upper=float(y.max()))
+    schema = Schema(columns=(CategoryColumn(name="g", categories=words), top), rows=800)
+    columns = {"g": np.array(words)[codes], "y": y}
+    target, every = found_by(schema, columns, "poisson", "y ~ g", seeded)
+    for found in every:
+        positions = found.mode[None]
+        score = target.gradient(positions, 1e5)[0] + target.log_prior_gradient(positions)
+        assert np.linalg.norm(score @ found.root) < 0.5 * math.sqrt(len(found.mode))
+
+
+def test_the_noise_of_a_mode_is_as_large_in_every_direction(seeded):
+    """In posterior sds, although two columns are nearly the same: a year's, and the intercept."""
+    x = np.arange(1952.0, 2014.0)
+    y = 9.3 + 0.02 * (x - 1980.0) + 1.1 * np.random.default_rng(8).normal(size=len(x))
+    bounds = {"x": (0.0, 2013.0), "y": (0.0, 20.0)}
+    numbers = [NumberColumn(name=k, lower=low, upper=up) for k, (low, up) in bounds.items()]
+    schema = Schema(columns=tuple(numbers), rows=len(x))
+    for found in found_by(schema, {"x": x, "y": y}, "linear", "y ~ x", seeded)[1]:
+        back = np.linalg.inv(found.root)
+        sizes = np.linalg.eigvalsh(back @ found.error @ back.T)
+        assert sizes.max() < 2.0 * sizes.min()
+        assert sizes.max() < 0.1

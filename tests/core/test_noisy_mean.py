@@ -34,6 +34,10 @@ def schema_of(rows, reach=6.0, off=0.0):
     )
 
 
+def budget(spec):
+    return {"delta": spec.privacy.delta, "epsilon": spec.privacy.epsilon}
+
+
 def job(epsilon=2.0, delta=1e-6, family="gaussian_mean", scale=1.0, tempering=None, **options):
     return JobSpec(
         model=ModelSpec(
@@ -123,7 +127,10 @@ def test_draws_are_near_the_bananas_exact_posterior(tempering, coordinates):
     x = simulate(banana, np.array([0.1, 0.4]), rows, random=rng)
     spec = job(4.0, family="banana", tempering=tempering, coordinates=coordinates)
     found = sample(
-        {"u": x[:, 0], "v": x[:, 1]}, schema=schema_of(rows), model=spec.model, privacy=spec.privacy
+        {"u": x[:, 0], "v": x[:, 1]},
+        schema=schema_of(rows),
+        model=spec.model,
+        **budget(spec),
     )
     assert found.plan.spec.sampler.algorithm == "noisy_mean"
     reference = draw_posterior(
@@ -145,7 +152,12 @@ def test_bounds_that_are_tight_or_wide_or_off_do_no_harm(reach, off):
     data = {"u": x[:, 0], "v": x[:, 1]}
     clamped = table_of(schema, data)
     means = np.array([clamped.columns[name].mean() for name in "uv"])
-    found = sample(data, schema=schema, model=spec.model, privacy=spec.privacy)
+    found = sample(
+        data,
+        schema=schema,
+        model=spec.model,
+        **budget(spec),
+    )
     sds = SDS / math.sqrt(rows)
     assert np.all(np.abs(found.draws.mean(axis=(0, 1)) - means) < 0.33 * sds)
     assert np.all(np.abs(found.draws.std(axis=(0, 1)) / sds - 1.0) < 0.1)
@@ -163,7 +175,8 @@ def test_any_data_and_budget_gives_finite_draws(family, epsilon, kind):
         {"u": x[:, 0], "v": x[:, 1]},
         schema=schema,
         model=job(family=family).model,
-        privacy=PrivacySpec(delta=1e-6, epsilon=epsilon),
+        delta=1e-6,
+        epsilon=epsilon,
     )
     assert np.isfinite(found.draws).all()
     assert found.draws.shape == (2, 2000, 2)
@@ -174,14 +187,24 @@ def test_any_data_and_budget_gives_finite_draws(family, epsilon, kind):
 def test_extreme_bounds_give_finite_draws(reach):
     schema, spec = schema_of(50, reach), job(1.0)
     x = np.zeros(50)
-    found = sample({"u": x, "v": x}, schema=schema, model=spec.model, privacy=spec.privacy)
+    found = sample(
+        {"u": x, "v": x},
+        schema=schema,
+        model=spec.model,
+        **budget(spec),
+    )
     assert np.isfinite(found.draws).all()
 
 
 def test_without_budget_the_posterior_is_the_prior():
     schema, spec = schema_of(100), job(1e-4, delta=1e-30, scale=1.5)
     x = np.full(100, 0.9)
-    found = sample({"u": x, "v": x}, schema=schema, model=spec.model, privacy=spec.privacy)
+    found = sample(
+        {"u": x, "v": x},
+        schema=schema,
+        model=spec.model,
+        **budget(spec),
+    )
     assert found.draws.mean(axis=(0, 1)) == pytest.approx([0.0, 0.0], abs=0.2)
     assert found.draws.std(axis=(0, 1)) == pytest.approx([1.5, 1.5], rel=0.1)
 

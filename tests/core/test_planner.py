@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dpmcmc.errors import SpecError
+from dpmcmc.models import moments
 from dpmcmc.planner import event, plan
 from dpmcmc.privacy.accountant import epsilon_of_mu
 from dpmcmc.privacy.events import Gaussian, Repeat
@@ -208,3 +209,17 @@ loaded = {"numba", "scipy.stats", "arviz_stats", "matplotlib", "xarray"} & set(s
 sys.exit(repr(loaded) if loaded else 0)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_plan_says_what_is_left_where_numbers_vary_half_as_much(schema, monkeypatch):
+    def said(epsilon):
+        made = plan(schema, job(epsilon=epsilon, formula="ill ~ age + `body mass`"))
+        return made, [text for text in made.warnings if "numbers vary by" in text]
+
+    made, (warning,) = said(8.0)
+    left = float(warning.rsplit(" ", 1)[1])
+    assert left < 0.5 * made.expected_ess
+    for name in ("OFF", "FILL"):
+        monkeypatch.setattr(moments, name, 0.5 * getattr(moments, name))
+    assert plan(schema, made.spec).expected_ess == pytest.approx(left, rel=0.3)
+    assert said(1e5)[1] == []

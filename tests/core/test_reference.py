@@ -7,7 +7,7 @@ import pytest
 from dpmcmc.design import make_design
 from dpmcmc.run import sample, table_of
 from dpmcmc.samplers import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
-from dpmcmc.spec import ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.spec import ModelSpec, NormalPrior
 
 ROWS = 400
 FORMULA = "ill ~ age + group"
@@ -59,7 +59,8 @@ def private(schema_of, people, options, tempering=None, random=None):
             prior=NormalPrior(scale=PRIOR),
             tempering=tempering,
         ),
-        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        delta=1e-6,
+        epsilon=1e6,
         sampler=options,
         random=random,
     )

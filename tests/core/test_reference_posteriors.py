@@ -8,7 +8,7 @@ from dpmcmc.models.banana import Banana, draw_posterior, simulate
 from dpmcmc.run import sample
 from dpmcmc.samplers import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
 from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
 from experiments.posteriors import number, stored
 
 pytestmark = pytest.mark.skipif(
@@ -22,7 +22,8 @@ def chain(known, options, random):
         known.columns,
         schema=known.schema,
         model=known.model,
-        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        delta=1e-6,
+        epsilon=1e6,
         sampler=options,
         random=random,
     )
@@ -76,7 +77,8 @@ def test_the_banana_has_its_exact_posterior(bananas, seeded, coordinates):
             tempering=0.05,
             options=ModelOptions(coordinates=coordinates, **constants),
         ),
-        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        delta=1e-6,
+        epsilon=1e6,
         sampler=DpPenaltyOptions(num_steps=8000, num_chains=2, proposal=Proposal(scale=0.25)),
         random=seeded(4),
     )
@@ -93,7 +95,8 @@ def test_poisson_regression_has_its_exact_posterior(seeded):
         {"y": counts},
         schema=schema,
         model=ModelSpec(family="poisson", formula="y ~ 1", prior=NormalPrior(scale=100.0)),
-        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        delta=1e-6,
+        epsilon=1e6,
         sampler=DpPenaltyOptions(num_steps=8000),
         random=seeded(6),
     )

@@ -11,7 +11,6 @@ import pytest
 
 from dpmcmc.run import sample
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.spec import PrivacySpec
 from experiments.agreement import compared, reference
 from experiments.posteriors import stored
 
@@ -29,7 +28,8 @@ def chain(algorithm, known, random):
         known.columns,
         schema=known.schema,
         model=known.model,
-        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        delta=1e-6,
+        epsilon=1e6,
         sampler=SAMPLERS[algorithm].options(num_steps=steps),
         random=random,
     )

@@ -23,6 +23,8 @@ from dpmcmc.samplers import (
     DpPenaltyOptions,
     DpPenaltySubsampledOptions,
     Proposal,
+    WarmStart,
+    shaping,
 )
 from dpmcmc.samplers.penalty_law import PenaltyLaw
 from dpmcmc.samplers.shaping import Walk, axes, best_moves, effective, lengths, points
@@ -151,7 +153,8 @@ def test_a_far_mode_is_reached_within_the_planned_warm_up(seeded, name):
         data,
         schema=Schema(columns=columns, rows=rows),
         model=ModelSpec(family="gaussian_mean", formula="~ x0 + x1 + x2 + x3", options=options),
-        privacy=PrivacySpec(delta=1e-6, epsilon=4.0),
+        delta=1e-6,
+        epsilon=4.0,
         sampler=SAMPLERS[name].options(num_steps=2000, num_chains=1),
         random=seeded(2),
     )
@@ -180,6 +183,20 @@ def test_correlated_draws_slant_the_moves_and_others_do_not():
     assert lengths == pytest.approx(np.full(2, 2.4), rel=0.4)
     assert straight.moves.kind == "axes"
     assert straight.moves.vectors[1, 1] / straight.moves.vectors[0, 0] == pytest.approx(5, rel=0.2)
+
+
+def test_a_coefficient_that_others_tell_nothing_of_keeps_to_itself():
+    """Its covariance with others is what few draws make it; a move of two has both their widths."""
+    sds, related = np.array([2.0, 0.5, 3.0]), np.eye(3)
+    related[0, 1] = related[1, 0] = 0.9
+    related[2, :2] = related[:2, 2] = 0.05, 0.1
+    lone, root, principal = shaping._roots(related * np.outer(sds, sds))
+    straight = related.copy()
+    straight[2, :2] = straight[:2, 2] = 0.0
+    for vectors in (root, principal):
+        assert vectors.T @ vectors == pytest.approx(straight * np.outer(sds, sds))
+        assert sorted(np.abs(vectors[:, 2])) == pytest.approx([0.0, 0.0, 3.0])
+    assert np.diag(lone)[2] == pytest.approx(3.0)
 
 
 def test_noise_shortens_moves():
@@ -241,6 +258,9 @@ def test_the_plan_says_whether_moves_are_fitted(schema_of):
     assert rich.spec.sampler.proposal.adapt is True
     assert rich.num_warmup == rich.num_steps // 5
     assert planned(Proposal(), epsilon=1.0).spec.sampler.proposal.adapt is False
+    warm = planned(Proposal(), epsilon=2.0, warm_start=WarmStart(share=0.1))
+    assert warm.spec.sampler.proposal.adapt is True
+    assert warm.num_warmup != warm.num_steps // 5
     assert planned(Proposal(scale=0.1)).spec.sampler.proposal.adapt is False
     assert planned(Proposal(scale=0.1, adapt=True)).spec.sampler.proposal.adapt is True
     assert planned(Proposal(adapt=False)).spec.sampler.proposal.adapt is False
@@ -255,8 +275,21 @@ def test_a_larger_batch_is_planned_where_the_budget_bears_it(schema_of, options)
         guess = outlook_of(make_design(schema_of(20_000), spec.model.formula), spec).guess
         return _batched(guess, spec, 20_000, 1).batch
 
-    assert batch(1.0) < batch(1e5) == 20_000
+    assert batch(0.3) <= batch(3.0) <= batch(1e5) == 20_000
     assert batch(1e5, batch=700) == 700
+
+
+@pytest.mark.parametrize("options", [DpPenaltySubsampledOptions, DpBarkerOptions])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 10.0])
+@pytest.mark.parametrize("num_steps", [2000, None])
+def test_no_other_batch_is_expected_to_give_more(schema_of, options, epsilon, num_steps):
+    """Where the budget is small as well: there too it is noise that a batch is short of."""
+
+    def ess(batch):
+        spec = job(options(num_steps=num_steps, num_chains=1, batch=batch), epsilon)
+        return plan(schema_of(20_000), spec, advise=False).expected_ess
+
+    assert ess(None) >= 0.85 * max(ess(batch) for batch in (1000, 2000, 5000, 10_000, 20_000))
 
 
 def test_a_batch_too_small_for_its_variance_is_said(schema_of):
@@ -292,7 +325,8 @@ def test_a_correlated_design_gives_the_draws_that_were_announced(schema_of, peop
         data,
         schema=schema_of(2000),
         model=ModelSpec(family="logistic", formula="ill ~ age"),
-        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+        delta=1e-6,
+        epsilon=1e6,
         sampler=SAMPLERS[name].options(num_steps=12_000, num_chains=2),
         random=seeded(1),
     )

@@ -113,7 +113,8 @@ def test_the_first_draw_is_near_the_mode(schema_of, people, options):
         people(rows),
         schema=schema_of(rows),
         model=MODEL,
-        privacy=PrivacySpec(delta=1e-6, epsilon=1e5),
+        delta=1e-6,
+        epsilon=1e5,
         sampler=options,
     )
     truth = np.array([-0.3, 1.0, 0.5, -0.5])
@@ -163,7 +164,8 @@ def test_absurd_step_sizes_give_sane_chains(schema_of, people, step):
         people(200),
         schema=schema_of(200),
         model=MODEL,
-        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+        delta=1e-6,
+        epsilon=1.0,
         sampler=options,
     )
     assert np.isfinite(result.draws).all()
