@@ -32,7 +32,6 @@ from dpmcmc.evaluation import median_bandwidth, mmd2
 from dpmcmc.privacy.types import Released
 from dpmcmc.releases import ALGORITHMS, RELEASES
 from dpmcmc.run import sample
-from dpmcmc.spec import PrivacySpec
 from experiments.posteriors import POSTERIORS, SHARED, STORED
 from experiments.reporting import COLOURS, MARKS, add_row, rows_of, tidy
 
@@ -114,7 +113,8 @@ def measured(name, algorithm, run, epsilon, quick):
             posterior.columns,
             schema=posterior.schema,
             model=posterior.model,
-            privacy=PrivacySpec(delta=DELTA, epsilon=epsilon),
+            delta=DELTA,
+            epsilon=epsilon,
             sampler=ALGORITHMS[algorithm].options(num_steps=steps),
         )
     except SpecError as error:

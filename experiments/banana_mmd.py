@@ -33,7 +33,6 @@ from dpmcmc.evaluation import mmd
 from dpmcmc.releases import RELEASES, AutoOptions
 from dpmcmc.run import sample
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.spec import PrivacySpec
 
 REFERENCE = 2000
 PROBLEMS = {  # d, n, tempered to so many rows
@@ -141,7 +140,8 @@ def measured(problem, algorithm, epsilon, seed, steps):
             data,
             schema=schema,
             model=question(simulated, schema, tempering_of(problem)),
-            privacy=PrivacySpec(delta=0.1 / simulated.rows, epsilon=epsilon),
+            delta=0.1 / simulated.rows,
+            epsilon=epsilon,
             sampler=chosen(
                 num_steps=REFERENCE if algorithm not in SAMPLERS else steps or None, num_chains=1
             ),

@@ -9,9 +9,15 @@
 3. What ArviZ's bulk ESS reports for chains of known effective size (filling.ARVIZ_FLOOR).
 4. Every sampler's own steps on a posterior N(0, I), many chains from exact draws: effective draws a
    step from the variance of the chains' means, beside what the sampler's law says of the plan.
+5. What columns of public data are like within their bounds, and how large their coefficients are:
+   FILL and FAR of models/moments.py: FILL the root mean square of the sds, as effective draws go
+   with the square, FAR the mean over the data sets of the largest. Given all other columns a column
+   varies less, but a formula takes few of them. ../shared/data where it is there, and the demo's
+   extract.
 
-Writes ess_law_1d.csv, ess_law_demo.csv, ess_law_arviz.csv, ess_law_samplers.csv, ess_law.json and,
-with matplotlib, ess_law.png. Everything here is public data; it never runs in the service.
+Writes ess_law_1d.csv, ess_law_demo.csv, ess_law_arviz.csv, ess_law_samplers.csv,
+ess_law_columns.csv, ess_law.json and, with matplotlib, ess_law.png. Everything here is public data;
+it never runs in the service.
 """
 
 import argparse
@@ -25,17 +31,19 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.special import log_ndtr, ndtr
 
+from dpmcmc.design import make_design
 from dpmcmc.diagnostics import summarise
 from dpmcmc.filling import ARVIZ_FLOOR
 from dpmcmc.models.base import Guess
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.types import Released
-from dpmcmc.run import sample
+from dpmcmc.run import sample, table_of
 from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, minibatch
 from dpmcmc.samplers.base import Outlook
 from dpmcmc.samplers.penalty_law import SPREAD, best_scale, efficiency
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelSpec, PrivacySpec
+from dpmcmc.spec import ModelSpec
+from experiments.posteriors import SHARED, STORED, stored
 from experiments.stepped import Stepped
 
 DATA = Path(__file__).parent / "data"
@@ -129,7 +137,8 @@ def demo(runs):
                 data,
                 schema=schema,
                 model=ModelSpec(family="logistic", formula=FORMULA),
-                privacy=PrivacySpec(delta=1e-6, epsilon=epsilon),
+                delta=1e-6,
+                epsilon=epsilon,
                 sampler=DpPenaltyOptions(),
             )
             kept = Released(result.draws[:, result.plan.num_warmup :])
@@ -255,6 +264,50 @@ def sizes(_, __, batch, count):
     return np.full((count, 1), batch)
 
 
+def known_columns():
+    """Columns of more than two values: sd in half ranges, alone and given the others; coefficients.
+
+    Coefficients are in units of the predictor: of an eighth of a linear response's range.
+    """
+    schema, data = randhie()
+    found = {"randhie": (schema, data, ModelSpec(family="logistic", formula=FORMULA))}
+    if (SHARED / "data" / "posteriors").is_dir():
+        for name in STORED:
+            kept = stored(name)
+            found[name] = kept.schema, kept.columns, kept.model
+    rows = []
+    for name, (schema, data, model) in found.items():
+        design = make_design(schema, model.formula)
+        x, y = (a.astype(float) for a in design.build(table_of(schema, data)))
+        given = np.diag(np.linalg.inv(x @ x.T / x.shape[1])) ** -0.5
+        effects = _effects(x, y, model.family, schema.columns[-1])
+        for j, column in enumerate(x):
+            if len(np.unique(column)) > 2:
+                row = {"data": name, "column": design.parameters[j], "sd": column.std()}
+                rows.append(row | {"given_others": given[j], "coefficient": effects[j]})
+    return rows
+
+
+def _effects(x, y, family, response):
+    """The coefficients of a regression, under a wide prior, in units of its predictor."""
+    effects, logistic = np.zeros(len(x)), family == "logistic"
+    for _ in range(40 if logistic else 1):
+        mean = 1.0 / (1.0 + np.exp(-effects @ x)) if logistic else effects @ x
+        weight = mean * (1.0 - mean) if logistic else 1.0
+        hessian = (x * weight) @ x.T + 0.01 * np.eye(len(x))
+        effects += np.linalg.solve(hessian, x @ (y - mean) - 0.01 * effects)
+    return effects if logistic else 8.0 * effects / (response.upper - response.lower)
+
+
+def typical_column(rows):
+    """(FILL, FAR) as the rows of known_columns have them."""
+    largest = {}
+    for row in rows:
+        largest[row["data"]] = max(largest.get(row["data"], 0.0), abs(row["coefficient"]))
+    fill = np.sqrt(np.mean([row["sd"] ** 2 for row in rows]))
+    return float(fill), float(np.mean(list(largest.values())))
+
+
 def write(path, rows):
     """Write rows as CSV."""
     with path.open("w", newline="") as out:
@@ -290,7 +343,7 @@ def figure(path, line, runs):
 
 
 def main():
-    """Run all three parts."""
+    """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="under two minutes")
     parser.add_argument("--output", type=Path, default=Path("var/ess_law"))
@@ -305,6 +358,8 @@ def main():
     write(choice.output / "ess_law_arviz.csv", size)
     own = samplers(choice.quick)
     write(choice.output / "ess_law_samplers.csv", own)
+    columns = known_columns()
+    write(choice.output / "ess_law_columns.csv", columns)
     figure(choice.output / "ess_law.png", line, runs)
     ratios = {}
     for epsilon in sorted({r["epsilon"] for r in runs}):
@@ -325,6 +380,7 @@ def main():
         "expected_over_measured": ratios,
         "arviz": size,
         "samplers": own,
+        "typical_column": dict(zip(("FILL", "FAR"), typical_column(columns), strict=True)),
     }
     (choice.output / "ess_law.json").write_text(json.dumps(summary, indent=1) + "\n")
     print(json.dumps(summary, indent=1))

@@ -24,7 +24,7 @@ from dpmcmc.evaluation import mmd
 from dpmcmc.run import sample
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
 
 REFERENCE, EXACT, SLOPE = 2000, 10, 2.0
 PROBLEMS = {  # d, tempered to so many rows: n
@@ -68,10 +68,16 @@ def measure(problem, reference, tempering, epsilon, sampler, steps, random):
     """Run one sampler once and measure it. Raises SpecError where it has no plan."""
     schema = public_facts(problem)
     model = question(problem, schema, tempering)
-    privacy = PrivacySpec(delta=0.1 / problem.rows, epsilon=epsilon)
     chosen, start = sampler.options(num_steps=steps, num_chains=1), time.time()
     data = {c.name: x for c, x in zip(schema.columns, problem.columns, strict=True)}
-    result = sample(data, schema=schema, model=model, privacy=privacy, sampler=chosen)
+    result = sample(
+        data,
+        schema=schema,
+        model=model,
+        delta=0.1 / problem.rows,
+        epsilon=epsilon,
+        sampler=chosen,
+    )
     draws = result.draws[:, result.plan.num_warmup :].reshape(-1, len(problem.means))
     return {
         "sampler": sampler.name,

@@ -254,6 +254,50 @@ def _parts(draws):
     return np.array_split(draws, max(1, len(draws) // 500))
 
 
+def counts(bounds):
+    """Forty yearly counts up to a hundred, and a cubic of the year: few rows, rates far from 1."""
+    rng, rows = np.random.default_rng(11), 40
+    year = (np.arange(1, rows + 1) - 20.5) / 20
+    x = {"t": year, "t2": year**2, "t3": year**3}
+    y = rng.poisson(np.exp(4.27 + 1.3 * year + 0.07 * year**2 - 0.95 * year**3)).astype(float)
+    facts = [number(k, v, ROOMS[bounds]) for k, v in x.items()]
+    top = NumberColumn(name="y", lower=0.0, upper=float(y.max() * (1.0 + ROOMS[bounds][1])))
+    schema, columns = Schema(columns=(*facts, top), rows=rows), x | {"y": y}
+    model = ModelSpec(family="poisson", formula="y ~ t + t2 + t3", prior=NormalPrior(scale=20.0))
+    built = make_design(schema, model.formula).build(table_of(schema, columns))
+    return _made(schema, columns, model, _rejected(*built, np.exp, np.exp, np.exp, 20.0, rng))
+
+
+def groups(bounds):
+    """Counts of eight groups whose rates lie far apart, where one step for all swings for ever."""
+    rng, rows, words = np.random.default_rng(16), 800, tuple("abcdefgh")
+    codes, x = rng.choice(8, rows), rng.normal(size=rows)
+    y = rng.poisson(np.exp(1.9 + 0.3 * x + np.linspace(-2.6, 0.7, 8)[codes])).astype(float)
+    top = NumberColumn(name="y", lower=0.0, upper=float(y.max() * (1.0 + ROOMS[bounds][1])))
+    facts = (number("x", x, ROOMS[bounds]), CategoryColumn(name="g", categories=words), top)
+    schema = Schema(columns=facts, rows=rows)
+    columns = {"x": x, "g": np.array(words)[codes], "y": y}
+    model = ModelSpec(family="poisson", formula="y ~ x + g", prior=NormalPrior(scale=5.0))
+    built = make_design(schema, model.formula).build(table_of(schema, columns))
+    return _made(schema, columns, model, _rejected(*built, np.exp, np.exp, np.exp, 5.0, rng))
+
+
+def years(bounds):
+    """Sixty-two yearly means; off-centre, years count from 0: slope and intercept are one."""
+    rng, year = np.random.default_rng(8), np.arange(1952.0, 2014.0)
+    y = 9.3 + 0.02 * (year - 1980.0) + 1.1 * rng.normal(size=len(year))
+    first = number("x", year, ROOMS[bounds])
+    if bounds == "off-centre":
+        first = NumberColumn(name="x", lower=0.0, upper=2013.0)
+    schema = Schema(columns=(first, number("y", y, ROOMS[bounds])), rows=len(year))
+    columns, scale = {"x": year, "y": y}, 1000.0
+    model = ModelSpec(family="linear", formula="y ~ x", prior=NormalPrior(scale=scale))
+    built = make_design(schema, model.formula).build(table_of(schema, columns))
+    expected = (schema.columns[-1].upper - schema.columns[-1].lower) / 8.0
+    draws = _linear_draws(*built, scale, None, np.log(expected), rng)
+    return _made(schema, columns, model, draws)
+
+
 def means(bounds):
     """The mean of three columns of known variances."""
     rng, rows, variances = np.random.default_rng(21), 1000, np.array([4.0, 1.0, 9.0])
@@ -304,6 +348,9 @@ MADE = {
     "linear-heavy": partial(linear, rows=3000, degrees=4),
     "poisson": poisson,
     "logistic": logistic,
+    "counts": counts,
+    "groups": groups,
+    "years": years,
     "means": means,
     "banana-2-tempered": partial(bananas, dimensions=2, tempering=0.02),
     "banana-3": partial(bananas, dimensions=3, tempering=None),
