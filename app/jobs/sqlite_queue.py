@@ -16,6 +16,8 @@ from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, virtual
 
+from app.storage.wal import use_wal
+
 SCHEME = "dpmcmcqueue"
 POLL_SECONDS = 0.05
 TABLE = """CREATE TABLE IF NOT EXISTS message (
@@ -61,7 +63,7 @@ class Channel(virtual.Channel):
         if self._local is None or self._local[:2] != me:
             path = self.connection.client.transport_options["path"]
             opened = sqlite3.connect(path, timeout=30, isolation_level=None)
-            opened.execute("PRAGMA journal_mode=WAL")
+            use_wal(opened, path)
             opened.execute("PRAGMA synchronous=FULL")
             opened.execute(TABLE)
             self._local = (*me, opened)

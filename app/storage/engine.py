@@ -8,7 +8,6 @@ overtake. The queue is only for speed; what keeps two writers apart is SQLite's 
 
 import fcntl
 import os
-from pathlib import Path
 from select import POLLIN, poll
 from typing import Any
 
@@ -17,11 +16,12 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import PoolProxiedConnection
 
+from app.storage.wal import open_queue, use_wal
+
 BUSY_SECONDS = 60
 EARLY_RELEASE = "early_release"
 PRAGMAS = (
     f"busy_timeout={BUSY_SECONDS * 1000}",
-    "journal_mode=WAL",
     "synchronous=FULL",
     "foreign_keys=ON",
     "recursive_triggers=ON",
@@ -94,29 +94,31 @@ def _sqlite(url: URL, writes: bool) -> Engine:
         connect_args={"timeout": BUSY_SECONDS, "isolation_level": None},
         **size,
     )
-    event.listen(engine, "connect", _prepare)
+    database = url.database
+    event.listen(engine, "connect", lambda connection, _: _prepare(connection, database))
     if writes:
-        _queue_writers(engine, Path(f"{url.database}-queue"))
+        _queue_writers(engine, database)
     else:
         event.listen(engine, "connect", _refuse_writes)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return engine
 
 
-def _prepare(connection: Any, _: object) -> None:
+def _prepare(connection: Any, database: str) -> None:
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
+    use_wal(connection, database)
 
 
 def _refuse_writes(connection: Any, _: object) -> None:
     connection.execute("PRAGMA query_only=ON")
 
 
-def _queue_writers(engine: Engine, path: Path) -> None:
+def _queue_writers(engine: Engine, database: str) -> None:
     """Take the queue's lock before BEGIN IMMEDIATE; leave it with the connection."""
 
-    def open_queue(_: object, record: Any) -> None:
-        record.info["queue"] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def join_queue(_: object, record: Any) -> None:
+        record.info["queue"] = open_queue(database)
 
     def begin(connection: Connection) -> None:
         early = bool(connection.get_execution_options().get(EARLY_RELEASE))
@@ -127,7 +129,7 @@ def _queue_writers(engine: Engine, path: Path) -> None:
         if queue is not None:
             os.close(queue)
 
-    event.listen(engine, "connect", open_queue)
+    event.listen(engine, "connect", join_queue)
     event.listen(engine, "begin", begin)
     event.listen(engine, "checkin", lambda _, record: leave_queue(record.info))
     event.listen(engine, "close", close_queue)

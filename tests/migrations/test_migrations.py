@@ -76,9 +76,8 @@ upgrade(SessionFactory(sys.argv[1]).engine)
         subprocess.Popen([sys.executable, "-c", program, url], cwd=ROOT, stderr=subprocess.PIPE)
         for _ in range(4)
     ]
-    for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, errors
     assert tables(factory) == set(Base.metadata.tables)
 
 
