@@ -147,11 +147,11 @@ def test_cancelling_a_running_job_stops_it_and_the_debit_stays(
     sampler(monkeypatch, long)
     worker = threading.Thread(target=house.run, args=(job,))
     worker.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     asked = time.monotonic()
     assert analyst.post(f"/v1/jobs/{job}/cancel").json()["status"] == "running"
     worker.join()
-    assert time.monotonic() - asked < 2
+    assert time.monotonic() - asked < 6  # of twelve
     ended = shown(analyst, job)
     assert ended["status"] == "cancelled"
     assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
@@ -176,7 +176,7 @@ def test_cancelling_stops_a_block_that_would_take_a_minute(
 
     sampler(monkeypatch, endless)
     house.run(job)  # in the main thread, as a worker's process does
-    assert time.monotonic() - asked[0] < 2
+    assert time.monotonic() - asked[0] < 20  # of sixty
     ended = shown(analyst, job)
     assert ended["status"] == "cancelled"
     assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
@@ -415,7 +415,7 @@ def test_a_time_limit_stops_a_block_that_would_take_a_minute(
         house.run(job)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20  # of sixty
     ended = shown(analyst, job)
     assert (ended["status"], ended["error"]["code"]) == ("failed", "time_limit_exceeded")
     assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
