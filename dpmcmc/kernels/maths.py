@@ -117,14 +117,6 @@ def tanh_half(v):
 
 
 @leaf
-def atanh_twice(s):
-    """2 atanh(s) = log((1 + s) / (1 - s)) for |s| <= NEAR / 2."""
-    z = s * s
-    a = 2.0 / 9.0 + 0.18234 * z
-    return s * (2.0 + z * (2.0 / 3.0 + z * (2.0 / 5.0 + z * (2.0 / 7.0 + z * a))))
-
-
-@leaf
 def tanh_half_short(v):
     """As tanh_half, in float32: off by less than one part in 10^7."""
     h = HALF * v
@@ -141,7 +133,7 @@ def exp_near_short(v):
 
 @leaf
 def atanh_twice_short(s):
-    """As atanh_twice, in float32: off by less than one part in 10^7."""
+    """2 atanh(s) in float32 for |s| <= NEAR / 2: off by less than one part in 10^7."""
     z = s * s
     return s * (TWO + z * (TWO_THIRDS + z * TWO_FIFTHS))
 

@@ -29,7 +29,6 @@ from dpmcmc.kernels.maths import (
     ONE,
     TWO,
     alone,
-    atanh_twice,
     atanh_twice_short,
     exp,
     exp_far,
@@ -168,13 +167,6 @@ def cell(ratio, scale, shift, half):
     u = ratio * scale - shift
     u = u if u > -half else -half  # what is not a number becomes -half
     return shifted_bits(u if u < half else half)
-
-
-@leaf
-def logistic_near(v, e):
-    """Ratio where e^-m is e. (1 + e^-m) / (1 + e^-(m + v)) = (1 + s) / (1 - s)."""
-    t = tanh_half(v)
-    return atanh_twice(e * t / ((1.0 + e) + t))
 
 
 @leaf
