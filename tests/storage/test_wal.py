@@ -10,7 +10,7 @@ AT_ONCE, FILES = 6, 150
 
 
 def test_a_new_file_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
-    together = threading.Barrier(AT_ONCE)
+    together = threading.Barrier(AT_ONCE, timeout=60)
     refused: list[sqlite3.Error] = []
 
     def open_all() -> None:
