@@ -10,19 +10,7 @@ from numba import njit
 
 from dpmcmc.kernels.forms import describe, interval, log_prior_ratio
 from dpmcmc.kernels.intervals import cut
-from dpmcmc.kernels.maths import (
-    MAGIC_BITS,
-    NEAR,
-    ONE,
-    OPTIONS,
-    atanh_twice_short,
-    exp,
-    exp_short,
-    fetch,
-    kernel,
-    leaf,
-    tanh_half_short,
-)
+from dpmcmc.kernels.maths import MAGIC_BITS, NEAR, OPTIONS, exp, exp_short, fetch, kernel, leaf
 from dpmcmc.kernels.rows import (
     BLOCK,
     OFFSET,
@@ -30,6 +18,7 @@ from dpmcmc.kernels.rows import (
     known,
     linear_ratio,
     logistic_far,
+    logistic_near,
     poisson_far,
     poisson_near,
 )
@@ -45,8 +34,21 @@ barker = njit(**OPTIONS)(rules.barker)
 
 
 @leaf
-def ratios(link, near, v, y, state, here, there, count):
-    """Put each row's log likelihood ratio in the place of v; see rows.ratio_cells."""
+def ratios(link, near, eta, v, y, state, short, here, there, count):
+    """Put each row's log likelihood ratio in the place of v; see rows.known and rows.ratio_cells.
+
+    eta: predictors, which v moves. state (BLOCK,) and short (2, BLOCK) float32 are to write in.
+    Logistic ratios of short moves are float32, off by one part in 10^6 of a move at most.
+    """
+    if link == LOGISTIC and near:
+        for i in range(count):
+            short[0, i], short[1, i] = np.float32(-eta[i]), np.float32(v[i])
+        for i in range(count):
+            short[0, i] = logistic_near(short[1, i], exp_short(short[0, i]))
+        for i in range(count):
+            v[i] = short[0, i]
+        return
+    known(link, eta, y, count, state)
     if link == LOGISTIC:
         for i in range(count):
             v[i] = exp(-v[i])
@@ -61,21 +63,6 @@ def ratios(link, near, v, y, state, here, there, count):
     elif link == LINEAR:
         for i in range(count):
             v[i] = linear_ratio(v[i], state[i], here, there)
-
-
-@leaf
-def logistic_ratios_near(eta, v, count, short):
-    """As known and ratios, where moves are short, in float32; short: (2, BLOCK) to write in.
-
-    Off by one part in 10^6 of a short move at most. See rows.ratio_cells_near.
-    """
-    for i in range(count):
-        short[0, i], short[1, i] = np.float32(-eta[i]), np.float32(v[i])
-    for i in range(count):
-        e, t = exp_short(short[0, i]), tanh_half_short(short[1, i])
-        short[0, i] = atanh_twice_short(e * t / ((ONE + e) + t))
-    for i in range(count):
-        v[i] = short[0, i]
 
 
 @leaf
@@ -142,11 +129,7 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
             for i in range(count):
                 row = table[np.int64(part[i])]
                 y[i] = np.float64(row[columns]) + np.float64(row[columns + 1])
-        if link == LOGISTIC and near:
-            logistic_ratios_near(eta, v, count, short)
-        else:
-            known(link, eta, y, count, state)
-            ratios(link, near, v, y, state, aux_here, aux_there, count)
+        ratios(link, near, eta, v, y, state, short, aux_here, aux_there, count)
         added, added_square = cells_and_squares(v, count, scale, shift)
         total, square = total + added, square + added_square
         starts, then = then, starts

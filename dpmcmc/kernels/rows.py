@@ -170,6 +170,13 @@ def cell(ratio, scale, shift, half):
 
 
 @leaf
+def logistic_near(v, e):
+    """Ratio where e^-m is e, in float32. (1 + e^-m) / (1 + e^-(m + v)) = (1 + s) / (1 - s)."""
+    t = tanh_half_short(v)
+    return atanh_twice_short(e * t / ((ONE + e) + t))
+
+
+@leaf
 def logistic_far(moved, e):
     """Ratio where e^-m is e and becomes e * moved."""
     return log((1.0 + e) / (1.0 + e * moved))
@@ -233,8 +240,7 @@ def ratio_cells_near(link, v, lift, y, state, here, there, scale, shift, half, c
         for i in range(count):
             e[i] = state[i] if state[i] < MOST else MOST
         for i in range(count):
-            t = tanh_half_short(v[i])
-            e[i] = atanh_twice_short(e[i] * t / ((ONE + e[i]) + t))
+            e[i] = logistic_near(v[i], e[i])
         for i in range(count):
             total += cell(np.float64(e[i]), scale, shift, half)
     elif link == POISSON:

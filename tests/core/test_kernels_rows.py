@@ -75,8 +75,10 @@ def test_short_moves_of_a_batch_are_exact_to_a_part_in_a_million():
     for reach in (0.1, 3.0, 30.0, 200.0):
         eta = reach * rng.uniform(-1.0, 1.0, rows.BLOCK)
         moves = maths.NEAR * rng.uniform(-1.0, 1.0, rows.BLOCK)
-        found = moves.copy()
-        batches.logistic_ratios_near(eta, found, rows.BLOCK, np.empty((2, rows.BLOCK), np.float32))
+        found, room = moves.copy(), np.empty((2, rows.BLOCK), np.float32)
+        nothing = np.zeros(rows.BLOCK)
+        told = nothing, nothing.copy(), room, nothing[:3], nothing[:3], rows.BLOCK
+        batches.ratios(LOGISTIC, True, eta, found, *told)
         expected = np.logaddexp(0.0, -eta) - np.logaddexp(0.0, -(eta + moves))
         assert (np.abs(found - expected) <= 1e-6 * np.abs(moves)).all()
 
