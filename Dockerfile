@@ -1,5 +1,5 @@
 # One image for every role: the command says which (see docker-compose.yml).
-FROM python:3.11-slim-bookworm AS build
+FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS build
 WORKDIR /app
 ENV PYTHONDONTWRITEBYTECODE=1
 COPY requirements-uv.txt requirements.txt ./
@@ -12,12 +12,13 @@ COPY dpmcmc dpmcmc
 COPY app app
 COPY worker worker
 COPY migrations migrations
+COPY alembic.ini ./
 # Byte code and kernels name their sources' times, which a layer may round: whole seconds survive it.
 RUN find dpmcmc app worker migrations -exec touch -d 2026-01-01T00:00:00Z {} + \
     && /opt/venv/bin/python -m compileall -q dpmcmc app worker migrations \
     && NUMBA_CACHE_DIR=/app/kernels PYTHONPATH=/app /opt/venv/bin/python -m worker.warmup
 
-FROM python:3.11-slim-bookworm
+FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin dpmcmc \
     && install -d -o dpmcmc -g dpmcmc -m 0700 /data
 WORKDIR /app
@@ -29,11 +30,13 @@ ENV PATH=/opt/venv/bin:$PATH \
     PYTHONPATH=/app \
     NUMBA_CACHE_DIR=/tmp/numba \
     DPMCMC_KERNELS_DIR=/app/kernels \
-    DPMCMC_DATA_DIR=/data
+    DPMCMC_DATA_DIR=/data \
+    DPMCMC_PULSE_FILE=/tmp/pulse
 USER 10001
 VOLUME /data
 EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/readyz', timeout=2)"]
+# An API answers on its port; a worker and a reaper, which answer on none, touch their file.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-m", "app.health", "http://127.0.0.1:8000/readyz"]
 ENTRYPOINT ["python", "-m"]
 CMD ["app.serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,16 +11,23 @@ from fastapi.telemetry import TelemetryConfig
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Scope
 
 from app import logs, tracing, web
 from app.api import openapi, problems
+from app.api.limits import Rates, Streams
 from app.api.metrics import Metrics
-from app.api.middleware import Front
+from app.api.middleware import CLIENT_LEFT, Front
 from app.api.problems import ProblemResponse
-from app.api.routes import catalogue, datasets, jobs, operations, users
+from app.api.routes import audit, catalogue, datasets, jobs, operations, users
+from app.api.sse import Notifier
+from app.api.waiting import ClientLeft
 from app.jobs.errors import Refusal
+from app.jobs.fetch import watched
+from app.jobs.planning import Planners
 from app.jobs.services import Services, open_services
+from app.jobs.tokens import Tokens
 from app.settings import Settings, settings
 from app.storage.errors import StoreAwayError
 
@@ -35,9 +43,17 @@ MULTIPART_OVERHEAD = 2**21  # the metadata part and the boundaries
 
 
 def create_app(
-    using: Settings | None = None, *, open_house: Callable[[Settings], Services] = open_services
+    using: Settings | None = None,
+    *,
+    open_house: Callable[[Settings], Services] = open_services,
+    planners: Planners | None = None,
+    tokens: Tokens | None = None,
 ) -> FastAPI:
-    """The application. Its database must be at the present schema."""
+    """The application. Its database must be at the present schema.
+
+    planners: processes to plan with, which the caller ends; its own where there are none. tokens:
+    reads those of an identity provider, as configured where there is none.
+    """
     chosen = using or settings()
 
     @asynccontextmanager
@@ -45,8 +61,14 @@ def create_app(
         tracing.configure(chosen, "api")
         app.state.services = open_house(chosen)
         app.state.stopping = threading.Event()
+        app.state.planners = planners or Planners(chosen.planners, chosen.plan_seconds)
+        app.state.rates, app.state.streams = Rates(chosen), Streams(chosen)
+        app.state.tokens = tokens or (Tokens(chosen) if chosen.oidc_issuer else None)
+        app.state.notifier = Notifier(partial(watched, app.state.services), app.state.stopping)
         yield
         app.state.stopping.set()
+        if planners is None:
+            app.state.planners.close()
         app.state.services.close()
         tracing.close()
 
@@ -60,7 +82,8 @@ def create_app(
         telemetry=NO_TELEMETRY,
     )
     app.state.metrics = Metrics()
-    for module in (datasets, jobs, users, catalogue, operations):
+    app.state.worker_seen = False
+    for module in (datasets, jobs, users, audit, catalogue, operations):
         app.include_router(module.router)
     web.mount(app)
     problems.install(app)
@@ -69,13 +92,15 @@ def create_app(
     app.add_exception_handler(InterfaceError, _away)
     app.add_exception_handler(PoolTimeoutError, _away)
     app.add_exception_handler(StoreAwayError, _store_away)
+    app.add_exception_handler(ClientLeft, _left)
 
     def limit(scope: Scope) -> int:
         if scope["method"] == "POST" and scope["path"] == "/v1/datasets":
             return chosen.max_upload_bytes + MULTIPART_OVERHEAD
         return chosen.max_body_bytes
 
-    app.add_middleware(Front, metrics=app.state.metrics, limit=limit)
+    seconds = chosen.request_seconds
+    app.add_middleware(Front, metrics=app.state.metrics, limit=limit, seconds=seconds)
     return app
 
 
@@ -91,6 +116,11 @@ async def _store_away(_: Request, error: Any) -> ProblemResponse:
     logs.logger().error("store_unavailable", reason=error.reason)
     refusal = Refusal(503, "unavailable", "The store of the rows cannot be reached; try again.")
     return problems.problem(refusal, {"Retry-After": "2"})
+
+
+async def _left(_: Request, __: Exception) -> Response:
+    """Nobody reads this. The status is for the count of requests."""
+    return Response(status_code=CLIENT_LEFT)
 
 
 if __name__ == "__main__":

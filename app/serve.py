@@ -12,14 +12,18 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from pydantic import ValidationError
 
 from app import logs
-from app.jobs import users
+from app.connections import protocol
+from app.jobs import rewind, users
+from app.jobs.planning import Planners
 from app.jobs.services import open_services
-from app.jobs.upkeep import load_planner, migrate, sweep
+from app.jobs.upkeep import migrate, sweep
 from app.main import create_app
 from app.reaper import Reaping
 from app.settings import Settings, settings
+from app.storage.keys import KeyFileError
 
 RESTART_SECONDS = (0.5, 10.0)
 STEADY_SECONDS = 60.0  # a worker that ran for longer was not broken from its start
@@ -95,6 +99,7 @@ def prepare(using: Settings) -> None:
     try:
         key = users.ensure_admin(services, using.admin_key.get_secret_value())
         sweep(services)
+        rewind.look(services)
     finally:
         services.close()
     if key:
@@ -103,7 +108,8 @@ def prepare(using: Settings) -> None:
 
 
 def serve(using: Settings, host: str, port: int) -> None:
-    """Run until SIGTERM or SIGINT; then drain."""
+    """Run until SIGTERM or SIGINT; then drain. Raises KeyFileError before anything is started."""
+    open_services(using).close()
     workers = Workers(using.workers, using.drain_seconds)
     workers.start()  # first of all: they load their kernels meanwhile
     try:
@@ -115,12 +121,15 @@ def serve(using: Settings, host: str, port: int) -> None:
 
 def _serve(using: Settings, host: str, port: int) -> None:
     """The API and, unless it runs elsewhere, the reaper, until a signal."""
-    app = create_app(using)
+    planners = Planners(using.planners, using.plan_seconds)
+    planners.start()  # they load their libraries meanwhile
+    app = create_app(using, planners=planners)
     server = Server(
         uvicorn.Config(
             app,
             host=host,
             port=port,
+            http=protocol(using.request_seconds),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -138,10 +147,10 @@ def _serve(using: Settings, host: str, port: int) -> None:
     reaping = Reaping(reaping_services)
     if using.reaper:
         reaping.start()
-    threading.Thread(target=load_planner, name="load-planner", daemon=True).start()
     try:
         server.run()
     finally:
+        planners.close()
         if using.reaper:
             reaping.stop()
         reaping_services.close()
@@ -156,10 +165,17 @@ def main(arguments: list[str] | None = None) -> None:
     if given[:1] == ["serve"]:
         given = given[1:]
     options = parser.parse_args(given)
-    using = settings()
+    try:
+        using = settings()
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        sys.exit(f"dpmcmc does not start: {wrong}")
     logs.configure(using.log_format, using.log_level)
     logs.silence_warnings()
-    serve(using, options.host, options.port)
+    try:
+        serve(using, options.host, options.port)
+    except KeyFileError as error:
+        sys.exit(f"dpmcmc does not start: {error}")
 
 
 if __name__ == "__main__":

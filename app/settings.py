@@ -11,10 +11,12 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 PREFIX = "DPMCMC_"
+LEAST_KEY = 32  # characters of the first admin's key
 SECRETS = (
     "database_url",
     "broker_url",
     "admin_key",
+    "anchor_webhook",
     "s3_access_key",
     "s3_secret_key",
     "otlp_headers",
@@ -93,6 +95,17 @@ class Settings(BaseSettings):
         description="file of the key that wraps every dataset's key; unset: made in the data"
         " folder with mode 0600",
     )
+    anchor_file: Path | None = Field(
+        None,
+        description="file that ends of ledgers are appended to, signed, and held against at start;"
+        " unset: anchors.jsonl in the data folder. Never put it back with the database",
+    )
+    anchor_webhook: str = Field(
+        "",
+        repr=False,
+        description="http(s):// address that is sent the same lines, to be kept by somebody else;"
+        " unset: none",
+    )
     s3_bucket: str = Field(
         "",
         description="bucket of the encrypted rows in an object store; unset: the data folder",
@@ -121,6 +134,32 @@ class Settings(BaseSettings):
         validation_alias=_shared("OTEL_EXPORTER_OTLP_HEADERS"),
         description="name=value pairs, separated by commas, that the collector asks for",
     )
+    oidc_issuer: str = Field(
+        "",
+        pattern=r"^(https?://[^@]+)?$",
+        description="issuer of an OpenID Connect provider whose tokens let people in beside keys;"
+        " unset: keys only",
+    )
+    oidc_audience: str = Field(
+        "", description="audience that a token must name: this service's id at the provider"
+    )
+    oidc_jwks_url: str = Field(
+        "",
+        pattern=r"^(https?://[^@]+)?$",
+        description="http(s):// address of the provider's keys; unset: as its discovery document"
+        " says",
+    )
+    oidc_role_claim: str = Field(
+        "roles", min_length=1, description="claim that holds a user's role; dots lead inwards"
+    )
+    oidc_roles: dict[str, Literal["admin", "analyst", "auditor"]] = Field(
+        {},
+        description="JSON: what a value of that claim stands for; the first one that a token has"
+        " counts",
+    )
+    oidc_skew_seconds: float = Field(
+        60.0, ge=0, le=600, description="seconds by which the provider's clock may differ"
+    )
     reaper: bool = Field(
         True, description="whether `serve` runs a reaper; more than one do no harm"
     )
@@ -137,6 +176,10 @@ class Settings(BaseSettings):
     )
     worker_concurrency: int = Field(
         2, ge=1, le=256, description="jobs that one worker runs at once"
+    )
+    planners: int = Field(2, ge=1, le=64, description="processes that work out plans and prices")
+    plan_seconds: float = Field(
+        10.0, gt=0.1, description="seconds after which a plan or price is given up and refused"
     )
     lease_seconds: float = Field(
         6.0, gt=0.5, description="silence after which a running job counts as orphaned"
@@ -163,8 +206,35 @@ class Settings(BaseSettings):
         " it DPMCMC_WORKER_CONCURRENCY times",
     )
     max_draws: int = Field(50_000_000, ge=1, description="largest job: chains x steps x parameters")
+    chain_days: int = Field(
+        0, ge=0, description="days that draws are kept after a job has ended; 0: for ever"
+    )
     max_jobs_waiting: int = Field(
         1000, ge=1, description="jobs of one analyst that may wait or run at once"
+    )
+    max_jobs_running: int = Field(
+        0,
+        ge=0,
+        description="jobs of one analyst that may run at once, so that others find a free place;"
+        " 0: all places of DPMCMC_WORKERS x DPMCMC_WORKER_CONCURRENCY but one",
+    )
+    rate_requests: int = Field(
+        600,
+        ge=10,
+        description="requests that one user may make in 10 seconds, with all keys together; counted"
+        " in Redis where that is the broker, else by each process",
+    )
+    max_streams_of_user: int = Field(
+        32, ge=1, description="event streams that one user may have open at once in one process"
+    )
+    max_streams: int = Field(
+        1024, ge=1, le=10_000, description="event streams that may be open at once in one process"
+    )
+    request_seconds: float = Field(
+        10.0,
+        ge=0.5,
+        description="seconds that a request's headers may take, and its body besides one for each"
+        " KiB",
     )
     log_format: Literal["json", "console"] = Field("json", description="form of the log lines")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
@@ -179,6 +249,21 @@ class Settings(BaseSettings):
             if url.startswith(scheme):
                 return "postgresql+psycopg://" + url.removeprefix(scheme)
         return url
+
+    @field_validator("admin_key")
+    @classmethod
+    def _long_enough(cls, key: SecretStr) -> SecretStr:
+        """A key that cannot be guessed, or none."""
+        if 0 < len(key.get_secret_value()) < LEAST_KEY:
+            raise ValueError(f"DPMCMC_ADMIN_KEY must have {LEAST_KEY} characters or more")
+        return key
+
+    @model_validator(mode="after")
+    def _whole_provider(self) -> Self:
+        """Tokens are good for somebody, and for something."""
+        if self.oidc_issuer and not (self.oidc_audience and self.oidc_roles):
+            raise ValueError("DPMCMC_OIDC_ISSUER needs DPMCMC_OIDC_AUDIENCE and DPMCMC_OIDC_ROLES")
+        return self
 
     @model_validator(mode="after")
     def _whole_key(self) -> Self:
@@ -202,6 +287,12 @@ class Settings(BaseSettings):
         return init_settings, _SecretFiles(settings_cls), env_settings
 
     @property
+    def running_of_user(self) -> int:
+        """How many jobs of one analyst may run at once."""
+        places = max(self.workers, 1) * self.worker_concurrency
+        return self.max_jobs_running or max(places - 1, 1)
+
+    @property
     def database(self) -> str:
         """The database's URL, the embedded default included."""
         return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'dpmcmc.sqlite3'}"
@@ -220,6 +311,11 @@ class Settings(BaseSettings):
     def datasets_dir(self) -> Path:
         """Where the encrypted rows lie."""
         return self.data_dir / "datasets"
+
+    @property
+    def anchor_path(self) -> Path:
+        """The file of anchors."""
+        return self.anchor_file or self.data_dir / "anchors.jsonl"
 
     @property
     def master_key_path(self) -> Path:

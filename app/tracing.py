@@ -2,8 +2,8 @@
 
 Every span is made by hand. Its name is one of a few, and what it tells are public facts: no SQL, no
 body, no key, no text of an exception. Uploads have no span, because their time depends on rows. The
-others' times say no more than a job's own times and progress do, but a collector is to be trusted
-like a log. Where none is configured nothing of OpenTelemetry is imported.
+others' times include those of blocks of attempts that are thrown away, so a collector is to be
+trusted like the database. Where none is configured nothing of OpenTelemetry is imported.
 """
 
 import re

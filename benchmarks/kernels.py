@@ -285,7 +285,7 @@ def options_of(name: str, dimensions: int, batch: int) -> Any:
             mass=(1.0,) * dimensions,
             gradient_clip=1.0,
             gradient_noise_multiplier=MULTIPLIER,
-            warm_start=None,
+            start=None,
         )
     if name == "dp_barker":
         return make(batch=batch, scale=SCALE)
@@ -396,11 +396,12 @@ def small(table: Table, rounds: int) -> None:
     ]
     target = opened("logistic", *rows_of(100_000, 10), 10)
     indices = np.random.default_rng().integers(100_000, size=(200, 1, 1000), dtype=np.int32)
-    moves, noises = np.full((200, 1, 10), 0.001), np.full((200, 2, 1), 0.5)
+    moves, noise = np.full((200, 1, 10), 0.001), np.full((200, 1), 1000)
+    uniforms = np.full((200, 1, 1), 0.5)
     works.append(
         (
             "step on 1,000 given rows of 100,000",
-            lambda: target.batch_walk(penalty_rule(target), moves, noises, indices),
+            lambda: target.batch_walk(penalty_rule(target), moves, noise, uniforms, indices),
             200,
             None,
         )
@@ -424,9 +425,10 @@ def penalty_rule(target: RowTarget) -> Rule:
 
 def no_step(target: RowTarget) -> object:
     """A step on 10 rows that goes nowhere."""
-    nowhere, noises = np.zeros((1, *target.position.shape)), np.full((1, 2, 1), 0.5)
+    nowhere = np.zeros((1, *target.position.shape))
+    drawn = np.full((1, 1), 1000), np.full((1, 1, 1), 0.5)
     batch = np.arange(10, dtype=np.int32)[None, None]
-    return target.batch_walk(penalty_rule(target), nowhere, noises, batch)
+    return target.batch_walk(penalty_rule(target), nowhere, *drawn, batch)
 
 
 FIRST = """

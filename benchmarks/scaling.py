@@ -143,6 +143,7 @@ def run_jobs(url: str, dataset: str, keys: list[str], number: int) -> Found:
         "model": {"family": "logistic", "formula": "income ~ age"},
         "sampler": {"algorithm": "dp_penalty", "num_steps": 10, "num_chains": 1},
         "privacy": {"epsilon": 0.1, "delta": 1e-6},
+        "accept_low_quality": True,
     }
     ended: queue.Queue[dict[str, Any]] = queue.Queue()
 

@@ -4,12 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpmcmc.free.priors import CoefficientPrior
     from dpmcmc.planner import plan
     from dpmcmc.run import run, sample
     from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
     from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 
 _HOMES = {
+    "dpmcmc.free.priors": ("CoefficientPrior",),
     "dpmcmc.planner": ("plan",),
     "dpmcmc.run": ("run", "sample"),
     "dpmcmc.schema": ("BinaryColumn", "CategoryColumn", "NumberColumn", "Schema"),
@@ -19,6 +21,7 @@ _HOMES = {
 __all__ = [
     "BinaryColumn",
     "CategoryColumn",
+    "CoefficientPrior",
     "JobSpec",
     "ModelOptions",
     "ModelSpec",

@@ -5,19 +5,25 @@ from typing import Any
 
 import numpy as np
 
-from dpmcmc.choice import ENOUGH_ESS, named, of_full_data
-from dpmcmc.design import Design, column_of
-from dpmcmc.filling import ARVIZ_FLOOR, Filled, fill, outlook_of, smallest_epsilon
+from dpmcmc.choice import named, of_full_data
+from dpmcmc.design import Design
+from dpmcmc.filling import (
+    ARVIZ_FLOOR,
+    ENOUGH_ESS,
+    Filled,
+    asked_to_cut,
+    fill,
+    outlook_of,
+    smallest_epsilon,
+)
 from dpmcmc.models import MODELS
 from dpmcmc.models.moments import FILL
 from dpmcmc.releases import RELEASES, NoisyMeanOptions
 from dpmcmc.samplers import SAMPLERS, DpPenaltySubsampledOptions
+from dpmcmc.samplers.gradient_law import gradient_clip
 from dpmcmc.samplers.penalty_law import LARGEST_WIDTH
-from dpmcmc.samplers.warm_start_law import gradient_clip
-from dpmcmc.schema import NumberColumn
 from dpmcmc.spec import JobSpec
 
-USABLE_ESS = 10.0
 MUCH_BETTER = 2.0  # times the effective draws: worth a target that is a little off
 UNCUT = (1.0,)  # shares of one release, around the middle of the bounds
 FEWEST_OF_BATCH = 500  # rows: see docs/proofs/dp_penalty_subsampled.md, tests
@@ -27,9 +33,21 @@ WIDE = 1.25  # times the posterior's sds, from which a release is said to be wid
 
 def warnings(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> tuple[str, ...]:
     """Return what to say of a filled job. spec: as the caller left it; epsilon: what it costs."""
-    if filled.spec.sampler.algorithm in RELEASES:
-        return tuple(_of_release(design, spec, filled, epsilon))
-    return tuple(_of_chain(design, spec, filled, epsilon))
+    released = filled.spec.sampler.algorithm in RELEASES
+    of_algorithm = (_of_release if released else _of_chain)(design, spec, filled, epsilon)
+    return (*_left_out(design), *of_algorithm)
+
+
+def _left_out(design: Design) -> list[str]:
+    """Say so where rows may be left out: how many is private, so the plan cannot know."""
+    names = ", ".join(column.name for column in design.gappy)
+    if not names:
+        return []
+    return [
+        f"rows with a missing code in {names} are left out: what is estimated holds for complete"
+        " rows, which stand for all only where values are missing by chance. The plan expects all"
+        f" {design.schema.rows:,} rows, as how many are complete is private"
+    ]
 
 
 def _of_release(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
@@ -68,7 +86,7 @@ def _cut_rows(design: Design, spec: JobSpec, filled: Filled) -> list[str]:
 
 def _of_chain(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
     found = []
-    if filled.ess < USABLE_ESS:
+    if filled.ess < ENOUGH_ESS:
         found.append(
             f"expected_ess is {filled.ess:.2g}, too few draws to describe a posterior:"
             f" {_remedies(design, spec, filled.spec.sampler.num_chains, epsilon)}"
@@ -79,7 +97,7 @@ def _of_chain(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> 
             f"batch {options.batch} is too small for its variance to be known well, which shifts"
             f" the target a little: take {FEWEST_OF_BATCH} or more"
         )
-    if _asked_to_cut(spec.sampler):
+    if asked_to_cut(spec.sampler):
         found.append("clipping cuts log ratios, so the chain targets a clipped model")
     found += _crowded(design, spec, filled)
     return found + _far_rows(design, spec, filled) + _narrower(design, spec, filled)
@@ -91,9 +109,9 @@ def _crowded(design: Design, spec: JobSpec, filled: Filled) -> list[str]:
     known = outlook_of(design, spec)
     part = np.ones(len(known.sds))
     for j, term in enumerate(design.terms):
-        if any(isinstance(column_of(design.schema, f.column), NumberColumn) for f in term):
+        if any(factor.code is None for factor in term):
             part[j] = LESS
-    if known.guess.known or part.min() == 1.0 or filled.ess < USABLE_ESS:
+    if known.guess.known or part.min() == 1.0 or filled.ess < ENOUGH_ESS:
         return []
     less = replace(known.guess, precision=part[:, None] * known.guess.precision * part)
     each = SAMPLERS[options.algorithm].law.pace(options, replace(known, guess=less), z).draws
@@ -113,18 +131,14 @@ def few(batch: int | None, rows: int) -> bool:
     return batch is not None and batch < min(FEWEST_OF_BATCH, rows)
 
 
-def _asked_to_cut(options: Any) -> bool:
-    return options.clip_bound is not None or getattr(options, "clip_width", None) is not None
-
-
 def _far_rows(design: Design, spec: JobSpec, filled: Filled) -> list[str]:
     """Say so where declared bounds allow ratios that are cut, and nobody asked for that."""
     options: Any = filled.spec.sampler
     outlook = outlook_of(design, spec)
     law, z = SAMPLERS[options.algorithm].law, filled.spec.privacy.noise_multiplier or 0.0
-    if _asked_to_cut(spec.sampler) or not law.cuts(options, outlook, z):
+    if asked_to_cut(spec.sampler) or not law.cuts(options, outlook, z):
         return []
-    where = "after the warm start ratios are cut at ten times what is typical of rows, or more"
+    where = "after the start ratios are cut at ten times what is typical of rows, or more"
     if options.clip_width is not None:
         where = (
             f"ratios are cut to an interval of clip_width {options.clip_width:g}, at ten times what"
@@ -142,9 +156,9 @@ def _remedies(design: Design, spec: JobSpec, chains: int | None, epsilon: float)
     if of_full_data(spec.sampler):
         same = replace(spec, sampler=replace(spec.sampler, num_chains=chains))
         better = smallest_epsilon(
-            design, same, lambda other: other.ess >= USABLE_ESS, max(epsilon, 1e-3)
+            design, same, lambda other: other.ess >= ENOUGH_ESS, max(epsilon, 1e-3)
         )
-        found.append(f"{_at(better)} the same job would have {USABLE_ESS:g}")
+        found.append(f"{_at(better)} the same job would have {ENOUGH_ESS:g}")
     if spec.privacy.epsilon is None:
         spec = replace(spec, privacy=replace(spec.privacy, epsilon=epsilon, noise_multiplier=None))
     for release in RELEASES.values():
@@ -167,7 +181,7 @@ def _narrower(design: Design, spec: JobSpec, filled: Filled) -> list[str]:
     """Say so where cutting each row's ratio would save much noise, and what that costs."""
     options = spec.model.options
     known = "ratio_slope" in MODELS[spec.model.family].options
-    cut = options.ratio_slope is not None or _asked_to_cut(spec.sampler)
+    cut = options.ratio_slope is not None or asked_to_cut(spec.sampler)
     if not known or cut or not of_full_data(spec.sampler):
         return []
     slope = gradient_clip(outlook_of(design, spec))

@@ -9,14 +9,20 @@ from typing import Any
 
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
+from dpmcmc.families.given import check, is_given
 from dpmcmc.filling import Filled, fill, seconds
+from dpmcmc.models import MODELS
 from dpmcmc.releases import ALGORITHMS, RELEASES, Release
+from dpmcmc.reuse import passed_on
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.spec import JobSpec
 
-ENOUGH_ESS = 400.0  # below this estimates from a chain are not reliable: Vehtari et al. 2021
 MOST_SECONDS = 3600.0  # of a job
+ALONE = "no chain samples this model"
 EXACT = "for this model it is exact: more budget brings it to the posterior, and a chain no nearer"
+GIVEN = "rows have offsets or weights, which chains do not read"
+SURE_ESS = 2000.0  # expected draws of a chain that its own R-hat, below 1.01, will hardly refuse
+NEAR = 0.1  # posterior sds that a release's mean may be off before a chain can be worth its time
 SHARED = ("num_steps", "num_chains", "num_warmup")  # what any algorithm takes
 
 
@@ -24,34 +30,46 @@ def choose(design: Design, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     """Return the job with the algorithm that suits it best, filled, and why. Raises SpecError.
 
     An exact release comes first: its draws are independent, and only a little wider than the
-    posterior. A chain comes next where enough effective draws are expected of it, since nothing
-    about it is an approximation; then a release that is one; then any chain.
+    posterior. Else the release, which chains start from and pay for; but a chain where the
+    release's mean is clearly off and the chain's nearer, for all that it costs beyond its start,
+    and so many effective draws are expected of it that it has mixed. Measured by
+    experiments/chain_or_release.py.
     """
     if spec.privacy.epsilon is None:
         raise SpecError(
             "/sampler/algorithm", "must be named beside a noise multiplier: they differ in its use"
         )
+    check(design, spec.model)
     releases = _releases(design, spec)
     exact = [filled for release, filled in releases if release.exact]
     if exact:
         return exact[0], (_of_release(exact[0]), EXACT)
-    chain = _best_chain(design, spec)
+    near = min((filled for _, filled in releases), key=lambda one: one.widening, default=None)
+    if near is not None and is_given(design, spec.model):
+        return near, (_of_release(near), GIVEN)
+    if near is not None and not MODELS[spec.model.family].chains:
+        return near, (_of_release(near), ALONE)
+    if near is not None and near.error <= NEAR:
+        return near, (_of_release(near), f"{_off(near)}: no chain is worth its time beside that")
+    chain = best_chain(design, spec)
     fast = seconds(design, chain.spec) <= MOST_SECONDS
-    if not releases or (fast and chain.ess >= ENOUGH_ESS):
+    if near is None or (fast and chain.ess >= SURE_ESS and chain.error < near.error):
         return chain, (_of_chain(chain), *(_instead(filled) for _, filled in releases))
-    _, near = releases[0]
+    if chain.ess >= SURE_ESS and fast:
+        return near, (_of_release(near), _off(near), _off(chain))
     slow = "" if fast else " and takes too long"
     return near, (
         _of_release(near),
         f"the best chain, {_name(chain)}, is expected to have an effective sample size of"
-        f" {chain.ess:.2g}{slow}; {ENOUGH_ESS:g} are wanted of one",
+        f" {chain.ess:.2g}{slow}; {SURE_ESS:g} are wanted of one",
     )
 
 
 def named(spec: JobSpec, algorithm: str) -> JobSpec:
     """Return the job with this algorithm, and what the caller fixed for any."""
     given = {name: getattr(spec.sampler, name) for name in SHARED}
-    return replace(spec, sampler=ALGORITHMS[algorithm].options(**given))
+    kind = ALGORITHMS[algorithm].options
+    return replace(spec, sampler=kind(**given, **passed_on(spec.sampler, kind)))
 
 
 def of_full_data(options: Any) -> bool:
@@ -65,7 +83,7 @@ def _releases(design: Design, spec: JobSpec) -> list[tuple[Release, Filled]]:
     return [(release, fill(design, named(spec, release.name))) for release in some]
 
 
-def _best_chain(design: Design, spec: JobSpec) -> Filled:
+def best_chain(design: Design, spec: JobSpec) -> Filled:
     """Return the sampler that most effective draws are expected of, compared by single chains."""
     tried = [named(spec, name) for name in SAMPLERS]
     full: list[Any] = [one for one in tried if of_full_data(one.sampler)]
@@ -96,6 +114,10 @@ def _of_chain(filled: Filled) -> str:
         f"{_name(filled)} is expected to have an effective sample size of {filled.ess:.3g}, the"
         " most of all chains, and approximates nothing"
     )
+
+
+def _off(filled: Filled) -> str:
+    return f"the mean of {_name(filled)} is expected to be {filled.error:.2g} posterior sds off"
 
 
 def _instead(filled: Filled) -> str:

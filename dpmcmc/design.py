@@ -1,44 +1,36 @@
 """A formula and a schema become a public design: what every row's covariates can be."""
 
-import re
 from dataclasses import dataclass
 from itertools import product
-from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.errors import SpecError
+from dpmcmc.formula.arithmetic import Call, Interval, expression, read_call
+from dpmcmc.formula.bases import BASES, basis, powers
+from dpmcmc.formula.coding import pieces
+from dpmcmc.formula.columns import Columns, Factor, Source, Variable, bounds_of, size_of
+from dpmcmc.formula.parse import POINTER, Term, Token, parse
 from dpmcmc.schema import BinaryColumn, CategoryColumn, Column, NumberColumn, Schema, Table
 
-POINTER = "/model/formula"
-MAX_LENGTH = 2000
+Floats = NDArray[np.float64]
 MAX_PARAMETERS = 200
-MAX_CROSSINGS = 4
-FURTHEST = 1e50  # of a number that is modelled: sums of its squares stay finite
-_QUOTED = re.compile(r"`[^`]+`")
-_CATEGORICAL = re.compile(r"C\(\s*(\w+)\s*\)")
-_PLAIN = re.compile(r"[\w\s~+\-*:]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Factor:
-    """One factor of a term: a number standardised to [-1, 1], or the indicator of a category."""
-
-    column: str
-    code: int | None
-    label: str
+FURTHEST = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
+NARROWEST = 1e-12  # distance of its bounds
+__all__ = ["POINTER", "Design", "check_measured", "column_of", "make_design", "response_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
     """The public design matrix. Everything here follows from the formula and the schema alone.
 
-    response: name of the response column, empty where there is none.
-    parameters: one name per column. terms: the factors whose product the column is.
-    lower, upper: (d,) bounds of each column. group: (d,) term of each column; at most one column
-    of a term with categories is different from zero in any row.
+    response: name of the response, empty where there is none. answer: its column, or what its
+    values are like where they are computed. parameters: one name per column. terms: the factors
+    whose product the column is. lower, upper: (d,) bounds of each column. group: (d,) which columns
+    exclude each other; at most one column of a group is different from zero in any row. max_norm:
+    largest Euclidean norm that a row within the bounds can have. mixing: (k, j, weight): column j
+    is the sum of the formula's columns k as they stand, times these weights.
     """
 
     response: str
@@ -48,43 +40,105 @@ class Design:
     upper: tuple[float, ...]
     group: tuple[int, ...]
     schema: Schema
+    max_norm: float
+    mixing: tuple[tuple[int, int, float], ...]
+    answer: Column | None = None
+    computed: Source | None = None
+    offsets: tuple[Variable, ...] = ()
 
     @property
-    def max_norm(self) -> float:
-        """Largest Euclidean norm that a row within the bounds can have."""
-        largest: dict[int, float] = {}
-        for low, high, group in zip(self.lower, self.upper, self.group, strict=True):
-            largest[group] = max(largest.get(group, 0.0), low * low, high * high)
-        return float(np.sqrt(sum(largest.values())))
+    def covariates(self) -> tuple[str, ...]:
+        """The columns of the schema that a row's covariates and offset are computed from."""
+        names = [c for term in self.terms for factor in term for c in factor.columns]
+        return tuple(dict.fromkeys([*names, *(c for v in self.offsets for c in v.columns)]))
 
-    def build(self, table: Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    @property
+    def read(self) -> tuple[str, ...]:
+        """All columns of the schema that the formula reads."""
+        if self.answer is None:
+            return self.covariates
+        answer = (self.answer.name,) if self.computed is None else self.computed.columns
+        return (*self.covariates, *answer)
+
+    @property
+    def middle_offset(self) -> float:
+        """The middle of the public bounds of what is added to a row's predictor."""
+        return sum(0.5 * v.lower[0] + 0.5 * v.upper[0] for v in self.offsets)
+
+    def offset(self, table: Table) -> Floats:
+        """Return (n,), what is added to each row's predictor, forced into its public bounds."""
+        total = np.zeros(table.rows)
+        for variable in self.offsets:
+            if variable.source is not None:
+                values = variable.source.values(_numbers(table, variable.source))[0]
+                total += _clamped(values, variable.lower[0], variable.upper[0])
+        return total
+
+    @property
+    def gappy(self) -> tuple[NumberColumn, ...]:
+        """The columns of the formula that have missing codes: their rows may be left out."""
+        numbers = [column for column in self.schema.columns if isinstance(column, NumberColumn)]
+        return tuple(column for column in numbers if column.missing and column.name in self.read)
+
+    def left_out(self, table: Table) -> NDArray[np.bool_]:
+        """Return (n,) whether a row has a missing code in a column of the formula."""
+        out = np.zeros(table.rows, np.bool_)
+        for column in self.gappy:
+            out |= column.is_missing(table.columns[column.name])
+        return out
+
+    def build(self, table: Table) -> tuple[Floats, Floats]:
         """Return (x, y): x (d, n) column-major design, y (n,) response codes or clamped numbers.
 
-        Every entry is forced into its public bounds, so no table can leave them.
+        Every entry is forced into its public bounds, so no table can leave them. A row that is left
+        out has covariates of 0, and a response that is not a number.
         """
-        x = np.empty((len(self.parameters), table.rows))
+        with np.errstate(all="ignore"):  # a missing code has no logarithm, and a log tells nothing
+            x, y = self._built(table)
+        if self.gappy:
+            out = self.left_out(table)
+            x[:, out], y = 0.0, np.where(out, np.nan, y)
+        return x, y
+
+    def _built(self, table: Table) -> tuple[Floats, Floats]:
+        """Return (x, y) as if no row were left out."""
+        x, made = np.empty((len(self.parameters), table.rows)), dict[Source, Floats]()
         for row, factors in enumerate(self.terms):
             x[row] = 1.0
             for factor in factors:
-                x[row] *= self._values(table, factor)
-        if not self.response:
-            return x, np.zeros(table.rows)
-        response = column_of(self.schema, self.response)
-        if isinstance(response, NumberColumn):
-            return x, _clamped(table.columns[response.name], response.lower, response.upper)
-        return x, _clamped(table.columns[response.name], 0, len(response.categories) - 1)
+                x[row] *= _values(table, factor, made)
+        return x, np.zeros(table.rows) if self.answer is None else self._told(table, self.answer)
 
-    def _values(self, table: Table, factor: Factor) -> NDArray[np.float64]:
-        column, values = column_of(self.schema, factor.column), table.columns[factor.column]
-        if not isinstance(column, NumberColumn):
-            indicator: NDArray[np.bool_] = values == factor.code
-            return indicator.astype(np.float64)
-        middle = 0.5 * column.lower + 0.5 * column.upper
-        half = 0.5 * column.upper - 0.5 * column.lower
-        return _clamped((values - middle) / half, -1.0, 1.0)
+    def _told(self, table: Table, answer: Column) -> Floats:
+        if self.computed is not None:
+            told = self.computed.values(_numbers(table, self.computed))[0]
+        else:
+            told = table.columns[answer.name]
+        if isinstance(answer, NumberColumn):
+            return _clamped(told, answer.lower, answer.upper)
+        return _clamped(told, 0, len(answer.categories) - 1)
 
 
-def _clamped(values: NDArray[np.generic], low: float, high: float) -> NDArray[np.float64]:
+def _values(table: Table, factor: Factor, made: dict[Source, Floats]) -> Floats:
+    """made: what was computed before, which grows."""
+    source = factor.source
+    if factor.code is not None:
+        indicator: NDArray[np.bool_] = table.columns[factor.column] == factor.code
+        return indicator.astype(np.float64)
+    if source is None:
+        values = table.columns[factor.column]
+    else:
+        if source not in made:
+            made[source] = source.values(_numbers(table, source))
+        values = made[source][factor.part]
+    return _clamped((values - factor.middle) / factor.half, factor.lower, factor.upper)
+
+
+def _numbers(table: Table, source: Source) -> dict[str, Floats]:
+    return {name: table.columns[name].astype(np.float64) for name in source.columns}
+
+
+def _clamped(values: NDArray[np.generic], low: float, high: float) -> Floats:
     return np.fmin(np.fmax(values.astype(np.float64), low), high)
 
 
@@ -105,132 +159,188 @@ def _check_column(column: Column) -> None:
         raise SpecError(POINTER, f"{column.name!r} needs finite bounds, lower below upper")
 
 
-def check_measured(column: NumberColumn) -> None:
-    """Refuse bounds whose squares are no numbers, where a model needs them. Raises SpecError."""
+def check_measured(column: NumberColumn, furthest: float = FURTHEST) -> None:
+    """Refuse bounds that nothing can be computed with, where a model needs them: SpecError."""
     width, largest = column.upper - column.lower, max(abs(column.lower), abs(column.upper))
-    if not (width >= 1.0 / FURTHEST and largest <= FURTHEST):
+    if not (width >= NARROWEST and largest <= furthest):
         raise SpecError(
             POINTER,
-            f"the bounds of {column.name!r} must lie within +-{FURTHEST:g} and at least "
-            f"{1.0 / FURTHEST:g} apart for this model",
+            f"the bounds of {column.name!r} must lie within +-{furthest:g} and at least "
+            f"{NARROWEST:g} apart for this model; scale the column and declare its new bounds",
         )
 
 
 def response_of(design: Design) -> Column:
     """Return the response's column. Raises SpecError where the formula has no response."""
-    if not design.response:
+    if design.answer is None:
         raise SpecError(POINTER, "this model needs a response: write response ~ covariates")
-    return column_of(design.schema, design.response)
+    return design.answer
 
 
 def make_design(schema: Schema, formula: str) -> Design:
-    """Parse a formula against a schema.
+    """Parse a formula against a schema. See docs/guides/formulas.md.
 
-    Allowed: `y ~ a + C(b) + a:b + c*d`, `1`, `0`, `-1`, names with other characters in backticks.
     Numbers are standardised by their declared bounds to [-1, 1]; categories are treatment coded
     with the first declared one as the reference. `~ a + b` has no response and no intercept.
-    Nothing in a formula is ever evaluated.
+    Nothing in a formula is ever evaluated, and nothing of the data enters a design.
     Raises SpecError.
     """
-    response, terms = _parse(formula)
-    if response:
-        column_of(schema, response)
-    else:
+    parsed = parse(formula)
+    offsets = tuple(_offset(schema, term[0]) for term in parsed.terms if _is_offset(term))
+    parts = [term for term in parsed.terms if not _is_offset(term)]
+    terms = [_variables(schema, term) for term in _powers(parts)]
+    answer = None if parsed.response is None else _response(schema, parsed.response)
+    if answer is None:
         terms = [term for term in terms if term]
-    _check_terms(response, terms)
-    for name in {name for term in terms for name, _ in term} | ({response} - {""}):
-        _check_column(column_of(schema, name))
-    choices = [[_factors(schema, *pair) for pair in term] for term in terms]
-    count = sum(prod(len(levels) for levels in term) for term in choices)
+        if offsets:
+            raise SpecError(POINTER, "an offset needs a response")
+    else:
+        _check_response(answer, [*terms, list(offsets)])
+    _check_terms(terms)
+    return _made(schema, answer, terms, offsets)
+
+
+def _is_offset(term: Term) -> bool:
+    return len(term) == 1 and term[0].call and term[0].text.startswith("offset(")
+
+
+def _offset(schema: Schema, token: Token) -> Variable:
+    """Return what is added to the predictor as it is: arithmetic on columns. Raises SpecError."""
+    return _computed(schema, read_call(token.text))
+
+
+def _made(
+    schema: Schema,
+    answer: Variable | None,
+    terms: list[list[Variable]],
+    offsets: tuple[Variable, ...],
+) -> Design:
+    every = list(dict.fromkeys(variable for term in terms for variable in term))
+    place = {variable: k for k, variable in enumerate(every)}
+    kinds = frozenset(k for k, variable in enumerate(every) if variable.categories)
+    found = [one for more in pieces([[place[v] for v in t] for t in terms], kinds) for one in more]
+    count = sum(size_of(every, piece) for piece in found)
     if not 1 <= count <= MAX_PARAMETERS:
         raise SpecError(POINTER, f"{count} parameters; 1 to {MAX_PARAMETERS} are allowed")
-    columns = [(number, fs) for number, term in enumerate(choices) for fs in product(*term)]
-    factors = tuple(combined for _, combined in columns)
+    columns = Columns(every, found, centre_all=answer is None)
+    factors = columns.factors
+    names = tuple(":".join(f.label for f in fs) or "Intercept" for fs in factors)
+    if len(set(names)) < len(names):
+        raise SpecError(POINTER, "two columns of the formula would have the same name")
+    bounds = [bounds_of(fs) for fs in factors]
+    response, computed = _answer(schema, answer)
     return Design(
-        response=response,
-        parameters=tuple(":".join(f.label for f in fs) or "Intercept" for fs in factors),
+        response="" if response is None else response.name,
+        parameters=names,
         terms=factors,
-        lower=tuple(_lower(fs) for fs in factors),
-        upper=tuple(1.0 for _ in factors),
-        group=tuple(number for number, _ in columns),
+        lower=tuple(low for low, _ in bounds),
+        upper=tuple(high for _, high in bounds),
+        group=columns.group,
         schema=schema,
+        max_norm=columns.norm,
+        mixing=columns.mixing(),
+        answer=response,
+        computed=computed,
+        offsets=offsets,
     )
 
 
-def _lower(factors: tuple[Factor, ...]) -> float:
-    if not factors:
-        return 1.0
-    return -1.0 if any(factor.code is None for factor in factors) else 0.0
+def _response(schema: Schema, token: Token) -> Variable:
+    """Return the response: a column, or a number that is computed from some."""
+    answer = _variable(schema, token)
+    if (token.call and answer.source is None) or (len(answer.parts) > 1 and not answer.categories):
+        raise SpecError(POINTER, "the response must be one column, or arithmetic on some")
+    return answer
 
 
-def _check_terms(response: str, terms: list[list[tuple[str, bool]]]) -> None:
-    """Refuse the response as a covariate, and any column or term that is named twice."""
-    named = [frozenset(name for name, _ in term) for term in terms]
-    if any(response in names for names in named):
+def _answer(schema: Schema, found: Variable | None) -> tuple[Column | None, Source | None]:
+    if found is None or found.source is None:
+        return (None if found is None else column_of(schema, found.columns[0])), None
+    column = NumberColumn(name=found.label, lower=found.lower[0], upper=found.upper[0])
+    return column, found.source
+
+
+def _powers(terms: list[Term]) -> list[Term]:
+    """Return the terms, each poly(x, k, raw=True) as its k powers."""
+    found: list[Term] = []
+    for term in terms:
+        told = [(powers(read_call(t.text)) if t.call else None) for t in term]
+        choices = [
+            [t] if some is None else [Token(text, True) for text in some]
+            for t, some in zip(term, told, strict=True)
+        ]
+        found += product(*choices)
+    return found
+
+
+def _check_response(answer: Variable, terms: list[list[Variable]]) -> None:
+    read = {column for term in terms for variable in term for column in variable.columns}
+    if read & set(answer.columns):
         raise SpecError(POINTER, "the response cannot be a covariate as well")
+
+
+def _check_terms(terms: list[list[Variable]]) -> None:
+    """Refuse a term that names a variable twice, or stands in the formula twice."""
+    named = [frozenset(term) for term in terms]
     repeated = any(len(names) < len(term) for names, term in zip(named, terms, strict=True))
     if repeated or len(set(named)) < len(named):
         raise SpecError(POINTER, "a term names a column twice, or stands in the formula twice")
 
 
-def _factors(schema: Schema, name: str, categorical: bool) -> list[Factor]:
-    column = column_of(schema, name)
-    if isinstance(column, CategoryColumn | BinaryColumn):
-        labels = enumerate(column.categories)
-        return [Factor(column.name, c, f"{column.name}[{w}]") for c, w in labels if c > 0]
-    if categorical:
-        raise SpecError(POINTER, f"C() needs a column of categories, {column.name!r} is a number")
-    return [Factor(column.name, None, column.name)]
+def _variables(schema: Schema, term: Term) -> list[Variable]:
+    return [_variable(schema, token) for token in term]
 
 
-def _parse(formula: str) -> tuple[str, list[list[tuple[str, bool]]]]:
-    """Return the response's name and, per term, (column, written as C(column)) pairs."""
-    _check_form(formula)
-    from formulaic.errors import FormulaicError
-    from formulaic.parser import DefaultFormulaParser
-
-    try:
-        structure = DefaultFormulaParser().get_terms(formula)
-    except (FormulaicError, AttributeError, ValueError):
-        raise SpecError(POINTER, "the formula cannot be parsed") from None
-    sides = structure._to_dict()
-    if set(sides) == {"root"}:
-        return "", _columns(sides["root"])
-    if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
-        raise SpecError(POINTER, "write a formula as: response ~ covariate + covariate")
-    response = [_name(factor) for term in sides["lhs"] for factor in term.factors]
-    if len(response) != 1 or response[0] is None or response[0][1]:
-        raise SpecError(POINTER, "the response must be one column")
-    return response[0][0], _columns(sides["rhs"])
-
-
-def _columns(side: list[Any]) -> list[list[tuple[str, bool]]]:
-    terms = [[_name(factor) for factor in term.factors] for term in side]
-    return [[pair for pair in term if pair is not None] for term in terms]
+def _variable(schema: Schema, token: Token) -> Variable:
+    """Return what a factor of the formula is. Raises SpecError."""
+    if not token.call:
+        return _plain(column_of(schema, token.text))
+    call = read_call(token.text)
+    if call.name == "offset":
+        raise call.refuse("an offset is a term of its own")
+    name = _only_column(call)
+    if call.name == "C":
+        column = column_of(schema, name or "")
+        if isinstance(column, NumberColumn):
+            raise SpecError(
+                POINTER, f"C() needs a column of categories, {column.name!r} is a number"
+            )
+        return _plain(column)
+    if call.name == "I" and name is not None:
+        return _plain(column_of(schema, name), call)
+    return _computed(schema, call)
 
 
-def _check_form(formula: str) -> None:
-    """Refuse, before any parser sees it, all that is not a sum of products of columns."""
-    if len(formula) > MAX_LENGTH:
-        raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
-    bare = _CATEGORICAL.sub("c", _QUOTED.sub("c", formula))
-    if not _PLAIN.fullmatch(bare) or "**" in bare or bare.count("~") != 1:
-        raise SpecError(
-            POINTER, "only columns, C(column), 0, 1 and the signs ~ + - * : are allowed"
-        )
-    if any(part.count("*") + part.count(":") > MAX_CROSSINGS for part in re.split(r"[~+\-]", bare)):
-        raise SpecError(POINTER, f"a term crosses more than {MAX_CROSSINGS + 1} columns")
+def _only_column(call: Call) -> str | None:
+    """Return the column, where a call holds nothing else."""
+    import ast
 
-
-def _name(factor: object) -> tuple[str, bool] | None:
-    """Return (column, is categorical), or None for the intercept."""
-    text = str(getattr(factor, "expr", ""))
-    method = str(getattr(getattr(factor, "eval_method", None), "value", ""))
-    if method == "literal" and text == "1":
+    if len(call.arguments) != 1 or call.options or not isinstance(call.arguments[0], ast.Name):
         return None
-    if method == "lookup":
-        return text, False
-    inner = re.fullmatch(r"C\((.*)\)", text)
-    if inner is None:
-        raise SpecError(POINTER, "only columns, C(column), 0 and 1 may be added or crossed")
-    return inner.group(1).strip().strip("`"), True
+    return call.names.get(call.arguments[0].id, call.arguments[0].id)
+
+
+def _plain(column: Column, call: Call | None = None) -> Variable:
+    _check_column(column)
+    name = column.name
+    if isinstance(column, CategoryColumn | BinaryColumn):
+        if call is not None:
+            raise call.refuse(f"{name!r} is no number column of the dataset")
+        parts = tuple(f"{name}[{word}]" for word in column.categories[1:])
+        return Variable(name, (name,), parts, column.categories)
+    return Variable(name, (name,), (name,), (), (column.lower,), (column.upper,))
+
+
+def _computed(schema: Schema, call: Call) -> Variable:
+    bounds = {}
+    for column in schema.columns:
+        if isinstance(column, NumberColumn) and -np.inf < column.lower < column.upper < np.inf:
+            bounds[column.name] = Interval(column.lower, column.upper)
+    text = call.text
+    if call.name in BASES:
+        made = basis(call, bounds)
+        parts = tuple(f"{text}[{k}]" for k in range(1, len(made.lower) + 1))
+        ends = made.lower, made.upper
+        return Variable(text, made.columns, parts, (), *ends, square=made.square, source=made)
+    found = expression(call, bounds)
+    return Variable(text, found.columns, (text,), (), found.lower, found.upper, source=found)

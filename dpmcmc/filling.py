@@ -9,14 +9,16 @@ import numpy as np
 
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS, Guess
+from dpmcmc.families.given import check
+from dpmcmc.models import MODELS
 from dpmcmc.privacy import accountant
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.base import NUM_CHAINS, NUM_DRAWS, Facts, Release, prior_of
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.base import Law, Outlook, Pace
-from dpmcmc.samplers.options import WarmStart
+from dpmcmc.samplers.options import Start
 from dpmcmc.spec import JobSpec
+from dpmcmc.starting import beginning, passes
 
 FEWEST_STEPS = 100
 MOST_DRAWS = 20_000  # of all chains, for each coefficient, where the planner chooses;
@@ -26,13 +28,15 @@ ROW_SECONDS, CELL_SECONDS, STEP_SECONDS = 2e-9, 5e-10, 2e-5  # measured, one cor
 WORTH_TWO = 50.0  # expected ESS above which a second chain, for R-hat, is worth its walk
 KEEP_OF_ONE = 0.85
 ARVIZ_FLOOR = 3.5  # what bulk ESS reports beyond the effective draws of a short chain
-LEAST_WALK = 10  # part of a chain without a warm start: how far off the mode is, is a guess
-NEARLY = 0.9  # of the most draws, with which a batch or a start that shapes the moves is as good
-SAFER = 0.85  # the same of a way to a mode that is a guess: it takes a tenth of the budget
+LEAST_WALK = 10  # part of a chain without a start: how far off the mode is, is a guess
+NEARLY = 0.9  # of the most draws, with which a batch is as good
 LARGER = (4, 2, 1)  # batches that are tried beside the usual one: parts of the rows
 UNHIDDEN = 1.0  # noise multiplier below which a batch hides little
 LEAST_MULTIPLIER = 1e-4
+ENOUGH_ESS = 400.0  # below this a chain's own diagnostics call it unreliable: Vehtari et al. 2021
+WIDEST = 5.0  # times the posterior's sds: what a twenty-fifth of the rows would tell without noise
 HIGHEST_EPSILON = 1000.0  # that is worth naming
+BENT = 1.0  # d / n times that is the squared error of a normal approximation, in posterior sds
 ROUND_UP = 1.0 + 1e-12  # of a noise multiplier: several releases cost no more than one
 
 
@@ -41,29 +45,64 @@ class Filled:
     """A job with nothing left open. ess: expected, see planner.plan.
 
     widening: mean over the coefficients of expected sds of what the draws are from, over those of
-    the posterior given the rows; 1 for chains.
+    the posterior given the rows; 1 for chains. width: the median of them, with what a chain's
+    length adds; None where it is not known. poor: whether a release promises nothing here. error:
+    expected distance of the draws' mean to that posterior's, in its sds, root mean square.
     """
 
     spec: JobSpec
     ess: float
     widening: float = 1.0
+    width: float | None = None
+    poor: bool = False
+    error: float = math.inf
+
+    @property
+    def usable(self) -> bool:
+        """Whether the result is expected to be of any use, see docs/guides/results.md."""
+        if self.spec.sampler.algorithm in RELEASES:
+            return not self.poor and self.width is not None and self.width <= WIDEST
+        return self.ess >= ENOUGH_ESS
 
 
 def fill(design: Design, spec: JobSpec) -> Filled:
     """Fill a job whose algorithm is named. Raises SpecError."""
+    check(design, spec.model, spec.sampler.algorithm)
     if spec.sampler.algorithm in RELEASES:
         return _release(design, spec, RELEASES[spec.sampler.algorithm])
-    guess = MODELS[spec.model.family].guess(design, spec)
-    tries = [_begun(design, guess, spec, chains) for chains in _chain_counts(spec)]
+    chains_know(spec.model.family)
+    outlook = outlook_of(design, spec)
+    tries = [_begun(outlook, spec, chains) for chains in _chain_counts(spec)]
     enough = [t for t in tries[1:] if t[1] >= KEEP_OF_ONE * tries[0][1] and t[1] >= WORTH_TWO]
     filled, draws = enough[-1] if enough else tries[0]
-    return Filled(filled, draws + ARVIZ_FLOOR)
+    ess = draws + ARVIZ_FLOOR
+    width = _width(design, spec, filled, ess)
+    return Filled(filled, ess, width=width, error=max(draws, 1.0) ** -0.5)
+
+
+def _width(design: Design, spec: JobSpec, filled: JobSpec, ess: float) -> float | None:
+    """Return the error of a chain's means beside the posterior's sd, over the latter.
+
+    None where the chain is too short to say, or rows are cut, so that it targets another posterior.
+    """
+    options: Any = filled.sampler
+    law, z = SAMPLERS[options.algorithm].law, filled.privacy.noise_multiplier or 0.0
+    cut = spec.model.options.ratio_slope is not None or asked_to_cut(spec.sampler)
+    if ess < ENOUGH_ESS or cut or law.cuts(options, outlook_of(design, spec), z):
+        return None
+    return math.sqrt(1.0 + 1.0 / ess)
+
+
+def asked_to_cut(options: Any) -> bool:
+    """Whether the caller wants rows to be cut."""
+    return options.clip_bound is not None or getattr(options, "clip_width", None) is not None
 
 
 def outlook_of(design: Design, spec: JobSpec) -> Outlook:
-    """Return what the planner knows of a model."""
+    """Return what the planner knows of a job's model, and of its budget."""
     guess = MODELS[spec.model.family].guess(design, spec)
-    return Outlook(guess, design.schema.rows, spec.model.tempering or 1.0)
+    known = Outlook(guess, design.schema.rows, spec.model.tempering or 1.0, _mu(spec))
+    return replace(known, beginning=beginning(design, spec, known))
 
 
 def suits(release: Release, family: str) -> None:
@@ -73,12 +112,20 @@ def suits(release: Release, family: str) -> None:
         raise SpecError("/sampler/algorithm", f"{release.name} is for {known}")
 
 
+def chains_know(family: str) -> None:
+    """Raise SpecError where no chain samples the family, and say what does."""
+    if not MODELS[family].chains:
+        known = ", ".join(name for name, one in RELEASES.items() if family in one.families)
+        raise SpecError("/sampler/algorithm", f"no chain samples {family}; {known} does")
+
+
 def _release(design: Design, spec: JobSpec, release: Release) -> Filled:
     suits(release, spec.model.family)
     straight = replace(spec, model=release.model(spec.model))
     form = MODELS[spec.model.family].form(design, straight)
-    facts = Facts(outlook_of(design, straight), form.reach, prior_of(form, len(form.start))[1])
-    z = spec.privacy.noise_multiplier or max(_whole_budget(spec), LEAST_MULTIPLIER)
+    prior = prior_of(form, len(form.start))[1]
+    facts = Facts(outlook_of(design, straight), form.reach, prior, spec.model.family)
+    z = whole_multiplier(spec)
     options: Any = release.settle(spec.sampler, facts, z)
     options = replace(
         options,
@@ -86,10 +133,24 @@ def _release(design: Design, spec: JobSpec, release: Release) -> Filled:
         num_chains=options.num_chains or NUM_CHAINS,
         num_warmup=options.num_warmup or 0,
     )
-    wide = float(np.mean(release.widening(options, facts, z)))
+    wide = release.widening(options, facts, z)
+    poor = release.poor is not None and release.poor(options, facts, z)
     privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
     draws = options.num_chains * (options.num_steps - options.num_warmup)
-    return Filled(replace(spec, sampler=options, privacy=privacy), float(draws), wide)
+    bent = 0.0 if release.exact else BENT * len(prior) / design.schema.rows
+    return Filled(
+        replace(spec, sampler=options, privacy=privacy),
+        float(draws),
+        float(np.mean(wide)),
+        float(np.median(wide)),
+        poor,
+        math.sqrt(float(np.mean(wide**2)) - 1.0 + bent + 1.0 / draws),
+    )
+
+
+def whole_multiplier(spec: JobSpec) -> float:
+    """Return the noise multiplier of a release that is all of the job."""
+    return spec.privacy.noise_multiplier or max(_whole_budget(spec), LEAST_MULTIPLIER)
 
 
 def _whole_budget(spec: JobSpec) -> float:
@@ -105,7 +166,7 @@ def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
     return (1,) if spec.privacy.epsilon is None else (1, 2)
 
 
-def _batched(guess: Guess, spec: JobSpec, rows: int, chains: int) -> Any:
+def _batched(outlook: Outlook, spec: JobSpec, chains: int) -> Any:
     """Return the sampler's options with the batch of the most draws, or with one nearly as good.
 
     While batches hide rows, the smallest of those, which reads fewest. With so much budget that
@@ -114,11 +175,10 @@ def _batched(guess: Guess, spec: JobSpec, rows: int, chains: int) -> Any:
     The noise multiplier is a guess here, within a hundredth of a calibrated one while batches hide.
     """
     options: Any = replace(spec.sampler, num_chains=chains)
-    mu = _mu(spec)
+    mu, rows = outlook.mu, outlook.rows
     if mu is None or getattr(options, "batch", rows) is not None:
         return spec.sampler
     law = SAMPLERS[options.algorithm].law
-    outlook = Outlook(guess, rows, spec.model.tempering or 1.0, mu)
     usual = law.settle(options, outlook).batch
     found, hidden = [], False
     for batch in (usual, *(rows // part for part in LARGER if rows // part > usual)):
@@ -134,35 +194,28 @@ def _batched(guess: Guess, spec: JobSpec, rows: int, chains: int) -> Any:
     return replace(spec.sampler, batch=min(near) if hidden else max(near))
 
 
-def _begun(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
-    """Return the job with the beginning that most effective draws are expected of."""
-    options: Any = _batched(guess, spec, design.schema.rows, chains)
-    spec = replace(spec, sampler=options)
-    if spec.privacy.epsilon is None or options.warm_start is not None:
-        return _chain(design, guess, spec, chains)
-    shares = SAMPLERS[options.algorithm].law.shares(_mu(spec) or 0.0)
-    begun = [replace(options, warm_start=WarmStart(share=share)) for share in shares]
-    tries = [_chain(design, guess, replace(spec, sampler=some), chains) for some in begun]
-    best = max(reversed(tries), key=lambda found: found[1])  # a start where no chain is any good
-    enough = (NEARLY if guess.known else SAFER) * best[1]
-    safe = [t for t in tries if _safe(t[0].sampler, guess) and t[1] >= enough]
-    return safe[0] if safe else best
+def _begun(outlook: Outlook, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
+    """Return the job with the start that most effective draws are expected of.
 
-
-def _safe(options: Any, guess: Guess) -> bool:
-    """Whether a warm start is worth more than any law counts.
-
-    How far the mode is, is a guess where the posterior is one, and fitted moves have its curvature
-    to begin with.
+    Of such that promise to find the posterior; where none does, of the one that costs most.
     """
-    adapt = getattr(getattr(options, "proposal", options), "adapt", False)
-    return options.warm_start is not None and bool(adapt or not guess.known)
+    options: Any = _batched(outlook, spec, chains)
+    spec, mu, known = replace(spec, sampler=options), outlook.mu, outlook.beginning
+    open_ = mu is not None and known is not None and options.start is None
+    shares = SAMPLERS[options.algorithm].law.shares(options, mu or 0.0) if open_ else ()
+    if mu is None or known is None or not shares:
+        return _chain(outlook, spec, chains)
+    safe = [share for share in shares if not known.poor(1.0 / (mu * math.sqrt(share)))]
+    starts = [Start(share=share) for share in safe or shares[-1:]]
+    if outlook.guess.known:  # then a walk may do without
+        starts.insert(0, Start(share=0.0))
+    tries = [replace(spec, sampler=replace(options, start=start)) for start in starts]
+    return max((_chain(outlook, some, chains) for some in tries), key=lambda found: found[1])
 
 
-def _chain(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
+def _chain(outlook: Outlook, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
     """Return the job with so many chains, and the effective draws to expect of it."""
-    law, rows = SAMPLERS[spec.sampler.algorithm].law, design.schema.rows
-    outlook = Outlook(guess, rows, spec.model.tempering or 1.0, _mu(spec))
+    law, rows = SAMPLERS[spec.sampler.algorithm].law, outlook.rows
     sampler: Any = replace(spec.sampler, num_chains=chains)
     options: Any = law.settle(sampler, outlook)
     epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
@@ -184,7 +237,7 @@ def _chain(design: Design, guess: Guess, spec: JobSpec, chains: int) -> tuple[Jo
         options = replace(options, num_steps=fewer)  # fitted moves read more columns
         z, pace = paced(options)
     options, steps = pace.options, options.num_steps
-    walk = pace.walk if options.warm_start else max(pace.walk, steps // LEAST_WALK)
+    walk = pace.walk if options.start else max(pace.walk, steps // LEAST_WALK)
     walk = max(walk, pace.fitting)
     if options.num_warmup is None:
         options = replace(options, num_warmup=min(walk, steps // 2))
@@ -211,13 +264,17 @@ def _steps(law: Law, options: Any, outlook: Outlook, mu: float) -> int:
 
 def seconds(design: Design, spec: JobSpec) -> float:
     """Return about how long a filled job runs."""
-    options, rows, d = spec.sampler, design.schema.rows, len(design.parameters)
+    rows = design.schema.rows
+    d = len(MODELS[spec.model.family].parameters(design, spec.model))
+    options: Any = spec.sampler
     steps, chains = options.num_steps or 1, options.num_chains or 1
     release = RELEASES.get(options.algorithm)
     if release is not None:
-        return step_seconds(rows, d, 1) * release.passes(options, d)
+        classes = max(1, d // len(design.parameters))  # each has a pass of its own
+        return step_seconds(rows, d, 1) * release.passes(options, d) * classes
     columns = SAMPLERS[options.algorithm].law.columns(options, rows, d)
-    return step_seconds(rows, columns, chains) * steps
+    before = step_seconds(rows, d, 1) * passes(options.start, d)
+    return before + step_seconds(rows, columns, chains) * steps
 
 
 def step_seconds(rows: int, columns: float, chains: int) -> float:

@@ -5,24 +5,38 @@ the constants used here.
 """
 
 import math
-from dataclasses import dataclass, fields
-from typing import get_args, get_type_hints
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args, get_type_hints
 
 from dpmcmc.advice import warnings
-from dpmcmc.choice import MOST_SECONDS, choose, named
+from dpmcmc.choice import MOST_SECONDS, choose, named, of_full_data
 from dpmcmc.design import Design, make_design
 from dpmcmc.errors import SpecError
-from dpmcmc.filling import Filled, fill, seconds, suits
+from dpmcmc.filling import (
+    Filled,
+    chains_know,
+    fill,
+    seconds,
+    smallest_epsilon,
+    suits,
+    whole_multiplier,
+)
 from dpmcmc.models import MODELS
+from dpmcmc.models.priors import check_numbers
 from dpmcmc.privacy import accountant
-from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.events import Event, Gaussian, WithoutReplacement
+from dpmcmc.privacy.pld import leaves
+from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
 from dpmcmc.privacy.types import Neighbouring
-from dpmcmc.releases import ALGORITHMS, RELEASES, AutoOptions
+from dpmcmc.releases import ALGORITHMS, RELEASES, AutoOptions, NoisyQuadraticOptions
+from dpmcmc.reuse import Earlier, reused
 from dpmcmc.samplers import SAMPLERS, ComponentProposal, Proposal
 from dpmcmc.samplers.penalty_law import MOST_STRETCH
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec, ModelSpec
 
+LEAST_DELTA = 1e-20  # smaller promises protect nobody more
 MAX_STEPS = 1_000_000
 MAX_CHAINS = 16
 MOST_NUMBERS = 20_000_000
@@ -39,7 +53,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A complete job. spec: with nothing left open. expected_ess, reasons: see `plan`."""
+    """A complete job. spec: with nothing left open.
+
+    expected_ess, expected_width, usable, reasons: see `plan`.
+    """
 
     spec: JobSpec
     event: Event
@@ -49,6 +66,8 @@ class Plan:
     num_chains: int
     num_warmup: int
     expected_ess: float
+    expected_width: float | None
+    usable: bool
     warnings: tuple[str, ...]
     reasons: tuple[str, ...]
     parameters: tuple[str, ...]
@@ -67,11 +86,35 @@ def event(schema: Schema, spec: JobSpec) -> Event:
         raise SpecError("/sampler/algorithm", "is not resolved")
     if spec.sampler.algorithm in RELEASES:
         suits(RELEASES[spec.sampler.algorithm], spec.model.family)
+    else:
+        chains_know(spec.model.family)
     algorithm = ALGORITHMS[spec.sampler.algorithm]
-    return algorithm.event(spec.sampler, spec.privacy.noise_multiplier, schema.rows)
+    happens = algorithm.event(spec.sampler, spec.privacy.noise_multiplier, schema.rows)
+    _check_noise(happens)
+    return happens
 
 
-def plan(schema: Schema, spec: JobSpec, *, advise: bool = True) -> Plan:
+def _check_noise(happens: Event) -> None:
+    """Refuse noise multipliers, asked for or derived, for which no noise is drawn."""
+    for leaf in leaves(happens) or (happens,):  # parallel parts are no noise that is known
+        base = leaf.event if isinstance(leaf, WithoutReplacement) else leaf
+        z = base.noise_multiplier if isinstance(base, Gaussian) else math.nan
+        if not LEAST_MULTIPLIER <= z <= MOST_MULTIPLIER:
+            limits = f"it must be between {LEAST_MULTIPLIER:.3g} and {MOST_MULTIPLIER:.3g}"
+            message = f"leads to a release with a noise multiplier of {z:.3g}: {limits}"
+            raise SpecError("/privacy", message)
+
+
+def _check_cost(cost: Cost) -> None:
+    """Refuse a job that is booked at epsilon 0: what costs nothing gives nothing."""
+    if not cost.epsilon > 0.0:
+        message = f"the job costs epsilon 0 at delta {cost.delta:g}: ask for less noise"
+        raise SpecError("/privacy/noise_multiplier", message)
+
+
+def plan(
+    schema: Schema, spec: JobSpec, *, advise: bool = True, earlier: Sequence[Earlier] = ()
+) -> Plan:
     """Fill what a job leaves open, and say what it costs and what to expect of it.
 
     expected_ess: bulk effective sample size that ArviZ is expected to report after warm-up, all
@@ -81,14 +124,25 @@ def plan(schema: Schema, spec: JobSpec, *, advise: bool = True) -> Plan:
     Where they crowd a small part of their bounds or say the same as others, or a response is rare,
     the chain gives several times fewer draws; `warnings` says how many where that matters. Draws of
     a release are independent and count in full.
-    reasons: why the algorithm was chosen, where the caller left that to the planner.
+    expected_width: sd of the draws over that of the posterior given the rows, median coefficient;
+    for a chain with the error of its means. None where it is not known: the chain is too short, or
+    cuts rows. usable: whether a result is expected that its own verdict calls reliable, or of a
+    release one that is not wider than filling.WIDEST.
+    reasons: why the algorithm was chosen, where the caller left that to the planner, and which
+    whitening is used again. earlier: releases of the same dataset that paid for one.
     advise: whether to work out the warnings, which takes longer than all the rest.
     Raises SpecError.
     """
     _check(schema, spec)
     design = make_design(schema, spec.model.formula)
-    MODELS[spec.model.family].check(design, spec.model)
+    family = MODELS[spec.model.family]
+    family.check(design, spec.model)
+    spec = replace(spec, model=family.resolved(design, spec.model))
+    _check_numbers(design, spec)  # what was asked for, before anything is costed
+    spec, again = reused(design, spec, earlier, whole_multiplier(spec))
     filled, reasons = _filled(design, spec)
+    if again and getattr(filled.spec.sampler, "whitening", None) is not None:
+        reasons = (*reasons, again)
     if isinstance(spec.sampler, AutoOptions):
         spec = named(spec, filled.spec.sampler.algorithm)
     resolved = filled.spec
@@ -100,6 +154,7 @@ def plan(schema: Schema, spec: JobSpec, *, advise: bool = True) -> Plan:
         delta=spec.privacy.delta,
         mu=mu if math.isfinite(mu) else None,
     )
+    _check_cost(cost)
     return Plan(
         spec=resolved,
         event=happens,
@@ -109,10 +164,35 @@ def plan(schema: Schema, spec: JobSpec, *, advise: bool = True) -> Plan:
         num_chains=resolved.sampler.num_chains or 0,
         num_warmup=resolved.sampler.num_warmup or 0,
         expected_ess=filled.ess,
+        expected_width=filled.width,
+        usable=filled.usable,
         warnings=warnings(design, spec, filled, cost.epsilon) if advise else (),
         reasons=reasons,
-        parameters=MODELS[spec.model.family].parameters(design, spec.model),
+        parameters=family.parameters(design, spec.model),
     )
+
+
+def usable_at(schema: Schema, made: Plan, asked: JobSpec) -> float | None:
+    """Return about the smallest epsilon at which a job would be usable that is not.
+
+    made: its plan. asked: as the caller left it. None where none up to HIGHEST_EPSILON is, or where
+    a sampler on secret minibatches would take too long to plan so often. Raises SpecError.
+    """
+    if not of_full_data(made.spec.sampler):
+        return None
+    if isinstance(asked.sampler, AutoOptions):
+        asked = named(asked, made.spec.sampler.algorithm)
+    if isinstance(made.spec.sampler, NoisyQuadraticOptions):
+        options: Any = asked.sampler
+        asked = replace(asked, sampler=replace(options, whitening=made.spec.sampler.whitening))
+    design = make_design(schema, asked.model.formula)
+    above = max(made.cost.epsilon, 1e-3)
+    return smallest_epsilon(design, asked, lambda other: other.usable, above)
+
+
+def expected_seconds(schema: Schema, spec: JobSpec) -> float:
+    """Return about how long a resolved job runs, from public facts, above 0. Raises SpecError."""
+    return seconds(make_design(schema, spec.model.formula), spec)
 
 
 def _filled(design: Design, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
@@ -129,9 +209,9 @@ def _check(schema: Schema, spec: JobSpec) -> None:
     _check_options(model)
     if schema.rows < 1:
         raise SpecError("/dataset", "the dataset has no rows")
-    _check_number("/model/prior/scale", model.prior.scale, 1e-3, 1e6)
+    check_numbers(model.prior)
     _check_number("/model/tempering", model.tempering, 1e-9, 1.0)
-    _check_number("/privacy/delta", privacy.delta, 1e-100, 0.1)
+    _check_number("/privacy/delta", privacy.delta, LEAST_DELTA, 0.1)
     _check_number("/privacy/epsilon", privacy.epsilon, 1e-4, 1e9)
     _check_number("/privacy/noise_multiplier", privacy.noise_multiplier, 1e-5, 1e9)
     if hasattr(options, "proposal"):
@@ -185,13 +265,19 @@ def _check_count(pointer: str, value: int | None, least: int, most: int) -> None
         raise SpecError(pointer, f"must be a whole number between {least} and {most}")
 
 
-def _check_size(design: Design, spec: JobSpec) -> None:
-    """Refuse what would take a worker too long or too much memory."""
-    options, d = spec.sampler, len(design.parameters)
+def _check_numbers(design: Design, spec: JobSpec) -> None:
+    """Refuse chains of too many numbers, and a warm-up that leaves no draw."""
+    options, d = spec.sampler, len(MODELS[spec.model.family].parameters(design, spec.model))
     steps, chains = options.num_steps or 1, options.num_chains or 1
-    if options.num_warmup is not None and options.num_warmup >= steps:
+    warmup = options.num_warmup
+    if warmup is not None and options.num_steps is not None and warmup >= steps:
         raise SpecError("/sampler/num_warmup", "must be below num_steps")
     if steps * chains * d > MOST_NUMBERS:
         raise SpecError("/sampler/num_steps", f"more than {MOST_NUMBERS} numbers in the chain")
+
+
+def _check_size(design: Design, spec: JobSpec) -> None:
+    """Refuse what would take a worker too long or too much memory."""
+    _check_numbers(design, spec)
     if seconds(design, spec) > MOST_SECONDS:
         raise SpecError("/sampler/num_steps", f"would run for more than {MOST_SECONDS:g} seconds")

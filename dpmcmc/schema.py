@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,26 @@ from dpmcmc.privacy.types import Neighbouring
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberColumn:
-    """A numeric column. lower < upper: declared finite bounds; values outside are clamped."""
+    """A numeric column. lower < upper: declared finite bounds; values outside are clamped.
+
+    missing: codes, wherever they lie, that stand for no value. They are kept as they are, and a row
+    with one in a column of a model is left out of that model. It counts as a row all the same.
+    """
 
     name: str
     lower: float
     upper: float
     type: Literal["number"] = "number"
+    missing: tuple[float, ...] = ()
+
+    def clamped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values within the bounds, missing codes as they are."""
+        within = np.clip(values, self.lower, self.upper)
+        return np.where(self.is_missing(values), values, within) if self.missing else within
+
+    def is_missing(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which values are missing codes, compared exactly."""
+        return np.isin(values, self.missing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +66,8 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows, clamped to their schema. columns: name -> (rows,) float64 for numbers,
-    int32 codes into the declared categories otherwise. Only ever held as Private[Table]."""
+    """Rows, clamped to their schema. columns: name -> (rows,) float64 for numbers (or a missing
+    code), int32 codes into the declared categories otherwise. Only ever held as Private[Table]."""
 
     columns: Mapping[str, NDArray[np.float64] | NDArray[np.int32]]
     rows: int

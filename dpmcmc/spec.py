@@ -8,10 +8,14 @@ from dpmcmc.releases import AlgorithmOptions, AutoOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalPrior:
-    """Independent Normal(0, scale^2) on every coefficient of the public design."""
+    """Normal(loc, scale^2), of one coefficient of the public design, or of each of them."""
 
     scale: float = 2.5
+    loc: float = 0.0
     kind: Literal["normal"] = "normal"
+
+
+Prior = NormalPrior | dict[str, NormalPrior] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +43,16 @@ class ModelSpec:
     """family: a name in dpmcmc.models.MODELS. tempering: T in (0, 1] multiplies the likelihood.
 
     formula: `y ~ a + C(b)`, or `~ a + b` where a family models columns without a response.
+    prior: one for every coefficient, or some by the names of parameters. What is left out follows
+    from public bounds, as each family says, and a plan writes it here. Of standardised columns.
+    weights: a number column, see dpmcmc/families/given.py.
     """
 
     family: str
     formula: str
-    prior: NormalPrior = field(default_factory=NormalPrior)
+    prior: Prior = None
     tempering: float | None = None
+    weights: str | None = None
     options: ModelOptions = field(default_factory=ModelOptions)
 
 

@@ -3,8 +3,41 @@
 import numpy as np
 
 from dpmcmc.kernels.paths import FARTHEST
-from dpmcmc.privacy.discrete import noisy_sums
+from dpmcmc.privacy.discrete import noised, noisy_sums
 from dpmcmc.samplers import rules
+
+
+def decided(sums, sensitivities, known, scale, noise, uniforms):
+    """Return whether moves are accepted; see rules.accepts."""
+    grid = scale.unit * np.asarray(sensitivities)
+    return rules.accepts(noised(sums, grid, noise), scale.sd * grid, known, uniforms)
+
+
+def batch_decided(rule, sums, squares, lo, hi, priors, noise, others):
+    """Return whether moves are accepted by a rule, from sums of ratios of a batch and squares."""
+    statistic, accepts = RULES[rule.kind]
+    middle, b = 0.5 * (lo + hi), rule.batch
+    centred = sums - b * middle, squares - 2.0 * middle * sums + b * middle * middle
+    found, cells = statistic(rule, *centred, hi - lo, others)
+    known = priors + rule.scale * b * middle
+    return accepts(rule, noised(found, cells, noise), cells, hi - lo, known, others)
+
+
+def penalty_accepts(rule, seen, cells, _, known, others):
+    """Return whether moves are accepted by the penalty rule on batches."""
+    return rules.accepts(seen, rule.sd * cells, known, others[0])
+
+
+def barker_accepts(rule, seen, _, widths, known, others):
+    """Return whether moves are accepted by Barker's rule."""
+    return rules.barker_accepts(rule, seen, widths, known, others)
+
+
+# kind: what is noised, and how it is decided on
+RULES = {
+    rules.PENALTY: (rules.penalty, penalty_accepts),
+    rules.BARKER: (rules.barker, barker_accepts),
+}
 
 
 class Stepped:
@@ -19,22 +52,18 @@ class Stepped:
         for t, k in enumerate(steps.chosen):
             deltas = steps.deltas[t] * (1 if signs is None else signs[:, k, None])
             ratios = self.vector_ratios(deltas)
-            accepted = rules.noisy(
-                *ratios, steps.noise_multiplier, steps.normals[t], steps.uniforms[t]
-            )
+            accepted = decided(*ratios, steps.scale, steps.noise[t], steps.uniforms[t])
             self.vector_commit(deltas, accepted)
             if signs is not None:
                 signs[~accepted, k] *= -1
             draws.append(self.position.copy())
         return np.stack(draws, axis=1)
 
-    def batch_walk(self, rule, deltas, noises, batches):
+    def batch_walk(self, rule, deltas, noise, others, batches):
         draws = []
-        for step, noise, batch in zip(deltas, noises, batches, strict=True):
-            sums, squares, lo, hi = self.batch_ratios(step, batch)
-            priors = self.log_prior_ratio(step)
-            decide = rules.RULES[rule.kind]
-            self.move(step, decide(rule, sums, squares, hi - lo, priors, noise))
+        for step, drawn, told, batch in zip(deltas, noise, others, batches, strict=True):
+            sums = self.batch_ratios(step, batch)
+            self.move(step, batch_decided(rule, *sums, self.log_prior_ratio(step), drawn, told))
             draws.append(self.position.copy())
         return np.stack(draws, axis=1)
 
@@ -47,12 +76,9 @@ class Stepped:
             )
             deltas = np.where(lost[:, None], 0.0, ends - self.position)
             sums, sensitivities, priors = self.vector_ratios(deltas)
-            kinetic = 0.5 * (momenta**2 - after**2).sum(axis=1)
-            decided = rules.noisy(
-                *(sums, sensitivities, priors + kinetic),
-                *(steps.noise_multiplier, steps.normals[t], steps.uniforms[t]),
-            )
-            accepted = decided & ~lost
+            known = priors + 0.5 * (momenta**2 - after**2).sum(axis=1)
+            drawn = steps.decisions[t], steps.uniforms[t]
+            accepted = decided(sums, sensitivities, known, steps.scale, *drawn) & ~lost
             self.vector_commit(deltas, accepted)
             gradients[accepted] = fresh[accepted]
             draws.append(self.position.copy())

@@ -47,6 +47,11 @@ def server(name: str, default: str) -> str:
     return url
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--fuzz-seconds: how long sequences of requests are made up for both roles together."""
+    parser.addoption("--fuzz-seconds", default="20", help="how long requests are made up")
+
+
 def pytest_configure() -> None:
     """Log as the service does, so that what a test finds in the log does not hang on others."""
     from app import logs

@@ -21,7 +21,7 @@ import pytest
 import redis
 import yaml
 
-from app import pulse
+from app import health, pulse
 from app.api.metrics import Metrics
 from app.client import Client
 from app.client.local import free_port
@@ -51,6 +51,8 @@ KEYS = {
         "healthcheck",
         "deploy",
         "stop_grace_period",
+        "mem_limit",
+        "pids_limit",
     },
     "healthcheck": {"test", "interval", "timeout", "retries", "start_period", "disable"},
     "deploy": {"replicas"},
@@ -374,6 +376,7 @@ def first_job(url: str, key: str, folder: Path) -> tuple[str, str]:
         "model": {"family": "logistic", "formula": "y ~ x"},
         "sampler": {"algorithm": "dp_penalty", "num_steps": 20, "num_chains": 1},
         "privacy": {"epsilon": 1.0, "delta": 1e-6},
+        "accept_low_quality": True,
     }
     with Client(url, key) as admin:
         job["dataset"] = admin.upload(rows, metadata)["id"]
@@ -431,3 +434,61 @@ def test_image_gets_every_package_that_is_shipped() -> None:
     allowed = (ROOT / ".dockerignore").read_text()
     for folder in ("dpmcmc", "app", "worker", "migrations"):
         assert f"!{folder}\n" in allowed
+
+
+def test_every_service_has_limits_and_every_foreign_image_a_digest(compose: dict[str, Any]) -> None:
+    """A process that grows or forks without end takes its container down, not its neighbours."""
+    pinned = re.compile(r".+:.+@sha256:[0-9a-f]{64}")
+    for name, service in compose["services"].items():
+        assert re.fullmatch(r"\d+[mg]", service["mem_limit"]), name
+        assert 0 < service["pids_limit"] <= 1024, name
+        assert name in ours(compose) or pinned.fullmatch(service["image"]), name
+    bases = re.findall(r"^FROM (\S+)", image(), re.M)
+    assert len(bases) == 2
+    assert all(pinned.fullmatch(base) for base in bases)
+    assert len(set(bases)) == 1
+
+
+def test_a_worker_has_the_memory_that_its_jobs_may_take(compose: dict[str, Any]) -> None:
+    fields = Settings.model_fields
+    jobs = fields["worker_concurrency"].default * fields["job_memory_bytes"].default
+    given = int(compose["services"]["worker"]["mem_limit"].removesuffix("g")) * 2**30
+    assert given > jobs
+
+
+def test_migrations_can_be_run_by_hand_in_the_image() -> None:
+    assert re.search(r"^COPY alembic.ini", image(), re.M)
+    assert "!alembic.ini\n" in (ROOT / ".dockerignore").read_text()
+    assert (ROOT / "alembic.ini").is_file()
+
+
+def test_the_images_health_check_is_right_for_every_role(tmp_path: Path) -> None:
+    """A worker listens nowhere: its file counts. Where an API listens, its answer counts."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    class Api(BaseHTTPRequestHandler):
+        status = 200
+
+        def do_GET(self) -> None:
+            self.send_response(self.status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    file, port = tmp_path / "pulse", free_port()
+    url = f"http://127.0.0.1:{port}/readyz"
+    assert not health.healthy(url, None)
+    assert not health.healthy(url, file)
+    pulse.beat(file)
+    assert health.healthy(url, file)
+    with HTTPServer(("127.0.0.1", port), Api) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        assert health.healthy(url, None)
+        Api.status = 503
+        assert not health.healthy(url, file)  # whatever its worker's file says
+        server.shutdown()
+        thread.join()
+    assert image_health_check()[:3] == ["python", "-m", "app.health"]

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from app.settings import SECRETS, SecretFileError, Settings, variables_of
 
-SECRET = "postgresql://who:hush@db/x"  # fits every one of them
+SECRET = "postgresql://somebody:hush@database/x"  # fits every one of them
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_every_secret_can_come_from_a_file(
     if name.startswith("s3"):
         other = {"s3_access_key": "s3_secret_key", "s3_secret_key": "s3_access_key"}[name]
         monkeypatch.setenv(documented(other), "x")
-    assert value_of(name).endswith("who:hush@db/x")
+    assert value_of(name).endswith("somebody:hush@database/x")
     assert "hush" not in repr(Settings())  # type: ignore[call-arg]
 
 

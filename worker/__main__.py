@@ -6,7 +6,9 @@ import sys
 from types import FrameType
 
 from app import logs
+from app.jobs.services import open_services
 from app.settings import settings
+from app.storage.keys import KeyFileError
 from worker import warmup
 from worker.celery_app import app
 from worker.parent import die_with_parent, is_orphan
@@ -24,10 +26,16 @@ def main() -> None:
         if is_orphan(os.environ[PARENT]):
             sys.exit(0)
     signal.signal(signal.SIGTERM, _end)  # until Celery listens: there is no job to finish
+    try:
+        open_services(using).close()
+    except KeyFileError as error:
+        sys.exit(error.args[0])  # our own line: a path and how many datasets
     warmup.unpack(using.kernels_dir)
     warmup.once(using.data_dir)
+    rest = warmup.compile_rest(using.data_dir)
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     level = f"--loglevel={using.log_level}"
+    logs.logger().info("kernels_loaded", all=rest is None)
     app.worker_main(["--quiet", "worker", "--pool=prefork", level, *quiet])
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from celery import bootsteps, signals
@@ -13,12 +13,14 @@ from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
 from app import logs, pulse, tracing
+from app.jobs import readiness, sqlite_queue
 from app.jobs.queue import celery_app
 from app.jobs.services import Services, open_services
 from app.settings import settings
 from worker import parent
 
 WATCH_SECONDS = 0.2
+NICE = 3  # of what runs jobs: the API beside it goes first, so that nobody's call waits for them
 
 app = celery_app()
 app.conf.include = ["worker.tasks"]
@@ -76,6 +78,32 @@ app.steps["worker"].add(EndAtOnce)
 app.steps["worker"].add(EndWithLostProcess)
 
 
+class AcknowledgeAtOnce(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Wakes the loop that takes messages in when a job has ended, where it waits for the next one.
+
+    It is this loop that acknowledges, and only what is acknowledged makes room for another.
+    """
+
+    requires = ("celery.worker.consumer.connection:Connection",)
+
+    def start(self, consumer: Any) -> None:
+        """Follow every piece of work that is handed to the loop by a ring."""
+        transport = consumer.connection.transport
+        if not isinstance(transport, sqlite_queue.Transport):
+            return  # its loop does not wait for messages alone
+        hand_over = partial(type(consumer).call_soon, consumer)
+
+        def call_soon(*given: Any, **named: Any) -> Any:
+            promised = hand_over(*given, **named)
+            transport.wake()
+            return promised
+
+        consumer.call_soon = call_soon
+
+
+app.steps["consumer"].add(AcknowledgeAtOnce)
+
+
 class Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
     """Says "still working" from the loop that takes messages in."""
 
@@ -97,10 +125,19 @@ def _configure_logs(**_: Any) -> None:
     logs.configure(settings().log_format, settings().log_level)
 
 
+@signals.worker_ready.connect  # type: ignore[untyped-decorator]
+def _announce(sender: Any, **_: Any) -> None:
+    folder = settings().data_dir
+    readiness.announce(folder)
+    sender.timer.call_repeatedly(pulse.EVERY_SECONDS, readiness.announce, (folder,))
+
+
 @signals.worker_process_init.connect  # type: ignore[untyped-decorator]
 def _start(**_: Any) -> None:
     """End with the parent; open this process's own services."""
     parent.die_with_parent(signal.SIGKILL)
+    os.nice(NICE)
+    signal.set_wakeup_fd(-1)  # it was the parent's: its bell rings for its own signals only
     tracing.configure(settings(), "worker")
     services()
 

@@ -5,32 +5,57 @@ one have it at birth. Nothing random outlives it: every run draws from a key of 
 """
 
 import fcntl
+import hashlib
 import os
 import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from app.jobs.upkeep import load_planner
+from app.jobs.planner import load_planner
 from dpmcmc.diagnostics import summarise
 from dpmcmc.privacy.types import Released
 from dpmcmc.releases import RELEASES, AlgorithmOptions
 from dpmcmc.run import Result, sample
 from dpmcmc.samplers import SAMPLERS, Proposal
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelSpec
+from worker import parent
 
 ROWS = 8
 SCHEMA = Schema(
     columns=(
         NumberColumn(name="x", lower=-1.0, upper=1.0),
+        NumberColumn(name="count", lower=0.0, upper=3.0),
         BinaryColumn(name="y", categories=("0", "1")),
+        CategoryColumn(name="g", categories=("0", "1", "2")),
     ),
     rows=ROWS,
 )
-DATA: dict[str, list[object]] = {"x": [0.5] * ROWS, "y": ["0", "1"] * (ROWS // 2)}
+MADE_UP = {
+    family: ModelSpec(family=family, formula=formula)
+    for family, formula in (
+        ("logistic", "y ~ x"),
+        ("linear", "x ~ y"),
+        ("poisson", "count ~ y"),
+        ("multinomial", "g ~ x"),
+        ("gaussian_mean", "~ x"),
+        ("banana", "~ x + count"),
+    )
+}
+DATA: dict[str, list[object]] = {
+    "x": [0.5] * ROWS,
+    "count": [1.0] * ROWS,
+    "y": ["0", "1"] * (ROWS // 2),
+    "g": ["0", "1", "2", "0"] * (ROWS // 4),
+}
 
 
 def unpack(folder: Path | None) -> None:
@@ -44,12 +69,56 @@ def unpack(folder: Path | None) -> None:
 
 
 def once(folder: Path) -> None:
-    """Warm up while no other worker on this folder does: the first one compiles for the rest."""
+    """Load what jobs need while no other worker on this folder does: the first compiles for all.
+
+    Where kernels were never compiled for these sources and this processor, only those of releases
+    are waited for, which the planner takes where nothing else is asked for; see `compile_rest`.
+    """
     load()
+    with _alone(folder):
+        if compiled().exists():
+            warm_up()
+        else:
+            warm_up_releases()
+
+
+def compile_rest(folder: Path) -> subprocess.Popen[bytes] | None:
+    """Compile what is not compiled yet in a process of its own that gives way to all others.
+
+    It ends with the thread that called. A job that needs one of these kernels meanwhile compiles it
+    by itself.
+    """
+    if compiled().exists():
+        return None
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", "worker.warmup", str(folder)],
+        preexec_fn=_give_way,
+    )
+
+
+def _give_way() -> None:
+    parent.die_with_parent(signal.SIGKILL)
+    os.nice(19)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "warmup.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        warm_up()
+        yield
+
+
+def compiled() -> Path:
+    """The file that says that all kernels of these sources are compiled for this processor."""
+    from llvmlite import binding
+    from numba import config
+
+    import dpmcmc.kernels  # noqa: F401 - it chooses the folder
+
+    processor = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+    name = hashlib.sha256(processor.encode()).hexdigest()[:16]
+    return Path(config.CACHE_DIR) / f"compiled-{name}"  # type: ignore[attr-defined]
 
 
 def load() -> None:
@@ -62,17 +131,20 @@ def load() -> None:
 
 def warm_up() -> None:
     """Run every registered sampler and release for a few steps, and summarise what it gave."""
+    warm_up_releases()
     model = ModelSpec(family="logistic", formula="y ~ x")
     for sampler in SAMPLERS.values():
         options = sampler.options(num_steps=8, num_chains=2)
         for choice in _kinds(options):
             result = _ran(model, choice)
             summarise(Released(result.draws), result.plan.parameters)
+
+
+def warm_up_releases() -> None:
+    """The same for releases alone."""
     for release in RELEASES.values():
-        family = "logistic" if "logistic" in release.families else "gaussian_mean"
-        model = ModelSpec(family=family, formula="y ~ x" if family == "logistic" else "~ x")
-        options = release.options(num_steps=8)
-        _ran(model, options)
+        model = MADE_UP[next(family for family in MADE_UP if family in release.families)]
+        _ran(model, release.options(num_steps=8))
 
 
 def _ran(model: ModelSpec, options: AlgorithmOptions) -> Result:
@@ -89,4 +161,7 @@ def _kinds(options: Any) -> list[Any]:
 
 
 if __name__ == "__main__":
-    warm_up()
+    load()
+    with _alone(Path(sys.argv[1])) if len(sys.argv) > 1 else nullcontext():
+        warm_up()
+        compiled().touch()

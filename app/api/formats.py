@@ -38,6 +38,7 @@ def as_json(chain: Chain) -> Iterator[bytes]:
         "num_chains": chains,
         "num_draws": draws,
         "num_warmup": chain.num_warmup,
+        **_verdict(chain),
     }
     yield json.dumps(head)[:-1].encode() + b', "draws": ['
     for index in range(chains):
@@ -74,7 +75,7 @@ def as_parquet(chain: Chain) -> Iterator[bytes]:
 
     numbers = [(name, pyarrow.float64()) for name in columns(chain.parameters)]
     kinds = zip(RESERVED, (pyarrow.int64(), pyarrow.int64(), pyarrow.bool_()), strict=True)
-    schema = pyarrow.schema([*kinds, *numbers])
+    schema = pyarrow.schema([*kinds, *numbers], metadata=_verdict(chain))
     out = _Pieces()
     with parquet.ParquetWriter(out, schema) as writer:
         for group in _groups(chain):
@@ -116,6 +117,13 @@ class _Pieces(io.RawIOBase):
         return taken
 
 
+def _verdict(chain: Chain) -> dict[str, str]:
+    """What a file says of the result that it holds."""
+    if chain.verdict is None:
+        return {}
+    return dict(zip(("verdict", "verdict_sentence"), chain.verdict, strict=True))
+
+
 def as_netcdf(chain: Chain) -> Iterator[bytes]:
     """A posterior group with dims chain, draw that `arviz.from_netcdf` reads.
 
@@ -136,7 +144,7 @@ def as_netcdf(chain: Chain) -> Iterator[bytes]:
             "draw": np.arange(draws),
             "warmup": ("draw", (np.arange(draws) < chain.num_warmup).astype("int8")),
         },
-        attrs={"num_warmup": chain.num_warmup, "inference_library": "dpmcmc"},
+        attrs={"num_warmup": chain.num_warmup, "inference_library": "dpmcmc", **_verdict(chain)},
     )
     tree = xarray.DataTree.from_dict({"posterior": posterior})
     with tempfile.NamedTemporaryFile(suffix=".nc") as file:

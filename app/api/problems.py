@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 
+from app.api.codes import address
 from app.jobs.errors import Fault, Refusal
 
 MEDIA_TYPE = "application/problem+json"
@@ -23,6 +24,7 @@ CODES = {
     404: "not_found",
     405: "method_not_allowed",
     406: "not_acceptable",
+    408: "request_timeout",
     413: "body_too_large",
     415: "unsupported_media_type",
     500: "internal_error",
@@ -36,6 +38,7 @@ DETAILS = {
 
 
 MISSING = object()
+MAPPED = frozenset({"NormalPrior"})  # things that may stand alone, or by names
 
 
 class FaultOut(BaseModel):
@@ -67,7 +70,7 @@ class ProblemResponse(JSONResponse):
 def problem(refusal: Refusal, headers: Mapping[str, str] | None = None) -> ProblemResponse:
     """The answer for a refusal."""
     content: dict[str, Any] = {
-        "type": "about:blank",
+        "type": address(refusal.code),
         "title": HTTPStatus(refusal.status).phrase,
         "status": refusal.status,
         "detail": refusal.detail,
@@ -79,7 +82,7 @@ def problem(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Probl
     sent = dict(headers or {})
     if refusal.status == HTTPStatus.UNAUTHORIZED:
         sent["WWW-Authenticate"] = 'Bearer realm="dpmcmc"'
-    if refusal.status == HTTPStatus.TOO_MANY_REQUESTS:
+    if refusal.status == HTTPStatus.TOO_MANY_REQUESTS and refusal.code != "rate_limited":
         sent.setdefault("Retry-After", "5")
     return ProblemResponse(content, refusal.status, sent)
 
@@ -100,6 +103,11 @@ def _step(here: Any, step: int | str) -> Any:
     return MISSING
 
 
+def escaped(step: int | str) -> str:
+    """One step of a JSON pointer."""
+    return str(step).replace("~", "~0").replace("/", "~1")
+
+
 def pointer(loc: Sequence[int | str], document: Any, *, missing: bool) -> str:
     """The JSON pointer of a validation error's place. Union tags in it are no part of the document.
 
@@ -114,7 +122,7 @@ def pointer(loc: Sequence[int | str], document: Any, *, missing: bool) -> str:
             parts.append(step)
     if missing and loc:
         parts.append(loc[-1])
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+    return "".join(f"/{escaped(part)}" for part in parts)
 
 
 def faults(error: ValidationError, body: bytes) -> list[Fault]:
@@ -123,7 +131,31 @@ def faults(error: ValidationError, body: bytes) -> list[Fault]:
         document = json.loads(body)
     except (ValueError, RecursionError):
         document = None
-    return [_fault(item, document) for item in error.errors(include_url=False, include_input=False)]
+    items = error.errors(include_url=False, include_input=False)
+    return [_fault(item, document) for item in items if _meant(item["loc"], document)]
+
+
+def _meant(loc: Sequence[int | str], document: Any) -> bool:
+    """Whether an error is of the member of a union that the document means.
+
+    Where a thing or a mapping from names to such things may stand, objects alone are a mapping.
+    """
+    here = document
+    for step in loc:
+        further = _step(here, step)
+        if further is not MISSING:
+            here = further
+            continue
+        mapping = bool(here) and _mapping(here)
+        if str(step).startswith("dict["):
+            return mapping
+        if step in MAPPED:
+            return not mapping
+    return True
+
+
+def _mapping(here: Any) -> bool:
+    return isinstance(here, dict) and all(isinstance(value, dict) for value in here.values())
 
 
 def _fault(item: ErrorDetails, document: Any) -> Fault:
@@ -146,7 +178,7 @@ def _methods(app: FastAPI, path: str) -> list[str]:
     for template, item in app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)), path):
             found |= {method.upper() for method in item}
-    return sorted(found)
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
 def install(app: FastAPI) -> None:
@@ -160,9 +192,8 @@ def install(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> ProblemResponse:
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            headers["Allow"] = ", ".join(_methods(app, request.url.path)) or headers.get(
-                "Allow", ""
-            )
+            known = ", ".join(_methods(app, request.url.path))
+            headers["Allow"] = known or headers.get("Allow", "")
         return problem(of_status(error.status_code), headers)
 
     @app.exception_handler(RequestValidationError)

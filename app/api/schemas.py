@@ -4,12 +4,15 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
+from app.jobs.promises import LARGEST_PROMISE
+from app.storage.columns import LARGEST_BOUND
 from dpmcmc.privacy.events import Event, EventError, from_dict
 from dpmcmc.releases import AlgorithmOptions, AutoOptions
 from dpmcmc.spec import ModelSpec, PrivacySpec
+from dpmcmc.units import Scale
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -42,13 +45,31 @@ class Listing(Answer, Generic[Item]):
 # ---- datasets ----
 
 
+Bound = Annotated[
+    float,
+    Field(
+        ge=-LARGEST_BOUND,
+        le=LARGEST_BOUND,
+        description="a column of larger numbers is to be scaled, with bounds to match",
+    ),
+]
+
+
 class NumberIn(Request):
     """A numeric column with public bounds; values outside are clamped."""
 
     name: Name
     type: Literal["number"]
-    lower: float
-    upper: float
+    lower: Bound
+    upper: Bound
+    missing: Annotated[
+        list[float],
+        Field(
+            max_length=20,
+            description="codes, wherever they lie, that stand for no value: rows with one are left"
+            " out of models that use the column, and count as rows all the same",
+        ),
+    ] = []
 
     @model_validator(mode="after")
     def _ordered(self) -> "NumberIn":
@@ -56,6 +77,8 @@ class NumberIn(Request):
             raise ValueError("lower must be below upper")
         if not self.upper - self.lower < float("inf"):
             raise ValueError("the bounds are too far apart")
+        if len(set(self.missing)) < len(self.missing):
+            raise ValueError("the missing codes must be distinct")
         return self
 
 
@@ -105,22 +128,29 @@ class Branches(Request):
     rdp: Annotated[list[tuple[Order, Share]], Field(max_length=4)] = Field(default_factory=list)
 
 
+Promised = Annotated[Positive, Field(le=LARGEST_PROMISE)]
+
+
 class PrivacyIn(Request):
     """A dataset's promise, fixed at its creation."""
 
     neighbouring: Literal["replace_one"] = "replace_one"
-    epsilon: Positive
+    epsilon: Promised
     delta: Delta
     branches: Branches = Field(default_factory=Branches)
 
 
 class DatasetIn(Request):
-    """The metadata of an upload."""
+    """The metadata of an upload.
+
+    population: whom the rows are about; datasets of one population share one ledger and budget.
+    """
 
     name: Name
     description: Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")] = ""
     privacy: PrivacyIn
     columns: Annotated[list[ColumnIn], Field(min_length=1, max_length=1000)]
+    population: Name | None = None
     grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
 
     @model_validator(mode="after")
@@ -134,7 +164,7 @@ class DatasetIn(Request):
 class BudgetIn(Request):
     """A budget that is raised; neither number may sink."""
 
-    epsilon: Positive | None = None
+    epsilon: Promised | None = None
     delta: Delta | None = None
 
 
@@ -166,6 +196,28 @@ class PrivacyOut(Answer):
     branches: Branches | None = Field(None, exclude_if=lambda declared: declared is None)
 
 
+class WeakOut(Answer):
+    """A dataset's epsilon is so large that its promise says little."""
+
+    code: Literal["weak_promise"]
+    detail: str
+
+
+class SeenOut(Answer):
+    """An upload is like an earlier one that has another budget.
+
+    kind: same_rows (in any order), rows (a share of them), or columns (a share of them). destroyed:
+    whether the earlier dataset's rows were destroyed.
+    """
+
+    code: Literal["rows_seen_before"]
+    detail: str
+    dataset: UUID
+    destroyed: bool
+    kind: Literal["same_rows", "rows", "columns"]
+    share: float
+
+
 class DatasetOut(Answer):
     """Public metadata. grants: only told to admins; null where every analyst may use it."""
 
@@ -178,6 +230,10 @@ class DatasetOut(Answer):
     status: Literal["open", "archived", "destroyed"]
     created_at: datetime
     grants: list[UUID] | None = None
+    population: str | None = Field(None, exclude_if=lambda named: named is None)
+    warnings: list[Annotated[WeakOut | SeenOut, Field(discriminator="code")]] = Field(
+        [], description="rows_seen_before: in the answer to the upload only, for its admin"
+    )
 
 
 class Epsilon(Answer):
@@ -246,13 +302,43 @@ class EntryOut(Answer):
     hash: str
 
 
+class AnchorIn(Request):
+    """An end of a chain that was kept elsewhere: how many entries, and the last one's hash.
+
+    signature: as a verification gave it, where it is to be checked as well.
+    """
+
+    rows: Annotated[int, Field(ge=1, le=2**53)]
+    head: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class VerifyIn(Request):
+    """What to hold a chain against besides itself."""
+
+    anchor: AnchorIn | None = None
+
+
+class AnchorOut(Answer):
+    """An end of a chain, signed with this installation's key. ledger: null for the audit trail."""
+
+    ledger: UUID | None
+    rows: int
+    head: str
+    signature: str
+
+
 class VerificationOut(Answer):
-    """Whether a ledger is whole. problem: the first fault."""
+    """Whether a ledger is whole. problem: the first fault.
+
+    anchor: to be kept elsewhere and sent with a later verification; null where there is a fault.
+    """
 
     ok: bool
     rows: int
     head: str
     problem: str | None
+    anchor: AnchorOut | None
 
 
 # ---- plans and jobs ----
@@ -263,12 +349,14 @@ class JobIn(Request):
 
     Without `sampler` (or with `{"algorithm": "auto"}`, which is the same) it chooses the algorithm
     too, from public facts: the plan names it in `algorithm` and says why in `reasons`.
+    accept_low_quality: take a job whose plan is not `usable`, which is refused otherwise.
     """
 
     dataset: UUID
     model: ModelSpec
     sampler: Annotated[AlgorithmOptions, Field(discriminator="algorithm")] = AutoOptions()
     privacy: PrivacySpec
+    accept_low_quality: bool = False
 
 
 class PlanOut(Answer):
@@ -277,6 +365,8 @@ class PlanOut(Answer):
     algorithm: the one that was named, or the planner's choice; reasons: why it was chosen.
     noise_multiplier: of every step of a chain; of a release as a whole, which costs
     mu = 1 / noise_multiplier. warnings: what is wrong with the job, and what would help.
+    expected_width: sd of the draws over the non-private posterior's, median coefficient; null where
+    it is not known. usable: whether the result is expected to be of any use.
     """
 
     algorithm: str
@@ -288,6 +378,8 @@ class PlanOut(Answer):
     num_chains: int
     num_warmup: int
     expected_ess: float
+    expected_width: float | None
+    usable: bool
     parameters: list[str]
     remaining_after: Epsilon
     affordable: bool
@@ -317,10 +409,42 @@ class ErrorOut(Answer):
     detail: str
 
 
+class NoteOut(Answer):
+    """Something to know for the next dataset, from released values. column: that it is about."""
+
+    column: str
+    sentence: str
+
+
+class VerdictOut(Answer):
+    """Whether a result may be believed, from released values only.
+
+    reasons: each thing that is wrong. width_from_privacy: part of its intervals' width that is due
+    to privacy, where that is known. notes: on declared bounds, for the next dataset.
+    """
+
+    status: Literal["reliable", "unreliable"]
+    sentence: str
+    reasons: list[str]
+    width_from_privacy: float | None
+    notes: list[NoteOut] = []
+
+
+class StatusEvent(Answer):
+    """An event of a stream: the job's status, from now on or in the end.
+
+    verdict: on the result, in the last event of a job that succeeded; absent otherwise.
+    """
+
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    verdict: VerdictOut | None = None
+
+
 class JobOut(Answer):
     """A job. spec: as planned and paid for; algorithm: its sampler's or release's name.
 
-    reasons: why the planner chose the algorithm; empty where the job named it.
+    reasons: why the planner chose the algorithm; empty where the job named it. verdict: null until
+    the job has succeeded. expired_at: when its draws were deleted, after their time.
     """
 
     id: UUID
@@ -331,9 +455,11 @@ class JobOut(Answer):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    expired_at: datetime | None
     error: ErrorOut | None
     algorithm: str
     reasons: list[str]
+    verdict: VerdictOut | None
     spec: dict[str, Any]
 
 
@@ -354,23 +480,30 @@ class ParameterOut(Answer):
 
 
 class SummaryOut(Answer):
-    """The summary of a chain. draws: of each chain, after warm-up."""
+    """The summary of a chain. draws: of each chain, after warm-up. scale: of the coefficients."""
 
     job: UUID
+    scale: Scale = "original"
     chains: int
     draws: int
     num_warmup: int
     parameters: list[ParameterOut]
+    verdict: VerdictOut | None = None
 
 
 class ChainOut(Answer):
-    """A chain as JSON. draws: (chain, draw, parameter), of which the first num_warmup warm up."""
+    """A chain as JSON. draws: (chain, draw, parameter), of which the first num_warmup warm up.
+
+    verdict: the status of its verdict, with the sentence.
+    """
 
     job: UUID
     parameters: list[str]
     num_chains: int
     num_draws: int
     num_warmup: int
+    verdict: Literal["reliable", "unreliable"] | None = None
+    verdict_sentence: str | None = None
     draws: list[list[list[float]]]
 
 
@@ -384,20 +517,41 @@ class UserIn(Request):
     role: Role
 
 
+class UserPatch(Request):
+    """Whether a user is shut out."""
+
+    disabled: bool
+
+
+class KeyIn(Request):
+    """What a new key is for, and when it ends."""
+
+    label: Name | None = None
+    expires_at: AwareDatetime | None = None
+
+
 class UserOut(Answer):
-    """A user."""
+    """A user. disabled_at: since when no key of the user lets anybody in."""
 
     id: UUID
     name: str
     role: Role
     created_at: datetime
+    disabled_at: datetime | None
 
 
 class KeyOut(Answer):
-    """An API key without its secret."""
+    """An API key without its secret. created_by: null where the service itself made it.
+
+    last_used_at: to the minute.
+    """
 
     id: UUID
+    label: str | None
     created_at: datetime
+    created_by: UUID | None
+    expires_at: datetime | None
+    last_used_at: datetime | None
     revoked_at: datetime | None
 
 
@@ -420,6 +574,78 @@ class NewKey(Answer):
     id: UUID
     user: UUID
     key: str
+    label: str | None
+    expires_at: datetime | None
+
+
+class AuditOut(Answer):
+    """One entry of the audit trail. hash covers everything else and the entry before.
+
+    actor: who did it, null for the service itself; key, address: with which key and from where;
+    subject: to what; user: whom it concerns, who sees it too.
+    """
+
+    seq: int
+    at: datetime
+    action: str
+    actor: UUID | None
+    key: UUID | None
+    address: str | None
+    subject: UUID | None
+    user: UUID | None
+    details: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class PlaceOut(Answer):
+    """Where a ledger ends."""
+
+    rows: int
+    head: str
+
+
+class RewoundOut(Answer):
+    """A ledger that is behind its anchor; null for the audit trail. datasets: that are on it.
+
+    found: where it ends in the database; null where the database does not know it.
+    """
+
+    ledger: UUID | None
+    datasets: list[UUID]
+    anchor: PlaceOut
+    found: PlaceOut | None
+
+
+class RestoreOut(Answer):
+    """What an older database is missing, and the sentence that says what to do."""
+
+    rewound: list[RewoundOut]
+    detail: str
+
+
+class RestoreIn(Request):
+    """An admin's word that a database was put back on purpose. reason: for the audit trail."""
+
+    accept: Literal[True]
+    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]*$")]
+
+
+class ActOut(Answer):
+    """What somebody else did that concerns you."""
+
+    seq: int
+    at: datetime
+    action: str
+    actor: UUID | None
+    subject: UUID | None
+    details: dict[str, Any]
+
+
+class MeOut(UserItem):
+    """You, your keys with who made them, and what others did that concerns you, newest first."""
+
+    acts: list[ActOut]
 
 
 class RegisteredOut(Answer):

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from app.client import render
+from app.client import posteriors, render
 from app.client.client import ApiError, Client
 
 app = typer.Typer(
@@ -22,6 +22,9 @@ app = typer.Typer(
 console = Console()
 Url = Annotated[str, typer.Option(envvar="DPMCMC_URL", help="Where the service is.")]
 Key = Annotated[str, typer.Option(envvar="DPMCMC_KEY", help="Your API key.")]
+ScaleOf = Annotated[
+    str, typer.Option(help="original: in the units of the columns; design: standardised.")
+]
 JobFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A job as JSON.")]
 
 
@@ -49,6 +52,12 @@ def refusals() -> Iterator[None]:
 def show(answer: Any) -> None:
     """Print an answer as JSON."""
     console.print_json(data=answer)
+
+
+def show_result(answer: dict[str, Any]) -> None:
+    """Print a summary with its verdict."""
+    console.print(render.summary(answer))
+    console.print(render.verdict(answer))
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -113,14 +122,18 @@ def watch(context: typer.Context, job: str) -> None:
         ended = render.follow(context.obj, console, job)
         if ended["status"] != "succeeded":
             raise typer.Exit(1)
-        console.print(render.summary(context.obj.summary(job)))
+        show_result(context.obj.summary(job))
 
 
 @app.command()
-def jobs(context: typer.Context) -> None:
-    """List the jobs."""
+def jobs(context: typer.Context, as_json: bool = False) -> None:
+    """List the jobs, each with the verdict on its result. --as-json: with all that is known."""
     with refusals():
-        show(list(context.obj.jobs()))
+        found = list(context.obj.jobs())
+        if as_json:
+            show(found)
+        else:
+            console.print(render.jobs(found))
 
 
 @app.command()
@@ -131,17 +144,50 @@ def cancel(context: typer.Context, job: str) -> None:
 
 
 @app.command()
-def summary(context: typer.Context, job: str) -> None:
+def summary(context: typer.Context, job: str, scale: ScaleOf = "original") -> None:
     """Show the posterior of a job that succeeded."""
     with refusals():
-        console.print(render.summary(context.obj.summary(job)))
+        show_result(context.obj.summary(job, scale=scale))
 
 
 @app.command()
-def chain(context: typer.Context, job: str, output: Path, form: str = "netcdf") -> None:
+def posterior(
+    context: typer.Context,
+    job: str,
+    question: JobFile,
+    output: Annotated[Path | None, typer.Option(help="Save the draws alone, in --form.")] = None,
+    form: str = "csv",
+    as_json: Annotated[bool, typer.Option("--json", help="The whole answer as it came.")] = False,
+    scale: ScaleOf = "original",
+) -> None:
+    """Ask a stored release for another prior, predictions, effects or tests; costs nothing."""
+    with refusals():
+        if output is not None:
+            made = context.obj.posterior_draws(job, read(question), form, scale=scale)
+            output.write_bytes(made)
+            return
+        answer = context.obj.posteriors(job, read(question), scale=scale)
+        if as_json:
+            show(answer)
+            return
+        for table in posteriors.tables(answer):
+            console.print(table)
+        console.print(render.verdict(answer))
+        console.print(escape(answer["note"]))
+
+
+@app.command()
+def chain(
+    context: typer.Context,
+    job: str,
+    output: Path,
+    form: str = "netcdf",
+    scale: ScaleOf = "original",
+) -> None:
     """Save the draws. --form: json, csv, parquet or netcdf."""
     with refusals():
-        output.write_bytes(context.obj.chain(job, form))
+        output.write_bytes(context.obj.chain(job, form, scale=scale))
+        console.print(render.verdict(context.obj.job(job)))
 
 
 @app.command()

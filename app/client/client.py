@@ -12,6 +12,7 @@ import httpx
 
 Json = dict[str, Any]
 FINAL = frozenset({"succeeded", "failed", "cancelled"})
+PATIENCE = 5  # times that a request is sent again because the service said: not so fast
 MEDIA_TYPES = {
     "json": "application/json",
     "csv": "text/csv",
@@ -38,6 +39,18 @@ class Event:
     data: Json
 
 
+class Summary(dict[str, Any]):
+    """A summary as it came, which shows its verdict first, in colour on a terminal."""
+
+    def __repr__(self) -> str:
+        """Return the verdict and the posterior, as the command line shows them."""
+        from app.client import render
+
+        return render.shown(self)
+
+    __str__ = __repr__
+
+
 class Client:
     """Talks to one service with one key. Every method raises ApiError where the service refuses.
 
@@ -61,6 +74,11 @@ class Client:
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         response = self._http.request(method, path, **request)
+        for _ in range(PATIENCE):
+            if "files" in request or not _too_fast(response):  # a file is read once
+                break
+            time.sleep(float(response.headers["Retry-After"]))
+            response = self._http.request(method, path, **request)
         if response.is_error:
             raise ApiError(response.status_code, _problem(response))
         return response
@@ -155,14 +173,45 @@ class Client:
             time.sleep(0.2)
         return answer
 
-    def summary(self, job: str) -> Json:
-        """Posterior summary of a succeeded job."""
-        return self._json("GET", f"/v1/jobs/{job}/summary")
+    def summary(self, job: str, *, scale: str = "original") -> "Summary":
+        """Posterior summary of a succeeded job.
 
-    def chain(self, job: str, form: str = "json") -> bytes:
+        scale: original, in the units of the columns, or design, of the standardised ones.
+        """
+        return Summary(self._json("GET", f"/v1/jobs/{job}/summary", params={"scale": scale}))
+
+    def posteriors(self, job: str, question: Mapping[str, Any], *, scale: str = "original") -> Json:
+        """What follows from a stored release under another prior. Costs nothing."""
+        path = f"/v1/jobs/{job}/posteriors"
+        return self._json("POST", path, json=question, params={"scale": scale})
+
+    def posterior_draws(
+        self,
+        job: str,
+        question: Mapping[str, Any],
+        form: str = "csv",
+        *,
+        scale: str = "original",
+    ) -> bytes:
+        """The draws alone of what `posteriors` makes. form: json, csv, parquet or netcdf."""
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        path = f"/v1/jobs/{job}/posteriors"
+        return self._send("POST", path, json=question, **how).content
+
+    def chain(self, job: str, form: str = "json", *, scale: str = "original") -> bytes:
         """The released draws. form: json, csv, parquet or netcdf."""
-        accept = {"Accept": MEDIA_TYPES[form]}
-        return self._send("GET", f"/v1/jobs/{job}/chain", headers=accept).content
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        return self._send("GET", f"/v1/jobs/{job}/chain", **how).content
+
+
+def _too_fast(response: httpx.Response) -> bool:
+    """Whether the service asks to be asked again later, having done nothing."""
+    refused = response.status_code == httpx.codes.TOO_MANY_REQUESTS
+    return (
+        refused
+        and _problem(response).get("code") == "rate_limited"
+        and response.headers.get("Retry-After", "").isdigit()
+    )
 
 
 def _problem(response: httpx.Response) -> Json:

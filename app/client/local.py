@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-START_SECONDS = 60
+START_SECONDS = 600  # a first worker compiles its kernels, on a busy machine for minutes
 STOP_SECONDS = 20
 
 

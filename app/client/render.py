@@ -5,11 +5,13 @@ from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from app.client.client import Client, Json
 
+COLOURS = {"reliable": "green", "unreliable": "red", "succeeded": "green", "failed": "red"}
 MIXED_BELOW = 1.01  # a chain whose R-hat is above this has not mixed by the usual standard
 
 
@@ -21,6 +23,7 @@ def epsilon(value: float | None) -> str:
 def table(title: str, *columns: str) -> Table:
     """A table of the house's style: text to the left in the first column, numbers to the right."""
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    made.padding, made.pad_edge = (0, 1, 0, 0), False
     for index, column in enumerate(columns):
         made.add_column(column, justify="right" if index else "left", no_wrap=True)
     return made
@@ -59,28 +62,75 @@ def plan(answer: Json) -> Table:
     made.add_row("chains x steps", f"{answer['num_chains']} x {answer['num_steps']:,}")
     made.add_row("noise multiplier", f"{answer['noise_multiplier']:.4g}")
     made.add_row("expected ESS", f"{answer['expected_ess']:.3g}")
+    if answer.get("expected_width") is not None:
+        made.add_row("expected width", f"{answer['expected_width']:.3g} times the posterior's")
     made.add_row("left afterwards", f"epsilon {epsilon(left)}")
     made.add_row("affordable", "[green]yes[/]" if answer["affordable"] else "[red]no[/]")
+    if not answer.get("usable", True):
+        made.add_row("usable", "[red]no[/]: it would be refused without accept_low_quality")
     return made
 
 
+def verdict(answer: Json) -> str:
+    """Whether a result may be believed: the word in colour, and the sentence."""
+    told = answer.get("verdict")
+    if not told:
+        return "[yellow]not judged[/]: this job ran before results were"
+    word, _, rest = told["sentence"].partition(":")
+    notes = [f"\n[yellow]note:[/] {escape(note['sentence'])}" for note in told.get("notes", [])]
+    return f"[bold {COLOURS[told['status']]}]{word}[/]:{escape(rest)}{''.join(notes)}"
+
+
+def status(job: Json) -> str:
+    """A job's status in colour, and beside it that its result is unreliable."""
+    shown = f"[{COLOURS.get(job['status'], 'yellow')}]{job['status']}[/]"
+    told = job.get("verdict")
+    return shown if not told else f"{shown}, [{COLOURS[told['status']]}]{told['status']}[/]"
+
+
+def jobs(items: Iterable[Json]) -> Table:
+    """One line for each job."""
+    made = table("Jobs", "id", "algorithm", "epsilon", "status")
+    for item in items:
+        cost = epsilon(item["cost"]["epsilon"])
+        made.add_row(item["id"], item["algorithm"], cost, status(item))
+    return made
+
+
+def shown(answer: Json) -> str:
+    """A summary and its verdict as text, in colour where the terminal has any."""
+    console = Console()
+    with console.capture() as captured:
+        console.print(verdict(answer))
+        console.print(summary(answer))
+    return captured.get().rstrip()
+
+
 def summary(answer: Json) -> Table:
-    """The posterior, one line for each parameter."""
+    """The posterior, one line for each parameter. Its title carries the verdict."""
     made = table(
-        "Posterior", "parameter", "mean", "sd", "90 % interval", "R-hat", "ESS bulk", "ESS tail"
+        title_of("Posterior", answer),
+        *("parameter", "mean", "sd", "90 % interval", "R-hat", "ESS bulk", "ESS tail"),
     )
     for row in answer["parameters"]:
         hat = row["r_hat"]
         colour = "green" if hat is not None and hat < MIXED_BELOW else "yellow"
         made.add_row(
             row["name"],
-            f"{row['mean']:.3f}",
-            f"{row['sd']:.3f}",
-            f"{row['q05']:.2f} .. {row['q95']:.2f}",
+            f"{row['mean']:.3g}",
+            f"{row['sd']:.2g}",
+            f"{row['q05']:.3g} .. {row['q95']:.3g}",
             "-" if hat is None else f"[{colour}]{hat:.3f}[/]",
             *("-" if row[k] is None else f"{row[k]:.0f}" for k in ("ess_bulk", "ess_tail")),
         )
     return made
+
+
+def title_of(text: str, answer: Json) -> str:
+    """A title, marked where what stands below it is unreliable."""
+    told = answer.get("verdict")
+    unreliable = told is not None and told["status"] == "unreliable"
+    return f"{text} [red](unreliable)[/]" if unreliable else text
 
 
 @contextmanager
@@ -106,9 +156,9 @@ def follow(client: Client, console: Console, job: str) -> Json:
             if event.name == "progress":
                 progress.update(task, completed=event.data["step"] / max(1, event.data["of"]))
             elif event.name == "status":
-                progress.update(task, description=f"sampling: {event.data['status']}")
+                progress.update(task, description=f"sampling: {status(event.data)}")
         ended = client.wait(job)
-        progress.update(task, description=f"sampling: {ended['status']}")
+        progress.update(task, description=f"sampling: {status(ended)}")
         if ended["status"] == "succeeded":
             progress.update(task, completed=1.0)
     return ended

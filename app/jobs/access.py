@@ -7,8 +7,8 @@ from sqlalchemy import BindParameter, exists, or_, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql import ColumnElement
 
+from app.jobs.caller import Caller
 from app.jobs.errors import Refusal, not_found
-from app.jobs.users import Caller
 from app.storage.rows import DatasetRow, GrantRow, JobRow
 
 
@@ -46,6 +46,16 @@ def check_open(dataset: Any) -> None:
         raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
     if dataset.archived_at is not None:
         raise Refusal(409, "dataset_archived", "This dataset is archived.")
+
+
+def stoppable_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    """A job that the caller may stop: an admin any, others their own. Raises Refusal 404."""
+    if caller.role != "admin":
+        return own_job(session, caller, job_id)
+    found = session.get(JobRow, job_id)
+    if found is None:
+        raise not_found("job")
+    return found
 
 
 def own_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:

@@ -7,24 +7,30 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from app import ledger
-from app.jobs.access import own_job
+from app.jobs.access import stoppable_job
+from app.jobs.caller import Caller
 from app.jobs.errors import Refusal
 from app.jobs.services import Services
-from app.jobs.users import Caller
+from app.jobs.trail import note
 from app.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow
 from app.storage.types import utc_now
 
 
 def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
-    """Cancel the caller's job; twice is no error. Raises Refusal 404 or 409 job_finished."""
+    """Cancel a job; twice is no error. An admin may cancel any, which its analyst sees.
+
+    Raises Refusal 404 or 409 job_finished.
+    """
     with services.sessions.debit() as session:
-        before = own_job(session, caller, job_id)
+        before = stoppable_job(session, caller, job_id)
         if before.status in ("succeeded", "failed"):
             raise Refusal(409, "job_finished", "The job has ended; there is nothing to cancel.")
         if before.status not in FINAL_STATUSES:
             stop(session, job_id)
+            if before.user_id != caller.id:
+                note(session, caller, "job.cancel", job_id, user_id=before.user_id)
         session.expire_all()
-        return own_job(session, caller, job_id)
+        return stoppable_job(session, caller, job_id)
 
 
 def stop(session: Session, job_id: UUID) -> None:

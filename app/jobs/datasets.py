@@ -1,51 +1,33 @@
-"""Datasets: taken in whole or not at all, changed by ledger entries, destroyed for good."""
+"""Datasets: read, changed by ledger entries, destroyed for good."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from app import ledger
 from app.jobs.access import visible, visible_dataset
+from app.jobs.caller import Caller
 from app.jobs.cancel import stop
-from app.jobs.errors import Fault, Refusal, invalid
+from app.jobs.errors import Refusal, invalid
 from app.jobs.pages import Page, by_number, by_time, encode
+from app.jobs.promises import TOO_LIKELY, senseless
+from app.jobs.rewind import refuse_rewound
 from app.jobs.services import Services
-from app.jobs.users import Caller
-from app.storage.columns import columns_json, parse_columns
-from app.storage.errors import IngestError, StoreError, VersionsKeptError
-from app.storage.ingest import ingest
-from app.storage.limits import Limits
+from app.jobs.trail import note
+from app.ledger.ends import end_of
+from app.storage.errors import VersionsKeptError
+from app.storage.locks import UPLOADS, take
 from app.storage.rows import DatasetRow, GrantRow, JobRow, UserRow
 from app.storage.types import utc_now
-from dpmcmc.privacy.filter import FilterTerms
-from dpmcmc.privacy.types import Neighbouring
 
-PARQUET_MAGIC = b"PAR1"
 VERSIONS_KEPT = (
     "The key is destroyed, so nobody can read the rows; but the store keeps versions of the"
     " encrypted file that it does not let us delete."
 )
-UPLOAD_REFUSED = "The upload cannot be taken; nothing was stored."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """What an admin declares about an upload."""
-
-    name: str
-    description: str
-    columns: Sequence[Mapping[str, Any]]
-    neighbouring: str
-    epsilon: float
-    delta: float
-    gdp_weight: float = 1.0
-    renyi: tuple[tuple[float, float], ...] = ()
-    grants: Sequence[UUID] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +37,13 @@ class Described:
     row: DatasetRow
     balance: ledger.Balance
     grants: Sequence[UUID] | None
+
+    @property
+    def status(self) -> str:
+        """The dataset's own: a population's ledger is open while one of its datasets may be."""
+        if self.row.destroyed_at is not None:
+            return "destroyed"
+        return "archived" if self.row.archived_at is not None else self.balance.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,88 +55,8 @@ class Budget:
     history: Sequence[ledger.HistoryPoint] = ()
 
 
-def create(services: Services, caller: Caller, definition: Definition, file: BinaryIO) -> Described:
-    """Take an upload in: the encrypted file first, then record and ledger in one transaction.
-
-    Raises Refusal 422; its counts per column are for the uploading admin only.
-    """
-    dataset_id = uuid4()
-    try:
-        terms = FilterTerms(
-            definition.epsilon,
-            definition.delta,
-            Neighbouring(definition.neighbouring),
-            definition.gdp_weight,
-            definition.renyi,
-        )
-    except ValueError:
-        raise invalid("/metadata/privacy", "This budget cannot be kept.") from None
-    with services.sessions.read() as session:
-        _check_users(session, definition.grants, "/metadata/grants")
-    try:
-        columns = parse_columns([dict(column) for column in definition.columns])
-        stored = ingest(
-            services.vault.files,
-            dataset_id,
-            file,
-            _format(file),
-            columns,
-            Limits(file_bytes=services.settings.max_upload_bytes),
-        )
-    except IngestError as error:
-        raise _refused(error) from None
-    row = DatasetRow(
-        id=dataset_id,
-        name=definition.name,
-        description=definition.description,
-        columns=columns_json(columns),
-        rows=stored.rows,
-        neighbouring=definition.neighbouring,
-        restricted=definition.grants is not None,
-        wrapped_key=stored.wrapped_key,
-        created_by=caller.id,
-        created_at=utc_now(),
-    )
-    try:
-        return _record(services, caller, row, terms, definition.grants)
-    except BaseException:
-        with suppress(StoreError):  # the sweep deletes what stays
-            services.vault.files.destroy(dataset_id)
-        raise
-
-
-def _record(
-    services: Services,
-    caller: Caller,
-    row: DatasetRow,
-    terms: FilterTerms,
-    grants: Sequence[UUID] | None,
-) -> Described:
-    with services.sessions.write() as session:
-        session.add(row)
-        ledger.open_account(session, row.id, terms, caller.id)
-        if grants is not None:
-            _grant(session, caller, row.id, grants)
-        return _described(session, row)
-
-
-def _format(file: BinaryIO) -> Any:
-    file.seek(0)
-    magic = file.read(len(PARQUET_MAGIC))
-    file.seek(0)
-    return "parquet" if magic == PARQUET_MAGIC else "csv"
-
-
-def _refused(error: IngestError) -> Refusal:
-    """An upload's faults. Places among the declared columns lie in the metadata."""
-    found = [
-        Fault(place if place.startswith("/file") else f"/metadata{place}", message)
-        for place, message in error.problems
-    ]
-    return Refusal(422, error.code, UPLOAD_REFUSED, found)
-
-
-def _check_users(session: Session, grants: Sequence[UUID] | None, pointer: str) -> None:
+def check_users(session: Session, grants: Sequence[UUID] | None, pointer: str) -> None:
+    """Refuse grants to nobody. Raises Refusal 422."""
     if not grants:
         return
     known = set(session.scalars(select(UserRow.id).where(UserRow.id.in_(grants))))
@@ -156,7 +65,7 @@ def _check_users(session: Session, grants: Sequence[UUID] | None, pointer: str) 
             raise invalid(f"{pointer}/{index}", "There is no such user.")
 
 
-def _grant(
+def grant(
     session: Session, caller: Caller, dataset_id: UUID, grants: Sequence[UUID] | None
 ) -> None:
     """Say who may use a dataset, in its ledger and in the grants' table."""
@@ -177,14 +86,15 @@ def _grants(session: Session, row: DatasetRow) -> Sequence[UUID] | None:
     return session.scalars(query.order_by(GrantRow.user_id)).all()
 
 
-def _described(session: Session, row: DatasetRow) -> Described:
+def described(session: Session, row: DatasetRow) -> Described:
+    """A dataset as its answers show it."""
     return Described(row, ledger.balance(session, row.id), _grants(session, row))
 
 
 def dataset(services: Services, caller: Caller, dataset_id: UUID) -> Described:
     """One dataset. Raises Refusal 404."""
     with services.sessions.read() as session:
-        return _described(session, visible_dataset(session, caller, dataset_id))
+        return described(session, visible_dataset(session, caller, dataset_id))
 
 
 def datasets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Described]:
@@ -239,11 +149,21 @@ def entries(
     return Page(found[:limit], more)
 
 
-def verify(services: Services, caller: Caller, dataset_id: UUID) -> ledger.Verification:
-    """Recompute a dataset's ledger. Raises Refusal 404."""
+def verify(
+    services: Services, caller: Caller, dataset_id: UUID, anchor: tuple[int, str] | None = None
+) -> tuple[ledger.Verification, UUID]:
+    """Recompute a dataset's ledger; that somebody did is an entry of the audit trail.
+
+    anchor: number and hash of an entry that was there before. Returns also whose ledger it is.
+    Raises Refusal 404.
+    """
     with services.sessions.read() as session:
         visible_dataset(session, caller, dataset_id)
-        return ledger.verify(session, dataset_id)
+        found = ledger.verify(session, dataset_id, anchor)
+        whose = end_of(session, dataset_id).ledger
+    with services.sessions.write() as session:
+        note(session, caller, "ledger.verify", dataset_id, ok=found.ok, rows=found.rows)
+    return found, whose
 
 
 def amend(
@@ -258,30 +178,52 @@ def amend(
             row = visible_dataset(session, caller, dataset_id)
             if row.destroyed_at is not None:
                 raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
-            _raise_budget(session, caller, dataset_id, changes.get("privacy"))
+            refuse_rewound(session, services, dataset_id)
+            _raise_budget(session, caller, row, changes.get("privacy"))
             _archive(session, caller, row, changes.get("archived"))
             if "grants" in changes:
-                _check_users(session, changes["grants"], "/grants")
-                _grant(session, caller, dataset_id, changes["grants"])
+                check_users(session, changes["grants"], "/grants")
+                grant(session, caller, dataset_id, changes["grants"])
             _allot(session, caller, dataset_id, changes.get("allotments", {}))
             session.flush()
             session.expire_all()
-            return _described(session, visible_dataset(session, caller, dataset_id))
+            found = described(session, visible_dataset(session, caller, dataset_id))
+            note(session, caller, "dataset.amend", dataset_id, changes=_plain(changes))
+            return found
     except ledger.AmendmentRefused:
         raise Refusal(409, "amendment_refused", "The ledger refuses this change.") from None
 
 
+def _plain(value: Any) -> Any:
+    """What was asked for, as JSON takes it."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(held) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_plain(held) for held in value]
+    return str(value) if isinstance(value, UUID) else value
+
+
 def _raise_budget(
-    session: Session, caller: Caller, dataset_id: UUID, raised: Mapping[str, float] | None
+    session: Session, caller: Caller, row: DatasetRow, raised: Mapping[str, float] | None
 ) -> None:
     named = {name: value for name, value in (raised or {}).items() if value is not None}
     if not named:
         return
-    terms = ledger.terms_of(session, dataset_id)
+    take(session, UPLOADS)  # no dataset joins the population with the budget of before
+    terms = ledger.terms_of(session, row.id)
+    rows = _most_rows(session, row)
+    if senseless(named.get("delta", 0.0), rows):
+        raise invalid("/privacy/delta", TOO_LIKELY.format(rows=rows))
     for name, value in named.items():
         if value < getattr(terms, name):
             raise invalid(f"/privacy/{name}", "A budget is never lowered.")
-    ledger.amend(session, dataset_id, "raise_budget", named, caller.id)
+    ledger.amend(session, row.id, "raise_budget", named, caller.id)
+
+
+def _most_rows(session: Session, row: DatasetRow) -> int:
+    """Of the datasets that a budget is for, also of those whose rows were destroyed."""
+    on_it = func.coalesce(DatasetRow.ledger_id, DatasetRow.id) == (row.ledger_id or row.id)
+    return session.scalars(select(func.max(DatasetRow.rows)).where(on_it)).one()
 
 
 def _allot(
@@ -318,9 +260,11 @@ def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
     with services.sessions.write() as session:
         row = visible_dataset(session, caller, dataset_id)
         if row.destroyed_at is None:
+            refuse_rewound(session, services, dataset_id)
             _stop_jobs(session, dataset_id)
             ledger.amend(session, dataset_id, "destroy", {}, caller.id)
             row.wrapped_key, row.destroyed_at = None, utc_now()
+            note(session, caller, "dataset.destroy", dataset_id)
     try:
         services.vault.files.destroy(dataset_id)
     except VersionsKeptError:

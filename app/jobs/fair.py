@@ -1,7 +1,8 @@
 """Whose turn it is: a free worker takes the job of whoever has the fewest running.
 
 A message only says that some job waits. So it does not matter in which order messages come, and an
-analyst who submits a thousand jobs delays the next one's by no more than one of them.
+analyst who submits a thousand jobs delays the next one's by no more than one of them. Nor may the
+jobs of one analyst fill every place: a running job is not taken away, however long it takes.
 """
 
 from uuid import UUID
@@ -13,6 +14,7 @@ from sqlalchemy.sql.expression import ScalarSelect
 
 from app.jobs.run import TimeUpError, run
 from app.jobs.services import Services
+from app.jobs.submit import tell
 from app.storage.rows import JobRow, UserRow
 
 TRIES = 8  # others may take the same job at the same moment
@@ -27,17 +29,32 @@ def run_next(
     time_up: what the caller raises in here when the job's time is over.
     """
     for _ in range(TRIES):
-        with services.sessions.read() as session:
-            job_id = whose_turn(session, services.settings.max_attempts)
+        job_id = _next(services)
         if job_id is None:
             return None
         if run(services, job_id, time_up):
-            return job_id
-    return hinted if run(services, hinted, time_up) else None
+            break
+    else:
+        job_id = hinted if run(services, hinted, time_up) else None
+    _tell_of_next(services)
+    return job_id
 
 
-def whose_turn(session: Session, max_attempts: int) -> UUID | None:
-    """The oldest waiting job of the analyst with the fewest running.
+def _next(services: Services) -> UUID | None:
+    using = services.settings
+    with services.sessions.read() as session:
+        return whose_turn(session, using.max_attempts, using.running_of_user)
+
+
+def _tell_of_next(services: Services) -> None:
+    """Send word of a job that waited for a place of its analyst: its own message came too early."""
+    job_id = _next(services)
+    if job_id is not None:
+        tell(services, job_id)
+
+
+def whose_turn(session: Session, max_attempts: int, at_once: int) -> UUID | None:
+    """The oldest waiting job of the analyst with the fewest running, and fewer than `at_once`.
 
     Among equals the one whose last job started longest ago, then the oldest job. Each analyst costs
     a few look-ups in an index, however many jobs wait or have ended.
@@ -59,7 +76,7 @@ def whose_turn(session: Session, max_attempts: int) -> UUID | None:
     )
     query = (
         select(JobRow.id)
-        .join(turns, turns.c.job_id == JobRow.id)
+        .join(turns, (turns.c.job_id == JobRow.id) & (turns.c.running < at_once))
         .order_by(turns.c.running, turns.c.last.nulls_first(), JobRow.created_at, JobRow.id)
         .limit(1)
     )

@@ -1,7 +1,8 @@
 """Read jobs and the chains that they released."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -11,33 +12,80 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.jobs.access import own_job
+from app.jobs.caller import Caller
 from app.jobs.chains import stored_chain
 from app.jobs.errors import Refusal
+from app.jobs.keys import living
 from app.jobs.pages import Page, by_time
 from app.jobs.services import Services
 from app.jobs.specs import resolved_spec
-from app.jobs.users import Caller
 from app.storage.columns import schema_of
-from app.storage.rows import JOB_STATUSES, DatasetRow, JobRow
+from app.storage.rows import JOB_STATUSES, DatasetRow, JobRow, ReleaseRow
 from dpmcmc import diagnostics
+from dpmcmc.design import make_design
 from dpmcmc.models import parameters_of
 from dpmcmc.privacy.types import Released
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec
+from dpmcmc.units import Scale, in_units
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A released chain. draws: (chain, draw, parameter), warm-up included and counted."""
+    """A released chain. draws: (chain, draw, parameter), warm-up included and counted.
+
+    verdict: status and sentence of what it is worth; None of a job before there were any.
+    """
 
     job_id: UUID
     parameters: tuple[str, ...]
     num_warmup: int
     draws: NDArray[np.float64]
+    verdict: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a stream tells of a job."""
+
+    id: UUID
+    status: str
+    step: int
+    of: int
+    started: datetime | None
+    verdict: dict[str, Any] | None = None
+
+
+_WATCHED = (
+    JobRow.id,
+    JobRow.status,
+    JobRow.progress_step,
+    JobRow.progress_of,
+    JobRow.started_at,
+    JobRow.verdict,
+)
+
+
+def seen(row: JobRow) -> Watched:
+    """What a stream tells of this job first."""
+    told = (row.status, row.progress_step, row.progress_of, row.started_at, row.verdict)
+    return Watched(row.id, *told)
 
 
 def job(services: Services, caller: Caller, job_id: UUID) -> JobRow:
     """The caller's job. Raises Refusal 404."""
     with services.sessions.read() as session:
         return own_job(session, caller, job_id)
+
+
+def watched(
+    services: Services, job_ids: Collection[UUID], callers: Collection[Caller]
+) -> tuple[dict[UUID, Watched], set[Caller]]:
+    """The present state of jobs, for streams that go on, and which callers may still come in."""
+    with services.sessions.read() as session:
+        query = select(*_WATCHED).where(JobRow.id.in_(job_ids))
+        found = {row.id: Watched(*row) for row in session.execute(query)}
+        return found, living(session, callers)
 
 
 def jobs(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[JobRow]:
@@ -47,23 +95,52 @@ def jobs(services: Services, caller: Caller, limit: int, cursor: str | None) -> 
         return by_time(session, query, JobRow.created_at, JobRow.id, limit, cursor)
 
 
-def chain(services: Services, caller: Caller, job_id: UUID) -> Chain:
+def chain(services: Services, caller: Caller, job_id: UUID, scale: Scale = "original") -> Chain:
     """The released chain of a succeeded job. Raises Refusal 404 or 409 job_not_finished."""
     with services.sessions.read() as session:
-        return _chain(session, _succeeded(session, caller, job_id))
+        return _chain(session, _succeeded(session, caller, job_id), scale)
 
 
 def summary(
-    services: Services, caller: Caller, job_id: UUID
+    services: Services, caller: Caller, job_id: UUID, scale: Scale = "original"
 ) -> tuple[JobRow, Sequence[Mapping[str, Any]]]:
-    """The job and the summary of its chain after warm-up. Raises as `chain`."""
+    """The job and the summary of its chain after warm-up. Raises as `chain`.
+
+    Jobs of old have a list, of the standardised design.
+    """
     with services.sessions.read() as session:
         found = _succeeded(session, caller, job_id)
-        if found.summary is not None:
-            return found, found.summary
-        released = _chain(session, found)
-    kept = Released(released.draws[:, released.num_warmup :])
-    return found, [asdict(item) for item in diagnostics.summarise(kept, released.parameters)]
+        kept = {"design": found.summary} if isinstance(found.summary, list) else found.summary
+        if kept and scale in kept:
+            return found, kept[scale]
+        released = _chain(session, found, scale)
+    after = Released(released.draws[:, released.num_warmup :])
+    return found, [asdict(item) for item in diagnostics.summarise(after, released.parameters)]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a job's release left behind, and the public facts that it is read by."""
+
+    schema: Schema
+    spec: JobSpec
+    content: dict[str, Any]
+
+
+def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
+    """What a succeeded job stored of its release. Raises as `chain`, or Refusal 409 no_release."""
+    with services.sessions.read() as session:
+        found = _succeeded(session, caller, job_id)
+        _check_kept(found)
+        row = session.get(ReleaseRow, job_id)
+        if row is None:
+            raise Refusal(
+                409,
+                "no_release",
+                "This job stored no release: its chains started from none, or it ran long ago.",
+            )
+        dataset = session.get_one(DatasetRow, found.dataset_id)
+        return Kept(schema_of(dataset), resolved_spec(found), row.content)
 
 
 def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
@@ -75,12 +152,22 @@ def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
     return found
 
 
-def _chain(session: Session, job: JobRow) -> Chain:
+def _check_kept(job: JobRow) -> None:
+    """Raise Refusal 410 where the draws were deleted after their time."""
+    if job.expired_at is not None:
+        told = "The draws were kept for their time and are deleted; job and summary stay."
+        raise Refusal(410, "expired", told)
+
+
+def _chain(session: Session, job: JobRow, scale: Scale) -> Chain:
+    _check_kept(job)
     spec = resolved_spec(job)
-    dataset = session.get_one(DatasetRow, job.dataset_id)
-    parameters = parameters_of(schema_of(dataset), spec.model)
+    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
+    parameters = parameters_of(schema, spec.model)
     draws = stored_chain(session, job.id, job.released_attempt or 0, len(parameters))
-    return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws)
+    draws = in_units(make_design(schema, spec.model.formula), parameters, draws, scale)
+    verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
+    return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict)
 
 
 def count_jobs(session: Session) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from app.storage.rows import JobRow
 from app.storage.types import utc_now
 
 BEAT_SECONDS = 0.5  # a cancellation is heard this soon
+NEARLY = 0.95  # of its steps: what a job is shown to have done until it has ended
 INTERRUPT = signal.SIGUSR2  # never sent; the name under which Python runs our handler
 
 
@@ -27,16 +29,31 @@ class StoppedError(Exception):
     """The work is to stop: the job is cancelled, or somebody else's."""
 
 
+def scheduled(seconds: float, expected: float, steps: int) -> int:
+    """Return the progress that is shown of a job that has run for some seconds.
+
+    How many of its steps are expected to be done by then, from public facts: never what was done.
+    A run whose worker is lost is begun anew for the same payment. Steps that it had taken by some
+    time would tell how many were accepted, and nobody has paid for that.
+    """
+    return int(steps * NEARLY * min(seconds / expected, 1.0))
+
+
 class Heartbeat:
     """Renews the lease while the `with` block runs. cancelled, lost: what it has heard.
+
+    steps, expected: of the job, and how many seconds they are expected to take; see `scheduled`.
 
     In a process's main thread it stops work by itself: Python runs a signal's handler between two
     instructions, so after one call of a kernel, however long a step or a block of draws may be.
     """
 
-    def __init__(self, services: Services, holds: list[ColumnElement[bool]]) -> None:
+    def __init__(
+        self, services: Services, holds: list[ColumnElement[bool]], steps: int, expected: float
+    ) -> None:
         self._services = services
         self._holds = holds
+        self._steps, self._expected, self._began = steps, expected, time.monotonic()
         self._every = min(BEAT_SECONDS, services.settings.lease_seconds / 4)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -91,9 +108,12 @@ class Heartbeat:
             beat = (
                 update(JobRow)
                 .where(*self._holds)
-                .values(lease_until=utc_now() + lease)
+                .values(lease_until=utc_now() + lease, progress_step=self._progress())
                 .returning(JobRow.cancel_requested)
             )
             heard = session.scalar(beat)
         self.lost = heard is None
         self.cancelled = bool(heard)
+
+    def _progress(self) -> int:
+        return scheduled(time.monotonic() - self._began, self._expected, self._steps)

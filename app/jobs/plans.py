@@ -4,24 +4,29 @@ import math
 from dataclasses import dataclass
 from uuid import UUID
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import ledger
 from app.jobs.access import usable_dataset
+from app.jobs.caller import Caller
 from app.jobs.errors import Fault, Refusal
 from app.jobs.services import Services
-from app.jobs.users import Caller
 from app.storage.columns import schema_of
-from app.storage.rows import DatasetRow
+from app.storage.rows import DatasetRow, JobRow
 from dpmcmc import planner
 from dpmcmc.choice import of_full_data
-from dpmcmc.errors import SpecError
+from dpmcmc.design import make_design
+from dpmcmc.filling import ENOUGH_ESS
 from dpmcmc.privacy.events import EventError, Gaussian, Repeat, WithoutReplacement
+from dpmcmc.releases import RELEASES
+from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 
 BASE_BYTES = 2**29  # Python, the libraries and the compiled kernels
 ROW_NUMBERS = 24  # of a row: its response, and what a column needs while it is made
 DRAW_COPIES = 3
+MOST_EARLIER = 50  # jobs whose results a plan looks at
 LEAST_COST = 1e9  # noise multiplier of a step that costs next to nothing
 
 
@@ -34,36 +39,82 @@ class Offer:
     remaining_after: float
 
 
-def plan(services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec) -> Offer:
-    """Plan a job and hold it against the budget. Spends nothing. Raises Refusal."""
+def asked(services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec) -> Schema:
+    """The public facts that a job is planned from. Raises Refusal."""
     with services.sessions.read() as session:
         dataset = usable_dataset(session, caller, dataset_id)
         check_bounded(session, dataset, spec)
-        made = planned(services, dataset, spec)
-        return _offer(session, dataset, caller, made)
+        return schema_of(dataset)
 
 
-def planned(
-    services: Services, dataset: DatasetRow, spec: JobSpec, *, advise: bool = True
-) -> planner.Plan:
-    """The plan of a job. Raises Refusal 422 with the field that is wrong."""
-    try:
-        made = planner.plan(schema_of(dataset), spec, advise=advise)
-    except SpecError as error:
-        fault = Fault(error.pointer, error.message)
-        raise Refusal(422, "invalid_request", "The job cannot be planned.", [fault]) from None
-    except (ValueError, OverflowError):
-        fault = Fault("/privacy", "These numbers cannot be planned with.")
-        raise Refusal(422, "invalid_request", "The job cannot be planned.", [fault]) from None
+def checked(services: Services, schema: Schema, made: planner.Plan | Fault) -> planner.Plan:
+    """The plan, if this service takes such a job. Raises Refusal 422."""
+    if isinstance(made, Fault):
+        raise Refusal(422, "invalid_request", "The job cannot be planned.", [made])
     draws = made.num_steps * made.num_chains * len(made.parameters)
     if draws > services.settings.max_draws:
         fault = Fault("/sampler/num_steps", "Chains x steps x parameters is above the limit.")
         raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
-    columns = len(dataset.columns)
-    if memory_bytes(dataset.rows, columns, made) > services.settings.job_memory_bytes:
+    needed = memory_bytes(schema.rows, len(schema.columns), made)
+    if needed > services.settings.job_memory_bytes:
         fault = Fault("/dataset", "Rows x columns need more memory than a worker may take.")
         raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
     return made
+
+
+def low_quality(made: planner.Plan, epsilon: float | None) -> Refusal:
+    """The refusal of a plan that is expected to be useless. epsilon: one that would do."""
+    release = made.spec.sampler.algorithm in RELEASES
+    width = "" if made.expected_width is None else f", {made.expected_width:.3g} times as wide"
+    expected = (
+        f"The rows are expected not to stand out of the noise{width}."
+        if release
+        else f"Expected are {made.expected_ess:.3g} effective draws; {ENOUGH_ESS:g} are wanted."
+    )
+    remedy = (
+        "No epsilon up to 1000 is known to mend that: leave the algorithm and its steps open."
+        if epsilon is None
+        else f"At epsilon {epsilon:.2g} it would do."
+    )
+    return Refusal(
+        422,
+        "low_quality_plan",
+        f"{expected} {remedy} Nothing was charged; accept_low_quality takes the job as it is.",
+        [Fault("/privacy/epsilon", remedy)],
+        {"usable_at": {"epsilon": epsilon}},
+    )
+
+
+def offer(services: Services, caller: Caller, dataset_id: UUID, made: planner.Plan) -> Offer:
+    """A plan held against the budget. Spends nothing. Raises Refusal."""
+    with services.sessions.read() as session:
+        usable_dataset(session, caller, dataset_id)
+        preview = ledger.preview(session, dataset_id, analyst_id=caller.id, event=made.event)
+    if math.isinf(preview.epsilon):
+        raise unbounded()
+    return Offer(made, preview.affordable, preview.remaining_after)
+
+
+def found_earlier(
+    services: Services, caller: Caller, dataset_id: UUID, made: planner.Plan
+) -> list[str]:
+    """What the caller's earlier releases on the dataset found of the bounds of this job's columns.
+
+    Released values and public facts: it spends nothing.
+    """
+    of_caller = JobRow.dataset_id == dataset_id, JobRow.user_id == caller.id
+    succeeded = select(JobRow.verdict).where(*of_caller, JobRow.status == "succeeded")
+    with services.sessions.read() as session:
+        newest = succeeded.order_by(JobRow.finished_at.desc()).limit(MOST_EARLIER)
+        verdicts = session.scalars(newest).all()
+        schema = schema_of(session.get_one(DatasetRow, dataset_id))
+    design = make_design(schema, made.spec.model.formula)
+    notes: dict[str, str] = {}
+    for verdict in verdicts:
+        for note in (verdict or {}).get("notes", []):
+            if note["column"] in design.covariates:
+                notes.setdefault(note["column"], f"an earlier release found: {note['sentence']}")
+    return list(notes.values())
 
 
 def memory_bytes(rows: int, columns: int, made: planner.Plan) -> int:
@@ -104,10 +155,3 @@ def unbounded() -> Refusal:
         " privacy.branches has an rdp order that does. Samplers of full data need none.",
     )
     return Refusal(422, "invalid_request", "This dataset cannot pay for the job.", [fault])
-
-
-def _offer(session: Session, dataset: DatasetRow, caller: Caller, made: planner.Plan) -> Offer:
-    preview = ledger.preview(session, dataset.id, analyst_id=caller.id, event=made.event)
-    if math.isinf(preview.epsilon):
-        raise unbounded()
-    return Offer(made, preview.affordable, preview.remaining_after)

@@ -22,7 +22,7 @@ def configuration(using: Settings) -> dict[str, Any]:
         "broker_transport_options": {
             "confirm_publish": True,
             "path": str(using.queue_file),
-            "patience": 0.2,  # between two looks at whether the worker is to end
+            "patience": 1.0,  # between two looks at whether the worker is to end
         },
         "task_default_queue": QUEUE,
         "task_acks_late": True,

@@ -1,7 +1,8 @@
 """The reaper: hands on what lost workers held, sends again what no worker was told of.
 
 It goes by its own monotonic clock: a lease that it has seen unchanged for the lease's length has
-lapsed, whatever the wall clocks say. Every write is conditional: more reapers do no harm.
+lapsed, whatever the wall clocks say; reservations lapse by the database's clock. Every write is
+conditional: more reapers do no harm.
 """
 
 import time
@@ -16,12 +17,12 @@ from sqlalchemy.orm import Session
 from app import ledger, logs
 from app.jobs.services import Services
 from app.jobs.submit import tell
+from app.storage.clock import database_now
 from app.storage.rows import ChainBlockRow, JobRow
 from app.storage.types import utc_now
 
 FIRST_RESEND_SECONDS = 4.0
 LAST_RESEND_SECONDS = 600.0
-RESEND_AT_ONCE = 16  # the head of the queue: behind it, waiting is what is to be expected
 
 
 @dataclass(slots=True)
@@ -43,26 +44,32 @@ class Reaper:
     _waiting: dict[UUID, Waiting] = field(default_factory=dict)
 
     def round(self) -> None:
-        """Look once at all running and waiting jobs."""
+        """Look once at all running and waiting jobs, if there is any."""
+        if not self._any():
+            self._leases, self._waiting = {}, {}
+            return
         self._expire()
         self._watch_leases()
         self._resend()
 
+    def _any(self) -> bool:
+        live = select(JobRow.id).where(JobRow.status.in_(("queued", "running"))).limit(1)
+        with self.services.sessions.read() as session:
+            return session.scalar(live) is not None
+
     def _expire(self) -> None:
         with self.services.sessions.read() as session:
-            due = session.scalar(
-                select(JobRow.id)
-                .where(JobRow.status == "queued", JobRow.reserved_until < utc_now())
-                .limit(1)
-            )
+            now = database_now(session)
+            late = select(JobRow.id).where(JobRow.status == "queued", JobRow.reserved_until < now)
+            due = session.scalar(late.limit(1))
         if due is None:
             return
         with self.services.sessions.debit() as session:
-            lapsed = ledger.expire(session, utc_now())
+            lapsed = ledger.expire(session, now)
             session.execute(
                 update(JobRow)
                 .where(JobRow.id.in_(lapsed))
-                .values(status="cancelled", error_code="reservation_expired", finished_at=utc_now())
+                .values(status="cancelled", error_code="reservation_expired", finished_at=now)
             )
 
     def _watch_leases(self) -> None:
@@ -123,7 +130,6 @@ class Reaper:
             select(JobRow.id, JobRow.attempt)
             .where(JobRow.status.in_(("queued", "running")), JobRow.owner.is_(None))
             .order_by(JobRow.created_at, JobRow.id)
-            .limit(RESEND_AT_ONCE)
         )
         with self.services.sessions.read() as session:
             rows = session.execute(unowned).all()

@@ -14,32 +14,42 @@ from uuid import UUID, uuid4
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.sql import ColumnElement
 
 from app import ledger, logs, tracing
+from app.jobs import whitenings
 from app.jobs.chains import stored_chain
 from app.jobs.heartbeat import Heartbeat, StoppedError
+from app.jobs.rewind import REWOUND, RewoundError, check, keep
 from app.jobs.services import Services
 from app.jobs.specs import resolved_spec
+from app.ledger.anchors import AnchorError
+from app.ledger.ends import End
 from app.storage.columns import schema_of
 from app.storage.errors import StoreAwayError
-from app.storage.rows import ChainBlockRow, DatasetRow, JobRow
+from app.storage.keys import KeyFileError
+from app.storage.rows import ChainBlockRow, DatasetRow, JobRow, ReleaseRow, UserRow
 from app.storage.types import utc_now
-from dpmcmc import diagnostics
+from dpmcmc.design import make_design
 from dpmcmc.models import parameters_of
+from dpmcmc.planner import expected_seconds
 from dpmcmc.privacy.types import Permit, Private, Released
+from dpmcmc.releases.whitening import Whitening
 from dpmcmc.run import run as sample
+from dpmcmc.run import told
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import JobSpec
+from dpmcmc.stored import StoredRelease
 
 PATIENCE_SECONDS = 60.0  # with a database or a store that is away
 RETRY_SECONDS = 0.5
 T = TypeVar("T")
-AWAY = (OperationalError, InterfaceError, PoolTimeoutError, StoreAwayError)
+AWAY_OR_UNKEPT = (StoreAwayError, AnchorError)
+AWAY = (OperationalError, InterfaceError, PoolTimeoutError, *AWAY_OR_UNKEPT)
 
 
 class TimeUpError(Exception):
@@ -54,7 +64,8 @@ class LostError(Exception):
 class Claim:
     """One attempt at a job, fenced by owner and token. num_draws: of each chain.
 
-    traceparent: the span in which the job was submitted.
+    paid: where the ledger ended with its debit.
+    traceparent: the span in which the job was submitted. whitening: that it uses again.
     """
 
     job_id: UUID
@@ -62,11 +73,13 @@ class Claim:
     token: int
     attempt: int
     permit: Permit
+    paid: End
     schema: Schema
     spec: JobSpec
     dataset: DatasetRow
     num_draws: int
     traceparent: str | None
+    whitening: Whitening | None = None
 
     def holds(self) -> list[ColumnElement[bool]]:
         """The condition of every write of this attempt."""
@@ -124,7 +137,8 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
     """What follows a claim, to the job's end or the attempt's."""
     log = logs.logger().bind(job=str(claim.job_id), attempt=claim.attempt)
     log.info("job_claimed")
-    with Heartbeat(services, claim.holds()) as heartbeat:
+    expected = expected_seconds(claim.schema, claim.spec)
+    with Heartbeat(services, claim.holds(), claim.num_draws, expected) as heartbeat:
         try:
             outcome = _attempt(services, claim, heartbeat)
         except LostError:
@@ -132,7 +146,7 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
         except AWAY as error:  # the job stays claimed; the reaper hands it on when the lease ends
             log.error("job_interrupted", exception=type(error).__name__)
             last = claim.attempt >= services.settings.max_attempts
-            if not (last and isinstance(error, StoreAwayError)):
+            if not (last and isinstance(error, AWAY_OR_UNKEPT)):
                 return
             outcome = _fail(services, claim, "store_unavailable")
         except time_up:
@@ -155,6 +169,7 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
     taken = (
         update(JobRow)
         .where(JobRow.id == job_id, waits, JobRow.attempt < services.settings.max_attempts)
+        .where(JobRow.user_id.in_(select(UserRow.id).where(UserRow.disabled_at.is_(None))))
         .values(
             status="running",
             owner=owner,
@@ -166,41 +181,78 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
     )
     try:
         with services.sessions.debit() as session:
+            if not _has_place(session, job_id, services.settings.running_of_user):
+                return None
             if session.execute(taken).rowcount != 1:  # type: ignore[attr-defined]
                 return None
-            permit = ledger.post(session, job_id)
             job = session.get_one(JobRow, job_id)
-            job.started_at = job.started_at or now
             dataset = session.get_one(DatasetRow, job.dataset_id)
+            if dataset.destroyed_at is not None:  # a population's ledger stays open
+                raise ledger.AccountClosed("the dataset's rows are destroyed")
+            _check_key(services, dataset)
+            schema, spec = schema_of(dataset), resolved_spec(job)
+            white = whitenings.used_again(session, schema, spec)
+            permit = ledger.post(session, job_id)
+            end = check(session, services, job.dataset_id)
+            job.started_at = job.started_at or now
             return Claim(
                 job_id=job_id,
                 owner=owner,
                 token=job.token,
                 attempt=job.attempt,
                 permit=permit,
-                schema=schema_of(dataset),
-                spec=resolved_spec(job),
+                paid=end,
+                schema=schema,
+                spec=spec,
                 dataset=dataset,
                 num_draws=job.progress_of,
                 traceparent=job.traceparent,
+                whitening=white,
             )
+    except KeyFileError:
+        logs.logger().error("master_key_mismatch", job=str(job_id))  # it waits for another worker
+        return None
     except ledger.AccountClosed:
-        _fail_unclaimed(services, job_id)
+        _fail_unclaimed(services, job_id, "dataset_destroyed")
+        return None
+    except whitenings.GoneError:
+        _fail_unclaimed(services, job_id, "whitening_gone")
+        return None
+    except RewoundError:
+        logs.logger().error("job_not_claimed", job=str(job_id), help=REWOUND)
         return None
 
 
-def _fail_unclaimed(services: Services, job_id: UUID) -> None:
-    """End a job whose dataset was destroyed before anybody claimed it: nothing was paid."""
+def _has_place(session: Session, job_id: UUID, at_once: int) -> bool:
+    """Whether the job's analyst may run one more. Locks the user: others claim at the same time."""
+    owner = select(JobRow.user_id).where(JobRow.id == job_id).scalar_subquery()
+    locked = select(UserRow.id).where(UserRow.id == owner).with_for_update(key_share=True)
+    user = session.scalar(locked)
+    running = select(func.count()).where(
+        JobRow.user_id == user, JobRow.status == "running", JobRow.owner.is_not(None)
+    )
+    return (session.scalar(running) or 0) < at_once
+
+
+def _check_key(services: Services, dataset: DatasetRow) -> None:
+    """Raise KeyFileError where this process cannot open what is about to be paid for."""
+    wrapped = dataset.wrapped_key  # None: destroyed, which the ledger refuses
+    if wrapped is not None and not services.vault.files.opens(wrapped, dataset.id):
+        raise KeyFileError("the dataset's key was not wrapped by this master key")
+
+
+def _fail_unclaimed(services: Services, job_id: UUID, code: str) -> None:
+    """End a job that lacks something before anybody claimed it: nothing was paid."""
     with services.sessions.debit() as session:
         ended = session.execute(
             update(JobRow)
             .where(JobRow.id == job_id, JobRow.status.in_(("queued", "running")))
             .where(JobRow.owner.is_(None))
-            .values(status="failed", error_code="dataset_destroyed", finished_at=utc_now())
+            .values(status="failed", error_code=code, finished_at=utc_now())
         )
         job = session.get_one(JobRow, job_id)
         if ended.rowcount == 1 and job.attempt == 0:  # type: ignore[attr-defined]
-            ledger.void(session, job_id, reason="dataset_destroyed")
+            ledger.void(session, job_id, reason=code)
 
 
 def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
@@ -217,7 +269,8 @@ def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
     """Open the rows; store block after block; succeed with the last. Raises StoppedError."""
     with heartbeat.stops_work():
         rows = _rows(services, claim, heartbeat)
-    blocks = sample(claim.schema, claim.spec, rows, claim.permit)
+    again = {} if claim.whitening is None else {"whitening": claim.whitening}
+    blocks = sample(claim.schema, claim.spec, rows, claim.permit, **again)
     del rows  # the sampler gives them up when it has what it needs
     first, seq = 0, 0
     while True:
@@ -225,22 +278,26 @@ def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
             block = next(blocks)
         part = Part(seq, first, block)
         if part.end == claim.num_draws:
-            return _succeed(services, claim, part)
+            release = None
+            if blocks.stored is not None:
+                release = StoredRelease(claim.schema, claim.spec, blocks.stored)
+            return _succeed(services, claim, part, release)
         _store(services, claim, part)
         first, seq = part.end, seq + 1
 
 
 @tracing.span("open rows")
 def _rows(services: Services, claim: Claim, heartbeat: Heartbeat) -> Private[Table]:
-    """The dataset, still closed.
+    """The dataset, still closed, once what paid for it is anchored outside of the database.
 
     A store that is away is waited for. Raises its error after PATIENCE_SECONDS, or StoppedError.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
+            keep(services, claim.paid)
             return services.vault.files.load(claim.dataset)
-        except StoreAwayError:
+        except AWAY_OR_UNKEPT:
             if heartbeat.cancelled or heartbeat.lost:
                 raise StoppedError from None
             if time.monotonic() > deadline:
@@ -265,13 +322,16 @@ def patiently(act: Callable[[], T]) -> T:
 
 @tracing.span("store")
 def _store(services: Services, claim: Claim, part: Part) -> None:
-    """Store a block and move the progress, both or none. Raises LostError."""
+    """Store a block. Raises LostError where the job is no longer this attempt's.
+
+    When it was stored is not shown: see heartbeat.scheduled.
+    """
     values = part.values(claim)
 
     def write() -> None:
         with services.sessions.write() as session:
-            moved = update(JobRow).where(*claim.holds()).values(progress_step=part.end)
-            if session.execute(moved).rowcount != 1:  # type: ignore[attr-defined]
+            ours = select(JobRow.id).where(*claim.holds()).with_for_update()
+            if session.scalar(ours) is None:
                 raise LostError
             if not _stored(session, claim, part.seq):
                 session.execute(insert(ChainBlockRow).values(values))
@@ -285,9 +345,12 @@ def _stored(session: Session, claim: Claim, seq: int) -> bool:
 
 
 @tracing.span("succeed")
-def _succeed(services: Services, claim: Claim, last: Part) -> str:
-    """Store the last block and show this attempt's chain and nobody else's: one transaction."""
-    summary, values = _summary(services, claim, last), last.values(claim)
+def _succeed(services: Services, claim: Claim, last: Part, release: StoredRelease | None) -> str:
+    """Store the last block and show this attempt's chain and nobody else's: one transaction.
+
+    What a release left behind is stored in it as well.
+    """
+    (summary, verdict), values = _summary(services, claim, last, release), last.values(claim)
     cancelled = False
 
     def write() -> None:
@@ -307,7 +370,10 @@ def _succeed(services: Services, claim: Claim, last: Part) -> str:
             job.progress_step = last.end
             job.status, job.released_attempt = "succeeded", claim.attempt
             job.owner = job.lease_until = None
-            job.finished_at, job.summary = utc_now(), summary
+            job.finished_at, job.summary, job.verdict = utc_now(), summary, verdict
+            if release is not None:
+                kept = {"job_id": claim.job_id, "content": release.to_dict()}
+                session.execute(insert(ReleaseRow).values(kept))
             session.execute(
                 delete(ChainBlockRow).where(
                     ChainBlockRow.job_id == claim.job_id, ChainBlockRow.attempt != claim.attempt
@@ -318,8 +384,10 @@ def _succeed(services: Services, claim: Claim, last: Part) -> str:
     return _cancelled(services, claim) if cancelled else "succeeded"
 
 
-def _summary(services: Services, claim: Claim, last: Part) -> list[dict[str, Any]]:
-    """The summary of the draws after warm-up: those that are stored, and the last block."""
+def _summary(
+    services: Services, claim: Claim, last: Part, release: StoredRelease | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Summaries by scale, and the verdict, of the draws: the stored ones and the last block."""
     parameters = parameters_of(claim.schema, claim.spec.model)
     draws = last.block.value
 
@@ -329,8 +397,10 @@ def _summary(services: Services, claim: Claim, last: Part) -> list[dict[str, Any
 
     if last.seq:
         draws = np.concatenate([patiently(earlier), draws], axis=1)
-    kept = draws[:, claim.spec.sampler.num_warmup or 0 :]
-    return [asdict(item) for item in diagnostics.summarise(Released(kept), parameters)]
+    design = make_design(claim.schema, claim.spec.model.formula)
+    found, verdict = told(design, claim.spec, parameters, draws, release)
+    summaries = {scale: [asdict(item) for item in items] for scale, items in found.items()}
+    return summaries, asdict(verdict)
 
 
 def _cancelled(services: Services, claim: Claim) -> str:

@@ -25,8 +25,12 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    """The services of this process."""
+    """The services of this process. Raises KeyFileError: see `open_vault`."""
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Services(
-        settings, SessionFactory(settings.database), open_vault(settings), queue.publish
-    )
+    sessions = SessionFactory(settings.database)
+    try:
+        vault = open_vault(settings, sessions)
+    except BaseException:
+        sessions.dispose()
+        raise
+    return Services(settings, sessions, vault, queue.publish)

@@ -24,8 +24,14 @@ def as_json(spec: JobSpec) -> dict[str, Any]:
     return asdict(spec)
 
 
-def body_hash(dataset_id: UUID, spec: JobSpec) -> str:
-    """SHA-256 of the canonical JSON of what was asked for."""
+def body_hash(dataset_id: UUID, spec: JobSpec, accept_low_quality: bool = False) -> str:
+    """SHA-256 of the canonical JSON of what was asked for, less what was left at its default."""
     body = {"dataset": str(dataset_id), **as_json(spec)}
+    if body["sampler"].get("whitening", "") is None:  # as before there was such an option
+        del body["sampler"]["whitening"]
+    if body["sampler"].get("start", "") is None:  # as what it took the place of was called
+        body["sampler"]["warm_start"] = body["sampler"].pop("start")
+    if accept_low_quality:
+        body["accept_low_quality"] = True
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

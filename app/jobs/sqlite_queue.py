@@ -2,13 +2,16 @@
 
 A message is a row until it is acknowledged: taking one stamps it with the consumer and leaves it
 there, so a consumer that dies takes nothing along. The next consumer to start puts back what dead
-ones held. Should a hint be lost all the same, the reaper sends it again.
+ones held. Should a hint be lost all the same, as by a power cut, the reaper sends it again.
+
+Who waits is woken by a bell (`app.jobs.bell`), so that an idle consumer hardly ever looks.
 """
 
 import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Empty
@@ -16,10 +19,12 @@ from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, virtual
 
-from app.storage.wal import use_wal
+from app.jobs.bell import Bell, ring
+from app.storage.wal import private, use_wal
 
 SCHEME = "dpmcmcqueue"
-POLL_SECONDS = 0.05
+LOOK_SECONDS = 5.0  # should a bell not have rung
+DEAF_SECONDS = 0.05  # where a folder takes no bells
 TABLE = """CREATE TABLE IF NOT EXISTS message (
     id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body TEXT NOT NULL, taken_by TEXT)"""
 TAKE = """UPDATE message SET taken_by = ? WHERE id = (
@@ -46,7 +51,8 @@ def _started(pid: int) -> str:
         return ""
 
 
-def _alive(holder: str) -> bool:
+def alive(holder: str) -> bool:
+    """Whether a process that `consumer` named is still there."""
     pid, _, started = holder.partition(":")
     return _started(int(pid)) == started
 
@@ -55,24 +61,36 @@ class Channel(virtual.Channel):
     """A channel over one connection to the file, made anew after a fork."""
 
     do_restore = False
-    _local: tuple[int, int, sqlite3.Connection] | None = None
+    _opened: tuple[int, sqlite3.Connection] | None = None
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)  # type: ignore[no-untyped-call]
+        self._guard = threading.RLock()
+
+    @property
+    def _path(self) -> str:
+        return str(self.connection.client.transport_options["path"])
 
     @contextmanager
     def _file(self) -> Iterator[sqlite3.Connection]:
-        me = (os.getpid(), threading.get_ident())
-        if self._local is None or self._local[:2] != me:
-            path = self.connection.client.transport_options["path"]
-            opened = sqlite3.connect(path, timeout=30, isolation_level=None)
-            use_wal(opened, path)
-            opened.execute("PRAGMA synchronous=FULL")
-            opened.execute(TABLE)
-            self._local = (*me, opened)
-        yield self._local[2]
+        """The connection, for one thread at a time."""
+        with self._guard:
+            if self._opened is None or self._opened[0] != os.getpid():
+                private(self._path)
+                opened = sqlite3.connect(
+                    self._path, timeout=30, isolation_level=None, check_same_thread=False
+                )
+                use_wal(opened, self._path)
+                opened.execute("PRAGMA synchronous=NORMAL")
+                opened.execute(TABLE)
+                self._opened = (os.getpid(), opened)
+            yield self._opened[1]
 
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
         with self._file() as file:
             body = json.dumps(message)
             file.execute("INSERT INTO message (queue, body) VALUES (?, ?)", (queue, body))
+        ring(self._path)
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:  # noqa: ARG002
         with self._file() as file:
@@ -94,7 +112,7 @@ class Channel(virtual.Channel):
                 (queue,),
             ).fetchall()
             for (holder,) in holders:
-                if not _alive(holder):
+                if not alive(holder):
                     file.execute("UPDATE message SET taken_by = NULL WHERE taken_by = ?", (holder,))
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
@@ -113,6 +131,8 @@ class Channel(virtual.Channel):
                 )
             else:
                 file.execute("DELETE FROM message WHERE id = ?", (int(delivery_tag),))
+        if requeue:
+            ring(self._path)
 
     def _size(self, queue: str) -> int:
         with self._file() as file:
@@ -125,34 +145,76 @@ class Channel(virtual.Channel):
 
     def close(self) -> None:
         """Put back what was taken and not acknowledged, and close the file."""
-        if not self.closed and self._local is not None and self._local[0] == os.getpid():
+        if not self.closed and self._opened is not None and self._opened[0] == os.getpid():
             unacknowledged = [(int(tag),) for tag in (self._qos._delivered if self._qos else ())]
             with self._file() as file:
                 file.executemany("UPDATE message SET taken_by = NULL WHERE id = ?", unacknowledged)
                 file.close()
-            self._local = None
+            self._opened = None
+            if unacknowledged:
+                ring(self._path)
         if self._qos:
             self._qos._delivered.clear()
         super().close()  # type: ignore[no-untyped-call]
 
 
 class Transport(virtual.Transport):
-    """kombu's virtual transport over the file, looked at twenty times a second."""
+    """kombu's virtual transport over the file."""
 
     Channel = Channel
-    polling_interval = POLL_SECONDS
     driver_type = "sql"
     driver_name = "sqlite"
     can_parse_url = False
     implements = virtual.Transport.implements.extend(
         asynchronous=False, exchange_type=frozenset(["direct"]), heartbeats=False
     )
+    _bell: Bell | None = None
+    _deaf = False
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
-        """Deliver a message. Raises TimeoutError after `timeout` or the option `patience`."""
+        """Deliver a message. Raises TimeoutError after `timeout` or the option `patience`.
+
+        With that option also where the bell rang for something else, such as a signal.
+        """
         patience = connection.client.transport_options.get("patience")
         waits = [seconds for seconds in (timeout, patience) if seconds is not None]
-        super().drain_events(connection, timeout=min(waits, default=None))  # type: ignore[no-untyped-call]
+        until = time.monotonic() + min(waits, default=float("inf"))
+        while True:
+            try:
+                self.cycle.get(self._deliver, timeout=timeout)
+            except Empty:
+                left = until - time.monotonic()
+            else:
+                return
+            if left <= 0:
+                raise TimeoutError
+            if self._wait(connection, left) and patience is not None:
+                until = time.monotonic()
+
+    def _wait(self, connection: Any, seconds: float) -> bool:
+        """Wait until there may be a message. Says whether the bell rang."""
+        if self._bell is None and not self._deaf:
+            try:
+                self._bell = Bell(connection.client.transport_options["path"])
+                return True  # a message may have come before it was there
+            except OSError:
+                self._deaf = True
+        if self._bell is None:
+            time.sleep(min(seconds, DEAF_SECONDS))
+            return False
+        return self._bell.wait(min(seconds, LOOK_SECONDS))
+
+    def wake(self) -> None:
+        """Have who waits in `drain_events` return."""
+        if self._bell is not None:
+            self._bell.ring()
+
+    def close_connection(self, connection: Any) -> None:
+        """Take the bell away and close."""
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
+        super().close_connection(connection)  # type: ignore[no-untyped-call]
 
     def driver_version(self) -> str:
         """The version of SQLite."""

@@ -1,7 +1,7 @@
 """Take a job on: reserve its cost and write its row in one transaction, then tell the workers."""
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import cast
 from uuid import UUID, uuid4
 
@@ -9,19 +9,21 @@ from sqlalchemy import Table, bindparam, func, insert, literal_column, select
 from sqlalchemy.exc import IntegrityError
 
 from app import ledger, logs, tracing
-from app.jobs.access import check_open, open_to, usable_dataset
+from app.jobs.access import check_open, open_to
+from app.jobs.caller import Caller
 from app.jobs.errors import Refusal, not_found
-from app.jobs.plans import check_bounded, planned, unbounded
+from app.jobs.plans import asked, unbounded
+from app.jobs.rewind import refuse_rewound
 from app.jobs.services import Services
 from app.jobs.specs import as_json, body_hash
-from app.jobs.users import Caller
+from app.storage.clock import database_now
 from app.storage.direct import Direct
 from app.storage.prepared import Prepared
 from app.storage.rows import DatasetRow, JobRow
-from app.storage.types import utc_now
 from dpmcmc.planner import Plan
 from dpmcmc.privacy import events
 from dpmcmc.privacy.events import Event
+from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 
 _JOBS = cast(Table, JobRow.__table__)
@@ -42,23 +44,43 @@ _ADMISSION = Prepared(
 _ADD_JOB = Prepared(insert(_JOBS).values({c: bindparam(c.key) for c in _JOBS.columns}))
 
 
+def begin(
+    services: Services,
+    caller: Caller,
+    dataset_id: UUID,
+    spec: JobSpec,
+    key: str | None,
+    accept_low_quality: bool,
+) -> JobRow | Schema:
+    """The job that this idempotency key made before, or the facts to plan a new one from.
+
+    Raises Refusal: 404, 422, 422 idempotency_key_reused.
+    """
+    digest = body_hash(dataset_id, spec, accept_low_quality)
+    earlier = _earlier(services, caller, key, digest)
+    return earlier or asked(services, caller, dataset_id, spec)
+
+
 @tracing.span("submit")
 def submit(
-    services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec, key: str | None
+    services: Services,
+    caller: Caller,
+    dataset_id: UUID,
+    spec: JobSpec,
+    key: str | None,
+    accept_low_quality: bool,
+    plan: Plan,
 ) -> JobRow:
-    """Accept a job, or find the one that this idempotency key made before.
+    """Accept a planned job, or find the one that this idempotency key made meanwhile.
 
-    Raises Refusal: 404, 422, 409 budget_exhausted, 429 too_many_jobs, 422 idempotency_key_reused.
+    Raises Refusal: 404, 409 budget_exhausted, 429 too_many_jobs, 422 idempotency_key_reused,
+    503 ledger_rewound.
     """
-    digest = body_hash(dataset_id, spec)
-    earlier = _earlier(services, caller, key, digest)
-    if earlier is not None:
-        return earlier
+    digest = body_hash(dataset_id, spec, accept_low_quality)
     with services.sessions.read() as session:
-        dataset = usable_dataset(session, caller, dataset_id)
-        check_bounded(session, dataset, spec)
-    plan = planned(services, dataset, spec, advise=False)  # no lock is held while it thinks
-    job = _job(services, caller, dataset_id, spec, plan)
+        refuse_rewound(session, services, dataset_id)
+        now = database_now(session)
+    job = _job(services, caller, dataset_id, spec, plan, now)
     job.idempotency_key, job.body_hash = key, digest if key else None
     try:
         with tracing.span("reserve", job=job.id), services.sessions.direct() as debit:
@@ -115,9 +137,10 @@ def take(debit: Direct, job: JobRow, event: Event) -> None:
     )
 
 
-def _job(services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec, plan: Plan) -> JobRow:
-    """The row of a job that nobody has claimed."""
-    now = utc_now()
+def _job(
+    services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec, plan: Plan, now: datetime
+) -> JobRow:
+    """The row of a job that nobody has claimed. now: by the database's clock, as the reaper's."""
     return JobRow(
         id=uuid4(),
         user_id=caller.id,

@@ -11,10 +11,6 @@ from app.storage.errors import StoreError
 from app.storage.migrate import upgrade
 from app.storage.rows import DatasetRow
 from app.storage.session import SessionFactory
-from dpmcmc import planner
-from dpmcmc.samplers import DpPenaltyOptions
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 
 LEFTOVER_SECONDS = 24 * 3600.0  # longer than any upload takes
 
@@ -43,17 +39,3 @@ def sweep(services: Services) -> None:
         return
     if deleted:
         logs.logger().info("leftovers_deleted", files=deleted)
-
-
-def load_planner() -> None:
-    """Plan a made-up job, so that the first caller does not wait for the planner's libraries."""
-    columns = (
-        NumberColumn(name="x", lower=-1.0, upper=1.0),
-        BinaryColumn(name="y", categories=("0", "1")),
-    )
-    spec = JobSpec(
-        model=ModelSpec(family="logistic", formula="y ~ x"),
-        sampler=DpPenaltyOptions(),
-        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
-    )
-    planner.plan(Schema(columns=columns, rows=1000), spec)

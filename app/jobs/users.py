@@ -1,90 +1,96 @@
-"""Users and their keys. A key is told once; what is kept is a keyed hash of it."""
+"""Users: made with a first key, disabled, and who they are to themselves."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from app import ledger
+from app.jobs import keys
+from app.jobs.caller import Caller
+from app.jobs.cancel import stop
 from app.jobs.errors import Refusal, not_found
 from app.jobs.pages import Page, by_time
 from app.jobs.services import Services
+from app.jobs.trail import note
+from app.ledger.audit import AuditEntry
 from app.settings import new_key
-from app.storage.rows import KeyRow, UserRow
+from app.storage.rows import JobRow, KeyRow, UserRow
 from app.storage.types import utc_now
 
 FIRST_ADMIN = "admin"
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks: a user's id and role."""
+class Person:
+    """A user with the keys that were made, and the acts of others that concern the user."""
 
-    id: UUID
-    role: str
-
-
-def authenticate(services: Services, token: str) -> Caller | None:
-    """Whose key this is; None where nobody's, or revoked."""
-    digest = services.vault.key_digest(token)
-    with services.sessions.read() as session:
-        row = session.execute(
-            select(UserRow.id, UserRow.role)
-            .join(KeyRow, KeyRow.user_id == UserRow.id)
-            .where(KeyRow.digest == digest, KeyRow.revoked_at.is_(None))
-        ).one_or_none()
-    return None if row is None else Caller(row.id, row.role)
+    row: UserRow
+    keys: Sequence[KeyRow]
+    acts: Sequence[AuditEntry]
 
 
-def create(services: Services, name: str, role: str) -> tuple[UserRow, KeyRow, str]:
+def create(services: Services, caller: Caller, name: str, role: str) -> tuple[UserRow, KeyRow, str]:
     """A new user with a first key. Raises Refusal 409 where the name is taken."""
     try:
         with services.sessions.write() as session:
             user = UserRow(id=uuid4(), name=name, role=role, created_at=utc_now())
             session.add(user)
             session.flush()
-            key, token = _add_key(services, session, user.id)
+            key, token = keys.make(services, session, caller, user.id)
+            named = {"name": name, "role": role, "key": str(key.id)}
+            note(session, caller, "user.create", user.id, user_id=user.id, **named)
     except IntegrityError:
         raise Refusal(409, "name_taken", "There is a user of this name.") from None
     return user, key, token
 
 
-def add_key(services: Services, user_id: UUID) -> tuple[KeyRow, str]:
-    """A further key of a user. Raises Refusal 404."""
+def me(services: Services, caller: Caller) -> Person:
+    """The caller, as the caller may see: also which keys others made, and what they did."""
+    with services.sessions.read() as session:
+        own = select(KeyRow).where(KeyRow.user_id == caller.id).order_by(KeyRow.created_at)
+        return Person(
+            session.get_one(UserRow, caller.id),
+            session.scalars(own).all(),
+            ledger.audit.concerning(session, caller.id),
+        )
+
+
+def disable(services: Services, caller: Caller, user_id: UUID, disabled: bool) -> UserRow:
+    """Shut a user out at once, jobs included, or let the user in again. Twice is no error.
+
+    What waits is cancelled and given back, what runs stops and stays paid. Raises Refusal 404, and
+    409 for the last admin who can come in.
+    """
     with services.sessions.write() as session:
-        if session.get(UserRow, user_id) is None:
+        user = session.scalar(select(UserRow).where(UserRow.id == user_id).with_for_update())
+        if user is None:
             raise not_found("user")
-        return _add_key(services, session, user_id)
+        if disabled == (user.disabled_at is not None):
+            return user
+        if disabled and not keys.admins_left(session, KeyRow.user_id != user_id):
+            raise Refusal(409, "last_admin", "This is the last admin who can come in.")
+        user.disabled_at = utc_now() if disabled else None
+        stopped = _stop_jobs(session, user_id) if disabled else 0
+        act = "user.disable" if disabled else "user.enable"
+        note(session, caller, act, user_id, user_id=user_id, jobs_stopped=stopped)
+    return user
 
 
-def _add_key(services: Services, session: Session, user_id: UUID) -> tuple[KeyRow, str]:
-    token = new_key()
-    row = KeyRow(
-        id=uuid4(),
-        user_id=user_id,
-        digest=services.vault.key_digest(token),
-        created_at=utc_now(),
+def _stop_jobs(session: Session, user_id: UUID) -> int:
+    live = (
+        select(JobRow.id)
+        .where(JobRow.user_id == user_id, JobRow.status.in_(("queued", "running")))
+        .order_by(JobRow.dataset_id, JobRow.id)
+        .with_for_update(key_share=True)
     )
-    session.add(row)
-    return row, token
-
-
-def revoke(services: Services, key_id: UUID) -> None:
-    """Revoke a key at once. Raises Refusal 404, and 409 for the last admin's last key."""
-    with services.sessions.write() as session:
-        key = session.get(KeyRow, key_id)
-        if key is None or key.revoked_at is not None:
-            raise not_found("key")
-        admins = session.scalars(
-            select(KeyRow.id)
-            .join(UserRow, UserRow.id == KeyRow.user_id)
-            .where(UserRow.role == "admin", KeyRow.revoked_at.is_(None))
-            .with_for_update()
-        ).all()
-        if list(admins) == [key_id]:
-            raise Refusal(409, "last_admin_key", "This is the last key of any admin.")
-        session.execute(update(KeyRow).where(KeyRow.id == key_id).values(revoked_at=utc_now()))
+    found = session.scalars(live).all()
+    for job_id in found:
+        stop(session, job_id)
+    return len(found)
 
 
 def users(
@@ -93,12 +99,12 @@ def users(
     """All users, newest first, and their keys."""
     with services.sessions.read() as session:
         page = by_time(session, select(UserRow), UserRow.created_at, UserRow.id, limit, cursor)
-        keys: dict[UUID, list[KeyRow]] = {user.id: [] for user in page.items}
+        found: dict[UUID, list[KeyRow]] = {user.id: [] for user in page.items}
         for key in session.scalars(
-            select(KeyRow).where(KeyRow.user_id.in_(keys)).order_by(KeyRow.created_at)
+            select(KeyRow).where(KeyRow.user_id.in_(found)).order_by(KeyRow.created_at)
         ):
-            keys[key.user_id].append(key)
-    return page, keys
+            found[key.user_id].append(key)
+    return page, found
 
 
 def ensure_admin(services: Services, token: str) -> str | None:
@@ -108,7 +114,10 @@ def ensure_admin(services: Services, token: str) -> str | None:
     """
     with services.sessions.write() as session:
         admin = session.scalar(
-            select(UserRow).where(UserRow.role == "admin").order_by(UserRow.created_at).limit(1)
+            select(UserRow)
+            .where(UserRow.role == "admin", UserRow.disabled_at.is_(None))
+            .order_by(UserRow.created_at)
+            .limit(1)
         )
         made = None if token or admin else new_key()
         if admin is None:
@@ -118,5 +127,7 @@ def ensure_admin(services: Services, token: str) -> str | None:
         digest = services.vault.key_digest(token or made or "")
         known = session.scalar(select(KeyRow.id).where(KeyRow.digest == digest))
         if (token or made) and known is None:
-            session.add(KeyRow(id=uuid4(), user_id=admin.id, digest=digest, created_at=utc_now()))
+            key = KeyRow(id=uuid4(), user_id=admin.id, digest=digest, created_at=utc_now())
+            session.add(key)
+            note(session, None, "key.create", key.id, user_id=admin.id, setting="DPMCMC_ADMIN_KEY")
     return made

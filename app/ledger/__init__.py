@@ -1,5 +1,6 @@
 """The only door to the ledger's tables: pay first, exactly once, and prove it afterwards."""
 
+from app.ledger import audit
 from app.ledger.account import expire, open_account, post, reserve, void
 from app.ledger.amend import amend
 from app.ledger.errors import (
@@ -25,8 +26,10 @@ from app.ledger.read import (
     entries,
     history,
     preview,
+    sums_of,
     terms_of,
 )
+from app.ledger.totals import Totals, totals
 from app.ledger.verify import Verification, verify
 
 __all__ = [
@@ -41,12 +44,14 @@ __all__ = [
     "LedgerError",
     "NotVoidable",
     "Preview",
+    "Totals",
     "UnknownAccount",
     "UnknownReservation",
     "Verification",
     "Voided",
     "allotments",
     "amend",
+    "audit",
     "balance",
     "balances",
     "entries",
@@ -56,7 +61,9 @@ __all__ = [
     "post",
     "preview",
     "reserve",
+    "sums_of",
     "terms_of",
+    "totals",
     "verify",
     "void",
 ]

@@ -7,7 +7,7 @@ Nothing written here depends on private rows.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -16,7 +16,17 @@ from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Table, bindparam, insert, literal_column, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from app.ledger.codec import (
@@ -42,13 +52,16 @@ from app.ledger.errors import (
 from app.storage.direct import Direct
 from app.storage.engine import EARLY_RELEASE
 from app.storage.prepared import Prepared
-from app.storage.rows import JobRow, LedgerHeadRow, LedgerRow
+from app.storage.rows import DatasetRow, JobRow, LedgerHeadRow, LedgerRow
 from app.storage.types import utc_now
 from dpmcmc.privacy.events import Event, as_dict, digest
 from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms, entry_cost
 from dpmcmc.privacy.types import Permit
 
 HEADS, ENTRIES = cast(Table, LedgerHeadRow.__table__), cast(Table, LedgerRow.__table__)
+DATASETS = cast(Table, DatasetRow.__table__)
+# whose ledger a dataset is on: its own, or that of the first dataset of its population
+LEDGER_OF = func.coalesce(DATASETS.c.ledger_id, DATASETS.c.id, type_=DATASETS.c.id.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,10 @@ class Allotment:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of a dataset's ledger, locked while a transaction decides."""
+    """The end of a ledger, locked while a transaction decides.
+
+    dataset_id: whose it is; of a population, its first dataset.
+    """
 
     dataset_id: UUID
     seq: int
@@ -140,8 +156,11 @@ def reserve(
     )
     if not head.terms.accepts(moved.held):
         raise BudgetExhausted(head.terms, head.held, cost)
+    details = {"until": until.isoformat()} if until else {}
+    if head.dataset_id != dataset_id:
+        details["dataset"] = str(dataset_id)
     fields = {
-        "details": {"until": until.isoformat()} if until else {},
+        "details": details,
         "actor_id": analyst_id,
         "job_id": job_id,
         "analyst_id": analyst_id,
@@ -183,7 +202,8 @@ def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Per
         cost = read_cost(reserved.cost)
         moved = replace(head, posted=head.posted.add(cost), reserved=head.reserved.remove(cost))
         append(session, moved, "post", actor_id=actor_id, **_same(reserved))
-    return Permit(subject=str(head.dataset_id), event_digest=reserved.event_digest)
+    subject = json.loads(reserved.details).get("dataset", str(head.dataset_id))
+    return Permit(subject=subject, event_digest=reserved.event_digest)
 
 
 def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None = None) -> None:
@@ -236,6 +256,15 @@ def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
     for job_id in jobs:
         void(session, job_id, reason="expired")
     return jobs
+
+
+def ledger_of(dataset_ids: Sequence[UUID]) -> Select[Any]:
+    """The heads of datasets' ledgers, each with the dataset that it was asked for in `of`."""
+    return (
+        select(DATASETS.c.id.label("of"), *HEADS.columns)
+        .join_from(DATASETS, HEADS, HEADS.c.dataset_id == LEDGER_OF)
+        .where(DATASETS.c.id.in_(dataset_ids))
+    )
 
 
 def locked(session: Session, dataset_id: UUID) -> Head:
@@ -369,7 +398,8 @@ _RESERVED_ON = (
     .where(ENTRIES.c.job_id == _AT, ENTRIES.c.kind == "reserve")
     .scalar_subquery()
 )
-_OF_DATASET = select(HEADS).where(HEADS.c.dataset_id == _AT).with_for_update(of=HEADS)
+_LEDGER = select(LEDGER_OF).where(DATASETS.c.id == _AT).scalar_subquery()
+_OF_DATASET = select(HEADS).where(HEADS.c.dataset_id == _LEDGER).with_for_update(of=HEADS)
 _ON_JOB = select(HEADS).where(HEADS.c.dataset_id == _RESERVED_ON).with_for_update(of=HEADS)
 _MOVE = (
     update(HEADS)

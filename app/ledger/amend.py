@@ -9,12 +9,14 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.ledger.account import ENTRIES, Allotment, Head, append, locked
-from app.ledger.codec import read_cost
+from app.ledger.account import DATASETS, ENTRIES, Allotment, Head, append, locked
+from app.ledger.codec import canonical, read_cost, read_state
 from app.ledger.errors import AmendmentRefused
 from dpmcmc.privacy.filter import FilterState
 
 Details = Mapping[str, Any]
+STATUSES = ("archive", "unarchive", "destroy")
+OF_ONE_DATASET = (*STATUSES, "grant", "join")
 
 
 def amend(
@@ -26,16 +28,51 @@ def amend(
     allot:        {"analyst": id, "epsilon": … or None}: that analyst's cap under the dataset's
     grant:        {"users": [ids] or None}: recorded; the grants' own table is the caller's
     archive, unarchive, destroy: {}; no new reservations while archived, none ever after destroy
+    join:         {"rows": n}: a further dataset of the ledger's population
+    restore:      {"held": sums, "anchor": {…}}: the database was put back; at least what the anchor
+                  says was held counts as spent
+    Where datasets of a population share the ledger, an entry about one of them names it, and its
+    being archived or destroyed is recorded and leaves the ledger open to the others.
     Raises UnknownAccount and AmendmentRefused.
     """
     if kind not in _AMENDMENTS:
         raise AmendmentRefused("unknown amendment")
     session.flush()
     head = locked(session, dataset_id)
-    if head.status == "destroyed":
+    if head.status == "destroyed" and kind != "restore":
         raise AmendmentRefused("the dataset's rows are destroyed")
-    moved = _AMENDMENTS[kind](session, head, details)
-    append(session, moved, kind, details=dict(details), actor_id=actor_id)
+    told = dict(details)
+    shared = kind in OF_ONE_DATASET and _shared(session, dataset_id)
+    if shared:
+        told["dataset"] = str(dataset_id)
+    open_to_others = shared and kind in STATUSES
+    moved = head if open_to_others else _AMENDMENTS[kind](session, head, details)
+    append(session, moved, kind, details=told, actor_id=actor_id)
+
+
+def _shared(session: Session, dataset_id: UUID) -> bool:
+    """Whether a dataset is of a population, whose ledger others may share."""
+    named = select(DATASETS.c.population).where(DATASETS.c.id == dataset_id)
+    return session.execute(named).scalar() is not None
+
+
+def _restore(_: Session, head: Head, details: Details) -> Head:
+    if set(details) != {"held", "anchor"}:
+        raise AmendmentRefused("name what was held, and the anchor that says so")
+    return replace(head, posted=at_least(head.posted, read_state(canonical(details["held"]))))
+
+
+def at_least(state: FilterState, other: FilterState) -> FilterState:
+    """The larger of two sums in every branch."""
+    return FilterState(
+        tuple(map(max, state.sums, other.sums)), tuple(map(max, state.unbounded, other.unbounded))
+    )
+
+
+def _join(_: Session, head: Head, details: Details) -> Head:
+    if set(details) != {"rows"} or not _is_number(details["rows"]):
+        raise AmendmentRefused("name the number of rows")
+    return head
 
 
 def _raise_budget(_: Session, head: Head, details: Details) -> Head:
@@ -117,4 +154,6 @@ _AMENDMENTS: dict[str, Callable[[Session, Head, Details], Head]] = {
     "archive": _status("archived", before="open"),
     "unarchive": _status("open", before="archived"),
     "destroy": _status("destroyed", before=None),
+    "join": _join,
+    "restore": _restore,
 }

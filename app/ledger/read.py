@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.ledger.account import ENTRIES, HEADS, Allotment, Head, head_of, price
+from app.ledger.account import ENTRIES, Allotment, Head, head_of, ledger_of, price
 from app.ledger.codec import read_state, read_terms, write_terms
 from app.ledger.errors import UnknownAccount
 from dpmcmc.privacy.events import Event
@@ -21,7 +21,7 @@ from dpmcmc.privacy.filter import FilterTerms, mu_limit, remaining_epsilon, spen
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A dataset's budget. Every epsilon is at the dataset's delta and composed, not a sum.
+    """A dataset's budget, or its population's. Every epsilon is at its delta and composed, no sum.
 
     gdp_weight, renyi: the shares of delta, see FilterTerms. spent: posted jobs. reserved:
     reservations alone. remaining: the largest Gaussian job that still fits beside both. mu_total:
@@ -104,8 +104,8 @@ class Preview:
 
 
 def _heads(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Head]:
-    rows = session.execute(select(HEADS).where(HEADS.c.dataset_id.in_(dataset_ids)))
-    return {row.dataset_id: head_of(row) for row in rows}
+    """The head of each dataset's ledger; datasets of one population have the same."""
+    return {row.of: head_of(row) for row in session.execute(ledger_of(dataset_ids))}
 
 
 def _head(session: Session, dataset_id: UUID) -> Head:
@@ -115,10 +115,10 @@ def _head(session: Session, dataset_id: UUID) -> Head:
         raise UnknownAccount("no ledger was opened for this") from None
 
 
-def _balance(head: Head) -> Balance:
+def _balance(dataset_id: UUID, head: Head) -> Balance:
     terms, mu_spent = head.terms, head.posted.mu
     return Balance(
-        dataset_id=head.dataset_id,
+        dataset_id=dataset_id,
         status=head.status,
         neighbouring=terms.neighbouring.value,
         epsilon=terms.epsilon,
@@ -138,17 +138,23 @@ def _balance(head: Head) -> Balance:
 
 def balance(session: Session, dataset_id: UUID) -> Balance:
     """A dataset's budget now. Raises UnknownAccount."""
-    return _balance(_head(session, dataset_id))
+    return _balance(dataset_id, _head(session, dataset_id))
 
 
 def balances(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Balance]:
     """The budgets of several datasets, in one query; unknown ones are left out."""
-    return {at: _balance(head) for at, head in _heads(session, dataset_ids).items()}
+    return {at: _balance(at, head) for at, head in _heads(session, dataset_ids).items()}
 
 
 def terms_of(session: Session, dataset_id: UUID) -> FilterTerms:
     """What a dataset promises now. Raises UnknownAccount."""
     return _head(session, dataset_id).terms
+
+
+def sums_of(held: str) -> dict[str, Any]:
+    """Sums as an anchor keeps them, as an amendment takes them."""
+    sums: dict[str, Any] = json.loads(held)
+    return sums
 
 
 def allotments(
@@ -206,8 +212,8 @@ def entries(
     session: Session, dataset_id: UUID, after_seq: int = 0, limit: int = 100
 ) -> list[Entry]:
     """Entries oldest first, from after_seq on. Raises UnknownAccount."""
-    _head(session, dataset_id)
-    query = select(ENTRIES).where(ENTRIES.c.dataset_id == dataset_id, ENTRIES.c.seq > after_seq)
+    ledger_id = _head(session, dataset_id).dataset_id
+    query = select(ENTRIES).where(ENTRIES.c.dataset_id == ledger_id, ENTRIES.c.seq > after_seq)
     rows = session.execute(query.order_by(ENTRIES.c.seq).limit(limit))
     return [_entry(row) for row in rows]
 
@@ -224,9 +230,10 @@ def _entry(row: Any) -> Entry:
 
 def history(session: Session, dataset_id: UUID, limit: int = 200) -> list[HistoryPoint]:
     """The last entries that moved the budget, oldest first. Raises UnknownAccount."""
-    terms = write_terms(terms_of(session, dataset_id))
+    head = _head(session, dataset_id)
+    terms = write_terms(head.terms)
     query = select(ENTRIES.c.at, ENTRIES.c.job_id, ENTRIES.c.kind, ENTRIES.c.total).where(
-        ENTRIES.c.dataset_id == dataset_id,
+        ENTRIES.c.dataset_id == head.dataset_id,
         ENTRIES.c.kind.in_(("open", "reserve", "post", "void", "raise_budget")),
     )
     rows = session.execute(query.order_by(ENTRIES.c.seq.desc()).limit(limit)).all()

@@ -14,12 +14,14 @@ from uuid import UUID
 from sqlalchemy import Result, select
 from sqlalchemy.orm import Session
 
-from app.ledger.account import ENTRIES, HEADS, Allotment, Head, head_of
+from app.ledger.account import ENTRIES, Allotment, Head, head_of, ledger_of, sum_of
+from app.ledger.amend import STATUSES, at_least
 from app.ledger.codec import (
     canonical,
     entry_hash,
     genesis,
     read_cost,
+    read_state,
     read_terms,
     write_state,
 )
@@ -49,12 +51,13 @@ def verify(
     session: a read session (one snapshot). anchor: (seq, hash) of an earlier head, kept elsewhere.
     Raises UnknownAccount.
     """
-    row = session.execute(select(HEADS).where(HEADS.c.dataset_id == dataset_id)).one_or_none()
+    row = session.execute(ledger_of([dataset_id])).one_or_none()
     if row is None:
         raise UnknownAccount("no ledger was opened for this")
-    replay = _Replay(dataset_id)
+    ledger_id = row.dataset_id
+    replay = _Replay(ledger_id)
     try:
-        with _stream(session, dataset_id) as rows:
+        with _stream(session, ledger_id) as rows:
             for entry in rows:
                 replay.follow(entry)
                 if anchor and anchor[0] == entry.seq and anchor[1] != entry.hash:
@@ -165,7 +168,10 @@ class _Replay:
             self.terms = replace(self._terms, **details)
         elif kind == "allot":
             self._allot(details["analyst"], details["epsilon"])
-        elif kind != "grant":
+        elif kind == "restore":
+            self.posted = at_least(self.posted, read_state(canonical(details["held"])))
+            self.held = sum_of(self.posted, self.reserved)
+        elif kind in STATUSES and "dataset" not in details:
             self.status = {"archive": "archived", "unarchive": "open", "destroy": "destroyed"}[kind]
         return None
 

@@ -14,7 +14,10 @@ from dpmcmc.schema import BinaryColumn, CategoryColumn, Column, NumberColumn, Sc
 
 MAX_COLUMNS = 1000
 MAX_CATEGORIES = 1000
+MAX_CODES = 20
 MAX_NAME = 200
+LARGEST_BOUND = 1e30  # as in dpmcmc.design.FURTHEST
+TOO_LARGE = "must lie within +-1e30: scale the column, and declare its new bounds"
 
 
 def _refuse(pointer: str, message: str) -> IngestError:
@@ -52,9 +55,27 @@ def _number(column: dict[str, Any], pointer: str) -> Column:
         if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
             raise _refuse(f"{pointer}/{bound}", "a bound is a finite number")
     lower, upper = float(column["lower"]), float(column["upper"])
+    for bound, value in (("lower", lower), ("upper", upper)):
+        if abs(value) > LARGEST_BOUND:
+            raise _refuse(f"{pointer}/{bound}", TOO_LARGE)
     if not lower < upper or not math.isfinite(upper - lower):
         raise _refuse(f"{pointer}/upper", "must be above lower, and their distance finite")
-    return NumberColumn(name=column["name"], lower=lower, upper=upper)
+    missing = _missing(column.get("missing", ()), f"{pointer}/missing")
+    return NumberColumn(name=column["name"], lower=lower, upper=upper, missing=missing)
+
+
+def _missing(codes: Any, pointer: str) -> tuple[float, ...]:
+    """Codes of missing values. Raises IngestError."""
+    if not isinstance(codes, list | tuple) or len(codes) > MAX_CODES:
+        raise _refuse(pointer, f"a list of at most {MAX_CODES} numbers")
+    for at, code in enumerate(codes):
+        if isinstance(code, bool) or not isinstance(code, int | float) or not _finite(code):
+            raise _refuse(f"{pointer}/{at}", "a code is a finite number")
+    found = tuple(float(code) for code in codes)
+    repeated = _first_repeated(found)
+    if repeated is not None:
+        raise _refuse(f"{pointer}/{repeated}", "this code is declared twice")
+    return found
 
 
 def _finite(value: int | float) -> bool:
@@ -92,8 +113,8 @@ def _check_text(value: Any, pointer: str) -> None:
         raise _refuse(pointer, f"1 to {MAX_NAME} printable characters")
 
 
-def _first_repeated(values: Iterable[str]) -> int | None:
-    seen: set[str] = set()
+def _first_repeated(values: Iterable[str | float]) -> int | None:
+    seen: set[str | float] = set()
     for at, value in enumerate(values):
         if value in seen:
             return at
@@ -118,10 +139,14 @@ def check_names(names: Sequence[str], columns: Sequence[Column]) -> None:
 
 
 def columns_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Columns as the contract writes them, for `DatasetRow.columns`."""
-    order = ("name", "type", "lower", "upper", "categories")
+    """Columns as the contract writes them, for `DatasetRow.columns`.
+
+    Without codes of missing values there is no `missing`: what was written before there were any
+    keeps its digest.
+    """
+    order = ("name", "type", "lower", "upper", "missing", "categories")
     plain = [json.loads(json.dumps(asdict(column))) for column in columns]
-    return [{key: column[key] for key in order if key in column} for column in plain]
+    return [{k: column[k] for k in order if column.get(k, []) != []} for column in plain]
 
 
 def columns_digest(columns: Sequence[Column]) -> bytes:

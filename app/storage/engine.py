@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import PoolProxiedConnection
 
-from app.storage.wal import open_queue, use_wal
+from app.storage.wal import open_queue, private, use_wal
 
 BUSY_SECONDS = 60
 EARLY_RELEASE = "early_release"
@@ -95,6 +95,7 @@ def _sqlite(url: URL, writes: bool) -> Engine:
         **size,
     )
     database = url.database
+    private(database)
     event.listen(engine, "connect", lambda connection, _: _prepare(connection, database))
     if writes:
         _queue_writers(engine, database)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from app.storage.columns import columns_digest, schema_of
 from app.storage.errors import DatasetFileError
-from app.storage.keys import MasterKey
+from app.storage.keys import KeyFileError, MasterKey
 from app.storage.rows import DatasetRow
 from app.storage.store import Sink, Source, Store
 from dpmcmc.privacy.types import Private
@@ -126,6 +126,14 @@ class DatasetFiles:
             writer = RowWriter(file, _Seal(key, dataset_id, columns), columns)
             yield writer
             writer.finish()
+
+    def opens(self, wrapped_key: bytes, dataset_id: UUID) -> bool:
+        """Whether this master key wrapped a dataset's key."""
+        try:
+            self._master.unwrap(wrapped_key, dataset_id)
+        except KeyFileError:
+            return False
+        return True
 
     def load(self, row: DatasetRow) -> Private[Table]:
         """Read a dataset: a contiguous array per column (n x d x 8 bytes at most, plus a chunk).

@@ -3,7 +3,8 @@
 What cannot be taken is refused with counts per declared column, never with a value: a missing
 value, a category that was not declared, something that is no number, a wrong, missing or repeated
 column, a row with too many or few fields, compressed or binary content, a stream beyond the limits.
-A number outside its bounds is clamped in silence: how many there were is a fact about the rows.
+A number outside its bounds is clamped in silence, unless it is a declared missing code: how many
+there were of either is a fact about the rows.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from app.storage.errors import IngestError
 from app.storage.files import DatasetFiles, Values
+from app.storage.fingerprint import Sketch
 from app.storage.limits import Limits
 from app.storage.read_csv import csv_batches
 from app.storage.read_parquet import parquet_batches
@@ -66,10 +68,12 @@ def ingest(
     format: Format,
     columns: Sequence[Column],
     limits: Limits | None = None,
+    sketch: Sketch | None = None,
 ) -> Stored:
     """Parse, clamp and encrypt an upload under a new key. Nothing stays on the disk on an error.
 
-    source: binary stream, read once (CSV) or seekable (Parquet). columns: parsed promises.
+    source: binary stream, read once (CSV) or seekable (Parquet). columns: parsed promises. sketch:
+    is shown the rows before they are clamped.
     Raises IngestError.
     """
     limits = limits or Limits()
@@ -84,7 +88,9 @@ def ingest(
                 raise IngestError("too_many_rows", "/file", f"more than {limits.rows} rows")
             values = _convert(batch, columns, faults)
             if values is not None:
-                writer.add(values)
+                if sketch is not None:
+                    sketch.add(values)
+                writer.add(_clamped(values, columns))
         faults.raise_any()
         if rows == 0:
             raise IngestError("no_rows", "/file", "the file holds no rows")
@@ -94,12 +100,12 @@ def ingest(
 def _convert(
     batch: pa.RecordBatch, columns: Sequence[Column], faults: _Faults
 ) -> list[Values] | None:
-    """The batch's values by column, or None once anything was wrong anywhere."""
+    """The batch's values by column, not clamped, or None once anything was wrong anywhere."""
     values: list[Values] = []
     for at, (column, array) in enumerate(zip(columns, batch.columns, strict=True)):
         if isinstance(column, NumberColumn):
             numbers, missing, invalid = _numbers(array)
-            values.append(np.clip(numbers, column.lower, column.upper))
+            values.append(numbers)
         else:
             codes, missing, invalid = _codes(array, column.categories)
             values.append(codes)
@@ -107,6 +113,13 @@ def _convert(
         faults.invalid[at] += invalid
     clean = not faults.missing.any() and not faults.invalid.any()
     return values if clean else None
+
+
+def _clamped(values: Sequence[Values], columns: Sequence[Column]) -> list[Values]:
+    return [
+        column.clamped(found) if isinstance(column, NumberColumn) else found
+        for found, column in zip(values, columns, strict=True)
+    ]
 
 
 def _numbers(array: pa.Array) -> tuple[NDArray[np.float64], int, int]:

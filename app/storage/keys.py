@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 from uuid import UUID
@@ -22,17 +23,23 @@ class KeyFileError(RuntimeError):
 
 
 class MasterKey:
-    """256 secret bits. Shows nothing of itself; gives out derived keys, one per purpose."""
+    """256 secret bits. Shows nothing of itself; gives out derived keys, one per purpose.
 
-    __slots__ = ("__secret",)
+    kept: derived keys of an earlier master key that a rotation carried on, by purpose.
+    """
 
-    def __init__(self, secret: bytes) -> None:
-        if len(secret) != KEY_BYTES:
+    __slots__ = ("__kept", "__secret")
+
+    def __init__(self, secret: bytes, kept: Mapping[str, bytes] | None = None) -> None:
+        kept = dict(kept or {})
+        if any(len(key) != KEY_BYTES for key in (secret, *kept.values())):
             raise KeyFileError("a master key has 256 bits")
-        self.__secret = secret
+        self.__secret, self.__kept = secret, kept
 
     def derive(self, purpose: str) -> bytes:
         """A 256 bit key for one purpose (HKDF-SHA256): learning one tells nothing of another."""
+        if purpose in self.__kept:
+            return self.__kept[purpose]
         return HKDF(SHA256(), KEY_BYTES, salt=None, info=f"dpmcmc {purpose}".encode()).derive(
             self.__secret
         )
@@ -61,7 +68,9 @@ class MasterKey:
 
 
 def master_key(path: Path, *, create: bool) -> MasterKey:
-    """Read the key file (64 hexadecimal digits); with create, make it (0600) where there is none.
+    """Read the key file; with create, make it (0600) where there is none.
+
+    64 hexadecimal digits; after a rotation also a line for each derived key that was carried on.
 
     Several processes may start at once: the first file stays. Raises KeyFileError.
     """
@@ -73,6 +82,10 @@ def master_key(path: Path, *, create: bool) -> MasterKey:
         except FileExistsError:
             pass
     try:
-        return MasterKey(bytes.fromhex(path.read_text("ascii").strip()))
+        first, *others = path.read_text("ascii").strip().splitlines()
+        kept = dict(line.rsplit(" ", 1) for line in others)
+        return MasterKey(
+            bytes.fromhex(first), {name: bytes.fromhex(key) for name, key in kept.items()}
+        )
     except (OSError, ValueError):
         raise KeyFileError(f"no master key in {os.fspath(path)}") from None

@@ -30,8 +30,14 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
         command.upgrade(_config(connection), revision)
 
 
-def downgrade(engine: Engine, revision: str) -> None:
-    """Take migrations back to `revision` ("base": all), in one transaction."""
+def downgrade(engine: Engine, revision: str, *, drop_ledgers: bool = False) -> None:
+    """Take migrations back to `revision` ("base": all), in one transaction.
+
+    drop_ledgers: whether ledgers and the audit trail may go with their tables. Raises RuntimeError
+    where they would and were not meant to.
+    """
     with engine.begin() as connection:
         _alone(connection)
-        command.downgrade(_config(connection), revision)
+        config = _config(connection)
+        config.attributes["drop_ledgers"] = drop_ledgers
+        command.downgrade(config, revision)

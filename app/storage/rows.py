@@ -30,7 +30,16 @@ ROLES = ("admin", "analyst", "auditor")
 JOB_STATUSES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL_STATUSES = ("succeeded", "failed", "cancelled")
 ACCOUNT_STATUSES = ("open", "archived", "destroyed")
-AMENDMENTS = ("raise_budget", "allot", "grant", "archive", "unarchive", "destroy")
+AMENDMENTS = (
+    "raise_budget",
+    "allot",
+    "grant",
+    "archive",
+    "unarchive",
+    "destroy",
+    "join",
+    "restore",
+)
 ENTRY_KINDS = ("open", "reserve", "post", "void", *AMENDMENTS)
 
 
@@ -55,19 +64,30 @@ class Base(DeclarativeBase):
 
 
 class UserRow(Base):
-    """Somebody who may call the service."""
+    """Somebody who may call the service, unless disabled.
+
+    subject: issuer and subject of the tokens that this user comes with; None: with keys only.
+    """
 
     __tablename__ = "users"
-    __table_args__ = (CheckConstraint(one_of("role", ROLES), name="role"),)
+    __table_args__ = (
+        CheckConstraint(one_of("role", ROLES), name="role"),
+        Index("uq_users_subject", "subject", unique=True),
+    )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     name: Mapped[str] = mapped_column(String(200), unique=True)
     role: Mapped[str] = mapped_column(String(20))
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    disabled_at: Mapped[datetime | None]
+    subject: Mapped[str | None] = mapped_column(String(600))
 
 
 class KeyRow(Base):
-    """An API key: only the HMAC of the token is kept."""
+    """An API key: only the HMAC of the token is kept. created_by: None where the service did.
+
+    last_used_at: to the minute.
+    """
 
     __tablename__ = "keys"
 
@@ -75,6 +95,10 @@ class KeyRow(Base):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id"), index=True)
     digest: Mapped[bytes] = mapped_column(LargeBinary(32), unique=True)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    created_by: Mapped[UUID | None]
+    label: Mapped[str | None] = mapped_column(String(200))
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
 
 
@@ -82,7 +106,9 @@ class DatasetRow(Base):
     """Public metadata of a dataset, and where its encrypted rows lie.
 
     The budget is in the ledger's head, not here. wrapped_key is None once the rows are destroyed.
-    restricted: only the users of its grants may use it.
+    restricted: only the users of its grants may use it. population: whom the rows are about.
+    ledger_id: the dataset whose ledger and budget this one shares, the first of its population;
+    None for a ledger of its own, as that first one has.
     """
 
     __tablename__ = "datasets"
@@ -91,6 +117,13 @@ class DatasetRow(Base):
         CheckConstraint(one_of("neighbouring", ("replace_one", "add_remove")), name="neighbouring"),
         CheckConstraint("(destroyed_at IS NULL) = (wrapped_key IS NOT NULL)", name="destroyed"),
         Index(None, "created_at", "id"),
+        Index(
+            "uq_datasets_population",
+            "population",
+            unique=True,
+            sqlite_where=text("ledger_id IS NULL"),
+            postgresql_where=text("ledger_id IS NULL"),
+        ),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -105,6 +138,17 @@ class DatasetRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     archived_at: Mapped[datetime | None]
     destroyed_at: Mapped[datetime | None]
+    population: Mapped[str | None] = mapped_column(String(200))
+    ledger_id: Mapped[UUID | None]
+
+
+class FingerprintRow(Base):
+    """An upload's fingerprint, sealed under the master key. It outlives the dataset's rows."""
+
+    __tablename__ = "fingerprints"
+
+    dataset_id: Mapped[UUID] = mapped_column(primary_key=True)
+    sealed: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class GrantRow(Base):
@@ -188,6 +232,28 @@ class LedgerRow(Base):
     hash: Mapped[str] = mapped_column(String(64))
 
 
+class AuditRow(Base):
+    """One immutable entry of the audit trail. Only app.ledger.audit inserts.
+
+    Ids have no foreign keys, for the reasons of LedgerRow's and because acts may name what is gone.
+    """
+
+    __tablename__ = "audit_entries"
+    __table_args__ = (CheckConstraint("seq >= 1", name="seq"), Index(None, "user_id", "seq"))
+
+    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    at: Mapped[datetime]
+    action: Mapped[str] = mapped_column(String(40))
+    actor_id: Mapped[UUID | None]
+    key_id: Mapped[UUID | None]
+    address: Mapped[str | None] = mapped_column(String(64))
+    subject_id: Mapped[UUID | None]
+    user_id: Mapped[UUID | None]
+    details: Mapped[str] = mapped_column(Text)
+    previous: Mapped[str] = mapped_column(String(64))
+    hash: Mapped[str] = mapped_column(String(64))
+
+
 class JobRow(Base):
     """One sampling job: the truth about it, of which the broker's message is a hint.
 
@@ -196,7 +262,8 @@ class JobRow(Base):
     handed to the broker. released_attempt: whose chain blocks are visible, set once with succeeded.
     reserved_until: when an unclaimed reservation lapses (None: never). traceparent: the span in
     which it was submitted, where traces are made. reasons: why the planner chose the algorithm,
-    where that was left to it.
+    where that was left to it. verdict: on what it released, with its summary. expired_at: when its
+    draws were deleted, after their time.
     """
 
     __tablename__ = "jobs"
@@ -245,12 +312,28 @@ class JobRow(Base):
     progress_of: Mapped[int] = mapped_column(BigInteger)
     error_code: Mapped[str | None] = mapped_column(String(100))
     released_attempt: Mapped[int | None]
-    summary: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
+    summary: Mapped[dict[str, Any] | list[dict[str, Any]] | None] = mapped_column(
+        JSON(none_as_null=True)
+    )
+    verdict: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     traceparent: Mapped[str | None] = mapped_column(String(55))
     reasons: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    expired_at: Mapped[datetime | None]
+
+
+class ReleaseRow(Base):
+    """What a succeeded job's release left behind, for posteriors that cost nothing.
+
+    In a table of its own: of many coefficients it takes megabytes, and a list of jobs needs none.
+    """
+
+    __tablename__ = "releases"
+
+    job_id: Mapped[UUID] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    content: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
 class ChainBlockRow(Base):

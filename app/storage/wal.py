@@ -1,13 +1,30 @@
 """SQLite's write-ahead log: one process at a time gives it to a new file."""
 
+import contextlib
 import fcntl
 import os
 import sqlite3
+import stat
 
 
 def open_queue(database: str) -> int:
     """The lock file on which the writers of `database` queue, made where there is none."""
     return os.open(f"{database}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def private(database: str) -> None:
+    """Have the file of a database, and its log, be read by nobody else, whatever the umask says.
+
+    SQLite gives a new log the mode of the file beside it.
+    """
+    # Only what is not there yet is opened: closing any handle of a file drops the locks that SQLite
+    # holds on it in this process, and the next one to leave would delete the log from under us.
+    with contextlib.suppress(FileNotFoundError, FileExistsError):  # its folder is not there yet
+        os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for file in (database, f"{database}-wal", f"{database}-shm"):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            if stat.S_IMODE(os.stat(file).st_mode) & 0o077:
+                os.chmod(file, 0o600)
 
 
 def use_wal(connection: sqlite3.Connection, database: str) -> None:

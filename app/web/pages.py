@@ -1,4 +1,4 @@
-"""GET / (the dashboard) and GET /docs (the API, from the OpenAPI document). No page holds data:
+"""GET / (the dashboard), /docs (the API, from the OpenAPI document), /problems. No page holds data:
 the dashboard's script asks the REST service with the key that its reader pasted.
 """
 
@@ -8,6 +8,9 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 from starlette.staticfiles import StaticFiles
+
+from app.api.codes import CODES, PLACE
+from app.api.reasons import REASONS
 
 HERE = Path(__file__).parent
 # data: is for the icons inside Pico's style sheet; scripts, styles and requests stay at home
@@ -48,6 +51,13 @@ def documentation(request: Request) -> HTMLResponse:
         {"info": document["info"], "operations": operations, "schemas": schemas_of(document)},
         headers=HEADERS,
     )
+
+
+@router.get(PLACE, response_class=HTMLResponse)
+def problems(request: Request) -> HTMLResponse:
+    """Every code of a problem, and every reason for which a job can end."""
+    told = {"codes": CODES, "reasons": REASONS}
+    return templates.TemplateResponse(request, "problems.html", told, headers=HEADERS)
 
 
 def schemas_of(document: dict[str, dict[str, dict[str, object]]]) -> dict[str, object]:

@@ -15,6 +15,7 @@ from dpmcmc.kernels.rows import (
     BLOCK,
     OFFSET,
     cell,
+    counted,
     known,
     linear_ratio,
     logistic_far,
@@ -23,6 +24,7 @@ from dpmcmc.kernels.rows import (
     poisson_near,
 )
 from dpmcmc.kernels.scattered import LANES, ROWS, dots
+from dpmcmc.kernels.walks import accepts, noised
 from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
 from dpmcmc.samplers import rules
 
@@ -31,6 +33,7 @@ CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 b
 
 penalty = njit(**OPTIONS)(rules.penalty)
 barker = njit(**OPTIONS)(rules.barker)
+barker_accepts = njit(**OPTIONS)(rules.barker_accepts)
 
 
 @leaf
@@ -62,7 +65,10 @@ def ratios(link, near, eta, v, y, state, short, here, there, count):
             v[i] = poisson_far(v[i], y[i], state[i])
     elif link == LINEAR:
         for i in range(count):
-            v[i] = linear_ratio(v[i], state[i], here, there)
+            v[i] = counted(linear_ratio(v[i], state[i], here, there), y[i])
+    else:
+        for i in range(count):
+            v[i] = counted(v[i], y[i])
 
 
 @leaf
@@ -98,9 +104,9 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
     """Return the sum of clipped ratios over rows chosen[:batch], in cells, and of the squares.
 
     table (n, width) float32 by rows; beyond the columns the response in two parts, where there is
-    one, and zeros. reach: largest norm of a row that is allowed. chosen: row numbers, further ones
-    being those that are read next. ends: (weights, aux) of the current position and of the proposed
-    one. cells: (scale, shift). work: (4, BLOCK) to write in.
+    one or rows may be left out, and zeros. reach: largest norm of a row that is allowed. chosen:
+    row numbers, further ones being those that are read next. ends: (weights, aux) of the current
+    position and of the proposed one. cells: (scale, shift). work: (4, BLOCK) to write in.
     """
     (before, aux_here, after, aux_there), (scale, shift) = ends, cells
     eta, v, y, state = work[0], work[1], work[2], work[3]
@@ -112,7 +118,8 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
     offset, lift = aux_here[OFFSET], aux_there[OFFSET] - aux_here[OFFSET]
     near = reach * np.sqrt(squares) + abs(lift) <= NEAR
     starts, then = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
-    short = np.empty((2, BLOCK), np.float32)
+    short, answers = np.empty((2, BLOCK), np.float32), link != LOGISTIC and columns + 2 <= width
+    y[:] = 0.0
     total, square = 0, 0
     places(chosen[: min(BLOCK, batch)], width, starts)
     for start in range(0, batch, BLOCK):
@@ -125,7 +132,7 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
         for i in range(count):
             eta[i] += offset
             v[i] += lift
-        if link in (LINEAR, POISSON):
+        if answers:
             for i in range(count):
                 row = table[np.int64(part[i])]
                 y[i] = np.float64(row[columns]) + np.float64(row[columns + 1])
@@ -137,13 +144,16 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
 
 
 @kernel
-def walk(table, reach, public, rule, clip, chosen, deltas, noises, position, draws):
+def walk(table, reach, public, rule, clip, chosen, deltas, noise, others, position, draws):
     """Take len(deltas) steps of every chain; write the positions after each of them into draws.
 
     public: the form's. rule: see dpmcmc/samplers/rules.py. clip: (bound, slope, width), see
     intervals.cut. chosen (step, chain, batch): row numbers; deltas (step, chain, d): moves;
-    noises (step, kinds, chain): what the rule adds. position (chain, d) is moved; draws (chain,
-    step, d).
+    noise (step, chain): integers that are added; others (step, kinds, chain): what else the rule
+    is told. position (chain, d) is moved; draws (chain, step, d).
+
+    The interval's middle is public, so sums and squares are of what ratios are off from it: adding
+    it to the squares and taking it away again would leave rounding in place of a row's part.
     """
     (chains, d), batch, every = position.shape, chosen.shape[2], chosen.reshape(-1)
     columns = len(public.lower)
@@ -167,15 +177,16 @@ def walk(table, reach, public, rule, clip, chosen, deltas, noises, position, dra
                 *(batch, (here, aux_here, there, aux_there)),
                 *((1.0 / unit, middle / unit), work),
             )
-            first, second, b = unit * total, unit * unit * square, rule.batch
-            summed = b * middle + first
-            squared = b * middle * middle + 2.0 * middle * first + second
-            prior = log_prior_ratio(public, here, there)
-            noise = noises[t, :, c]
+            summed, squared, told = unit * total, unit * unit * square, others[t, :, c]
+            known_here = log_prior_ratio(public, here, there) + rule.scale * (rule.batch * middle)
             if rule.kind == rules.PENALTY:
-                accepted = penalty(rule, summed, squared, width, prior, noise)
+                found, grid = penalty(rule, summed, squared, width, told)
+                seen = noised(found, grid, noise[t, c])
+                accepted = accepts(seen, rule.sd * grid, known_here, told[0])
             else:
-                accepted = barker(rule, summed, squared, width, prior, noise)
+                found, grid = barker(rule, summed, squared, width, told)
+                seen = noised(found, grid, noise[t, c])
+                accepted = barker_accepts(rule, seen, width, known_here, told)
             if accepted:
                 position[c] = then
             draws[c, t] = position[c]

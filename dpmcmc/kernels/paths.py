@@ -5,19 +5,15 @@ Two threads may run the same walk, as those of dpmcmc/kernels/walks.py.
 """
 
 import numpy as np
-from numba import njit
 
 from dpmcmc.kernels.forms import describe, ends_of_gradients, log_prior_gradient
-from dpmcmc.kernels.maths import OPTIONS, kernel, leaf
+from dpmcmc.kernels.maths import kernel, leaf
 from dpmcmc.kernels.moves import TOGETHER
 from dpmcmc.kernels.rows import FILL, FOLLOW, KEEP, score_room, score_sums
 from dpmcmc.kernels.threads import all_done, held, held_counters
-from dpmcmc.kernels.walks import noisy, nowhere, ratios
-from dpmcmc.privacy import discrete
+from dpmcmc.kernels.walks import accepts, noised, nowhere, ratios
 
 FARTHEST = 1e9  # a trajectory that leaves +- this is lost
-
-noised = njit(**OPTIONS)(discrete.noised)
 
 
 @leaf
@@ -119,7 +115,7 @@ def walk(rows, round_rows, state, target, public, scores, path, steep, steps, sh
     are changed, and are each thread's own; draws (chain, step, d).
     """
     state, (position, gradients) = held(state), own
-    momenta, noise, normals, uniforms, multiplier = steps
+    momenta, noise, decisions, uniforms, (unit, sd) = steps
     (chains, d), leapfrogs, shape = position.shape, noise.shape[1], position.shape
     ends, after, fresh, delta = np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape)
     lost, kinetic, most = np.empty(chains, np.bool_), np.empty(chains), np.empty(chains)
@@ -140,15 +136,13 @@ def walk(rows, round_rows, state, target, public, scores, path, steep, steps, sh
                 kinetic[c] += momenta[t, c, i] ** 2 - after[c, i] ** 2
         cut_of(delta, steep, most)
         place, known = (position, delta, TOGETHER), (modes, before)
-        before, far, sums, sensitivities, priors = ratios(
+        before, far, sums, sensitivities, publics = ratios(
             rows, state, target, public, shared, turn + leapfrogs, place, known, most, totals
         )
         for c in range(chains):
-            prior = priors[c] + 0.5 * kinetic[c]
-            decided = noisy(
-                sums[c], sensitivities[c], prior, multiplier, normals[t, c], uniforms[t, c]
-            )
-            accepted = decided and not lost[c]
+            grid, known_here = unit * sensitivities[c], publics[c] + 0.5 * kinetic[c]
+            seen = noised(sums[c], grid, decisions[t, c])
+            accepted = accepts(seen, sd * grid, known_here, uniforms[t, c]) and not lost[c]
             modes[c] = (FILL if far[c] else FOLLOW) if accepted else KEEP
             for i in range(d):
                 position[c, i] += delta[c, i] if accepted else 0.0

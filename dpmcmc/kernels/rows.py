@@ -18,6 +18,9 @@ the state of a block up to date while it is there.
 Sums are exact: each row's clipped term is rounded to a whole number of cells and added as an
 integer, so the order of rows and the number of threads change no bit, and one replaced row changes
 a ratio sum by at most 2 `half` cells. See docs/proofs/dp_penalty.md, section 3.
+
+A row that is left out for a missing value has covariates of 0, of which logistic and Poisson rows
+say nothing. Of the other two links its y is not a number, and `counted` makes its part 0.
 """
 
 import numpy as np
@@ -196,6 +199,12 @@ def poisson_far(v, y, e):
 
 
 @leaf
+def counted(part, y):
+    """What a row says, or 0 where it is left out: its y is then not a number."""
+    return part if y == y else 0.0
+
+
+@leaf
 def linear_ratio(v, e, here, there):
     """Ratio where the residual is e."""
     change, constant = there[CURVATURE] - here[CURVATURE], there[CONSTANT] - here[CONSTANT]
@@ -220,10 +229,11 @@ def ratio_cells(link, v, y, state, here, there, scale, shift, half, count):
             total += cell(poisson_far(v[i], y[i], state[i]), scale, shift, half)
     elif link == LINEAR:
         for i in range(count):
-            total += cell(linear_ratio(v[i], state[i], here, there), scale, shift, half)
+            ratio = counted(linear_ratio(v[i], state[i], here, there), y[i])
+            total += cell(ratio, scale, shift, half)
     else:
         for i in range(count):
-            total += cell(v[i], scale, shift, half)
+            total += cell(counted(v[i], y[i]), scale, shift, half)
     return total - count * MAGIC_BITS
 
 
@@ -251,10 +261,11 @@ def ratio_cells_near(link, v, lift, y, state, here, there, scale, shift, half, c
             total += cell(y[i] * v[i] - state[i] * e[i], scale, shift, half)
     elif link == LINEAR:
         for i in range(count):
-            total += cell(linear_ratio(v[i], state[i], here, there), scale, shift, half)
+            ratio = counted(linear_ratio(v[i], state[i], here, there), y[i])
+            total += cell(ratio, scale, shift, half)
     else:
         for i in range(count):
-            total += cell(lift + v[i], scale, shift, half)
+            total += cell(counted(lift + v[i], y[i]), scale, shift, half)
     return total - count * MAGIC_BITS
 
 
@@ -370,7 +381,7 @@ def factors(link, eta, y, norm, curvature, clip, scale, count, out):
     else:
         twice = -2.0 * curvature
         for i in range(count):
-            eta[i] = held(twice * (y[i] - eta[i]))
+            eta[i] = counted(held(twice * (y[i] - eta[i])), y[i])
     for i in range(count):
         size = abs(eta[i]) * norm[i]
         out[i] = small(eta[i] * (top / (size if size > clip else clip)))
@@ -383,8 +394,8 @@ def factors_with_scale(eta, y, norm, curvature, clip, scale, count, out, extra):
     twice, top = -2.0 * curvature, clip * scale
     for i in range(count):
         residual = y[i] - eta[i]
-        by_eta = held(twice * residual)
-        by_scale = held(by_eta * residual - 1.0)
+        by_eta = counted(held(twice * residual), y[i])
+        by_scale = counted(held(by_eta * residual - 1.0), y[i])
         size = np.sqrt((by_eta * norm[i]) * (by_eta * norm[i]) + by_scale * by_scale)
         shrunk = top / (size if size > clip else clip)
         out[i] = small(by_eta * shrunk)
@@ -472,18 +483,19 @@ def deviation_cells(x, factor, precision, centre, count):
 
 @leaf
 def _gaussian_gradients(
-    x, count, first, last, mean, precision, shear, clip, scale, total, head, factor
+    x, y, count, first, last, mean, precision, shear, clip, scale, total, head, factor
 ):
     """As score_sums for N(mean, 1) rows: precision (x - mean), and shear of entry 1 to entry 0."""
-    x, mean, precision, shear = (
+    x, y, mean, precision, shear = (
         uncounted(x),
+        uncounted(y),
         uncounted(mean),
         uncounted(precision),
         uncounted(shear),
     )
     total, head, factor, d = uncounted(total), uncounted(head), uncounted(factor), x.shape[1]
     for b in range(first, last):
-        rows, here = used(count, b), place(x, b, 0)
+        rows, here, answers = used(count, b), place(x, b, 0), row(y, b)
         for c in range(mean.shape[0]):
             x0, x1 = column(x, here, 0), column(x, here, 1 % d)
             p0, p1 = precision[0], held(shear[c] * precision[1 % d])
@@ -501,7 +513,7 @@ def _gaussian_gradients(
                 ask_for(x, place(x, min(b + 1, last - 1), 0), d)
             for i in range(rows):
                 size = np.sqrt(factor[i])
-                factor[i] = clip * scale / (size if size > clip else clip)
+                factor[i] = counted(clip * scale / (size if size > clip else clip), answers[i])
             total[c, 0] += head_cells(factor, head, rows)
             for j in range(1, d):
                 mj = held(precision[j] * mean[c, j])
@@ -534,7 +546,7 @@ def score_sums(x, y, count, link, shared, turn, norm, precision, ends, clip, sca
     while first < blocks:
         if link == IDENTITY:
             how = clip, scale, total, one, two
-            _gaussian_gradients(x, count, first, last, weights, precision, shears, *how)
+            _gaussian_gradients(x, y, count, first, last, weights, precision, shears, *how)
         else:
             told = norm, weights, aux, clip, scale, total, one, two, three
             _predictor_gradients(x, y, count, link, first, last, *told)

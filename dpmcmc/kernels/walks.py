@@ -14,20 +14,25 @@ from dpmcmc.kernels.maths import OPTIONS, kernel
 from dpmcmc.kernels.moves import TOGETHER, prepare
 from dpmcmc.kernels.rows import FILL, FOLLOW, KEEP, ratio_room, ratio_sums
 from dpmcmc.kernels.threads import all_done, held, held_counters
+from dpmcmc.privacy import discrete
 from dpmcmc.samplers import rules
 
 ROUNDING = 2.0**-50  # of a float64 sum of a few terms, generously
 
-noisy = njit(**OPTIONS)(rules.noisy)
+accepts = njit(**OPTIONS)(rules.accepts)
+noised = njit(**OPTIONS)(discrete.noised)
 
 
 @kernel
 def summed(total, count, tempering, interval):
-    """Return (sums, sensitivities), (chain,) each, from totals in cells. interval: see prepare."""
+    """Return (public parts, sums, sensitivities), (chain,) each, from totals in cells.
+
+    A row's ratio is the middle of its interval, which is public, and what it is off by, which is
+    summed. interval: see prepare.
+    """
     middle, width, cell = interval
-    sums = tempering * (count * middle + cell * total)
-    rounding = ROUNDING * count * (np.abs(middle) + width)
-    return sums, tempering * (width + rounding)
+    rounding = ROUNDING * count * width
+    return tempering * count * middle, tempering * (cell * total), tempering * (width + rounding)
 
 
 @kernel
@@ -44,7 +49,9 @@ def ratio_totals(rows, told, shared, turn, totals):
 
 @kernel
 def ratios(rows, state, target, public, shared, turn, place, known, most, totals):
-    """Return (move, far, sums, sensitivities, priors) of moves of all chains.
+    """Return (move, far, sums, sensitivities, known) of moves of all chains.
+
+    sums: see summed. known: their public parts and the log prior ratios.
 
     place: (position, delta (chain, d), j), known: (modes, before), what the state needs first; see
     moves.prepare, rows.ratio_sums and summed. totals (chain,): to write in.
@@ -55,8 +62,8 @@ def ratios(rows, state, target, public, shared, turn, place, known, most, totals
     )
     told = move, ends, modes, before, state, cells, half
     ratio_totals(rows, told, shared, turn, totals)
-    sums, sensitivities = summed(totals, rows[2], tempering, interval)
-    return move, far, sums, sensitivities, priors
+    middles, sums, sensitivities = summed(totals, rows[2], tempering, interval)
+    return move, far, sums, sensitivities, priors + middles
 
 
 @kernel
@@ -71,15 +78,13 @@ def nowhere(target, public, position):
 def walk(rows, state, target, public, steps, shared, position, signs, draws):
     """Take the steps of every chain; write the positions after each of them into draws.
 
-    rows: (x, y, count, link). target: (reach, tempering, clip, half); see moves.prepare. steps:
-    (chosen (step,), deltas (step, chain, d), alone, normals, uniforms (step, chain), noise
-    multiplier): moves by deltas, of coefficient chosen where it moves alone. signs (chain, m): the
-    side on which a guided chain moves along vector chosen, turned by a rejection; (0, 0) for none.
-    shared: see threads.part_taken. position (chain, d) and signs are changed, and are each
-    thread's own; draws (chain, step, d).
+    rows: (x, y, count, link). target: (reach, tempering, clip, half); see moves.prepare. steps: a
+    samplers.base.Steps. signs (chain, m): the side on which a guided chain moves along vector
+    chosen, turned by a rejection; (0, 0) for none. shared: see threads.part_taken. position (chain,
+    d) and signs are changed, and are each thread's own; draws (chain, step, d).
     """
     state = held(state)
-    chosen, deltas, alone, normals, uniforms, multiplier = steps
+    chosen, deltas, alone, noise, uniforms, (unit, sd) = steps
     chains, before = position.shape[0], nowhere(target, public, position)
     delta, modes = np.empty(position.shape), np.full(chains, FILL, np.int8)
     most, totals = np.full(chains, np.inf), np.zeros(chains, np.int64)
@@ -92,13 +97,13 @@ def walk(rows, state, target, public, steps, shared, position, signs, draws):
                 delta[c, i] = side * deltas[t, c, i]
         j = k if alone else TOGETHER
         place, known = (position, delta, j), (modes, before)
-        before, far, sums, sensitivities, priors = ratios(
+        before, far, sums, sensitivities, publics = ratios(
             rows, state, target, public, shared, t, place, known, most, totals
         )
         for c in range(chains):
-            accepted = noisy(
-                sums[c], sensitivities[c], priors[c], multiplier, normals[t, c], uniforms[t, c]
-            )
+            grid = unit * sensitivities[c]
+            seen = noised(sums[c], grid, noise[t, c])
+            accepted = accepts(seen, sd * grid, publics[c], uniforms[t, c])
             modes[c] = (FILL if far[c] else FOLLOW) if accepted else KEEP
             for i in range(delta.shape[1]):
                 position[c, i] += delta[c, i] if accepted else 0.0

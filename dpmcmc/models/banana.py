@@ -22,8 +22,9 @@ from dpmcmc.errors import SpecError
 from dpmcmc.models import gaussian_mean
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import Form
+from dpmcmc.models.priors import POINTER as PRIOR
 from dpmcmc.models.public import shear
-from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,20 +117,31 @@ def constants(design: Design, model: ModelSpec) -> Banana:
         a=thesis.a if given.a is None else given.a,
         b=thesis.b if given.b is None else given.b,
         m=thesis.m if given.m is None else given.m,
-        prior_variance=model.prior.scale**2,
+        prior_variance=_prior(model).scale ** 2,
     )
+
+
+def _prior(model: ModelSpec) -> NormalPrior:
+    """Return the prior, of straightened coordinates alike. Raises SpecError on any other."""
+    if isinstance(model.prior, dict):
+        raise SpecError(PRIOR, "a banana has one prior for all coordinates: give its scale")
+    prior = model.prior or NormalPrior()
+    if prior.loc != 0.0:
+        raise SpecError(f"{PRIOR}/loc", "must be 0 for a banana")
+    return prior
 
 
 def _resolved(design: Design, spec: JobSpec) -> JobSpec:
     """Return the job with the variances that apply, as the mean of columns."""
     variances = constants(design, spec.model).variances
     options = replace(spec.model.options, variances=variances)
-    return replace(spec, model=replace(spec.model, options=options))
+    return replace(spec, model=replace(spec.model, options=options, prior=_prior(spec.model)))
 
 
 def check(design: Design, model: ModelSpec) -> None:
     """Refuse what has no mean, and fewer than two columns."""
     gaussian_mean.check(design, model)
+    _prior(model)
     if len(design.parameters) < 2:
         raise SpecError(POINTER, "a banana has at least 2 columns")
 
@@ -162,7 +174,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     shape, tempering = NaturalForm(design, spec), spec.model.tempering or 1.0
     sds = np.sqrt(constants(design, spec.model).variances)
     typical = shape.start + np.r_[0.0, sds[1:]]
-    information = design.schema.rows * tempering / sds**2 + spec.model.prior.scale**-2
+    information = design.schema.rows * tempering / sds**2 + _prior(spec.model).scale ** -2
     jacobian = np.eye(len(sds))
     jacobian[1, 0] = shear(shape.public, typical)
     precision = (jacobian.T * information) @ jacobian

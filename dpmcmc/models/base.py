@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.design import Design
 from dpmcmc.models.forms import Form
+from dpmcmc.models.priors import Normals, given, resolved, usual
 from dpmcmc.models.public import interval_of_move
 from dpmcmc.samplers.base import Target
 from dpmcmc.schema import Table
@@ -17,7 +19,7 @@ Floats = NDArray[np.float64]
 NUDGE = 1e-3  # the move at which widths are read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: a plan asks for the same inverse some hundred times
 class Guess:
     """What the planner may expect of a model before it has seen a row.
 
@@ -37,6 +39,11 @@ class Guess:
     known: bool = False
     sharpest: float = np.inf
 
+    @cached_property
+    def covariance(self) -> Floats:
+        """(d, d) inverse of the precision."""
+        return np.asarray(np.linalg.inv(self.precision), np.float64)
+
 
 def names_of_design(design: Design, _: ModelSpec) -> tuple[str, ...]:
     """Return one parameter for each column of the design."""
@@ -48,6 +55,11 @@ def unchanged(_: Design, __: JobSpec, positions: Floats) -> Floats:
     return positions
 
 
+def usual_prior(design: Design, model: ModelSpec) -> Normals:
+    """Return Normal(0, 2.5) for what is left open."""
+    return given(model.prior, design.parameters, usual(len(design.parameters)))
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """One family. Registered by one explicit line in dpmcmc/models/__init__.py.
@@ -56,6 +68,8 @@ class Model:
     form: public facts -> what the kernels need. guess: public facts -> Guess.
     options: the fields of ModelOptions that it knows. parameters: names of what is released.
     release: positions (..., d) -> parameters (..., d), public and one to one.
+    prior: means and sds of the priors of parameters, by default where the job leaves them open.
+    chains: whether chains know it; else releases alone do.
     """
 
     family: str
@@ -65,11 +79,20 @@ class Model:
     options: frozenset[str] = frozenset({"ratio_slope"})
     parameters: Callable[[Design, ModelSpec], tuple[str, ...]] = names_of_design
     release: Callable[[Design, JobSpec, Floats], Floats] = unchanged
+    prior: Callable[[Design, ModelSpec], Normals] = usual_prior
+    chains: bool = True
+
+    def resolved(self, design: Design, model: ModelSpec) -> ModelSpec:
+        """Return the model with nothing of its prior left open. Raises SpecError."""
+        names = self.parameters(design, model)
+        return resolved(model, names, lambda other: self.prior(design, other))
 
     def target(self, design: Design, spec: JobSpec, table: Table, chains: int) -> Target:
         """Open a table, all chains at the form's start."""
+        from dpmcmc.families.given import check
         from dpmcmc.models.rowwise import RowTarget
 
+        check(design, spec.model, "chain")
         return RowTarget(self.form(design, spec), spec, table, chains)
 
 

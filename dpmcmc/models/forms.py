@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpmcmc.design import Design
+from dpmcmc.models.priors import Normals
 from dpmcmc.models.public import Public, describe, log_prior_gradient, shear
 from dpmcmc.schema import Table
 
@@ -21,16 +22,21 @@ class Form(Protocol):
     """What a family says about rows and positions. All arrays are (chain, ...) over positions.
 
     link: which f of dpmcmc/kernels/rows.py. public: what kernels need to know of all this. start:
-    (d,) where every chain begins. reach: the largest norm of a row of x.
+    (d,) where every chain begins. reach: the largest norm of a row of x. classes: linear predictors
+    of a row, each with coefficients of its own.
     """
 
     link: int
     public: Public
     start: Floats
     reach: float
+    classes: int
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """Return (x (columns, n), y (n,)), forced into their public bounds."""
+        """Return (x (columns, n), y (n,)), forced into their public bounds.
+
+        A row that is left out has x = 0; where a row says something of x = 0, y is not a number.
+        """
 
     def describe(self, positions: Floats) -> tuple[Floats, Floats]:
         """Return (weights (chain, columns), aux (chain, 3)) at positions (chain, d)."""
@@ -57,9 +63,11 @@ class NormalForm:
     """
 
     link: int
+    classes = 1
     public: Public
     prior_mean: Floats
     prior_precision: Floats
+    design: Design
 
     def _facts(
         self,
@@ -81,6 +89,7 @@ class NormalForm:
             centre=np.zeros(d),
             unit=np.ones(d),
             bend=np.zeros(3),
+            gaps=bool(self.design.gappy),
         )
 
     def describe(self, positions: Floats) -> tuple[Floats, Floats]:
@@ -113,18 +122,18 @@ class DesignForm(NormalForm):
     """A linear predictor x^T theta over a public design; one unit of position for all of theta."""
 
     def __init__(
-        self, design: Design, scale: float, response: tuple[float, float] = (0.0, 0.0)
+        self, design: Design, prior: Normals, response: tuple[float, float] = (0.0, 0.0)
     ) -> None:
-        """scale: sd of the prior, in units of positions. response: the ends of y."""
-        d = len(design.parameters)
+        """prior, in units of positions. response: the ends of y."""
         self.design, self.reach = design, design.max_norm
-        self.start = self.prior_mean = np.zeros(d)
-        self.prior_precision = np.full(d, scale**-2)
+        self.start = self.prior_mean = prior[0]
+        self.prior_precision = prior[1] ** -2.0
         self.public = self._facts(design.lower, design.upper, design.group, response)
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """See Form."""
-        return self.design.build(table)
+        """See Form. Of covariates of 0 these families say nothing, whatever the response."""
+        x, y = self.design.build(table)
+        return x, np.nan_to_num(y)
 
 
 class GaussianForm(NormalForm):

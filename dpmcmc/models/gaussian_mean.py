@@ -1,6 +1,7 @@
 """The mean of several number columns with known variances: rows N(mean, diag(variances)).
 
-Formula `~ a + b`: the columns. Parameters: their means, Normal(0, prior.scale^2).
+Formula `~ a + b`: the columns. Parameters: their means. Priors, where none are given: around the
+middle of a column's declared bounds, its range the sd.
 options.variances: one for each column, by default the square of a quarter of its declared range.
 """
 
@@ -14,6 +15,7 @@ from dpmcmc.errors import SpecError
 from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import GaussianForm
 from dpmcmc.models.links import IDENTITY
+from dpmcmc.models.priors import Normals, given
 from dpmcmc.schema import NumberColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
 
@@ -32,8 +34,9 @@ def numbers_of(design: Design) -> list[NumberColumn]:
     """Return the columns of the formula. Raises SpecError where one is not a plain number."""
     found = []
     for term in design.terms:
-        column = column_of(design.schema, term[0].column)
-        if len(term) > 1 or not isinstance(column, NumberColumn):
+        plain = len(term) == 1 and term[0].source is None
+        column = column_of(design.schema, term[0].column) if plain else None
+        if not isinstance(column, NumberColumn):
             raise SpecError(POINTER, "only columns of numbers, each for itself, have a mean")
         check_measured(column)
         found.append(column)
@@ -49,6 +52,12 @@ def scales(design: Design, model: ModelSpec) -> tuple[Floats, Floats, Floats]:
     return 0.5 * lower + 0.5 * upper, half, 0.5 * half if given is None else np.sqrt(given)
 
 
+def prior(design: Design, model: ModelSpec) -> Normals:
+    """Return the priors that apply, in the columns' own units."""
+    middle, half, _ = scales(design, model)
+    return given(model.prior, design.parameters, (middle, 2.0 * half))
+
+
 class MeanForm(GaussianForm):
     """Positions are the means in sds from the middle of the bounds. See Form."""
 
@@ -60,8 +69,9 @@ class MeanForm(GaussianForm):
         self._names = [column.name for column in numbers_of(design)]
         self._reach = half / sds
         self.reach = math.hypot(*self._reach)
-        self.prior_mean = -middle / sds
-        self.prior_precision = (sds / spec.model.prior.scale) ** 2
+        means, widths = prior(design, spec.model)
+        self.prior_mean = (means - middle) / sds
+        self.prior_precision = (sds / widths) ** 2
         self.start = np.zeros(len(sds))
         self.public = self._facts(-self._reach, self._reach, np.arange(len(sds)))
 
@@ -69,9 +79,9 @@ class MeanForm(GaussianForm):
         """See Form."""
         z = np.stack([table.columns[name] for name in self._names]).astype(np.float64)
         z = (z - self._middle[:, None]) / self._sds[:, None]
-        return np.fmin(np.fmax(z, -self._reach[:, None]), self._reach[:, None]), np.zeros(
-            z.shape[1]
-        )
+        z = np.fmin(np.fmax(z, -self._reach[:, None]), self._reach[:, None])
+        out = self.design.left_out(table)
+        return np.where(out, 0.0, z), np.where(out, np.nan, 0.0)
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
@@ -95,4 +105,5 @@ MODEL = Model(
     guess=guess,
     options=frozenset({"ratio_slope", "variances"}),
     release=release,
+    prior=prior,
 )

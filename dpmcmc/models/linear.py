@@ -1,8 +1,9 @@
 """Linear regression of a number over a public design, with a known or an unknown noise scale.
 
-Parameters: a coefficient for each column of the design, in units of the response, Normal(0,
-prior.scale^2); and, where options.noise_scale is not given, log_sigma, Normal(log s, SIGMA_PRIOR^2)
-with s an eighth of the response's declared range. The intercept starts at the middle of that range.
+Parameters: a coefficient for each column of the design, in units of the response; and, where
+options.noise_scale is not given, log_sigma. Priors, where none are given: coefficients Normal(0,
+r^2), r the response's declared range, the intercept's around its middle; log_sigma Normal(log(r /
+8), SIGMA_PRIOR^2). The intercept starts at the middle of that range.
 """
 
 import math
@@ -16,6 +17,7 @@ from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.links import LINEAR
 from dpmcmc.models.moments import FAR, second_moments
+from dpmcmc.models.priors import Normals, given
 from dpmcmc.schema import NumberColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
 
@@ -44,6 +46,18 @@ def unit_of(design: Design, model: ModelSpec) -> float:
     return model.options.noise_scale or expected
 
 
+def prior(design: Design, model: ModelSpec) -> Normals:
+    """Return the priors that apply, in units of the response. One for all is of coefficients."""
+    response, names = number_of(design), parameters(design, model)
+    spread, d = response.upper - response.lower, len(design.parameters)
+    means, sds = np.zeros(len(names)), np.full(len(names), spread)
+    if "Intercept" in names:
+        middle = 0.5 * response.lower + 0.5 * response.upper
+        means[names.index("Intercept")] = middle - design.middle_offset
+    means[d:], sds[d:] = math.log(spread / SIGMAS_IN_RANGE), SIGMA_PRIOR
+    return given(model.prior, names, (means, sds), same=d)
+
+
 class LinearForm(DesignForm):
     """Positions are (coefficients, log sigma) in units of unit_of. See Form."""
 
@@ -52,15 +66,16 @@ class LinearForm(DesignForm):
     def __init__(self, design: Design, spec: JobSpec) -> None:
         unit, response = unit_of(design, spec.model), number_of(design)
         ends = response.lower / unit, response.upper / unit
-        super().__init__(design, spec.model.prior.scale / unit, ends)
+        d, (means, sds) = len(design.parameters), prior(design, spec.model)
+        super().__init__(design, (means[:d] / unit, sds[:d] / unit), ends)
         self._unit = unit
         self.start = self.prior_mean.copy()
         if "Intercept" in design.parameters:
             self.start[design.parameters.index("Intercept")] = 0.5 * (ends[0] + ends[1])
         if spec.model.options.noise_scale is None:
             self.start = np.append(self.start, 0.0)
-            self.prior_mean = np.append(self.prior_mean, 0.0)
-            self.prior_precision = np.append(self.prior_precision, SIGMA_PRIOR**-2)
+            self.prior_mean = np.append(self.prior_mean, means[d] - math.log(unit))
+            self.prior_precision = np.append(self.prior_precision, sds[d] ** -2.0)
             self.public = self._facts(design.lower, design.upper, design.group, ends)
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
@@ -115,4 +130,5 @@ MODEL = Model(
     options=frozenset({"noise_scale", "ratio_slope"}),
     parameters=parameters,
     release=release,
+    prior=prior,
 )

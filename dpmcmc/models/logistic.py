@@ -1,4 +1,7 @@
-"""Logistic regression of a binary column over a public design."""
+"""Logistic regression of a binary column over a public design.
+
+Priors, where none are given: Normal(0, 2.5) for every coefficient.
+"""
 
 import math
 
@@ -6,7 +9,7 @@ import numpy as np
 
 from dpmcmc.design import POINTER, Design, response_of
 from dpmcmc.errors import SpecError
-from dpmcmc.models.base import NUDGE, Floats, Guess, Model
+from dpmcmc.models.base import NUDGE, Floats, Guess, Model, usual_prior
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.links import LOGISTIC
 from dpmcmc.models.logistic_bounds import component_interval, vector_interval
@@ -29,7 +32,7 @@ class LogisticForm(DesignForm):
     link = LOGISTIC
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
-        super().__init__(design, spec.model.prior.scale)
+        super().__init__(design, usual_prior(design, spec.model))
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
         """See Form. The response becomes the sign of its row."""
@@ -40,26 +43,25 @@ class LogisticForm(DesignForm):
 def guess(design: Design, spec: JobSpec) -> Guess:
     """Return what to expect of rows that fill their declared domain as real ones do.
 
-    Coefficients are taken as Normal(0, typical^2), typical = min(prior scale, TYPICAL): the
+    Coefficients are taken as Normal(0, typical^2), typical = min(prior's sd, TYPICAL): the
     variance of a response is averaged over them, widths are taken where all have that size. The
     largest may be FAR.
     """
     tempering = spec.model.tempering or 1.0
-    typical = min(spec.model.prior.scale, TYPICAL)
+    sds = usual_prior(design, spec.model)[1]
+    theta = np.minimum(sds, TYPICAL)
     moments = second_moments(design)
-    spread = typical**2 * float(np.trace(moments))
+    spread = float(theta**2 @ np.diag(moments))
     variance = 0.25 / math.sqrt(1.0 + math.pi * spread / 8.0)
     d = len(design.parameters)
-    theta = np.full(d, typical)
     bounds = (design.lower, design.upper, design.group)
     single = [component_interval(theta, j, NUDGE, *bounds) for j in range(d)]
     joint = vector_interval(theta, np.full(d, NUDGE), *bounds)
     return Guess(
-        precision=design.schema.rows * tempering * variance * moments
-        + np.eye(d) * spec.model.prior.scale**-2,
+        precision=design.schema.rows * tempering * variance * moments + np.diag(sds**-2.0),
         width=tempering * np.array([hi - lo for lo, hi in single]) / NUDGE,
         joint_width=tempering * (joint[1] - joint[0]) / NUDGE,
-        distance=np.full(d, min(spec.model.prior.scale, FAR)),
+        distance=np.minimum(sds, FAR),
         steepest=design.max_norm,
         sharpest=0.25,
     )

@@ -3,18 +3,30 @@
 The constants are those of public data: experiments/ess_law.py, part 5.
 """
 
-import numpy as np
+import math
+from dataclasses import replace
 
-from dpmcmc.design import Design, Factor, column_of
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from dpmcmc.design import Design, column_of
+from dpmcmc.formula.columns import Factor
 from dpmcmc.models.forms import Floats
-from dpmcmc.schema import NumberColumn, Schema
+from dpmcmc.schema import NumberColumn, Schema, Table
 
 OFF, FILL = 0.1, 0.4  # mean of a number within [-1, 1], and its sd
 FAR = 2.0  # largest coefficient of such columns, in units of its row's predictor
 
 
+POINTS = 512  # at which a formula that computes with columns is looked at
+SPREAD = np.sqrt(np.array([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0, 23.0, 29.0, 31.0, 37.0]))
+
+
 def second_moments(design: Design) -> Floats:
     """E x x^T for rows that fill their declared domain as real ones do: see _mean_product."""
+    if any(factor.source is not None for term in design.terms for factor in term):
+        return _at_points(design)
     d = len(design.terms)
     moments = np.empty((d, d))
     for i, left in enumerate(design.terms):
@@ -23,18 +35,48 @@ def second_moments(design: Design) -> Floats:
     return moments
 
 
+def _at_points(design: Design) -> Floats:
+    """Return the mean over public points that lie as _mean_product has it, numbers normal."""
+    columns: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {}
+    for k, name in enumerate(design.covariates):
+        steps = np.arange(1, POINTS + 1) * SPREAD[k % len(SPREAD)] * (1.0 + k // len(SPREAD))
+        even, column = steps % 1.0, column_of(design.schema, name)
+        if isinstance(column, NumberColumn):
+            place = np.clip(OFF + FILL * ndtri(np.clip(even, 1e-9, 1.0 - 1e-9)), -1.0, 1.0)
+            middle, half = _half(column)
+            columns[name] = middle + half * place
+        else:
+            count = len(column.categories)
+            rare = np.floor(even * (count + 1)).astype(np.int32)
+            columns[name] = np.where(rare < count, rare, 0).astype(np.int32)
+    x, _ = replace(design, answer=None).build(Table(columns=columns, rows=POINTS))
+    return np.asarray(x @ x.T / POINTS)
+
+
 def _mean_product(schema: Schema, factors: tuple[Factor, ...]) -> float:
     """Mean of a product of factors, columns independent.
 
-    A number is OFF + FILL or OFF - FILL; of K categories each but the first has probability
-    1 / (K + 1), since rare ones are the rule.
+    A number is OFF + FILL or OFF - FILL of half its range from its middle; of K categories each but
+    the first has probability 1 / (K + 1), since rare ones are the rule.
     """
     mean = 1.0
-    for name in {factor.column for factor in factors}:
-        codes = [factor.code for factor in factors if factor.column == name]
+    for name in dict.fromkeys(factor.column for factor in factors):
+        own = [factor for factor in factors if factor.column == name]
         column = column_of(schema, name)
         if isinstance(column, NumberColumn):
-            mean *= 0.5 * ((OFF + FILL) ** len(codes) + (OFF - FILL) ** len(codes))
+            middle, half = _half(column)
+            ends = [
+                math.prod(place * (half / f.half) + (middle - f.middle) / f.half for f in own)
+                for place in (OFF + FILL, OFF - FILL)
+            ]
+            mean *= 0.5 * sum(ends)
+        elif len({factor.code for factor in own}) > 1:
+            return 0.0
         else:
-            mean *= 1.0 / (len(column.categories) + 1) if len(set(codes)) == 1 else 0.0
+            mean *= (1.0 if own[0].code else 2.0) / (len(column.categories) + 1)
     return mean
+
+
+def _half(column: NumberColumn) -> tuple[float, float]:
+    """Return middle and half range."""
+    return 0.5 * column.lower + 0.5 * column.upper, 0.5 * column.upper - 0.5 * column.lower

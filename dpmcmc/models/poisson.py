@@ -1,6 +1,7 @@
 """Poisson regression with a log link of a count over a public design.
 
-The response is a number column whose declared lower bound is not negative.
+The response is a number column whose declared lower bound is not negative. Priors, where none are
+given: Normal(0, 2.5), the intercept's around the middle of the logarithms of those bounds.
 """
 
 import math
@@ -14,6 +15,7 @@ from dpmcmc.models.base import Floats, Guess, Model, guess_of
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.links import POISSON
 from dpmcmc.models.moments import FAR, second_moments
+from dpmcmc.models.priors import USUAL, Normals, given, usual
 from dpmcmc.schema import NumberColumn
 from dpmcmc.spec import JobSpec, ModelSpec
 
@@ -21,17 +23,31 @@ WANTED = "Poisson regression needs a number with a lower bound of 0 or more as i
 TYPICAL = 0.5  # sd of a coefficient that the planner thinks plausible
 LEAST_RATE = 4.0  # minus its log
 
+MOST_COUNT = 1e50  # sums of squares stay finite; coefficients are of the count's logarithm
+
 
 def check(design: Design, _: ModelSpec) -> None:
     """Refuse a response that cannot be a count."""
     response = response_of(design)
     if not isinstance(response, NumberColumn) or response.lower < 0:
         raise SpecError(POINTER, WANTED)
-    check_measured(response)
+    check_measured(response, MOST_COUNT)
+
+
+def prior(design: Design, model: ModelSpec) -> Normals:
+    """Return the priors that apply. A count's logarithm is guessed from its declared ends."""
+    response, names = response_of(design), design.parameters
+    means, sds = usual(len(names))
+    if isinstance(response, NumberColumn) and "Intercept" in names:
+        low, high = math.log(response.lower + 0.5), math.log(response.upper + 0.5)
+        k = names.index("Intercept")
+        means[k] = 0.5 * (low + high) - design.middle_offset
+        sds[k] = max(USUAL, 0.25 * (high - low))
+    return given(model.prior, names, (means, sds))
 
 
 class PoissonForm(DesignForm):
-    """Positions are the coefficients. See Form."""
+    """Positions are the coefficients; chains begin at an intercept of 0. See Form."""
 
     link = POISSON
 
@@ -39,7 +55,10 @@ class PoissonForm(DesignForm):
         response = response_of(design)
         if not isinstance(response, NumberColumn):
             raise SpecError(POINTER, WANTED)
-        super().__init__(design, spec.model.prior.scale, (response.lower, response.upper))
+        super().__init__(design, prior(design, spec.model), (response.lower, response.upper))
+        self.start = self.prior_mean.copy()
+        if "Intercept" in design.parameters:
+            self.start[design.parameters.index("Intercept")] = 0.0
         self._rate = typical_rate(design, spec)
 
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
@@ -56,18 +75,18 @@ class PoissonForm(DesignForm):
 
 def typical_rate(design: Design, spec: JobSpec) -> float:
     """Return the mean rate at coefficients of a plausible size."""
-    size = min(spec.model.prior.scale, TYPICAL)
-    return float(np.exp(0.5 * size**2 * np.trace(second_moments(design))))
+    sizes = np.minimum(prior(design, spec.model)[1], TYPICAL)
+    return float(np.exp(0.5 * (sizes**2 @ np.diag(second_moments(design)))))
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
     """Return what to expect of rates around one, at coefficients of a plausible size."""
     form, tempering = PoissonForm(design, spec), spec.model.tempering or 1.0
-    size = min(spec.model.prior.scale, TYPICAL)
+    sds = prior(design, spec.model)[1]
     rows = design.schema.rows * tempering * typical_rate(design, spec)
     precision = rows * second_moments(design) + np.diag(form.prior_precision)
-    found = guess_of(form, spec, precision, np.full(len(form.start), size))
-    return replace(found, distance=np.full(len(form.start), min(spec.model.prior.scale, FAR)))
+    found = guess_of(form, spec, precision, np.minimum(sds, TYPICAL))
+    return replace(found, distance=np.minimum(sds, FAR))
 
 
-MODEL = Model("poisson", check=check, form=PoissonForm, guess=guess)
+MODEL = Model("poisson", check=check, form=PoissonForm, guess=guess, prior=prior)

@@ -24,7 +24,8 @@ class Public(NamedTuple):
     link: which f of dpmcmc/kernels/rows.py. lower, upper, group: (columns,) of a row of x, see
     Design. response: (2,) ends of y. prior_mean, prior_precision, centre, unit: (d,); a position is
     straightened by (theta + bend - centre) / unit, and the prior is normal in what comes out. bend:
-    (3,) a, b, m; coordinate 1 is lifted by a (theta_0 - m)^2 + b.
+    (3,) a, b, m; coordinate 1 is lifted by a (theta_0 - m)^2 + b. gaps: whether rows may be left
+    out, whose every ratio is 0.
     """
 
     link: int
@@ -37,6 +38,7 @@ class Public(NamedTuple):
     centre: NDArray[np.float64]
     unit: NDArray[np.float64]
     bend: NDArray[np.float64]
+    gaps: bool
 
 
 def describe(public: Public, position: Array, straight: Array, aux: Array) -> None:
@@ -67,7 +69,8 @@ def interval(
 ) -> tuple[float, float]:
     """Return (lo, hi): every row's log likelihood ratio lies in between. Not for logistic rows.
 
-    here, there: as described. The move back has (-hi, -lo). Never raises.
+    here, there: as described. The move back has (-hi, -lo). Never raises. (Logistic intervals hold
+    0 as they are, for rows that are left out.)
     """
     columns = len(public.lower)
     low, high = np.zeros(4), np.zeros(4)  # of x . v over all rows: of the ends, middle and change
@@ -106,6 +109,8 @@ def interval(
         change, constant = (aux_there[1] - aux_here[1]) * largest, aux_there[2] - aux_here[2]
         lo = mean * lo + min(change, 0.0) + constant
         hi = mean * hi + max(change, 0.0) + constant
+    if public.gaps:
+        lo, hi = min(lo, 0.0), max(hi, 0.0)
     slack = WIDEN * max(abs(lo), abs(hi))  # the same from both sides
     lo, hi = lo - slack, hi + slack
     return (lo, hi) if lo <= hi else (-math.inf, math.inf)  # what is not a number

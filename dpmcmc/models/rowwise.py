@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.models.forms import Floats, Form, GaussianForm
 from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
-from dpmcmc.privacy.discrete import noisy_grid
+from dpmcmc.privacy.discrete import Integers, noisy_grid
 from dpmcmc.samplers.base import Path, Steps, Trajectories
 from dpmcmc.samplers.rules import Rule
 from dpmcmc.schema import Table
@@ -22,8 +22,9 @@ SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
 GRAM_BITS = 30  # of a row's term of a Gram matrix
 PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
-LONGEST = 1e100  # of a released direction
+LONGEST = 1e30  # of a row in released coordinates: float32 holds it, and float64 its square
 LEAST = 1e-200  # of what a row counts
+TRACE = 2.0**-60  # of a column's largest number: its square is a normal float32
 WORTH_COMPANY = 1_000_000  # numbers of all chains in up to SOON sums, from which a second thread
 SOON = 10  # is there in time: it takes some 0.1 ms to wake up
 Singles = NDArray[np.float32]
@@ -65,6 +66,7 @@ class RowTarget:
         self._form = form
         x, y = form.rows(table)
         self.rows: int = table.rows
+        self.gaps: bool = form.public.gaps
         self.tempering = spec.model.tempering or 1.0
         self.bounded: bool = form.link == LOGISTIC
         self.even: bool = form.link not in (LOGISTIC, POISSON)
@@ -75,7 +77,7 @@ class RowTarget:
         self._x = np.zeros((-(-table.rows // kernels.BLOCK), len(x), kernels.BLOCK), np.float32)
         for k, column in enumerate(x):  # one at a time, as each takes several times its own memory
             column = np.fmin(np.fmax(column, -form.reach), form.reach)  # whatever a form does
-            self._x[:, k] = _blocked(_halved(column), kernels.BLOCK)
+            self._x[:, k] = _blocked(_without_traces(_halved(column), form.reach), kernels.BLOCK)
         self._y = _blocked(y, kernels.BLOCK)
         self._table: Singles | None = None
         self._norm: NDArray[np.float32] | None = None
@@ -111,8 +113,10 @@ class RowTarget:
 
         totals = self._together(add_up, lambda: np.zeros(len(deltas), np.int64), 1, len(deltas))
         self._move, self._modes = move, np.full_like(self._modes, self._kernels.KEEP)
-        sums = self._walks.summed(totals, self.rows, self.tempering, interval)
-        return *sums, priors
+        public, sums, sensitivities = self._walks.summed(
+            totals, self.rows, self.tempering, interval
+        )
+        return public + sums, sensitivities, priors
 
     def penalty_walk(self, steps: Steps, signs: NDArray[np.int64] | None) -> Floats:
         """See Target."""
@@ -146,7 +150,7 @@ class RowTarget:
             return back, 1.0
         rows = self.rows * self.tempering
         along = math.sqrt(2.0 * rows) * np.linalg.cholesky(root[:columns] @ root[:columns].T)
-        if not np.abs(along).max() < LONGEST:  # a row in these coordinates must be a finite one
+        if not self._form.reach * np.linalg.norm(along) < LONGEST:
             return back, 1.0
         back[:columns, :columns] = np.linalg.inv(along)
         self._seen = np.empty_like(self._x)
@@ -212,13 +216,17 @@ class RowTarget:
     def gram(
         self, positions: Floats, bound: float, root: Floats | None = None, most: float = math.inf
     ) -> tuple[Floats, float]:
-        """See Target. Proof: docs/proofs/gaussian_release.md, section 1."""
+        """See Target. Proof: docs/proofs/gaussian_release.md, section 1.
+
+        What is the same for every row is counted for all n: how many are left out is private, and a
+        step or a scale that is a little too short for it is right all the same.
+        """
         d, columns = positions.shape[1], self._x.shape[1]
         root = np.eye(d) if root is None else root
         if isinstance(self._form, GaussianForm):
             every = self.tempering * self.rows * (root.T @ self._form.information(positions) @ root)
             return every, PUBLIC * float(np.abs(every).max())
-        if not np.abs(root).max() < LONGEST:  # every row counts as if it were at 0
+        if not self._form.reach * np.linalg.norm(root) < LONGEST:  # as if all rows were at 0
             root = np.zeros((d, d))
         reach = self._form.reach * float(np.linalg.norm(root, 2))
         most = max(min(most, self.tempering * bound * reach**2), LEAST)
@@ -240,7 +248,12 @@ class RowTarget:
 
     @QUIETLY
     def batch_walk(
-        self, rule: Rule, deltas: Floats, noises: Floats, batches: NDArray[np.int32]
+        self,
+        rule: Rule,
+        deltas: Floats,
+        noise: Integers,
+        others: Floats,
+        batches: NDArray[np.int32],
     ) -> Floats:
         """See Target."""
         from dpmcmc.kernels import batches as kernels
@@ -249,7 +262,7 @@ class RowTarget:
         draws = np.empty((chains, length, dimension))
         kernels.walk(
             *(self.table(), self._form.reach, self._form.public, rule, self._clip),
-            *(batches, deltas, noises, self.position, draws),
+            *(batches, deltas, noise, others, self.position, draws),
         )
         return draws
 
@@ -263,7 +276,7 @@ class RowTarget:
             from dpmcmc.kernels.batches import LINE
             from dpmcmc.kernels.scattered import LANES
 
-            columns, answers = self._x.shape[1], self._form.link in (LINEAR, POISSON)
+            columns, answers = self._x.shape[1], self._form.link in (LINEAR, POISSON) or self.gaps
             least = max(LANES, columns + 2 * answers)
             width = min(1 << (least - 1).bit_length(), -(-least // LINE) * LINE)
             self._table = _on_lines(self.rows, width)
@@ -274,6 +287,11 @@ class RowTarget:
                 self._table[:, columns] = _halved(y)
                 self._table[:, columns + 1] = _halved(y - self._table[:, columns])
         return self._table
+
+    @property
+    def complete(self) -> int:
+        """See Target."""
+        return self.rows - int(np.isnan(self._y).sum())
 
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
         """See Target."""
@@ -333,8 +351,10 @@ class RowTarget:
         return mine
 
     def _second(self) -> ThreadPoolExecutor:
+        from dpmcmc.kernels.subnormals import flush
+
         if self._helper is None:
-            self._helper = ThreadPoolExecutor(max_workers=1)
+            self._helper = ThreadPoolExecutor(max_workers=1, initializer=flush)
         return self._helper
 
     def _prepared(self, deltas: Floats, j: int, start: Floats | None = None) -> tuple[Any, ...]:
@@ -388,6 +408,15 @@ def _halved(x: Floats) -> Singles:
     too_far = np.abs(single) > np.abs(x)
     single[too_far] = np.nextafter(single[too_far], np.float32(0.0))
     return single
+
+
+def _without_traces(x: Singles, reach: float) -> Singles:
+    """Return x with 0 for what is too small to matter: its products would be subnormal numbers.
+
+    Towards zero, a fixed map of each row, and as fast whatever the rows are. For libraries whose
+    threads are not ours; ours flush such numbers, see kernels.subnormals.
+    """
+    return np.where(np.abs(x) < np.float32(TRACE * reach), np.float32(0.0), x)
 
 
 def _blocked(column: NDArray[Any], size: int) -> NDArray[Any]:

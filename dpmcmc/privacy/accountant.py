@@ -98,8 +98,8 @@ def epsilon(event: Event, delta: float) -> float:
     """Tightest sound epsilon of the event at delta, rounded up.
 
     Exact for Gaussian events, repeated Laplace and repeated pure epsilon; for others the least of
-    the composed distribution, RDP, GDP and basic composition. Raises EventError on an unknown
-    event.
+    the composed distribution, or RDP where there is none, GDP and basic composition. Raises
+    EventError on an unknown event.
     """
     check_delta(delta)
     known(event)
@@ -115,16 +115,15 @@ def epsilon(event: Event, delta: float) -> float:
 
 
 def _curve_epsilons(event: Event, delta: float) -> tuple[float, ...]:
-    """By GDP, RDP and the composed distribution, after what may fail has been taken off delta."""
+    """By composition, else by RDP, and by GDP, after what may fail has been taken off delta."""
     rest = _after_failure(event, delta)
     if rest == 0:
         return ()
     core = but_for_failure(event)
-    return (
-        epsilon_of_mu(gdp_mu(core), rest),
-        _epsilon_rdp(core, rest, ORDERS, conversions.rdp_epsilon),
-        _epsilon_composed(core, rest),
-    )
+    composed = _epsilon_composed(core, rest)
+    if composed == math.inf:  # no bound by RDP is below the exact profile, and a curve takes longer
+        composed = _epsilon_rdp(core, rest, ORDERS, conversions.rdp_epsilon)
+    return composed, epsilon_of_mu(gdp_mu(core), rest)
 
 
 def _after_failure(event: Event, delta: float) -> float:
@@ -311,12 +310,13 @@ def quote(event: Event, delta: float) -> Quote:
     """
     check_delta(delta)
     known(event)
+    event = pld.gathered(event)
     notions = {name: _finite_or_none(value) for name, value in _notions(event, delta)}
     curve = ((order, rdp(event, order)) for order in QUOTED_ORDERS)
     return Quote(
         neighbouring=event.neighbouring,
         delta=delta,
-        epsilon=epsilon(event, delta),
+        epsilon=min([epsilon(event, delta), *(n for n in notions.values() if n is not None)]),
         mu=_finite_or_none(gdp_mu(event)),
         rho=_finite_or_none(zcdp_rho(event)),
         pure_epsilon=_finite_or_none(pure_epsilon(event)),

@@ -1,17 +1,19 @@
-"""Exact discrete Gaussian noise, and releases of sums that carry it.
+"""Exact discrete Gaussian noise: all noise that privacy rests on is drawn here.
 
 A statistic that leaves the house as a number must not carry rows in the low bits of a float
-(Mironov 2012), so it is rounded to a grid and gets integer noise. The discrete Gaussian costs what
-the continuous one costs: docs/proofs/gaussian_release.md, section 2.
+(Mironov 2012), and noise from floats has no tails. So what is released, and what a decision is made
+of, is rounded to a grid and gets integer noise, which costs what the continuous Gaussian costs:
+docs/proofs/gaussian_release.md, section 2.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.privacy.noise import RandomSource, Shape
+from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, Site, check
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -20,22 +22,62 @@ SPARE = 16.0  # of the variance, in grid units: what the proof's continuous Gaus
 WORDS, SOME = 18, 200  # of a tape: a draw takes 16.7 words on average
 AT_ONCE = 2048  # draws of a tape that stays in the cache
 FARTHEST = 2.0**51  # grid units within which a rounded quotient is off by less than 3/4
+COARSEST, FINEST = 8, 46  # log2 of the noise's sd in grid cells
+LEAST_LOG2_SD, MOST_LOG2_SD = 1, 50  # above, a draw of 2^13 sds would not fit 64 bits
+LEAST_SENSITIVITY, MOST_SENSITIVITY = 1e-250, 1e250
+
+
+class Scale(NamedTuple):
+    """How integer noise relates to a sensitivity.
+
+    unit: size of a grid cell over the sensitivity. sd: of the noise, in cells.
+    """
+
+    unit: float
+    sd: float
 
 
 def log2_sd(noise_multiplier: float) -> int:
     """Return s, the noise of a release having sd 2^s in grid units. Fine enough for any sum."""
-    return max(8, 20 + math.ceil(math.log2(noise_multiplier)))
+    return min(max(COARSEST, 20 + math.ceil(math.log2(noise_multiplier))), FINEST)
+
+
+def scale_of(noise_multiplier: float, dimension: int = 1) -> Scale:
+    """Return the scale of noise for vectors of this dimension.
+
+    A grid cell is sensitivity * unit. The noise then has an sd slightly above noise_multiplier *
+    sensitivity. Raises ValueError for multipliers that docs/proofs/gaussian_release.md leaves out.
+    """
+    if not LEAST_MULTIPLIER <= noise_multiplier <= MOST_MULTIPLIER:
+        raise ValueError("no noise of this multiplier is drawn")
+    log2 = log2_sd(noise_multiplier)
+    reach = LOSS * math.sqrt(4.0**log2 - SPARE) / noise_multiplier
+    return Scale(1.0 / (reach - 1.5 * math.sqrt(dimension)), 2.0**log2)
+
+
+def gaussian_noise(
+    random: RandomSource, site: Site, noise_multiplier: float, shape: Shape
+) -> Integers:
+    """Draw the integers of shape `shape` that a site adds to its statistics in grid cells.
+
+    The one door to privacy noise. Raises ValueError where the site is not registered, or its proof
+    does not hold at this multiplier: then nothing is drawn and nothing can be released.
+    """
+    check(site, noise_multiplier)
+    return discrete_gaussian(random, log2_sd(noise_multiplier), shape)
 
 
 def discrete_gaussian(random: RandomSource, log2_sd: int, shape: Shape) -> Integers:
     """Return independent integers with P(v) proportional to exp(-v^2 / (2 4^log2_sd)), exactly.
 
-    Only uniform integers are drawn and compared. log2_sd: 1 to 61. How long it takes depends on the
+    Only uniform integers are drawn and compared. log2_sd: 1 to 50. How long it takes depends on the
     random words alone. Source: Karney 2016, algorithm D; Canonne, Kamath and Steinke 2020,
-    algorithm 1.
+    algorithm 1. Raises ValueError on another log2_sd.
     """
     from dpmcmc.kernels import noise
 
+    if not LEAST_LOG2_SD <= log2_sd <= MOST_LOG2_SD:
+        raise ValueError(f"log2_sd must lie between {LEAST_LOG2_SD} and {MOST_LOG2_SD}")
     out = np.empty(int(np.prod(shape)), dtype=np.int64)
     tape, done = np.empty(0, dtype=np.int64), 0
     while done < out.size:
@@ -48,19 +90,22 @@ def discrete_gaussian(random: RandomSource, log2_sd: int, shape: Shape) -> Integ
 
 
 def noisy_grid(dimension: int, sensitivity: float, noise_multiplier: float) -> float:
-    """Return what `noised` rounds a vector of this dimension to; see noisy_sums."""
-    variance = 4.0 ** log2_sd(noise_multiplier)
-    reach = LOSS * math.sqrt(variance - SPARE) / noise_multiplier
-    return sensitivity / (reach - 1.5 * math.sqrt(dimension))
+    """Return what `noised` rounds a vector of this dimension to; see noisy_sums.
+
+    Raises ValueError on a sensitivity with which float arithmetic would lose the noise.
+    """
+    if not LEAST_SENSITIVITY <= sensitivity <= MOST_SENSITIVITY:
+        raise ValueError("no noise is drawn for such a sensitivity")
+    return sensitivity * scale_of(noise_multiplier, dimension).unit
 
 
-def noised(total: Any, grid: float, noise: Any) -> Any:
+def noised(total: Any, grid: Any, noise: Any) -> Any:
     """Return a number, rounded to the grid and with integer noise. Arithmetic alone: it compiles.
 
-    total, noise: numbers, or arrays of them.
+    total, grid, noise: numbers, or arrays of them.
     """
     units = np.rint(np.minimum(np.maximum(total / grid, -FARTHEST), FARTHEST))
-    return grid * np.float64(np.int64(units) + noise)
+    return grid * (np.int64(units) + noise)
 
 
 def noisy_sums(
@@ -69,7 +114,7 @@ def noisy_sums(
     """Return sums (..., d) plus Gaussian noise of sd slightly above noise_multiplier * sensitivity.
 
     sensitivity: in the L2 norm of the last axis, replace-one. noise: of sums' shape, from
-    discrete_gaussian at log2_sd(noise_multiplier), used once.
+    gaussian_noise at the same multiplier, used once.
     Privacy: one Gaussian(noise_multiplier) event per vector; everything that depends on rows is the
     integer vector. Proof: docs/proofs/gaussian_release.md, section 2.
     """

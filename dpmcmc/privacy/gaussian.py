@@ -16,6 +16,7 @@ import math
 import struct
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import erfcx
@@ -175,6 +176,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     return boundary(lambda epsilon: holds(mu, epsilon, delta), mu * (0.5 * mu + 60), 0.0)
 
 
+@lru_cache(maxsize=1024)  # a plan asks for one budget's mu some forty times
 def mu_of_epsilon(epsilon: float, delta: float) -> float:
     """Largest mu with delta_mu(epsilon) <= delta, rounded down by a few ulp.
 

@@ -1,21 +1,22 @@
 """Numerical composition of privacy loss distributions, for parameters that are fixed in advance.
 
-Built on dp-accounting's connect-the-dots discretisation, which is pessimistic but for
-floating-point round-off: that is covered by `ROUND_OFF` and a floor under delta. Never a filter:
-composing until the composed profile is full is unsound when parameters are chosen adaptively
-(docs/proofs/filter.md).
+Profiles are put on grids by connecting the dots, which only ever raises them, and composed by
+`dpmcmc.privacy.losses`, which takes no longer for more runs. Floating-point round-off is covered by
+`ROUND_OFF` and a floor under delta. Never a filter: composing until the composed profile is full is
+unsound when parameters are chosen adaptively (docs/proofs/filter.md).
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr
 
-from dpmcmc.privacy.costs import pair_of
+from dpmcmc.privacy.costs import pair_of, rdp
 from dpmcmc.privacy.events import (
     Compose,
     Event,
@@ -27,14 +28,23 @@ from dpmcmc.privacy.events import (
     SmoothLaplace,
     WithoutReplacement,
 )
-from dpmcmc.privacy.gaussian import epsilon_of_mu
+from dpmcmc.privacy.gaussian import epsilon_of_mu, root_up
+from dpmcmc.privacy.losses import Losses, dotted, repeated, together
 from dpmcmc.privacy.subsampling import amplified_epsilon
 
 SMALLEST_DELTA = 1e-11
 ROUND_OFF = 4e-16
-MOST_CELLS = 2**20
+MOST_CELLS, WHOLE_CELLS = 2**16, 2**18  # above 0, of one mechanism's grid and of all together
 MOST_COUNT = 10**7
 FAR = 30.0  # epsilon beyond which e^epsilon is not taken: it may overflow
+SMALL, TERMS = 0.02, 9  # mu whose profile is summed as a series, and of how many terms
+EMPTY = 300.0  # epsilon beyond which a row added to a sample below 1 shows nothing
+BEYOND = 1e-17  # probability of losses beyond the grid of one run: they count as infinite
+FINEST = 2.0**-36  # grid: below it round-off is all that is seen
+WIDEST = 2000.0  # of all losses, beyond which nothing is composed
+
+Both = tuple[Losses, Losses]  # of a row taken out, and of one added; one and the same elsewhere
+FloatArray = NDArray[np.float64]
 
 
 def leaves(event: Event) -> dict[Event, int] | None:
@@ -58,24 +68,38 @@ def leaves(event: Event) -> dict[Event, int] | None:
             return {event: 1}
 
 
+def gathered(event: Event) -> Event:
+    """The event with equal mechanisms counted: it costs the same, and a cost is found sooner."""
+    parts = leaves(event)
+    if parts is None or not isinstance(event, Repeat | Compose):
+        return event
+    each = [Repeat(leaf, count) for leaf, count in parts.items()]
+    return each[0] if len(each) == 1 else Compose(tuple(each))
+
+
 @dataclass(frozen=True, slots=True)
 class Composed:
     """A composed privacy loss distribution and the probability that round-off may hide."""
 
-    distribution: Any
+    both: Both
     hidden: float
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon at delta; infinite where round-off could matter."""
         if not trusted(self.hidden, delta):
             return math.inf
-        found = float(self.distribution.get_epsilon_for_delta(delta - self.hidden))
-        return max(0.0, found) * (1 + 1e-12)
+        found = max(one.epsilon(delta - self.hidden) for one in set_of(self.both))
+        return found * (1 + 1e-12)
 
     def delta(self, epsilon: float) -> float:
         """Smallest delta at epsilon, never below 1e-11."""
-        found = float(self.distribution.get_delta_for_epsilon(epsilon))
+        found = max(one.delta(epsilon) for one in set_of(self.both))
         return min(1.0, max(SMALLEST_DELTA, found + self.hidden))
+
+
+def set_of(both: Both) -> tuple[Losses, ...]:
+    """What is distinct of a pair."""
+    return both[:1] if both[0] is both[1] else both
 
 
 def hidden(parts: dict[Event, int]) -> float:
@@ -92,16 +116,18 @@ def compose(event: Event, variance: float) -> Composed | None:
     """The event's composed distribution, or None where a part has none (Barker, parallel parts).
 
     variance: about the variance of its whole privacy loss (the divergence of order 2), to choose
-    the grid; it decides accuracy, not soundness.
+    the grids; it decides accuracy, not soundness.
     """
     parts = leaves(event)
     if parts is None or not all(isinstance(leaf, _SUPPORTED) for leaf in parts):
         return None
-    count = sum(parts.values())
+    lost, many = hidden(parts), sum(parts.values())
+    parts = _merged(parts)
     reach = _reach(parts, variance)
-    if count > MOST_COUNT or not math.isfinite(reach) or reach > 2000:
+    if many > MOST_COUNT or not math.isfinite(reach) or reach > WIDEST:
         return None
-    return _compose(tuple(parts.items()), _interval(count, variance, reach))
+    both = _compose(tuple(parts.items()), min(0.002 * math.sqrt(variance), 1e-3))
+    return Composed(both, lost)
 
 
 _SUPPORTED = (
@@ -114,6 +140,19 @@ _SUPPORTED = (
 )
 
 
+def _merged(parts: dict[Event, int]) -> dict[Event, int]:
+    """All Gaussian releases as one, which costs what they cost together, rounded up."""
+    kept: dict[Event, int] = {
+        leaf: count for leaf, count in parts.items() if not isinstance(leaf, Gaussian)
+    }
+    plain = [leaf for leaf in parts if isinstance(leaf, Gaussian)]
+    if not plain:
+        return kept
+    square = sum(parts[leaf] / Fraction(leaf.noise_multiplier) ** 2 for leaf in plain)
+    mu = root_up(Fraction(square))
+    return {Gaussian(math.nextafter(1 / mu, 0), plain[0].neighbouring): 1, **kept}
+
+
 def _reach(parts: dict[Event, int], variance: float) -> float:
     """About the width of the losses that matter after composition, and of each part alone."""
     alone = max(_leaf_reach(leaf) for leaf in parts)
@@ -122,96 +161,141 @@ def _reach(parts: dict[Event, int], variance: float) -> float:
 
 def _leaf_reach(leaf: Event) -> float:
     match leaf:
-        case Gaussian(noise_multiplier=z) | PoissonSampled(event=Gaussian(noise_multiplier=z)):
-            return 12 / z + 0.5 / z**2
-        case WithoutReplacement(event=Gaussian(noise_multiplier=z), batch=batch, rows=rows):
-            return _wor_reach(z, batch / rows)
-        case Laplace(noise_multiplier=z):
-            return 1 / z
-        case WithoutReplacement(event=Laplace(noise_multiplier=z)):
-            return 1 / z
-        case WithoutReplacement(event=PureEpsilon(epsilon=epsilon)):
-            return epsilon
-        case PureEpsilon(epsilon=epsilon) | SmoothLaplace(epsilon=epsilon):
-            return epsilon
-        case _:
-            return math.inf
-
-
-def _interval(count: int, variance: float, reach: float) -> float:
-    """Grid width: a small part of one step's spread and of the whole spread, within the cells."""
-    fine = min(0.05 * math.sqrt(variance / count), 0.002 * math.sqrt(variance), 1e-3)
-    wanted = max(fine, reach / MOST_CELLS)
-    return float(2.0 ** math.floor(math.log2(wanted)))
-
-
-@lru_cache(maxsize=64)
-def _compose(parts: tuple[tuple[Event, int], ...], interval: float) -> Composed:
-    total: Any = None
-    for leaf, count in parts:
-        many = _repeated(leaf, count, interval)
-        total = many if total is None else total.compose(many)
-    return Composed(total, hidden(dict(parts)))
-
-
-@lru_cache(maxsize=8)
-def _repeated(leaf: Event, count: int, interval: float) -> Any:
-    """A calibration changes one part again and again and leaves the others as they are."""
-    one = _distribution(leaf, interval)
-    return one if count == 1 else one.self_compose(count)
-
-
-def _distribution(leaf: Event, interval: float) -> Any:
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    match leaf:
         case Gaussian(noise_multiplier=z):
-            return _gaussian_distribution(z, 1.0, interval)
+            return _gaussian_reach(z, 1.0)
         case PoissonSampled(event=Gaussian(noise_multiplier=z), rate=rate):
-            return pld.from_gaussian_mechanism(
-                z, sampling_prob=rate, value_discretization_interval=interval
-            )
+            return _gaussian_reach(z, rate)
         case WithoutReplacement(event=Gaussian(noise_multiplier=z), batch=batch, rows=rows):
-            return _gaussian_distribution(z, batch / rows, interval)
-        case Laplace(noise_multiplier=z):
-            return pld.from_laplace_mechanism(z, value_discretization_interval=interval)
+            return _gaussian_reach(z, batch / rows)
         case _:
-            epsilon, delta = pair_of(leaf)
-            pair = common.DifferentialPrivacyParameters(epsilon, delta)
-            return pld.from_privacy_parameters(pair, value_discretization_interval=interval)
+            return pair_of(leaf)[0]
 
 
-def _wor_reach(noise_multiplier: float, rate: float) -> float:
-    base = epsilon_of_mu(1 / noise_multiplier, min(0.5, 1e-24 / rate))
+def _gaussian_reach(noise_multiplier: float, rate: float) -> float:
+    base = epsilon_of_mu(1 / noise_multiplier, min(0.5, BEYOND / rate))
     return amplified_epsilon(base, rate)
 
 
-def _gaussian_distribution(noise_multiplier: float, rate: float, interval: float) -> Any:
-    """The amplified profile on the grid, mirrored below 0 (docs/proofs/without_replacement.md).
+@lru_cache(maxsize=16)
+def _compose(parts: tuple[tuple[Event, int], ...], widest: float) -> Both:
+    cells = min(MOST_CELLS, WHOLE_CELLS // len(parts))
+    first, *others = (_repeated(leaf, count, widest, cells) for leaf, count in parts)
+    for other in others:
+        first = _each(together, first, other)
+    return first
+
+
+def _each(act: Callable[..., Losses], *pairs: Both) -> Both:
+    """Do the same to both directions, and once where they are one."""
+    done = act(*(one for one, _ in pairs))
+    same = all(one is other for one, other in pairs)
+    return done, (done if same else act(*(other for _, other in pairs)))
+
+
+@lru_cache(maxsize=8)
+def _repeated(leaf: Event, count: int, widest: float, cells: int) -> Both:
+    """A calibration changes one part again and again and leaves the others as they are."""
+    one = _distribution(leaf, _interval(leaf, widest, cells))
+    return _each(lambda losses: repeated(losses, count, widest), one)
+
+
+def _interval(leaf: Event, widest: float, cells: int) -> float:
+    """Grid width: a small part of one run's spread, and no more cells than allowed."""
+    fine = min(0.05 * math.sqrt(rdp(leaf, 2.0)), widest)
+    wanted = max(fine, _leaf_reach(leaf) / cells, FINEST)
+    return float(2.0 ** math.floor(math.log2(wanted)))
+
+
+def _distribution(leaf: Event, interval: float) -> Both:
+    match leaf:
+        case Gaussian(noise_multiplier=z):
+            one = _gaussian_distribution(z, 1.0, interval)
+        case PoissonSampled(event=Gaussian(noise_multiplier=z), rate=rate):
+            return _poisson_distribution(z, rate, interval)
+        case WithoutReplacement(event=Gaussian(noise_multiplier=z), batch=batch, rows=rows):
+            one = _gaussian_distribution(z, batch / rows, interval)
+        case Laplace(noise_multiplier=z):
+            one = _laplace_distribution(pair_of(leaf)[0], interval)
+        case _:
+            one = _pair_distribution(*pair_of(leaf), interval)
+    return one, one
+
+
+def _grid(reach: float, interval: float) -> FloatArray:
+    """0, interval, ... as far as losses reach, and at least to 2 * interval."""
+    return interval * np.arange(max(2, math.ceil(reach / interval)) + 1, dtype=float)
+
+
+def _gaussian_distribution(noise_multiplier: float, rate: float, interval: float) -> Losses:
+    """The amplified profile on the grid, of either direction (docs/proofs/without_replacement.md).
 
     At rate 1 that of a plain release.
     """
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as pld
+    epsilons = _grid(_gaussian_reach(noise_multiplier, rate), interval)
+    above = _amplified(noise_multiplier, rate, epsilons)
+    return dotted(interval, above, above)
 
-    cells = max(2, math.ceil(_wor_reach(noise_multiplier, rate) / interval))
-    epsilons = interval * np.arange(cells + 1)
+
+def _amplified(noise_multiplier: float, rate: float, epsilons: FloatArray) -> FloatArray:
+    """rate times the base's profile at ln(1 + (e^epsilon - 1) / rate), for every epsilon >= 0."""
     near = np.log1p(np.expm1(np.minimum(epsilons, FAR)) / rate)
-    far = epsilons - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-epsilons))
+    far = epsilons - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-np.maximum(epsilons, FAR)))
     base = np.where(epsilons < FAR, near, far)  # as subsampling.base_epsilon
-    above = rate * _gaussian_profile(1 / noise_multiplier, base)
-    below = -np.expm1(-epsilons) + np.exp(-epsilons) * above
-    deltas = np.concatenate([below[:0:-1], above])
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -cells, cells, deltas)
-    return pld.PrivacyLossDistribution(pmf)
+    above: FloatArray = rate * _gaussian_profile(1 / noise_multiplier, base)
+    return above
 
 
-def _gaussian_profile(mu: float, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+def _poisson_distribution(noise_multiplier: float, rate: float, interval: float) -> Both:
+    """A row taken out, and a row added (docs/proofs/composition.md, section 4)."""
+    if rate == 1:
+        one = _gaussian_distribution(noise_multiplier, rate, interval)
+        return one, one
+    epsilons = _grid(_gaussian_reach(noise_multiplier, rate), interval)
+    above = _amplified(noise_multiplier, rate, epsilons)
+    grown = np.expm1(np.minimum(epsilons, EMPTY))
+    left = np.maximum(0.0, 1.0 - (1.0 - rate) / rate * grown)  # e^x g' of the proof
+    inner = _gaussian_profile(1 / noise_multiplier, epsilons - np.log(np.maximum(left, 1e-300)))
+    added = rate * left * inner
+    return dotted(interval, above, added), dotted(interval, added, above)
+
+
+def _laplace_distribution(pure: float, interval: float) -> Losses:
+    """Laplace noise of this pure epsilon: 1 - e^((epsilon - pure)/2)."""
+    epsilons = _grid(pure, interval)
+    above = -np.expm1(np.minimum(epsilons - pure, 0.0) / 2)
+    return dotted(interval, above, above)
+
+
+def _pair_distribution(pure: float, delta: float, interval: float) -> Losses:
+    """Randomised response that fails with probability delta: the worst of (pure, delta)."""
+    epsilons = _grid(pure, interval)
+    held = -np.expm1(np.minimum(epsilons - pure, 0.0)) / (1 + math.exp(-pure))
+    above = delta + (1 - delta) * held
+    return dotted(interval, above, above)
+
+
+def _gaussian_profile(mu: float, epsilons: FloatArray) -> FloatArray:
     """delta_mu at every epsilon >= 0 of an array."""
     a = epsilons / mu - mu / 2
+    if mu < SMALL:
+        return _small_profile(mu, np.minimum(a, 40.0))  # beyond it nothing is left
     b = a + mu
     scaled = 0.5 * np.exp(-0.5 * a * a) * (erfcx(np.maximum(a, -1) / 2**0.5) - erfcx(b / 2**0.5))
     plain = np.exp(log_ndtr(-a)) - np.exp(epsilons + log_ndtr(-b))
-    chosen: NDArray[np.float64] = np.where(a > -1, scaled, plain)
+    chosen: FloatArray = np.where(a > -1, scaled, plain)
     return chosen
+
+
+def _small_profile(mu: float, a: FloatArray) -> FloatArray:
+    """phi(a) (R(a) - R(a + mu)) by Taylor's series of Mills' ratio R, which does not cancel.
+
+    R' = a R - 1, and the derivatives R_k obey R_(k+1) = a R_k + k R_(k-1).
+    """
+    before = math.sqrt(math.pi / 2) * erfcx(a / 2**0.5)
+    now, power = a * before - 1.0, mu
+    fall = -power * now
+    for k in range(1, TERMS):
+        before, now, power = now, a * now + k * before, power * mu / (k + 1)
+        fall = fall - power * now
+    found: FloatArray = np.exp(-0.5 * a * a) / math.sqrt(2 * math.pi) * fall
+    return found

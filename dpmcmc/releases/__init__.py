@@ -1,17 +1,17 @@
 """The registry of releases. A line here makes one live; the line is the reviewed moment."""
 
-from dpmcmc.releases import noisy_mean, noisy_score
+from dpmcmc.releases import noisy_mean, noisy_quadratic
 from dpmcmc.releases.auto import AutoOptions
 from dpmcmc.releases.base import Release
 from dpmcmc.releases.noisy_mean import NoisyMeanOptions
-from dpmcmc.releases.noisy_score import NoisyScoreOptions
+from dpmcmc.releases.noisy_quadratic import NoisyQuadraticOptions
 from dpmcmc.samplers import SAMPLERS, Sampler, SamplerOptions
 
-ReleaseOptions = NoisyMeanOptions | NoisyScoreOptions
+ReleaseOptions = NoisyMeanOptions | NoisyQuadraticOptions
 AlgorithmOptions = SamplerOptions | ReleaseOptions | AutoOptions
 
 RELEASES: dict[str, Release] = {
-    release.name: release for release in (noisy_mean.RELEASE, noisy_score.RELEASE)
+    release.name: release for release in (noisy_mean.RELEASE, noisy_quadratic.RELEASE)
 }
 ALGORITHMS: dict[str, Sampler | Release] = {**SAMPLERS, **RELEASES}
 
@@ -21,7 +21,7 @@ __all__ = [
     "AlgorithmOptions",
     "AutoOptions",
     "NoisyMeanOptions",
-    "NoisyScoreOptions",
+    "NoisyQuadraticOptions",
     "Release",
     "ReleaseOptions",
 ]

@@ -8,13 +8,14 @@ from typing import Literal
 class AutoOptions:
     """Leave the algorithm to the planner, which says what it chose and why. See dpmcmc/choice.py.
 
-    What is given here is kept for any algorithm that it chooses.
+    What is given here is kept for any algorithm that it chooses. whitening: see noisy_quadratic.
     """
 
     algorithm: Literal["auto"] = "auto"
     num_steps: int | None = None
     num_chains: int | None = None
     num_warmup: int | None = None
+    whitening: str | None = None
 
     @property
     def clip_bound(self) -> None:

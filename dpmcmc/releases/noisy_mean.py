@@ -9,20 +9,28 @@ mu = 1 / noise_multiplier whatever their number.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.special import chdtri
 
-from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, noisy_sums
+from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.sites import NOISY_MEAN
 from dpmcmc.releases import noisy_mean_law as law
 from dpmcmc.releases.base import Facts, Normal, Release, prior_of
 from dpmcmc.samplers.base import Floats, Target
+from dpmcmc.samplers.options import Start
 
 if TYPE_CHECKING:
     from dpmcmc.spec import ModelSpec
+
+SURPRISING = 0.01  # probability of such a difference of two looks by noise alone
+COUNTED = 0.866  # of the sensitivity, that a row counts as: less than sqrt(3) / 2
+LEAST_CLEAR = 4.0  # sds of a number of rows, below which it is not told from none
+BLURRED = 0.1  # sd of that number over it, from which on nothing is promised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +49,11 @@ class NoisyMeanOptions:
     clip_bound: float | None = None
     shares: tuple[float, ...] | None = None
     clip_bounds: tuple[float, ...] | None = None
+
+
+def options_of(start: Start) -> NoisyMeanOptions:
+    """Return the options of a release that a chain starts from."""
+    return NoisyMeanOptions(shares=start.shares, clip_bounds=start.clip_bounds)
 
 
 def event(options: NoisyMeanOptions, noise_multiplier: float, rows: int) -> Event:
@@ -92,15 +105,107 @@ def publish(
         raise ValueError("the clips must be known")
     n, d = target.rows, target.position.shape[1]
     start = target.position[0]
-    found, information = start.copy(), 0.0
+    found, information, jump, counts = start.copy(), 0.0, 0.0, []
     for clip, z in zip(options.clip_bounds, _multipliers(options, noise_multiplier), strict=True):
         slope, excess = law.moments(clip, d, reach, information == 0.0)
         centre = _within(found, start, reach)
-        mean = centre + _release(target, centre, clip, z, random) / (n * slope)
-        precision = 1.0 / law.noise_variance(slope, excess, clip, z, n)
+        sums, count, sd = _release(target, centre, clip, z, random)
+        step = sums / (count * slope)
+        mean = centre + step
+        unsure = float(step @ step) / d * (sd / count) ** 2
+        precision = 1.0 / (law.noise_variance(slope, excess, clip, z, count) + unsure)
+        if information > 0.0:
+            jump = max(jump, _jump(mean - found, 1.0 / precision + 1.0 / information))
         information += precision
         found = found + (mean - found) * (precision / information)
-    return posterior(target, found, 1.0 / information)
+        counts.append((count, sd))
+    prior_mean, prior = prior_of(target, d)
+    rows, sd = _pooled(counts) if target.gaps else (float(n), 0.0)
+    told = rows if target.gaps else None
+    stored = NoisyMean(found, 1.0 / information, rows * target.tempering, jump, told, sd)
+    return stored.posterior(prior_mean, prior, random)
+
+
+def _pooled(counts: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return a number of rows and its sd from several."""
+    weights = [sd**-2.0 for _, sd in counts]
+    rows = math.fsum(w * count for w, (count, _) in zip(weights, counts, strict=True))
+    return rows / math.fsum(weights), math.fsum(weights) ** -0.5
+
+
+def _jump(change: Floats, variance: float) -> float:
+    """Return the squared change between two releases, over the most that noise explains."""
+    return float((change**2).sum()) / variance / float(chdtri(len(change), SURPRISING))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisyMean:
+    """A stored release. mean: (d,), off the rows' by a normal error of this variance in each part.
+
+    weight: rows times tempering. jump: largest change between its looks, see _jump. complete: about
+    how many rows were not left out, with an error of this sd; None where none may be.
+    """
+
+    mean: Floats
+    variance: float
+    weight: float
+    jump: float = 0.0
+    complete: float | None = None
+    complete_sd: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return lists and numbers that JSON holds."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**told, "mean": self.mean.tolist()}
+
+    def moments(self) -> None:
+        """See Stored."""
+
+    @classmethod
+    def from_dict(cls, told: dict[str, Any]) -> "NoisyMean":
+        """Return what to_dict made this of."""
+        return cls(**{**told, "mean": np.array(told["mean"], np.float64)})
+
+    def posterior(self, mean: Floats, precision: Floats, _: RandomSource) -> Normal:
+        """Return the posterior under independent normal priors. mean, precision: (d,).
+
+        The likelihood of n rows to the power T is N(mean of rows; theta, 1 / (nT)), so that of the
+        noisy mean is wider by the error's variance.
+        """
+        told = 1.0 / (1.0 / self.weight + self.variance)
+        whole = told + precision
+        middle = (told * self.mean + precision * mean) / whole
+        return Normal(middle, np.diag(whole**-0.5), self)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the looks say of themselves. See dpmcmc.releases.base.Judgement."""
+
+    reliable: bool
+    privacy_share: float
+    sentence: str
+
+
+def judge(release: NoisyMean) -> Judgement:
+    """Judge a release by its own numbers: free."""
+    share = release.variance / (release.variance + 1.0 / release.weight)
+    blurred = release.complete_sd > BLURRED * (release.complete or 0.0)
+    if release.jump <= 1.0 and not blurred:
+        told = f"privacy makes up {100.0 * share:.0f} % of the variance of these means"
+        return Judgement(True, share, told + of_complete(release.complete, release.complete_sd))
+    if blurred:
+        told = "how many rows are complete does not stand out of the noise"
+        return Judgement(False, share, told)
+    told = "the looks at the rows disagree: they vary more than their variances were declared to"
+    return Judgement(False, share, told)
+
+
+def of_complete(rows: float | None, sd: float) -> str:
+    """Say, where rows may be left out, how many were not. A released number."""
+    if rows is None:
+        return ""
+    return f"; about {rows:.0f} rows (+- {sd:.0f}) are complete, and these means are theirs"
 
 
 def _within(point: Floats, middle: Floats, reach: float) -> Floats:
@@ -113,24 +218,31 @@ def _within(point: Floats, middle: Floats, reach: float) -> Floats:
     return found
 
 
-def _release(target: Target, centre: Floats, clip: float, z: float, random: RandomSource) -> Floats:
-    """Release the sum of the rows less centre, each cut to length clip. One Gaussian(z) event."""
-    sums, sensitivity = target.gradient(centre[None], clip)
-    noise = discrete_gaussian(random, log2_sd(z), sums.shape)
-    found: Floats = noisy_sums(sums, sensitivity, z, noise)[0] / target.tempering
-    return found
+def _release(
+    target: Target, centre: Floats, clip: float, z: float, random: RandomSource
+) -> tuple[Floats, float, float]:
+    """Release the sum of the rows less centre, each cut to length clip. One Gaussian(z) event.
 
-
-def posterior(target: Target, mean: Floats, variance: float) -> Normal:
-    """Return the posterior given a mean (d,) that is off the rows' by a normal error.
-
-    variance: of that error, each coordinate. The likelihood of n rows to the power T is
-    N(mean of rows; theta, 1 / (nT)), so that of the noisy mean is wider by the error's variance.
+    Returns (sum, number of rows in it, sd of that number). Where rows may be left out their number
+    is released as well and costs nothing: see docs/proofs/missing.md, section 3.
     """
-    prior_mean, prior = prior_of(target, len(mean))
-    weight = 1.0 / (1.0 / (target.rows * target.tempering) + variance)
-    precision = weight + prior
-    return Normal((weight * mean + prior * prior_mean) / precision, np.diag(precision**-0.5))
+    sums, sensitivity = target.gradient(centre[None], clip)
+    counted = _in_few_digits(COUNTED * sensitivity)
+    if target.gaps:
+        sums = np.append(sums, [[counted * target.complete]], axis=1)
+    noise = gaussian_noise(random, NOISY_MEAN, z, sums.shape)
+    found = noisy_sums(sums, sensitivity, z, noise)[0]
+    if not target.gaps:
+        return found / target.tempering, float(target.rows), 0.0
+    sd = z * sensitivity / counted
+    rows = min(max(float(found[-1]) / counted, LEAST_CLEAR * sd, 1.0), float(target.rows))
+    return found[:-1] / target.tempering, rows, sd
+
+
+def _in_few_digits(size: float) -> float:
+    """Return size with ten binary digits, never more: its multiples are exact."""
+    digits, exponent = math.frexp(size)
+    return math.ldexp(math.floor(digits * 2.0**10), exponent - 10)
 
 
 def straightened(model: "ModelSpec") -> "ModelSpec":
@@ -154,4 +266,6 @@ RELEASE = Release(
     passes=passes,
     publish=publish,
     model=straightened,
+    read=NoisyMean.from_dict,
+    judge=judge,
 )

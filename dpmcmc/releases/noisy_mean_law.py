@@ -71,7 +71,7 @@ def clipped_moments(clip: float, dimension: int) -> tuple[float, float]:
     return slope, max(variance / slope**2 - 1.0, 0.0)
 
 
-def noise_variance(slope: float, excess: float, clip: float, z: float, rows: int) -> float:
+def noise_variance(slope: float, excess: float, clip: float, z: float, rows: float) -> float:
     """Return the variance of a released mean around the rows' mean, each coordinate."""
     return excess / rows + (2.0 * clip * z / (rows * slope)) ** 2
 

@@ -17,7 +17,7 @@ from dpmcmc.samplers.dp_penalty import DpPenaltyOptions
 from dpmcmc.samplers.dp_penalty_component import DpPenaltyComponentOptions
 from dpmcmc.samplers.dp_penalty_guided import DpPenaltyGuidedOptions
 from dpmcmc.samplers.dp_penalty_subsampled import DpPenaltySubsampledOptions
-from dpmcmc.samplers.options import ComponentProposal, Proposal, WarmStart
+from dpmcmc.samplers.options import ComponentProposal, Proposal, Start
 
 SamplerOptions = (
     DpPenaltyOptions
@@ -55,5 +55,5 @@ __all__ = [
     "Proposal",
     "Sampler",
     "SamplerOptions",
-    "WarmStart",
+    "Start",
 ]

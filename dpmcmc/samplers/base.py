@@ -3,35 +3,39 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.privacy.discrete import Integers
+from dpmcmc.privacy.discrete import Integers, Scale
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.rules import Rule
 
 if TYPE_CHECKING:
     from dpmcmc.models.base import Guess
+    from dpmcmc.samplers.options import Start
+    from dpmcmc.samplers.starts import Found
 
 Floats = NDArray[np.float64]
 
 
 class Steps(NamedTuple):
-    """Steps of all chains that are decided by rules.noisy.
+    """Steps of all chains that are decided by rules.accepts.
 
     chosen: (step,) the vector that is moved along. deltas: (step, chain, d) moves. alone: whether
-    these are of coefficient `chosen` alone. normals, uniforms: (step, chain).
+    these are of coefficient `chosen` alone. noise: (step, chain), of the ratios; scale:
+    of it. uniforms: (step, chain).
     """
 
     chosen: NDArray[np.int64]
     deltas: Floats
     alone: bool
-    normals: Floats
+    noise: Integers
     uniforms: Floats
-    noise_multiplier: float
+    scale: Scale
 
 
 class Path(NamedTuple):
@@ -54,18 +58,19 @@ class Path(NamedTuple):
 
 
 class Trajectories(NamedTuple):
-    """Steps of all chains along trajectories, decided by rules.noisy.
+    """Steps of all chains along trajectories, decided by rules.accepts.
 
     momenta: (step, chain, d) of unit variance, in the coordinates that Path.root makes of the
     positions. noise: (step, leapfrog, chain, d), see discrete.noisy_sums, of the gradients that are
-    released on the way. normals, uniforms: (step, chain). noise_multiplier: of every ratio.
+    released on the way. decisions: (step, chain), noise of the ratios, and scale: of it. uniforms:
+    (step, chain).
     """
 
     momenta: Floats
     noise: Integers
-    normals: Floats
+    decisions: Integers
     uniforms: Floats
-    noise_multiplier: float
+    scale: Scale
 
 
 class Target(Protocol):
@@ -81,6 +86,14 @@ class Target(Protocol):
     @property
     def rows(self) -> int:
         """Number of rows n, public."""
+
+    @property
+    def gaps(self) -> bool:
+        """Whether rows may be left out for missing values: public."""
+
+    @property
+    def complete(self) -> int:
+        """Number of rows that are not left out. Private. For models of rows N(mean, 1) alone."""
 
     @property
     def tempering(self) -> float:
@@ -102,7 +115,7 @@ class Target(Protocol):
         """Recompute all caches from the positions."""
 
     def penalty_walk(self, steps: Steps, signs: NDArray[np.int64] | None) -> Floats:
-        """Take these steps, each decided by rules.noisy. Return the draws, (chain, step, d).
+        """Take these steps, each decided by rules.accepts. Return the draws, (chain, step, d).
 
         signs: (chain, m) of a guided walk, changed in place: the side, 1 or -1, that each chain
         moves to along vector `chosen`, turned round where it rejects.
@@ -137,7 +150,7 @@ class Target(Protocol):
         """
 
     def hamiltonian_walk(self, path: Path, steps: Trajectories, gradients: Floats) -> Floats:
-        """Take these steps, each decided by rules.noisy. Return the draws, (chain, step, d).
+        """Take these steps, each decided by rules.accepts. Return the draws, (chain, step, d).
 
         gradients: (chain, d), released, of the log posterior at the positions, offset included;
         changed in place to those at the new positions. A trajectory that goes where no number is
@@ -145,13 +158,19 @@ class Target(Protocol):
         """
 
     def batch_walk(
-        self, rule: Rule, deltas: Floats, noises: Floats, batches: NDArray[np.int32]
+        self,
+        rule: Rule,
+        deltas: Floats,
+        noise: Integers,
+        others: Floats,
+        batches: NDArray[np.int32],
     ) -> Floats:
         """Take steps that propose deltas (step, chain, d). Return the draws, (chain, step, d).
 
-        Each is decided by rules.RULES[rule.kind] from the sums of the log likelihood ratios of rows
+        Each is decided as `rule` says from the sums of the log likelihood ratios of rows
         batches (step, chain, b) and of their squares, **not tempered**, each clipped to a public
-        interval. noises: (step, kinds, chain), what the rule adds.
+        interval and less its middle. noise: (step, chain) integers; others: (step, kinds, chain),
+        what else the rule is told.
         """
 
     def gram(
@@ -212,22 +231,43 @@ class Facts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """What to expect of a release that chains may start from.
+
+    settle: (start, its noise multiplier) -> start with what the release needs to be told.
+    widening: noise multiplier -> (d,) expected sds of draws given it over those of the posterior.
+    poor: noise multiplier -> whether nothing is promised of it.
+    """
+
+    settle: "Callable[[Start, float], Start]"
+    widening: Callable[[float], Floats]
+    poor: Callable[[float], bool]
+
+
+@dataclass(frozen=True)  # no slots: a plan asks for the same sds a thousand times
 class Outlook:
     """What the planner knows. guess: of the model. rows: n. tempering: T.
 
-    mu: of the whole job's budget, where it is given as an epsilon.
+    mu: of the whole job's budget, where it is given as an epsilon. beginning: of the release that
+    chains may start from; None where the model has none.
     """
 
     guess: "Guess"
     rows: int
     tempering: float
     mu: float | None = None
+    beginning: Beginning | None = None
 
-    @property
+    @cached_property
     def sds(self) -> Floats:
         """(d,) conditional posterior standard deviations of the coefficients."""
         sds: Floats = np.diag(self.guess.precision) ** -0.5
         return sds
+
+    @cached_property
+    def mean_sd(self) -> float:
+        """Their mean."""
+        return float(self.sds.mean())
 
 
 class Law(Protocol):
@@ -236,8 +276,8 @@ class Law(Protocol):
     All of it follows from public facts. See dpmcmc/samplers/penalty_law.py for an example.
     """
 
-    def shares(self, mu: float) -> tuple[float, ...]:
-        """Return parts of mu^2 that the planner tries for a warm start; 0 is none.
+    def shares(self, options: Any, mu: float) -> tuple[float, ...]:
+        """Return parts of mu^2 that the planner tries for a start; none of them for none at all.
 
         mu: of the job. Where the caller says nothing of a start.
         """
@@ -267,17 +307,15 @@ class Law(Protocol):
         """Return how many columns of the design, all rows, a step of one chain reads, about."""
 
 
-def stateless(target: Target, options: Any, noise_multiplier: float, random: RandomSource) -> None:
-    """Begin a chain whose state is its position alone."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sampler:
     """One algorithm. Registered by one explicit line in dpmcmc/samplers/__init__.py.
 
-    event: (options, noise multiplier, rows) -> everything that a whole run does to the data.
+    event: (options, noise multiplier, rows) -> everything that a whole run does to the data, the
+    release that it starts from included.
     law: what the planner needs to know of how it mixes.
-    start: (target, options, noise multiplier, random) -> state of all chains beside the positions.
+    start: (target, options, noise multiplier, random, what a release found or None) -> state of all
+    chains beside the positions, which it sets where something was found.
     advance: (target, options, noise multiplier, block length, random, state) -> (chain, block, d)
     draws; changes the state in place.
     """
@@ -287,4 +325,4 @@ class Sampler:
     event: Callable[[Any, float, int], Event]
     law: Law
     advance: Callable[[Target, Any, float, int, RandomSource, Any], Floats]
-    start: Callable[[Target, Any, float, RandomSource], Any] = stateless
+    start: "Callable[[Target, Any, float, RandomSource, Found | None], Any]"

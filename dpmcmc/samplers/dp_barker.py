@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from dpmcmc.errors import SpecError
+from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers import warm_start
+from dpmcmc.privacy.sites import BARKER_DECISION
 from dpmcmc.samplers.barker_correction import LOCATIONS, VARIANCE, WEIGHTS
 from dpmcmc.samplers.base import Facts, Floats, Outlook, Pace, Sampler, Target
 from dpmcmc.samplers.minibatch import (
@@ -37,7 +38,7 @@ from dpmcmc.samplers.penalty_law import (
 )
 from dpmcmc.samplers.rules import BARKER, CLAMP, Rule
 from dpmcmc.samplers.shaping import Fit, Walk, axes, drawn
-from dpmcmc.samplers.warm_start_law import SHARES, chain_mu, settled
+from dpmcmc.samplers.starts import SHARES, Found, begin, chain_mu, settled
 
 FILLED = 0.05  # least variance of the noise that fills up what the batch leaves
 LEAST_FIXED = 0.2  # and of the noise that privacy rests on
@@ -94,10 +95,11 @@ class Room:
         return rounding(batch) * (moved + turned)
 
     def covers(self, noise_multiplier: float, batch: int) -> bool:
-        """Whether the fixed noise is as large as the noise multiplier says."""
+        """Whether the fixed noise is as large as the noise multiplier says, rounding included."""
         if self.fixed + self.most > VARIANCE - FILLED:
             return False
-        return noise_multiplier * self.sensitivity(batch) <= math.sqrt(self.fixed)
+        noise = scale_of(noise_multiplier)
+        return noise.unit * noise.sd * self.sensitivity(batch) <= math.sqrt(self.fixed)
 
 
 @lru_cache(maxsize=256)
@@ -118,12 +120,14 @@ def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
 def rule_of(noise_multiplier: float, batch: int, target: Target) -> Rule:
     """Return what decides a step."""
     room, rows = widest(noise_multiplier, batch, target.rows), target.rows
+    sd = scale_of(noise_multiplier).sd
     return Rule(
         BARKER,
         batch,
         scale=rows * target.tempering / batch,
         part=room.part,
-        fixed=room.fixed,
+        unit=math.sqrt(room.fixed) / sd,
+        sd=sd,
         filled=VARIANCE - room.fixed,
         most=room.most,
         widest=2.0 * room.g * math.sqrt(batch) / rows / target.tempering,
@@ -140,10 +144,14 @@ def _corrections(random: RandomSource, shape: tuple[int, ...]) -> Floats:
 
 
 def start(
-    target: Target, options: DpBarkerOptions, noise_multiplier: float, random: RandomSource
+    target: Target,
+    options: DpBarkerOptions,
+    noise_multiplier: float,
+    random: RandomSource,
+    found: Found | None = None,
 ) -> Walk:
-    """Begin at the prior mean, or near the mode after a warm start, which also shapes the walk."""
-    found = warm_start.begin(target, options.warm_start, random)
+    """Begin at the public start, or where a release found the posterior, which shapes the walk."""
+    begin(target, found)
     steps = (options.num_warmup or 0) if options.adapt else 0
     fit = LAW.fit(options, target, noise_multiplier) if steps else None
     dimension = target.position.shape[1]
@@ -180,9 +188,11 @@ def _steps(
 ) -> Floats:
     """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d)."""
     length, chains, _ = deltas.shape
-    normals = random.normals((length, 2, chains))
-    noises = np.concatenate((normals, _corrections(random, (length, 1, chains))), axis=1)
-    return batch_steps(target, rule_of(noise_multiplier, batch, target), deltas, noises, random)
+    noise = gaussian_noise(random, BARKER_DECISION, noise_multiplier, (length, chains))
+    shape = (length, 1, chains)
+    others = np.concatenate((random.normals(shape), _corrections(random, shape)), axis=1)
+    rule = rule_of(noise_multiplier, batch, target)
+    return batch_steps(target, rule, deltas, noise, others, random)
 
 
 def _amounts(shape: tuple[int, ...], random: RandomSource) -> Floats:
@@ -195,7 +205,7 @@ def _amounts(shape: tuple[int, ...], random: RandomSource) -> Floats:
 class BarkerLaw(PenaltyLaw):
     """Moves as long as the noise covers; near the mode every other one is accepted."""
 
-    def shares(self, mu: float) -> tuple[float, ...]:
+    def shares(self, options: Any, mu: float) -> tuple[float, ...]:
         """See Law."""
         return SHARES
 
@@ -204,7 +214,7 @@ class BarkerLaw(PenaltyLaw):
         batch = settled_batch(options.batch, outlook.rows, SHARE)
         if options.scale is not None and not 1e-9 <= options.scale <= 1e3:
             raise SpecError("/sampler/scale", "must be between 1e-09 and 1000")
-        return replace(options, batch=batch, warm_start=settled(options.warm_start, outlook))
+        return replace(options, batch=batch, start=settled(options.start, outlook))
 
     def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
         """See Law. With all rows no more than leave so little noise that it covers clipped moves.
@@ -216,7 +226,7 @@ class BarkerLaw(PenaltyLaw):
             return steps
         quiet = math.sqrt((VARIANCE - 2.0 * FILLED) * outlook.rows / outlook.tempering)
         z = 0.5 * SPARE * quiet / (STEEP * FITTED)
-        covered = (z * chain_mu(options.warm_start, mu)) ** 2 / chains
+        covered = (z * chain_mu(options.start, mu)) ** 2 / chains
         enough = ENOUGH * len(outlook.sds) / chains
         return min(steps, covered) if covered >= enough else steps
 
@@ -226,7 +236,7 @@ class BarkerLaw(PenaltyLaw):
         part = max(part_of(batch, rows), 1e-12)
         most = min(math.sqrt((VARIANCE - FILLED - LEAST_FIXED) / part), FARTHEST)
         least = math.sqrt(LEAST_FIXED) / Room(0.999 * most, part, LEAST_FIXED).sensitivity(batch)
-        return max(least, calibrated(count, batch, rows, epsilon, delta, options.warm_start))
+        return max(least, calibrated(count, batch, rows, epsilon, delta, options.start))
 
     def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
         """See Law."""

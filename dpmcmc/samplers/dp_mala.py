@@ -13,10 +13,10 @@ from dpmcmc.samplers.options import ChainOptions
 class DpMalaOptions(ChainOptions):
     """See ChainOptions.
 
-    step_size: in posterior sds, with a mass matrix as planned. mass: its diagonal; a warm start's
-    curvature takes its place. gradient_clip: largest norm that a row's gradient keeps. A warm start
-    that finds the posterior to be other than the plan guessed shortens the step, scales the clip
-    and cuts row ratios that are ten times the typical one (docs/proofs/dp_hmc.md).
+    step_size: in posterior sds, with a mass matrix as planned. mass: its diagonal; the covariance
+    that a start released takes its place. gradient_clip: largest norm that a row's gradient keeps.
+    A start that finds the posterior to be other than the plan guessed shortens the step, scales the
+    clip and cuts row ratios that are ten times the typical one (docs/proofs/dp_hmc.md).
     gradient_noise_multiplier: of every gradient; privacy.noise_multiplier is that of every ratio.
     """
 

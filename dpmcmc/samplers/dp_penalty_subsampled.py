@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.sites import SUBSAMPLED_DECISION
 from dpmcmc.samplers.base import Facts, Floats, Outlook, Sampler, Target
 from dpmcmc.samplers.minibatch import (
     batch_columns,
@@ -23,7 +25,7 @@ from dpmcmc.samplers.penalty import amounts, begin
 from dpmcmc.samplers.penalty_law import PenaltyLaw
 from dpmcmc.samplers.rules import PENALTY, Rule
 from dpmcmc.samplers.shaping import Walk, drawn
-from dpmcmc.samplers.warm_start_law import SHARES, settled
+from dpmcmc.samplers.starts import SHARES, settled
 
 if TYPE_CHECKING:
     from dpmcmc.models.base import Guess
@@ -45,13 +47,14 @@ class DpPenaltySubsampledOptions(ChainOptions):
 
 def rule_of(noise_multiplier: float, batch: int, target: Target) -> Rule:
     """Return what decides a step. Its part is Cochran's: v is unbiased for every batch."""
-    rows = target.rows
+    rows, noise = target.rows, scale_of(noise_multiplier)
     return Rule(
         PENALTY,
         batch,
         scale=rows * target.tempering / batch,
         part=(1.0 - batch / rows) * batch / (batch - 1.0),
-        noise_multiplier=noise_multiplier,
+        unit=noise.unit,
+        sd=noise.sd,
         rounding=rounding(batch),
     )
 
@@ -82,9 +85,11 @@ def _steps(
     target: Target, deltas: Floats, batch: int, noise_multiplier: float, random: RandomSource
 ) -> Floats:
     """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d)."""
-    shape = (len(deltas), 1, deltas.shape[1])
-    noises = np.concatenate((random.normals(shape), random.uniforms(shape)), axis=1)
-    return batch_steps(target, rule_of(noise_multiplier, batch, target), deltas, noises, random)
+    length, chains, _ = deltas.shape
+    noise = gaussian_noise(random, SUBSAMPLED_DECISION, noise_multiplier, (length, chains))
+    uniforms = random.uniforms((length, 1, chains))
+    rule = rule_of(noise_multiplier, batch, target)
+    return batch_steps(target, rule, deltas, noise, uniforms, random)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +101,19 @@ class SubsampledLaw(PenaltyLaw):
 
     bold: ClassVar[bool] = False
 
-    def shares(self, mu: float) -> tuple[float, ...]:
+    def shares(self, options: Any, mu: float) -> tuple[float, ...]:
         """See Law."""
         return SHARES
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""
         batch = settled_batch(options.batch, outlook.rows, SHARE)
-        return replace(options, batch=batch, warm_start=settled(options.warm_start, outlook))
+        return replace(options, batch=batch, start=settled(options.start, outlook))
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """See Law."""
         count = options.num_steps * options.num_chains
-        return calibrated(count, options.batch, rows, epsilon, delta, options.warm_start)
+        return calibrated(count, options.batch, rows, epsilon, delta, options.start)
 
     def _noise(self, options: Any, facts: Facts, z: float) -> float:
         """See PenaltyLaw."""

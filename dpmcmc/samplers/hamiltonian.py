@@ -6,13 +6,14 @@ from typing import Protocol
 
 import numpy as np
 
-from dpmcmc.privacy.discrete import Integers, discrete_gaussian, log2_sd, noisy_sums
+from dpmcmc.privacy.discrete import Integers, gaussian_noise, noisy_sums, scale_of
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers import warm_start
+from dpmcmc.privacy.sites import TRAJECTORY_DECISION, TRAJECTORY_GRADIENT
 from dpmcmc.samplers.base import Floats, Path, Target, Trajectories
 from dpmcmc.samplers.hamiltonian_law import ROUGH, leaned, steepest, turned
-from dpmcmc.samplers.options import WarmStart
+from dpmcmc.samplers.options import Start
+from dpmcmc.samplers.starts import Found, begin, with_event
 
 DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
 CLEAR = 4.0  # of a squared error over what noise alone gives
@@ -40,7 +41,7 @@ class HamiltonianOptions(Protocol):
 
     @property
     def mass(self) -> tuple[float, ...] | None:
-        """Diagonal of the mass matrix; a warm start's released precision takes its place."""
+        """Diagonal of the mass matrix; the precision that a start released takes its place."""
 
     @property
     def gradient_clip(self) -> float | None:
@@ -51,8 +52,8 @@ class HamiltonianOptions(Protocol):
         """Of every gradient; the job's noise multiplier is that of every ratio."""
 
     @property
-    def warm_start(self) -> WarmStart | None:
-        """Where the chain starts from."""
+    def start(self) -> Start | None:
+        """The release that the chain starts from."""
 
 
 @dataclass(slots=True)
@@ -86,14 +87,18 @@ def hamiltonian_event(options: HamiltonianOptions, noise_multiplier: float, rows
         raise ValueError("the number of steps and of chains, and the noise, must be known")
     gradients = Repeat(Gaussian(z), chains * (steps * options.num_leapfrog + 1))
     ratios = Repeat(Gaussian(noise_multiplier), chains * steps)
-    return warm_start.with_event(options.warm_start, Compose((gradients, ratios)))
+    return with_event(options.start, Compose((gradients, ratios)))
 
 
 def start(
-    target: Target, options: HamiltonianOptions, noise_multiplier: float, random: RandomSource
+    target: Target,
+    options: HamiltonianOptions,
+    noise_multiplier: float,
+    random: RandomSource,
+    found: Found | None = None,
 ) -> HamiltonianState:
-    """Warm up, if asked to, and release the gradient at the start. One Gaussian event a chain."""
-    found = warm_start.begin(target, options.warm_start, random)
+    """Release the gradient where the chains begin. One Gaussian event a chain."""
+    begin(target, found)
     noise = _noise(options, random, target.position.shape)
     if found is None:
         root = np.diag(_known(options.mass)) ** 0.5
@@ -119,7 +124,7 @@ def _fitted(
     target: Target,
     options: HamiltonianOptions,
     noise_multiplier: float,
-    found: warm_start.Found,
+    found: Found,
     random: RandomSource,
 ) -> HamiltonianState:
     """Return how to move where the posterior is as it was found. Proof: docs/proofs/dp_hmc.md."""
@@ -129,7 +134,7 @@ def _fitted(
     most = steepest(*known, bounded=target.bounded)
     if most < math.inf:
         target.cut(np.asarray(most * np.linalg.inv(root).T))
-    clip *= found.growth * factor
+    clip *= float(target.growth(found.mode[None], found.moments)[1][0]) * factor
     state = HamiltonianState(root, back, step, clip, *_alone(len(root)))
     rough = _lean(target, options, state, found)
     state.step_size = _shortened(target, options, noise_multiplier, state, rough, random)
@@ -145,9 +150,9 @@ def _lean(
     target: Target,
     options: HamiltonianOptions,
     state: HamiltonianState,
-    found: warm_start.Found,
+    found: Found,
 ) -> float:
-    """Weigh noisy gradients against those of the normal posterior that the warm start has found.
+    """Weigh noisy gradients against those of the normal posterior that the release has found.
 
     Returns the squared error that the latter add, in posterior sds. Proof: docs/proofs/dp_hmc.md.
     """
@@ -155,7 +160,7 @@ def _lean(
     rough = d * ROUGH**2 + float(np.trace(back @ found.error @ back.T))
     heat = (_loud(target, options, state) ** 2).sum()
     weight, _, added = leaned(heat, rough, options.num_leapfrog)
-    likelihood = back.T @ back - np.diag(warm_start.prior_precision(target, d))
+    likelihood = back.T @ back - np.diag(found.prior)
     score = -target.log_prior_gradient(found.mode[None])[0]  # of the likelihood, at the mode
     state.back, state.centre = weight * state.back, found.mode
     state.pull, state.offset = -(1.0 - weight) * likelihood, (1.0 - weight) * score
@@ -168,9 +173,7 @@ def _loud(target: Target, options: HamiltonianOptions, state: HamiltonianState) 
     return np.asarray(sd * state.back @ state.root)
 
 
-def _missed(
-    target: Target, found: warm_start.Found, state: HamiltonianState, noise: Floats
-) -> Floats:
+def _missed(target: Target, found: Found, state: HamiltonianState, noise: Floats) -> Floats:
     """Return (d,) what clipping takes from gradients near the mode, as far as that is not noise.
 
     A few far rows that are cut shift the point at which clipped gradients vanish by several sds. At
@@ -216,7 +219,8 @@ def _known(mass: tuple[float, ...] | None) -> Floats:
 
 
 def _noise(options: HamiltonianOptions, random: RandomSource, shape: tuple[int, ...]) -> Integers:
-    return discrete_gaussian(random, log2_sd(options.gradient_noise_multiplier or math.nan), shape)
+    z = options.gradient_noise_multiplier or math.nan
+    return gaussian_noise(random, TRAJECTORY_GRADIENT, z, shape)
 
 
 def _gradients(
@@ -252,12 +256,12 @@ def advance(
     chains, dimension = target.position.shape
     momenta = random.normals((length, chains, dimension))
     noise = _noise(options, random, (length, options.num_leapfrog, chains, dimension))
-    normals = random.normals((length, chains))
+    decisions = gaussian_noise(random, TRAJECTORY_DECISION, noise_multiplier, (length, chains))
     uniforms = random.uniforms((length, chains))
     z = options.gradient_noise_multiplier or math.nan
     path = Path(
         *(state.step_size, state.clip, z, state.root, state.back),
         *(state.centre, state.pull, state.offset),
     )
-    steps = Trajectories(momenta, noise, normals, uniforms, noise_multiplier)
+    steps = Trajectories(momenta, noise, decisions, uniforms, scale_of(noise_multiplier))
     return target.hamiltonian_walk(path, steps, state.gradients)

@@ -14,16 +14,9 @@ from scipy.special import erfc, gammainc, gammaincc
 from dpmcmc.errors import SpecError
 from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import Floats, Outlook, Pace
+from dpmcmc.samplers.gradient_law import clip_bias, clips, typical_gradient
 from dpmcmc.samplers.penalty_law import GENEROUS, STEEP, WIDE, begun
-from dpmcmc.samplers.warm_start_law import (
-    SHARES,
-    chain_mu,
-    clip_bias,
-    clips,
-    error,
-    settled,
-    typical_gradient,
-)
+from dpmcmc.samplers.starts import SHARES, chain_mu, error, settled
 
 SHORTEST_AND_LONGEST = 100.0, 30_000.0  # chains that are tried
 NEARLY = 0.9  # of the most draws, where fewer steps give them,
@@ -34,17 +27,17 @@ LOSS = 0.6  # draws of a chain over those of the formula
 MOST_LEAPFROG = 100
 FAR_OUT = 1.5  # times what hardly any row exceeds
 QUIET = 1.3  # sd of a ratio's noise, where all coefficients move by one posterior sd
-RATIOS = {False: 0.5, True: 0.75}  # share of a chain's mu^2, gradients have the rest; true: warm
-ROUGH = 0.5  # posterior sds that a gradient from what a warm start released is off: a guess
-FURTHEST = 100.0  # posterior sds that a warm start is taken to be off
+RATIOS = {False: 0.5, True: 0.75}  # share of a chain's mu^2, gradients have the rest; true: started
+ROUGH = 0.5  # posterior sds that a gradient from what the start released is off: a guess
+FURTHEST = 100.0  # posterior sds that a start is taken to be off
 SHORT = 0.25  # effective draws, at least, that a chain warms up for
 
 
 @dataclass(frozen=True, slots=True)
 class HamiltonianLaw:
-    """Half of a chain's mu^2 pays for ratios, and more where gradients lean on a warm start."""
+    """Half of a chain's mu^2 pays for ratios, and more where gradients lean on a release."""
 
-    def shares(self, mu: float) -> tuple[float, ...]:
+    def shares(self, options: Any, mu: float) -> tuple[float, ...]:
         """See Law."""
         return SHARES
 
@@ -55,26 +48,27 @@ class HamiltonianLaw:
         planned = tuple(float(f"{m:.6g}") for m in precision)
         mass = planned if options.mass is None else options.mass
         _check(options, mass, d)
-        return replace(options, mass=mass, warm_start=settled(options.warm_start, outlook))
+        return replace(options, mass=mass, start=settled(options.start, outlook))
 
     def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
         """See Law. Longer chains have more noise in each trajectory; the shortest of the best."""
-        share = chain_mu(options.warm_start, mu) * math.sqrt(_ratios(options))
+        share = chain_mu(options.start, mu) * math.sqrt(_ratios(options))
         clip = options.gradient_clip or typical_gradient(outlook)
         leapfrog, cuts = options.num_leapfrog, _cuts(outlook, [clip])
+        sizes = _sizes(options)
 
         def draws(steps: float) -> float:
             z = math.sqrt(steps * chains) / share
             noise = options.gradient_noise_multiplier or _noise(options, z, leapfrog)
             tried = replace(options, gradient_noise_multiplier=noise)
-            return steps * float(_all_draws(tried, outlook, z, _sizes(options), cuts).max())
+            return steps * float(_all_draws(tried, outlook, z, sizes, cuts).max())
 
         tried = {steps: draws(steps) for steps in np.geomspace(*SHORTEST_AND_LONGEST, 30).tolist()}
         return float(min(s for s, found in tried.items() if found >= NEARLY * max(tried.values())))
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """See Law. Of the ratios; gradients get the rest, or what the caller fixed."""
-        mu = chain_mu(options.warm_start, accountant.mu_of_epsilon(epsilon, delta))
+        mu = chain_mu(options.start, accountant.mu_of_epsilon(epsilon, delta))
         ratios = options.num_steps * options.num_chains
         if options.gradient_noise_multiplier is None:
             left = mu**2 * _ratios(options)
@@ -112,7 +106,7 @@ class HamiltonianLaw:
 
 
 def _ratios(options: Any) -> float:
-    return RATIOS[options.warm_start is not None]
+    return RATIOS[options.start is not None]
 
 
 def _noise(options: Any, z: float, gradients: float) -> float:
@@ -171,7 +165,7 @@ def _clips(outlook: Outlook) -> list[float]:
     """Return clips to try. Gradients may be cut hard: that costs acceptance, not correctness."""
     typical = typical_gradient(outlook)
     narrow, usual = [factor * typical for factor in NARROW], clips(outlook).tolist()
-    generous = (outlook.mu or 0.0) >= GENEROUS  # after a warm start they are cut elsewhere
+    generous = (outlook.mu or 0.0) >= GENEROUS  # after a start they are cut elsewhere
     wide = [factor * typical for factor in WIDER if generous and factor * typical > usual[-1]]
     return [*narrow, *usual, *wide]
 
@@ -208,23 +202,22 @@ def _all_draws(options: Any, outlook: Outlook, z: float, steps: Floats, cuts: Fl
     noise = options.gradient_noise_multiplier * 2.0 * cuts[0][:, None] * outlook.tempering
     heat = noise**2 * _spread(options, outlook)
     cut = cuts[1][:, None]
-    if options.warm_start is not None:
+    if options.start is not None:
         heat, cut = leaned(heat, _rough(options, outlook), options.num_leapfrog, cut)[1:]
     facts = (z * _width(options, outlook, z), heat, len(outlook.sds), cut)
     return turned(steps, options.num_leapfrog, *facts)
 
 
 def _rough(options: Any, outlook: Outlook) -> float:
-    """Return the squared error of a gradient from the warm start, in posterior sds."""
-    warm = options.warm_start
-    off = error(outlook, warm.gradient_clip, warm.noise_multiplier or math.inf)
+    """Return the squared error of a gradient from the release, in posterior sds."""
+    off = error(options.start, outlook)
     return float(len(outlook.sds) * (ROUGH**2 + min(off, FURTHEST) ** 2))
 
 
 def leaned(
     heat: Floats, rough: float, num_leapfrog: int, cut: Floats | float = 0.0
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the weight of noisy gradients beside those from a warm start, and heat and cut then.
+    """Return the weight of noisy gradients beside those from a release, and heat and cut then.
 
     heat, cut: see `turned`. rough: squared error of a gradient that follows from the released mode
     and precision. The weight is that of the least error of a trajectory, on which noise averages.
@@ -236,9 +229,9 @@ def leaned(
 def _spread(options: Any, outlook: Outlook) -> float:
     """Return the squared length of a gradient's noise, in posterior sds, where its sds are 1.
 
-    After a warm start gradients are clipped where the posterior is round.
+    After a start gradients are clipped where the posterior is round.
     """
-    if options.warm_start is None:
+    if options.start is None:
         return float((outlook.sds**2).sum())
     return len(outlook.sds) ** 2 / float(np.trace(outlook.guess.precision))
 
@@ -246,19 +239,19 @@ def _spread(options: Any, outlook: Outlook) -> float:
 def _width(options: Any, outlook: Outlook, z: float) -> float:
     """Return the typical width of one row's interval for a move of one posterior sd.
 
-    After a warm start it is cut.
+    After a start it is cut.
     """
     return min(_uncut(outlook), _most(options, outlook, z))
 
 
 def _uncut(outlook: Outlook) -> float:
     """Return the typical width that the declared bounds allow."""
-    return outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * float(outlook.sds.mean())
+    return outlook.guess.joint_width * math.sqrt(2.0 / math.pi) * outlook.mean_sd
 
 
 def _most(options: Any, outlook: Outlook, z: float) -> float:
     """Return the typical width of what ratios are cut to."""
-    if options.warm_start is None:
+    if options.start is None:
         return math.inf
     d, bounded = len(outlook.sds), math.isfinite(outlook.guess.steepest)
     most = steepest(outlook.rows, outlook.tempering, z, d, bounded=bounded)
@@ -266,7 +259,7 @@ def _most(options: Any, outlook: Outlook, z: float) -> float:
 
 
 def steepest(rows: int, tempering: float, z: float, dimension: int, *, bounded: bool) -> float:
-    """Return the most that a row's ratio counts after a warm start, for a move of one posterior sd.
+    """Return the most that a row's ratio counts after a start, for a move of one posterior sd.
 
     So much that hardly any row is cut, or as much as is quiet. Where a model bounds the gradients
     of rows itself, only what is quiet and far out. z: noise multiplier of ratios. Why:

@@ -10,34 +10,35 @@ from numpy.typing import NDArray
 
 from dpmcmc.errors import SpecError
 from dpmcmc.privacy import accountant
+from dpmcmc.privacy.discrete import Integers
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.subsampling import wor_rdp_gaussian
-from dpmcmc.samplers import warm_start
 from dpmcmc.samplers.base import Floats, Target
-from dpmcmc.samplers.options import WarmStart
+from dpmcmc.samplers.options import Start
 from dpmcmc.samplers.rules import Rule
-from dpmcmc.samplers.warm_start_law import chain_mu
+from dpmcmc.samplers.starts import chain_mu, with_event
 
 SCATTERED = 3.0  # times as long as in order: reading rows of a batch
 FEWEST = 1000  # rows of a batch that the planner chooses, where there are as many
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 CLOSE = 1e-3  # how much of the noise a calibration may give away
 AT_ONCE = 1 << 18  # row numbers of steps that are taken by one call: they stay in a cache
-QUICK_TRIES = 8  # epsilon is nearly inverse to the noise: two or three tries do
+QUICK_TRIES = 8  # of a spread, which is nearly inverse to the noise
+MOST_TRIES, STEEPEST = 200, 1000.0  # of a cost, and of its fall on logarithmic scales
 
 
 def minibatch_event(options: Any, noise_multiplier: float, rows: int) -> Event:
     """Return one Gaussian release on a secret fresh batch for every step of every chain.
 
-    A warm start on all rows comes before, where one is asked for.
+    The release that the chain starts from comes before, where there is one.
     Proof: docs/proofs/dp_penalty_subsampled.md, docs/proofs/without_replacement.md.
     """
     if options.num_steps is None or options.num_chains is None or options.batch is None:
         raise ValueError("the numbers of steps and chains and the batch must be known")
     base = WithoutReplacement(Gaussian(noise_multiplier), options.batch, rows)
     steps = Repeat(base, options.num_steps * options.num_chains)
-    return warm_start.with_event(options.warm_start, steps)
+    return with_event(options.start, steps)
 
 
 def batches(random: RandomSource, rows: int, batch: int, count: int) -> NDArray[np.int32]:
@@ -58,11 +59,17 @@ def batches(random: RandomSource, rows: int, batch: int, count: int) -> NDArray[
 
 
 def batch_steps(
-    target: Target, rule: Rule, deltas: Floats, noises: Floats, random: RandomSource
+    target: Target,
+    rule: Rule,
+    deltas: Floats,
+    noise: Integers,
+    others: Floats,
+    random: RandomSource,
 ) -> Floats:
     """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d).
 
-    noises: (length, kinds, chain), see rules.py. Every step of every chain has a fresh batch.
+    noise: (length, chain), others: (length, kinds, chain), see rules.py. Every step of every chain
+    has a fresh batch.
     """
     length, chains, dimension = deltas.shape
     draws = np.empty((chains, length, dimension))
@@ -72,7 +79,7 @@ def batch_steps(
         steps = part.stop - first
         chosen = batches(random, target.rows, rule.batch, steps * chains)
         chosen = chosen.reshape(steps, chains, -1)
-        draws[:, part] = target.batch_walk(rule, deltas[part], noises[part], chosen)
+        draws[:, part] = target.batch_walk(rule, deltas[part], noise[part], others[part], chosen)
     return draws
 
 
@@ -112,25 +119,53 @@ def chain_mu_of(options: Any, rows: int, noise_multiplier: float) -> float:
 
 @lru_cache(maxsize=256)
 def calibrated(
-    count: int, batch: int, rows: int, epsilon: float, delta: float, warm: WarmStart | None
+    count: int, batch: int, rows: int, epsilon: float, delta: float, start: Start | None
 ) -> float:
-    """Return a noise multiplier at which a warm start and `count` releases cost (epsilon, delta).
+    """Return a noise multiplier at which a start and `count` releases cost (epsilon, delta).
 
     At most CLOSE above the smallest. Raises SpecError where there is none.
     """
 
     def price(z: float) -> float:
         steps = Repeat(WithoutReplacement(Gaussian(z), batch, rows), count)
-        return accountant.epsilon(warm_start.with_event(warm, steps), delta)
+        return accountant.epsilon(with_event(start, steps), delta)
 
-    mu = chain_mu(warm, accountant.mu_of_epsilon(epsilon, delta))
-    z = _similar(count, batch / rows, mu)
-    for _ in range(QUICK_TRIES):
-        ratio = price(z) / epsilon
-        if 1.0 - CLOSE <= ratio <= 1.0:
+    mu = chain_mu(start, accountant.mu_of_epsilon(epsilon, delta))
+    return _calibrated(lambda z: price(z) / epsilon, _similar(count, batch / rows, mu))
+
+
+def _calibrated(ratio_of: Callable[[float], float], z: float) -> float:
+    """Return z at which a falling ratio_of(z) is at most 1, and CLOSE to it or to where it is.
+
+    By secants in logarithms, within what is known to be too little and enough; every fourth try
+    halves that, for costs that are far from a power of the noise.
+    """
+    little, enough, slope, last = LEAST_NOISE, math.inf, -1.0, (0.0, 0.0)
+    for tried in range(MOST_TRIES):
+        ratio = ratio_of(z)
+        if 1.0 - CLOSE <= ratio <= 1.0 or (ratio <= 1.0 and z <= little * (1.0 + CLOSE)):
             return z
-        z = _moved(z, ratio)
-    return _bisected(lambda tried: price(tried) <= epsilon, z)
+        little, enough = (little, z) if ratio <= 1.0 else (z, enough)
+        if little >= MOST_NOISE:
+            break
+        if tried and 0.0 < ratio * last[1] < math.inf and ratio != last[1]:
+            slope = math.log(ratio / last[1]) / math.log(z / last[0])
+        last, slope = (z, ratio), min(max(slope, -STEEPEST), -0.5)
+        z = _moved(z, ratio ** (-1.0 / slope))
+        if not little < z < enough or tried % 4 == 3:
+            z = _between(little, enough, last[0])
+        if enough <= little * (1.0 + CLOSE):
+            return enough
+    if enough < math.inf:
+        return enough
+    raise SpecError("/privacy/epsilon", "is too small for so many steps on batches")
+
+
+def _between(little: float, enough: float, z: float) -> float:
+    """Return the middle, or a place much further on where one side is not known yet."""
+    if enough == math.inf:
+        return MOST_NOISE
+    return max(z / 4.0, LEAST_NOISE) if little <= LEAST_NOISE else math.sqrt(little * enough)
 
 
 def _similar(count: int, rate: float, mu: float) -> float:
@@ -150,19 +185,3 @@ def _similar(count: int, rate: float, mu: float) -> float:
 def _moved(z: float, ratio: float) -> float:
     """Return a noise multiplier that is better where the cost was so many times too large."""
     return min(max(z * min(max(ratio, 0.5), 2.0) * (1.0 + 0.3 * CLOSE), LEAST_NOISE), MOST_NOISE)
-
-
-def _bisected(affordable: Callable[[float], bool], z: float) -> float:
-    """Return about the smallest affordable noise multiplier. Raises SpecError where none is."""
-    if not affordable(MOST_NOISE):
-        raise SpecError("/privacy/epsilon", "is too small for so many steps on batches")
-    low, high = z, z
-    while high < MOST_NOISE and not affordable(high):
-        low, high = high, min(1.1 * high, MOST_NOISE)
-    while low == high and affordable(low / 1.1) and low > LEAST_NOISE:
-        low = high = low / 1.1
-    low = low / 1.1 if low == high else low
-    while high > low * (1.0 + CLOSE):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if affordable(middle) else (middle, high)
-    return high

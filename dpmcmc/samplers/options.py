@@ -40,20 +40,21 @@ class ComponentProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WarmStart:
-    """Private scores and curvatures from the prior mean to the mode, before the chain.
+class Start:
+    """A release before the chain: where it begins, and along what it moves.
 
-    share: of the job's mu^2, where the job gives epsilon; 0 for no warm start. noise_multiplier: of
-    the whole warm start, as if it were one release. num_scores: on the way; 3 more refine the mode.
-    gradient_clip: largest norm that a row's gradient keeps. curvature_bound: the most that a row's
-    information counts. What is None is chosen by the planner.
+    noisy_quadratic of logistic, linear and Poisson models, noisy_mean of Gaussian means and
+    bananas. share: of the job's mu^2, where the job gives epsilon; 0 for no such release.
+    noise_multiplier: of all of it, as if it were one Gaussian. num_far: looks of noisy_quadratic on
+    its way to the posterior. shares, clip_bounds: of noisy_mean, see its options. What is None is
+    chosen by the planner.
     """
 
     share: float = 0.25
     noise_multiplier: float | None = None
-    num_scores: int = 12
-    gradient_clip: float | None = None
-    curvature_bound: float | None = None
+    num_far: int | None = None
+    shares: tuple[float, ...] | None = None
+    clip_bounds: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +64,12 @@ class ChainOptions:
     num_chains: all of them are paid for. num_warmup: leading draws that are marked as warm-up.
     clip_bound: cut every row's log ratio at +- this. clip_width: cut the interval of what row
     ratios can be to this width, the further end first; None is none beside a noise multiplier or a
-    clip_bound, for HMC and MALA, and for logistic models unless mu is 100 or more. warm_start: how
-    the chain finds the mode. With an epsilon the planner decides what None is; for the penalty
-    samplers on all rows, whose cost without one is sqrt(steps) / noise multiplier, it is none
-    unless mu is 100 or more, an epsilon of some 5,000. Beside a noise multiplier None is none, as a
-    share of 0 is. Without one the chain starts at the prior mean.
+    clip_bound, for HMC and MALA, and for logistic models unless mu is 100 or more. start: the
+    release that the chain begins from, which is kept, as that of a noisy_quadratic job is. With an
+    epsilon the planner decides what None is: for regressions it is one, but for a penalty sampler
+    on all rows with a num_steps of the caller's, whose cost is sqrt(all steps) / noise multiplier,
+    unless mu is 100 or more. Beside a noise multiplier None is none, as a share of 0 is. Without
+    one all chains start at a public point, near the prior mean.
     """
 
     num_steps: int | None = None
@@ -75,4 +77,4 @@ class ChainOptions:
     num_warmup: int | None = None
     clip_bound: float | None = None
     clip_width: float | None = None
-    warm_start: WarmStart | None = None
+    start: Start | None = None

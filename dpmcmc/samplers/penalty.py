@@ -6,31 +6,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers import warm_start
+from dpmcmc.privacy.sites import PENALTY_DECISION
 from dpmcmc.samplers.base import Floats, Steps, Target
 from dpmcmc.samplers.options import ChainOptions, Shape
 from dpmcmc.samplers.penalty_law import SPREAD, PenaltyLaw
 from dpmcmc.samplers.shaping import Amounts, Walk, axes, drawn, lengths
+from dpmcmc.samplers.starts import Found, with_event
+from dpmcmc.samplers.starts import begin as put
 
 
 def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> Event:
     """Return the event of a run: one Gaussian release for every step of every chain.
 
-    A warm start comes before, where one is asked for.
+    The release that the chain starts from comes before, where there is one.
     """
     if options.num_steps is None or options.num_chains is None:
         raise ValueError("the number of steps and of chains must be known")
     steps = Repeat(Gaussian(noise_multiplier), options.num_steps * options.num_chains)
-    return warm_start.with_event(options.warm_start, steps)
+    return with_event(options.start, steps)
 
 
 def begin(
-    law: PenaltyLaw, target: Target, options: Any, noise_multiplier: float, random: RandomSource
+    law: PenaltyLaw,
+    target: Target,
+    options: Any,
+    noise_multiplier: float,
+    random: RandomSource,
+    found: Found | None = None,
 ) -> Walk:
-    """Begin at the prior mean, or near the mode after a warm start, which also shapes the walk."""
-    found = warm_start.begin(target, options.warm_start, random)
+    """Begin at the public start, or where a release found the posterior, which shapes the walk."""
+    put(target, found)
     proposal, dimension = options.proposal, target.position.shape[1]
     if proposal.scale is None:
         raise ValueError("the proposal's scale must be known")
@@ -90,8 +98,8 @@ def taken(
     chosen, far = drawn(moves, (length, chains), amounts(shape), random)
     deltas = moves.along(chosen, far if signs is None else np.abs(far))
     deltas *= walk.lengths(length)[:, None, None]
-    normals = random.normals((length, chains))
+    noise = gaussian_noise(random, PENALTY_DECISION, noise_multiplier, (length, chains))
     uniforms = random.uniforms((length, chains))
     alone = moves.kind == "axes"
-    steps = Steps(chosen, deltas, alone, normals, uniforms, noise_multiplier)
+    steps = Steps(chosen, deltas, alone, noise, uniforms, scale_of(noise_multiplier))
     return target.penalty_walk(steps, signs)

@@ -17,7 +17,7 @@ from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import Facts, Floats, Outlook, Pace
 from dpmcmc.samplers.options import ComponentProposal, Proposal, Shape
 from dpmcmc.samplers.shaping import STRETCHED, Fit, best_moves
-from dpmcmc.samplers.warm_start_law import SHARES, arrived, chain_mu, finished, settled
+from dpmcmc.samplers.starts import SHARES, arrived, chain_mu, finished, settled
 
 if TYPE_CHECKING:
     from dpmcmc.models.base import Guess
@@ -42,6 +42,9 @@ WIDE = 16.0  # nats, of a tempered ratio: no row of a step that is accepted span
 LARGEST_WIDTH = 1e6  # that a job may have
 GENEROUS = 100.0  # mu, an epsilon of some 5,000: from there on a part of it is not missed
 _HERMITE, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+_TOTAL = _WEIGHTS.sum()
+_LENGTHS = np.abs(SPREAD + math.sqrt(1.0 - SPREAD**2) * _HERMITE)  # of Bactrian moves of one sd
+_SQUARES = _LENGTHS * _LENGTHS
 
 
 def best_scale(noise: float) -> float:
@@ -69,8 +72,7 @@ def efficiency(shape: Shape, noise: float, scale: float) -> float:
 def _accepted_square(shape: Shape, beta: float) -> float:
     """Return E[u^2 Phi(-beta |u|)] of a proposal of unit variance."""
     if shape == "bactrian":
-        u = SPREAD + math.sqrt(1.0 - SPREAD**2) * _HERMITE
-        return float(_WEIGHTS @ (u * u * ndtr(-beta * np.abs(u))) / _WEIGHTS.sum())
+        return float(_WEIGHTS @ (_SQUARES * ndtr(-beta * _LENGTHS)) / _TOTAL)
     if beta > 100.0:
         return 4.0 / (3.0 * math.pi * beta**3)  # where the difference below cancels
     return 0.5 - (math.atan(beta) + beta / (1.0 + beta * beta)) / math.pi
@@ -146,7 +148,7 @@ def draws_a_step(guess: "Guess", mobility: Floats) -> float:
     Near the mode the chain is d theta = -M Q (theta - mode) dt + noise with covariance C = Q^-1;
     the integrated autocorrelation time of coefficient j is 2 (C M^-1 C)_jj / C_jj.
     """
-    covariance = np.linalg.inv(guess.precision)
+    covariance = guess.covariance
     times = 2.0 * np.diag(covariance / mobility @ covariance) / np.diag(covariance)
     return float(np.mean(1.0 / np.maximum(times, 1.0)))
 
@@ -179,7 +181,7 @@ def _closing(guess: "Guess", mobility: Floats, scale: float) -> tuple[float, flo
     """Return the rate at which a walk closes in, from how near, and the logarithm of that way."""
     root = np.sqrt(mobility)
     rate = float(np.linalg.eigvalsh(root[:, None] * guess.precision * root).min())
-    sd = float(np.sqrt(np.diag(np.linalg.inv(guess.precision))).max())
+    sd = float(np.sqrt(np.diag(guess.covariance)).max())
     speed = scale / math.sqrt(2.0 * math.pi) * float(np.max(mobility / mobility.sum()))
     near = min(float(guess.distance.max()), speed / rate)
     return rate, near, max(math.log(max(near / sd, 1.0)), 1.0)
@@ -190,11 +192,12 @@ def adapts(
 ) -> tuple[bool, int]:
     """Whether moves are fitted, and the least steps of the warm-up that fits them to its draws.
 
-    Where the posterior is a guess, what a warm start releases of it is better, however few draws
-    there are. adapt, scale: as the caller gave them. draws: expected of a step of a fitted chain.
+    Where the posterior is a guess, what the release that the chain starts from tells of it is
+    better, however few draws there are. adapt, scale: as the caller gave them. draws: expected of a
+    step of a fitted chain.
     """
     enough = bool(draws * options.num_steps * options.num_chains >= WORTH_FITTING)
-    shaped = options.warm_start is not None and not guess.known
+    shaped = options.start is not None and not guess.known
     if options.num_warmup == 0 or adapt is False or (adapt is None and scale is not None):
         return False, 0
     fitted = adapt or enough or shaped
@@ -206,24 +209,23 @@ def fitted_draws(guess: "Guess", fit: Fit, whole: bool = False) -> float:
 
     The width of a slanted move is at most that of its parts.
     """
-    covariance = np.asarray(np.linalg.inv(guess.precision), np.float64)
 
     def width(vectors: Floats, _: bool) -> Floats:
         return np.asarray(np.abs(vectors) @ guess.width)
 
-    return best_moves(covariance, width, fit, whole)[1]
+    return best_moves(guess.covariance, width, fit, whole)[1]
 
 
 def begun(options: Any, outlook: Outlook, spent: float) -> "tuple[Any, Guess]":
-    """Return options with the warm start's noise known, and the guess of where the chain begins.
+    """Return options with the start's noise known, and the guess of where the chain begins.
 
     spent: mu of the chain.
     """
-    warm = finished(options.warm_start, spent)
-    if warm is None:
+    start = finished(options.start, spent)
+    if start is None:
         return options, outlook.guess
-    guess = replace(outlook.guess, distance=arrived(warm, outlook))
-    return replace(options, warm_start=warm), guess
+    guess = replace(outlook.guess, distance=arrived(start, outlook))
+    return replace(options, start=start), guess
 
 
 def clipped(options: Any, outlook: Outlook, longest: float, quiet: float) -> Any:
@@ -263,20 +265,20 @@ class PenaltyLaw:
     """The law of the penalty samplers. guided: a walk that keeps its direction while accepted.
 
     bold: whether the planner has it begin with longer moves, see `stride`.
-    No warm start unless it is asked for, and where a budget is generous: without one a job of
-    theirs costs sqrt(steps) / noise multiplier.
+    Beside the caller's own number of steps no start unless it is asked for, or a budget is
+    generous: such a job costs sqrt(all steps) / noise multiplier.
     """
 
     bold: ClassVar[bool] = True
     guided: bool = False
 
-    def shares(self, mu: float) -> tuple[float, ...]:
+    def shares(self, options: Any, mu: float) -> tuple[float, ...]:
         """See Law. A walk that begins with moves of the right shape needs no luck to find them."""
-        return (0.0,) if mu < GENEROUS else SHARES
+        return SHARES if options.num_steps is None or mu >= GENEROUS else ()
 
     def settle(self, options: Any, outlook: Outlook) -> Any:
         """See Law."""
-        return replace(options, warm_start=settled(options.warm_start, outlook))
+        return replace(options, start=settled(options.start, outlook))
 
     def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
         """See Law.
@@ -289,16 +291,16 @@ class PenaltyLaw:
         if mu >= GENEROUS:  # ratios will be cut
             cut = outlook.tempering * usual_cut(outlook, FREE_STEP) / FREE_STEP
             width = np.minimum(width, cut / outlook.sds)
-        mu = chain_mu(options.warm_start, mu)
+        mu = chain_mu(options.start, mu)
         ratio = mu**2 * float(np.max(1.0 / (width * outlook.sds) ** 2))
         return max(FEWEST_STEPS, STEPS_PER_RATIO * ratio / chains)
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """See Law."""
         count = options.num_steps * options.num_chains
-        if options.warm_start is None:
+        if options.start is None:
             return accountant.noise_multiplier_for(epsilon, delta, count)
-        mu = chain_mu(options.warm_start, accountant.mu_of_epsilon(epsilon, delta))
+        mu = chain_mu(options.start, accountant.mu_of_epsilon(epsilon, delta))
         return math.sqrt(count) / mu * (1.0 + 1e-12)
 
     def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
@@ -355,7 +357,7 @@ class PenaltyLaw:
     def _seen(self, options: Any, outlook: Outlook, z: float) -> "Guess":
         """Return the guess with widths that stand for all noise on lambda."""
         guess, cut = outlook.guess, cut_width(options, outlook.tempering) / FREE_STEP
-        joint = cut * math.sqrt(len(outlook.sds)) / float(outlook.sds.mean())
+        joint = cut * math.sqrt(len(outlook.sds)) / outlook.mean_sd
         width, joint_width = np.minimum(guess.width, cut / outlook.sds), guess.joint_width
         return replace(guess, width=width, joint_width=min(joint_width, joint))
 

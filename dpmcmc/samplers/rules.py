@@ -1,10 +1,11 @@
 """How a step is decided, from sums over rows or over a secret minibatch of them, and noise.
 
+A rule's statistic gets its noise from discrete.noised before it is decided on.
+
 Arithmetic alone, so that it runs on arrays over chains as it stands and compiled on the numbers of
 one chain (dpmcmc/kernels/walks.py, batches.py).
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,74 +19,75 @@ class Rule(NamedTuple):
     """The public constants of a decision.
 
     kind: PENALTY or BARKER. batch: rows of it, b. scale: n T / b. part: of a batch's variance that
-    sampling without replacement leaves. noise_multiplier, rounding: of the penalty rule; rounding
-    is what float sums may add to a sensitivity, as a factor. fixed, filled: of Barker's noise,
-    the variance that privacy rests on and that of both normals. most: of the batch's own variance.
-    widest: interval of a row's ratio, not tempered, beyond which a move is rejected.
+    sampling without replacement leaves. unit, sd: of the integer noise, see discrete.Scale; of
+    Barker's the unit is absolute, so that unit * sd is the sd that privacy rests on. rounding: what
+    float sums may add to a sensitivity, as a factor. filled: variance of Barker's other normal and
+    of the batch together. most: of the batch's own variance. widest: interval of a row's ratio, not
+    tempered, beyond which a move is rejected.
     """
 
     kind: int
     batch: int
     scale: float
     part: float
-    noise_multiplier: float = 0.0
+    unit: float
+    sd: float
     rounding: float = 1.0
-    fixed: float = 0.0
     filled: float = 0.0
     most: float = np.inf
     widest: float = np.inf
 
 
-def noisy(
-    total: Number,
-    sensitivity: Number,
-    prior: Number,
-    noise_multiplier: Number,
-    normal: Number,
-    uniform: Number,
-) -> Number:
+def accepts(seen: Number, s: Number, prior: Number, uniform: Number) -> Number:
     """Return whether a move is accepted whose log likelihood ratio is seen through noise.
 
-    total: the sum over all rows, of this sensitivity. lambda = total + s N(0, 1) with s = noise
-    multiplier * sensitivity; accepted with probability min(1, exp(lambda + prior - s^2 / 2)).
-    Privacy: one Gaussian event. Proof: docs/proofs/dp_penalty.md.
+    seen: the ratio plus Gaussian noise of sd s, `discrete.noised` of the sum over rows. prior: what
+    is known without rows. Accepted with probability min(1, exp(seen + prior - s^2 / 2)).
+    Privacy: that of seen. Proof: docs/proofs/dp_penalty.md.
     Source: Ceperley and Dewing 1999; Yıldırım and Ermiş 2019, Proposition 1.
     """
-    s = noise_multiplier * sensitivity
-    return np.log(uniform) < total + s * normal + prior - 0.5 * s * s
+    return np.log(uniform) < seen + prior - 0.5 * s * s
 
 
 def penalty(
-    rule: Rule, sums: Number, squares: Number, widths: Number, priors: Number, noise: Number
-) -> Number:
-    """Return whether a move is accepted. noise: a standard normal and a uniform.
+    rule: Rule, sums: Number, squares: Number, widths: Number, others: Number
+) -> tuple[Number, Number]:
+    """Return (statistic, size of a grid cell) of a batch: its log ratio less half its variance.
 
-    sums, squares: of the batch's clipped ratios, not tempered. The batch's estimate of the log
-    ratio minus half of its estimated variance, noised for its sensitivity; the penalty of the noise
-    as in `noisy`. Proof: docs/proofs/dp_penalty_subsampled.md.
+    sums, squares: of the batch's clipped ratios, not tempered, less the middles of their intervals,
+    which the variance does not know of. others: not used.
+    Privacy: `discrete.noised` of it is one Gaussian event on the batch.
+    Proof: docs/proofs/dp_penalty_subsampled.md.
     """
     spread = np.maximum(squares - sums * sums / rule.batch, 0.0)
     variances = rule.part * rule.scale**2 * spread
     jumps = 0.5 * rule.part * (rule.scale * widths) ** 2 * (rule.batch - 1.0) / rule.batch
-    s = rule.noise_multiplier * rule.rounding * (rule.scale * widths + jumps)
-    noisy = rule.scale * sums - 0.5 * variances + s * noise[0]
-    return np.log(noise[1]) < noisy + priors - 0.5 * s * s
+    cells = rule.unit * rule.rounding * (rule.scale * widths + jumps)
+    return rule.scale * sums - 0.5 * variances, cells
 
 
 def barker(
-    rule: Rule, sums: Number, squares: Number, widths: Number, priors: Number, noise: Number
-) -> Number:
-    """Return whether a move is accepted. noise: two standard normals and the correction.
+    rule: Rule, sums: Number, squares: Number, widths: Number, others: Number
+) -> tuple[Number, Number]:
+    """Return (statistic, size of a grid cell) of a batch: its log ratio, and noise that fills up.
 
-    Total noise variance 2 and the correction make it logistic. A move whose public interval is
-    wider than the noise covers is rejected unseen. Proof: docs/proofs/dp_barker.md.
+    others: a standard normal first, which fills the variance up to what Barker's test needs.
+    Privacy: `discrete.noised` of it is one Gaussian event on the batch, whatever the normal was.
+    Proof: docs/proofs/dp_barker.md.
     """
     spread = np.maximum(squares - sums * sums / rule.batch, 0.0)
     variances = np.minimum(rule.part * rule.scale**2 * spread, rule.most)
-    clamped = np.minimum(np.maximum(noise[0], -CLAMP), CLAMP)
+    clamped = np.minimum(np.maximum(others[0], -CLAMP), CLAMP)
     filled = np.sqrt(rule.filled - variances) * clamped
-    statistics = rule.scale * sums + priors + filled + np.sqrt(rule.fixed) * noise[1] + noise[2]
-    return (statistics > 0.0) & (widths <= rule.widest)
+    return rule.scale * sums + filled, rule.unit + 0.0 * widths
 
 
-RULES: dict[int, Callable[..., Number]] = {PENALTY: penalty, BARKER: barker}
+def barker_accepts(
+    rule: Rule, seen: Number, widths: Number, prior: Number, others: Number
+) -> Number:
+    """Return whether a move is accepted. others: a normal that was used up, and the correction.
+
+    Total noise variance 2 and the correction make it logistic. A move whose public interval is
+    wider than the noise covers is rejected unseen.
+    """
+    return (seen + prior + others[1] > 0.0) & (widths <= rule.widest)

@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.kept import refuse_to_drop
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -314,7 +316,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take back; the triggers go with their tables."""
+    """Take back, ledgers only where that was asked for; the triggers go with their tables."""
+    refuse_to_drop("ledger_entries", "audit_entries")
     op.drop_table("ledger_entries")
     op.drop_table("chain_blocks")
     op.drop_table("ledger_heads")

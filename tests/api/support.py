@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +16,13 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+import pytest
 
 from app.client import Client
 from app.client.local import Service as Running
 from app.client.local import free_port, stop, wait_ready
+from app.jobs import run as running_jobs
+from app.jobs.planning import Planners
 from app.jobs.run import run
 from app.jobs.services import Services, open_services
 from app.jobs.upkeep import migrate
@@ -43,6 +46,7 @@ METADATA: dict[str, Any] = {
     ],
 }
 ROWS = 200
+MANY = {"rate_requests": 1_000_000}  # tests call as fast as they can
 
 
 def csv_rows(rows: int = ROWS, seed: int = 1) -> list[tuple[str, str, str]]:
@@ -60,6 +64,7 @@ def as_csv(rows: list[tuple[str, str, str]]) -> bytes:
 
 
 CSV = as_csv(csv_rows())
+PLANNERS = Planners(1, 60.0)  # of all services in this process: one takes a second to start
 
 
 def job_of(dataset: str, **sampler: Any) -> dict[str, Any]:
@@ -72,6 +77,7 @@ def job_of(dataset: str, **sampler: Any) -> dict[str, Any]:
         },
         "sampler": {"algorithm": "dp_penalty", "num_steps": 60, "num_chains": 2} | sampler,
         "privacy": {"epsilon": 0.5, "delta": 1e-6},
+        "accept_low_quality": True,  # a chain of a few steps, for what is around it
     }
 
 
@@ -134,17 +140,37 @@ class House:
 
 
 @contextmanager
-def house_in(folder: Path, **values: Any) -> Iterator[House]:
+def house_in(folder: Path, tokens: Any = None, **values: Any) -> Iterator[House]:
     """A service in this process whose broker only remembers."""
-    settings = Settings(data_dir=folder, admin_key=ADMIN, **values)
+    settings = Settings(data_dir=folder, admin_key=ADMIN, **{**MANY, "workers": 0, **values})
     migrate(settings)
     sent: list[UUID] = []
     opened = open_services(settings)
     services = Services(settings, opened.sessions, opened.vault, sent.append)
     ensure_admin(services, ADMIN)
-    app = create_app(settings, open_house=lambda _: services)
+    app = create_app(settings, open_house=lambda _: services, planners=PLANNERS, tokens=tokens)
     with TestClient(app, raise_server_exceptions=False) as http:
         yield House(http, services, settings, sent)
+
+
+class Fake:
+    """Blocks in place of the core's, of a job that stores no release."""
+
+    stored = None
+
+    def __init__(self, blocks: Iterator[Any]) -> None:
+        self.blocks = blocks
+
+    def __iter__(self) -> "Fake":
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.blocks)
+
+
+def draw_with(monkeypatch: pytest.MonkeyPatch, fake: Callable[..., Iterator[Any]]) -> None:
+    """Draw with `fake` in place of the core."""
+    monkeypatch.setattr(running_jobs, "sample", lambda *given: Fake(fake(*given)))
 
 
 OPEN: list[Client] = []

@@ -22,13 +22,21 @@ ALLOWED = {
     ("GET", "/v1/jobs"): {"analyst"},
     ("GET", "/v1/jobs/{id}"): {"analyst"},
     ("GET", "/v1/jobs/{id}/events"): {"analyst"},
-    ("POST", "/v1/jobs/{id}/cancel"): {"analyst"},
+    ("POST", "/v1/jobs/{id}/cancel"): {"admin", "analyst"},
     ("GET", "/v1/jobs/{id}/chain"): {"analyst"},
     ("GET", "/v1/jobs/{id}/summary"): {"analyst"},
+    ("POST", "/v1/jobs/{id}/posteriors"): {"analyst"},
     ("POST", "/v1/users"): {"admin"},
     ("GET", "/v1/users"): {"admin"},
+    ("GET", "/v1/users/me"): ALL,
+    ("PATCH", "/v1/users/{id}"): {"admin"},
+    ("POST", "/v1/users/me/keys"): ALL,
     ("POST", "/v1/users/{id}/keys"): {"admin"},
-    ("DELETE", "/v1/keys/{id}"): {"admin"},
+    ("GET", "/v1/audit"): {"admin", "auditor"},
+    ("POST", "/v1/audit/verify"): {"admin", "auditor"},
+    ("GET", "/v1/restore"): {"admin", "auditor"},
+    ("POST", "/v1/restore"): {"admin"},
+    ("DELETE", "/v1/keys/{id}"): ALL,
     ("GET", "/v1/models"): ALL,
     ("GET", "/v1/samplers"): ALL,
     ("POST", "/v1/accounting/compose"): ALL,
@@ -66,11 +74,12 @@ def test_the_wrong_role_is_told_before_the_body_is_read(house: House) -> None:
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 
 
-@pytest.mark.parametrize("what", ["", "/events", "/chain", "/summary", "/cancel"])
+@pytest.mark.parametrize("what", ["", "/events", "/chain", "/summary", "/cancel", "/posteriors"])
 def test_somebody_elses_job_is_404(house: House, what: str) -> None:
     job = house.submit(house.user("analyst"), house.dataset())
-    method = "POST" if what == "/cancel" else "GET"
-    answer = house.user("analyst").call(method, f"/v1/jobs/{job}{what}")
+    method = "POST" if what in ("/cancel", "/posteriors") else "GET"
+    body = {"json": {}} if what == "/posteriors" else {}
+    answer = house.user("analyst").call(method, f"/v1/jobs/{job}{what}", **body)
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 

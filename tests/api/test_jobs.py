@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ import numpy as np
 import pytest
 from starlette.concurrency import run_in_threadpool
 
-from app.api.routes import jobs
+from app.api.sse import Notifier
+from app.jobs import fetch
 from tests.api.support import Caller, House, job_of
 
 FORMATS = {
@@ -310,7 +310,9 @@ def test_events_end_with_the_final_status(analyst: Caller, finished: str) -> Non
     assert answer.headers["content-type"].startswith("text/event-stream")
     told = events_in(answer.text)
     assert [name for name, _ in told] == ["progress", "status"]
-    assert told[-1] == ("status", {"status": "succeeded"})
+    ended = told[-1][1]
+    assert ended["status"] == "succeeded"
+    assert ended["verdict"] == analyst.get(f"/v1/jobs/{finished}").json()["verdict"]
 
 
 @pytest.mark.parametrize("runs", [True, False])
@@ -321,12 +323,12 @@ def test_events_tell_that_a_job_ran_between_two_looks(
     job = house.submit(analyst, house.dataset())
     end = partial(house.run, job) if runs else partial(analyst.post, f"/v1/jobs/{job}/cancel")
 
-    async def two_looks(first: Any, look: Callable[[], Awaitable[Any]], _: Any) -> Any:
+    async def two_looks(_: Any, caller: Any, first: fetch.Watched) -> Any:
         yield first
         await run_in_threadpool(end)
-        yield await look()
+        yield fetch.watched(house.services, {first.id}, {caller})[0][first.id]
 
-    monkeypatch.setattr(jobs, "follow", two_looks)
+    monkeypatch.setattr(Notifier, "follow", two_looks)
     told = events_in(analyst.get(f"/v1/jobs/{job}/events").text)
     statuses = [data["status"] for name, data in told if name == "status"]
     assert statuses == (["queued", "running", "succeeded"] if runs else ["queued", "cancelled"])
@@ -418,7 +420,9 @@ def test_the_price_list_bounds_how_much_it_computes(house: House, analyst: Calle
     """Distinct mechanisms are counted wherever they stand; the same one again costs nothing."""
     steps = [{"kind": "gaussian", "noise_multiplier": 1.0 + n} for n in range(33)]
     nested = {"kind": "compose", "events": steps[1:]}
-    for events in (steps, [steps[0], nested]):
+    apart = [{"kind": "parallel", "events": [{"kind": "compose", "events": steps[:9]}] * 4}]
+    many = [{"kind": "compose", "events": [steps[0]] * 1000}]
+    for events in (steps, [steps[0], nested], apart, many):
         body = {"events": events, "delta": 1e-6}
         answer = analyst.post("/v1/accounting/compose", json=body)
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/events")

@@ -38,6 +38,25 @@ def test_a_request_and_its_job_can_be_followed_in_the_logs(
     assert of_job == [("job_claimed", 1), ("job_ended", 1)]
 
 
+def test_a_request_line_says_who_called_from_where_and_how_long_it_took(
+    house: House, lines: io.StringIO
+) -> None:
+    ada = house.user("analyst")
+    ada.get("/v1/jobs")
+    house.http.get("/v1/jobs")
+    house.dataset()
+    said = [json.loads(line) for line in lines.getvalue().splitlines()]
+    mine, nobody, upload = [line for line in said if line["event"] == "request"][-3:]
+    assert (mine["user"], mine["role"], mine["client"]) == (ada.id, "analyst", "testclient")
+    assert mine["key_id"] == ada.get("/v1/users/me").json()["keys"][0]["id"]
+    assert 0 < mine["ms"] < 60_000
+    assert (nobody["status"], nobody["client"]) == (401, "testclient")
+    assert "user" not in nobody
+    assert upload["route"] == "/v1/datasets"
+    assert "ms" not in upload  # parsing takes as long as the rows are
+    assert ada.key not in lines.getvalue()
+
+
 def test_an_invented_method_makes_no_label_of_its_own(house: House) -> None:
     for method in ("BREW", "SELECT"):
         assert house.http.request(method, "/v1/jobs").status_code == 405

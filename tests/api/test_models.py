@@ -1,5 +1,8 @@
 """Jobs of every family through the boundary, options and all."""
 
+import math
+import random
+
 import pytest
 
 from dpmcmc import planner
@@ -21,6 +24,7 @@ def body(dataset, family, model):
         "model": {"family": family, **model},
         "sampler": {"algorithm": "dp_penalty", "num_steps": 40, "num_chains": 1},
         "privacy": {"epsilon": 0.5, "delta": 1e-6},
+        "accept_low_quality": True,
     }
 
 
@@ -61,6 +65,7 @@ def on_minibatches(dataset, algorithm):
         "model": {"family": "logistic", "formula": "income ~ age + sex"},
         "sampler": {"algorithm": algorithm, "num_steps": 40, "num_chains": 1, "batch": 4},
         "privacy": {"noise_multiplier": 60.0, "delta": 1e-6},
+        "accept_low_quality": True,
     }
 
 
@@ -108,3 +113,113 @@ def test_shares_that_promise_too_much_are_refused(house, branches):
     answer = house.admin.upload(metadata=METADATA | {"privacy": SHARED | {"branches": branches}})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"].startswith("/metadata/privacy")
+
+
+JOBS = {"name": "job", "type": "category", "categories": ["low", "medium", "high"]}
+CHOSEN = {"family": "multinomial", "formula": "job ~ age + sex"}
+
+
+def with_jobs(house, rows=4000):
+    """A dataset whose older people more often have a high job."""
+    rng = random.Random(7)
+    lines = ["age,sex,income,job"]
+    for _ in range(rows):
+        age, sex = rng.randint(20, 80), rng.choice(("Female", "Male"))
+        word = rng.choices(JOBS["categories"], (1.0, 1.0, math.exp((age - 50) / 20)))[0]
+        lines.append(f"{age},{sex},<=50K,{word}")
+    metadata = METADATA | {"columns": [*METADATA["columns"], JOBS]}
+    answer = house.admin.upload(("\n".join(lines) + "\n").encode(), metadata)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["id"]
+
+
+def test_a_response_of_several_categories_from_the_plan_to_free_predictions(house):
+    analyst, dataset = house.user("analyst"), with_jobs(house)
+    asked = {"dataset": dataset, "model": CHOSEN, "privacy": {"epsilon": 3.0, "delta": 1e-6}}
+    planned = analyst.post("/v1/plans", json=asked)
+    assert planned.status_code == 200, planned.text
+    assert planned.json()["usable"]
+    assert planned.json()["expected_width"] < 2.0
+    job = analyst.post("/v1/jobs", json=asked)
+    assert job.status_code == 202, job.text
+    house.run(job.json()["id"])
+    place = f"/v1/jobs/{job.json()['id']}"
+    assert analyst.get(place).json()["verdict"]["status"] == "reliable"
+    columns = ("Intercept", "age", "sex[Male]")
+    names = [f"{word}:{column}" for word in ("medium", "high") for column in columns]
+    rows = analyst.get(f"{place}/summary").json()["parameters"]
+    found = {one["name"]: one for one in rows}
+    assert list(found) == names
+    assert 0.03 < found["high:age"]["q05"] < found["high:age"]["q95"] < 0.07  # a year: 1 / 20
+    question = {
+        "prior": {"medium:age": {"kind": "normal", "loc": 0.0, "scale": 1e-4}},
+        "given": [{"age": 25, "sex": "Male"}, {"age": 80, "sex": "Male"}],
+        "contrasts": [{"high:age": 1.0, "medium:age": -1.0}],
+        "null": [{"high:age": 0.0}],
+    }
+    answer = analyst.post(f"{place}/posteriors?scale=design", json=question)
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    young, old = (one["probabilities"] for one in told["predictions"])
+    assert list(young) == JOBS["categories"]
+    assert young["high"]["q95"] < old["high"]["q05"]
+    assert sum(one["mean"] for one in old.values()) == pytest.approx(1.0)
+    assert told["predictions"][0]["expected"] is None
+    assert told["contrasts"][0]["q05"] > 0.03
+    assert told["bayes_factors"][0]["log_bayes_factor"] > 5.0
+
+
+@pytest.mark.parametrize(
+    ("job", "pointer", "word"),
+    [
+        ({"sampler": {"algorithm": "dp_penalty", "num_steps": 9}}, "/sampler/algorithm", "noisy_"),
+        ({"sampler": {"algorithm": "dp_hmc"}}, "/sampler/algorithm", "noisy_quadratic"),
+        ({"model": CHOSEN | {"formula": "sex ~ age"}}, "/model/formula", "use logistic"),
+        ({"model": CHOSEN | {"formula": "age ~ sex"}}, "/model/formula", "category column"),
+    ],
+)
+def test_what_a_response_of_several_categories_cannot_have_says_what_can(house, job, pointer, word):
+    asked = {"model": CHOSEN, "privacy": {"epsilon": 1.0, "delta": 1e-6}} | job
+    answer = house.user("analyst").post("/v1/plans", json={"dataset": with_jobs(house, 50)} | asked)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == pointer
+    assert word in error["message"]
+
+
+def test_the_models_say_how_coefficients_of_categories_are_named(house):
+    listed = house.user("analyst").get("/v1/models").json()["items"]
+    (told,) = [one for one in listed if one["name"] == "multinomial"]
+    assert "medium:age" in told["description"]
+    assert told["options"]["properties"]["family"] == {"const": "multinomial"}
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (
+            {"formula": "income ~ poly(age, 2) + sex + offset(log(age))"},
+            ["Intercept", "poly(age, 2)[1]", "poly(age, 2)[2]", "sex[Male]"],
+        ),
+        ({"formula": "income ~ sex", "weights": "age"}, ["Intercept", "sex[Male]"]),
+    ],
+)
+def test_computed_columns_offsets_and_weights_are_asked_for_in_a_job(house, model, names):
+    analyst = house.user("analyst")
+    asked = body(house.dataset(), "logistic", model)
+    refused = analyst.post("/v1/plans", json=asked).json()["errors"]
+    assert [error["pointer"] for error in refused] == ["/sampler/algorithm"]
+    del asked["sampler"]
+    answer = analyst.post("/v1/jobs", json=asked)
+    assert answer.status_code == 202, answer.text
+    house.run(answer.json()["id"])
+    summary = analyst.get(f"/v1/jobs/{answer.json()['id']}/summary").json()
+    assert [item["name"] for item in summary["parameters"]] == names
+
+
+def test_a_term_that_bounds_do_not_bound_is_refused_by_name(house):
+    model = {"formula": "income ~ log(age) + I(1 / (age - 30))"}
+    asked = body(house.dataset(), "logistic", model)
+    (error,) = house.user("analyst").post("/v1/plans", json=asked).json()["errors"]
+    assert error["pointer"] == "/model/formula"
+    assert "I(1 / (age - 30))" in error["message"]

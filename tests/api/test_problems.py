@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.jobs import datasets, users
+from app.jobs import datasets, keys
 from tests.api.support import House, house_in, job_of
 
 SECRET = "row of Alice"
@@ -31,7 +31,7 @@ def test_an_unknown_address_is_404(house: House) -> None:
 def test_an_unknown_method_is_405_and_names_those_that_there_are(house: House) -> None:
     answer = house.admin.call("PUT", "/v1/datasets")
     checked(answer, 405, "method_not_allowed")
-    assert {m.strip() for m in answer.headers["allow"].split(",")} == {"GET", "POST"}
+    assert {m.strip() for m in answer.headers["allow"].split(",")} == {"GET", "HEAD", "POST"}
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data", ""])
@@ -85,7 +85,7 @@ def test_a_database_that_is_away_is_503(
     def away(*_: Any) -> None:
         raise OperationalError("SELECT", {}, Exception(SECRET))
 
-    monkeypatch.setattr(users, "authenticate", away)
+    monkeypatch.setattr(keys, "authenticate", away)
     answer = house.admin.get("/v1/datasets")
     checked(answer, 503, "unavailable")
     assert SECRET not in answer.text + caplog.text
@@ -108,7 +108,9 @@ def test_readiness_says_what_is_missing(house: House, monkeypatch: pytest.Monkey
     monkeypatch.setattr(queue, "ping", away)
     answer = house.http.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["checks"] == {"database": "ok", "broker": "unavailable", "storage": "ok"}
+    working = ("database", "storage", "disk", "ledger")
+    checks = {**dict.fromkeys(working, "ok"), "broker": "unavailable"}
+    assert answer.json()["checks"] == checks
 
 
 def test_metrics_name_no_dataset_user_or_job(house: House) -> None:

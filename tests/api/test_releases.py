@@ -13,6 +13,7 @@ PRIVACY = {"epsilon": 0.5, "delta": 1e-6}
 
 def body(dataset, model, sampler=None, privacy=None):
     made = {"dataset": dataset, "model": model, "privacy": privacy or PRIVACY}
+    made["accept_low_quality"] = True  # of 200 rows
     return made if sampler is None else made | {"sampler": sampler}
 
 
@@ -25,7 +26,10 @@ def finished(house: House, analyst, job):
     return found
 
 
-@pytest.mark.parametrize(("algorithm", "model"), [("noisy_mean", MEAN), ("noisy_score", LOGISTIC)])
+@pytest.mark.parametrize(
+    ("algorithm", "model"),
+    [("noisy_mean", MEAN), ("noisy_quadratic", LOGISTIC)],
+)
 def test_a_release_is_a_job_like_any_other(house, algorithm, model):
     analyst, dataset = house.user("analyst"), house.dataset()
     job = body(dataset, model, {"algorithm": algorithm, "num_steps": 300, "num_chains": 3})
@@ -53,7 +57,9 @@ def test_draws_beyond_the_release_cost_nothing(house):
     assert costs[0] == costs[1] == pytest.approx(1 / 20.0)
 
 
-@pytest.mark.parametrize(("algorithm", "model"), [("noisy_mean", LOGISTIC), ("noisy_score", MEAN)])
+@pytest.mark.parametrize(
+    ("algorithm", "model"), [("noisy_mean", LOGISTIC), ("noisy_quadratic", MEAN)]
+)
 def test_a_release_for_another_family_is_refused_at_its_name(house, algorithm, model):
     analyst, dataset = house.user("analyst"), house.dataset()
     for path in ("/v1/plans", "/v1/jobs"):
@@ -62,8 +68,40 @@ def test_a_release_for_another_family_is_refused_at_its_name(house, algorithm, m
         assert [e["pointer"] for e in answer.json()["errors"]] == ["/sampler/algorithm"]
 
 
+def test_priors_by_name_are_planned_and_kept_with_the_job(house):
+    analyst, dataset = house.user("analyst"), house.dataset()
+    model = LOGISTIC | {"prior": {"age": {"kind": "normal", "loc": 0.5, "scale": 1.0}}}
+    found = finished(house, analyst, body(dataset, model))
+    kept = found["spec"]["model"]["prior"]
+    assert kept["age"] == {"kind": "normal", "loc": 0.5, "scale": 1.0}
+    told = analyst.get(f"/v1/jobs/{found['id']}").json()
+    assert told["spec"]["model"]["prior"] == kept
+
+
+@pytest.mark.parametrize(
+    ("pointers", "prior"),
+    [
+        (["/model/prior/weight"], {"weight": {"kind": "normal", "scale": 1.0}}),
+        (["/model/prior/age/scale"], {"age": {"kind": "normal", "scale": "wide"}}),
+        (["/model/prior/age/scale"], {"age": {"kind": "normal", "scale": 0.0}}),
+        (["/model/prior/age/kind"], {"age": {"kind": "cauchy", "scale": 1.0}}),
+        (["/model/prior/scale"], {"kind": "normal", "scale": "wide"}),
+        (["/model/prior/scale"], {"kind": "normal", "scale": -1.0}),
+        (["/model/prior/width"], {"width": 1.0}),
+        (["/model/prior"], 2.5),
+    ],
+)
+def test_an_impossible_prior_is_one_fault_at_its_field(house, pointers, prior):
+    model = LOGISTIC | {"prior": prior}
+    answer = house.user("analyst").post("/v1/plans", json=body(house.dataset(), model))
+    assert answer.status_code == 422
+    assert [e["pointer"] for e in answer.json()["errors"]] == pointers
+
+
 @pytest.mark.parametrize("sampler", [None, {"algorithm": "auto"}])
-@pytest.mark.parametrize(("algorithm", "model"), [("noisy_mean", MEAN), ("noisy_score", LOGISTIC)])
+@pytest.mark.parametrize(
+    ("algorithm", "model"), [("noisy_mean", MEAN), ("noisy_quadratic", LOGISTIC)]
+)
 def test_without_a_sampler_the_planner_chooses_and_says_why(house, sampler, algorithm, model):
     analyst, dataset = house.user("analyst"), house.dataset()
     plan = analyst.post("/v1/plans", json=body(dataset, model, sampler)).json()
@@ -97,15 +135,13 @@ def test_a_choice_needs_an_epsilon(house):
         ("/sampler/shares", {"algorithm": "noisy_mean", "shares": [0.9, 0.9]}),
         ("/sampler/shares", {"algorithm": "noisy_mean", "shares": []}),
         ("/sampler/clip_bounds", {"algorithm": "noisy_mean", "clip_bounds": [1.0]}),
-        ("/sampler/warm_start", {"algorithm": "noisy_mean", "warm_start": None}),
+        ("/sampler/start", {"algorithm": "noisy_mean", "start": None}),
         ("/sampler/clip_bound", {"algorithm": "auto", "clip_bound": 1.0}),
-        ("/sampler/num_scores", {"algorithm": "noisy_score", "num_scores": 0}),
-        ("/sampler/clip_bound", {"algorithm": "noisy_score", "clip_bound": -1.0}),
-        ("/sampler/curvature_bound", {"algorithm": "noisy_score", "curvature_bound": 0.0}),
+        ("/sampler/num_far", {"algorithm": "noisy_quadratic", "num_far": 0}),
     ],
 )
 def test_impossible_options_name_their_field(house, pointer, sampler):
-    model = LOGISTIC if sampler["algorithm"] == "noisy_score" else MEAN
+    model = LOGISTIC if sampler["algorithm"] == "noisy_quadratic" else MEAN
     answer = house.user("analyst").post("/v1/plans", json=body(house.dataset(), model, sampler))
     assert answer.status_code == 422
     assert [e["pointer"] for e in answer.json()["errors"]] == [pointer]

@@ -24,6 +24,7 @@ def job_of(dataset: str, steps: int) -> dict[str, Any]:
         "model": {"family": "logistic", "formula": "income ~ age + sex"},
         "sampler": {"algorithm": "dp_hmc", "num_steps": steps, "num_chains": 2},
         "privacy": {"epsilon": 0.2, "delta": 1e-6},
+        "accept_low_quality": True,
     }
 
 

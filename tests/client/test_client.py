@@ -158,3 +158,28 @@ def test_budget_bar_is_as_long_as_asked_whatever_the_costs_compose_to() -> None:
     with console.capture() as captured:
         console.print(render.budget_bar(BUDGET, width=30))
     assert captured.get().strip() == "█" * 30
+
+
+def test_a_client_that_asks_too_fast_waits_as_it_is_told(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([429, 429, 200])
+    plain = Handler.do_GET
+
+    def refuse(handler: Any) -> None:
+        if next(answers) == 200:
+            return plain(handler)
+        body = json.dumps({"code": "rate_limited"}).encode()
+        handler.send_response(429)
+        handler.send_header("Retry-After", "2")
+        handler.send_header("Content-Type", "application/problem+json")
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        return None
+
+    waited: list[float] = []
+    monkeypatch.setattr(Handler, "do_GET", refuse)
+    monkeypatch.setattr("app.client.client.time.sleep", waited.append)
+    assert client.budget("d") == BUDGET
+    assert waited == [2.0, 2.0]

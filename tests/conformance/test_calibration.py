@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import chisquare
 
 from dpmcmc.models.rowwise import RowTarget
+from dpmcmc.privacy import discrete
 from dpmcmc.samplers import (
     SAMPLERS,
     ComponentProposal,
@@ -23,9 +24,9 @@ from dpmcmc.samplers import (
     hamiltonian,
     minibatch,
     rules,
-    warm_start,
 )
-from dpmcmc.samplers.minibatch import batches, rounding
+from dpmcmc.samplers.minibatch import batches
+from experiments import stepped
 from experiments.stepped import Stepped
 from tests.conformance.toys import FAMILIES, ToyTarget, toy_p_value
 from tests.sources import Seeded
@@ -82,37 +83,22 @@ def p_value(case, **how):
 def put_penalty(monkeypatch, factor):
     """The penalty times `factor`, in every sampler."""
 
-    def other(total, sensitivity, prior, noise_multiplier, normal, uniform):
-        s = noise_multiplier * sensitivity
-        return np.log(uniform) < total + s * normal + prior - 0.5 * factor * s * s
+    def other(seen, s, prior, uniform):
+        return np.log(uniform) < seen + prior - 0.5 * factor * s * s
 
-    monkeypatch.setattr(rules, "noisy", other)
+    monkeypatch.setattr(rules, "accepts", other)
     for walk in ("penalty_walk", "hamiltonian_walk"):  # not compiled
         monkeypatch.setattr(RowTarget, walk, getattr(Stepped, walk))
-
-    def wrong(rule, sums, squares, widths, priors, noise):
-        allowed = rule.noise_multiplier * sensitivity(rule, widths)
-        changed = priors + 0.5 * (1.0 - factor) * allowed**2
-        return rules.penalty(rule, sums, squares, widths, changed, noise)
-
-    monkeypatch.setitem(rules.RULES, rules.PENALTY, wrong)
-
-
-def sensitivity(rule, widths):
-    """Of the statistic of a batch: docs/proofs/dp_penalty_subsampled.md."""
-    moved, b = rule.scale * widths, rule.batch
-    return rounding(b) * (moved + 0.5 * rule.part * moved**2 * (b - 1.0) / b)
 
 
 @pytest.fixture(autouse=True)
 def quick_noise(monkeypatch):
-    """Rounded normals for the gradients' noise, exact noise is tested elsewhere."""
+    """Rounded normals for the noise; exact noise is tested elsewhere."""
 
     def rounded(random, log2_sd, shape):
         return np.rint(2.0**log2_sd * random.normals(shape)).astype(np.int64)
 
-    for module in (hamiltonian, warm_start):
-        monkeypatch.setattr(module, "discrete_gaussian", rounded)
+    monkeypatch.setattr(discrete, "discrete_gaussian", rounded)
 
 
 @pytest.fixture
@@ -178,7 +164,7 @@ def test_a_tenth_of_the_correction_for_a_batch_would_show(monkeypatch, factor):
     def wrong(rule, *args):
         return rules.penalty(rule._replace(part=factor * rule.part), *args)
 
-    monkeypatch.setitem(rules.RULES, rules.PENALTY, wrong)
+    monkeypatch.setitem(stepped.RULES, rules.PENALTY, (wrong, stepped.penalty_accepts))
     assert p_value(ROWS_OF_A_BATCH) < PASSES
 
 
@@ -196,22 +182,26 @@ def test_barker_keeps_the_posterior():
 @toys
 @pytest.mark.parametrize("variance", [1.8, 2.2])
 def test_a_tenth_of_the_variance_of_barkers_noise_would_show(monkeypatch, variance):
-    def wrong(rule, sums, squares, widths, priors, noise):
-        other = max(rule.fixed + variance - dp_barker.VARIANCE, 0.0)
-        scaled = (noise[0], math.sqrt(other / rule.fixed) * noise[1], noise[2])
-        return rules.barker(rule, sums, squares, widths, priors, scaled)
+    def wrong(rule, *args):
+        fixed = (rule.unit * rule.sd) ** 2
+        other = max(fixed + variance - dp_barker.VARIANCE, 1e-12)
+        found, cells = rules.barker(rule, *args)
+        return found, math.sqrt(other / fixed) * cells
 
-    monkeypatch.setitem(rules.RULES, rules.BARKER, wrong)
+    monkeypatch.setitem(stepped.RULES, rules.BARKER, (wrong, stepped.barker_accepts))
     assert p_value(BARKER) < PASSES
 
 
 @toys
 def test_a_tenth_of_barkers_ratio_would_show(monkeypatch):
-    def wrong(rule, sums, squares, widths, priors, noise):
+    def wrong(rule, *args):
         larger = rule._replace(scale=1.1 * rule.scale, part=rule.part / 1.1**2)
-        return rules.barker(larger, sums, squares, widths, 1.1 * priors, noise)
+        return rules.barker(larger, *args)
 
-    monkeypatch.setitem(rules.RULES, rules.BARKER, wrong)
+    def decided(rule, seen, cells, widths, priors, others):
+        return stepped.barker_accepts(rule, seen, cells, widths, 1.1 * priors, others)
+
+    monkeypatch.setitem(stepped.RULES, rules.BARKER, (wrong, decided))
     assert p_value(BARKER) < PASSES
 
 
@@ -275,26 +265,20 @@ def test_batches_are_uniform_subsets(batch):
     assert batch == 5 or chisquare(counts).pvalue > 1e-4
 
 
-def statistic(decide, rule, ratios, noise):
-    """What is decided on, for a batch of these ratios (b,): minus the prior that tips it over."""
-    ratios, low, high = np.asarray(ratios), -1e3, 1e3
-    width = 2.0 * np.abs(ratios).max()
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        if decide(rule, ratios.sum(), (ratios**2).sum(), width, middle, noise):
-            high = middle
-        else:
-            low = middle
-    return -high
+def statistic(rule, ratios, others):
+    """What noise is added to, for a batch of these ratios (b,) in an interval around 0."""
+    ratios = np.asarray(ratios)
+    width, found = 2.0 * np.abs(ratios).max(), stepped.RULES[rule.kind][0]
+    return found(rule, ratios.sum(), (ratios**2).sum(), width, others)[0]
 
 
 def test_no_row_of_a_batch_moves_the_statistic_further_than_its_sensitivity():
     found, batch, target = 0.0, 5, ToyTarget([1.0], [1], [12], 1)
-    rule = dp_penalty_subsampled.rule_of(0.0, batch, target)
-    allowed = sensitivity(rule, 2.0)
+    rule = dp_penalty_subsampled.rule_of(3.0, batch, target)
+    allowed = rules.penalty(rule, 0.0, 0.0, 2.0, None)[1] / rule.unit
     for values in itertools.product((-1.0, 0.0, 1.0), repeat=batch - 1):
         for one, other in ((-1.0, 1.0), (0.0, 1.0), (-1.0, 0.0)):
-            pair = [statistic(rules.penalty, rule, [*values, v], (0.0, 1.0)) for v in (one, other)]
+            pair = [statistic(rule, [*values, v], None) for v in (one, other)]
             change = abs(pair[0] - pair[1])
             assert change <= allowed
             found = max(found, change / allowed)
@@ -310,14 +294,13 @@ def test_no_row_of_a_batch_moves_barkers_statistic_further_than_its_sensitivity(
     rows = 4 * batch
     room = dp_barker.Room(g, dp_barker.part_of(batch, rows), fixed)
     monkeypatch.setattr(dp_barker, "widest", lambda *_: room)
-    rule = dp_barker.rule_of(0.0, batch, ToyTarget([1.0], [1], [rows], 1))
+    rule = dp_barker.rule_of(1.0, batch, ToyTarget([1.0], [1], [rows], 1))
     most, worst = 0.5 * rule.widest, 0.0
     for high in range(0, batch, max(1, batch // 100)):
         for clamped in (-100.0, 0.0, 100.0):
             pair = [
                 statistic(
-                    *(rules.barker, rule),
-                    *(most * np.repeat([1.0, -1.0], [count, batch - count]), (clamped, 0.0, 0.0)),
+                    rule, most * np.repeat([1.0, -1.0], [count, batch - count]), (clamped, 0.0)
                 )
                 for count in (high, high + 1)
             ]
@@ -329,4 +312,4 @@ def test_no_row_of_a_batch_moves_barkers_statistic_further_than_its_sensitivity(
 def test_barker_rejects_what_its_noise_does_not_cover():
     rule = dp_barker.rule_of(1.0, 10, ToyTarget([1.0], [1], [40], 1, tempering=0.5))
     for width, accepted in ((rule.widest, True), (rule.widest * 1.0001, False)):
-        assert rules.barker(rule, 0.0, 0.0, width, 9.0, (0.0, 0.0, 0.0)) == accepted
+        assert rules.barker_accepts(rule, 0.0, width, 9.0, (0.0, 0.0)) == accepted

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpmcmc.privacy.events import Gaussian
+from dpmcmc.privacy.discrete import scale_of
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.samplers import (
@@ -20,14 +20,13 @@ from dpmcmc.samplers import (
     DpHmcOptions,
     DpMalaOptions,
     Proposal,
-    WarmStart,
     dp_barker,
     hamiltonian,
     minibatch,
     rules,
-    warm_start,
 )
 from dpmcmc.samplers.barker_correction import ERROR
+from experiments import stepped
 from tests.conformance.toys import Toy, cold, gaussian_means
 
 SURE = 5.0  # standard errors
@@ -53,7 +52,6 @@ VARIANTS = {
     "mala": ("dp_mala", PATH),
 }
 NOISY = [name for name in VARIANTS if name != "barker"]
-STARTS = WarmStart(noise_multiplier=2.0, gradient_clip=1.0, curvature_bound=1.0, num_scores=9)
 
 
 class Flat(Toy):
@@ -170,10 +168,10 @@ def test_barkers_decision_carries_the_noise_that_was_paid_for(monkeypatch):
     assert abs(accepted() - expected) < room
 
     def quieter(*args):
-        filling, private, correction = args[-1]
-        return rules.barker(*args[:-1], (filling, LESS * private, correction))
+        found, cells = rules.barker(*args)
+        return found, LESS * cells
 
-    monkeypatch.setitem(rules.RULES, rules.BARKER, quieter)
+    monkeypatch.setitem(stepped.RULES, rules.BARKER, (quieter, stepped.barker_accepts))
     assert abs(accepted() - expected) > room
 
 
@@ -186,13 +184,53 @@ def test_barker_moves_no_further_than_its_noise_covers(multiplier, batch):
         assert room.fixed + room.most < dp_barker.VARIANCE
 
 
+def test_barkers_noise_covers_its_sensitivity_with_all_its_roundings():
+    """That of the grid, and that of sums over a batch, which is as large as 4e-8 here."""
+    for multiplier, batch in ((0.3, 10_000), (2.0, 10_000), (30.0, 100)):
+        target = Flat(1)
+        target.rows = 4 * batch
+        rule, room = (
+            dp_barker.rule_of(multiplier, batch, target),
+            dp_barker.widest(multiplier, batch, target.rows),
+        )
+        slope = 0.5 / math.sqrt(2.0 - room.fixed - room.most)
+        turned = rules.CLAMP * slope * 4.0 * room.most * (batch - 1) / batch**2
+        moved = (2.0 * room.g / math.sqrt(batch) + turned) * (1.0 + batch**2 * 2.0**-51)
+        assert rule.unit >= scale_of(multiplier).unit * moved * (1.0 - 1e-12)
+        assert rule.unit * rule.sd == pytest.approx(math.sqrt(room.fixed))
+        assert rule.scale * rule.widest == pytest.approx(2.0 * room.g / math.sqrt(batch))
+
+
+@pytest.mark.parametrize("normal", [0.0, -3.0, 7.0, -50.0, 1e9])
+def test_no_row_moves_barkers_statistic_further_whatever_its_other_normal_is(normal):
+    """For who attacks may know that normal: what is far out is clamped."""
+    batch, target = 20, Flat(1)
+    rule, room = dp_barker.rule_of(5.0, batch, target), dp_barker.widest(5.0, batch, ROWS)
+    allowed, found = room.sensitivity(batch), []
+    for ups in range(batch):
+        values = np.where(np.arange(batch) < ups, 0.5, -0.5) * rule.widest
+        for last in (-0.5, -0.2, 0.0, 0.5):
+            values[-1] = last * rule.widest
+            told = values.sum(), (values**2).sum(), rule.widest, (normal, 0.0)
+            found.append(rules.barker(rule, *told)[0])
+    found = np.array(found).reshape(batch, -1)
+    assert np.ptp(found, axis=1).max() <= allowed
+
+
+def test_barker_takes_no_move_that_is_wider_than_its_noise_covers():
+    rule = dp_barker.rule_of(5.0, BATCH, Flat(1))
+    for width, taken in ((0.999, True), (1.001, False), (1e9, False), (math.nan, False)):
+        told = rule, 1e12, width * rule.widest, 0.0, (0.0, 0.0)
+        assert bool(rules.barker_accepts(*told)) is taken
+
+
 @pytest.mark.parametrize("options", [DpHmcOptions, DpMalaOptions])
 def test_gradients_carry_the_noise_that_was_paid_for(options):
     """The first one, which opens the chain, and the last one of an accepted trajectory."""
     chains, multiplier, steepness = 20_000, 3.0, 0.25
     variant = {"dp_hmc": "hmc", "dp_mala": "mala"}[options().algorithm]
     target = Flat(chains, width=1e-9, steepness=steepness)
-    given = options(num_steps=1, num_chains=chains, warm_start=None, **PATH)
+    given = options(num_steps=1, num_chains=chains, start=None, **PATH)
     room = SURE / math.sqrt(2 * chains)
     first = hamiltonian.start(target, given, 1.0, SystemRandom()).gradients
     draws, state, _ = advanced(variant, target, 1.0)
@@ -200,70 +238,6 @@ def test_gradients_carry_the_noise_that_was_paid_for(options):
     for released in (first, state.gradients):
         assert released.std() == pytest.approx(multiplier * steepness, rel=room)
         assert LESS * released.std() != pytest.approx(multiplier * steepness, rel=room)
-
-
-@pytest.mark.parametrize("part", ["score", "look"])
-def test_a_warm_start_releases_with_the_noise_that_was_paid_for(monkeypatch, part):
-    """Scores by themselves; curvatures by their entries, of which those off the diagonal count
-    twice in the norm."""
-    d, z, steepness = 60, 1.5, 0.25
-    target, errors = Flat(1, dimension=d, steepness=steepness), []
-    real = warm_start.noisy_sums
-
-    def heard(sums, *rest):
-        released = real(sums, *rest)
-        errors.append((released - sums).ravel())
-        return released
-
-    monkeypatch.setattr(warm_start, "noisy_sums", heard)
-    finder = warm_start.Finder(target, STARTS, SystemRandom())
-    for _ in range(20 if part == "score" else 2):
-        getattr(finder, part)(np.zeros(d), z)
-    noise = np.concatenate(errors)
-    room = SURE / math.sqrt(2 * noise.size)
-    assert room < 1 - LESS
-    assert noise.std() == pytest.approx(z * steepness, rel=room)
-
-
-def test_an_average_of_scores_carries_the_noise_of_one():
-    """For one row may change all of them alike, each by as much as it may change one."""
-    d, z, steepness = 60, 1.5, 0.25
-    target = Flat(1, dimension=d, steepness=steepness)
-    finder = warm_start.Finder(target, STARTS, SystemRandom())
-    around = finder.around(np.zeros(d))
-    assert len(around) == 2 * warm_start.MOST_PAIRS
-    assert target.looks.total() == 0
-    noise = np.concatenate([finder.score(np.zeros(d), z, around) for _ in range(20)])
-    room = SURE / math.sqrt(2 * noise.size)
-    assert room < 1 - LESS
-    assert noise.std() == pytest.approx(z * steepness, rel=room)
-
-
-def test_averages_around_a_point_are_those_of_a_normal_posterior():
-    d, finder = 4, warm_start.Finder(Flat(1, dimension=4), STARTS, SystemRandom())
-    finder.look(np.zeros(d), 1.0)
-    points = finder.around(np.zeros(d))
-    assert points.sum(axis=0) == pytest.approx(np.zeros(d), abs=1e-12)
-    covariance = np.linalg.inv(finder.precision(np.zeros(d)))
-    assert points.T @ points / len(points) == pytest.approx(covariance)
-    cubes = np.einsum("pi,pj,pk->ijk", points, points, points)
-    assert np.abs(cubes).max() < 1e-12
-
-
-@pytest.mark.parametrize("mean", [False, True])
-def test_a_warm_start_releases_what_its_event_lists(monkeypatch, mean):
-    released, target = Counter(), Flat(1, dimension=3, steepness=1e-6)
-    real = warm_start.noisy_sums
-
-    def heard(sums, sensitivity, multiplier, noise):
-        released[Gaussian(multiplier)] += 1
-        return real(sums, sensitivity, multiplier, noise)
-
-    monkeypatch.setattr(warm_start, "noisy_sums", heard)
-    warm_start.find(target, STARTS, SystemRandom(), mean=mean)
-    assert released == Counter(leaves(warm_start.event(STARTS)))
-    points = 2 * 3 if mean else 1
-    assert target.looks.total() == released.total() + (warm_start.NUM_MIDDLE + 1) * (points - 1)
 
 
 class Steered:

@@ -18,7 +18,7 @@ from dpmcmc.privacy.types import Permit, PermitError, Private
 from dpmcmc.releases import ALGORITHMS, RELEASES, AlgorithmOptions
 from dpmcmc.run import run, table_of
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
 PROOFS = Path(__file__).resolve().parents[2] / "docs" / "proofs"
@@ -26,6 +26,7 @@ FORMULAS = {
     "logistic": "y ~ x",
     "linear": "t ~ x",
     "poisson": "t ~ x",
+    "multinomial": "g ~ x",
     "gaussian_mean": "~ x + t",
     "banana": "~ x + t",
 }
@@ -42,6 +43,7 @@ def schema_of(rows):
             NumberColumn(name="x", lower=-1, upper=1),
             NumberColumn(name="t", lower=0, upper=8),
             BinaryColumn(name="y", categories=("no", "yes")),
+            CategoryColumn(name="g", categories=("a", "b", "c")),
         ),
         rows=rows,
     )
@@ -54,6 +56,7 @@ def people(rows, seed=1):
         "x": x,
         "t": np.clip(rng.poisson(2.0, rows), 0, 8),
         "y": np.where(rng.random(rows) < 0.5, "yes", "no"),
+        "g": rng.choice(["a", "b", "c"], rows),
     }
 
 

@@ -12,7 +12,6 @@ from dpmcmc.models import rowwise
 from dpmcmc.planner import plan
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import as_dict, digest, from_dict
-from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.run import run, table_of
 from dpmcmc.samplers import SAMPLERS, SamplerOptions
@@ -35,7 +34,7 @@ SCHEMA = Schema(
 def ready(name, **numbers):
     """Options of a sampler with the noise and the batch that an event needs."""
     options = SAMPLERS[name].options(**numbers)
-    given = {"gradient_noise_multiplier": 4.0, "batch": 100, "warm_start": None}
+    given = {"gradient_noise_multiplier": 4.0, "batch": 100, "start": None}
     known = {field.name for field in dataclasses.fields(options)}
     return replace(options, **{key: value for key, value in given.items() if key in known})
 
@@ -108,28 +107,3 @@ def test_the_same_randomness_gives_the_same_bits_on_any_number_of_threads(monkey
         blocks = list(run(rows, made.spec, private, permit, random=Seeded(9)))
         found.append(np.concatenate([block.value for block in blocks], axis=1).tobytes())
     assert len(set(found)) == 1
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_noise_is_used_up_as_it_was_charged(name):
-    """One normal or integer for each charged release, beside those of the proposals."""
-    made = plan(SCHEMA, job(name, 1.0))
-
-    class Counting(Seeded):
-        calls: typing.ClassVar[list] = []
-
-        def normals(self, shape):
-            self.calls.append(shape)
-            return super().normals(shape)
-
-        def integers(self, high, shape):
-            self.calls.append(shape)
-            return super().integers(high, shape)
-
-    source = Counting(1)
-    source.calls.clear()
-    permit = Permit(subject="d", event_digest=digest(made.event))
-    rows = Private(table_of(SCHEMA, simulated(0)), subject="d")
-    list(run(SCHEMA, made.spec, rows, permit, random=source))
-    drawn = sum(math.prod(shape) for shape in source.calls)
-    assert drawn >= 2 * sum(leaves(made.event).values())

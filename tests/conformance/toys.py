@@ -96,7 +96,7 @@ class ToyTarget(Toy):
 def cold(sampler, **options):
     """Options of a sampler that starts where it is put."""
     known = {field.name for field in dataclasses.fields(sampler.options)}
-    return sampler.options(**({"warm_start": None} if "warm_start" in known else {}), **options)
+    return sampler.options(**({"start": None} if "start" in known else {}), **options)
 
 
 def uniformity(ranks):

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from fractions import Fraction
 
 import mpmath
 import pytest
@@ -16,7 +17,13 @@ from dpmcmc.privacy.accountant import (
     num_trajectories_for,
 )
 from dpmcmc.privacy.events import Compose, Gaussian, Repeat
-from dpmcmc.privacy.gaussian import delta_of_mu, epsilon_of_mu, mu_of_epsilon
+from dpmcmc.privacy.gaussian import (
+    delta_of_mu,
+    epsilon_of_mu,
+    mu_of_epsilon,
+    root_down,
+    root_up,
+)
 
 epsilons = st.floats(-6, 3).map(lambda power: 10**power)
 deltas = st.one_of(
@@ -204,3 +211,11 @@ def test_gaussian_path_imports_neither_statistics_nor_the_library() -> None:
         "sys.exit(any(m in sys.modules for m in ('scipy.stats', 'dp_accounting', 'numba')))"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_roots_are_rounded_as_their_names_say() -> None:
+    """Costs are roots that are rounded up and budgets roots that are rounded down."""
+    for square in (Fraction(k, 7) ** power for k in range(1, 200) for power in (1, 3)):
+        low, high = root_down(square), root_up(square)
+        assert Fraction(low) ** 2 <= square <= Fraction(high) ** 2
+        assert high <= math.nextafter(low, math.inf)

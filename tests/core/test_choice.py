@@ -42,25 +42,52 @@ def test_an_exact_release_wins_wherever_there_is_one(schema_of, family, rows, ep
 
 @pytest.mark.parametrize("family", ["logistic", "linear", "poisson"])
 def test_a_release_stands_in_where_no_chain_has_enough_draws(schema_of, family):
-    made = plan(schema_of(5000), job(family, 1.0))
-    assert made.spec.sampler.algorithm == "noisy_score"
+    made = plan(schema_of(300), job(family, 1.0))
+    assert made.spec.sampler.algorithm == "noisy_quadratic"
     assert any("effective sample size" in reason for reason in made.reasons)
     assert made.expected_ess == 4000
 
 
-def test_a_chain_is_taken_where_it_has_enough_draws(schema_of):
-    made = plan(schema_of(10**6), job("logistic", 20.0))
+@pytest.mark.parametrize("family", ["logistic", "linear", "poisson"])
+@pytest.mark.parametrize(("rows", "epsilon"), [(20_000, 2.0), (10**6, 20.0)])
+def test_a_release_comes_first_where_it_is_close_and_rows_are_many(
+    schema_of, family, rows, epsilon
+):
+    made = plan(schema_of(rows), job(family, epsilon))
+    assert made.spec.sampler.algorithm == "noisy_quadratic"
+    assert any("expected to be" in reason and "wide" in reason for reason in made.reasons)
+
+
+def test_a_chain_is_taken_where_it_has_enough_draws_and_rows_are_few(schema_of):
+    made = plan(schema_of(300), job("logistic", 1e5))
     assert made.spec.sampler.algorithm.startswith("dp_")
     assert made.expected_ess >= 400
     assert any(made.spec.sampler.algorithm in reason for reason in made.reasons)
-    assert any("noisy_score" in reason for reason in made.reasons)
+    assert any("noisy_quadratic" in reason for reason in made.reasons)
+
+
+def test_a_release_is_taken_where_its_mean_is_hardly_off(schema_of):
+    """A chain would be nearer, and take a minute to be a tenth of an sd nearer at most."""
+    made = plan(schema_of(20_000), job("logistic", 1e5))
+    assert made.spec.sampler.algorithm == "noisy_quadratic"
+    assert any("no chain is worth its time" in reason for reason in made.reasons)
+    chain = plan(schema_of(20_000), job("logistic", 1e5, DpPenaltyGuidedOptions()))
+    assert chain.expected_ess > 2000
+
+
+def test_a_chain_that_has_hardly_mixed_is_not_taken(schema_of):
+    """Although its mean is expected to be nearer: its own verdict would refuse it."""
+    chain = plan(schema_of(20_000), job("logistic", 20.0, DpPenaltyGuidedOptions()))
+    assert 100 < chain.expected_ess < 2000
+    made = plan(schema_of(20_000), job("logistic", 20.0))
+    assert made.spec.sampler.algorithm == "noisy_quadratic"
 
 
 def test_the_chain_that_is_taken_is_the_best_of_all(schema_of):
-    schema = schema_of(10**6)
-    made = plan(schema, job("logistic", 20.0))
+    schema = schema_of(300)
+    made = plan(schema, job("logistic", 1e5))
     for options in (DpPenaltyOptions(), DpPenaltyGuidedOptions()):
-        other = plan(schema, job("logistic", 20.0, options))
+        other = plan(schema, job("logistic", 1e5, options))
         assert made.expected_ess >= other.expected_ess
         assert other.reasons == ()
 
@@ -103,9 +130,9 @@ def test_a_budget_too_small_for_a_chain_names_one_that_does(schema_of):
     (warning,) = [w for w in made.warnings if "expected_ess" in w]
     better = named_epsilon(warning)
     assert 1.0 < better < 50.0
-    assert plan(schema, job("logistic", 1.03 * better, DpPenaltyOptions())).expected_ess >= 10
-    assert plan(schema, job("logistic", 0.8 * better, DpPenaltyOptions())).expected_ess < 10
-    assert re.search(r"noisy_score .* [\d.]+ times as wide", warning)
+    assert plan(schema, job("logistic", 1.03 * better, DpPenaltyOptions())).expected_ess >= 400
+    assert plan(schema, job("logistic", 0.8 * better, DpPenaltyOptions())).expected_ess < 400
+    assert re.search(r"noisy_quadratic .* [\d.]+ times as wide", warning)
 
 
 def test_a_remedy_beside_a_noise_multiplier_is_an_epsilon_too(schema_of):
@@ -114,13 +141,13 @@ def test_a_remedy_beside_a_noise_multiplier_is_an_epsilon_too(schema_of):
         job("logistic", None, options), privacy=PrivacySpec(delta=1e-6, noise_multiplier=100.0)
     )
     (warning,) = plan(schema_of(20_000), spec).warnings
-    assert "noisy_score" in warning
+    assert "noisy_quadratic" in warning
 
 
 def test_secret_minibatches_are_pointed_to_what_would_help(schema_of):
     options = DpBarkerOptions(num_steps=1000, num_chains=1)
     (warning,) = plan(schema_of(2000), job("logistic", 1.0, options)).warnings
-    assert re.search(r"noisy_score .* [\d.]+ times as wide", warning)
+    assert re.search(r"noisy_quadratic .* [\d.]+ times as wide", warning)
 
 
 def test_a_release_that_is_wide_names_an_epsilon_at_which_it_is_not(schema_of):

@@ -106,7 +106,6 @@ def test_supported_formulas(schema_of, formula, parameters):
         "ill ~ age | group",
         "ill ~ np.log(age)",
         "ill ~ {age}",
-        "ill ~ I(age)",
         "ill ~ 'age'",
         "ill ~ .",
         "ill ~ `__import__('os').getcwd()`",

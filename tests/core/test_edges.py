@@ -83,8 +83,8 @@ def outcome(family, algorithm, schema, columns=None, model=None, privacy=None, *
 
 
 @pytest.mark.parametrize("family", MODELS)
-def test_every_family_is_tried_here(family):
-    assert family in FORMULAS
+def test_every_family_that_chains_know_is_tried_here(family):
+    assert (family in FORMULAS) is MODELS[family].chains
 
 
 @every_family
@@ -144,7 +144,7 @@ def test_extreme_requests_give_finite_chains(algorithm, family):
         {"num_chains": 16, "num_steps": 3, "num_warmup": 2},
         {"num_steps": 1, "privacy": {"epsilon": 1e-4}},
         {"privacy": {"epsilon": 1e9, "delta": 0.1}, "model": {"prior": NormalPrior(scale=1e6)}},
-        {"privacy": {"delta": 1e-100}, "clip_bound": 1e-9},
+        {"privacy": {"delta": 1e-20}, "clip_bound": 1e-9},
         {"model": {"prior": NormalPrior(scale=1e-3), "tempering": 1e-9}},
     ]
     for request in requests:
@@ -159,7 +159,7 @@ def test_huge_steps_give_finite_chains(algorithm, family):
     known = {field.name for field in fields(kind)}
     huge = [{key: 1e3} for key in ("scale", "step_size") if key in known]
     if "step_size" in known:
-        huge.append({"step_size": 1e3, "warm_start": None})
+        huge.append({"step_size": 1e3, "start": None})
     if "proposal" in known:
         huge.append({"proposal": type(kind().proposal)(scale=1e3)})
     assert huge

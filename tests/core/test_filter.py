@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpmcmc.privacy.accountant import epsilon, epsilon_of_mu, mu_of_epsilon, noise_multiplier_for
+from dpmcmc.privacy.conversions import rdp_budget
 from dpmcmc.privacy.events import (
     Compose,
     Event,
@@ -27,6 +29,7 @@ from dpmcmc.privacy.filter import (
     EntryCost,
     FilterState,
     FilterTerms,
+    _share,
     entry_cost,
     mu_limit,
     remaining_epsilon,
@@ -266,6 +269,45 @@ def test_a_cost_is_rounded_up_and_a_limit_down() -> None:
     assert cost.mu2 is not None
     assert (cost.mu2 - 1) * 9 < 2**96 <= cost.mu2 * 9
     assert mu_limit(FilterTerms(1.0, DELTA)) <= mu_of_epsilon(1.0, DELTA)
+
+
+def test_a_share_of_delta_is_never_more_than_its_part() -> None:
+    for delta in np.geomspace(1e-20, 0.1, 200).tolist():
+        for weight in (0.1, 0.3, 0.7, 0.95, 1.0):
+            exact = Fraction(delta) * Fraction(str(weight))
+            assert exact * (1 - Fraction(2) ** -51) <= Fraction(_share(delta, weight)) <= exact
+
+
+def fills(terms: FilterTerms, branch: int, cost: Fraction) -> int:
+    """The most units of one branch that the terms accept; `cost` is within a few of them."""
+    nothing: list[int | None] = [None] * (len(terms.renyi) + 2)
+    found = math.floor(cost * 2**96) + 10
+
+    def takes(units: int) -> bool:
+        vector = [*nothing[:branch], units, *nothing[branch + 1 :], 0]
+        return terms.accepts(FilterState.empty(terms).add(EntryCost.from_vector(vector)))
+
+    assert not takes(found)
+    while not takes(found):
+        found -= 1
+    return found
+
+
+def test_each_branch_is_full_at_its_own_share_of_delta_to_the_unit() -> None:
+    """Of the limit, which is rounded down, not one more unit of 2^-96 is accepted."""
+    terms = FilterTerms(
+        3.0, DELTA, gdp_weight=0.3, renyi=((9, 0.5), (17, 0.1)), basic=True, failure_weight=0.1
+    )
+    budgets = [
+        Fraction(mu_of_epsilon(3.0, 0.3 * DELTA)) ** 2,
+        Fraction(rdp_budget(3.0, 0.5 * DELTA, 9)),
+        Fraction(rdp_budget(3.0, 0.1 * DELTA, 17)),
+        Fraction(3),
+    ]
+    for branch, budget in enumerate(budgets):
+        ulp = Fraction(2) ** -50 * budget  # a share of delta is rounded down
+        full = fills(terms, branch, budget)
+        assert budget - ulp <= Fraction(full, 2**96) <= budget
 
 
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-12, 1e6, 1e100, 1e300, 1.7e308])

@@ -134,6 +134,7 @@ import numpy as np
 from numba import config
 import test_models as t
 from dpmcmc.samplers.base import Path, Steps, Trajectories
+from dpmcmc.privacy.discrete import Scale
 from dpmcmc.samplers.rules import PENALTY, Rule
 assert bool(config.DISABLE_JIT) == {disabled}
 for name in t.SPECS:
@@ -146,18 +147,19 @@ for name in t.SPECS:
     out = [*target.vector_ratios(deltas), *target.vector_ratios(single, alone=0)]
     target.vector_commit(single, np.array([True, False]))
     batches = t.batch_sums(target, deltas, np.arange(20).reshape(2, 10))
-    rule = Rule(PENALTY, 10, 0.1, 0.9, 1e-3)
-    noises = np.tile([[0.3], [0.999999]], (2, 1, 2))
+    rule = Rule(PENALTY, 10, 0.1, 0.9, 2.0**-20, 256.0)
+    drawn, uniforms = np.full((2, 2), 80), np.full((2, 1, 2), 0.999999)
     moves = np.stack((deltas, -deltas))
     chosen = np.arange(40, dtype=np.int32).reshape(2, 2, 10) % 30
     out += [target.gradient(here, 0.5)[0], *batches]
-    out += [target.batch_walk(rule, moves, noises, chosen)]
-    steps = Steps(np.zeros(2, int), moves, False, noises[:, 0], noises[:, 1] - 0.5, 0.5)
+    out += [target.batch_walk(rule, moves, drawn, uniforms, chosen)]
+    scale, even = Scale(2.0**-10, 256.0), uniforms[:, 0] - 0.5
+    steps = Steps(np.zeros(2, int), moves, False, drawn, even, scale)
     out += [target.penalty_walk(steps, np.ones((2, 1), int))]
     one = np.eye(len(here[0]))
     path = Path(0.1, 0.5, 1e-6, one, one, here[1], -one, here[0])
     kept, noise = here.copy(), np.full((2, 2, *here.shape), 1000)
-    steps = Trajectories(moves, noise, noises[:, 0], noises[:, 1] - 0.5, 0.5)
+    steps = Trajectories(moves, noise, drawn, even, scale)
     out += [target.hamiltonian_walk(path, steps, kept), kept]
     print(*[repr(float(v)) for v in np.concatenate([part.ravel() for part in out])])
 """

@@ -183,7 +183,7 @@ def test_any_data_and_budget_gives_finite_draws(family, epsilon, kind):
     assert found.cost.epsilon <= epsilon
 
 
-@pytest.mark.parametrize("reach", [1e-6, 1e12, 1e40])
+@pytest.mark.parametrize("reach", [1e-6, 1e12, 1e29])
 def test_extreme_bounds_give_finite_draws(reach):
     schema, spec = schema_of(50, reach), job(1.0)
     x = np.zeros(50)
@@ -197,7 +197,7 @@ def test_extreme_bounds_give_finite_draws(reach):
 
 
 def test_without_budget_the_posterior_is_the_prior():
-    schema, spec = schema_of(100), job(1e-4, delta=1e-30, scale=1.5)
+    schema, spec = schema_of(100), job(1e-4, delta=1e-20, scale=1.5)
     x = np.full(100, 0.9)
     found = sample(
         {"u": x, "v": x},

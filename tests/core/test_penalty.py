@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.samplers import SAMPLERS, DpPenaltyComponentOptions, DpPenaltyOptions, rules
+from dpmcmc.privacy.sites import PENALTY_DECISION
+from dpmcmc.samplers import SAMPLERS, DpPenaltyComponentOptions, DpPenaltyOptions
 from dpmcmc.samplers.penalty import amounts, penalty_event
 from dpmcmc.samplers.shaping import axes, drawn
+from experiments.stepped import decided
 
 CHAINS = 400_000
 
 
 def decide(total, sensitivity, noise_multiplier, prior=0.0, uniforms=None):
     source = SystemRandom()
-    filled = np.full(CHAINS, 1.0)
-    normals = source.normals((CHAINS,))
+    noise = gaussian_noise(source, PENALTY_DECISION, noise_multiplier, (CHAINS,))
     uniforms = source.uniforms((CHAINS,)) if uniforms is None else uniforms
-    decisions = rules.noisy(
-        total * filled, sensitivity * filled, prior * filled, noise_multiplier, normals, uniforms
-    )
-    return float(np.mean(decisions))
+    scale = scale_of(noise_multiplier)
+    return float(np.mean(decided(total, sensitivity, prior, scale, noise, uniforms)))
 
 
 @pytest.mark.parametrize(("sensitivity", "multiplier"), [(0.004, 250.0), (3.0, 0.5)])

@@ -1,6 +1,7 @@
 import math
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -8,10 +9,17 @@ import pytest
 from dpmcmc.errors import SpecError
 from dpmcmc.models import moments
 from dpmcmc.planner import event, plan
+from dpmcmc.privacy import accountant
 from dpmcmc.privacy.accountant import epsilon_of_mu
 from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.privacy.types import Neighbouring
-from dpmcmc.samplers import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
+from dpmcmc.samplers import (
+    DpBarkerOptions,
+    DpPenaltyComponentOptions,
+    DpPenaltyOptions,
+    DpPenaltySubsampledOptions,
+    Proposal,
+)
 from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 
 NAN = math.nan
@@ -71,14 +79,24 @@ def test_what_the_caller_fixed_stays(schema):
         num_warmup=90,
         proposal=Proposal(kind="full", scale=0.02, adapt=False, stretch=3.0),
     )
-    assert replace(plan(schema, job(options)).spec.sampler, warm_start=None) == options
+    assert replace(plan(schema, job(options)).spec.sampler, start=None) == options
 
 
 def test_a_budget_too_small_for_a_chain_is_said(schema):
     made = plan(schema, job(epsilon=0.5))
     assert made.expected_ess < 10
     assert any("expected_ess" in warning for warning in made.warnings)
-    assert not plan(schema, job(epsilon=10.0)).warnings
+    assert (made.usable, made.expected_width) == (False, None)
+    made = plan(schema, job(epsilon=100.0))
+    assert not made.warnings
+    assert made.usable
+    assert 1.0 < made.expected_width < 1.01
+
+
+def test_the_width_of_a_chain_that_cuts_rows_is_not_known(schema):
+    made = plan(schema, job(DpPenaltyOptions(clip_bound=0.5), epsilon=300.0))
+    assert made.usable
+    assert made.expected_width is None
 
 
 def test_clipping_is_said_to_change_the_target(schema):
@@ -164,6 +182,24 @@ def test_what_cannot_be_planned_names_its_field(schema, pointer, spec):
     assert caught.value.pointer == pointer
 
 
+@pytest.mark.parametrize("options", [DpBarkerOptions, DpPenaltySubsampledOptions])
+def test_sizes_are_checked_before_anything_is_costed(schema, options, monkeypatch):
+    monkeypatch.setattr(accountant, "epsilon", lambda *_: pytest.fail("costed"))
+    with pytest.raises(SpecError) as caught:
+        plan(schema, job(options(num_steps=1_000_000, num_chains=8)))
+    assert caught.value.pointer == "/sampler/num_steps"
+
+
+@pytest.mark.parametrize("options", [DpBarkerOptions, DpPenaltySubsampledOptions])
+def test_the_longest_chains_on_batches_are_planned_within_seconds(schema, options):
+    """They took a minute and more."""
+    spec = job(options(num_steps=1_000_000, num_chains=4), epsilon=1.0)
+    began = time.process_time()
+    made = plan(schema, spec)
+    assert made.cost.epsilon <= 1.0
+    assert time.process_time() - began < 4.0
+
+
 @pytest.mark.parametrize(
     ("pointer", "model"),
     [
@@ -216,7 +252,7 @@ def test_a_plan_says_what_is_left_where_numbers_vary_half_as_much(schema, monkey
         made = plan(schema, job(epsilon=epsilon, formula="ill ~ age + `body mass`"))
         return made, [text for text in made.warnings if "numbers vary by" in text]
 
-    made, (warning,) = said(8.0)
+    made, (warning,) = said(25.0)
     left = float(warning.rsplit(" ", 1)[1])
     assert left < 0.5 * made.expected_ess
     for name in ("OFF", "FILL"):

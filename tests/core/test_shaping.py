@@ -23,7 +23,7 @@ from dpmcmc.samplers import (
     DpPenaltyOptions,
     DpPenaltySubsampledOptions,
     Proposal,
-    WarmStart,
+    Start,
     shaping,
 )
 from dpmcmc.samplers.penalty_law import PenaltyLaw
@@ -257,8 +257,10 @@ def test_the_plan_says_whether_moves_are_fitted(schema_of):
     rich = planned(Proposal())
     assert rich.spec.sampler.proposal.adapt is True
     assert rich.num_warmup == rich.num_steps // 5
-    assert planned(Proposal(), epsilon=1.0).spec.sampler.proposal.adapt is False
-    warm = planned(Proposal(), epsilon=2.0, warm_start=WarmStart(share=0.1))
+    assert planned(Proposal(), epsilon=1.0).spec.sampler.proposal.adapt is True
+    none = planned(Proposal(), epsilon=1.0, start=Start(share=0.0))
+    assert none.spec.sampler.proposal.adapt is False
+    warm = planned(Proposal(), epsilon=2.0, start=Start(share=0.1))
     assert warm.spec.sampler.proposal.adapt is True
     assert warm.num_warmup != warm.num_steps // 5
     assert planned(Proposal(scale=0.1)).spec.sampler.proposal.adapt is False
@@ -272,8 +274,8 @@ def test_the_plan_says_whether_moves_are_fitted(schema_of):
 def test_a_larger_batch_is_planned_where_the_budget_bears_it(schema_of, options):
     def batch(epsilon, **given):
         spec = job(options(**given), epsilon)
-        guess = outlook_of(make_design(schema_of(20_000), spec.model.formula), spec).guess
-        return _batched(guess, spec, 20_000, 1).batch
+        outlook = outlook_of(make_design(schema_of(20_000), spec.model.formula), spec)
+        return _batched(outlook, spec, 1).batch
 
     assert batch(0.3) <= batch(3.0) <= batch(1e5) == 20_000
     assert batch(1e5, batch=700) == 700

@@ -80,7 +80,8 @@ def analyst(service: Service, repository: Path, tmp_path_factory: pytest.TempPat
         key: str = admin.create_user("reader", "analyst")["key"]
     job = json.loads((repository / "experiments/data/job.json").read_text())
     job |= {"dataset": dataset, "model": {**job["model"], "formula": "y ~ x"}}
-    job["sampler"]["num_steps"] = 200
+    job["sampler"] = {"algorithm": "dp_penalty", "num_steps": 200, "num_chains": 2}
+    job["accept_low_quality"] = True
     with Client(service.url, key) as client:
         assert client.wait(client.submit(job)["id"], timeout=60)["status"] == "succeeded"
     return key
@@ -113,10 +114,12 @@ def test_budget_of_a_dataset_is_shown_as_the_api_tells_it(
 
 def test_posterior_of_a_job_is_drawn(page: Page, service: Service, analyst: str) -> None:
     sign_in(page, service.url, analyst)
-    expect(page.locator("#jobs .status")).to_have_text("succeeded")
+    expect(page.locator("#jobs .status")).to_have_text(["succeeded", "unreliable"])
     page.get_by_role("button", name="Posterior").click()
     expect(page.locator("#posterior tbody tr")).to_have_count(2)
     expect(page.locator("#posterior figure canvas")).to_have_count(4)
+    expect(page.locator("#posterior figcaption .unreliable")).to_have_text(["unreliable"] * 4)
+    expect(page.locator("#posterior .verdict .unreliable")).to_have_text("Unreliable")
     expect(page.locator("#posterior")).to_contain_text("Intercept")
 
 
@@ -163,6 +166,7 @@ def test_what_the_planner_chose_is_shown_with_its_reasons(
                 "dataset": next(client.datasets())["id"],
                 "model": {"family": "logistic", "formula": "y ~ x"},
                 "privacy": {"epsilon": 0.1, "delta": 1e-6},
+                "accept_low_quality": True,
             }
         )
         assert client.wait(job["id"], timeout=60)["reasons"] == job["reasons"] != []

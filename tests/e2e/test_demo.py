@@ -41,8 +41,20 @@ def test_demo_shows_posterior_and_refusal_and_leaves_nothing(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for parameter in ("Intercept", "chronic", "family_size", "income"):
-        assert re.search(rf"^\s*{parameter} +-?\d+\.\d+ +\d+\.\d+", done.stdout, re.M)
-    assert re.search(r"409 budget_exhausted: asked for epsilon 5, 4\.086 remains", done.stdout)
+        assert re.search(rf"^\s*{parameter} +-?\d\S+ +\d\S+", done.stdout, re.M)
+    assert re.search(r"409 budget_exhausted: asked for epsilon 6, 5\.\d+ remains", done.stdout)
+    said = re.search(
+        r"each chronic condition multiplies the odds of a visit by (\S+) \(90 % interval (\S+) to"
+        r" (\S+)\)",
+        " ".join(done.stdout.split()),  # wherever lines are broken
+    )
+    assert said is not None
+    middle, low, high = map(float, said.groups())
+    assert 1.0 < low < middle < high < 1.2
+    assert re.search(r"^chronic .*├.*[●x].*┤", done.stdout, re.M)
+    assert "chosen:" in done.stdout
+    assert "dashboard: http://127.0.0.1:" in done.stdout
+    assert (repository / "var" / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert cpu_seconds() - before < LIMIT_CPU_SECONDS
     assert not list(tmp_path.glob("dpmcmc-demo-*"))
     assert not processes_that_mention(str(tmp_path))

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import redis
 from app.client import Client
 from app.client.local import Service, stop
 from app.jobs.queue import QUEUE
-from tests.api.support import ADMIN, CSV, METADATA, client, job_of, running
+from tests.api.support import ADMIN, CSV, METADATA, as_csv, client, csv_rows, job_of, running
 
 FAST = {"DPMCMC_LEASE_SECONDS": "3"}
 
@@ -214,3 +215,28 @@ def test_the_first_admins_key_is_made_and_told_once(tmp_path: Path) -> None:
     with running(tmp_path, alone) as (_, service):
         assert service.log.read_text().count(told) == 1
         assert list(client(service, key).datasets()) == []
+
+
+def test_a_service_with_plans_under_way_ends_in_time(tmp_path: Path) -> None:
+    """They run in processes that end with it, whoever waits for them."""
+    slow = {"algorithm": "dp_barker", "num_steps": 3000, "num_chains": 4, "batch": 10}
+    settings = {"DPMCMC_DRAIN_SECONDS": "2", "DPMCMC_PLAN_SECONDS": "120"}
+    with running(tmp_path, settings) as (process, service):
+        admin, _, _ = set_up(service, tmp_path)
+        rows = tmp_path / "many.csv"
+        rows.write_bytes(as_csv(csv_rows(20_000)))
+        privacy = METADATA["privacy"] | {"branches": {"gdp": 0.5, "rdp": [[16, 0.5]]}}
+        dataset = admin.upload(rows, METADATA | {"privacy": privacy})["id"]
+        key = admin.create_user("Bob", "analyst")["key"]
+        headers = {"Authorization": f"Bearer {key}"}
+        with ThreadPoolExecutor(4) as pool:
+            for steps in range(4):
+                body = job_of(dataset, **slow | {"num_steps": 3000 + steps})
+                pool.submit(
+                    httpx.post, f"{service.url}/v1/plans", json=body, headers=headers, timeout=60
+                )
+            time.sleep(2.0)
+            children = children_of(process.pid)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=30) == 0
+        wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children))

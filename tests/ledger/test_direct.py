@@ -23,7 +23,8 @@ STRANGE = 'it\'s "quoted" \\ back\nslashed % :name $1 {} ü € 𝄞'
 
 
 def user(name: str) -> dict:
-    return {"id": uuid4(), "name": name, "role": "analyst", "created_at": EVER}
+    made = {"id": uuid4(), "name": name, "role": "analyst"}
+    return {**made, "created_at": EVER, "disabled_at": None}
 
 
 def test_a_job_is_stored_as_a_session_would_store_it(books):
@@ -43,7 +44,7 @@ def test_a_job_is_stored_as_a_session_would_store_it(books):
 
 
 def test_what_was_written_is_seen_in_the_same_transaction_and_kept_after_it(books):
-    given = user(STRANGE)
+    given = user(STRANGE) | {"subject": None}  # of an identity provider, who has none
     with books.factory.direct() as debit:
         debit.write(ADD, given)
         (found,) = debit.rows(FIND, {"wanted": STRANGE})

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from dpmcmc.kernels import noise
-from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, noisy_sums
+from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, noisy_grid, noisy_sums
 from dpmcmc.privacy.noise import SystemRandom
 
 
@@ -58,3 +58,12 @@ def test_released_sums_scatter_by_what_was_paid_for(z):
     errors = noisy_sums(sums, 0.7, z, noise) - sums
     assert errors.std() == pytest.approx(0.7 * z, rel=4.5 / math.sqrt(2 * errors.size))
     assert abs(errors.mean()) < 4.5 * 0.7 * z / math.sqrt(errors.size)
+
+
+def test_what_is_released_is_a_whole_number_of_cells_whatever_the_sum():
+    """So that no bit of the sum is left beside the integer (Mironov 2012)."""
+    sums = np.random.default_rng(1).normal(size=(300, 2)) * [1.0, 1e6]
+    noise = discrete_gaussian(SystemRandom(), log2_sd(2.0), sums.shape)
+    released, grid = noisy_sums(sums, 0.7, 2.0, noise), noisy_grid(2, 0.7, 2.0)
+    assert (released == grid * np.rint(released / grid)).all()
+    assert np.abs(released - sums - grid * noise).max() <= 0.5 * grid * (1 + 1e-6)

@@ -269,7 +269,8 @@ COLUMN_FAULTS = {
     "infinite bound": ([{**NUMBER, "upper": float("inf")}], "/columns/0/upper"),
     "NaN": ([{**NUMBER, "lower": float("nan")}], "/columns/0/lower"),
     "a huge whole number": ([{**NUMBER, "upper": 10**400}], "/columns/0/upper"),
-    "overflowing width": ([{**NUMBER, "lower": -1.7e308, "upper": 1.7e308}], "/columns/0/upper"),
+    "too low": ([{**NUMBER, "lower": -1.7e308, "upper": 1.7e308}], "/columns/0/lower"),
+    "too high": ([{**NUMBER, "upper": 3.5e38}], "/columns/0/upper"),
     "boolean bound": ([{**NUMBER, "lower": False}], "/columns/0/lower"),
     "unknown field": ([{**NUMBER, "mean": 1}], "/columns/0"),
     "one category": (

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from app.jobs.datasets import Definition, create
+from app.jobs.keys import authenticate
 from app.jobs.plans import BASE_BYTES, memory_bytes
-from app.jobs.users import authenticate
+from app.jobs.uploads import Definition, create
 from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow
 from benchmarks.size import job, metadata, write
@@ -46,7 +46,7 @@ def take(house: House, path: Path, columns: int, found: list[DatasetRow]) -> Non
         name="large", description="", columns=told["columns"], **told["privacy"]
     )
     with path.open("rb") as file:
-        found.append(create(house.services, admin, definition, file).row)
+        found.append(create(house.services, admin, definition, file).dataset.row)
 
 
 def declared(row: DatasetRow, body: dict) -> int:

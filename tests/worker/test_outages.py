@@ -18,7 +18,7 @@ from app.jobs import run as running
 from app.jobs.reap import Reaper
 from app.storage.rows import ChainBlockRow, JobRow
 from dpmcmc.privacy.types import Released
-from tests.api.support import Caller, House, house_in
+from tests.api.support import Caller, House, draw_with, house_in
 from tests.chaos.programs import Program, postgres_server
 from tests.chaos.stacks import small_disk
 from tests.conftest import absent
@@ -141,7 +141,7 @@ def test_a_database_that_is_killed_in_mid_job(
     server: Server, on_server: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, job = submitted(on_server)
-    monkeypatch.setattr(running, "sample", blocks_around(lambda: server.program.kill(1.0)))
+    draw_with(monkeypatch, blocks_around(lambda: server.program.kill(1.0)))
     on_server.run(job)
     assert server.program.starts == 2
     check(on_server, job)
@@ -166,7 +166,7 @@ def test_a_disk_that_is_full_while_postgresql_stores_a_chain(
         later.start()
 
     _, job = submitted(on_server)
-    monkeypatch.setattr(running, "sample", blocks_around(fill))
+    draw_with(monkeypatch, blocks_around(fill))
     on_server.run(job)
     later.join()
     check(on_server, job)
@@ -187,7 +187,7 @@ def test_a_disk_that_is_full_for_a_moment_while_sqlite_stores_a_chain(
     monkeypatch.setattr(running, "RETRY_SECONDS", 0.05)
     monkeypatch.setattr(running, "_stored", counted)
     full = blocks_around(lambda: limit_pages(on_file, 1))  # taken for the present number
-    monkeypatch.setattr(running, "sample", full)
+    draw_with(monkeypatch, full)
     on_file.run(job)
     assert tries[0] == BLOCKS  # once more than the blocks before the last
     check(on_file, job)
@@ -199,7 +199,7 @@ def test_a_disk_that_stays_full_leaves_the_job_to_the_next_attempt(
     analyst, job = submitted(on_file)
     monkeypatch.setattr(running, "RETRY_SECONDS", 0.05)
     monkeypatch.setattr(running, "PATIENCE_SECONDS", 0.3)
-    monkeypatch.setattr(running, "sample", blocks_around(lambda: limit_pages(on_file, 1)))
+    draw_with(monkeypatch, blocks_around(lambda: limit_pages(on_file, 1)))
     on_file.run(job)
     assert analyst.get(f"/v1/jobs/{job}").json()["status"] == "running"
     limit_pages(on_file, MOST_PAGES)
@@ -208,6 +208,6 @@ def test_a_disk_that_stays_full_leaves_the_job_to_the_next_attempt(
     reaper.round()
     now = on_file.settings.lease_seconds + 0.1
     reaper.round()
-    monkeypatch.setattr(running, "sample", blocks_around(lambda: None))
+    draw_with(monkeypatch, blocks_around(lambda: None))
     on_file.run(job)
     check(on_file, job, attempt=2)

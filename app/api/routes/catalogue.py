@@ -3,14 +3,15 @@
 import inspect
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from pydantic import TypeAdapter
 
-from app.api.auth import Anyone
+from app.api.auth import Anyone, Planning
 from app.api.bodies import describe, read
 from app.api.schemas import ComposeIn, Listing, RegisteredOut
-from app.jobs.errors import invalid
-from app.jobs.quotes import quote
+from app.api.waiting import answered
+from app.jobs.errors import Fault, invalid
+from app.jobs.quotes import quoted
 from dpmcmc.models import MODELS
 from dpmcmc.releases import ALGORITHMS
 from dpmcmc.spec import ModelSpec
@@ -24,6 +25,11 @@ def _said(thing: object) -> str:
 
 def _strict(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "additionalProperties": False}
+
+
+def _named(schema: dict[str, Any]) -> dict[str, Any]:
+    """A job's `sampler` says which one it is."""
+    return {**schema, "required": sorted({*schema.get("required", []), "algorithm"})}
 
 
 @router.get("/models", tags=["catalogue"])
@@ -46,7 +52,7 @@ def samplers(_: Anyone) -> Listing[RegisteredOut]:
         RegisteredOut(
             name=name,
             description=_said(inspect.getmodule(sampler.options)),
-            options=_strict(TypeAdapter(sampler.options).json_schema()),
+            options=_named(_strict(TypeAdapter(sampler.options).json_schema())),
         )
         for name, sampler in ALGORITHMS.items()
     ]
@@ -54,9 +60,15 @@ def samplers(_: Anyone) -> Listing[RegisteredOut]:
 
 
 @router.post("/accounting/compose", tags=["accounting"], openapi_extra=describe(ComposeIn))
-def compose(_: Anyone, body: Annotated[ComposeIn, Depends(read(ComposeIn))]) -> dict[str, Any]:
+async def compose(
+    caller: Anyone,
+    planners: Planning,
+    request: Request,
+    body: Annotated[ComposeIn, Depends(read(ComposeIn))],
+) -> dict[str, Any]:
     """What mechanisms one after the other cost at delta, in every notion."""
-    try:
-        return quote(body.events, body.delta)
-    except ValueError:
-        raise invalid("/events", "These events cannot be composed.") from None
+    ticket = planners.ask(str(caller.id), quoted, tuple(body.events), body.delta)
+    made: dict[str, Any] | Fault = await answered(request, ticket)
+    if isinstance(made, Fault):
+        raise invalid(made.pointer, made.message)
+    return made

@@ -1,13 +1,16 @@
 """Datasets, their budgets and their ledgers."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app import ledger
+from app.api import anchors
+from app.api.anchors import anchor_of
 from app.api.auth import Admin, Anyone, DatasetId, House, Overseer
-from app.api.bodies import describe, parse, read
+from app.api.bodies import describe, parse, read, read_any
 from app.api.multipart import receive
 from app.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from app.api.schemas import (
@@ -23,11 +26,16 @@ from app.api.schemas import (
     HistoryOut,
     Listing,
     PrivacyOut,
+    SeenOut,
     VerificationOut,
+    VerifyIn,
+    WeakOut,
 )
 from app.jobs import datasets as use
+from app.jobs import uploads
+from app.jobs.caller import Caller
 from app.jobs.errors import Fault, Refusal
-from app.jobs.users import Caller
+from app.jobs.promises import warnings
 
 router = APIRouter(prefix="/v1", tags=["datasets"])
 UPLOAD: dict[str, Any] = {
@@ -53,10 +61,25 @@ UPLOAD: dict[str, Any] = {
     }
 }
 describe(DatasetIn)
+_ADVICE = (
+    " What was spent on it counts for the people in these rows as well: declare one population for"
+    " both, so that they share one budget."
+)
+SEEN = {
+    "same_rows": "These are the very rows of an earlier dataset with a budget of its own."
+    + _ADVICE,
+    "rows": "{:.0%} of the rows are those of an earlier dataset with a budget of its own."
+    + _ADVICE,
+    "columns": "{:.0%} of the columns are those of an earlier dataset with a budget of its own."
+    + _ADVICE,
+}
 
 
-def shown(found: use.Described, caller: Caller) -> DatasetOut:
-    """A dataset's public metadata; who may use it is told to admins only."""
+def shown(found: use.Described, caller: Caller, seen: Sequence[uploads.Seen] = ()) -> DatasetOut:
+    """A dataset's public metadata; who may use it is told to admins only.
+
+    seen: for the answer to the upload, which only its admin gets.
+    """
     row, balance = found.row, found.balance
     return DatasetOut(
         id=row.id,
@@ -70,9 +93,26 @@ def shown(found: use.Described, caller: Caller) -> DatasetOut:
             branches=_branches(balance),
         ),
         columns=row.columns,
-        status=balance.status,  # type: ignore[arg-type]
+        status=found.status,  # type: ignore[arg-type]
         created_at=row.created_at,
         grants=list(found.grants) if found.grants is not None and caller.role == "admin" else None,
+        warnings=[
+            *(WeakOut(code="weak_promise", detail=said) for said in warnings(balance.epsilon)),
+            *(_warning(one) for one in seen),
+        ],
+        population=row.population,
+    )
+
+
+def _warning(seen: uploads.Seen) -> SeenOut:
+    """What an admin is told about an upload that came before."""
+    return SeenOut(
+        code="rows_seen_before",
+        detail=SEEN[seen.like.kind].format(seen.like.share),
+        dataset=seen.dataset_id,
+        destroyed=seen.destroyed,
+        kind=seen.like.kind,  # type: ignore[arg-type]
+        share=round(seen.like.share, 2),
     )
 
 
@@ -105,17 +145,20 @@ def budget_of(found: use.Budget) -> dict[str, Any]:
 async def create(
     caller: Admin, services: House, request: Request, response: Response
 ) -> DatasetOut:
-    """Upload rows with their public metadata, and fix the budget."""
+    """Upload rows with their public metadata, and fix the budget.
+
+    The answer warns where the rows were here before, under another budget.
+    """
     upload = await receive(request, services.settings.data_dir)
     try:
         metadata = _metadata(bytes(upload.metadata))
-        found = await run_in_threadpool(
-            use.create, services, caller, _definition(metadata), upload.source
+        taken = await run_in_threadpool(
+            uploads.create, services, caller, _definition(metadata), upload.source
         )
     finally:
         upload.file.close()
-    response.headers["Location"] = f"/v1/datasets/{found.row.id}"
-    return shown(found, caller)
+    response.headers["Location"] = f"/v1/datasets/{taken.dataset.row.id}"
+    return shown(taken.dataset, caller, taken.seen)
 
 
 def _metadata(text: bytes) -> DatasetIn:
@@ -132,8 +175,8 @@ def _branches(balance: ledger.Balance) -> Branches | None:
     return None if declared == Branches() else declared
 
 
-def _definition(metadata: DatasetIn) -> use.Definition:
-    return use.Definition(
+def _definition(metadata: DatasetIn) -> uploads.Definition:
+    return uploads.Definition(
         name=metadata.name,
         description=metadata.description,
         columns=[column.model_dump() for column in metadata.columns],
@@ -143,6 +186,7 @@ def _definition(metadata: DatasetIn) -> use.Definition:
         gdp_weight=metadata.privacy.branches.gdp,
         renyi=tuple(metadata.privacy.branches.rdp),
         grants=metadata.grants,
+        population=metadata.population,
     )
 
 
@@ -241,7 +285,13 @@ def _entry(entry: ledger.Entry) -> EntryOut:
     )
 
 
-@router.post("/datasets/{id}/ledger/verify")
-def verify(caller: Overseer, services: House, dataset_id: DatasetId) -> VerificationOut:
-    """Recompute chain and totals."""
-    return VerificationOut.model_validate(use.verify(services, caller, dataset_id))
+@router.post("/datasets/{id}/ledger/verify", openapi_extra=describe(VerifyIn, required=False))
+def verify(
+    caller: Overseer,
+    services: House,
+    dataset_id: DatasetId,
+    body: Annotated[VerifyIn | None, Depends(read_any(VerifyIn))],
+) -> VerificationOut:
+    """Recompute chain and totals, and hold them against an end that was kept elsewhere."""
+    found, whose = use.verify(services, caller, dataset_id, anchor_of(body))
+    return anchors.shown(services, found, whose, body)

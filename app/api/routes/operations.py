@@ -8,7 +8,8 @@ from sqlalchemy import text
 from app import logs
 from app.api.auth import House
 from app.api.schemas import Health
-from app.jobs import queue
+from app.jobs import queue, readiness, rewind
+from app.jobs.figures import figures
 from app.jobs.services import Services
 
 router = APIRouter(tags=["operations"])
@@ -20,25 +21,37 @@ async def healthz() -> Health:
     return Health(status="ok")
 
 
-@router.get("/readyz", responses={503: {"model": Health}})
-def readyz(services: House, response: Response) -> Health:
-    """Database, broker and storage can be reached."""
+@router.get("/readyz", responses={503: {"model": Health}, 507: {"model": Health}})
+def readyz(services: House, request: Request, response: Response) -> Health:
+    """Database, broker and storage can be reached, the disk has room, and a job could run.
+
+    503 also where the database is an older one than the ledgers' anchors. 507: all that is wrong is
+    that the disk is full. Of workers those count that this service starts itself, until one of them
+    has loaded what jobs need.
+    """
+    data_dir = services.settings.data_dir
     checks = {
         "database": _works(lambda: _database(services)),
         "broker": _works(queue.ping),
         "storage": _works(services.vault.files.check),
+        "disk": _works(lambda: readiness.check_disk(data_dir)),
+        "ledger": _works(lambda: _not_rewound(services)),
     }
-    ready = all(checks.values())
-    response.status_code = 200 if ready else 503
+    if services.settings.workers:
+        state = request.app.state
+        state.worker_seen = state.worker_seen or _works(lambda: readiness.check_worker(data_dir))
+        checks["worker"] = state.worker_seen
+    failed = {name for name, works in checks.items() if not works}
+    response.status_code = 503 if failed - {"disk"} else 507 if failed else 200
     named = {name: "ok" if works else "unavailable" for name, works in checks.items()}
-    return Health.model_validate({"status": "ok" if ready else "unavailable", "checks": named})
+    return Health.model_validate({"status": "unavailable" if failed else "ok", "checks": named})
 
 
 @router.get("/metrics", response_class=Response)
 def metrics(request: Request, services: House) -> Response:
     """Prometheus metrics."""
-    with services.sessions.read() as session:
-        body = request.app.state.metrics.render(session)
+    state = request.app.state
+    body = state.metrics.render(figures(services), state.planners.outcomes())
     return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -49,6 +62,11 @@ def _works(check: Callable[[], None]) -> bool:
         logs.logger().warning("not_ready", exception=type(error).__name__)
         return False
     return True
+
+
+def _not_rewound(services: Services) -> None:
+    if not rewind.look(services):
+        raise rewind.RewoundError
 
 
 def _database(services: Services) -> None:

@@ -187,7 +187,7 @@ function showJobs(jobs, datasets) {
     new Date(job.created_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" }),
     datasets.get(job.dataset)?.name ?? job.dataset,
     algorithmOf(job),
-    make("span", job.status, `status ${job.status}`),
+    resultOf(job),
     progressOf(job),
     number(job.cost.epsilon),
     posteriorButton(job),
@@ -214,10 +214,16 @@ function histogram(values) {
   return [counts.map((_, index) => low + (index + 0.5) * width), counts.map((count) => count / (values.length * width))];
 }
 
-function densityPlot(name, values) {
+function caption(text, verdict, className) {
+  const made = make("figcaption", text, className);
+  if (verdict?.status === "unreliable") made.append(" ", make("span", "unreliable", "status unreliable"));
+  return made;
+}
+
+function densityPlot(name, values, verdict) {
   const figure = make("figure");
-  figure.append(make("figcaption", name));
-  const colour = style("--pico-primary");
+  figure.append(caption(name, verdict));
+  const colour = style(verdict?.status === "unreliable" ? "--spent" : "--pico-primary");
   const draw = () => plot(figure, {
     height: 130,
     scales: { x: { time: false }, y: { range: (_, __, top) => [0, top * 1.1] } },
@@ -226,9 +232,9 @@ function densityPlot(name, values) {
   return { figure, draw };
 }
 
-function tracePlot(name, chains) {
+function tracePlot(name, chains, verdict) {
   const figure = make("figure");
-  figure.append(make("figcaption", `${name}: trace`, "quiet"));
+  figure.append(caption(`${name}: trace`, verdict, "quiet"));
   const length = Math.min(...chains.map((chain) => chain.length));
   const every = Math.max(1, Math.ceil(length / MAX_PLOTTED));
   const at = Array.from({ length: Math.floor(length / every) }, (_, index) => index * every);
@@ -248,6 +254,33 @@ function algorithmNote(job) {
   return note;
 }
 
+function verdictNote(verdict) {
+  const note = make("p", undefined, "verdict");
+  if (!verdict) {
+    note.append("Not judged: this job ran before results were.");
+    return note;
+  }
+  const [word, ...rest] = verdict.sentence.split(":");
+  note.append(make("span", word, `status ${verdict.status}`), rest.join(":"));
+  const more = verdict.notes ?? [];
+  if (!more.length) return note;
+  const list = make("ul", undefined, "reasons");
+  list.append(...more.map((one) => make("li", one.sentence)));
+  const box = make("div");
+  box.append(note, list);
+  return box;
+}
+
+function resultOf(job) {
+  const status = make("span", job.status, `status ${job.status}`);
+  if (!job.verdict) return status;
+  const box = make("span");
+  const mark = make("span", job.verdict.status, `status ${job.verdict.status}`);
+  mark.title = job.verdict.sentence;
+  box.append(status, " ", mark);
+  return box;
+}
+
 async function showPosterior(job) {
   const id = job.id;
   shown = id;
@@ -257,7 +290,7 @@ async function showPosterior(job) {
   try {
     const summary = await get(`/v1/jobs/${id}/summary`);
     const plots = make("div", undefined, "plots");
-    body.replaceChildren(algorithmNote(job), summaryTable(summary.parameters), plots);
+    body.replaceChildren(verdictNote(summary.verdict), algorithmNote(job), summaryTable(summary.parameters), plots);
     $("posterior").scrollIntoView({ block: "start" });
     await drawChain(id, summary, plots);
   } catch (error) {
@@ -275,7 +308,7 @@ async function drawChain(id, summary, plots) {
   chain.parameters.forEach((name, column) => {
     const chains = chain.draws.map((draws) => draws.map((draw) => draw[column]));
     const kept = chains.flatMap((values) => values.slice(chain.num_warmup ?? 0));
-    for (const { figure, draw } of [densityPlot(name, kept), tracePlot(name, chains)]) {
+    for (const { figure, draw } of [densityPlot(name, kept, summary.verdict), tracePlot(name, chains, summary.verdict)]) {
       plots.append(figure);
       draw();
     }

@@ -1,0 +1,11 @@
+"""Why a job can end without a chain: codes of its `error`."""
+
+REASONS = {
+    "sampler_failed": "The sampler stopped with an error. The debit stays.",
+    "worker_lost": "Every worker that ran this job was lost. The debit stays.",
+    "store_unavailable": "The dataset's stored rows could not be reached. The debit stays.",
+    "time_limit_exceeded": "The job ran longer than this service allows. The debit stays.",
+    "dataset_destroyed": "The dataset's rows were destroyed before the job ran.",
+    "whitening_gone": "The whitening that this job was to use again is gone. Nothing was charged.",
+    "reservation_expired": "No worker was free before the reservation expired.",
+}

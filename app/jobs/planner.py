@@ -1,0 +1,54 @@
+"""What the planners' processes call: a plan, of public facts only."""
+
+from collections.abc import Sequence
+
+from app.jobs.errors import Fault
+from dpmcmc import planner
+from dpmcmc.errors import SpecError
+from dpmcmc.releases.auto import AutoOptions
+from dpmcmc.reuse import Earlier
+from dpmcmc.samplers import DpPenaltyOptions
+from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+
+
+def worked_out(
+    schema: Schema, spec: JobSpec, advise: bool, earlier: Sequence[Earlier] = ()
+) -> planner.Plan | Fault:
+    """The plan of a job, or what is wrong with the job. It takes its time: see `planning`.
+
+    earlier: see planner.plan.
+    """
+    try:
+        return planner.plan(schema, spec, advise=advise, earlier=earlier)
+    except SpecError as error:
+        return Fault(error.pointer, error.message)
+    except (ValueError, OverflowError):
+        return Fault("/privacy", "These numbers cannot be planned with.")
+
+
+def enough(schema: Schema, made: planner.Plan, asked: JobSpec) -> float | None:
+    """The epsilon at which a job would be usable that is not. It takes its time: see `planning`."""
+    try:
+        return planner.usable_at(schema, made, asked)
+    except (ValueError, OverflowError):
+        return None
+
+
+def quick(spec: JobSpec) -> bool:
+    """Whether a job is planned in hundredths of a second: where everything is left to us."""
+    return isinstance(spec.sampler, AutoOptions)
+
+
+def load_planner() -> None:
+    """Plan a made-up job, so that the first caller does not wait for the planner's libraries."""
+    columns = (
+        NumberColumn(name="x", lower=-1.0, upper=1.0),
+        BinaryColumn(name="y", categories=("0", "1")),
+    )
+    spec = JobSpec(
+        model=ModelSpec(family="logistic", formula="y ~ x"),
+        sampler=DpPenaltyOptions(),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+    )
+    planner.plan(Schema(columns=columns, rows=1000), spec)

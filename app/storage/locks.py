@@ -1,0 +1,16 @@
+"""Locks that no row stands for, held until the transaction ends.
+
+PostgreSQL: an advisory lock. SQLite: nothing, since there is one writer.
+"""
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+AUDIT, UPLOADS = 0x64706D617564, 0x64706D75706C
+_LOCK = text("SELECT pg_advisory_xact_lock(:lock)")
+
+
+def take(session: Session, lock: int) -> None:
+    """Wait for a lock and hold it."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(_LOCK, {"lock": lock})

@@ -1,0 +1,111 @@
+"""Rows that come with an offset of their predictor and with a weight.
+
+A weight w of a logistic or a Poisson row multiplies its log likelihood, as if it were there w
+times; of a linear row it divides the variance of its residual, as in R's lm. What a row adds is
+cut after that, so that no weight makes a row move a sum by more than any other may.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpmcmc.errors import SpecError
+from dpmcmc.families.base import Family, Floats, Place, Terms
+from dpmcmc.families.linear import Linear
+from dpmcmc.schema import NumberColumn, Table
+
+if TYPE_CHECKING:
+    from dpmcmc.design import Design
+    from dpmcmc.spec import ModelSpec
+
+LARGEST_WEIGHT = 100.0
+FAMILIES = ("logistic", "linear", "poisson")
+POINTER, ALGORITHM = "/model/weights", "noisy_quadratic"
+
+
+class Given:
+    """A family whose responses are (m, 3): response, offset, weight. shift: middle of offsets."""
+
+    def __init__(self, family: Family, shift: float) -> None:
+        self.family, self.shift = family, shift
+        self.scaled, self.additive = family.scaled, family.additive
+        self.longest, self.pilot, self.level = family.longest, family.pilot, family.level
+
+    def terms(self, y: Floats, place: Place) -> Terms:
+        """See Family."""
+        answer, offset, weight = y.T
+        eta, root = place.eta + offset, np.sqrt(weight)
+        if self.additive:
+            answer, eta, reach, spread = (
+                root * v for v in (answer, eta, place.reach, place.spread)
+            )
+            times = root
+        else:
+            reach, spread, times = np.maximum(weight, root) * place.reach, place.spread, weight
+        said = self.family.terms(answer, replace(place, eta=eta, reach=reach, spread=spread))
+        return Terms(times * said.psi, root * said.root, root * said.noise, said.square)
+
+
+def is_given(design: "Design", model: "ModelSpec") -> bool:
+    """Whether rows have offsets or weights."""
+    return bool(design.offsets) or model.weights is not None
+
+
+def check(design: "Design", model: "ModelSpec", algorithm: str | None = None) -> None:
+    """Refuse offsets and weights that a family or an algorithm cannot use. Raises SpecError."""
+    if not is_given(design, model):
+        return
+    if model.family not in FAMILIES:
+        raise SpecError("/model", f"offsets and weights are for {', '.join(FAMILIES)}")
+    if algorithm not in (None, "auto", ALGORITHM):
+        raise SpecError("/sampler/algorithm", f"offsets and weights are for {ALGORITHM}")
+    if model.weights is None:
+        return
+    column = next((c for c in design.schema.columns if c.name == model.weights), None)
+    if not isinstance(column, NumberColumn):
+        raise SpecError(POINTER, f"{model.weights!r} is no number column of the dataset")
+    if column.missing:
+        raise SpecError(POINTER, "weights cannot have missing codes")
+    if not (0.0 <= column.lower < column.upper <= LARGEST_WEIGHT):
+        raise SpecError(POINTER, f"declared bounds of weights lie within 0 and {LARGEST_WEIGHT:g}")
+    if model.family == "linear" and column.lower == 0.0:
+        raise SpecError(POINTER, "of a linear model must have a declared lower bound above 0")
+    if design.answer is not None and model.weights in design.read:
+        raise SpecError(POINTER, "weights cannot be a column of the formula as well")
+
+
+def packed(
+    family: Family, design: "Design", model: "ModelSpec", table: Table, y: Floats, unit: float
+) -> tuple[Family, Floats]:
+    """Return family and responses with what rows were given; as they are where that is nothing.
+
+    y: (n,) in this unit, which offsets of an additive family are brought to.
+    """
+    if not is_given(design, model):
+        return family, y
+    check(design, model)
+    unit = unit if family.additive else 1.0
+    weight = np.ones(len(y))
+    if model.weights is not None:
+        column = next(c for c in design.schema.columns if c.name == model.weights)
+        if not isinstance(column, NumberColumn):
+            raise SpecError(POINTER, "is no number")
+        told = table.columns[column.name].astype(np.float64)
+        weight = np.fmin(np.fmax(told, column.lower), column.upper)
+    return Given(family, design.middle_offset / unit), np.stack(
+        (y, design.offset(table) / unit, weight), axis=1
+    )
+
+
+def pilot(family: Family, y: Floats) -> tuple[Family, Floats]:
+    """Return the linear regression of the log of a count."""
+    if not isinstance(family, Given):
+        return Linear(), np.log(y + 0.5)
+    ones = np.ones(len(y))
+    return Given(Linear(), family.shift), np.stack((np.log(y[:, 0] + 0.5), y[:, 1], ones), axis=1)
+
+
+def shift_of(family: Family) -> float:
+    """Return the middle of what is added to predictors."""
+    return family.shift if isinstance(family, Given) else 0.0

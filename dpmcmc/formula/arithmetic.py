@@ -1,0 +1,276 @@
+"""Arithmetic on columns, and its public bounds by interval arithmetic from the declared ones.
+
+Sums, differences, products, quotients, constant powers and the functions below. An expression is a
+tree of Python's own parser that is walked here: nothing is ever handed to Python to run.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.errors import SpecError
+from dpmcmc.formula.parse import POINTER
+
+Floats = NDArray[np.float64]
+MAX_EXPONENT = 64.0
+_QUOTED = re.compile(r"`([^`]+)`")
+
+
+class Interval(NamedTuple):
+    """Where a value lies."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An increasing function. above: what its argument must be larger than, or at least."""
+
+    of: Callable[[Any], Any]
+    above: float = -np.inf
+    closed: bool = True
+
+
+FUNCTIONS = {
+    "log": Function(np.log, 0.0, closed=False),
+    "log2": Function(np.log2, 0.0, closed=False),
+    "log10": Function(np.log10, 0.0, closed=False),
+    "log1p": Function(np.log1p, -1.0, closed=False),
+    "exp": Function(np.exp),
+    "expm1": Function(np.expm1),
+    "sqrt": Function(np.sqrt, 0.0),
+}
+OF_THE_DATA = frozenset({"center", "scale", "standardize", "lag", "rank", "hashed", "lookup"})
+KNOWN = f"I(), C(), poly(), bs(), cr(), offset(), abs(), {'(), '.join(FUNCTIONS)}()"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call, as its text says. names: of quoted columns, by what stands for them in the tree."""
+
+    text: str
+    name: str
+    arguments: tuple[ast.expr, ...]
+    options: Mapping[str, ast.expr]
+    names: Mapping[str, str]
+
+    def refuse(self, why: str) -> SpecError:
+        """Return an error that names the term."""
+        return SpecError(POINTER, f"{self.text}: {why}")
+
+
+def read_call(text: str) -> Call:
+    """Return what a factor calls. Raises SpecError."""
+    names: dict[str, str] = {}
+
+    def stand_in(found: re.Match[str]) -> str:
+        names[f"_quoted_{len(names)}"] = found[1]
+        return f"_quoted_{len(names) - 1}"
+
+    try:
+        tree = ast.parse(_QUOTED.sub(stand_in, text), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SpecError(POINTER, f"{text}: cannot be parsed") from None
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        raise SpecError(POINTER, f"{text}: write arithmetic as I(...)")
+    name, options = tree.func.id, {key.arg or "": key.value for key in tree.keywords}
+    if name in OF_THE_DATA:
+        why = "it is computed from the data; columns are standardised by their declared bounds"
+        raise SpecError(POINTER, f"{text}: {why}")
+    return Call(text, name, tuple(tree.args), options, names)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """Arithmetic on number columns. tree: ast.dump of it; bounds: of its values."""
+
+    text: str
+    columns: tuple[str, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    @property
+    def square(self) -> float:
+        """Largest sum of squares of its values in a row."""
+        return float(max(self.lower[0] ** 2, self.upper[0] ** 2))
+
+    def values(self, columns: Mapping[str, Floats]) -> Floats:
+        """Return (1, n), not yet forced into its bounds."""
+        call = read_call(self.text)
+        with np.errstate(all="ignore"):
+            walk = _Walk(call, lambda name: columns[name])
+            found = np.asarray(walk.value(_body(call)), np.float64)
+        return np.broadcast_to(found, (1, *found.shape[-1:]))
+
+
+def expression(call: Call, bounds: Mapping[str, Interval]) -> Expression:
+    """Return the expression, its bounds from those of the columns. Raises SpecError."""
+    walk = _Walk(call, lambda name: _bounds_of(call, bounds, name))
+    with np.errstate(all="ignore"):
+        low, high = walk.interval(_body(call))
+    if not walk.seen:
+        raise call.refuse("names no column")
+    if not -np.inf < low < high < np.inf:
+        why = "is constant" if low == high else "is not bounded by the declared bounds"
+        raise call.refuse(why)
+    return Expression(call.text, tuple(walk.seen), (float(low),), (float(high),))
+
+
+def _body(call: Call) -> ast.expr:
+    """Return what is computed: what stands in I(...), or the call itself."""
+    if len(call.arguments) != 1 or call.options:
+        raise call.refuse("takes one argument")
+    if call.name in ("I", "offset"):
+        return call.arguments[0]
+    return ast.Call(ast.Name(call.name), list(call.arguments), [])
+
+
+def _bounds_of(call: Call, bounds: Mapping[str, Interval], name: str) -> Interval:
+    if name not in bounds:
+        raise call.refuse(f"{name!r} is no number column of the dataset")
+    return bounds[name]
+
+
+class _Walk:
+    """A tree, once as intervals and once as values. seen: the columns that were met."""
+
+    def __init__(self, call: Call, column: Callable[[str], Any]) -> None:
+        self._call, self._column = call, column
+        self.seen: dict[str, None] = {}
+
+    def _name(self, node: ast.Name) -> Any:
+        name = self._call.names.get(node.id, node.id)
+        self.seen[name] = None
+        return self._column(name)
+
+    def _number(self, node: ast.expr) -> float | None:
+        """Return a constant, None where it is none."""
+        sign = 1.0
+        while isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            sign, node = (-sign if isinstance(node.op, ast.USub) else sign), node.operand
+        if not isinstance(node, ast.Constant) or type(node.value) not in (int, float):
+            return None
+        try:
+            return sign * float(node.value)  # type: ignore[arg-type]
+        except OverflowError:
+            raise self._call.refuse("has a number that is too large") from None
+
+    def _exponent(self, node: ast.BinOp) -> float:
+        power = self._number(node.right)
+        if power is None or not 0.0 < abs(power) <= MAX_EXPONENT:
+            raise self._call.refuse(f"an exponent must be a number, at most {MAX_EXPONENT:g}")
+        return power
+
+    def _function(self, node: ast.Call) -> str:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name not in FUNCTIONS and name not in ("I", "abs"):
+            raise self._call.refuse(f"{name or 'that'} is not known; there are {KNOWN}")
+        if len(node.args) != 1 or node.keywords:
+            raise self._call.refuse(f"{name} takes one argument")
+        return name
+
+    def interval(self, node: ast.expr) -> Interval:
+        """Return where the values of a tree lie. Raises SpecError."""
+        number = self._number(node)
+        if number is not None:
+            return Interval(number, number)
+        match node:
+            case ast.Name():
+                found: Interval = self._name(node)
+                return found
+            case ast.UnaryOp(op=ast.USub()):
+                low, high = self.interval(node.operand)
+                return Interval(-high, -low)
+            case ast.UnaryOp(op=ast.UAdd()):
+                return self.interval(node.operand)
+            case ast.BinOp(op=ast.Pow()):
+                return self._power(self.interval(node.left), self._exponent(node))
+            case ast.BinOp():
+                return self._both(node.op, self.interval(node.left), self.interval(node.right))
+            case ast.Call():
+                return self._called(self._function(node), self.interval(node.args[0]))
+        raise self._call.refuse("only + - * / ** and functions of columns may be in it")
+
+    def _both(self, sign: ast.operator, left: Interval, right: Interval) -> Interval:
+        if isinstance(sign, ast.Add):
+            return Interval(left.low + right.low, left.high + right.high)
+        if isinstance(sign, ast.Sub):
+            return Interval(left.low - right.high, left.high - right.low)
+        if isinstance(sign, ast.Div):
+            if right.low <= 0.0 <= right.high:
+                raise self._call.refuse("the declared bounds allow a division by 0")
+            right = Interval(float(np.float64(1) / right.high), float(np.float64(1) / right.low))
+        elif not isinstance(sign, ast.Mult):
+            raise self._call.refuse("only + - * / ** and functions of columns may be in it")
+        ends = [np.float64(a) * b for a in left for b in right]
+        return self._finite(min(ends), max(ends))
+
+    def _power(self, base: Interval, power: float) -> Interval:
+        whole = power == round(power)
+        if base.low < 0.0 and not whole:
+            raise self._call.refuse("the declared bounds allow a root of a negative number")
+        if power < 0.0 and base.low <= 0.0 <= base.high:
+            raise self._call.refuse("the declared bounds allow a division by 0")
+        ends = [np.float64(end) ** power for end in base]
+        if whole and power % 2 == 0 and base.low < 0.0 < base.high:
+            ends.append(np.float64(0.0))
+        return self._finite(min(ends), max(ends))
+
+    def _called(self, name: str, inner: Interval) -> Interval:
+        if name == "I":
+            return inner
+        if name == "abs":
+            ends = [abs(inner.low), abs(inner.high)]
+            return Interval(0.0 if inner.low < 0.0 < inner.high else min(ends), max(ends))
+        function = FUNCTIONS[name]
+        inside = inner.low >= function.above if function.closed else inner.low > function.above
+        if not inside:
+            than = "at least" if function.closed else "above"
+            raise self._call.refuse(
+                f"{name} is not bounded: its argument must be {than} {function.above:g}, and the"
+                f" declared bounds allow {inner.low:g}"
+            )
+        return self._finite(float(function.of(inner.low)), float(function.of(inner.high)))
+
+    def _finite(self, low: float, high: float) -> Interval:
+        if not -np.inf < low <= high < np.inf:
+            raise self._call.refuse("the declared bounds allow numbers that are too large")
+        return Interval(float(low), float(high))
+
+    def value(self, node: ast.expr) -> Any:
+        """Return the values of a tree whose interval is known."""
+        number = self._number(node)
+        if number is not None:
+            return number
+        match node:
+            case ast.Name():
+                return self._name(node)
+            case ast.UnaryOp(op=ast.USub()):
+                return -self.value(node.operand)
+            case ast.UnaryOp():
+                return self.value(node.operand)
+            case ast.BinOp(op=ast.Pow()):
+                return self.value(node.left) ** self._exponent(node)
+            case ast.BinOp(op=sign):
+                left, right = self.value(node.left), self.value(node.right)
+                return SIGNS[type(sign)](left, right)
+            case ast.Call():
+                inner, name = self.value(node.args[0]), self._function(node)
+                if name in FUNCTIONS:
+                    return FUNCTIONS[name].of(inner)
+                return np.abs(inner) if name == "abs" else inner
+        raise self._call.refuse("only + - * / ** and functions of columns may be in it")
+
+
+SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+}

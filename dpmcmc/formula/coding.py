@@ -1,0 +1,104 @@
+"""How terms become columns: which categories are left out, and which numbers may be centred.
+
+Categories are coded as R and patsy do: a term gets the columns that the terms before it, of lower
+degree, do not span yet. A number is centred in a term where the formula's other terms make up for
+the shift, so that the columns say the same as those of the formula itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Piece = tuple[tuple[int, bool], ...]  # variables of a term, and whether all categories have columns
+Atom = frozenset[int]
+
+
+def pieces(terms: Sequence[Sequence[int]], categorical: frozenset[int]) -> list[list[Piece]]:
+    """Return what each term adds. terms: of variables, by number. Source: patsy's redundancy.py."""
+    found: list[list[Piece]] = [[] for _ in terms]
+    spanned: dict[Atom, set[Atom]] = {}
+    for at in sorted(range(len(terms)), key=lambda k: len(terms[k])):
+        term = terms[at]
+        used = spanned.setdefault(frozenset(v for v in term if v not in categorical), set())
+        atoms = [a for a in _subsets([v for v in term if v in categorical]) if a not in used]
+        used.update(atoms)
+        for full in _merged([{v: False for v in term if v in atom} for atom in atoms]):
+            kept = (v for v in term if v not in categorical or v in full)
+            found[at].append(tuple((v, full.get(v, False)) for v in kept))
+    return found
+
+
+def _subsets(members: Sequence[int]) -> Iterable[Atom]:
+    for size in range(len(members) + 1):
+        yield from (frozenset(some) for some in combinations(members, size))
+
+
+def _merged(parts: list[dict[int, bool]]) -> list[dict[int, bool]]:
+    """Take together what differs by one variable without its first category: all of it is there."""
+    while True:
+        pair = next(((a, b) for a, b in combinations(parts, 2) if _extra(a, b) is not None), None)
+        if pair is None:
+            return parts
+        short, long = pair
+        extra = _extra(short, long)
+        place = next(k for k, part in enumerate(parts) if part is short)
+        parts = [part for part in parts if part is not long]
+        parts[place] = {v: (v == extra) or long[v] for v in long}
+
+
+def _extra(short: dict[int, bool], long: dict[int, bool]) -> int | None:
+    """Return the one variable that `long` has beyond `short`, None where they do not fit."""
+    more = [v for v in long if v not in short]
+    fits = len(more) == 1 and not long[more[0]] and all(long.get(v) == f for v, f in short.items())
+    return more[0] if fits else None
+
+
+Column = tuple[frozenset[tuple[int, int]], dict[int, int]]  # (number, part) pairs, category codes
+
+
+class Span:
+    """The columns of a formula as it stands, without any shift, and what they add up to."""
+
+    def __init__(self, columns: Sequence[Column], levels: dict[int, int]) -> None:
+        """levels: categories of each variable that has some."""
+        self._columns, self._levels = columns, levels
+        self._by_numbers: dict[frozenset[tuple[int, int]], list[int]] = {}
+        for k, (numbers, _) in enumerate(columns):
+            self._by_numbers.setdefault(numbers, []).append(k)
+
+    def weights(
+        self, numbers: frozenset[tuple[int, int]], codes: dict[int, int]
+    ) -> dict[int, float] | None:
+        """Return the columns, with weights, that add up to numbers' product in these categories.
+
+        None where none do.
+        """
+        near = [
+            k
+            for k in self._by_numbers.get(numbers, [])
+            if self._columns[k][1].keys() <= codes.keys()
+        ]
+        for k in near:
+            if self._columns[k][1] == codes:
+                return {k: 1.0}
+        if not near or not codes:
+            return None
+        cells = np.indices([self._levels[v] for v in codes]).reshape(len(codes), -1)
+        shown = dict(zip(codes, cells, strict=True))
+        matrix = np.stack([_indicator(self._columns[k][1], shown) for k in near], axis=1)
+        wanted = _indicator(codes, shown)
+        found: Floats = np.round(np.linalg.lstsq(matrix, wanted, rcond=None)[0])
+        if not np.array_equal(matrix @ found, wanted):
+            return None
+        return {k: float(w) for k, w in zip(near, found, strict=True) if w}
+
+
+def _indicator(codes: dict[int, int], shown: dict[int, NDArray[np.int64]]) -> Floats:
+    """Return 1 in the cells of these categories, 0 elsewhere."""
+    found = np.ones(len(next(iter(shown.values()))))
+    for v, code in codes.items():
+        found *= shown[v] == code
+    return found

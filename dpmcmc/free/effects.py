@@ -1,0 +1,205 @@
+"""Predictions, differences between settings, and effects of single covariates, from draws.
+
+Everything is worked out draw by draw, so that what is shown is spread as the posterior says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmcmc.design import Design, column_of
+from dpmcmc.errors import SpecError
+from dpmcmc.families.multinomial import probabilities
+from dpmcmc.free import settings
+from dpmcmc.free.priors import Floats
+from dpmcmc.free.responses import RESPONSES, Response, Spread, spread
+from dpmcmc.free.settings import Setting, at
+from dpmcmc.models.multinomial import categories_of
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.schema import NumberColumn
+
+NEARBY = 1e-4  # of a column's range: how far apart settings are that a derivative is taken from
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """For one setting of the covariates.
+
+    predictor: the linear predictor. expected: the mean response, on the response's own scale: a
+    probability, a mean count, or a mean. response: what a new row would have; None where that is
+    yes or no, of which `expected` says all. probabilities: of each category, where the response is
+    one of several, and nothing else then.
+    """
+
+    predictor: Spread | None = None
+    expected: Spread | None = None
+    response: Spread | None = None
+    probabilities: dict[str, Spread] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One setting less another. ratio: exp of the predictors' difference, where it has a meaning.
+
+    multiplies: what the ratio multiplies: odds (logistic), a mean count (Poisson); else empty.
+    """
+
+    predictor: Spread
+    expected: Spread
+    ratio: Spread | None
+    multiplies: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Average effect of one covariate on the mean response, over settings of the others.
+
+    value, against: expected there less expected here. Both None: the derivative, per unit of the
+    covariate, at the settings' own values.
+    """
+
+    covariate: str
+    value: float | str | None
+    against: float | str | None
+    expected: Spread
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """Coefficients (draw, k d) of a family's design, for k predictors of a row one after another.
+
+    sds: (draw,) of a number's noise.
+    """
+
+    family: str
+    design: Design
+    coefficients: Floats
+    sds: Floats
+
+    @property
+    def _classes(self) -> int:
+        return int(self.coefficients.shape[1]) // len(self.design.parameters)
+
+    def _response(self, pointer: str) -> Response:
+        if self._classes > 1:
+            raise SpecError(pointer, "a response of several categories has predictions alone")
+        if self.family not in RESPONSES:
+            raise SpecError(pointer, "this model has no response to predict")
+        return RESPONSES[self.family]
+
+    def predictors(self, given: Sequence[Setting], pointer: str) -> Floats:
+        """Return linear predictors (draw, setting). Raises SpecError."""
+        x, offset = settings.rows(self.design, given, pointer)
+        return np.asarray(self.coefficients @ x + offset)
+
+    def predict(
+        self, given: Sequence[Setting], random: RandomSource, pointer: str
+    ) -> list[Prediction]:
+        """Return what is expected at each setting. Raises SpecError."""
+        if self._classes > 1:
+            return self._categories(given, pointer)
+        response = self._response(pointer)
+        return [
+            self._prediction(response, eta, random) for eta in self.predictors(given, pointer).T
+        ]
+
+    def _categories(self, given: Sequence[Setting], pointer: str) -> list[Prediction]:
+        """Return how the probability of each category is spread."""
+        x, offset = settings.rows(self.design, given, pointer)
+        weights = self.coefficients.reshape(len(self.coefficients), self._classes, len(x))
+        made, names = [], categories_of(self.design)
+        for eta in (weights @ x + offset).transpose(2, 1, 0):  # (given, class, draw)
+            first, others = probabilities(eta)
+            told = zip(names, [first, *others], strict=True)
+            made.append(Prediction(probabilities={name: spread(q) for name, q in told}))
+        return made
+
+    def _prediction(self, response: Response, eta: Floats, random: RandomSource) -> Prediction:
+        mean = response.expected(eta)
+        new = None if response.drawn is None else spread(response.drawn(mean, self.sds, random))
+        return Prediction(spread(eta), spread(mean), new)
+
+    def compare(self, given: Setting, against: Setting, pointer: str) -> Comparison:
+        """Return what one setting has more than another. Raises SpecError."""
+        response = self._response(pointer)
+        here, there = (
+            self.predictors([one], f"{pointer}/{name}")[:, 0]
+            for name, one in (("given", given), ("against", against))
+        )
+        more, times = here - there, None
+        if response.ratio:
+            times = spread(np.exp(np.clip(more, -700.0, 700.0)))
+        expected = response.expected(here) - response.expected(there)
+        return Comparison(spread(more), spread(expected), times, response.ratio)
+
+    def effects(
+        self,
+        covariate: str,
+        given: Sequence[Setting],
+        value: float | str | None,
+        against: float | str | None,
+        pointer: str,
+    ) -> list[Effect]:
+        """Return effects, one for each category where none is named. Raises SpecError."""
+        response = self._response(pointer)
+        settings.check_covariate(self.design, covariate, f"{pointer}/covariate")
+        if not given:
+            raise SpecError(f"{pointer}/given", "give a setting of the covariates, or several")
+        column = column_of(self.design.schema, covariate)
+        if isinstance(column, NumberColumn):
+            if value is None and against is None:
+                return [self._slope(response, column, given, pointer)]
+            for name, one in (("value", value), ("against", against)):
+                if one is None:
+                    raise SpecError(f"{pointer}/{name}", "give both, or neither for a derivative")
+            pairs = [(value, against)]
+        else:
+            base = column.categories[0] if against is None else against
+            levels = [word for word in column.categories if word != base]
+            pairs = [(one, base) for one in (levels if value is None else [value])]
+        return [self._step(response, covariate, given, pair, pointer) for pair in pairs]
+
+    def _step(
+        self,
+        response: Response,
+        covariate: str,
+        given: Sequence[Setting],
+        pair: tuple[float | str | None, float | str | None],
+        pointer: str,
+    ) -> Effect:
+        for name, one in zip(("value", "against"), pair, strict=True):
+            settings.value_of(self.design, covariate, one, f"{pointer}/{name}")
+        there, here = (
+            response.expected(self._with(covariate, given, [one] * len(given), pointer))
+            for one in pair
+        )
+        return Effect(covariate, *pair, spread((there - here).mean(axis=1)))
+
+    def _slope(
+        self, response: Response, column: NumberColumn, given: Sequence[Setting], pointer: str
+    ) -> Effect:
+        """Return the mean derivative, by differences that stay within the declared bounds."""
+        reach = NEARBY * (column.upper - column.lower)
+        places = []
+        for k, row in enumerate(given):
+            place = at(f"{pointer}/given/{k}", column.name)
+            if column.name not in row:
+                raise SpecError(place, "is missing: a derivative is taken at a value")
+            places.append(settings.value_of(self.design, column.name, row[column.name], place))
+        low, high = (
+            np.clip(np.array(places) + way * reach, column.lower, column.upper) for way in (-1, 1)
+        )
+        below, above = (
+            response.expected(self._with(column.name, given, ends.tolist(), pointer))
+            for ends in (low, high)
+        )
+        slopes = (above - below) / (high - low)
+        return Effect(column.name, None, None, spread(slopes.mean(axis=1)))
+
+    def _with(
+        self, covariate: str, given: Sequence[Setting], values: Sequence[object], pointer: str
+    ) -> Floats:
+        """Return predictors (draw, setting) with one covariate set to these values."""
+        changed = [{**row, covariate: one} for row, one in zip(given, values, strict=True)]
+        return self.predictors(changed, f"{pointer}/given")

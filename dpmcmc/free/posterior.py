@@ -1,0 +1,183 @@
+"""A posterior under one prior, by its draws, and what may be asked of it."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from dpmcmc.errors import SpecError
+from dpmcmc.free.effects import Comparison, Effect, Fitted, Prediction
+from dpmcmc.free.priors import CoefficientPrior, Floats, check_number
+from dpmcmc.free.responses import Spread, spread
+from dpmcmc.free.settings import Setting, at
+from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.units import Scale, in_units
+from dpmcmc.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from dpmcmc.stored import StoredRelease
+
+SHOWN = 20  # parameters in a representation
+
+
+class Tested(Protocol):
+    """What knows densities of a prior and of the posterior under it."""
+
+    @property
+    def others(self) -> Mapping[int, CoefficientPrior]:
+        """Priors that are not plain normals, by place."""
+
+    def bayes_factor(self, told: Floats, values: Floats) -> tuple[float, float]:
+        """Return (ln of the Bayes factor against told @ coefficients = values, its error)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BayesFactor:
+    """Natural logarithm, above 0 where the larger model is favoured; error: sd of its sampling."""
+
+    log: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FreePosterior:
+    """Draws (draw, parameter) from the posterior under one prior, and what follows from them.
+
+    draws: of the standardised design. priors: of each of its parameters; of a bent model none.
+    reasons: what is wrong, beside what the release itself says. scale: of summaries, contrasts and
+    nulls.
+    """
+
+    release: "StoredRelease"
+    draws: Floats
+    tested: Tested
+    priors: Mapping[str, CoefficientPrior]
+    reasons: tuple[str, ...] = ()
+    scale: Scale = "original"
+
+    @property
+    def shown(self) -> Floats:
+        """The draws on the scale that was asked for."""
+        return in_units(self.release.design, self.parameters, self.draws, self.scale)
+
+    def __repr__(self) -> str:
+        """Return whether it may be believed, and the posterior."""
+        formula, told = self.release.spec.model.formula, self.verdict.told(sys.stdout.isatty())
+        rows = [f"  {name}: {one.mean:.4g} +- {one.sd:.2g}" for name, one in self.summary().items()]
+        return "\n".join([f"StoredRelease({formula!r}): {told}", *rows[:SHOWN]])
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the draws' columns."""
+        return self.release.parameters
+
+    @property
+    def verdict(self) -> Verdict:
+        """The release's, and this posterior's own."""
+        told = self.release.verdict
+        if not self.reasons:
+            return told
+        reasons = (*told.reasons, *self.reasons)
+        sentence = f"Unreliable: {'; '.join(reasons)}."
+        return Verdict("unreliable", sentence, reasons, told.width_from_privacy, told.notes)
+
+    def summary(self) -> dict[str, Spread]:
+        """Return how each parameter is spread."""
+        shown = self.shown
+        return {name: spread(shown[:, k]) for k, name in enumerate(self.parameters)}
+
+    def contrast(self, weights: Mapping[str, float], *, pointer: str = "/contrasts") -> Spread:
+        """Return how a sum of parameters, each times its weight, is spread. Raises SpecError."""
+        if not weights:
+            raise SpecError(pointer, "name at least one parameter")
+        total, shown = np.zeros(len(self.draws)), self.shown
+        for name, weight in weights.items():
+            check_number(weight, at(pointer, name))
+            total += weight * shown[:, self.release.place(name, pointer)]
+        return spread(total)
+
+    def bayes_factor(self, null: Mapping[str, float], *, pointer: str = "/null") -> BayesFactor:
+        """Return the Bayes factor of this model over the one with coefficients fixed to null.
+
+        The density of the prior there over that of the posterior (Dickey and Lientz 1970). Raises
+        SpecError, also where a prior has no density.
+        """
+        told, values = self.release.fixed(null, self.scale, pointer)
+        size = self.release.coefficients
+        if not len(told) or told[:, size:].any():
+            raise SpecError(pointer, "name at least one coefficient, and only coefficients")
+        told = told[:, :size]
+        if self.tested.others:
+            self._check_tested(null, told, values, pointer)
+        return BayesFactor(*self.tested.bayes_factor(told, values))
+
+    def _check_tested(
+        self, names: Iterable[str], told: Floats, values: Floats, pointer: str
+    ) -> None:
+        """Refuse what has no prior density, or no closed form. Raises SpecError."""
+        bounded = 0
+        for name, row, end in zip(names, told, values.tolist(), strict=True):
+            ways, place = np.flatnonzero(row), at(pointer, name)
+            if len(ways) != 1:
+                message = "is a sum of coefficients that have priors: test it on the design's scale"
+                raise SpecError(place, message)
+            one, value = self.tested.others.get(int(ways[0])), end / row[ways[0]]
+            if one is None:
+                continue
+            if not one.proper:
+                message = "has a prior without an end, so without a density: give lower and upper"
+                raise SpecError(place, message)
+            if not one.low <= value <= one.high:
+                raise SpecError(place, "lies outside of its prior's bounds, on the design's scale")
+            bounded += one.bounded
+        if bounded > 1:
+            raise SpecError(pointer, "at most one coefficient whose prior has bounds at a time")
+
+    def log_bayes_factor(self, null: Mapping[str, float], *, pointer: str = "/null") -> float:
+        """Return `bayes_factor` without its error. Raises SpecError."""
+        return self.bayes_factor(null, pointer=pointer).log
+
+    def predict(
+        self,
+        given: Sequence[Setting],
+        *,
+        random: RandomSource | None = None,
+        pointer: str = "/given",
+    ) -> list[Prediction]:
+        """Return what is expected where covariates, all of them by column, are these.
+
+        Numbers lie within their declared bounds: beyond them nothing was fitted. Raises SpecError.
+        """
+        return self._fitted().predict(given, random or SystemRandom(), pointer)
+
+    def compare(
+        self, given: Setting, against: Setting, *, pointer: str = "/comparisons"
+    ) -> Comparison:
+        """Return what is expected at one setting less what is at another. Raises SpecError."""
+        return self._fitted().compare(given, against, pointer)
+
+    def effects(
+        self,
+        covariate: str,
+        given: Sequence[Setting],
+        *,
+        value: float | str | None = None,
+        against: float | str | None = None,
+        pointer: str = "/effects",
+    ) -> list[Effect]:
+        """Return average effects of a covariate on the mean response, over settings of the others.
+
+        value less against, where they are named. Otherwise of a number the derivative at its values
+        in the settings; of categories each one less the first that is declared. Raises SpecError.
+        """
+        return self._fitted().effects(covariate, given, value, against, pointer)
+
+    def _fitted(self) -> Fitted:
+        spec, design = self.release.spec, self.release.design
+        known, d = spec.model.options.noise_scale, self.release.coefficients
+        sds = np.full(len(self.draws), known or 1.0)
+        if known is None and self.draws.shape[1] > d:
+            sds = np.exp(self.draws[:, d])
+        return Fitted(spec.model.family, design, self.draws[:, :d], sds)

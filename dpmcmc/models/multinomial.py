@@ -1,0 +1,114 @@
+"""Multinomial logistic regression of a column of three or more categories over a public design.
+
+The first declared category is the reference. Every other one has coefficients of its own, the log
+odds against the reference, named `category:column`: "medium:Intercept", "medium:age". Priors, where
+none are given: Normal(0, 2.5) for every coefficient. No chain samples it; noisy_quadratic does.
+"""
+
+import math
+
+import numpy as np
+
+from dpmcmc.design import POINTER, Design, response_of
+from dpmcmc.errors import SpecError
+from dpmcmc.models.base import Floats, Guess, Model
+from dpmcmc.models.forms import NormalForm
+from dpmcmc.models.links import SEVERAL
+from dpmcmc.models.moments import FAR, second_moments
+from dpmcmc.models.priors import Normals, given, usual
+from dpmcmc.schema import CategoryColumn, Table
+from dpmcmc.spec import JobSpec, ModelSpec
+
+FEWEST, MOST = 3, 20  # categories
+LARGEST = 200  # coefficients
+TYPICAL = 0.75  # sd of a coefficient that the planner thinks plausible
+
+
+def check(design: Design, model: ModelSpec) -> None:
+    """Refuse what is no column of some categories, and more coefficients than can be released."""
+    categories = categories_of(design)
+    if not FEWEST <= len(categories) <= MOST:
+        few = "; use logistic for two" if len(categories) < FEWEST else "; declare fewer"
+        message = f"multinomial regression needs {FEWEST} to {MOST} categories, not"
+        raise SpecError(POINTER, f"{message} {len(categories)}{few}")
+    columns, size = len(design.parameters), len(design.parameters) * (len(categories) - 1)
+    if size > LARGEST:
+        message = f"{columns} columns for each category but the first are {size} coefficients"
+        raise SpecError(POINTER, f"{message}; up to {LARGEST} are allowed")
+    names = parameters(design, model)
+    if len(set(names)) < len(names):
+        raise SpecError(POINTER, "two coefficients would have the same name; rename a category")
+
+
+def categories_of(design: Design) -> tuple[str, ...]:
+    """Return the declared categories of the response. Raises SpecError where it has none."""
+    response = response_of(design)
+    if not isinstance(response, CategoryColumn):
+        raise SpecError(POINTER, "multinomial regression needs a category column as its response")
+    return response.categories
+
+
+def parameters(design: Design, _: ModelSpec) -> tuple[str, ...]:
+    """Return the names of coefficients, all of one category first."""
+    others = categories_of(design)[1:]
+    return tuple(f"{word}:{column}" for word in others for column in design.parameters)
+
+
+def prior(design: Design, model: ModelSpec) -> Normals:
+    """Return Normal(0, 2.5) for what is left open."""
+    names = parameters(design, model)
+    return given(model.prior, names, usual(len(names)))
+
+
+class MultinomialForm(NormalForm):
+    """Positions are the coefficients (k, d), all of one category first. See Form."""
+
+    link = SEVERAL
+
+    def __init__(self, design: Design, spec: JobSpec) -> None:
+        means, sds = prior(design, spec.model)
+        self.design, self.reach = design, design.max_norm
+        self.classes = len(categories_of(design)) - 1
+        self.prior_mean, self.prior_precision = means, sds**-2.0
+        self.start = np.zeros(len(means))
+        self.public = self._facts(design.lower, design.upper, design.group)
+
+    def rows(self, table: Table) -> tuple[Floats, Floats]:
+        """See Form. The response is the number of its category."""
+        x, y = self.design.build(table)
+        return x, np.nan_to_num(y)
+
+
+def guess(design: Design, spec: JobSpec) -> Guess:
+    """Return what to expect where the reference is twice as frequent as any other category.
+
+    As of categories among covariates; what plausible coefficients take of that is as in logistic.
+    """
+    tempering, classes = spec.model.tempering or 1.0, len(categories_of(design)) - 1
+    sds = prior(design, spec.model)[1]
+    moments = second_moments(design)
+    spread = TYPICAL**2 * float(np.trace(moments))
+    q = np.full(classes, 1.0 / (classes + 2.0))
+    slopes = (np.diag(q) - np.outer(q, q)) / math.sqrt(1.0 + math.pi * spread / 8.0)
+    rows = design.schema.rows * tempering
+    most = 2.0 * tempering  # a ratio changes by at most |x_j| either way
+    return Guess(
+        precision=np.asarray(rows * np.kron(slopes, moments) + np.diag(sds**-2.0), np.float64),
+        width=np.full(len(sds), most),
+        joint_width=most * len(sds),
+        distance=np.minimum(sds, FAR),
+        steepest=math.sqrt(2.0) * design.max_norm,
+        sharpest=0.25,
+    )
+
+
+MODEL = Model(
+    "multinomial",
+    check=check,
+    form=MultinomialForm,
+    guess=guess,
+    options=frozenset(),
+    parameters=parameters,
+    prior=prior,
+    chains=False,
+)

@@ -1,0 +1,112 @@
+"""What a look tells, and where to go from it: functions of released numbers alone."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmcmc.releases.joint_sums import Floats, Sums
+from dpmcmc.releases.whitening import FULL, LEAST
+
+LEAST_WEIGHT = 0.1  # of the rows of a direction, below which it is not told
+STEADY = 0.02  # of the mean curvature: a direction with less is moved in as if it had so much
+TINY = 1e-300
+DOUBT = 1.5  # sds by which the weight of a direction's rows is surely less than in full
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A place, and what was released there, in the coordinates of root (p, p).
+
+    clip: of the score, in mean lengths of a row's. tau: scale of the residuals over the one that
+    was taken, with tau_sd the noise of its log. cut: of squared residuals.
+    """
+
+    place: Floats
+    root: Floats
+    sums: Sums
+    scale: float
+    clip: float
+    cut: float
+    tau: float
+    tau_sd: float
+
+
+def told(look: Look, rows: float) -> tuple[Floats, Floats, Floats]:
+    """Return (move (p,), its precision (p, p), curvature over n (p, p)) by a look alone.
+
+    Its noise is the score's and, the further the move, the curvature's. A direction in which noise
+    hides the curvature is moved in by what the noise allows.
+    """
+    p, sums = len(look.place), look.sums
+    curve, level, _ = shrunk(sums.curvature / rows, sums.sds[1] / rows)
+    values, vectors = np.linalg.eigh(curve)
+    least = 0.5 * math.sqrt(2.0 * p) * sums.sds[1] / rows
+    values = rows * np.maximum(values, max(least, STEADY * abs(level), 1e-12))
+    move = vectors @ ((vectors.T @ sums.score) / values)
+    noise = sums.sds[0] ** 2 + sums.sds[1] ** 2 * float(move @ move)
+    known = (vectors * (values**2 / (values + noise))) @ vectors.T
+    return np.asarray(move), np.asarray(known), curve
+
+
+def agreeing(known: Floats, before: Floats, apart: Floats) -> Floats:
+    """Return the precision (p, p) of what was known before, less where it disagrees.
+
+    apart: (p,), by how much. Looks from far away are bent, and count as little as makes the
+    difference a usual one.
+    """
+    root = np.linalg.cholesky(known)
+    values, vectors = np.linalg.eigh(np.linalg.solve(root, np.linalg.solve(root, before).T))
+    values = np.maximum(values, 1e-12)
+    surprise = (vectors.T @ (root.T @ apart)) ** 2 / (1.0 + 1.0 / values)
+    ways = root @ vectors
+    return np.asarray((ways * (values / np.maximum(surprise, 1.0))) @ ways.T)
+
+
+def shrunk(matrix: Floats, sd: float) -> tuple[Floats, float, float]:
+    """Return (mean, level, part) of a matrix near level * 1 that was seen through noise.
+
+    part: of what it differs by, that is no noise.
+    """
+    p = len(matrix)
+    level = float(np.trace(matrix)) / p
+    off = matrix - level * np.eye(p)
+    count, size = 0.5 * p * (p + 1) - 1.0, float((off**2).sum())
+    part = max(0.0, 1.0 - count * sd * sd / max(size, TINY)) if count else 1.0
+    return level * np.eye(p) + part * off, level, part
+
+
+def weighted(curve: Floats, noise: Floats) -> float:
+    """Return the mean weight of a row, from sums of weights and of their squares."""
+    return min(max(float(np.trace(noise)) / trace(curve), 0.3), 1.0)
+
+
+def rounded(
+    curve: Floats, noise: Floats, before: Floats, sd: float, noise_sd: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return (stretch, what is known, what is not to be stretched further), all (p, p).
+
+    noise: the score's variance over that of a row which counts as much as the usual one. before:
+    curvature that was known. Rows that are long count less, so that where few of them carry a
+    direction its curvature stays small however far it is stretched. How much less, the score's
+    variance says: weights enter it squared. A direction is stretched no further than its rows
+    count in full.
+    """
+    values, vectors = np.linalg.eigh(curve)
+    had, has = (np.einsum("pk,pq,qk->k", vectors, m, vectors) for m in (before, noise))
+    size = np.maximum(values, sd)
+    part, doubt = has / size, noise_sd / size
+    most = np.maximum(values, 0.0) / np.clip(part - doubt, LEAST_WEIGHT, 1.0)
+    found = np.maximum(values, np.minimum(had, most))
+    edge = math.sqrt(2.0 * len(values)) * sd
+    part = np.maximum(np.maximum(part, 0.0) + DOUBT * doubt, LEAST_WEIGHT)
+    close = np.where(part < FULL, found / part, 0.0)
+    stretch = 1.0 / np.sqrt(np.maximum(found, max(edge, LEAST)))
+    kinds = (stretch, np.where(found > edge, found, 0.0), close)
+    first, second, third = (np.asarray((vectors * kind) @ vectors.T) for kind in kinds)
+    return first, second, third
+
+
+def trace(matrix: Floats) -> float:
+    """Return the trace, away from 0."""
+    return max(float(np.trace(matrix)), 1e-9)

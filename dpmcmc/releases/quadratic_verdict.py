@@ -1,0 +1,127 @@
+"""What a stored `noisy_quadratic` says of itself, by its own numbers: may it be believed?"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtri
+
+from dpmcmc.releases.quadratic import TINY, Quadratic
+
+SURPRISING = 0.005  # probability of such a difference of two scores by noise alone
+STRETCH = 0.5  # change of a predictor in the last step, mean square, in sds of what a row tells
+POOREST = 15.0  # n mu^2 over the number of coefficients, below which nothing is promised
+BLURRED = 0.5  # noise of the curvature over the curvature
+DIM, DIM_CLASSES = 2.0, 5.0  # noise of the curvature, in which a direction is not told from none:
+# bent ones get lost. The second where rows have several predictors: rare classes are stretched on
+DISPERSED, UNCUT = 1.3, 8.0  # residuals over those of a Poisson count; clip, see Quadratic
+FULL = 0.95  # mean weight of a row, from which on nothing is said of it
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a release says of itself.
+
+    arrived: whether its two near looks agree, and the last step was short. privacy_share: mean
+    share of the posterior's variance that is due to privacy. effective_rows: rows without noise
+    that would tell as much. weight: mean weight of a row, see Quadratic. jump, stretch, blur:
+    what `arrived` and `reliable` are made of.
+    """
+
+    reliable: bool
+    arrived: bool
+    privacy_share: float
+    effective_rows: float
+    weight: float
+    jump: float
+    stretch: float
+    blur: float
+    sentence: str
+
+
+def verdict(release: Quadratic) -> Verdict:
+    """Judge a release by its own numbers: free."""
+    p, n = len(release.place), release.rows
+    way = np.linalg.solve(release.root, release.places[1] - release.places[0])
+    turned = release.scores[1] - release.scores[0] + release.curvature @ way
+    allowed = float((release.score_sds**2).sum()) + release.curvature_sd**2 * float(way @ way)
+    values, vectors = np.linalg.eigh(release.curvature)
+    moved = np.maximum(values, 0.0) * _rescaled(release) ** 2
+    surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
+    jump = max(
+        float(surprise.sum() / chdtri(p, SURPRISING)),
+        float(surprise.max() / chdtri(1, SURPRISING / p)),
+    )
+    edge = math.sqrt(2.0 * p) * release.curvature_sd
+    safe = np.maximum(values, max(edge, TINY**0.5))
+    step = vectors @ ((vectors.T @ release.score) / safe)
+    last = release.places[1] - release.place
+    step = step - np.linalg.solve(release.root, last)
+    stretch = math.sqrt(float(step @ step))
+    blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
+    ratio = release.score_sd**2 / np.maximum(safe, TINY)
+    share = float(np.mean(ratio / (1.0 + ratio)))
+    arrived = jump <= 1.0 and stretch <= STRETCH
+    least = DIM if p == len(release.whitening) else DIM_CLASSES
+    dim = not release.scaled and float(values[0]) < least * edge
+    enough = n / release.noise_multiplier**2 >= POOREST * p and blur <= BLURRED
+    enough = enough and not dim
+    skewed = release.dispersion > DISPERSED and release.clip < UNCUT
+    return Verdict(
+        reliable=arrived and enough and not skewed,
+        arrived=arrived,
+        privacy_share=share,
+        effective_rows=n * (1.0 - share),
+        weight=release.weight,
+        jump=jump,
+        stretch=stretch,
+        blur=blur,
+        sentence=_sentence(release, arrived, enough, skewed, share),
+    )
+
+
+def _rescaled(release: Quadratic) -> float:
+    """Return how much the scale of the residuals changed between the near looks, in logs.
+
+    Residuals that are cut elsewhere say something else, though as much on average.
+    """
+    if not release.scaled:
+        return 0.0
+    return math.log(float(release.scales[1] / release.scales[0]))
+
+
+def _sentence(release: Quadratic, arrived: bool, enough: bool, skewed: bool, share: float) -> str:
+    """Say it in words."""
+    told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
+    if not arrived:
+        told = (
+            "unreliable: the last looks at the rows disagree, or were far apart; the place was not"
+            " found with this budget"
+        )
+    elif not enough:
+        told = "unreliable: with this budget the rows do not stand out of the noise"
+    elif skewed:
+        told = (
+            "unreliable: responses are not as the model says, and the noise of this budget is kept"
+            " bearable by cutting many of them"
+        )
+    notes = _notes(release)
+    return "; ".join([told, *notes] if told.startswith("unreliable") else [*notes, told])
+
+
+def _notes(release: Quadratic) -> list[str]:
+    """Return what is to be known of the answer whatever the privacy."""
+    found = []
+    if release.gaps:
+        found.append(f"about {release.rows:,} rows are complete, and these are theirs")
+    if release.weight < FULL:
+        found.append(
+            f"rows count {100.0 * release.weight:.0f} % on average, for long and far ones weigh"
+            " less, so that where the model is wrong the answer is that of a robust fit"
+        )
+    if release.dispersion > DISPERSED:
+        found.append(
+            f"counts vary {release.dispersion:.2g} times as much as Poisson ones, so that the"
+            " model's own intervals are too narrow whatever the privacy"
+        )
+    return found

@@ -1,0 +1,136 @@
+"""Coordinates in which rows are round: a private look at the covariates alone.
+
+Released are sums of a a^T over rows a, in the coordinates of the round before, each cut to what a
+round row would have; a few rounds find any scale and any correlation (Biswas, Dong, Kamath and
+Ullman 2020). No response is read, so one payment serves every model of the same columns.
+Proof: docs/proofs/noisy_quadratic.md, section 3.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmcmc.privacy.events import Event, Gaussian, Repeat
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.releases.joint_sums import Block, Caps, Floats, release
+
+ROUNDS = 3
+USUAL = 1.5  # times the mean squared length, beyond which a row is cut
+BLOCK = 8192  # rows at a time
+FULL, LEAST_PART, CLEAR = 0.5, 0.1, 3.0  # part of what was seen below which rows count as cut
+LEAST = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Whitening:
+    """Released. root: (d, d), rows root.T @ x have a mean square of about 1 in every direction.
+
+    known: (d, d), mean of x x^T as far as it was told from noise. sd: of the last look's noise.
+    held: (d, d), moments that are not to be stretched to less: see saturated.
+    """
+
+    root: Floats
+    known: Floats
+    sd: float
+    held: Floats
+
+
+def event(noise_multiplier: float) -> Event:
+    """Return what it costs: mu = 1 / noise_multiplier, of the whole whitening."""
+    return Repeat(Gaussian(noise_multiplier * math.sqrt(ROUNDS)), ROUNDS)
+
+
+def whiten(
+    x: Floats,
+    reach: float,
+    noise_multiplier: float,
+    random: RandomSource,
+    counted: Floats | None = None,
+) -> Whitening:
+    """Release the coordinates of rows x (d, n). Privacy: event(noise_multiplier).
+
+    reach: largest norm of a row, public. counted: see Block. Never raises on rows.
+    """
+    d, n = x.shape
+    z = noise_multiplier * math.sqrt(ROUNDS)
+    root, known, cap, sd = np.eye(d), np.zeros((d, d)), reach * reach, 0.0
+    held, firm = np.zeros((d, d)), np.zeros((d, d))
+    for _ in range(ROUNDS):
+        caps = Caps(1.0, cap, 1.0, 1.0, (0.0, 1.0, 0.0, 0.0))
+        blocks = (_block(x, counted, k, root) for k in range(0, n, BLOCK))
+        sums = release(blocks, d, n, caps, z, random, gaps=counted is not None)
+        sd = sums.sds[1] / sums.rows
+        seen, back = sums.curvature / sums.rows, np.linalg.inv(root)
+        found = saturated(root.T @ firm @ root, seen, math.sqrt(2.0 * d) * sd)
+        held = back.T @ at_least(root.T @ held @ root, found) @ back
+        firm = back.T @ above(seen, CLEAR * math.sqrt(2.0 * d) * sd) @ back
+        root, known = rounder(root, known, seen, sd)
+        root = kept(root, held)
+        cap = USUAL * d
+    return Whitening(root, known, sd, held)
+
+
+def rounder(root: Floats, known: Floats, seen: Floats, sd: float) -> tuple[Floats, Floats]:
+    """Return coordinates in which what is known is about 1, and what is known.
+
+    known: (d, d), so far, by the rows' own columns: a lower bound, for long rows count less in what
+    is seen. seen: in the coordinates of root, with noise of this sd. A direction that was seen
+    to be larger stays as large: else a few long rows, whose weights sink as they are stretched,
+    would be stretched for ever.
+    """
+    edge = math.sqrt(2.0 * len(seen)) * sd
+    seen = at_least(seen, root.T @ known @ root, edge)
+    values, vectors = np.linalg.eigh(seen)
+    back = np.linalg.inv(root)
+    sure = back.T @ ((vectors * np.where(values > edge, values, 0.0)) @ vectors.T) @ back
+    return root @ lifted(seen, sd), np.asarray(sure)
+
+
+def at_least(matrix: Floats, least: Floats, edge: float = 0.0) -> Floats:
+    """Return a symmetric matrix with what it lacks of another, beyond an edge, added."""
+    values, vectors = np.linalg.eigh(least - matrix)
+    return np.asarray(matrix + (vectors * np.maximum(values - edge, 0.0)) @ vectors.T)
+
+
+def kept(root: Floats, held: Floats) -> Floats:
+    """Return coordinates in which nothing is stretched further than what is held allows."""
+    least = at_least(np.eye(len(root)), root.T @ held @ root)
+    return np.asarray(root @ lifted(least, 0.0))
+
+
+def above(matrix: Floats, edge: float) -> Floats:
+    """Return what of a symmetric matrix is beyond doubt: larger eigenvalues, less half the edge."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.where(values > edge, values - 0.5 * edge, 0.0)) @ vectors.T)
+
+
+def saturated(before: Floats, seen: Floats, edge: float) -> Floats:
+    """Return (d, d) what directions are to be divided by in which few rows carry what is seen.
+
+    A cut row adds at most its cap, however far its direction is stretched. Where much less is seen
+    than was known before, stretching has cut rows, and as much of it is taken back.
+    """
+    values, vectors = np.linalg.eigh(before - seen)
+    ways = vectors[:, values > edge]
+    had, has = (np.einsum("dk,de,ek->k", ways, part, ways) for part in (before, seen))
+    part = np.maximum(has, edge) / np.maximum(had, edge)
+    least = max(LEAST_PART, CLEAR * edge)  # else it would drown in noise
+    size = np.where((part < FULL) & (least < FULL), had / np.maximum(part, least), 0.0)
+    return np.asarray((ways * size) @ ways.T)
+
+
+def _block(x: Floats, counted: Floats | None, start: int, root: Floats) -> Block:
+    seen = root.T @ x[:, start : start + BLOCK]
+    there = None if counted is None else counted[start : start + BLOCK]
+    return Block(seen, (seen,), (), np.zeros(0), there)
+
+
+def lifted(matrix: Floats, sd: float) -> Floats:
+    """Return B, B^T matrix B = 1, of a symmetric matrix whose noise has this sd.
+
+    Eigenvalues below the largest that noise alone has are lifted to it.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    floor = max(math.sqrt(2.0 * len(matrix)) * sd, LEAST * float(np.abs(values).max()), LEAST)
+    return np.asarray((vectors / np.sqrt(np.maximum(values, floor))) @ vectors.T)

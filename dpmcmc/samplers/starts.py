@@ -1,0 +1,129 @@
+"""Chains that start from a release: what it costs, what it tells them, and what to expect of it.
+
+The release itself is made where the rows are opened, see dpmcmc/starting.py.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpmcmc.errors import SpecError
+from dpmcmc.privacy.events import Compose, Event
+from dpmcmc.samplers.base import Floats, Outlook, Target
+from dpmcmc.samplers.options import Start
+
+SHARES = (0.1, 0.25, 0.5)  # of mu^2, that the planner chooses from
+LEAST_NOISE, MOST_NOISE = 1e-4, 1e9
+LEAST_FAR, MOST_FAR = 3, 12
+SAFE = 1.0 + 1e-12  # rounding of what a start costs
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a chain begins and how the posterior lies there: a function of released numbers.
+
+    positions: (chain, d), draws from the posterior given the release, to begin at. mode: (d,), the
+    mean of that. root: (d, d), root @ root.T is about the posterior's covariance given the rows.
+    error: (d, d), covariance of the noise of mode. moments: mean of x x^T, as far as it was told.
+    prior: (d,), precision of the prior.
+    """
+
+    positions: Floats
+    mode: Floats
+    root: Floats
+    error: Floats
+    moments: Floats
+    prior: Floats
+
+
+def begin(target: Target, found: Found | None) -> None:
+    """Put every chain at a draw of its own; where none was found they stay at the public start."""
+    if found is not None:
+        target.position[:] = found.positions
+
+
+def event(start: Start) -> Event:
+    """Return the event of the release.
+
+    Proof: docs/proofs/noisy_mean.md, where it has shares, and docs/proofs/noisy_quadratic.md.
+    """
+    from dpmcmc.releases import noisy_mean, quadratic_way  # they know the samplers' types
+
+    if start.noise_multiplier is None or (start.num_far is None) == (start.shares is None):
+        raise ValueError("the noise and the looks of the start must be known")
+    if start.num_far is not None:
+        return quadratic_way.event(start.noise_multiplier, start.num_far)
+    return noisy_mean.event(noisy_mean.options_of(start), start.noise_multiplier, 0)
+
+
+def with_event(start: Start | None, chain: Event) -> Event:
+    """Return the chain's event with that of its start before it."""
+    return chain if start is None else Compose((event(start), chain))
+
+
+def settled(start: Start | None, outlook: Outlook) -> Start | None:
+    """Fill what follows from public facts. None where none is asked for.
+
+    Its noise is known where the job's epsilon is. Raises SpecError on impossible numbers.
+    """
+    if start is None or (start.share == 0.0 and start.noise_multiplier is None):
+        return None
+    if outlook.beginning is None:
+        raise SpecError("/sampler/start", "this model has no release for a chain to start from")
+    _check(start)
+    z = start.noise_multiplier
+    if z is None and outlook.mu is not None:
+        z = max(1.0 / (math.sqrt(start.share) * outlook.mu), LEAST_NOISE)
+    return replace(outlook.beginning.settle(start, z or 1.0), noise_multiplier=z)
+
+
+def _check(start: Start) -> None:
+    numbers = (("share", 0.01, 0.99), ("noise_multiplier", LEAST_NOISE, MOST_NOISE))
+    for name, least, most in numbers:
+        value = getattr(start, name)
+        if value is not None and not least <= value <= most:
+            raise SpecError(f"/sampler/start/{name}", f"must be between {least:g} and {most:g}")
+    count = start.num_far
+    if count is not None and (type(count) is not int or not LEAST_FAR <= count <= MOST_FAR):
+        limits = f"must be a whole number between {LEAST_FAR} and {MOST_FAR}"
+        raise SpecError("/sampler/start/num_far", limits)
+
+
+def chain_mu(start: Start | None, mu: float) -> float:
+    """Return what a budget of mu leaves for the chain. Raises SpecError where that is nothing."""
+    if start is None:
+        return mu
+    if start.noise_multiplier is None:
+        return mu * math.sqrt(1.0 - start.share) * (2.0 - SAFE)
+    left = mu**2 - SAFE / start.noise_multiplier**2
+    if left <= 0.0:
+        raise SpecError("/sampler/start/noise_multiplier", "costs more than the budget")
+    return math.sqrt(left)
+
+
+def finished(start: Start | None, chain: float) -> Start | None:
+    """Give the start its share beside a chain whose releases cost mu = chain."""
+    if start is None or start.noise_multiplier is not None:
+        return start
+    mu = chain * math.sqrt(start.share / (1.0 - start.share))
+    return replace(start, noise_multiplier=1.0 / mu)
+
+
+def error(start: Start, outlook: Outlook) -> float:
+    """Return the mode's expected error in posterior sds, root mean square over coefficients."""
+    wide = _widening(start, outlook)
+    return math.sqrt(float(np.mean(np.maximum(wide**2 - 1.0, 0.0))))
+
+
+def arrived(start: Start, outlook: Outlook) -> Floats:
+    """Return (d,) how far from the mode a chain begins: at a draw given the release."""
+    away = outlook.sds * _widening(start, outlook)
+    return np.minimum(away, np.maximum(outlook.guess.distance, outlook.sds))
+
+
+def _widening(start: Start, outlook: Outlook) -> Floats:
+    """Return (d,) expected sds of draws given the release over those of the posterior."""
+    if outlook.beginning is None:
+        raise ValueError("this model has no release for a chain to start from")
+    return outlook.beginning.widening(start.noise_multiplier or math.inf)

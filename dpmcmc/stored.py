@@ -1,0 +1,255 @@
+"""What was released stays usable: posteriors under other priors, predictions, contrasts, tests.
+
+All of it is a function of released numbers and of public facts. Nothing here sees a row, and
+nothing costs anything.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpmcmc.breadth import notes
+from dpmcmc.design import Design, make_design
+from dpmcmc.errors import SpecError
+from dpmcmc.families import FAMILIES
+from dpmcmc.free.closed import Closed
+from dpmcmc.free.posterior import FreePosterior
+from dpmcmc.free.priors import CoefficientPrior, Floats, check_number, checked
+from dpmcmc.free.settings import at
+from dpmcmc.free.walk import walked
+from dpmcmc.models import MODELS
+from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.releases.base import Posterior, Stored, prior_of
+from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.releases.quadratic_verdict import STRETCH
+from dpmcmc.releases.whitening import Whitening
+from dpmcmc.reuse import POINTER, in_order
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec, NormalPrior
+from dpmcmc.starting import release_of
+from dpmcmc.units import Scale, matrix
+from dpmcmc.verdicts import MIXED, Verdict, of_release
+
+NUM_DRAWS, MOST_DRAWS = 4000, 1_000_000
+Asked = NormalPrior | CoefficientPrior
+
+
+class StoredRelease:
+    """A release of a job, and all that can be had of it for free.
+
+    parameters: the names that priors, contrasts and nulls go by. classes: linear predictors of
+    a row.
+    """
+
+    def __init__(self, schema: Schema, spec: JobSpec, told: Stored) -> None:
+        """spec: resolved. told: what its release left behind."""
+        self._release, self._told = release_of(spec), told
+        self._spec = replace(spec, model=self._release.model(spec.model))
+        self._own, self._design = spec, make_design(schema, spec.model.formula)
+        model = MODELS[spec.model.family]
+        form = model.form(self._design, self._spec)
+        self._prior, self.classes = prior_of(form, len(form.start)), form.classes
+        self.parameters = model.parameters(self._design, spec.model)
+
+    @classmethod
+    def read(cls, schema: Schema, spec: JobSpec, content: dict[str, Any]) -> "StoredRelease":
+        """Return what to_dict made this of. Raises ValueError where the release stores nothing."""
+        read = release_of(spec).read
+        if read is None:
+            raise ValueError("this release stores nothing")
+        return cls(schema, spec, read(content))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return lists and numbers that JSON holds."""
+        return self._told.to_dict()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it may be believed."""
+        judge, moments = self._release.judge, self._told.moments()
+        found = notes(self._design, *moments) if moments is not None else ()
+        return of_release(None if judge is None else judge(self._told), found)
+
+    def __repr__(self) -> str:
+        """Return what it is of, and whether it may be believed."""
+        formula, told = self._own.model.formula, self.verdict.told(sys.stdout.isatty())
+        return f"{type(self).__name__}({formula!r}): {told}"
+
+    def whitening(self, design: Design) -> Whitening:
+        """Return the coordinates that it paid for, or used again, for the columns of a design.
+
+        Raises SpecError where they are of other columns, or there are none.
+        """
+        if not isinstance(self._told, Quadratic):
+            raise SpecError(POINTER, "this release has no whitening; noisy_quadratic has")
+        return in_order(self._told.paid, self._design, design)
+
+    def posterior(
+        self,
+        prior: Mapping[str, Asked] | None = None,
+        num_draws: int = NUM_DRAWS,
+        *,
+        scale: Scale = "original",
+        random: RandomSource | None = None,
+    ) -> FreePosterior:
+        """Return the posterior under another prior. It costs nothing, however often it is asked.
+
+        prior: by parameter, of the standardised design as in a job, whatever the scale; one that
+        is not named keeps the job's. Normal ones have a closed form; others, of coefficients alone,
+        are sampled: see dpmcmc/free/walk.py. scale: of what is told, see dpmcmc.units.
+        random: for tests only. Raises SpecError.
+        """
+        if type(num_draws) is not int or not 1 <= num_draws <= MOST_DRAWS:
+            raise SpecError("/num_draws", f"must be a whole number between 1 and {MOST_DRAWS}")
+        random = random or SystemRandom()
+        (mean, precision), others = self._joined(prior or {})
+        found = self._told.posterior(mean, precision, random)
+        if others:
+            made = self._sampled(found, (mean, precision), others, num_draws, random)
+            return replace(made, scale=scale)
+        draws = self._released(found.draws(1, num_draws, random)[0])
+        tested, own = Closed(found, (mean, precision)), self._in_units((mean, precision), {})
+        return FreePosterior(self, draws, tested, own, self._judged(draws, bool(prior)), scale)
+
+    def _joined(
+        self, prior: Mapping[str, Asked]
+    ) -> tuple[tuple[Floats, Floats], dict[int, CoefficientPrior]]:
+        """Return normals (mean, precision) by position, and what is not normal by its place."""
+        mean, precision = (part.copy() for part in self._prior)
+        others: dict[int, CoefficientPrior] = {}
+        if prior:
+            unit, shift = self._units("/prior")
+        for name, one in prior.items():
+            pointer = at("/prior", name)
+            k, asked = self.place(name, "/prior"), checked(one, pointer)
+            own = asked.within(float(unit[k]), float(shift[k]))
+            if own.plain and own.scale is not None:
+                mean[k], precision[k] = own.loc, own.scale**-2.0
+            elif k >= self.coefficients:
+                raise SpecError(f"{pointer}/kind", "must be normal, without bounds, of this one")
+            else:
+                mean[k], precision[k], others[k] = 0.0, 0.0, own
+        return (mean, precision), others
+
+    def _sampled(
+        self,
+        found: Posterior,
+        normals: tuple[Floats, Floats],
+        others: Mapping[int, CoefficientPrior],
+        num_draws: int,
+        random: RandomSource,
+    ) -> FreePosterior:
+        """Return draws under priors some of which are not normal."""
+        means, roots = found.parts()
+        walk = walked(means, roots @ roots.swapaxes(1, 2), others, normals, num_draws, random)
+        draws = self._released(found.completed(*walk.coefficients(num_draws, random), random))
+        reasons = self._judged(draws, True)
+        if not walk.r_hat <= MIXED:
+            told = f"chains that began at this prior have not forgotten it (R-hat {walk.r_hat:.3f})"
+            reasons = (*reasons, f"{told}: a wider one, or fewer at once, would be sampled")
+        return FreePosterior(self, draws, walk, self._in_units(normals, others), reasons)
+
+    def _in_units(
+        self, normals: tuple[Floats, Floats], others: Mapping[int, CoefficientPrior]
+    ) -> dict[str, CoefficientPrior]:
+        """Return the priors that apply, in the parameters' own units."""
+        if self._bent:
+            return {}
+        unit, shift = self._units("/prior")
+        found = {}
+        for k, name in enumerate(self.parameters):
+            mean, precision = float(normals[0][k]), float(normals[1][k])
+            scale = max(precision, 1e-300) ** -0.5
+            own = others.get(k, CoefficientPrior(kind="normal", loc=mean, scale=scale))
+            found[name] = own.within(1.0 / float(unit[k]), -float(shift[k] / unit[k]))
+        return found
+
+    def _judged(self, draws: Floats, changed: bool) -> tuple[str, ...]:
+        """Return what is wrong with draws under another prior, beside what the release says.
+
+        Where the likelihood is not quadratic what was released of it is so only nearby.
+        """
+        family = FAMILIES.get(self._own.model.family)
+        if not changed or not isinstance(self._told, Quadratic) or family is None:
+            return ()
+        p = len(self._told.place)
+        if family.additive or p > draws.shape[1]:
+            return ()
+        away = float(np.linalg.norm(self._away(draws[:, :p].mean(axis=0))))
+        if away <= STRETCH:
+            return ()
+        return (
+            f"this prior takes the posterior {away:.2g} sds of what a row tells from where the rows"
+            f" were looked at; what was released of them holds within {STRETCH:g}",
+        )
+
+    def _away(self, coefficients: Floats) -> Floats:
+        """Return how far coefficients (p,) are from the place of the release, by its root."""
+        told: Any = self._told
+        unit, shift = self._units("/prior")
+        p = len(coefficients)
+        positions = (coefficients - shift[:p]) / unit[:p]
+        return np.asarray(np.linalg.solve(told.root, positions - told.place))
+
+    def place(self, name: str, pointer: str) -> int:
+        """Return which parameter that is. Raises SpecError."""
+        if name not in self.parameters:
+            known = ", ".join(self.parameters[:12])
+            raise SpecError(at(pointer, name), f"is no parameter of this job; it has {known}")
+        return self.parameters.index(name)
+
+    @property
+    def design(self) -> Design:
+        """The public design."""
+        return self._design
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job."""
+        return self._own
+
+    @property
+    def coefficients(self) -> int:
+        """How many of the parameters are coefficients: the first ones."""
+        return self.classes * len(self._design.parameters)
+
+    def fixed(
+        self, values: Mapping[str, float], scale: Scale, pointer: str
+    ) -> tuple[Floats, Floats]:
+        """Return (g (k, p), v (k,)): these values of parameters are positions with g @ them = v.
+
+        Raises SpecError.
+        """
+        unit, shift = self._units(pointer)
+        places = [self.place(name, pointer) for name in values]
+        for name, value in values.items():
+            check_number(value, at(pointer, name))
+        shown = np.eye(len(unit)) if scale == "design" else matrix(self._design, self.parameters)
+        told, rows = np.array(list(values.values()), np.float64), shown[places]
+        return rows * unit, told - rows @ shift
+
+    def _units(self, pointer: str) -> tuple[Floats, Floats]:
+        """Return (unit (d,), shift (d,)): parameters are shift + unit * positions."""
+        low, middle, _ = self._ends()
+        if self._bent:
+            message = "this model is bent: it has a posterior under its own prior alone"
+            raise SpecError(pointer, message)
+        return middle - low, low
+
+    def _ends(self) -> Floats:
+        """Return parameters (3, d) of positions 0, 1 and 2."""
+        return self._released(np.arange(3.0)[:, None] * np.ones(len(self._prior[0])))
+
+    @property
+    def _bent(self) -> bool:
+        """Whether parameters are not linear in positions."""
+        low, middle, high = self._ends()
+        return not np.allclose(high - middle, middle - low)
+
+    def _released(self, positions: Floats) -> Floats:
+        """Return parameters of positions (..., d): all that is shown goes through here."""
+        model = MODELS[self._own.model.family]
+        return np.asarray(model.release(self._design, self._spec, positions))

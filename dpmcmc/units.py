@@ -1,0 +1,59 @@
+"""Coefficients in the units of the columns, from those of the standardised design, and back.
+
+The map is linear, public and one to one: design columns are sums of the formula's columns as they
+stand, x = M' raw with M square, so that the same predictor has coefficients M theta in raw columns.
+Applied to released draws it is post-processing: nothing is charged. An intercept is then where
+all raw terms are 0. Functions of a basis (poly, bs, cr) and categories have no units but their own.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.design import Design
+
+Floats = NDArray[np.float64]
+Scale = Literal["original", "design"]
+SCALES: tuple[Scale, ...] = ("original", "design")
+ROWS = 65536  # at once
+
+
+def matrix(design: Design, parameters: Sequence[str]) -> Floats:
+    """Return M (p, p): parameters in units of columns are M times those of the design.
+
+    parameters: one for each column of the design, or several such blocks as `word:column`, and
+    whatever else a model has after them, which stays as it is.
+    """
+    d, p = len(design.parameters), len(parameters)
+    own, whole = np.zeros((d, d)), np.eye(p)
+    for k, j, weight in design.mixing:
+        own[k, j] = weight
+    for first in range(0, p - d + 1, d):
+        if not _block(parameters[first : first + d], design.parameters):
+            break
+        whole[first : first + d, first : first + d] = own
+    return whole
+
+
+def _block(names: Sequence[str], columns: Sequence[str]) -> bool:
+    """Whether these are a block's parameters."""
+    fits = (
+        name == own or name.endswith(f":{own}") for name, own in zip(names, columns, strict=True)
+    )
+    return all(fits)
+
+
+def in_units(
+    design: Design, parameters: Sequence[str], draws: Floats, scale: Scale = "original"
+) -> Floats:
+    """Return draws (..., p) of the design's parameters on this scale, free of charge."""
+    every = matrix(design, parameters)
+    if scale == "design" or np.array_equal(every, np.eye(len(every))):
+        return draws
+    found, flat = np.empty(draws.shape), draws.reshape(-1, len(every))
+    out = found.reshape(-1, len(every))
+    for start in range(0, len(flat), ROWS):
+        out[start : start + ROWS] = flat[start : start + ROWS] @ every.T
+    return found

@@ -1,0 +1,120 @@
+"""Whether a result may be believed, in one word and one sentence, from released numbers only."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.breadth import Note
+from dpmcmc.diagnostics import ParameterSummary
+from dpmcmc.releases.base import Judgement
+
+MIXED = 1.01  # largest rank-normalised R-hat of a chain that has mixed: Vehtari et al. 2021
+LEAST_ESS = 200.0  # 50 for each half chain that R-hat compares: with fewer it is above MIXED
+COLOURS, PLAIN = {"reliable": "\x1b[32m", "unreliable": "\x1b[31m"}, "\x1b[0m"
+FARTHEST = 10.0  # sds from where a chain went to where its release had put it
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a result says of itself.
+
+    reasons: each thing that is wrong, in words. width_from_privacy: part of the width of its
+    intervals that is due to privacy, where that is known. notes: for the next dataset.
+    """
+
+    status: Literal["reliable", "unreliable"]
+    sentence: str
+    reasons: tuple[str, ...]
+    width_from_privacy: float | None
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """The status as titles carry it: nothing where all is well."""
+        return "" if self.status == "reliable" else " (unreliable)"
+
+    def told(self, colour: bool) -> str:
+        """Return the sentence, its first word in colour for a terminal if that is wanted."""
+        word, colon, rest = self.sentence.partition(":")
+        return f"{COLOURS[self.status]}{word}{PLAIN}{colon}{rest}" if colour else self.sentence
+
+
+def of_release(judged: Judgement | None, notes: tuple[Note, ...] = ()) -> Verdict:
+    """Return the verdict on a release. judged: by its own numbers; None where it keeps none."""
+    if judged is None:
+        reason = "this release keeps nothing by which it could be judged; noisy_quadratic does"
+        return Verdict("unreliable", f"Unreliable: {reason}.", (reason,), None)
+    width = 1.0 - math.sqrt(1.0 - min(max(judged.privacy_share, 0.0), 1.0))
+    told = judged.sentence.removeprefix("unreliable: ")
+    if judged.reliable:
+        sentence = f"Reliable: {told}, {100.0 * width:.0f} % of the width of their intervals."
+        return Verdict("reliable", sentence, (), width, notes)
+    return Verdict("unreliable", f"Unreliable: {told}.", (told,), width, notes)
+
+
+def of_chain(
+    draws: NDArray[np.float64],
+    num_warmup: int,
+    summaries: Sequence[ParameterSummary],
+    *,
+    started: bool,
+) -> Verdict:
+    """Return the verdict on a chain. draws: (chain, draw, parameter), warm-up included.
+
+    summaries: of the draws after it. started: whether the chain began at a released place.
+    """
+    found = [_mixing(summaries), _size(summaries)]
+    if started:
+        found.append(_start(draws, num_warmup, summaries))
+    reasons = tuple(reason for reason in found if reason)
+    if reasons:
+        return Verdict("unreliable", f"Unreliable: {'; '.join(reasons)}.", reasons, None)
+    hat = max(one.r_hat or math.inf for one in summaries)
+    ess = min(one.ess_bulk or 0.0 for one in summaries)
+    alone = ", one chain by its halves" if len(draws) == 1 else ""
+    sentence = f"Reliable: the chain has mixed (R-hat {hat:.3f}{alone}; {ess:.0f} effective draws)."
+    return Verdict("reliable", sentence, (), None)
+
+
+def _mixing(summaries: Sequence[ParameterSummary]) -> str:
+    unknown = [one.name for one in summaries if one.r_hat is None]
+    if unknown:
+        return f"{unknown[0]} never moved, or the chain is too short to be judged"
+    worst = max(summaries, key=lambda one: one.r_hat or 0.0)
+    if (worst.r_hat or 0.0) <= MIXED:
+        return ""
+    return f"R-hat of {worst.name} is {worst.r_hat:.3f}, above {MIXED}: the chain has not mixed"
+
+
+def _size(summaries: Sequence[ParameterSummary]) -> str:
+    def size(one: ParameterSummary) -> float:
+        return min(one.ess_bulk or 0.0, one.ess_tail or 0.0)
+
+    worst = min(summaries, key=size)
+    if size(worst) >= LEAST_ESS:
+        return ""
+    return (
+        f"{worst.name} has an effective sample size of {size(worst):.0f};"
+        f" fewer than {LEAST_ESS:.0f} do not describe a posterior"
+    )
+
+
+def _start(
+    draws: NDArray[np.float64], num_warmup: int, summaries: Sequence[ParameterSummary]
+) -> str:
+    """Say so where the release had put the chain elsewhere: its moves are shaped for there."""
+    middle = draws[:, num_warmup:].mean(axis=(0, 1))
+    sds = np.array([max(one.sd, 1e-300) for one in summaries])
+    with np.errstate(over="ignore"):  # of a chain that hardly moved, very far
+        away = np.abs((draws[:, 0] - middle) / sds).max(axis=0)
+    worst = int(np.argmax(away))
+    if away[worst] <= FARTHEST:
+        return ""
+    return (
+        f"{summaries[worst].name} went {away[worst]:.3g} sds from where its release had put it:"
+        " the start did not reach the posterior"
+    )

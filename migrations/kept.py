@@ -1,0 +1,38 @@
+"""Tables that record what happened: a downgrade leaves them where they hold anything."""
+
+import sqlalchemy as sa
+from alembic import context, op
+
+ASKED = "drop_ledgers"
+
+
+def holds_rows(table: str) -> bool:
+    """Whether a table has a row."""
+    found = op.get_bind().execute(sa.select(sa.literal(1)).select_from(sa.table(table)).limit(1))
+    return found.first() is not None
+
+
+def asked_to_drop() -> bool:
+    """Whether whoever downgrades said that records may go: `alembic -x drop_ledgers=yes`."""
+    said = context.get_x_argument(as_dictionary=True).get(ASKED) == "yes"
+    return said or bool(context.config.attributes.get(ASKED))
+
+
+def refuse_to_drop(*tables: str) -> None:
+    """Stop a downgrade that would drop records. Raises RuntimeError unless it was asked for."""
+    held = [table for table in tables if is_there(table) and holds_rows(table)]
+    if held and not asked_to_drop():
+        raise RuntimeError(
+            f"{' and '.join(held)} would be dropped, and with them what was spent:"
+            f" say -x {ASKED}=yes where that is meant"
+        )
+
+
+def is_there(table: str) -> bool:
+    """Whether an earlier downgrade left the table, so that an upgrade takes it up again."""
+    return bool(sa.inspect(op.get_bind()).has_table(table))
+
+
+def is_sqlite() -> bool:
+    """Whether the rules of SQLite are wanted."""
+    return bool(op.get_bind().dialect.name == "sqlite")

@@ -1,0 +1,256 @@
+"""What one caller may take of the service: requests, event streams, connections."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from app.api import limits
+from app.api.limits import OwnMeter, Rates, SharedMeter, Streams
+from app.jobs.errors import Refusal
+from app.settings import Settings
+from tests.api.support import ADMIN, CSV, METADATA, House, client, house_in, job_of, running
+
+
+@pytest.fixture
+def narrow(tmp_path: Path) -> Iterator[House]:
+    with house_in(tmp_path, rate_requests=10) as made:
+        yield made
+
+
+def test_requests_beyond_the_rate_are_429_until_time_has_passed(narrow: House) -> None:
+    ada = narrow.user("analyst")
+    bob = narrow.user("analyst")
+    answers = [ada.get("/v1/models") for _ in range(12)]
+    first, last = answers[0], answers[-1]
+    assert first.status_code == 200
+    assert first.headers["ratelimit-limit"] == "10"
+    assert first.headers["ratelimit-remaining"] == "9"
+    assert first.headers["ratelimit-reset"] == "1"
+    assert "retry-after" not in first.headers
+    assert [a.status_code for a in answers].count(429) >= 1
+    assert (last.status_code, last.json()["code"]) == (429, "rate_limited")
+    assert 1 <= int(last.headers["retry-after"]) <= 10
+    assert last.headers["ratelimit-remaining"] == "0"
+    assert bob.get("/v1/models").status_code == 200
+    time.sleep(int(last.headers["retry-after"]))
+    assert ada.get("/v1/models").status_code == 200
+
+
+def test_further_keys_are_no_further_requests(narrow: House) -> None:
+    ada = narrow.user("analyst")
+    key = ada.post("/v1/users/me/keys").json()["key"]
+    statuses = [ada.get("/v1/models").status_code for _ in range(12)]
+    assert 429 in statuses
+    other = ada.http.get("/v1/models", headers={"Authorization": f"Bearer {key}"})
+    assert other.status_code == 429
+
+
+def test_what_is_no_key_is_not_counted(narrow: House) -> None:
+    for _ in range(20):
+        assert narrow.http.get("/v1/models").status_code == 401
+    assert narrow.http.get("/healthz").status_code == 200
+
+
+def test_a_meter_earns_back_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now)
+    meter, user = OwnMeter(), uuid4()
+    assert [meter.ask(user, 1.0)[0] for _ in range(11)] == [True] * 10 + [False]
+    now += 3.0
+    assert [meter.ask(user, 1.0)[0] for _ in range(4)] == [True] * 3 + [False]
+    now += 3600.0
+    assert meter.ask(user, 1.0) == (True, 1.0)
+
+
+@pytest.mark.services
+def test_processes_share_one_meter_in_redis(redis_url: str) -> None:
+    first, second, user = SharedMeter(redis_url), SharedMeter(redis_url), uuid4()
+    allowed = [meter.ask(user, 2.0)[0] for _ in range(4) for meter in (first, second)]
+    assert allowed == [True] * 5 + [False] * 3
+    assert first.ask(uuid4(), 2.0)[0]
+
+
+def test_a_process_counts_alone_while_redis_is_away(tmp_path: Path) -> None:
+    away = Settings(data_dir=tmp_path, broker_url="redis://127.0.0.1:1/0", rate_requests=10)  # type: ignore[call-arg]
+    rates, user = Rates(away), uuid4()
+    assert [rates.ask(user).allowed for _ in range(11)] == [True] * 10 + [False]
+
+
+def test_places_for_streams_are_few_for_each_and_for_all(tmp_path: Path) -> None:
+    streams = Streams(Settings(data_dir=tmp_path, max_streams_of_user=2, max_streams=3))
+    ada, bob = uuid4(), uuid4()
+    streams.take(ada)
+    streams.take(ada)
+    with pytest.raises(Refusal) as refused:
+        streams.take(ada)
+    assert (refused.value.status, refused.value.code) == (429, "too_many_streams")
+    streams.take(bob)
+    with pytest.raises(Refusal):
+        streams.take(bob)
+    streams.leave(ada)
+    streams.take(bob)
+
+
+class Listening:
+    """One event stream over a socket of its own."""
+
+    def __init__(self, url: str, job: str, key: str) -> None:
+        port = int(url.rsplit(":", 1)[1])
+        self.line = socket.create_connection(("127.0.0.1", port), timeout=30)
+        ask = (
+            f"GET /v1/jobs/{job}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+        )
+        self.line.sendall(ask.encode())
+        self.status = int(self.line.recv(200).split()[1])
+
+    def close(self) -> None:
+        self.line.close()
+
+
+def test_streams_leave_their_places(tmp_path: Path) -> None:
+    """A stream too many is 429, and one that ended makes room."""
+    few = {"DPMCMC_WORKERS": "0", "DPMCMC_MAX_STREAMS_OF_USER": "5"}
+    with running(tmp_path, few) as (_, service), ExitStack() as opened:
+        admin = client(service, ADMIN)
+        (tmp_path / "rows.csv").write_bytes(CSV)
+        dataset = admin.upload(tmp_path / "rows.csv", METADATA)["id"]
+        key = admin.create_user("ada", "analyst")["key"]
+        ada = client(service, key)
+        job = ada.submit(job_of(dataset))["id"]
+        streams = [
+            opened.enter_context(closing(Listening(service.url, job, key))) for _ in range(7)
+        ]
+        assert [s.status for s in streams] == [200] * 5 + [429] * 2
+        streams[0].close()
+        assert _within(10, lambda: _status(service.url, job, key) == 200)
+        ada.cancel(job)
+        for stream in streams[1:5]:
+            assert b'"cancelled"' in _rest(stream.line)
+        assert _status(service.url, job, key) == 200  # all have ended
+
+
+def _status(url: str, job: str, key: str) -> int:
+    with closing(Listening(url, job, key)) as stream:
+        return stream.status
+
+
+def _rest(line: socket.socket) -> bytes:
+    line.settimeout(30)
+    said = b""
+    while b'"cancelled"' not in said:
+        more = line.recv(65536)
+        if not more:
+            break
+        said += more
+    return said
+
+
+def _within(seconds: float, condition: Any) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def test_one_look_serves_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred streams of ten jobs: each look asks for all of them at once."""
+    import asyncio
+
+    from app.api import sse
+    from app.jobs.caller import Caller
+    from app.jobs.fetch import Watched
+
+    monkeypatch.setattr(sse, "LOOK_SECONDS", 0.01)
+    jobs = [Watched(uuid4(), "queued", 0, 10, None) for _ in range(10)]
+    callers = [Caller(uuid4(), "analyst", uuid4()) for _ in range(10)]
+    looks: list[int] = []
+
+    def look(ids: Any, who: Any) -> Any:
+        looks.append(len(ids))
+        ended = len(looks) > 3
+        state = "succeeded" if ended else "queued"
+        return {one.id: Watched(one.id, state, 10 * ended, 10, None) for one in jobs}, set(who)
+
+    async def read(notifier: sse.Notifier, n: int) -> list[str]:
+        told = []
+        async for found in notifier.follow(callers[n % 10], jobs[n % 10]):
+            assert found is not None
+            told.append(found.status)
+            if found.status == "succeeded":
+                break
+        return told
+
+    async def all_of_them() -> list[list[str]]:
+        notifier = sse.Notifier(look, threading.Event())
+        return await asyncio.gather(*(read(notifier, n) for n in range(100)))
+
+    told = asyncio.run(all_of_them())
+    assert told == [["queued", "succeeded"]] * 100
+    assert looks == [10] * 4
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service that waits a second for headers."""
+    folder = tmp_path_factory.mktemp("hasty")
+    environment = {"DPMCMC_WORKERS": "0", "DPMCMC_REQUEST_SECONDS": "1"}
+    with running(folder, environment) as (_, service):
+        yield service.url
+
+
+def _open(url: str, said: bytes) -> socket.socket:
+    line = socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=10)
+    line.sendall(said)
+    return line
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /heal", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-More: "]
+)
+def test_a_connection_that_sends_no_headers_is_closed(hasty: str, said: bytes) -> None:
+    began = time.monotonic()
+    with closing(_open(hasty, said)) as line:
+        assert line.recv(1000) == b""
+    assert time.monotonic() - began < 8
+
+
+def test_headers_that_trickle_in_renew_no_time(hasty: str) -> None:
+    """Also of a second request on the same connection."""
+    with closing(_open(hasty, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")) as line:
+        assert b" 200 " in line.recv(5000)
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            while time.monotonic() - began < 8:
+                line.sendall(b"G")
+                time.sleep(0.2)
+    assert time.monotonic() - began < 7
+
+
+def test_a_body_that_does_not_come_is_408(hasty: str) -> None:
+    head = (
+        "POST /v1/users HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {ADMIN}\r\nContent-Length: 100\r\n\r\n"
+    )
+    with closing(_open(hasty, head.encode() + b'{"name"')) as line:
+        answer = b""
+        while more := line.recv(5000):  # until the service closes the connection
+            answer += more
+    assert b" 408 " in answer
+    assert b'"request_timeout"' in answer
+
+
+def test_a_client_that_answers_in_time_is_served(hasty: str) -> None:
+    with httpx.Client(base_url=hasty) as http:
+        for _ in range(3):
+            assert http.get("/healthz").status_code == 200
+            time.sleep(1.2)  # idle between two requests is no trickle

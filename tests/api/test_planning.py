@@ -1,0 +1,167 @@
+"""Planning apart: a time limit that ends the work, turns, and nothing held meanwhile."""
+
+import itertools
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+import pytest
+
+from app.jobs import planning
+from app.jobs.errors import Refusal
+from app.jobs.planning import Planners
+from tests.api.support import PLANNERS, House, job_of
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def planners() -> Iterator[Planners]:
+    made = Planners(1, 1.0)
+    assert made.ask("warm", math.sqrt, 4.0).answer.result(PATIENCE) == 2.0
+    yield made
+    made.close()
+
+
+def gone(pid: int) -> bool:
+    until = time.monotonic() + PATIENCE
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_work_that_takes_too_long_is_ended_and_others_go_on(planners: Planners) -> None:
+    process = planners.ask("a", os.getpid).answer.result(PATIENCE)
+    slow = planners.ask("a", time.sleep, 600.0)
+    with pytest.raises(Refusal) as refused:
+        slow.answer.result(PATIENCE)
+    assert (refused.value.status, refused.value.code) == (422, "too_long_to_plan")
+    assert gone(process)
+    assert planners.ask("a", math.sqrt, 9.0).answer.result(PATIENCE) == 3.0
+
+
+def test_work_ends_when_nobody_waits_for_it(planners: Planners) -> None:
+    process = planners.ask("b", os.getpid).answer.result(PATIENCE)
+    slow = planners.ask("a", time.sleep, 0.9)
+    waiting = planners.ask("a", time.sleep, 0.8)
+    time.sleep(0.2)
+    slow.leave()
+    waiting.leave()
+    assert gone(process)
+    assert planners.ask("b", math.sqrt, 16.0).answer.result(PATIENCE) == 4.0
+
+
+def test_callers_take_turns(planners: Planners) -> None:
+    order: list[str] = []
+    done = threading.Event()
+
+    def ask(caller: str, number: int) -> None:
+        ticket = planners.ask(caller, time.sleep, 0.05 + number / 1000)
+        ticket.answer.add_done_callback(lambda _: order.append(caller))
+        ticket.answer.add_done_callback(lambda _: done.set() if len(order) == 8 else None)
+
+    for number in range(7):
+        ask("many", number)
+    ask("one", 8)
+    assert done.wait(PATIENCE)
+    assert "one" in order[:3]
+
+
+def test_no_more_than_so_much_waits(planners: Planners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "MOST_WAITING", 2)
+    planners.ask("a", time.sleep, 0.7)
+    time.sleep(0.2)
+    for number in range(2):
+        planners.ask("a", time.sleep, 0.01 + number)
+    with pytest.raises(Refusal) as refused:
+        planners.ask("b", math.sqrt, 2.0)
+    assert refused.value.status == 503
+
+
+def test_closing_ends_what_is_under_way(planners: Planners) -> None:
+    process = planners.ask("a", os.getpid).answer.result(PATIENCE)
+    under_way, waiting = (planners.ask("a", time.sleep, 600.0 + n) for n in range(2))
+    began = time.monotonic()
+    planners.close()
+    assert time.monotonic() - began < 5.0
+    assert gone(process)
+    for ticket in (under_way, waiting):
+        with pytest.raises(Refusal):
+            ticket.answer.result(PATIENCE)
+
+
+def test_a_process_that_fails_is_no_answer_and_no_end(planners: Planners) -> None:
+    for function, given in ((os._exit, 3), (math.sqrt, -1.0)):
+        with pytest.raises(Refusal) as refused:
+            planners.ask("a", function, given).answer.result(PATIENCE)
+        assert refused.value.status == 503
+    assert planners.ask("a", math.sqrt, 25.0).answer.result(PATIENCE) == 5.0
+
+
+def test_planners_know_none_of_the_services_secrets(
+    planners: Planners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPMCMC_ADMIN_KEY", "secret")
+    monkeypatch.setenv("DATABASE_URL_FILE", "secret")
+    own = Planners(1, 5.0)
+    try:
+        assert own.ask("a", os.getenv, "DPMCMC_ADMIN_KEY").answer.result(PATIENCE) is None
+        assert own.ask("a", os.getenv, "DATABASE_URL_FILE").answer.result(PATIENCE) is None
+        assert own.ask("a", os.getenv, "OMP_NUM_THREADS").answer.result(PATIENCE) == "1"
+    finally:
+        own.close()
+
+
+def test_plans_under_way_hold_no_connection_and_no_thread(house: House) -> None:
+    """More plans than there are connections or threads wait; others are served meanwhile."""
+    dataset, analyst = house.dataset(), house.user("analyst")
+    assert analyst.post("/v1/plans", json=job_of(dataset)).status_code == 200
+    PLANNERS.ask("blocker", time.sleep, 4.0)
+    pools = [house.services.sessions.engine.pool, house.services.sessions._reader.pool]
+    with ThreadPoolExecutor(50) as crowd:
+        plans = [
+            crowd.submit(analyst.post, "/v1/plans", json=job_of(dataset, num_steps=100 + n))
+            for n in range(50)
+        ]
+        time.sleep(1.5)
+        assert not any(plan.done() for plan in plans)
+        assert [pool.checkedout() for pool in pools] == [0, 0]  # type: ignore[attr-defined]
+        began = time.monotonic()
+        assert analyst.get("/v1/jobs").status_code == 200
+        assert time.monotonic() - began < 1.5
+        assert {plan.result().status_code for plan in plans} == {200}
+
+
+def test_what_is_quick_never_waits_for_what_is_not() -> None:
+    made = Planners(2, 2 * PATIENCE)
+    try:
+        for quick in (True, False):  # both processes have started
+            warm = made.ask("warm", math.sqrt, 4.0 + quick, quick=quick)
+            warm.answer.result(PATIENCE)
+        slow = [made.ask(f"slow {n}", time.sleep, 600.0 + n) for n in range(8)]
+        for n in range(3):
+            quick_one = made.ask("quick", math.sqrt, 25.0 + n, quick=True)
+            assert wait([quick_one.answer], PATIENCE).done
+        assert not any(ticket.answer.done() for ticket in slow)
+    finally:
+        made.close()
+
+
+def test_one_planner_alone_takes_quick_work_and_other_by_turns() -> None:
+    made = Planners(1, PATIENCE)
+    try:
+        order: list[bool] = []
+        asked = [made.ask(f"{n}", time.sleep, 0.01 + n / 1000, quick=n >= 4) for n in range(8)]
+        for ticket in asked:
+            ticket.answer.add_done_callback(
+                lambda _, quick=ticket.quick: order.append(quick)  # type: ignore[misc]
+            )
+        for ticket in asked:
+            ticket.answer.result(PATIENCE)
+        assert all(before != after for before, after in itertools.pairwise(order))
+    finally:
+        made.close()

@@ -1,0 +1,128 @@
+"""Questions to a stored release on the command line, against answers of the service itself."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from app.client import Client
+from app.client.cli import app
+from app.jobs.fetch import Kept
+from app.jobs.posteriors import FREE, EffectAsked, Question, told
+from dpmcmc import CoefficientPrior, ModelSpec, NumberColumn, Schema, sample
+from dpmcmc.schema import BinaryColumn
+
+ROWS = 4000
+SCHEMA = Schema(
+    columns=(
+        NumberColumn(name="dose", lower=0.0, upper=10.0),
+        BinaryColumn(name="cured", categories=("no", "yes")),
+    ),
+    rows=ROWS,
+)
+HALF = CoefficientPrior(kind="laplace", scale=1.0, lower=0.0)
+
+
+def asked(**parts: Any) -> dict[str, Any]:
+    """What the service answers."""
+    random = np.random.default_rng(1)
+    dose = random.uniform(0, 10, ROWS)
+    cured = np.where(random.random(ROWS) < 1 / (1 + np.exp(2 - 0.5 * dose)), "yes", "no")
+    model = ModelSpec(family="logistic", formula="cured ~ dose")
+    rows: Any = {"dose": dose, "cured": cured}
+    result = sample(rows, schema=SCHEMA, model=model, epsilon=4.0, delta=1e-6)
+    assert result.release is not None
+    kept = Kept(SCHEMA, result.plan.spec, result.release.to_dict())
+    answer = told(kept, Question(num_draws=50, **parts))
+    assert isinstance(answer, dict), asdict(answer)
+    return {"job": "j", "cost": {"epsilon": 0.0}, "note": FREE, **answer}
+
+
+ANSWER = asked(
+    prior={"dose": HALF},
+    given=[{"dose": 5}],
+    contrasts=[{"dose": 2.0}],
+    comparisons=[({"dose": 8}, {"dose": 2})],
+    effects=[EffectAsked("dose", [{"dose": 5}], None, None)],
+    null=[{"dose": 0.0}],
+)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers as the service does, and remembers the questions."""
+
+    questions: list[dict[str, Any]]
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        type(self).questions.append(json.loads(self.rfile.read(length)))
+        csv = self.headers["Accept"] == "text/csv"
+        body = b"chain,draw\n" if csv else json.dumps(ANSWER).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/csv" if csv else "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def peer() -> Iterator[str]:
+    Handler.questions = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def ran(peer: str, tmp_path: Path, *more: str) -> str:
+    question = tmp_path / "question.json"
+    question.write_text('{"given": [{"dose": 5}]}')
+    line = ["--url", peer, "--key", "k", "posterior", "j", str(question), *more]
+    done = CliRunner().invoke(app, line)
+    assert done.exit_code == 0, done.output
+    assert Handler.questions[-1] == {"given": [{"dose": 5}]}
+    return done.output
+
+
+def test_an_answer_is_shown_part_by_part_with_its_verdict(peer: str, tmp_path: Path) -> None:
+    shown = ran(peer, tmp_path)
+    for part in (
+        "Posterior",
+        "Mean response",
+        "Contrasts",
+        "Differences in mean response",
+        "Ratios of odds",
+        "dose, per unit",
+        "Bayes factors",
+        "the larger model",
+        "Reliable:",
+        "Nothing is charged",
+    ):
+        assert part in shown, part
+
+
+def test_an_answer_may_be_had_as_it_came(peer: str, tmp_path: Path) -> None:
+    assert json.loads(ran(peer, tmp_path, "--json"))["priors"] == ANSWER["priors"]
+
+
+def test_draws_are_saved_in_the_format_that_is_named(peer: str, tmp_path: Path) -> None:
+    ran(peer, tmp_path, "--output", str(tmp_path / "draws.csv"), "--form", "csv")
+    assert (tmp_path / "draws.csv").read_bytes() == b"chain,draw\n"
+
+
+def test_the_client_asks_and_saves(peer: str) -> None:
+    with Client(peer, "k") as client:
+        assert client.posteriors("j", {"num_draws": 1})["cost"] == {"epsilon": 0.0}
+        assert client.posterior_draws("j", {"num_draws": 1}) == b"chain,draw\n"

@@ -1,0 +1,184 @@
+"""Offsets and weights: those of a fit without privacy, and nothing that a row may add grows."""
+
+import numpy as np
+import pytest
+
+from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, plan, sample
+from dpmcmc.design import make_design
+from dpmcmc.errors import SpecError
+from dpmcmc.families import FAMILIES
+from dpmcmc.families.base import Place
+from dpmcmc.families.given import Given
+from dpmcmc.schema import BinaryColumn
+from dpmcmc.spec import JobSpec, PrivacySpec
+
+ROWS = 8000
+
+
+def schema_of():
+    return Schema(
+        columns=(
+            NumberColumn(name="age", lower=20, upper=80),
+            CategoryColumn(name="group", categories=("a", "b")),
+            NumberColumn(name="years", lower=1, upper=500),
+            NumberColumn(name="base", lower=-500, upper=500),
+            NumberColumn(name="copies", lower=0, upper=3),
+            NumberColumn(name="exact", lower=0.1, upper=5),
+            NumberColumn(name="far", lower=0, upper=5000),
+            NumberColumn(name="visits", lower=0, upper=2000),
+            NumberColumn(name="wage", lower=-1000, upper=3000),
+            BinaryColumn(name="ill", categories=("no", "yes")),
+        ),
+        rows=ROWS,
+    )
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(11)
+    age, group = rng.uniform(20, 80, ROWS), rng.choice(["a", "b"], ROWS)
+    years, base = np.exp(rng.uniform(0, 6, ROWS)), rng.uniform(-500, 500, ROWS)
+    exact = rng.uniform(0.2, 4, ROWS)
+    eta = -3 + 0.03 * (age - 50) + 0.4 * (group == "b")
+    odds = np.exp(eta + 3 + base / 500)
+    return {
+        "age": age,
+        "group": group,
+        "years": years,
+        "base": base,
+        "copies": rng.integers(0, 3, ROWS).astype(float),
+        "exact": exact,
+        "far": np.ones(ROWS),
+        "visits": rng.poisson(np.exp(eta) * years).clip(0, 2000),
+        "wage": 1000 + 8 * (age - 50) + base + rng.normal(0, 100, ROWS) / np.sqrt(exact),
+        "ill": np.where(rng.random(ROWS) < odds / (1 + odds), "yes", "no"),
+    }
+
+
+def columns_of(data):
+    return np.stack([np.ones(ROWS), data["age"] / 50, (data["group"] == "b") * 1.0])
+
+
+def likeliest(x, y, offset, weights, family):
+    """Newton's method without privacy."""
+    theta = np.zeros(len(x))
+    for _ in range(60):
+        eta = theta @ x + offset
+        if family == "linear":
+            mean, slope = eta, np.ones(ROWS)
+        else:
+            mean = np.exp(eta) if family == "poisson" else 1 / (1 + np.exp(-eta))
+            slope = mean if family == "poisson" else mean * (1 - mean)
+        information = (weights * slope * x) @ x.T
+        step = np.linalg.solve(information, x @ (weights * (y - mean)))
+        theta = theta + step * (1.0 if family == "linear" else min(1, 2 / np.abs(step @ x).max()))
+    left = weights * (y - theta @ x - offset) ** 2
+    scale = left.sum() / (ROWS - len(x)) if family == "linear" else 1.0
+    return theta, np.sqrt(scale * np.diag(np.linalg.inv(information))), np.sqrt(scale)
+
+
+CASES = [
+    ("poisson", "visits ~ age + group + offset(log(years))", None),
+    ("poisson", "visits ~ age + group + offset(log(years))", "copies"),
+    ("logistic", "ill ~ age + group + offset(base / 500)", "copies"),
+    ("linear", "wage ~ age + group + offset(base)", "exact"),
+    ("linear", "wage ~ age + group + offset(base)", None),
+]
+
+
+@pytest.mark.parametrize(("family", "formula", "weights"), CASES)
+def test_offsets_and_weights_are_those_of_a_fit_without_privacy(
+    family, formula, weights, data, seeded
+):
+    model = ModelSpec(family=family, formula=formula, weights=weights)
+    result = sample(
+        data, schema=schema_of(), model=model, epsilon=1e6, delta=1e-6, random=seeded(5)
+    )
+    assert result.plan.spec.sampler.algorithm == "noisy_quadratic"
+    y = (data["ill"] == "yes") * 1.0 if family == "logistic" else data[formula.split()[0]]
+    offsets = {"poisson": np.log(data["years"]), "logistic": data["base"] / 500}
+    every = np.ones(ROWS) if weights is None else data[weights]
+    given = offsets.get(family, data["base"]), every, family
+    theta, sds, sigma = likeliest(columns_of(data), y, *given)
+    for one, mean, sd, unit in zip(result.summary(), theta, sds, (1, 50, 1), strict=False):
+        assert one.mean == pytest.approx(mean / unit, abs=0.6 * sd / unit)
+        assert one.sd == pytest.approx(sd / unit, rel=0.15)
+    if family == "linear":
+        assert result.summary()[-1].mean == pytest.approx(np.log(sigma), abs=0.05)
+
+
+def test_a_prediction_adds_the_offset(data, seeded):
+    model = ModelSpec(family="poisson", formula=CASES[0][1])
+    result = sample(
+        data, schema=schema_of(), model=model, epsilon=1e6, delta=1e-6, random=seeded(6)
+    )
+    setting = {"age": 50, "group": "a", "years": 1}
+    found = result.release.posterior(random=seeded(7))
+    one, ten = found.predict([setting, {**setting, "years": 10}], random=seeded(8))
+    assert one.expected.mean == pytest.approx(np.exp(-3), rel=0.1)
+    assert ten.expected.mean == pytest.approx(10 * one.expected.mean, rel=1e-9)
+    with pytest.raises(SpecError, match="missing"):
+        found.predict([{"age": 50, "group": "a"}])
+
+
+@pytest.mark.parametrize("name", ["logistic", "linear", "poisson"])
+def test_no_weight_makes_a_row_say_more_than_any_row_may(name):
+    rng = np.random.default_rng(3)
+    family, m, most, curved = Given(FAMILIES[name], 0.0), 4000, 1.5, 4.0
+    answers = rng.integers(0, 2, m) if name == "logistic" else rng.poisson(3, m) ** 2
+    weight, reach = 10 ** rng.uniform(-3, 2, m), rng.uniform(0.01, 5, m)
+    y = np.stack((answers, rng.normal(0, 1, m), weight), axis=1)
+    place = Place(rng.normal(0, 2, (1, m)), reach, np.zeros(m), most, curved, 1.3, 3.0)
+    told = family.terms(y, place)
+    assert (np.abs(told.psi[0]) * reach).max() <= most * (1 + 1e-9)
+    assert (told.root[0, 0] ** 2 * reach**2).max() <= curved * (1 + 1e-9)
+    assert (np.abs(told.psi[0]) * reach).max() > 0.9 * most
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"weights": "nobody"}, "/model/weights"),
+        ({"weights": "group"}, "/model/weights"),
+        ({"weights": "base"}, "/model/weights"),
+        ({"weights": "far"}, "/model/weights"),
+        ({"weights": "age"}, "/model/weights"),
+        ({"weights": "copies"}, "/model/weights"),
+        ({"formula": "wage ~ age + offset(log(base))"}, "/model/formula"),
+        ({"formula": "wage ~ offset(wage)"}, "/model/formula"),
+        ({"family": "gaussian_mean", "formula": "~ wage", "weights": "exact"}, "/model"),
+        ({"family": "gaussian_mean", "formula": "~ wage + offset(base)"}, "/model/formula"),
+    ],
+)
+def test_what_cannot_be_an_offset_or_a_weight_is_refused(change, pointer):
+    asked = {"family": "linear", "formula": "wage ~ age", **change}
+    spec = JobSpec(model=ModelSpec(**asked), privacy=PrivacySpec(epsilon=1.0, delta=1e-6))
+    with pytest.raises(SpecError) as caught:
+        plan(schema_of(), spec)
+    assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize("given", [{"weights": "exact"}, {}])
+def test_chains_that_would_not_read_them_are_refused(given):
+    from dpmcmc.samplers import DpPenaltyOptions
+
+    formula = "wage ~ age" if given else "wage ~ age + offset(base)"
+    model = ModelSpec(family="linear", formula=formula, **given)
+    spec = JobSpec(
+        model=model,
+        sampler=DpPenaltyOptions(),
+        privacy=PrivacySpec(epsilon=1.0, delta=1e-6),
+    )
+    with pytest.raises(SpecError) as caught:
+        plan(schema_of(), spec)
+    assert caught.value.pointer == "/sampler/algorithm"
+
+
+def test_offsets_add_up_and_are_held_to_their_bounds():
+    from dpmcmc.schema import Table
+
+    design = make_design(schema_of(), "wage ~ age + offset(base) + offset(log(years))")
+    assert design.middle_offset == pytest.approx(0.5 * np.log(500))
+    columns = {"base": np.array([10.0, np.nan]), "years": np.array([1e9, 0.0])}
+    told = design.offset(Table(columns=columns, rows=2))
+    assert told.tolist() == [pytest.approx(10 + np.log(500)), pytest.approx(-500.0)]

@@ -1,0 +1,397 @@
+"""`noisy_quadratic`: the posterior at large budgets, honest intervals at small ones, any rows."""
+
+import dataclasses
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+
+from dpmcmc.design import make_design
+from dpmcmc.errors import SpecError
+from dpmcmc.families import FAMILIES
+from dpmcmc.models import MODELS
+from dpmcmc.planner import plan
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.pld import leaves
+from dpmcmc.releases import RELEASES, NoisyQuadraticOptions, quadratic_way, whitening
+from dpmcmc.releases.noisy_quadratic import opened, released
+from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.releases.quadratic_verdict import verdict
+from dpmcmc.run import sample, table_of
+from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from tests.sources import Seeded
+
+TRUTH = np.array([-0.5, 1.0, -0.7])
+SD = 1.2
+WIDE = NormalPrior(scale=50.0)
+
+
+def schema_of(rows, low=-1.0, high=1.0, most=60.0):
+    return Schema(
+        columns=(
+            NumberColumn(name="a", lower=low, upper=high),
+            NumberColumn(name="b", lower=low, upper=high),
+            NumberColumn(name="t", lower=-9.0, upper=9.0),
+            NumberColumn(name="c", lower=0.0, upper=most),
+            BinaryColumn(name="y", categories=("no", "yes")),
+        ),
+        rows=rows,
+    )
+
+
+def people(rows, seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.uniform(-1, 1, rows), rng.uniform(-1, 1, rows) ** 3
+    eta = TRUTH[0] + TRUTH[1] * a + TRUTH[2] * b
+    return {
+        "a": a,
+        "b": b,
+        "t": np.clip(eta + SD * rng.standard_normal(rows), -9, 9),
+        "c": np.clip(rng.poisson(np.exp(eta + 1.5)), 0, 60),
+        "y": np.where(rng.random(rows) < 1.0 / (1.0 + np.exp(-eta)), "yes", "no"),
+    }
+
+
+# of one predictor; rows with several have tests of their own
+RESPONSES = {"logistic": "y", "linear": "t", "poisson": "c"}
+ANSWERS = {
+    "logistic": TRUTH,
+    "linear": np.append(TRUTH, math.log(SD)),
+    "poisson": [*(TRUTH[:1] + 1.5), *TRUTH[1:]],
+}
+
+
+def model_of(family, **options):
+    formula = f"{RESPONSES[family]} ~ a + b"
+    return ModelSpec(family=family, formula=formula, prior=WIDE, options=ModelOptions(**options))
+
+
+def drawn(family, rows, epsilon, seed, schema=None, **options):
+    result = sample(
+        people(rows, seed),
+        schema=schema or schema_of(rows),
+        model=model_of(family, **options),
+        delta=1e-6,
+        epsilon=epsilon,
+        sampler="noisy_quadratic",
+        random=Seeded(1000 + seed),
+    )
+    return result.draws.reshape(-1, result.draws.shape[2])
+
+
+def stored(family, rows, mu, seed, white=None, data=None, schema=None):
+    schema = schema or schema_of(rows)
+    spec = JobSpec(
+        model=model_of(family),
+        sampler=NoisyQuadraticOptions(),
+        privacy=PrivacySpec(delta=1e-6, noise_multiplier=1.0 / mu),
+    )
+    design = make_design(schema, spec.model.formula)
+    told = opened(design, spec, table_of(schema, data or people(rows, seed)))
+    filled = plan(schema, spec).spec.sampler
+    return told, released(told, design.max_norm, filled, 1.0 / mu, Seeded(1000 + seed), white)
+
+
+def exactly(family, rows, seed):
+    """Mean and sds of the posterior with a flat prior, by three nodes of Newton's normal."""
+    data = people(rows, seed)
+    x = np.stack([np.ones(rows), data["a"], data["b"]])
+    if family == "linear":
+        precision = x @ x.T
+        found = np.linalg.solve(precision, x @ data["t"])
+        degrees = rows - 3
+        square = float(((data["t"] - found @ x) ** 2).sum()) / degrees
+        sds = np.sqrt(np.diag(np.linalg.inv(precision)) * square)
+        mean = 0.5 * math.log(square) + 0.5 / degrees
+        return np.append(found, mean), np.append(sds, 1.0 / math.sqrt(2.0 * degrees))
+    y = (data["y"] == "yes") * 1.0 if family == "logistic" else data["c"]
+    found, covariance = np.zeros(3), np.zeros((3, 3))
+    for _ in range(60):
+        spread = np.sqrt(np.einsum("dn,de,en->n", x, covariance, x))
+        mean, slope = np.zeros(rows), np.zeros(rows)
+        for node, weight in zip((0.0, 3**0.5, -(3**0.5)), (2 / 3, 1 / 6, 1 / 6), strict=True):
+            eta = found @ x + node * spread
+            p = 1.0 / (1.0 + np.exp(-eta)) if family == "logistic" else np.exp(eta)
+            mean += weight * p
+            slope += weight * (p * (1.0 - p) if family == "logistic" else p)
+        precision = (x * slope) @ x.T
+        covariance = np.linalg.inv(precision)
+        found = found + covariance @ (x @ (y - mean))
+    return found, np.sqrt(np.diag(covariance))
+
+
+@pytest.mark.parametrize("family", RESPONSES)
+def test_with_all_the_budget_it_is_the_posterior(family):
+    rows = 3000
+    draws = drawn(family, rows, 1e6, 3)
+    means, sds = exactly(family, rows, 3)
+    assert np.abs((draws.mean(axis=0) - means) / sds).max() < 0.1
+    assert np.abs(draws.std(axis=0) / sds - 1.0).max() < 0.06
+
+
+@pytest.mark.parametrize("family", RESPONSES)
+def test_intervals_hold_the_truth_at_a_small_budget(family):
+    """As often as those without privacy hold it in the same 40 data sets, to two errors."""
+    held, exact, wide, rows = [], [], [], 6000
+    for seed in range(40):
+        draws = drawn(family, rows, 1.0, seed)
+        means, sds = exactly(family, rows, seed)
+        low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+        held.append((low < ANSWERS[family]) & (ANSWERS[family] < high))
+        exact.append(np.abs(means - ANSWERS[family]) < 1.645 * sds)
+        wide.append(draws.std(axis=0) / sds)
+    assert abs(np.mean(held) - np.mean(exact)) < 0.055
+    assert np.mean(held, axis=0).min() >= 0.75
+    assert 1.0 < np.median(wide) < 1.5
+
+
+def test_a_known_noise_scale_is_used():
+    draws = drawn("linear", 3000, 1e6, 5, noise_scale=SD)
+    assert draws.shape[1] == 3
+    means, sds = exactly("linear", 3000, 5)
+    assert np.abs((draws.mean(axis=0) - means[:3]) / sds[:3]).max() < 0.12
+
+
+def test_the_unit_of_a_response_and_far_bounds_do_not_matter():
+    """Bounds five times too wide cost little, where a clip at their corners would cost 25."""
+    rows, widths = 20_000, []
+    for room in (1.0, 5.0):
+        schema = schema_of(rows, -room, room, 300.0)
+        draws = drawn("linear", rows, 1.0, 2, schema)
+        widths.append(draws[:, 1].std() / room)
+    assert widths[1] < 1.4 * widths[0]
+
+
+@pytest.mark.parametrize("family", RESPONSES)
+@pytest.mark.parametrize("rows", [1, 3, 50])
+def test_any_rows_give_finite_draws_no_wider_than_the_prior(family, rows):
+    extremes = people(rows, 1)
+    extremes["a"] = np.ones(rows)
+    extremes["t"], extremes["c"] = np.full(rows, 9.0), np.full(rows, 60.0)
+    extremes["y"] = np.full(rows, "yes")
+    for mu in (1e-3, 1.0, 300.0):
+        told, found = stored(family, rows, mu, 1, data=extremes)
+        posterior = found.posterior(told.prior_mean, told.prior, Seeded(2))
+        draws = posterior.draws(2, 500, Seeded(3)).reshape(1000, -1)
+        assert np.isfinite(draws).all()
+        assert (draws.std(axis=0) <= 1.15 * told.prior**-0.5).all()
+        assert isinstance(verdict(found).sentence, str)
+
+
+@pytest.mark.parametrize("family", RESPONSES)
+def test_separated_and_constant_columns_leave_the_prior(family):
+    rows = 2000
+    data = people(rows, 4)
+    data["b"] = np.full(rows, 0.3)
+    data["y"] = np.where(data["a"] > 0.0, "yes", "no")
+    told, found = stored(family, rows, 1.0, 4, data=data)
+    draws = found.posterior(told.prior_mean, told.prior, Seeded(2)).draws(1, 2000, Seeded(3))[0]
+    assert np.isfinite(draws).all()
+    assert draws[:, 2].std() > 0.1 * told.prior[2] ** -0.5
+
+
+def test_a_stored_release_gives_another_prior_and_survives_json():
+    told, found = stored("linear", 5000, 0.5, 6)
+    again = Quadratic.from_dict(json.loads(json.dumps(found.to_dict())))
+    for field in dataclasses.fields(Quadratic):
+        assert np.array_equal(getattr(again, field.name), getattr(found, field.name))
+    tight = told.prior.copy()
+    tight[1] = 1e8
+    mean = told.prior_mean.copy()
+    mean[1] = 0.25
+    draws = again.posterior(mean, tight, Seeded(2)).draws(1, 2000, Seeded(3))[0]
+    assert draws[:, 1].mean() == pytest.approx(0.25, abs=1e-3)
+    loose = found.posterior(told.prior_mean, told.prior, Seeded(2)).draws(1, 2000, Seeded(3))[0]
+    assert loose[:, 1].std() > 100.0 * draws[:, 1].std()
+
+
+def test_a_whitening_is_paid_once():
+    """The second release has none in its event, and the first one's whitening serves it."""
+    mu = 0.5
+    _, first = stored("linear", 5000, mu, 7)
+    _, second = stored("logistic", 5000, mu, 7, white=first.paid)
+    assert np.array_equal(second.whitening, first.whitening)
+    again = quadratic_way.event(1.0 / mu, 4, paid=True)
+    assert accountant.gdp_mu(again) <= mu
+    assert accountant.gdp_mu(again) == pytest.approx(mu, rel=1e-9)
+    whole = quadratic_way.event(1.0 / mu, 4)
+    parts = sum(leaves(again).values()), sum(leaves(whole).values())
+    assert parts[1] == parts[0] + whitening.ROUNDS
+
+
+def test_whitened_rows_are_round():
+    rng = np.random.default_rng(8)
+    z = rng.normal(size=30_000)
+    x = np.stack([np.ones(30_000), 0.1 * z, 0.1 * z + 0.01 * rng.normal(size=30_000)])
+    found = whitening.whiten(x, 2.0, 0.02, Seeded(9))
+    seen = found.root.T @ x
+    values = np.linalg.eigvalsh(seen @ seen.T / 30_000)
+    assert 0.7 < values[0] <= values[-1] < 1.5
+
+
+def test_rare_categories_are_not_stretched_until_their_rows_are_cut():
+    """One row in two hundred carries a column: whitened to 1 it would be 14 long, and be cut."""
+    rng, rows = np.random.default_rng(12), 20_000
+    x = np.stack([np.ones(rows), (rng.random(rows) < 0.005) * 1.0, rng.uniform(-1, 1, rows)])
+    found = whitening.whiten(x, math.sqrt(3.0), 0.02, Seeded(13))
+    lengths = np.linalg.norm(found.root.T @ x, axis=0)
+    values = np.linalg.eigvalsh(found.root.T @ (x @ x.T / rows) @ found.root)
+    assert lengths.max() ** 2 < 40.0
+    assert values[0] < 0.5
+    assert 0.7 < values[1] <= values[2] < 1.5
+
+
+def test_what_is_held_is_not_stretched_further():
+    held = np.diag([4.0, 0.25])
+    root = whitening.kept(np.eye(2), held)
+    assert root == pytest.approx(np.diag([0.5, 1.0]))
+    before, seen = np.diag([1.0, 1.0, 1.0]), np.diag([1.0, 0.2, 0.55])
+    found = whitening.saturated(before, seen, 0.01)
+    assert found == pytest.approx(np.diag([0.0, 5.0, 0.0]))
+    assert not whitening.saturated(before, seen, 0.3).any()  # all of it may be noise
+
+
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_a_direction_that_noise_may_have_made_is_unreliable(family):
+    """Forty rows of a rare category, at a budget that suits the other columns."""
+    rows, schema = 20_000, schema_of(20_000)
+    for seed in range(5):
+        data = people(rows, seed)
+        data["b"] = np.where(np.arange(rows) < 40, 1.0, 0.0)
+        _, found = stored(family, rows, 0.15, seed, data=data, schema=schema)
+        assert not verdict(found).reliable
+
+
+def test_another_scale_of_residuals_is_no_disagreement():
+    _, found = stored("linear", 6000, 0.5, 3)
+    assert verdict(found).jump <= 1.0
+    turned = found.scores.copy()
+    turned[1] += 4.0 * np.linalg.norm(found.score_sds)
+    apart = dataclasses.replace(found, scores=turned)
+    assert not verdict(apart).arrived
+    rescaled = dataclasses.replace(apart, scales=found.scales * np.array([1.0, 4.0]))
+    assert verdict(rescaled).jump < verdict(apart).jump
+
+
+@pytest.mark.parametrize("family", RESPONSES)
+def test_the_verdict_tells_good_releases_from_bad_ones(family):
+    """n mu^2 is 100 d or more in the first, and next to nothing in the second."""
+    good = [verdict(stored(family, 6000, 0.5, seed)[1]) for seed in range(12)]
+    assert sum(not one.reliable for one in good) <= 1
+    assert all(0.0 < one.privacy_share < 0.6 for one in good)
+    bad = [verdict(stored(family, 300, 0.05, seed)[1]) for seed in range(12)]
+    assert not any(one.reliable for one in bad)
+    assert all(one.sentence.startswith("unreliable") for one in bad)
+
+
+def test_counts_that_vary_more_than_poisson_ones_are_told():
+    rows, rng = 8000, np.random.default_rng(10)
+    data = people(rows, 10)
+    data["c"] = np.clip(5 * rng.poisson(1.0, rows), 0, 60)
+    _, found = stored("poisson", rows, 1.0, 10, data=data)
+    assert found.dispersion > 1.5
+    assert verdict(found).reliable == (found.clip >= 8.0)
+    assert "times as much as Poisson" in verdict(found).sentence
+
+
+def test_skewed_counts_are_not_cut_away_from_their_mean():
+    """Gamma rates: a cut as close as Poisson counts' would shift the mean by tens of sds."""
+    rows, rng = 20_000, np.random.default_rng(11)
+    data = people(rows, 11)
+    rate = np.exp(1.5 + 0.5 * data["a"]) * rng.gamma(0.5, 2.0, rows)
+    data["c"] = np.clip(rng.poisson(rate), 0, 60)
+    told, found = stored("poisson", rows, 2.0, 11, data=data)
+    draws = found.posterior(told.prior_mean, told.prior, Seeded(2)).draws(1, 4000, Seeded(3))[0]
+    x, mode = np.stack([np.ones(rows), data["a"], data["b"]]), np.array([1.5, 0.5, 0.0])
+    for _ in range(30):
+        mean = np.exp(mode @ x)
+        mode = mode + np.linalg.solve((x * mean) @ x.T, x @ (data["c"] - mean))
+    assert np.abs((draws.mean(axis=0) - mode) / draws.std(axis=0)).max() < 2.5
+    close = stored("poisson", rows, 0.1, 11, data=data)[1]
+    assert not verdict(close).reliable
+    assert verdict(close).sentence.startswith("unreliable: responses are not as the model says")
+
+
+@pytest.mark.parametrize("num_far", [0, 2, 13, 4.0, True])
+def test_other_numbers_of_looks_are_refused(num_far):
+    spec = JobSpec(
+        model=model_of("linear"),
+        sampler=NoisyQuadraticOptions(num_far=num_far),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+    )
+    with pytest.raises(SpecError) as caught:
+        plan(schema_of(100), spec)
+    assert caught.value.pointer == "/sampler/num_far"
+
+
+def test_noise_that_cannot_be_drawn_exactly_is_refused_by_the_plan():
+    spec = JobSpec(
+        model=model_of("linear"),
+        sampler=NoisyQuadraticOptions(),
+        privacy=PrivacySpec(delta=1e-6, noise_multiplier=1e6),
+    )
+    with pytest.raises(SpecError) as caught:
+        plan(schema_of(100), spec)
+    assert caught.value.pointer == "/privacy/noise_multiplier"
+
+
+def test_the_planner_takes_it_for_regressions_with_many_rows():
+    for family in RESPONSES:
+        privacy = PrivacySpec(delta=1e-6, epsilon=2.0)
+        made = plan(schema_of(50_000), JobSpec(model=model_of(family), privacy=privacy))
+        assert made.spec.sampler.algorithm == "noisy_quadratic"
+
+
+def test_the_expected_width_is_about_what_runs_have():
+    for family in RESPONSES:
+        rows, epsilon = 6000, 1.0
+        privacy = PrivacySpec(delta=1e-6, epsilon=epsilon)
+        spec = JobSpec(model=model_of(family), sampler=NoisyQuadraticOptions(), privacy=privacy)
+        from dpmcmc.filling import fill
+
+        expected = fill(make_design(schema_of(rows), spec.model.formula), spec).widening
+        wide = [
+            drawn(family, rows, epsilon, seed).std(axis=0) / exactly(family, rows, seed)[1]
+            for seed in range(4)
+        ]
+        assert expected / 1.35 < np.median(wide) < 1.35 * expected
+
+
+def test_fifty_thousand_rows_take_a_moment():
+    """Imports and compiled noise are there by now; the whole budget of 2 s in a fresh process."""
+    start = time.process_time()
+    drawn("logistic", 50_000, 1.0, 1)
+    assert time.process_time() - start < 2.0
+
+
+def test_every_family_is_a_model():
+    assert RELEASES["noisy_quadratic"].families == frozenset(FAMILIES) <= set(MODELS)
+
+
+@pytest.mark.parametrize("most", [1e3, 1e9])
+def test_what_is_planned_can_be_run_however_wide_a_response_is(most):
+    columns = (
+        NumberColumn(name="x", lower=0.0, upper=1.0),
+        NumberColumn(name="y", lower=-most, upper=most),
+    )
+    spec = JobSpec(
+        model=ModelSpec(family="linear", formula="y ~ x"),
+        sampler=NoisyQuadraticOptions(),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1e6),
+    )
+    resolved = plan(Schema(columns=columns, rows=300), spec).spec
+    assert plan(Schema(columns=columns, rows=300), resolved).spec == resolved
+
+
+def test_the_plan_says_that_it_is_an_approximation():
+    spec = JobSpec(
+        model=model_of("logistic"),
+        sampler=NoisyQuadraticOptions(),
+        privacy=PrivacySpec(delta=1e-6, epsilon=0.3),
+    )
+    warnings = plan(schema_of(2000), spec).warnings
+    assert any("normal approximation" in warning for warning in warnings)
+    assert any("times as wide" in warning and "at epsilon" in warning for warning in warnings)

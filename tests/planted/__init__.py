@@ -1,0 +1,1 @@
+"""Bugs planted on purpose in copies of the tree: a test of the tests."""

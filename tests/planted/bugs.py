@@ -1,0 +1,1120 @@
+"""The planted bugs: one change each that weakens privacy, and the test that must see it."""
+
+from tests.planted.runner import Bug
+
+OWN = "tests/conformance/test_own_noise.py"
+COUNTED = f"{OWN}::test_each_charged_release_has_noise_of_its_own"
+DECIDED = f"{OWN}::test_each_decision_is_made_with_its_own_noise"
+KICKED = f"{OWN}::test_each_gradient_of_each_trajectory_has_its_own_noise_in_full"
+IN_FULL = f"{OWN}::test_a_decision_counts_its_noise_in_full"
+BATCH_IN_FULL = f"{OWN}::test_a_decision_on_a_batch_counts_its_noise_in_full"
+BARKER_IN_FULL = f"{OWN}::test_barkers_decision_counts_its_noise_in_full"
+SITES = "tests/privacy/test_sites.py"
+GRID = f"{SITES}::test_a_replaced_row_moves_the_integers_by_less_than_the_noise_was_made_for"
+REFUSED = f"{SITES}::test_what_no_proof_covers_is_refused_where_noise_is_drawn[4398046511104.0]"
+DISCRETE = "tests/privacy/test_discrete.py"
+LAW = f"{DISCRETE}::test_noise_is_the_discrete_gaussian"
+NOISE = "tests/conformance/test_noise.py"
+MODELS = "tests/conformance/test_models.py"
+CLIPPED = f"{MODELS}::test_clipped_scores_are_those_of_clipped_rows"
+MEAN = (
+    "tests/privacy/test_noisy_mean.py::test_a_replaced_row_moves_the_sum_by_at_most_the_sensitivity"
+)
+EXTREMES = "tests/conformance/test_extremes.py"
+ROWS = "tests/core/test_kernels_rows.py::test_every_row_is_clipped"
+BATCHES = (
+    "tests/core/test_minibatch.py::test_every_step_of_every_chain_has_a_batch_and_noise_of_its_own"
+)
+SUBSETS = "tests/core/test_subsets.py"
+FILTER = "tests/core/test_filter.py"
+SHARES = f"{FILTER}::test_each_branch_is_full_at_its_own_share_of_delta_to_the_unit"
+ACCOUNT = "tests/ledger/test_account.py"
+LEFT_OUT = "tests/core/test_missing.py"
+WARMUP = "tests/conformance/test_samplers.py::test_warmup_is_charged_like_any_step"
+COSTS = (
+    "tests/core/test_accounting_costs.py"
+    "::test_an_event_on_batches_costs_at_least_what_the_worst_neighbours_differ_by"
+)
+
+DRAWING = (
+    Bug(
+        "one noise for all penalty steps",
+        "dpmcmc/samplers/penalty.py",
+        "noise = gaussian_noise(random, PENALTY_DECISION, noise_multiplier, (length, chains))",
+        "noise = gaussian_noise(random, PENALTY_DECISION, noise_multiplier, (1, chains))"
+        ".repeat(length, 0)",
+        f"{COUNTED}[dp_penalty]",
+    ),
+    Bug(
+        "one noise for all chains of a penalty",
+        "dpmcmc/samplers/penalty.py",
+        "    uniforms = random.uniforms((length, chains))",
+        "    noise[:] = noise[:, :1]\n    uniforms = random.uniforms((length, chains))",
+        f"{DECIDED}[dp_penalty]",
+    ),
+    Bug(
+        "no noise for penalty steps",
+        "dpmcmc/samplers/penalty.py",
+        "noise = gaussian_noise(random, PENALTY_DECISION, noise_multiplier, (length, chains))",
+        "noise = np.zeros((length, chains), np.int64)",
+        f"{COUNTED}[dp_penalty_guided]",
+    ),
+    Bug(
+        "one noise for all chains on batches",
+        "dpmcmc/samplers/dp_penalty_subsampled.py",
+        "noise = gaussian_noise(random, SUBSAMPLED_DECISION, noise_multiplier, (length, chains))",
+        "noise = gaussian_noise(random, SUBSAMPLED_DECISION, noise_multiplier, (length, 1))"
+        ".repeat(chains, 1)",
+        f"{COUNTED}[dp_penalty_subsampled]",
+    ),
+    Bug(
+        "one noise for all Barker steps",
+        "dpmcmc/samplers/dp_barker.py",
+        "noise = gaussian_noise(random, BARKER_DECISION, noise_multiplier, (length, chains))",
+        "noise = gaussian_noise(random, BARKER_DECISION, noise_multiplier, (1, chains))"
+        ".repeat(length, 0)",
+        f"{COUNTED}[dp_barker]",
+    ),
+    Bug(
+        "same gradient noise in every trajectory",
+        "dpmcmc/samplers/hamiltonian.py",
+        "noise = _noise(options, random, (length, options.num_leapfrog, chains, dimension))",
+        "noise = _noise(options, random, (1, options.num_leapfrog, chains, dimension))"
+        ".repeat(length, 0)",
+        f"{COUNTED}[dp_hmc]",
+    ),
+    Bug(
+        "gradient noise of the first trajectory again",
+        "dpmcmc/samplers/hamiltonian.py",
+        "    uniforms = random.uniforms((length, chains))",
+        "    noise[:] = noise[:1]\n    uniforms = random.uniforms((length, chains))",
+        KICKED,
+    ),
+    Bug(
+        "one noise for all chains of trajectories",
+        "dpmcmc/samplers/hamiltonian.py",
+        "gaussian_noise(random, TRAJECTORY_DECISION, noise_multiplier, (length, chains))",
+        "gaussian_noise(random, TRAJECTORY_DECISION, noise_multiplier, (length, 1))"
+        ".repeat(chains, 1)",
+        f"{COUNTED}[dp_mala]",
+    ),
+    Bug(
+        "noise of the first part in every part",
+        "dpmcmc/samplers/minibatch.py",
+        "noise[part], others[part]",
+        "noise[:steps], others[part]",
+        BATCHES,
+    ),
+    Bug(
+        "unregistered sites get noise",
+        "dpmcmc/privacy/sites.py",
+        "if site not in SITES:",
+        "if site is None:",
+        f"{SITES}::test_a_site_that_is_not_registered_gets_no_noise",
+    ),
+    Bug(
+        "range of a site not checked",
+        "dpmcmc/privacy/sites.py",
+        "if not site.least <= noise_multiplier <= site.most:",
+        "if noise_multiplier == 0.0:",
+        REFUSED,
+    ),
+    Bug(
+        "range of a scale not checked",
+        "dpmcmc/privacy/discrete.py",
+        "if not LEAST_MULTIPLIER <= noise_multiplier <= MOST_MULTIPLIER:",
+        "if noise_multiplier == 0.0:",
+        REFUSED,
+    ),
+    Bug(
+        "noise of half the sd",
+        "dpmcmc/privacy/discrete.py",
+        "return discrete_gaussian(random, log2_sd(noise_multiplier), shape)",
+        "return discrete_gaussian(random, log2_sd(noise_multiplier) - 1, shape)",
+        f"{SITES}::test_noise_is_what_is_claimed_over_the_whole_range",
+        compiled=True,
+    ),
+    Bug(
+        "loss of the proof dropped",
+        "dpmcmc/privacy/discrete.py",
+        "reach = LOSS * math.sqrt(",
+        "reach = math.sqrt(",
+        GRID,
+    ),
+    Bug(
+        "spare variance dropped",
+        "dpmcmc/privacy/discrete.py",
+        "math.sqrt(4.0**log2 - SPARE)",
+        "math.sqrt(4.0**log2)",
+        GRID,
+    ),
+    Bug(
+        "rounding to the grid not allowed for",
+        "dpmcmc/privacy/discrete.py",
+        "return Scale(1.0 / (reach - 1.5 * math.sqrt(dimension)), 2.0**log2)",
+        "return Scale(1.0 / reach, 2.0**log2)",
+        GRID,
+    ),
+    Bug(
+        "rounding of one coordinate allowed for",
+        "dpmcmc/privacy/discrete.py",
+        "return sensitivity * scale_of(noise_multiplier, dimension).unit",
+        "return sensitivity * scale_of(noise_multiplier).unit",
+        f"{DISCRETE}::test_the_grid_leaves_the_noise_its_full_size",
+    ),
+    Bug(
+        "released sums not rounded",
+        "dpmcmc/privacy/discrete.py",
+        "return grid * (np.int64(units) + noise)",
+        "return total + 0.0 * units + grid * noise",
+        f"{DISCRETE}::test_what_is_released_is_a_whole_number_of_cells_whatever_the_sum",
+    ),
+    Bug(
+        "tail cut",
+        "dpmcmc/kernels/noise.py",
+        "while going and at <= tape.size:",
+        "while going and whole < 9:",
+        f"{SITES}::test_noise_has_tails_beyond_those_of_floats",
+    ),
+    Bug(
+        "noise on one side only",
+        "dpmcmc/kernels/noise.py",
+        "kept, value = kept and value > 0, -value",
+        "kept, value = kept and value > 0, value",
+        LAW,
+        compiled=True,
+    ),
+    Bug(
+        "zero twice as often",
+        "dpmcmc/kernels/noise.py",
+        "kept, value = kept and value > 0, -value",
+        "kept, value = kept, -value",
+        LAW,
+        compiled=True,
+    ),
+    Bug(
+        "exp of twice the exponent",
+        "dpmcmc/kernels/noise.py",
+        "if going and power * k > 1:",
+        "if going and k > 1:",
+        LAW,
+        compiled=True,
+    ),
+    Bug(
+        "a fork keeps its parent's key",
+        "dpmcmc/privacy/noise.py",
+        "if os.getpid() != self._owner:",
+        "if self._owner is None:",
+        "tests/privacy/test_noise.py::test_a_forked_process_has_a_stream_of_its_own",
+    ),
+    Bug(
+        "a key that is known",
+        "dpmcmc/privacy/noise.py",
+        "Cipher(AES256(os.urandom(32)), CTR(os.urandom(16)))",
+        "Cipher(AES256(bytes(32)), CTR(bytes(16)))",
+        "tests/privacy/test_noise.py::test_every_instance_has_a_stream_of_its_own",
+    ),
+)
+
+DECIDING = (
+    Bug(
+        "a third of the noise in a penalty walk",
+        "dpmcmc/kernels/walks.py",
+        "seen = noised(sums[c], grid, noise[t, c])",
+        "seen = noised(sums[c], grid, noise[t, c] // 3)",
+        IN_FULL + "[full-0.7]",
+        compiled=True,
+    ),
+    Bug(
+        "a third of the noise of a trajectory",
+        "dpmcmc/kernels/paths.py",
+        "seen = noised(sums[c], grid, decisions[t, c])",
+        "seen = noised(sums[c], grid, decisions[t, c] // 3)",
+        IN_FULL + "[hmc-40.0]",
+    ),
+    Bug(
+        "a third of the noise of a gradient",
+        "dpmcmc/kernels/paths.py",
+        "noised(grid * totals[c, j], noisy_grid, noise[k, c, j])",
+        "noised(grid * totals[c, j], noisy_grid, noise[k, c, j] // 3)",
+        KICKED,
+    ),
+    Bug(
+        "a third of the noise on a batch",
+        "dpmcmc/kernels/batches.py",
+        "found, grid = penalty(rule, summed, squared, width, told)\n"
+        "                seen = noised(found, grid, noise[t, c])",
+        "found, grid = penalty(rule, summed, squared, width, told)\n"
+        "                seen = noised(found, grid, noise[t, c] // 3)",
+        BATCH_IN_FULL,
+    ),
+    Bug(
+        "a third of Barker's noise",
+        "dpmcmc/kernels/batches.py",
+        "found, grid = barker(rule, summed, squared, width, told)\n"
+        "                seen = noised(found, grid, noise[t, c])",
+        "found, grid = barker(rule, summed, squared, width, told)\n"
+        "                seen = noised(found, grid, noise[t, c] // 3)",
+        BARKER_IN_FULL,
+    ),
+    Bug(
+        "a third of the unit in the rule of batches",
+        "dpmcmc/samplers/rules.py",
+        "cells = rule.unit * rule.rounding",
+        "cells = rule.unit / 3.0 * rule.rounding",
+        BATCH_IN_FULL,
+        compiled=True,
+    ),
+    Bug(
+        "variance of a batch has no part in the noise",
+        "dpmcmc/samplers/rules.py",
+        "(rule.scale * widths + jumps)",
+        "(rule.scale * widths)",
+        BATCH_IN_FULL,
+    ),
+    Bug(
+        "a third of the unit in Barker's rule",
+        "dpmcmc/samplers/rules.py",
+        "return rule.scale * sums + filled, rule.unit + 0.0 * widths",
+        "return rule.scale * sums + filled, rule.unit / 3.0 + 0.0 * widths",
+        BARKER_IN_FULL,
+    ),
+    Bug(
+        "a third of Barker's sd",
+        "dpmcmc/samplers/dp_barker.py",
+        "unit=math.sqrt(room.fixed) / sd,",
+        "unit=math.sqrt(room.fixed) / (3.0 * sd),",
+        BARKER_IN_FULL,
+    ),
+    Bug(
+        "noise of the first step in a penalty walk",
+        "dpmcmc/kernels/walks.py",
+        "seen = noised(sums[c], grid, noise[t, c])",
+        "seen = noised(sums[c], grid, noise[0, c])",
+        f"{DECIDED}[dp_penalty_component]",
+    ),
+    Bug(
+        "noise of the first chain on batches",
+        "dpmcmc/kernels/batches.py",
+        "found, grid = penalty(rule, summed, squared, width, told)\n"
+        "                seen = noised(found, grid, noise[t, c])",
+        "found, grid = penalty(rule, summed, squared, width, told)\n"
+        "                seen = noised(found, grid, noise[t, 0])",
+        f"{DECIDED}[dp_penalty_subsampled]",
+    ),
+    Bug(
+        "Barker's noise of the first step",
+        "dpmcmc/kernels/batches.py",
+        "found, grid = barker(rule, summed, squared, width, told)\n"
+        "                seen = noised(found, grid, noise[t, c])",
+        "found, grid = barker(rule, summed, squared, width, told)\n"
+        "                seen = noised(found, grid, noise[0, c])",
+        f"{DECIDED}[dp_barker]",
+    ),
+    Bug(
+        "gradient noise of the first step in paths",
+        "dpmcmc/kernels/paths.py",
+        "noise[t], shared, turn, position",
+        "noise[0], shared, turn, position",
+        KICKED,
+    ),
+    Bug(
+        "gradient noise of the first leapfrog",
+        "dpmcmc/kernels/paths.py",
+        "noised(grid * totals[c, j], noisy_grid, noise[k, c, j])",
+        "noised(grid * totals[c, j], noisy_grid, noise[0, c, j])",
+        KICKED,
+    ),
+    Bug(
+        "sums not tempered as the sensitivity is",
+        "dpmcmc/kernels/walks.py",
+        "return tempering * count * middle, tempering * (cell * total), ",
+        "return tempering * count * middle, cell * total, ",
+        f"{MODELS}::test_replacing_a_row_moves_no_sum_further_than_its_sensitivity[cut0-gaussian_mean]",
+    ),
+    Bug(
+        "sensitivity tempered twice",
+        "dpmcmc/kernels/walks.py",
+        "tempering * (width + rounding)",
+        "tempering * tempering * (width + rounding)",
+        IN_FULL + "[guided-40.0]",
+    ),
+    Bug(
+        "rounding of a sum not allowed for",
+        "dpmcmc/kernels/walks.py",
+        "tempering * (width + rounding)",
+        "tempering * width",
+        f"{EXTREMES}::test_a_sensitivity_allows_for_the_rounding_of_a_sum",
+    ),
+    Bug(
+        "Barker's other normal not clamped",
+        "dpmcmc/samplers/rules.py",
+        "clamped = np.minimum(np.maximum(others[0], -CLAMP), CLAMP)",
+        "clamped = others[0]",
+        f"{NOISE}::test_no_row_moves_barkers_statistic_further_whatever_its_other_normal_is",
+    ),
+    Bug(
+        "Barker takes moves that are too wide",
+        "dpmcmc/samplers/rules.py",
+        "(seen + prior + others[1] > 0.0) & (widths <= rule.widest)",
+        "(seen + prior + others[1] > 0.0) | (widths < 0.0)",
+        f"{NOISE}::test_barker_takes_no_move_that_is_wider_than_its_noise_covers",
+    ),
+    Bug(
+        "Barker's noise without the grid's rounding",
+        "dpmcmc/samplers/dp_barker.py",
+        "return noise.unit * noise.sd * self.sensitivity(batch) <= math.sqrt(self.fixed)",
+        "return noise_multiplier * self.sensitivity(batch) <= math.sqrt(self.fixed)",
+        f"{NOISE}::test_barkers_noise_covers_its_sensitivity_with_all_its_roundings",
+    ),
+    Bug(
+        "Barker's noise without the sum's rounding",
+        "dpmcmc/samplers/dp_barker.py",
+        "return rounding(batch) * (moved + turned)",
+        "return moved + turned",
+        f"{NOISE}::test_barkers_noise_covers_its_sensitivity_with_all_its_roundings",
+    ),
+    Bug(
+        "middle of the interval back in the squares",
+        "dpmcmc/kernels/batches.py",
+        "summed, squared, told = unit * total, unit * unit * square, others[t, :, c]\n"
+        "            known_here = log_prior_ratio(public, here, there)"
+        " + rule.scale * (rule.batch * middle)",
+        "summed, told = unit * total + rule.batch * middle, others[t, :, c]\n"
+        "            squared = unit * unit * square + 2.0 * middle * unit * total"
+        " + rule.batch * middle * middle\n"
+        "            known_here = log_prior_ratio(public, here, there)",
+        f"{EXTREMES}::test_the_variance_of_a_batch_does_not_know_where_its_interval_lies",
+    ),
+)
+
+READING = (
+    Bug(
+        "ratios not held to their interval",
+        "dpmcmc/kernels/rows.py",
+        "return shifted_bits(u if u < half else half)",
+        "return shifted_bits(u)",
+        ROWS,
+    ),
+    Bug(
+        "ratios held to twice their interval",
+        "dpmcmc/kernels/rows.py",
+        "u = u if u > -half else -half",
+        "u = u if u > -2.0 * half else -2.0 * half",
+        ROWS,
+    ),
+    Bug(
+        "logistic gradients not clipped",
+        "dpmcmc/kernels/rows.py",
+        "found = short_top / (norm[i] if norm[i] > most else most)",
+        "found = short_top / most",
+        f"{CLIPPED}[logistic]",
+    ),
+    Bug(
+        "Poisson gradients not clipped",
+        "dpmcmc/kernels/rows.py",
+        "out[i] = small(eta[i] * (top / (size if size > clip else clip)))",
+        "out[i] = small(eta[i] * (top / clip))",
+        f"{CLIPPED}[poisson]",
+    ),
+    Bug(
+        "gradients clipped at twice the clip",
+        "dpmcmc/kernels/rows.py",
+        "out[i] = small(eta[i] * (top / (size if size > clip else clip)))",
+        "out[i] = small(eta[i] * (top / (0.5 * size if 0.5 * size > clip else clip)))",
+        f"{CLIPPED}[linear known]",
+    ),
+    Bug(
+        "gradients with a log sd not clipped",
+        "dpmcmc/kernels/rows.py",
+        "shrunk = top / (size if size > clip else clip)",
+        "shrunk = top / clip",
+        f"{CLIPPED}[linear]",
+    ),
+    Bug(
+        "rows of means not cut",
+        "dpmcmc/kernels/rows.py",
+        "factor[i] = counted(clip * scale / (size if size > clip else clip), answers[i])",
+        "factor[i] = counted(scale, answers[i])",
+        MEAN,
+    ),
+    Bug(
+        "rounding of gradients not allowed for",
+        "dpmcmc/models/rowwise.py",
+        "short = clip - math.sqrt(d) * grid / self.tempering",
+        "short = clip",
+        f"{CLIPPED}[gaussian_mean]",
+    ),
+    Bug(
+        "norms of rows not rounded up",
+        "dpmcmc/models/rowwise.py",
+        "np.nextafter(norm.astype(np.float32), np.float32(np.inf))",
+        "norm.astype(np.float32)",
+        f"{EXTREMES}::test_no_row_is_longer_than_the_norm_that_it_is_clipped_by",
+    ),
+    Bug(
+        "rows leave their bounds in single precision",
+        "dpmcmc/models/rowwise.py",
+        "single[too_far] = np.nextafter(single[too_far], np.float32(0.0))",
+        "single[too_far] = single[too_far]",
+        f"{MODELS}::test_rows_in_half_of_the_memory_leave_no_bound",
+    ),
+    Bug(
+        "a row counts once in a gradient's sensitivity",
+        "dpmcmc/models/rowwise.py",
+        "return scores, grid, 2.0 * bound",
+        "return scores, grid, bound",
+        MEAN,
+    ),
+    Bug(
+        "gradients not tempered as their sensitivity is",
+        "dpmcmc/models/rowwise.py",
+        "scale = self.tempering * SHRINK / grid",
+        "scale = SHRINK / grid",
+        MEAN,
+    ),
+    Bug(
+        "a curvature's sensitivity without its root of 2",
+        "dpmcmc/models/rowwise.py",
+        "return sums, math.sqrt(2.0) * most + 2.0 * grid * d",
+        "return sums, most + 2.0 * grid * d",
+        f"{MODELS}::test_a_curvature_in_other_coordinates_is_that_of_rows_in_them[logistic]",
+    ),
+    Bug(
+        "rows of a curvature not cut",
+        "dpmcmc/models/rowwise.py",
+        "terms = np.fmin(terms, most / (seen**2).sum(axis=0)) * (SHRINK / grid)",
+        "terms = terms * (SHRINK / grid)",
+        f"{MODELS}::test_a_curvature_in_other_coordinates_is_that_of_rows_in_them[poisson]",
+    ),
+    Bug(
+        "rows as long as float64 allows",
+        "dpmcmc/models/rowwise.py",
+        "LONGEST = 1e30",
+        "LONGEST = 1e100",
+        f"{EXTREMES}::test_no_row_moves_a_gradient_further_in_any_coordinates",
+    ),
+    Bug(
+        "all chains start at one point",
+        "dpmcmc/starting.py",
+        "positions=draws[:chains],",
+        "positions=draws[:1].repeat(chains, axis=0),",
+        "tests/core/test_starts.py"
+        "::test_chains_start_at_draws_of_their_own_as_far_apart_as_the_release_is_wide",
+    ),
+    Bug(
+        "half the noise on a mean",
+        "dpmcmc/releases/noisy_mean.py",
+        "noisy_sums(sums, sensitivity, z, noise)[0]",
+        "noisy_sums(sums, 0.5 * sensitivity, z, noise)[0]",
+        f"{OWN}::test_a_released_mean_counts_its_noise_in_full",
+    ),
+    Bug(
+        "slope of a clipped mean not corrected",
+        "dpmcmc/releases/noisy_mean_law.py",
+        "    return slope, max(variance / slope**2 - 1.0, 0.0)",
+        "    return 1.0, max(variance / slope**2 - 1.0, 0.0)",
+        "tests/core/test_noisy_mean.py::test_what_clipping_does_to_a_mean_is_as_simulated",
+    ),
+    Bug(
+        "one batch for all steps",
+        "dpmcmc/samplers/minibatch.py",
+        "chosen = batches(random, target.rows, rule.batch, steps * chains)",
+        "chosen = batches(random, target.rows, rule.batch, chains).repeat(steps, 0)",
+        BATCHES,
+    ),
+    Bug(
+        "one batch for all chains",
+        "dpmcmc/samplers/minibatch.py",
+        "chosen = batches(random, target.rows, rule.batch, steps * chains)",
+        "chosen = batches(random, target.rows, rule.batch, steps).repeat(chains, 0)",
+        BATCHES,
+    ),
+    Bug(
+        "the first batch read in every step",
+        "dpmcmc/kernels/batches.py",
+        "every[(t * chains + c) * batch :]",
+        "every[c * batch :]",
+        "tests/core/test_minibatch.py::test_each_decision_reads_its_own_batch",
+    ),
+    Bug(
+        "batches with replacement",
+        "dpmcmc/kernels/subsets.py",
+        "        count += ONE - (word >> place & ONE)\n        marked",
+        "        count += ONE\n        marked",
+        f"{SUBSETS}::test_batches_hold_distinct_rows[1000-499]",
+    ),
+    Bug(
+        "words that favour some rows not refused",
+        "dpmcmc/kernels/subsets.py",
+        "if product & LOW >= refused else rows",
+        "if product & LOW >= U(0) else rows",
+        f"{SUBSETS}::test_equally_many_words_stand_for_every_row",
+    ),
+    Bug(
+        "stale kernels",
+        "dpmcmc/kernels/__init__.py",
+        'for path in sorted(package.rglob("*.py")):',
+        'for path in sorted((package / "kernels").rglob("*.py")):',
+        "tests/core/test_kernel_cache.py::test_one_character_of_a_source_gives_another_key",
+    ),
+)
+
+CHARGING = (
+    Bug(
+        "warm-up is free",
+        "dpmcmc/samplers/penalty.py",
+        "steps = Repeat(Gaussian(noise_multiplier), options.num_steps * options.num_chains)",
+        "steps = Repeat(Gaussian(noise_multiplier), options.num_chains"
+        " * (options.num_steps - (options.num_warmup or 0)))",
+        f"{WARMUP}[dp_penalty]",
+    ),
+    Bug(
+        "warm-up on batches is free",
+        "dpmcmc/samplers/minibatch.py",
+        "steps = Repeat(base, options.num_steps * options.num_chains)",
+        "steps = Repeat(base, options.num_chains"
+        " * (options.num_steps - (options.num_warmup or 0)))",
+        f"{WARMUP}[dp_barker]",
+    ),
+    Bug(
+        "all chains for the price of one",
+        "dpmcmc/samplers/minibatch.py",
+        "steps = Repeat(base, options.num_steps * options.num_chains)",
+        "steps = Repeat(base, options.num_steps)",
+        f"{COUNTED}[dp_penalty_subsampled]",
+    ),
+    Bug(
+        "the first gradient is free",
+        "dpmcmc/samplers/hamiltonian.py",
+        "chains * (steps * options.num_leapfrog + 1)",
+        "chains * (steps * options.num_leapfrog)",
+        f"{COUNTED}[dp_mala]",
+    ),
+    Bug(
+        "a start is not in the event",
+        "dpmcmc/samplers/starts.py",
+        "return chain if start is None else Compose((event(start), chain))",
+        "return chain",
+        f"{COUNTED}[dp_penalty after a start]",
+    ),
+    Bug(
+        "a start with twice the budget that it is charged for",
+        "dpmcmc/starting.py",
+        "told = noisy_quadratic.released(rows, reach, options, z, random)",
+        "told = noisy_quadratic.released(rows, reach, options, 0.5 * z, random)",
+        f"{COUNTED}[dp_penalty after a start]",
+    ),
+    Bug(
+        "only the last mean is charged",
+        "dpmcmc/releases/noisy_mean.py",
+        "return Compose(tuple(Gaussian(z) for z in _multipliers(options, noise_multiplier)))",
+        "return Compose(tuple(Gaussian(z) for z in _multipliers(options, noise_multiplier)[-1:]))",
+        f"{COUNTED}[two noisy means]",
+    ),
+    Bug(
+        "batches charged at the square of their rate",
+        "dpmcmc/privacy/costs.py",
+        "return subsampling.wor_rdp_gaussian(z, batch / rows, order)",
+        "return subsampling.wor_rdp_gaussian(z, (batch / rows) ** 2, order)",
+        COSTS,
+    ),
+    Bug(
+        "losses of batches at the square of their rate",
+        "dpmcmc/privacy/pld.py",
+        "one = _gaussian_distribution(z, batch / rows, interval)",
+        "one = _gaussian_distribution(z, (batch / rows) ** 2, interval)",
+        COSTS,
+    ),
+    Bug(
+        "roots of costs rounded down",
+        "dpmcmc/privacy/gaussian.py",
+        "return root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)",
+        "return root",
+        "tests/core/test_accounting_gaussian.py::test_roots_are_rounded_as_their_names_say",
+    ),
+    Bug(
+        "shares of delta rounded up",
+        "dpmcmc/privacy/filter.py",
+        "return math.nextafter(product, 0) if Fraction(product) > exact else product",
+        "return product",
+        f"{FILTER}::test_a_share_of_delta_is_never_more_than_its_part",
+    ),
+    Bug(
+        "a repeated event charged once",
+        "dpmcmc/privacy/costs.py",
+        "return None if one is None else count * one",
+        "return one",
+        "tests/core/test_planner.py"
+        "::test_a_job_costs_the_root_of_all_steps_over_the_noise_multiplier",
+    ),
+    Bug(
+        "jobs for other neighbours are planned",
+        "dpmcmc/planner.py",
+        "if schema.neighbouring is not Neighbouring.REPLACE_ONE:",
+        "if schema.neighbouring is None:",
+        "tests/core/test_planner.py::test_empty_data_and_other_neighbours_are_refused",
+    ),
+    Bug(
+        "replace-one charged as add or remove",
+        "dpmcmc/privacy/filter.py",
+        "if event.neighbouring != terms.neighbouring:",
+        "if event.neighbouring is None:",
+        f"{FILTER}::test_another_relation_is_refused",
+    ),
+    Bug(
+        "jobs that cost nothing are planned",
+        "dpmcmc/planner.py",
+        "if not cost.epsilon > 0.0:",
+        "if cost.epsilon < 0.0:",
+        f"{SITES}::test_a_job_that_costs_nothing_is_refused",
+    ),
+    Bug(
+        "derived multipliers are not checked",
+        "dpmcmc/planner.py",
+        "    _check_noise(happens)\n",
+        "",
+        f"{SITES}::test_a_derived_start_is_checked",
+    ),
+    Bug(
+        "all of delta for the GDP branch",
+        "dpmcmc/privacy/filter.py",
+        "def _gdp_limit(terms: FilterTerms) -> int | None:\n"
+        "    share = _share(terms.delta, terms.gdp_weight)",
+        "def _gdp_limit(terms: FilterTerms) -> int | None:\n    share = terms.delta",
+        SHARES,
+    ),
+    Bug(
+        "all of delta for each Rényi branch",
+        "dpmcmc/privacy/filter.py",
+        "    share = _share(terms.delta, weight)\n    return None if share == 0",
+        "    share = terms.delta\n    return None if share == 0",
+        SHARES,
+    ),
+    Bug(
+        "limits rounded up",
+        "dpmcmc/privacy/filter.py",
+        "return math.floor(value * (1 << FRACTION_BITS))",
+        "return math.ceil(value * (1 << FRACTION_BITS))",
+        SHARES,
+    ),
+    Bug(
+        "costs rounded down",
+        "dpmcmc/privacy/filter.py",
+        "return math.ceil(value * (1 << FRACTION_BITS))",
+        "return math.floor(value * (1 << FRACTION_BITS))",
+        f"{FILTER}::test_a_cost_is_rounded_up_and_a_limit_down",
+    ),
+    Bug(
+        "floats compared in place of units",
+        "dpmcmc/privacy/filter.py",
+        "return limit is not None and unbounded == 0 and total <= limit",
+        "return limit is not None and unbounded == 0 and float(total) <= float(limit)",
+        SHARES,
+    ),
+    Bug(
+        "what has no bound costs nothing",
+        "dpmcmc/privacy/filter.py",
+        "return limit is not None and unbounded == 0 and total <= limit",
+        "return limit is not None and total <= limit",
+        f"{FILTER}::test_a_subsampled_entry_leaves_the_renyi_branch_only",
+    ),
+)
+
+OPENING = (
+    Bug(
+        "subnormal rows are as slow as ever",
+        "dpmcmc/kernels/subnormals.py",
+        "    set_control(before | BITS)\n    try:",
+        "    set_control(before)\n    try:",
+        "tests/core/test_subnormals.py::test_a_run_flushes_while_its_blocks_are_made_and_no_longer",
+        compiled=True,
+    ),
+    Bug(
+        "a token for another service lets its user in",
+        "app/jobs/tokens.py",
+        "audience=self._settings.oidc_audience,",
+        'audience=["somebody-else", self._settings.oidc_audience],',
+        "tests/api/test_tokens.py::test_what_is_not_good_is_401[wrong audience]",
+    ),
+    Bug(
+        "a permit opens any dataset",
+        "dpmcmc/privacy/types.py",
+        "if permit.subject != self.__subject:",
+        "if permit.subject is None:",
+        "tests/privacy/test_types.py::test_a_permit_for_another_dataset_opens_nothing",
+    ),
+    Bug(
+        "a permit opens for any event",
+        "dpmcmc/run.py",
+        "if permit.event_digest != digest(event(schema, spec)):",
+        "if permit.event_digest is None:",
+        "tests/core/test_run.py::test_a_permit_for_another_event_opens_nothing",
+    ),
+    Bug(
+        "private rows can be pickled",
+        "dpmcmc/privacy/types.py",
+        "    __reduce_ex__ = __iter__ = __bool__ = __len__ = __getitem__ = _refuse\n",
+        "    __iter__ = __bool__ = __len__ = __getitem__ = _refuse\n\n"
+        "    def __reduce_ex__(self, _):\n"
+        "        return Released, (self.__value,)\n\n",
+        "tests/privacy/test_types.py::test_private_refuses_every_other_way_in",
+    ),
+    Bug(
+        "private rows are printed",
+        "dpmcmc/privacy/types.py",
+        'return "<Private>"',
+        'return f"<Private {self.__value}>"',
+        "tests/privacy/test_types.py::test_private_shows_nothing_of_itself",
+    ),
+    Bug(
+        "an error names a value",
+        "dpmcmc/run.py",
+        'raise ValueError(f"column {column.name!r} has values outside its categories")',
+        'raise ValueError(f"column {column.name!r} has {set(words) - set(codes)}")',
+        "tests/core/test_run.py::test_data_that_do_not_suit_the_schema_are_refused_without_their_values",
+    ),
+    Bug(
+        "progress tells of the rows",
+        "dpmcmc/run.py",
+        "length = block_length(read, target.position.shape[1], options.num_chains, left)",
+        "length = 1 + int(np.abs(target.gradient(target.position, 1.0)[0]).sum() * 1e3) % left",
+        "tests/core/test_run.py::test_blocks_do_not_depend_on_rows",
+    ),
+    Bug(
+        "the last job of a budget is one too many",
+        "app/ledger/account.py",
+        "if not head.terms.accepts(moved.held):",
+        "if not head.terms.accepts(head.held):",
+        f"{ACCOUNT}::test_a_budget_for_ten_jobs_pays_for_ten[sqlite]",
+    ),
+    Bug(
+        "a permit without a debit",
+        "app/ledger/account.py",
+        'if "post" not in entries:',
+        'if "post" in entries:',
+        f"{ACCOUNT}::test_reservations_and_posts_are_kept_apart_and_count_alike[sqlite]",
+    ),
+    Bug(
+        "a job is debited twice",
+        "app/ledger/account.py",
+        'if "post" not in entries:',
+        'if "post" not in entries or entries:',
+        f"{ACCOUNT}::test_a_post_pays_once_however_often_it_is_repeated[sqlite]",
+        error="sqlalchemy.exc.IntegrityError",
+    ),
+    Bug(
+        "a voided job is paid for by nobody",
+        "app/ledger/account.py",
+        '    if "void" in entries:\n        raise Voided(',
+        '    if "never" in entries:\n        raise Voided(',
+        f"{ACCOUNT}::test_a_voided_reservation_is_given_back_and_cannot_be_posted[sqlite]",
+        error="sqlalchemy.exc.IntegrityError",
+    ),
+    Bug(
+        "a posted debit is given back",
+        "app/ledger/account.py",
+        'if "post" in entries or claimed:',
+        "if claimed:",
+        f"{ACCOUNT}::test_nothing_is_given_back_after_a_post_or_a_claim[sqlite]",
+        error="sqlalchemy.exc.IntegrityError",
+    ),
+    Bug(
+        "a claimed job is given back",
+        "app/ledger/account.py",
+        'if "post" in entries or claimed:',
+        'if "post" in entries:',
+        f"{ACCOUNT}::test_nothing_is_given_back_after_a_post_or_a_claim[sqlite]",
+    ),
+    Bug(
+        "an allotment is not debited",
+        "app/ledger/account.py",
+        "{**head.allotments, str(analyst_id): Allotment(own.epsilon, held)}",
+        "{**head.allotments, str(analyst_id): own}",
+        f"{ACCOUNT}::test_an_allotment_caps_one_analyst_under_the_datasets_cap[sqlite]",
+    ),
+    Bug(
+        "destroyed rows can be paid for",
+        "app/ledger/account.py",
+        'if head.status == "destroyed":',
+        'if head.status == "never":',
+        f"{ACCOUNT}::test_a_destroyed_dataset_pays_for_nothing_any_more[sqlite]",
+    ),
+    Bug(
+        "rows are opened before they are paid for",
+        "app/jobs/run.py",
+        "            permit = ledger.post(session, job_id)\n",
+        "            services.vault.files.load("
+        "session.get_one(DatasetRow, session.get_one(JobRow, job_id).dataset_id))\n"
+        "            permit = ledger.post(session, job_id)\n",
+        "tests/worker/test_run.py::test_an_unpaid_job_never_opens_rows[sqlite]",
+    ),
+    Bug(
+        "a log tells what a row made fail",
+        "app/jobs/run.py",
+        'log.error("job_failed", exception=type(error).__name__',
+        'log.error("job_failed", exception=str(error)',
+        "tests/worker/test_run.py"
+        "::test_a_sampler_that_raises_fails_the_job_for_good_and_tells_nothing[sqlite]",
+    ),
+)
+
+JOINT = "tests/privacy/test_joint_sums.py"
+NEIGHBOURS = f"{JOINT}::test_no_neighbour_is_further_away_than_is_paid_for"
+SUMS = "dpmcmc/releases/joint_sums.py"
+
+RELEASING = (
+    Bug(
+        "a row counts once in a joint score",
+        SUMS,
+        "_unit(2.0 * self.score, self.shares[0]),",
+        "_unit(self.score, self.shares[0]),",
+        f"{JOINT}::test_the_worst_neighbours_are_as_far_apart_as_is_paid_for",
+    ),
+    Bug(
+        "joint matrices without their root of 2",
+        SUMS,
+        "double = math.sqrt(2.0)",
+        "double = 1.0",
+        f"{JOINT}::test_the_worst_neighbours_are_as_far_apart_as_is_paid_for",
+    ),
+    Bug(
+        "vectors of a joint event not cut",
+        SUMS,
+        "_factor(size, cap) * (2.0**digits / unit)",
+        "np.ones_like(size) * (2.0**digits / unit)",
+        f"{NEIGHBOURS}[1000.0]",
+    ),
+    Bug(
+        "matrices of a joint event not cut",
+        SUMS,
+        "np.sqrt(_factor(size, cap) / unit) * 2.0**digits",
+        "np.sqrt(np.ones_like(size) / unit) * 2.0**digits",
+        f"{NEIGHBOURS}[1000.0]",
+    ),
+    Bug(
+        "scalars of a joint event not cut",
+        SUMS,
+        "np.fmin(np.fmax(np.nan_to_num(values, nan=0.0), 0.0), cap)",
+        "np.fmax(np.nan_to_num(values, nan=0.0), 0.0)",
+        f"{NEIGHBOURS}[1000.0]",
+    ),
+    Bug(
+        "rounding of a joint event not allowed for",
+        SUMS,
+        "sensitivity = 1.0 + rounding(dimension, rows)",
+        "sensitivity = 1.0",
+        f"{JOINT}::test_the_sensitivity_allows_for_rounding",
+    ),
+    Bug(
+        "less noise in a joint event",
+        SUMS,
+        "noisy_sums(flat, sensitivity, z, noise)",
+        "noisy_sums(flat, 0.8 * sensitivity, z, noise)",
+        f"{JOINT}::test_neighbours_are_mu_apart_and_no_more",
+    ),
+    Bug(
+        "shares of a joint event add up to more than 1",
+        SUMS,
+        "math.fsum(caps.shares) <= 1.0",
+        "math.fsum(caps.shares) <= 2.0",
+        f"{JOINT}::test_what_the_proof_does_not_cover_is_refused_before_a_row_is_read[2-5-caps3-1.0]",
+    ),
+    Bug(
+        "directions stretched for ever whose rows are weighted down",
+        "dpmcmc/releases/quadratic_steps.py",
+        "found = np.maximum(values, np.minimum(had, most))",
+        "found = values",
+        "tests/core/test_quadratic_steps.py::test_a_direction_whose_rows_are_weighted_down_is_not_stretched",
+    ),
+    Bug(
+        "looks on the way charged once",
+        "dpmcmc/releases/quadratic_way.py",
+        "Repeat(Gaussian(z / math.sqrt(far[0])), len(far)),",
+        "Repeat(Gaussian(z / math.sqrt(far[0])), 1),",
+        f"{COUNTED}[noisy_quadratic of logistic]",
+    ),
+    Bug(
+        "rounds of a whitening charged once",
+        "dpmcmc/releases/whitening.py",
+        "return Repeat(Gaussian(noise_multiplier * math.sqrt(ROUNDS)), ROUNDS)",
+        "return Gaussian(noise_multiplier * math.sqrt(ROUNDS))",
+        f"{COUNTED}[noisy_quadratic of poisson]",
+    ),
+    Bug(
+        "a whitening that is not charged for is drawn",
+        "dpmcmc/releases/noisy_quadratic.py",
+        "if options.paid != (rows.white is not None):",
+        "if False:",
+        "tests/core/test_reuse.py"
+        "::test_what_is_drawn_and_what_is_charged_agree_where_noise_is_drawn[True]",
+    ),
+    Bug(
+        "every name of a whitening counts as paid for",
+        "dpmcmc/reuse.py",
+        "        if asked not in {one.name for one in same}:",
+        "        if False:",
+        "tests/core/test_reuse.py::test_a_name_that_is_not_of_these_columns_is_refused[earlier0]",
+    ),
+    Bug(
+        "another analyst's whitening is used again",
+        "app/jobs/whitenings.py",
+        "        JobRow.user_id == caller.id,\n",
+        "",
+        "tests/api/test_whitenings.py::test_another_analysts_whitening_is_neither_used_nor_known",
+    ),
+    Bug(
+        "a whitening is used in the order of its own columns",
+        "dpmcmc/reuse.py",
+        "order = [own.index(column) for column in _columns(wanted)]",
+        "order = list(range(len(own)))",
+        "tests/core/test_reuse.py::test_columns_are_put_in_order",
+    ),
+    Bug(
+        "chains under another prior are believed however much they remember",
+        "dpmcmc/stored.py",
+        "        if not walk.r_hat <= MIXED:",
+        "        if False:",
+        "tests/core/test_free_posteriors.py"
+        "::test_two_modes_between_which_nothing_goes_are_not_believed",
+    ),
+    Bug(
+        "a t prior has a degree of freedom too few",
+        "dpmcmc/free/priors.py",
+        "gammaincinv(0.5 * (df + 1.0), random",
+        "gammaincinv(0.5 * df, random",
+        "tests/core/test_free_walk.py::test_draws_are_from_likelihood_times_prior",
+    ),
+    Bug(
+        "a row that is left out adds to ratios",
+        "dpmcmc/kernels/rows.py",
+        "return part if y == y else 0.0",
+        "return part if y == y else 1.0",
+        f"{LEFT_OUT}::test_a_row_that_is_left_out_changes_no_ratio[0.1-gaussian_mean]",
+    ),
+    Bug(
+        "a number of rows with less noise in joint sums",
+        SUMS,
+        "COUNT = math.sqrt(2.0)",
+        "COUNT = 1.0",
+        f"{LEFT_OUT}::test_a_number_of_rows_rides_along_with_joint_sums_for_free",
+    ),
+    Bug(
+        "a number of rows with less noise in noisy means",
+        "dpmcmc/releases/noisy_mean.py",
+        "COUNTED = 0.866",
+        "COUNTED = 0.95",
+        f"{LEFT_OUT}::test_a_number_of_rows_rides_along_with_noisy_means_for_free",
+    ),
+)
+
+ANSWERING = (
+    Bug(
+        "every planner takes dear plans",
+        "app/jobs/planning.py",
+        "return (True,) if number == 0 and of > 1 else (False, True)",
+        "return (False, True)",
+        "tests/api/test_planning.py::test_what_is_quick_never_waits_for_what_is_not",
+    ),
+    Bug(
+        "a queue that wakes nobody",
+        "app/jobs/sqlite_queue.py",
+        """(queue, body))
+        ring(self._path)""",
+        """(queue, body))""",
+        "tests/worker/test_bell.py::test_a_message_is_taken_at_once_by_who_waits_for_it",
+    ),
+    Bug(
+        "the queue's age to the microsecond, and with it how long jobs ran",
+        "app/jobs/figures.py",
+        "return AGE_STEP * max(0.0, waited // AGE_STEP)",
+        "return max(0.0, waited)",
+        "tests/api/test_observability.py::test_the_queues_age_is_told_in_steps",
+    ),
+)
+
+FORMULAS = "tests/core/test_formulas.py"
+DESIGNING = (
+    Bug(
+        "splines and polynomials on the range of the rows",
+        "dpmcmc/formula/bases.py",
+        "    low, high = knots[0], knots[-1]\n",
+        "    low, high = float(np.nanmin(x)), float(np.nanmax(x))\n",
+        f"{FORMULAS}::test_rows_that_two_tables_share_have_the_same_design[poly(age, 3)*group]",
+    ),
+    Bug(
+        "rows longer than a design says",
+        "dpmcmc/formula/columns.py",
+        "square *= variable.square",
+        "square *= 1.0",
+        f"{FORMULAS}::test_every_row_lies_within_its_public_bounds_and_norm"
+        "[False-poly(age, 3)*group]",
+    ),
+    Bug(
+        "weighted rows cut as if they had no weight",
+        "dpmcmc/families/given.py",
+        "np.maximum(weight, root) * place.reach",
+        "place.reach",
+        "tests/core/test_given.py::test_no_weight_makes_a_row_say_more_than_any_row_may[poisson]",
+    ),
+    Bug(
+        "an intercept of the wrong place",
+        "dpmcmc/formula/columns.py",
+        "shift = prod(-centred[v] for v in away)",
+        "shift = prod(centred[v] for v in away)",
+        "tests/core/test_units.py"
+        "::test_both_scales_have_the_same_predictors[age*group + `body mass`]",
+    ),
+)
+
+CLASSES = "tests/core/test_multinomial.py"
+
+SEVERAL = (
+    Bug(
+        "one class's curvature charged for all",
+        SUMS,
+        '        size += np.einsum("pm,pm->m", root, root)\n    scale',
+        '        size = np.einsum("pm,pm->m", root, root)\n    scale',
+        f"{CLASSES}::test_the_worst_rows_of_several_classes_are_as_far_apart_as_is_paid_for",
+    ),
+    Bug(
+        "a row weighted by its own response",
+        "dpmcmc/families/multinomial.py",
+        "(own - 2.0 * seen).max(axis=0)",
+        "((own - 2.0 * seen) * (y == 1.0)).max(axis=0)",
+        f"{CLASSES}::test_under_the_model_a_row_says_nothing_on_average_however_it_is_weighted[1.0]",
+    ),
+    Bug(
+        "a slope without the reference",
+        "dpmcmc/families/multinomial.py",
+        "root = -(q / (1.0 + np.sqrt(first)))[:, None] * s[None]",
+        "root = -q[:, None] * s[None]",
+        f"{CLASSES}::test_a_row_says_the_gradient_of_its_log_likelihood",
+    ),
+    Bug(
+        "coefficients named by column first",
+        "dpmcmc/models/multinomial.py",
+        "for word in others for column in design.parameters)",
+        "for column in design.parameters for word in others)",
+        f"{CLASSES}::test_a_job_names_coefficients_by_category_and_column",
+    ),
+    Bug(
+        "a chain takes rows with several predictors",
+        "dpmcmc/filling.py",
+        "if not MODELS[family].chains:",
+        "if MODELS[family].chains is None:",
+        f"{CLASSES}::test_chains_are_refused_with_the_name_of_what_is_not[dp_penalty]",
+    ),
+)
+
+BUGS = (
+    *DRAWING,
+    *DECIDING,
+    *READING,
+    *CHARGING,
+    *OPENING,
+    *RELEASING,
+    *ANSWERING,
+    *DESIGNING,
+    *SEVERAL,
+)

@@ -1,0 +1,188 @@
+"""Plants one bug at a time in a copy of the tree and looks whether the named test sees it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import cache_from_source
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+AT_ONCE = 2
+SECONDS = 300  # that a run of one test may take; one that hangs has seen nothing
+ASSERTION = re.compile(r"assert |AssertionError|Failed: ")
+FAILED, PASSED = 1, 0  # exit codes of pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A mutation. old: text that occurs once in file; new: what takes its place.
+
+    caught_by: the pytest node that must fail with it, by an assertion; or, where the first guard is
+    gone and a second one holds, by this error. compiled: whether that test runs with compiled
+    kernels, from an empty cache; otherwise the same sources run as plain Python.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    caught_by: str
+    compiled: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What pytest says of one test. wrong: the first line of its failure, empty if it passed."""
+
+    name: str
+    wrong: str
+    skipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a bug. survived: why it counts as not caught, empty if it was caught."""
+
+    bug: Bug
+    survived: str
+    seconds: float
+
+
+class PlantError(Exception):
+    """The list does not suit the tree, or the tree without any bug does not pass."""
+
+
+def planted(source: str, bug: Bug) -> str:
+    """Return the source with the bug in it. Raises PlantError where old is not there once."""
+    if source.count(bug.old) != 1:
+        raise PlantError(f"{bug.name}: its text occurs {source.count(bug.old)} times in {bug.file}")
+    return source.replace(bug.old, bug.new)
+
+
+def copy_tree(folder: Path) -> Path:
+    """Copy what git knows, or would add, to a folder."""
+    command = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+    for name in sorted({part for part in listed.decode().split("\0") if part}):
+        if (ROOT / name).is_file():  # else deleted, and git has not been told
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def pytest(tree: Path, tests: list[str], compiled: bool) -> tuple[int, list[Case]]:
+    """Run tests in a tree with an empty kernel cache. Return the exit code and what they said."""
+    report = tree / "report.xml"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "NUMBA_CACHE_DIR": str(tree / "var" / "empty"),
+        "NUMBA_DISABLE_JIT": "0" if compiled else "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    words = ["-q", "-p", "pytest_timeout", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    if not compiled:  # machine code says nothing of numbers that overflow
+        words += ["-W", "ignore::RuntimeWarning"]
+    command = (sys.executable, "-m", "pytest", *words, *tests)
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=SECONDS)
+    if done.returncode not in (PASSED, FAILED):
+        raise PlantError(done.stdout.decode()[-4000:] + done.stderr.decode()[-4000:])
+    return done.returncode, cases(report)
+
+
+def cases(report: Path) -> list[Case]:
+    """Read what pytest wrote."""
+    found = []
+    for case in ElementTree.parse(report).iter("testcase"):
+        wrong = [part for part in case if part.tag in ("failure", "error")]
+        said = wrong[0].get("message", "").splitlines() if wrong else [""]
+        name = f"{case.get('classname')}::{case.get('name')}"
+        found.append(
+            Case(
+                name,
+                f"{wrong[0].tag}: {said[0]}" if wrong else "",
+                case.find("skipped") is not None,
+            )
+        )
+    return found
+
+
+def is_case_of(case: Case, test: str) -> bool:
+    """Whether this is the named test, or the named test with some parameters."""
+    file, _, name = test.partition("::")
+    whole = f"{file.removesuffix('.py').replace('/', '.')}::{name}"
+    return case.name == whole or case.name.startswith(whole + "[")
+
+
+def check_sound(tree: Path, bugs: list[Bug], compiled: bool) -> None:
+    """See that the tree passes all named tests, none skipped. Raises PlantError."""
+    tests = sorted({bug.caught_by for bug in bugs if bug.compiled == compiled})
+    if not tests:
+        return
+    code, found = pytest(tree, tests, compiled)
+    bad = [
+        f"{case.name}: {case.wrong or 'skipped'}" for case in found if case.wrong or case.skipped
+    ]
+    bad += [f"{test}: not there" for test in tests if not any(is_case_of(c, test) for c in found)]
+    if code != PASSED or bad:
+        raise PlantError("\n".join(["without a bug the named tests do not pass", *bad]))
+
+
+def tried(pristine: Path, folder: Path, bug: Bug) -> Verdict:
+    """Plant a bug in a copy of the tree and run its test."""
+    began = time.monotonic()
+    tree = folder / bug.name.replace(" ", "-")
+    shutil.copytree(pristine, tree, ignore=shutil.ignore_patterns("var", "report.xml"))
+    file = tree / bug.file
+    file.write_text(planted(file.read_text(), bug))
+    Path(cache_from_source(str(file))).unlink(missing_ok=True)  # it may look as old as the source
+    try:
+        survived = survival(bug, *pytest(tree, [bug.caught_by], bug.compiled))
+    except subprocess.TimeoutExpired:
+        survived = f"its test did not end within {SECONDS} seconds"
+    except PlantError as error:
+        survived = f"pytest said nothing: {error}"
+    shutil.rmtree(tree)
+    return Verdict(bug, survived, time.monotonic() - began)
+
+
+def survival(bug: Bug, code: int, found: list[Case]) -> str:
+    """Return why a run did not catch the bug, or nothing: the named test failed by an assertion."""
+    wrong = [case for case in found if case.wrong]
+    if code != FAILED or not wrong:
+        return f"pytest ended with {code}"
+    for case in wrong:
+        kind, _, said = case.wrong.partition(": ")
+        expected = said.startswith(bug.error) if bug.error else ASSERTION.match(said)
+        if kind != "failure" or not expected or not is_case_of(case, bug.caught_by):
+            return f"not by an assertion of the named test: {case.name}: {case.wrong}"
+    return ""
+
+
+def run_all(bugs: list[Bug], folder: Path, tell: Callable[[Verdict], None]) -> list[Verdict]:
+    """Try all bugs, AT_ONCE at a time, and tell of each. Raises PlantError before the first.
+
+    Copies are made of a tree that was tried, so that Python has compiled what no bug is in.
+    """
+    plain, compiled = copy_tree(folder / "plain"), folder / "compiled"
+    for bug in bugs:
+        planted((plain / bug.file).read_text(), bug)
+    shutil.copytree(plain, compiled)
+
+    def try_one(bug: Bug) -> Verdict:
+        verdict = tried(plain, folder, bug)
+        tell(verdict)
+        return verdict
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(check_sound, (plain, compiled), (bugs, bugs), (False, True)))
+        return list(pool.map(try_one, sorted(bugs, key=lambda bug: not bug.compiled)))
