@@ -104,7 +104,7 @@ class SharedMeter:
         try:
             allowed, ahead = self._script(keys=[f"dpmcmc:rate:{user}"], args=[each, WINDOW_SECONDS])
         except self._away as error:
-            raise AwayError(type(error).__name__) from error
+            raise AwayError from error
         return bool(allowed), float(ahead)
 
 
@@ -126,7 +126,8 @@ class Rates:
                 return self._told(*self._shared.ask(user, each))
             except AwayError as error:  # what meters must not stop the service
                 self._alone_until = time.monotonic() + ALONE_SECONDS
-                logs.logger().warning("rates_not_shared", exception=str(error))
+                why = type(error.__cause__).__name__
+                logs.logger().warning("rates_not_shared", exception=why)
         return self._told(*self._own.ask(user, each))
 
     def _told(self, allowed: bool, ahead: float) -> Allowance:
