@@ -35,21 +35,22 @@ class ParameterSummary:
 
 
 def summarise(
-    draws: Released[NDArray[np.float64]], parameters: Sequence[str]
+    draws: Released[NDArray[np.float64]], parameters: Sequence[str], *, mixing: bool = True
 ) -> list[ParameterSummary]:
     """Summarise draws (chain, draw, parameter), without their warm-up. One item per parameter.
 
-    Raises ValueError where the shapes disagree or there is no draw.
+    mixing: whether R-hat and effective sizes are wanted; they are None otherwise. Raises ValueError
+    where the shapes disagree or there is no draw.
     """
     values = draws.value
     if values.ndim != 3 or values.shape[2] != len(parameters) or values.shape[1] < 1:
         raise ValueError("draws must be (chain, draw, parameter) with at least one draw")
-    return [_summary(name, values[:, :, k]) for k, name in enumerate(parameters)]
+    return [_summary(name, values[:, :, k], mixing) for k, name in enumerate(parameters)]
 
 
-def _summary(name: str, draws: NDArray[np.float64]) -> ParameterSummary:
+def _summary(name: str, draws: NDArray[np.float64], mixing: bool) -> ParameterSummary:
     q05, q25, q50, q75, q95 = (float(q) for q in np.quantile(draws, QUANTILES))
-    r_hat, bulk, tail = _mixing(draws)
+    r_hat, bulk, tail = _mixing(draws) if mixing else (None, None, None)
     return ParameterSummary(
         name=name,
         mean=float(draws.mean()),

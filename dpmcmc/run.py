@@ -56,7 +56,7 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
         self._blocks = _blocks(schema, spec, table, random, self._kept.append, white)
 
     def __next__(self) -> Released[NDArray[np.float64]]:
-        from dpmcmc.kernels.subnormals import flushed  # with the compiler, which plans do without
+        from dpmcmc.subnormals import flushed
 
         with flushed():
             return next(self._blocks)
@@ -201,10 +201,13 @@ class Result:
         """
         return in_units(self.design, self.plan.parameters, self.draws, scale)
 
-    def summary(self, scale: Scale = "original") -> list[ParameterSummary]:
-        """Return moments, quantiles and diagnostics of the draws after warm-up."""
+    def summary(self, scale: Scale = "original", *, mixing: bool = True) -> list[ParameterSummary]:
+        """Return moments, quantiles and diagnostics of the draws after warm-up.
+
+        mixing: whether R-hat and effective sizes are wanted, which takes longer.
+        """
         kept = self.on(scale)[:, self.plan.num_warmup :]
-        return summarise(Released(kept), self.plan.parameters)
+        return summarise(Released(kept), self.plan.parameters, mixing=mixing)
 
     def __str__(self) -> str:
         """Return the verdict, in colour on a terminal, and the posterior."""
@@ -219,7 +222,7 @@ class Result:
             *(f"note: {note.sentence}" for note in self.verdict.notes),
             f"cost: epsilon {cost.epsilon:.4g}, delta {cost.delta:g}",
         ]
-        for row in self.summary()[:SHOWN]:
+        for row in self.summary(mixing=False)[:SHOWN]:
             interval = f"90 % from {row.q05:.4g} to {row.q95:.4g}"
             lines.append(f"  {row.name}: {row.mean:.4g} +- {row.sd:.2g}, {interval}")
         left = len(self.plan.parameters) - SHOWN
@@ -282,7 +285,10 @@ def sample(
     if running.stored is not None:
         release = StoredRelease(schema, planned.spec, running.stored)
     design = make_design(schema, planned.spec.model.formula)
-    _, verdict = told(design, planned.spec, planned.parameters, draws, release)
+    if planned.spec.sampler.algorithm in RELEASES:  # whose verdict is not one on its draws
+        verdict = judged(planned.spec, draws, (), release)
+    else:
+        _, verdict = told(design, planned.spec, planned.parameters, draws, release)
     return Result(planned, draws, verdict, design, release)
 
 

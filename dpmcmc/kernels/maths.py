@@ -5,6 +5,7 @@ float64; exp to 1 ulp, log1p to 2. Coefficients: Chebyshev interpolation in 60 d
 interval. Nothing here raises, and nothing finite gives what is not.
 """
 
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,22 @@ OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
 # into a caller that is compiled later.
 kernel = njit(**OPTIONS, cache=True)
 leaf = njit(**OPTIONS, forceinline=True)
+
+
+def interpreted(function: Any) -> Any:
+    """Return a kernel, and the leaves that it calls, as the plain Python that they are written in.
+
+    For a few calls of a process that would take longer to load the compiler than to run.
+    """
+    plain = getattr(function, "py_func", function)
+    names = {
+        name: plain.__globals__[name]
+        for name in plain.__code__.co_names
+        if name in plain.__globals__
+    }
+    names = {name: interpreted(it) if hasattr(it, "py_func") else it for name, it in names.items()}
+    return FunctionType(plain.__code__, names, plain.__name__, plain.__defaults__)
+
 
 MAGIC = np.float64(1.5 * 2.0**52)  # adding it rounds to an integer, held in the low bits
 MAGIC_BITS = int(MAGIC.view(np.int64))

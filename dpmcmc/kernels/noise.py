@@ -5,9 +5,10 @@ A tape is an int64 array of independent uniform words of BITS bits. What is draw
 the tape; a draw that the tape is too short for is left out, to be taken up with more words.
 """
 
-from dpmcmc.kernels.maths import kernel, leaf
+from dpmcmc.kernels.maths import interpreted, kernel, leaf
 
 BITS = 62
+FEW = 4096  # draws at a time that plain Python makes as quickly as the compiler is loaded
 
 
 @leaf
@@ -92,3 +93,12 @@ def discrete_gaussians(tape, log2_sd, out, done):
             out[done] = value
             done += 1
     return done, at
+
+
+_plain = interpreted(discrete_gaussians)
+
+
+def filler(size: int):
+    """Return discrete_gaussians for so many draws: compiled where it is already, or they are many."""
+    waits = not getattr(discrete_gaussians, "signatures", None)
+    return _plain if waits and size <= FEW else discrete_gaussians

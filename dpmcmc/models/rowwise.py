@@ -351,7 +351,7 @@ class RowTarget:
         return mine
 
     def _second(self) -> ThreadPoolExecutor:
-        from dpmcmc.kernels.subnormals import flush
+        from dpmcmc.subnormals import flush
 
         if self._helper is None:
             self._helper = ThreadPoolExecutor(max_workers=1, initializer=flush)
@@ -414,7 +414,7 @@ def _without_traces(x: Singles, reach: float) -> Singles:
     """Return x with 0 for what is too small to matter: its products would be subnormal numbers.
 
     Towards zero, a fixed map of each row, and as fast whatever the rows are. For libraries whose
-    threads are not ours; ours flush such numbers, see kernels.subnormals.
+    threads are not ours; ours flush such numbers, see dpmcmc.subnormals.
     """
     return np.where(np.abs(x) < np.float32(TRACE * reach), np.float32(0.0), x)
 

@@ -79,12 +79,12 @@ def discrete_gaussian(random: RandomSource, log2_sd: int, shape: Shape) -> Integ
     if not LEAST_LOG2_SD <= log2_sd <= MOST_LOG2_SD:
         raise ValueError(f"log2_sd must lie between {LEAST_LOG2_SD} and {MOST_LOG2_SD}")
     out = np.empty(int(np.prod(shape)), dtype=np.int64)
-    tape, done = np.empty(0, dtype=np.int64), 0
+    tape, done, fill = np.empty(0, dtype=np.int64), 0, noise.filler(out.size)
     while done < out.size:
         wanted = min(out.size - done, AT_ONCE)
         fresh = random.integers(1 << noise.BITS, (WORDS * wanted + SOME,))
         tape = np.concatenate((tape, fresh))
-        done, used = noise.discrete_gaussians(tape, log2_sd, out, done)
+        done, used = fill(tape, log2_sd, out, done)
         tape = tape[used:]  # a draw that was begun goes on with the words that it has seen
     return out.reshape(shape)
 

@@ -724,11 +724,10 @@ CHARGING = (
 OPENING = (
     Bug(
         "subnormal rows are as slow as ever",
-        "dpmcmc/kernels/subnormals.py",
+        "dpmcmc/subnormals.py",
         "    set_control(before | BITS)\n    try:",
         "    set_control(before)\n    try:",
         "tests/core/test_subnormals.py::test_a_run_flushes_while_its_blocks_are_made_and_no_longer",
-        compiled=True,
     ),
     Bug(
         "a token for another service lets its user in",

@@ -37,6 +37,17 @@ def test_a_tape_that_runs_short_changes_no_draw():
     assert (pieces[:done] == whole[:filled]).all()
 
 
+@pytest.mark.parametrize("log2", [1, 8, 46, 50])
+def test_few_draws_are_made_without_the_compiler_and_are_the_same(log2):
+    """Word for word: the interpreter and the machine code read one tape alike."""
+    tape = SystemRandom().integers(1 << noise.BITS, (9000,))
+    compiled, plain = np.zeros((2, 400), dtype=np.int64)
+    told = noise.discrete_gaussians(tape, log2, compiled, 0)
+    assert noise._plain(tape, log2, plain, 0) == told
+    assert (plain == compiled).all()
+    assert told[0] == 400
+
+
 @pytest.mark.parametrize("z", [1e-4, 0.3, 1.0, 250.0, 1e7])
 def test_the_grid_leaves_the_noise_its_full_size(z):
     """sd over sensitivity, both in grid units, rounding included: at least z, and little more."""
