@@ -99,6 +99,6 @@ _plain = interpreted(discrete_gaussians)
 
 
 def filler(size: int):
-    """Return discrete_gaussians for so many draws: compiled where it is already, or they are many."""
+    """Return discrete_gaussians for so many draws: compiled if it is already, or they are many."""
     waits = not getattr(discrete_gaussians, "signatures", None)
     return _plain if waits and size <= FEW else discrete_gaussians

@@ -27,8 +27,10 @@ result = sample(
 assert result.plan.spec.sampler.algorithm == "noisy_quadratic"
 assert "dose" in str(result)
 from numba.core.registry import CPUDispatcher
-print([one.py_func.__name__ for one in get_objects() if isinstance(one, CPUDispatcher) and one.signatures])
-print([name for name in ("arviz_stats", "scipy.signal", "xarray", "scipy.stats") if name in sys.modules])
+kernels = [one for one in get_objects() if isinstance(one, CPUDispatcher)]
+print([one.py_func.__name__ for one in kernels if one.signatures])
+slow = ("arviz_stats", "scipy.signal", "xarray", "scipy.stats")
+print([name for name in slow if name in sys.modules])
 """
 
 
