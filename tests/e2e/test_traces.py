@@ -222,7 +222,6 @@ from app import tracing
 from app.jobs.services import open_services
 from app.main import create_app
 from app.settings import settings
-from tests.peers import QuietHandler, served
 import worker.tasks
 tracing.configure(settings(), "api")
 open_services(settings()).close()
