@@ -14,7 +14,7 @@ from dpmcmc.filling import Filled, fill, seconds
 from dpmcmc.models import MODELS
 from dpmcmc.releases import ALGORITHMS, RELEASES, Release
 from dpmcmc.reuse import passed_on
-from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers import SAMPLERS, Start
 from dpmcmc.spec import JobSpec
 
 MOST_SECONDS = 3600.0  # of a job
@@ -23,6 +23,8 @@ EXACT = "for this model it is exact: more budget brings it to the posterior, and
 GIVEN = "rows have offsets or weights, which chains do not read"
 SURE_ESS = 2000.0  # expected draws of a chain that its own R-hat, below 1.01, will hardly refuse
 NEAR = 0.1  # posterior sds that a release's mean may be off before a chain can be worth its time
+PROBE, PROBED_SHARE = "dp_penalty", 0.1  # a sampler that is quickly filled, its start given
+WITHIN = 10.0  # times the draws of the probe no sampler is expected to have; 3 on what was measured
 SHARED = ("num_steps", "num_chains", "num_warmup")  # what any algorithm takes
 
 
@@ -51,6 +53,8 @@ def choose(design: Design, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
         return near, (_of_release(near), ALONE)
     if near is not None and near.error <= NEAR:
         return near, (_of_release(near), f"{_off(near)}: no chain is worth its time beside that")
+    if near is not None and (draws := _probed(design, spec)) < SURE_ESS / WITHIN:
+        return near, (_of_release(near), _off(near), _too_few(f"{PROBE}, a chain,", draws))
     chain = best_chain(design, spec)
     fast = seconds(design, chain.spec) <= MOST_SECONDS
     if near is None or (fast and chain.ess >= SURE_ESS and chain.error < near.error):
@@ -58,11 +62,8 @@ def choose(design: Design, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     if chain.ess >= SURE_ESS and fast:
         return near, (_of_release(near), _off(near), _off(chain))
     slow = "" if fast else " and takes too long"
-    return near, (
-        _of_release(near),
-        f"the best chain, {_name(chain)}, is expected to have an effective sample size of"
-        f" {chain.ess:.2g}{slow}; {SURE_ESS:g} are wanted of one",
-    )
+    best = f"the best chain, {_name(chain)},"
+    return near, (_of_release(near), _too_few(best, chain.ess, slow))
 
 
 def named(spec: JobSpec, algorithm: str) -> JobSpec:
@@ -98,6 +99,16 @@ def best_chain(design: Design, spec: JobSpec) -> Filled:
     return fill(design, named(spec, _name(best)))
 
 
+def _probed(design: Design, spec: JobSpec) -> float:
+    """Return about how many effective draws any chain can be expected to have: cheaply."""
+    one = named(spec, PROBE)
+    options: Any = one.sampler
+    options = replace(
+        options, num_chains=spec.sampler.num_chains or 1, start=Start(share=PROBED_SHARE)
+    )
+    return fill(design, replace(one, sampler=options)).ess
+
+
 def _name(filled: Filled) -> str:
     return filled.spec.sampler.algorithm
 
@@ -113,6 +124,13 @@ def _of_chain(filled: Filled) -> str:
     return (
         f"{_name(filled)} is expected to have an effective sample size of {filled.ess:.3g}, the"
         " most of all chains, and approximates nothing"
+    )
+
+
+def _too_few(who: str, draws: float, more: str = "") -> str:
+    return (
+        f"{who} is expected to have an effective sample size of {draws:.2g}{more};"
+        f" {SURE_ESS:g} are wanted of one"
     )
 
 
