@@ -35,7 +35,8 @@ class Quadratic:
     places: (2, p), of the near looks; scores: (2, p), score_sds: (2,) of them. scales, taus,
     tau_sds, cuts: (2,), see Look; empty without one. scaled: whether a log scale is a parameter.
     clip: of a row's score, in mean lengths of such scores as residuals of this dispersion have.
-    gaps: whether rows may be left out; rows is then about how many were not.
+    gaps: whether rows may be left out; rows is then about how many were not. heaviest: largest
+    declared weight of a row's log likelihood.
     """
 
     place: Floats
@@ -64,6 +65,7 @@ class Quadratic:
     tempering: float
     noise_multiplier: float
     gaps: bool = False
+    heaviest: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -236,6 +238,7 @@ def pooled(
     additive: bool,
     has_scale: bool,
     fixed: bool,
+    heaviest: float = 1.0,
 ) -> Quadratic:
     """Return what two looks in the same coordinates say together, each weighted by its noise.
 
@@ -283,6 +286,7 @@ def pooled(
         gaps=gaps,
         tempering=tempering,
         noise_multiplier=noise_multiplier,
+        heaviest=heaviest,
     )
 
 

@@ -15,6 +15,8 @@ BLURRED = 0.5  # noise of the curvature over the curvature
 DIM, DIM_CLASSES = 2.0, 5.0  # noise of the curvature, in which a direction is not told from none:
 # bent ones get lost. The second where rows have several predictors: rare classes are stretched on
 DISPERSED, UNCUT = 1.3, 8.0  # residuals over those of a Poisson count; clip, see Quadratic
+UNEVEN = 0.5  # (largest declared weight - 1) times the part of rows that is cut away: more, and
+# the answer is another weighting's, whose distance its own width does not tell
 FULL = 0.95  # mean weight of a row, from which on nothing is said of it
 
 
@@ -67,8 +69,9 @@ def verdict(release: Quadratic) -> Verdict:
     enough = n / release.noise_multiplier**2 >= POOREST * p and blur <= BLURRED
     enough = enough and not dim
     skewed = release.dispersion > DISPERSED and release.clip < UNCUT
+    uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > UNEVEN
     return Verdict(
-        reliable=arrived and enough and not skewed,
+        reliable=arrived and enough and not skewed and not uneven,
         arrived=arrived,
         privacy_share=share,
         effective_rows=n * (1.0 - share),
@@ -76,7 +79,7 @@ def verdict(release: Quadratic) -> Verdict:
         jump=jump,
         stretch=stretch,
         blur=blur,
-        sentence=_sentence(release, arrived, enough, skewed, share),
+        sentence=_sentence(release, arrived, enough, skewed, uneven, share),
     )
 
 
@@ -90,7 +93,9 @@ def _rescaled(release: Quadratic) -> float:
     return math.log(float(release.scales[1] / release.scales[0]))
 
 
-def _sentence(release: Quadratic, arrived: bool, enough: bool, skewed: bool, share: float) -> str:
+def _sentence(
+    release: Quadratic, arrived: bool, enough: bool, skewed: bool, uneven: bool, share: float
+) -> str:
     """Say it in words."""
     told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
     if not arrived:
@@ -104,6 +109,12 @@ def _sentence(release: Quadratic, arrived: bool, enough: bool, skewed: bool, sha
         told = (
             "unreliable: responses are not as the model says, and the noise of this budget is kept"
             " bearable by cutting many of them"
+        )
+    elif uneven:
+        told = (
+            f"unreliable: weights reach up to {release.heaviest:g} and rows that weigh much were"
+            " cut, so that the answer is that of other weights; a larger budget, or weights with"
+            " narrower declared bounds, would mend it"
         )
     notes = _notes(release)
     return "; ".join([told, *notes] if told.startswith("unreliable") else [*notes, told])

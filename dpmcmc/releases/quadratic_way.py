@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpmcmc.families.base import NONE, Family, Floats, Place
-from dpmcmc.families.given import pilot, shift_of
+from dpmcmc.families.given import pilot, shift_of, usual_of
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import classwise, scales, whitening
@@ -154,7 +154,7 @@ class _Traveller:
         for part in parts:
             self.far(part)
         self._problem, self._family, self._scale = problem, family, scale
-        self._stretch(self._rate())
+        self._stretch(usual_of(family) * self._rate())
         self._forget()
 
     def _rate(self) -> float:

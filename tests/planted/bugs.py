@@ -1052,8 +1052,8 @@ DESIGNING = (
     Bug(
         "weighted rows cut as if they had no weight",
         "dpmcmc/families/given.py",
-        "np.maximum(weight, root) * place.reach",
-        "place.reach",
+        "reach, spread, curved = least * place.reach,",
+        "reach, spread, curved = place.reach,",
         "tests/core/test_given.py::test_no_weight_makes_a_row_say_more_than_any_row_may[poisson]",
     ),
     Bug(
