@@ -240,3 +240,19 @@ def test_a_verdict_says_where_heavy_rows_were_cut(seeded):
         ).verdict
         assert found.status == status, found.sentence
         assert ("weigh much" in found.sentence) == (status == "unreliable")
+
+
+@pytest.mark.parametrize(
+    ("family", "formula", "weights", "said"),
+    [
+        ("poisson", "visits ~ age", "copies", "25 %"),
+        ("linear", "wage ~ age", "exact", "wider than expected"),
+        ("poisson", "visits ~ age", None, None),
+    ],
+)
+def test_a_plan_says_what_it_does_not_know_of_weights(family, formula, weights, said):
+    model = ModelSpec(family=family, formula=formula, weights=weights)
+    spec = JobSpec(model=model, privacy=PrivacySpec(epsilon=1.0, delta=1e-6))
+    told = [one for one in plan(schema_of(), spec).warnings if "weights" in one]
+    assert len(told) == (said is not None)
+    assert said is None or said in told[0]
