@@ -64,8 +64,7 @@ def verdict(release: Quadratic) -> Verdict:
     ratio = release.score_sd**2 / np.maximum(safe, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
     arrived = jump <= 1.0 and stretch <= STRETCH
-    least = DIM if p == len(release.whitening) else DIM_CLASSES
-    dim = not release.scaled and float(values[0]) < least * edge
+    dim = not release.scaled and _dim(release)
     enough = n / release.noise_multiplier**2 >= POOREST * p and blur <= BLURRED
     enough = enough and not dim
     skewed = release.dispersion > DISPERSED and release.clip < UNCUT
@@ -81,6 +80,13 @@ def verdict(release: Quadratic) -> Verdict:
         blur=blur,
         sentence=_sentence(release, arrived, enough, skewed, uneven, share),
     )
+
+
+def _dim(release: Quadratic) -> bool:
+    """Whether a direction is not told from none."""
+    p, least = len(release.place), float(np.linalg.eigvalsh(release.curvature)[0])
+    clear = DIM if p == len(release.whitening) else DIM_CLASSES
+    return least < clear * math.sqrt(2.0 * p) * release.curvature_sd
 
 
 def _rescaled(release: Quadratic) -> float:
@@ -123,6 +129,11 @@ def _sentence(
 def _notes(release: Quadratic) -> list[str]:
     """Return what is to be known of the answer whatever the privacy."""
     found = []
+    if release.scaled and _dim(release):
+        found.append(
+            "the rows do not tell some coefficients apart, as where columns say the same or hardly"
+            " vary: there the prior decides"
+        )
     if release.gaps:
         found.append(f"about {release.rows:,} rows are complete, and these are theirs")
     if release.weight < FULL:

@@ -287,8 +287,9 @@ class _Traveller:
     def _posterior_root(self) -> Floats:
         """Return a root (p, p) of the posterior's covariance, as known, in these coordinates."""
         prior = self._root.T @ (self._problem.prior[:, None] * self._root)
-        precision = prior + self._rows * np.eye(self._problem.size)
-        return np.asarray(np.linalg.cholesky(np.linalg.inv(precision)))
+        values, vectors = np.linalg.eigh(0.5 * (prior + prior.T))
+        values = self._rows + np.maximum(values, 0.0)  # where columns agree they are many powers
+        return np.asarray(vectors / np.sqrt(values))
 
     def _blocks(self, caps: Caps, cut: float, root: Floats | None) -> Iterator[Block]:
         """Yield what rows say, a few at a time."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpmcmc import ModelSpec, plan
+from dpmcmc import ModelSpec, plan, sample
 from dpmcmc.dependence import check_dependence
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
@@ -63,3 +63,44 @@ def test_what_is_refused_has_no_full_rank_on_any_rows(formula):
 
 def test_columns_that_are_modelled_themselves_may_agree():
     check_dependence(make_design(schema_of(100), "~ age + I(2 * age)"))
+
+
+@pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
+@pytest.mark.parametrize("epsilon", [1.0, 1e4])
+def test_columns_that_agree_in_all_rows_keep_the_prior_and_are_told(family, epsilon, seeded):
+    """Public facts do not show it: their sum is told, how it is shared between them is not."""
+    schema, data = schema_of(20_000), rows_of(20_000, 5)
+    data["body mass"] = 30.0 + (data["age"] - 50.0) * 20.0 / 30.0
+    rng = np.random.default_rng(6)
+    line = (data["age"] - 50.0) / 30.0
+    data["wage"] = (
+        rng.poisson(np.exp(3.0 + 0.5 * line)).clip(1, 100)
+        if family == "poisson"
+        else np.clip(50.0 + 10.0 * line + 5.0 * rng.normal(size=20_000), 1, 100)
+    )
+    data["ill"] = np.where(rng.random(20_000) < 1.0 / (1.0 + np.exp(-line)), "yes", "no")
+    words = {"group": "abc", "kind": "xy"}
+    for name, letters in words.items():
+        data[name] = np.array(list(letters))[data[name]]
+    answer = "ill" if family == "logistic" else "wage"
+    model = ModelSpec(family=family, formula=f"{answer} ~ age + `body mass`")
+    result = sample(
+        data,
+        schema=schema,
+        model=model,
+        epsilon=epsilon,
+        delta=1e-6,
+        random=seeded(8),
+        sampler="noisy_quadratic",
+    )
+    draws = result.draws.reshape(-1, result.draws.shape[2])
+    prior = {"linear": 99.0, "logistic": 2.5, "poisson": 2.5}[family]
+    assert np.isfinite(draws).all()
+    apart, together = draws[:, 1] - draws[:, 2], draws[:, 1] + draws[:, 2]
+    assert apart.std() == pytest.approx(np.sqrt(2.0) * prior, rel=0.3)
+    truth = {"linear": 10.0, "logistic": 1.0, "poisson": 0.5}[family]
+    assert abs(together.mean() - truth) < 5.0 * together.std()
+    if family == "linear":
+        assert "the prior decides" in result.verdict.sentence
+    else:
+        assert result.verdict.status == "unreliable"
