@@ -161,10 +161,9 @@ class Quadratic:
         variance = self._variance(half, inverse) + self.score_sd**2 * np.eye(p)
         gain = _turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
         t = self.tempering
-        covariances = _even(np.linalg.inv(prior + t * _even(gain @ curves)))
-        values, vectors = np.linalg.eigh(covariances)
-        means = (covariances @ (t * gain @ self.score + pull)[..., None])[..., 0]
-        return means, vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
+        roots = _roots(prior + t * _even(gain @ curves))
+        pulled = (t * gain @ self.score + pull)[..., None]
+        return np.asarray((roots @ (_turned(roots) @ pulled))[..., 0]), roots
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +299,17 @@ def _scale(looks: tuple[Look, Look], *, fixed: bool) -> float:
 
 def _weights(sds: Floats) -> Floats:
     return np.asarray(sds**-2.0 / (sds**-2.0).sum())
+
+
+def _roots(precisions: Floats) -> Floats:
+    """Return roots (k, p, p) of the inverses of precisions (k, p, p), singular ones included.
+
+    A direction that neither rows nor the prior tell in floating point is as wide as that allows.
+    """
+    sizes = np.sqrt(np.maximum(np.diagonal(precisions, axis1=1, axis2=2), TINY))
+    values, vectors = np.linalg.eigh(_even(precisions / sizes[:, :, None] / sizes[:, None]))
+    values = np.maximum(values, values[:, -1:] * np.finfo(float).eps)
+    return np.asarray(vectors / np.sqrt(values)[:, None] / sizes[:, :, None])
 
 
 def _turned(matrices: Any) -> Floats:
