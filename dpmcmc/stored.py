@@ -24,7 +24,7 @@ from dpmcmc.models import MODELS
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases.base import Posterior, Stored, prior_of
 from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.releases.quadratic_verdict import STRETCH
+from dpmcmc.releases.quadratic_verdict import STRETCH, lost
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.reuse import POINTER, in_order
 from dpmcmc.schema import Schema
@@ -71,7 +71,9 @@ class StoredRelease:
         """Whether it may be believed."""
         judge, moments = self._release.judge, self._told.moments()
         found = notes(self._design, *moments) if moments is not None else ()
-        return of_release(None if judge is None else judge(self._told), found)
+        return of_release(
+            None if judge is None else judge(self._told, self._holding(self._prior[1])), found
+        )
 
     def __repr__(self) -> str:
         """Return what it is of, and whether it may be believed."""
@@ -112,7 +114,8 @@ class StoredRelease:
             return replace(made, scale=scale)
         draws = self._released(found.draws(1, num_draws, random)[0])
         tested, own = Closed(found, (mean, precision)), self._in_units((mean, precision), {})
-        return FreePosterior(self, draws, tested, own, self._judged(draws, bool(prior)), scale)
+        reasons = self._judged(draws, precision if prior else None)
+        return FreePosterior(self, draws, tested, own, reasons, scale)
 
     def _joined(
         self, prior: Mapping[str, Asked]
@@ -146,7 +149,10 @@ class StoredRelease:
         means, roots = found.parts()
         walk = walked(means, roots @ roots.swapaxes(1, 2), others, normals, num_draws, random)
         draws = self._released(found.completed(*walk.coefficients(num_draws, random), random))
-        reasons = self._judged(draws, True)
+        precision = normals[1].copy()
+        for k, one in others.items():
+            precision[k] = 0.0 if one.scale is None else one.scale**-2.0
+        reasons = self._judged(draws, precision)
         if not walk.r_hat <= MIXED:
             told = f"chains that began at this prior have not forgotten it (R-hat {walk.r_hat:.3f})"
             reasons = (*reasons, f"{told}: a wider one, or fewer at once, would be sampled")
@@ -167,24 +173,33 @@ class StoredRelease:
             found[name] = own.within(1.0 / float(unit[k]), -float(shift[k] / unit[k]))
         return found
 
-    def _judged(self, draws: Floats, changed: bool) -> tuple[str, ...]:
+    def _judged(self, draws: Floats, precision: Floats | None) -> tuple[str, ...]:
         """Return what is wrong with draws under another prior, beside what the release says.
 
-        Where the likelihood is not quadratic what was released of it is so only nearby.
+        precision: (d,) of that prior, about 1 / scale^2; None if it is the job's. Where the
+        likelihood is not quadratic what was released of it is so only nearby.
         """
         family = FAMILIES.get(self._own.model.family)
-        if not changed or not isinstance(self._told, Quadratic) or family is None:
+        if precision is None or not isinstance(self._told, Quadratic) or family is None:
             return ()
-        p = len(self._told.place)
+        p, reasons = len(self._told.place), []
         if family.additive or p > draws.shape[1]:
             return ()
+        own, other = self._holding(self._prior[1]), self._holding(precision)
+        if lost(self._told, other) and not lost(self._told, own):
+            reasons.append("the rows do not tell some direction, which the job's prior held")
         away = float(np.linalg.norm(self._away(draws[:, :p].mean(axis=0))))
-        if away <= STRETCH:
-            return ()
-        return (
-            f"this prior takes the posterior {away:.2g} sds of what a row tells from where the rows"
-            f" were looked at; what was released of them holds within {STRETCH:g}",
-        )
+        if away > STRETCH:
+            reasons.append(
+                f"this prior takes the posterior {away:.2g} sds of what a row tells from where the"
+                f" rows were looked at; what was released of them holds within {STRETCH:g}"
+            )
+        return tuple(reasons)
+
+    def _holding(self, precision: Floats) -> Floats | None:
+        """Return a prior's precision where it can hold what rows do not tell, else None."""
+        family = FAMILIES.get(self._own.model.family)
+        return None if family is None or family.scaled else precision
 
     def _away(self, coefficients: Floats) -> Floats:
         """Return how far coefficients (p,) are from the place of the release, by its root."""

@@ -40,6 +40,7 @@ from experiments.posteriors import SHARED
 from experiments.reporting import COLOURS, add_row, rows_of
 
 DRAWS, LEVEL = 4000, (0.05, 0.95)
+PRIOR_SD = 2.5  # of coefficients of columns within [-1, 1], as by default
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 10.0)
 COLUMNS = (
     "cell", "family", "rows", "coefficients", "epsilon", "runs", "domain", "coverage", "worst",
@@ -262,8 +263,8 @@ def one(case, y, mu, random):
     start = np.append(middle, np.zeros(d - 1))
     if case.family == "poisson":
         start[0] = np.log(np.array(case.ends) + 0.5).mean()
-    mean = np.append(start, 0.0) if linear else np.zeros(d)
-    prior = np.append(np.full(d, 8.0**-2), 1.5**-2) if linear else np.full(d, 1e-4)
+    mean = np.append(start, 0.0) if linear else start
+    prior = np.append(np.full(d, 8.0**-2), 1.5**-2) if linear else np.full(d, PRIOR_SD**-2)
     told = FAMILIES[case.family], case.x, y / unit, start, mean, prior, 1.0
     rows = Rows(*told, fixed=False, classes=d // len(case.x))
     far = WITH_PILOT if case.family == "poisson" else NUM_FAR
@@ -272,7 +273,7 @@ def one(case, y, mu, random):
     draws = found.posterior(mean, prior, random).draws(1, DRAWS, random)[0]
     draws[:, :d] *= unit
     draws[:, d:] += math.log(unit)
-    return draws, verdict(found)
+    return draws, verdict(found, None if FAMILIES[case.family].scaled else prior)
 
 
 def measured(name, case, epsilon, runs, seed):

@@ -27,6 +27,7 @@ from app.client import Client
 from app.client.local import free_port
 from app.settings import SECRETS, Settings, variables_of
 from tests.conftest import absent
+from tests.peers import QuietHandler, served
 from worker.parent import die_with_parent
 from worker.warmup import unpack
 
@@ -464,10 +465,8 @@ def test_migrations_can_be_run_by_hand_in_the_image() -> None:
 
 def test_the_images_health_check_is_right_for_every_role(tmp_path: Path) -> None:
     """A worker listens nowhere: its file counts. Where an API listens, its answer counts."""
-    import threading
-    from http.server import BaseHTTPRequestHandler, HTTPServer
 
-    class Api(BaseHTTPRequestHandler):
+    class Api(QuietHandler):
         status = 200
 
         def do_GET(self) -> None:
@@ -483,12 +482,8 @@ def test_the_images_health_check_is_right_for_every_role(tmp_path: Path) -> None
     assert not health.healthy(url, file)
     pulse.beat(file)
     assert health.healthy(url, file)
-    with HTTPServer(("127.0.0.1", port), Api) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with served(Api, port):
         assert health.healthy(url, None)
         Api.status = 503
         assert not health.healthy(url, file)  # whatever its worker's file says
-        server.shutdown()
-        thread.join()
     assert image_health_check()[:3] == ["python", "-m", "app.health"]

@@ -132,8 +132,8 @@ class Release:
     model: the model in the coordinates that publish works in; it releases the same parameters.
     opened: (design, job, table) -> what publish reads in place of a target, if not None.
     poor: (settled options, facts, noise multiplier) -> whether nothing is promised of its draws.
-    read: what a stored one's to_dict made -> it again. judge: a stored one -> its judgement. None
-    where nothing is stored.
+    read: what a stored one's to_dict made -> it again. judge: (a stored one, precision (d,) of a
+    prior that holds what rows do not tell, or None) -> its judgement. None where nothing is stored.
     """
 
     name: str
@@ -149,7 +149,7 @@ class Release:
     opened: "Callable[[Design, JobSpec, Table], Any] | None" = None
     poor: Callable[[Any, Facts, float], bool] | None = None
     read: Callable[[dict[str, Any]], Stored] | None = None
-    judge: Callable[[Any], Judgement] | None = None
+    judge: Callable[[Any, Floats | None], Judgement] | None = None
 
 
 class Positioned(Protocol):

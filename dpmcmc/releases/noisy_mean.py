@@ -187,7 +187,7 @@ class Judgement:
     sentence: str
 
 
-def judge(release: NoisyMean) -> Judgement:
+def judge(release: NoisyMean, precision: Floats | None) -> Judgement:
     """Judge a release by its own numbers: free."""
     share = release.variance / (release.variance + 1.0 / release.weight)
     blurred = release.complete_sd > BLURRED * (release.complete or 0.0)

@@ -4,16 +4,20 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from dpmcmc.releases.quadratic import TINY, Quadratic
 
+Floats = NDArray[np.float64]
 SURPRISING = 0.005  # probability of such a difference of two scores by noise alone
 STRETCH = 0.5  # change of a predictor in the last step, mean square, in sds of what a row tells
 POOREST = 15.0  # n mu^2 over the number of coefficients, below which nothing is promised
 BLURRED = 0.5  # noise of the curvature over the curvature
 DIM, DIM_CLASSES = 2.0, 5.0  # noise of the curvature, in which a direction is not told from none:
 # bent ones get lost. The second where rows have several predictors: rare classes are stretched on
+TAME = 5.0  # sd of a prior of predictors that keeps such a direction where a likelihood of bounded
+# scores is nearly quadratic
 DISPERSED, UNCUT = 1.3, 8.0  # residuals over those of a Poisson count; clip, see Quadratic
 UNEVEN = 0.5  # (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
@@ -41,8 +45,12 @@ class Verdict:
     sentence: str
 
 
-def verdict(release: Quadratic) -> Verdict:
-    """Judge a release by its own numbers: free."""
+def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
+    """Judge a release by its own numbers: free.
+
+    precision: (d,) of the normal prior of its positions, where rows' scores have a bound; None
+    where they have none, as of counts: such a likelihood bends too much for any prior.
+    """
     p, n = len(release.place), release.rows
     way = np.linalg.solve(release.root, release.places[1] - release.places[0])
     turned = release.scores[1] - release.scores[0] + release.curvature @ way
@@ -64,9 +72,8 @@ def verdict(release: Quadratic) -> Verdict:
     ratio = release.score_sd**2 / np.maximum(safe, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
     arrived = jump <= 1.0 and stretch <= STRETCH
-    dim = not release.scaled and _dim(release)
     enough = n / release.noise_multiplier**2 >= POOREST * p and blur <= BLURRED
-    enough = enough and not dim
+    enough = enough and not lost(release, precision)
     skewed = release.dispersion > DISPERSED and release.clip < UNCUT
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > UNEVEN
     return Verdict(
@@ -87,6 +94,25 @@ def _dim(release: Quadratic) -> bool:
     p, least = len(release.place), float(np.linalg.eigvalsh(release.curvature)[0])
     clear = DIM if p == len(release.whitening) else DIM_CLASSES
     return least < clear * math.sqrt(2.0 * p) * release.curvature_sd
+
+
+def lost(release: Quadratic, precision: Floats | None) -> bool:
+    """Return whether neither the rows nor the prior tell some direction.
+
+    precision: as in verdict.
+    """
+    if release.scaled:
+        return False
+    p = len(release.place)
+    edge = math.sqrt(2.0 * p) * release.curvature_sd
+    values, vectors = np.linalg.eigh(release.curvature)
+    dim = values < (DIM if p == len(release.whitening) else DIM_CLASSES) * edge
+    if precision is None or not dim.any():
+        return bool(dim.any())
+    ways = release.root @ vectors[:, dim]
+    ways = ways / np.maximum(np.abs(ways).max(axis=0), TINY)
+    variances = (ways**2 / np.maximum(precision[:p], TINY)[:, None]).sum(axis=0)
+    return bool((variances > TAME**2).any())
 
 
 def _rescaled(release: Quadratic) -> float:
@@ -129,10 +155,10 @@ def _sentence(
 def _notes(release: Quadratic) -> list[str]:
     """Return what is to be known of the answer whatever the privacy."""
     found = []
-    if release.scaled and _dim(release):
+    if _dim(release):
         found.append(
-            "the rows do not tell some coefficients apart, as where columns say the same or hardly"
-            " vary: there the prior decides"
+            "with this noise the rows do not tell some coefficients apart, as where columns say the"
+            " same or hardly vary: there the prior decides"
         )
     if release.gaps:
         found.append(f"about {release.rows:,} rows are complete, and these are theirs")

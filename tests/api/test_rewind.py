@@ -3,10 +3,8 @@
 import json
 import shutil
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -19,6 +17,7 @@ from app import ledger
 from app.jobs.rewind import Exporter
 from tests.api.support import METADATA, Caller, House, house_in
 from tests.api.test_logs import lines  # noqa: F401 - a fixture
+from tests.peers import QuietHandler, served
 
 
 class Database:
@@ -362,7 +361,7 @@ def listener(fail: int = 0) -> Iterator[tuple[str, list[Any]]]:
     received: list[Any] = []
     left = [fail]
 
-    class Keeper(BaseHTTPRequestHandler):
+    class Keeper(QuietHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             left[0] -= 1
@@ -371,18 +370,8 @@ def listener(fail: int = 0) -> Iterator[tuple[str, list[Any]]]:
             self.send_response(500 if left[0] >= 0 else 204)
             self.end_headers()
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Keeper)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", received
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(Keeper) as address:
+        yield address, received
 
 
 def test_no_anchor_holds_a_private_fact(house: House) -> None:

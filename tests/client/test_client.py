@@ -1,8 +1,6 @@
 """The client by itself, against answers that are written here."""
 
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +10,7 @@ from typer.testing import CliRunner
 
 from app.client import ApiError, Client, Event, render
 from app.client.cli import app
+from tests.peers import QuietHandler, served
 
 BUDGET = {
     "dataset": "d1",
@@ -36,7 +35,7 @@ STREAM = (
 )
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Answers a few paths and remembers what it was asked."""
 
     asked: list[tuple[str, dict[str, str]]]
@@ -68,19 +67,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         type(self).asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
         self.answer(409, json.dumps(REFUSAL), "application/problem+json")
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 @pytest.fixture
 def peer() -> Iterator[str]:
     Handler.asked = []
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with served(Handler) as address:
+        yield address
 
 
 @pytest.fixture

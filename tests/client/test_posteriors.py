@@ -1,8 +1,6 @@
 """Questions to a stored release on the command line, against answers of the service itself."""
 
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +16,7 @@ from app.jobs.fetch import Kept
 from app.jobs.posteriors import FREE, EffectAsked, Question, told
 from dpmcmc import CoefficientPrior, ModelSpec, NumberColumn, Schema, sample
 from dpmcmc.schema import BinaryColumn
+from tests.peers import QuietHandler, served
 
 ROWS = 4000
 SCHEMA = Schema(
@@ -55,7 +54,7 @@ ANSWER = asked(
 )
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Answers as the service does, and remembers the questions."""
 
     questions: list[dict[str, Any]]
@@ -71,19 +70,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 @pytest.fixture
 def peer() -> Iterator[str]:
     Handler.questions = []
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with served(Handler) as address:
+        yield address
 
 
 def ran(peer: str, tmp_path: Path, *more: str) -> str:

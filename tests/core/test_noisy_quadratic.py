@@ -11,6 +11,7 @@ import pytest
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
 from dpmcmc.families import FAMILIES
+from dpmcmc.free.priors import CoefficientPrior
 from dpmcmc.models import MODELS
 from dpmcmc.planner import plan
 from dpmcmc.privacy import accountant
@@ -18,7 +19,7 @@ from dpmcmc.privacy.pld import leaves
 from dpmcmc.releases import RELEASES, NoisyQuadraticOptions, quadratic_way, whitening
 from dpmcmc.releases.noisy_quadratic import opened, released
 from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.releases.quadratic_verdict import verdict
+from dpmcmc.releases.quadratic_verdict import lost, verdict
 from dpmcmc.run import sample, table_of
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
@@ -263,6 +264,33 @@ def test_a_direction_that_noise_may_have_made_is_unreliable(family):
         data["b"] = np.where(np.arange(rows) < 40, 1.0, 0.0)
         _, found = stored(family, rows, 0.15, seed, data=data, schema=schema)
         assert not verdict(found).reliable
+
+
+def test_a_prior_holds_such_a_direction_where_scores_have_a_bound():
+    """With the default prior intervals are right there (experiments/calibration.py)."""
+    rows = 20_000
+    data = people(rows, 1)
+    data["b"] = np.where(np.arange(rows) < 40, 1.0, 0.0)
+    schema = schema_of(rows, 0.0, 1.0)
+    model = ModelSpec(family="logistic", formula="y ~ b")
+    result = sample(
+        data,
+        schema=schema,
+        model=model,
+        delta=1e-6,
+        noise_multiplier=1.0 / 0.15,
+        sampler="noisy_quadratic",
+        random=Seeded(1),
+    )
+    found = Quadratic.from_dict(result.release.to_dict())
+    assert lost(found, None)
+    assert lost(found, np.full(2, 50.0**-2))
+    assert not lost(found, np.full(2, 2.5**-2))
+    assert result.verdict.status == "reliable"
+    wide = result.release.posterior({"b": CoefficientPrior(kind="normal", scale=50.0)})
+    assert "which the job's prior held" in " ".join(wide.verdict.reasons)
+    narrow = result.release.posterior({"b": CoefficientPrior(kind="normal", scale=1.0)})
+    assert "which the job's prior held" not in " ".join(narrow.verdict.reasons)
 
 
 def test_another_scale_of_residuals_is_no_disagreement():

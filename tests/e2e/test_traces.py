@@ -2,12 +2,10 @@
 
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from tests.api.support import (
     job_of,
     running,
 )
+from tests.peers import QuietHandler, served
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -56,7 +55,7 @@ class Collector:
 def collector() -> Iterator[tuple[Collector, str]]:
     made = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             made.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
             made.tokens.add(self.headers["x-token"])
@@ -65,18 +64,8 @@ def collector() -> Iterator[tuple[Collector, str]]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield made, f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served(Handler) as address:
+        yield made, address
 
 
 def facts_of(span: Any) -> dict[str, Any]:
