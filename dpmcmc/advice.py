@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.choice import named, of_full_data
-from dpmcmc.design import Design
+from dpmcmc.design import Design, column_of
 from dpmcmc.filling import (
     ARVIZ_FLOOR,
     ENOUGH_ESS,
@@ -19,9 +19,11 @@ from dpmcmc.filling import (
 from dpmcmc.models import MODELS
 from dpmcmc.models.moments import FILL
 from dpmcmc.releases import RELEASES, NoisyMeanOptions
+from dpmcmc.releases.quadratic_verdict import UNEVEN
 from dpmcmc.samplers import SAMPLERS, DpPenaltySubsampledOptions
 from dpmcmc.samplers.gradient_law import gradient_clip
 from dpmcmc.samplers.penalty_law import LARGEST_WIDTH
+from dpmcmc.schema import NumberColumn
 from dpmcmc.spec import JobSpec
 
 MUCH_BETTER = 2.0  # times the effective draws: worth a target that is a little off
@@ -35,7 +37,7 @@ def warnings(design: Design, spec: JobSpec, filled: Filled, epsilon: float) -> t
     """Return what to say of a filled job. spec: as the caller left it; epsilon: what it costs."""
     released = filled.spec.sampler.algorithm in RELEASES
     of_algorithm = (_of_release if released else _of_chain)(design, spec, filled, epsilon)
-    return (*_left_out(design), *of_algorithm)
+    return (*_left_out(design), *_weighted(design, spec), *of_algorithm)
 
 
 def _left_out(design: Design) -> list[str]:
@@ -47,6 +49,26 @@ def _left_out(design: Design) -> list[str]:
         f"rows with a missing code in {names} are left out: what is estimated holds for complete"
         " rows, which stand for all only where values are missing by chance. The plan expects all"
         f" {design.schema.rows:,} rows, as how many are complete is private"
+    ]
+
+
+def _weighted(design: Design, spec: JobSpec) -> list[str]:
+    """Say so where rows have weights: their bounds are public, how much they differ is not."""
+    if spec.model.weights is None:
+        return []
+    told = (
+        f"the plan takes the weights in {spec.model.weights} for all alike, as how much they differ"
+        " is private: where they do, draws are wider than expected"
+    )
+    column = column_of(design.schema, spec.model.weights)
+    if spec.model.family == "linear" or not isinstance(column, NumberColumn):
+        return [told]
+    part = UNEVEN / max(column.upper - 1.0, UNEVEN)
+    if part == 1.0:
+        return [told]
+    return [
+        f"{told}, and as they may reach {column.upper:g} a result is unreliable where"
+        f" {100.0 * part:.2g} % or more of what rows count is cut away"
     ]
 
 

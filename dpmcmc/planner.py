@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from dpmcmc.advice import warnings
 from dpmcmc.choice import MOST_SECONDS, choose, named, of_full_data
+from dpmcmc.dependence import check_dependence
 from dpmcmc.design import Design, make_design
 from dpmcmc.errors import SpecError
 from dpmcmc.filling import (
@@ -137,6 +138,7 @@ def plan(
     design = make_design(schema, spec.model.formula)
     family = MODELS[spec.model.family]
     family.check(design, spec.model)
+    check_dependence(design)
     spec = replace(spec, model=family.resolved(design, spec.model))
     _check_numbers(design, spec)  # what was asked for, before anything is costed
     spec, again = reused(design, spec, earlier, whole_multiplier(spec))

@@ -44,7 +44,8 @@ class ModelSpec:
 
     formula: `y ~ a + C(b)`, or `~ a + b` where a family models columns without a response.
     prior: one for every coefficient, or some by the names of parameters. What is left out follows
-    from public bounds, as each family says, and a plan writes it here. Of standardised columns.
+    from public bounds, as each family says, and a plan writes it here. Of the design's columns,
+    which are standardised by their bounds, although results are in the units of the columns.
     weights: a number column, see dpmcmc/families/given.py.
     """
 

@@ -161,7 +161,7 @@ class StoredRelease:
     def _in_units(
         self, normals: tuple[Floats, Floats], others: Mapping[int, CoefficientPrior]
     ) -> dict[str, CoefficientPrior]:
-        """Return the priors that apply, in the parameters' own units."""
+        """Return the priors that apply, of the parameters of the design."""
         if self._bent:
             return {}
         unit, shift = self._units("/prior")

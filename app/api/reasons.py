@@ -7,5 +7,7 @@ REASONS = {
     "time_limit_exceeded": "The job ran longer than this service allows. The debit stays.",
     "dataset_destroyed": "The dataset's rows were destroyed before the job ran.",
     "whitening_gone": "The whitening that this job was to use again is gone. Nothing was charged.",
+    "job_outdated": "This version no longer knows what the job asks for. Submit it again;"
+    " a job that had not begun was not charged.",
     "reservation_expired": "No worker was free before the reservation expired.",
 }

@@ -26,7 +26,7 @@ from app.jobs.chains import stored_chain
 from app.jobs.heartbeat import Heartbeat, StoppedError
 from app.jobs.rewind import REWOUND, RewoundError, check, keep
 from app.jobs.services import Services
-from app.jobs.specs import resolved_spec
+from app.jobs.specs import OutdatedError, runnable_spec
 from app.ledger.anchors import AnchorError
 from app.ledger.ends import End
 from app.storage.columns import schema_of
@@ -190,7 +190,7 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
             if dataset.destroyed_at is not None:  # a population's ledger stays open
                 raise ledger.AccountClosed("the dataset's rows are destroyed")
             _check_key(services, dataset)
-            schema, spec = schema_of(dataset), resolved_spec(job)
+            schema, spec = schema_of(dataset), runnable_spec(job)
             white = whitenings.used_again(session, schema, spec)
             permit = ledger.post(session, job_id)
             end = check(session, services, job.dataset_id)
@@ -214,6 +214,9 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
         return None
     except ledger.AccountClosed:
         _fail_unclaimed(services, job_id, "dataset_destroyed")
+        return None
+    except OutdatedError:
+        _fail_unclaimed(services, job_id, "job_outdated")
         return None
     except whitenings.GoneError:
         _fail_unclaimed(services, job_id, "whitening_gone")

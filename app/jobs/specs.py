@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from app.storage.rows import JobRow
 from dpmcmc.spec import JobSpec
@@ -17,6 +17,34 @@ _SPEC = TypeAdapter(JobSpec)
 def resolved_spec(job: JobRow) -> JobSpec:
     """The spec that a job was paid for."""
     return _SPEC.validate_python(job.resolved)
+
+
+class OutdatedError(Exception):
+    """A job was made by another version, and what it asks for is not known to this one."""
+
+
+def runnable_spec(job: JobRow) -> JobSpec:
+    """The spec that a job waits to be run by. Raises OutdatedError.
+
+    Reading leaves out what it does not know: the run would then not be what was reserved.
+    """
+    try:
+        spec = resolved_spec(job)
+    except ValidationError:
+        raise OutdatedError from None
+    if _lost(job.resolved, json.loads(json.dumps(as_json(spec)))):
+        raise OutdatedError
+    return spec
+
+
+def _lost(told: Any, read: Any) -> bool:
+    """Whether something that was stored, and is not null, was not read."""
+    if isinstance(told, dict) and isinstance(read, dict):
+        return any(
+            value is not None and (key not in read or _lost(value, read[key]))
+            for key, value in told.items()
+        )
+    return bool(told != read)
 
 
 def as_json(spec: JobSpec) -> dict[str, Any]:

@@ -23,8 +23,8 @@ class Place:
 
     eta: (k, m) linear predictors. reach: (m,) length of the covariates in the coordinates of the
     release. spread: (m,) sd of a predictor under the posterior, 0 where the mode is looked for.
-    most: largest |psi| * reach that counts in full. curved: largest slope * reach^2.
-    scale: of the residuals, what a family makes of it. cut: of the scale statistic.
+    most: largest |psi| * reach that counts in full. curved: largest slope * reach^2, or (m,) each
+    row's own. scale: of the residuals, what a family makes of it. cut: of the scale statistic.
     Where a row has several predictors, in place of reach and spread: inner: (k, k, m), the squared
     length of what psi adds to the score is psi @ inner @ psi. cover: (k, k, m) covariances of the
     predictors, empty where the mode is looked for.
@@ -34,7 +34,7 @@ class Place:
     reach: Floats
     spread: Floats
     most: float
-    curved: float
+    curved: float | Floats
     scale: float
     cut: float
     inner: Floats = field(default_factory=lambda: NONE)

@@ -20,17 +20,23 @@ if TYPE_CHECKING:
     from dpmcmc.spec import ModelSpec
 
 LARGEST_WEIGHT = 100.0
+LIGHTEST = 1e-6  # a weight, where rows are cut: one of 0 has no largest score
 FAMILIES = ("logistic", "linear", "poisson")
 POINTER, ALGORITHM = "/model/weights", "noisy_quadratic"
 
 
 class Given:
-    """A family whose responses are (m, 3): response, offset, weight. shift: middle of offsets."""
+    """A family whose responses are (m, 3): response, offset, weight.
 
-    def __init__(self, family: Family, shift: float) -> None:
-        self.family, self.shift = family, shift
+    shift: middle of offsets. usual, heaviest: middle and upper end of what weights can be.
+    """
+
+    def __init__(
+        self, family: Family, shift: float, usual: float = 1.0, heaviest: float = 1.0
+    ) -> None:
+        self.family, self.shift, self.usual, self.heaviest = family, shift, usual, heaviest
         self.scaled, self.additive = family.scaled, family.additive
-        self.longest, self.pilot, self.level = family.longest, family.pilot, family.level
+        self.longest, self.pilot, self.level = family.longest, family.pilot, usual * family.level
 
     def terms(self, y: Floats, place: Place) -> Terms:
         """See Family."""
@@ -40,10 +46,12 @@ class Given:
             answer, eta, reach, spread = (
                 root * v for v in (answer, eta, place.reach, place.spread)
             )
-            times = root
-        else:
-            reach, spread, times = np.maximum(weight, root) * place.reach, place.spread, weight
-        said = self.family.terms(answer, replace(place, eta=eta, reach=reach, spread=spread))
+            times, curved = root, place.curved
+        else:  # a score is weighted once; with the square of this reach a slope would be twice
+            times, least = weight, np.maximum(weight, LIGHTEST)
+            reach, spread, curved = least * place.reach, place.spread, least * place.curved
+        asked = replace(place, eta=eta, reach=reach, spread=spread, curved=curved)
+        said = self.family.terms(answer, asked)
         return Terms(times * said.psi, root * said.root, root * said.noise, said.square)
 
 
@@ -86,14 +94,15 @@ def packed(
         return family, y
     check(design, model)
     unit = unit if family.additive else 1.0
-    weight = np.ones(len(y))
+    weight, low, high = np.ones(len(y)), 1.0, 1.0
     if model.weights is not None:
         column = next(c for c in design.schema.columns if c.name == model.weights)
         if not isinstance(column, NumberColumn):
             raise SpecError(POINTER, "is no number")
         told = table.columns[column.name].astype(np.float64)
-        weight = np.fmin(np.fmax(told, column.lower), column.upper)
-    return Given(family, design.middle_offset / unit), np.stack(
+        low, high = column.lower, column.upper
+        weight = np.fmin(np.fmax(told, low), high)
+    return Given(family, design.middle_offset / unit, 0.5 * (low + high), high), np.stack(
         (y, design.offset(table) / unit, weight), axis=1
     )
 
@@ -104,6 +113,19 @@ def pilot(family: Family, y: Floats) -> tuple[Family, Floats]:
         return Linear(), np.log(y + 0.5)
     ones = np.ones(len(y))
     return Given(Linear(), family.shift), np.stack((np.log(y[:, 0] + 0.5), y[:, 1], ones), axis=1)
+
+
+def heaviest_of(family: Family) -> float:
+    """Return the largest weight that a row's log likelihood may have; 1 without weights.
+
+    That of a linear row divides a variance: one that is cut tells less and claims no more.
+    """
+    return family.heaviest if isinstance(family, Given) and not family.additive else 1.0
+
+
+def usual_of(family: Family) -> float:
+    """Return the middle of what a row's weight can be."""
+    return family.usual if isinstance(family, Given) else 1.0
 
 
 def shift_of(family: Family) -> float:

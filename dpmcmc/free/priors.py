@@ -27,7 +27,7 @@ NEAR = 1e-8  # of a scale: a Laplace prior's variance is drawn as if nothing wer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoefficientPrior:
-    """A prior of one coefficient, in the coefficient's own units, between its bounds.
+    """A prior of one coefficient of the public design, between its bounds.
 
     scale: of a normal the sd, of the others what the distance from loc is divided by. df: degrees
     of freedom of student_t. uniform takes bounds alone; without one of them it is improper, which

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpmcmc.design import Design
 from dpmcmc.models.priors import Normals
-from dpmcmc.models.public import Public, describe, log_prior_gradient, shear
+from dpmcmc.models.public import Public, describe, log_prior_gradient
 from dpmcmc.schema import Table
 
 Floats = NDArray[np.float64]
-FURTHEST = 1e100  # of a derivative: its square is finite
 
 
 class Form(Protocol):
@@ -138,12 +137,3 @@ class DesignForm(NormalForm):
 
 class GaussianForm(NormalForm):
     """Rows N(mean, 1) in units of their known sds, from the middle of their bounds."""
-
-    def information(self, positions: Floats) -> Floats:
-        """Return (chain, d, d), what one row tells of positions: public and the same for all."""
-        precision = 1.0 / self.public.unit
-        jacobian = np.tile(np.diag(precision), (len(positions), 1, 1))
-        for row, position in zip(jacobian, positions, strict=True):
-            bent = shear(self.public, position) * precision[1 % len(precision)]
-            row[1 % len(precision), 0] += np.clip(bent, -FURTHEST, FURTHEST)
-        return np.asarray(jacobian.transpose(0, 2, 1) @ jacobian)

@@ -19,11 +19,8 @@ from dpmcmc.spec import JobSpec
 
 QUIETLY = np.errstate(all="ignore")  # far out numbers overflow; clips and cells stay finite
 SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a clip
-GRAM_BITS = 30  # of a row's term of a Gram matrix
-PUBLIC = 2.0**-20  # share of a public sum that stands for its sensitivity, so that it fits a grid
 THREADS = len(os.sched_getaffinity(0))
 LONGEST = 1e30  # of a row in released coordinates: float32 holds it, and float64 its square
-LEAST = 1e-200  # of what a row counts
 TRACE = 2.0**-60  # of a column's largest number: its square is a normal float32
 WORTH_COMPANY = 1_000_000  # numbers of all chains in up to SOON sums, from which a second thread
 SOON = 10  # is there in time: it takes some 0.1 ms to wake up
@@ -213,40 +210,6 @@ class RowTarget:
         return draws
 
     @QUIETLY
-    def gram(
-        self, positions: Floats, bound: float, root: Floats | None = None, most: float = math.inf
-    ) -> tuple[Floats, float]:
-        """See Target. Proof: docs/proofs/gaussian_release.md, section 1.
-
-        What is the same for every row is counted for all n: how many are left out is private, and a
-        step or a scale that is a little too short for it is right all the same.
-        """
-        d, columns = positions.shape[1], self._x.shape[1]
-        root = np.eye(d) if root is None else root
-        if isinstance(self._form, GaussianForm):
-            every = self.tempering * self.rows * (root.T @ self._form.information(positions) @ root)
-            return every, PUBLIC * float(np.abs(every).max())
-        if not self._form.reach * np.linalg.norm(root) < LONGEST:  # as if all rows were at 0
-            root = np.zeros((d, d))
-        reach = self._form.reach * float(np.linalg.norm(root, 2))
-        most = max(min(most, self.tempering * bound * reach**2), LEAST)
-        grid = term_grid(most, self.rows, GRAM_BITS)
-        weights, aux = self._form.describe(positions)
-        sums = np.zeros((len(positions), d, d))
-        for block, x in enumerate(self._x):
-            count = min(self._kernels.BLOCK, self.rows - block * self._kernels.BLOCK)
-            x = x[:, :count].astype(np.float64)
-            seen = root[:columns].T @ x
-            information = self._information(weights @ x + aux[:, :1], aux)
-            terms = self.tempering * np.fmin(information, bound)
-            terms = np.fmin(terms, most / (seen**2).sum(axis=0)) * (SHRINK / grid)
-            sums += np.trunc(terms[:, None, None] * seen[:, None] * seen).sum(axis=3)
-        sums *= grid
-        if d > columns:  # of a linear model's log sd, the same for every row
-            sums += 2.0 * self.tempering * self.rows * np.outer(root[-1], root[-1])
-        return sums, math.sqrt(2.0) * most + 2.0 * grid * d
-
-    @QUIETLY
     def batch_walk(
         self,
         rule: Rule,
@@ -385,16 +348,6 @@ class RowTarget:
         scale = self.tempering * SHRINK / grid
         scores = self._norm, 1.0 / self._form.public.unit, self._back, short, scale
         return scores, grid, 2.0 * bound
-
-    def _information(self, eta: Floats, aux: Floats) -> Floats:
-        """Information of the linear predictor (chain, rows)."""
-        link = self._form.link
-        if link == LOGISTIC:
-            odds = np.exp(-np.minimum(np.abs(eta), 350.0))
-            return np.asarray(odds / (1.0 + odds) ** 2)
-        if link == POISSON:
-            return np.exp(np.minimum(eta, 700.0))
-        return np.broadcast_to(-2.0 * aux[:, 1:2] if link == LINEAR else 1.0, eta.shape)
 
 
 def _halved(x: Floats) -> Singles:

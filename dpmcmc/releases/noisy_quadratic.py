@@ -14,7 +14,7 @@ import numpy as np
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.families import FAMILIES, Family
-from dpmcmc.families.given import packed
+from dpmcmc.families.given import heaviest_of, packed
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import quadratic_way, whitening
@@ -211,6 +211,7 @@ def released(
         additive=rows.family.additive,
         has_scale=rows.family.scaled,
         fixed=rows.fixed,
+        heaviest=heaviest_of(rows.family),
     )
 
 

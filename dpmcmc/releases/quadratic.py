@@ -35,7 +35,8 @@ class Quadratic:
     places: (2, p), of the near looks; scores: (2, p), score_sds: (2,) of them. scales, taus,
     tau_sds, cuts: (2,), see Look; empty without one. scaled: whether a log scale is a parameter.
     clip: of a row's score, in mean lengths of such scores as residuals of this dispersion have.
-    gaps: whether rows may be left out; rows is then about how many were not.
+    gaps: whether rows may be left out; rows is then about how many were not. heaviest: largest
+    declared weight of a row's log likelihood.
     """
 
     place: Floats
@@ -64,6 +65,7 @@ class Quadratic:
     tempering: float
     noise_multiplier: float
     gaps: bool = False
+    heaviest: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -159,10 +161,9 @@ class Quadratic:
         variance = self._variance(half, inverse) + self.score_sd**2 * np.eye(p)
         gain = _turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
         t = self.tempering
-        covariances = _even(np.linalg.inv(prior + t * _even(gain @ curves)))
-        values, vectors = np.linalg.eigh(covariances)
-        means = (covariances @ (t * gain @ self.score + pull)[..., None])[..., 0]
-        return means, vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
+        roots = _roots(prior + t * _even(gain @ curves))
+        pulled = (t * gain @ self.score + pull)[..., None]
+        return np.asarray((roots @ (_turned(roots) @ pulled))[..., 0]), roots
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +237,7 @@ def pooled(
     additive: bool,
     has_scale: bool,
     fixed: bool,
+    heaviest: float = 1.0,
 ) -> Quadratic:
     """Return what two looks in the same coordinates say together, each weighted by its noise.
 
@@ -283,6 +285,7 @@ def pooled(
         gaps=gaps,
         tempering=tempering,
         noise_multiplier=noise_multiplier,
+        heaviest=heaviest,
     )
 
 
@@ -296,6 +299,17 @@ def _scale(looks: tuple[Look, Look], *, fixed: bool) -> float:
 
 def _weights(sds: Floats) -> Floats:
     return np.asarray(sds**-2.0 / (sds**-2.0).sum())
+
+
+def _roots(precisions: Floats) -> Floats:
+    """Return roots (k, p, p) of the inverses of precisions (k, p, p), singular ones included.
+
+    A direction that neither rows nor the prior tell in floating point is as wide as that allows.
+    """
+    sizes = np.sqrt(np.maximum(np.diagonal(precisions, axis1=1, axis2=2), TINY))
+    values, vectors = np.linalg.eigh(_even(precisions / sizes[:, :, None] / sizes[:, None]))
+    values = np.maximum(values, values[:, -1:] * np.finfo(float).eps)
+    return np.asarray(vectors / np.sqrt(values)[:, None] / sizes[:, :, None])
 
 
 def _turned(matrices: Any) -> Floats:

@@ -19,6 +19,8 @@ DIM, DIM_CLASSES = 2.0, 5.0  # noise of the curvature, in which a direction is n
 TAME = 5.0  # sd of a prior of predictors that keeps such a direction where a likelihood of bounded
 # scores is nearly quadratic
 DISPERSED, UNCUT = 1.3, 8.0  # residuals over those of a Poisson count; clip, see Quadratic
+UNEVEN = 0.5  # (largest declared weight - 1) times the part of rows that is cut away: more, and
+# the answer is another weighting's, whose distance its own width does not tell
 FULL = 0.95  # mean weight of a row, from which on nothing is said of it
 
 
@@ -73,8 +75,9 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
     enough = n / release.noise_multiplier**2 >= POOREST * p and blur <= BLURRED
     enough = enough and not lost(release, precision)
     skewed = release.dispersion > DISPERSED and release.clip < UNCUT
+    uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > UNEVEN
     return Verdict(
-        reliable=arrived and enough and not skewed,
+        reliable=arrived and enough and not skewed and not uneven,
         arrived=arrived,
         privacy_share=share,
         effective_rows=n * (1.0 - share),
@@ -82,8 +85,15 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
         jump=jump,
         stretch=stretch,
         blur=blur,
-        sentence=_sentence(release, arrived, enough, skewed, share),
+        sentence=_sentence(release, arrived, enough, skewed, uneven, share),
     )
+
+
+def _dim(release: Quadratic) -> bool:
+    """Whether a direction is not told from none."""
+    p, least = len(release.place), float(np.linalg.eigvalsh(release.curvature)[0])
+    clear = DIM if p == len(release.whitening) else DIM_CLASSES
+    return least < clear * math.sqrt(2.0 * p) * release.curvature_sd
 
 
 def lost(release: Quadratic, precision: Floats | None) -> bool:
@@ -115,7 +125,9 @@ def _rescaled(release: Quadratic) -> float:
     return math.log(float(release.scales[1] / release.scales[0]))
 
 
-def _sentence(release: Quadratic, arrived: bool, enough: bool, skewed: bool, share: float) -> str:
+def _sentence(
+    release: Quadratic, arrived: bool, enough: bool, skewed: bool, uneven: bool, share: float
+) -> str:
     """Say it in words."""
     told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
     if not arrived:
@@ -130,6 +142,12 @@ def _sentence(release: Quadratic, arrived: bool, enough: bool, skewed: bool, sha
             "unreliable: responses are not as the model says, and the noise of this budget is kept"
             " bearable by cutting many of them"
         )
+    elif uneven:
+        told = (
+            f"unreliable: weights reach up to {release.heaviest:g} and rows that weigh much were"
+            " cut, so that the answer is that of other weights; a larger budget, or weights with"
+            " narrower declared bounds, would mend it"
+        )
     notes = _notes(release)
     return "; ".join([told, *notes] if told.startswith("unreliable") else [*notes, told])
 
@@ -137,6 +155,11 @@ def _sentence(release: Quadratic, arrived: bool, enough: bool, skewed: bool, sha
 def _notes(release: Quadratic) -> list[str]:
     """Return what is to be known of the answer whatever the privacy."""
     found = []
+    if _dim(release):
+        found.append(
+            "with this noise the rows do not tell some coefficients apart, as where columns say the"
+            " same or hardly vary: there the prior decides"
+        )
     if release.gaps:
         found.append(f"about {release.rows:,} rows are complete, and these are theirs")
     if release.weight < FULL:

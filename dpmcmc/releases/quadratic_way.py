@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpmcmc.families.base import NONE, Family, Floats, Place
-from dpmcmc.families.given import pilot, shift_of
+from dpmcmc.families.given import pilot, shift_of, usual_of
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import classwise, scales, whitening
@@ -154,7 +154,7 @@ class _Traveller:
         for part in parts:
             self.far(part)
         self._problem, self._family, self._scale = problem, family, scale
-        self._stretch(self._rate())
+        self._stretch(usual_of(family) * self._rate())
         self._forget()
 
     def _rate(self) -> float:
@@ -287,8 +287,9 @@ class _Traveller:
     def _posterior_root(self) -> Floats:
         """Return a root (p, p) of the posterior's covariance, as known, in these coordinates."""
         prior = self._root.T @ (self._problem.prior[:, None] * self._root)
-        precision = prior + self._rows * np.eye(self._problem.size)
-        return np.asarray(np.linalg.cholesky(np.linalg.inv(precision)))
+        values, vectors = np.linalg.eigh(0.5 * (prior + prior.T))
+        values = self._rows + np.maximum(values, 0.0)  # where columns agree they are many powers
+        return np.asarray(vectors / np.sqrt(values))
 
     def _blocks(self, caps: Caps, cut: float, root: Floats | None) -> Iterator[Block]:
         """Yield what rows say, a few at a time."""

@@ -19,6 +19,7 @@ ROUNDS = 3
 USUAL = 1.5  # times the mean squared length, beyond which a row is cut
 BLOCK = 8192  # rows at a time
 FULL, LEAST_PART, CLEAR = 0.5, 0.1, 3.0  # part of what was seen below which rows count as cut
+FURTHEST = 1e6  # stretch over the least: who varies less tells nothing beside any prior
 LEAST = 1e-12
 
 
@@ -96,7 +97,18 @@ def at_least(matrix: Floats, least: Floats, edge: float = 0.0) -> Floats:
 def kept(root: Floats, held: Floats) -> Floats:
     """Return coordinates in which nothing is stretched further than what is held allows."""
     least = at_least(np.eye(len(root)), root.T @ held @ root)
-    return np.asarray(root @ lifted(least, 0.0))
+    return _tame(np.asarray(root @ lifted(least, 0.0)))
+
+
+def _tame(root: Floats) -> Floats:
+    """Return coordinates whose squares still are told apart in floating point.
+
+    Where columns agree in all rows, little noise lets each look stretch what it does not see.
+    """
+    left, sizes, right = np.linalg.svd(root)
+    if sizes[0] <= FURTHEST * sizes[-1]:
+        return root
+    return np.asarray((left * np.minimum(sizes, FURTHEST * sizes[-1])) @ right)
 
 
 def above(matrix: Floats, edge: float) -> Floats:

@@ -1,6 +1,5 @@
 """What a sampler is, and what it needs of a model with opened rows."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -139,7 +138,7 @@ class Target(Protocol):
     def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """Move the accepted chains at a cost that no row is part of.
 
-        Until `refresh`, only `batch_walk`, `gradient`, `gram` and the priors know of it.
+        Until `refresh`, only `batch_walk`, `gradient` and the priors know of it.
         """
 
     def gradient(self, positions: Floats, clip: float) -> tuple[Floats, float]:
@@ -171,16 +170,6 @@ class Target(Protocol):
         batches (step, chain, b) and of their squares, **not tempered**, each clipped to a public
         interval and less its middle. noise: (step, chain) integers; others: (step, kinds, chain),
         what else the rule is told.
-        """
-
-    def gram(
-        self, positions: Floats, bound: float, root: Floats | None = None, most: float = math.inf
-    ) -> tuple[Floats, float]:
-        """Return (sums (chain, d, d), sensitivity in the Frobenius norm), tempered, no prior.
-
-        Sum over rows of w v v^T, v = root^T x, w = min(information of the row's linear predictor,
-        bound) or less, so that no term's norm exceeds `most`; exact on a public grid. root: (d, d),
-        released; None: 1.
         """
 
     def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:

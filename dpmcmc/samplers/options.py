@@ -65,9 +65,10 @@ class ChainOptions:
     clip_bound: cut every row's log ratio at +- this. clip_width: cut the interval of what row
     ratios can be to this width, the further end first; None is none beside a noise multiplier or a
     clip_bound, for HMC and MALA, and for logistic models unless mu is 100 or more. start: the
-    release that the chain begins from, which is kept, as that of a noisy_quadratic job is. With an
-    epsilon the planner decides what None is: for regressions it is one, but for a penalty sampler
-    on all rows with a num_steps of the caller's, whose cost is sqrt(all steps) / noise multiplier,
+    release that the chain begins from, which is kept as that of a job is: noisy_quadratic of
+    logistic, linear and Poisson models, noisy_mean of Gaussian means and bananas. With an
+    epsilon the planner decides what None is: it is that one, but for a penalty sampler on all
+    rows with a num_steps of the caller's, whose cost is sqrt(all steps) / noise multiplier,
     unless mu is 100 or more. Beside a noise multiplier None is none, as a share of 0 is. Without
     one all chains start at a public point, near the prior mean.
     """

@@ -105,7 +105,7 @@ def _method(record: Record, name: str) -> Callable[..., Any]:
 
 def note(record: Record, name: str, target: Any, given: tuple[Any, ...]) -> None:
     """Write down a question to the rows."""
-    if name in ("gradient", "gram", "spread", "cut"):
+    if name in ("gradient", "spread", "cut"):
         record.queries.append((name, given))
     elif name == "batch_walk":
         rule, z = given[0], record.draws[-1].noise_multiplier
@@ -131,7 +131,7 @@ def _note_trajectories(record: Record, target: Any, path: Any, steps: Any) -> No
 
 
 METHODS = (
-    *("gradient", "gram", "spread", "cut"),
+    *("gradient", "spread", "cut"),
     *("penalty_walk", "hamiltonian_walk", "batch_walk"),
 )
 
@@ -166,13 +166,7 @@ def answers(target: Any, record: Record) -> Iterator[tuple[str, Floats, Floats]]
             yield name, sums[:, None], sensitivities
         else:
             sums, sensitivity = getattr(target, name)(*given)
-            flat = _isometric(sums) if name == "gram" else np.reshape(sums, (len(sums), -1))
-            yield name, flat, np.full(len(sums), sensitivity)
-
-
-def _isometric(sums: Floats) -> Floats:
-    """Return (chain, d * d): the Euclidean norm is the Frobenius norm."""
-    return np.reshape(sums, (len(sums), -1))
+            yield name, np.reshape(sums, (len(sums), -1)), np.full(len(sums), sensitivity)
 
 
 def replace(

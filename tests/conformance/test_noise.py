@@ -90,11 +90,6 @@ class Flat(Toy):
         self.looks["gradient"] += len(positions)
         return np.zeros_like(positions), self.steepness
 
-    def gram(self, positions, *_):
-        self.looks["curvature"] += len(positions)
-        d = positions.shape[1]
-        return np.tile(100.0 * np.eye(d), (len(positions), 1, 1)), self.steepness
-
     def log_prior_ratio(self, deltas):
         return np.zeros(len(deltas))
 

@@ -79,13 +79,6 @@ class ToyTarget(Toy):
         ratios, most = self.ratios(deltas), self.reach * np.abs(deltas[:, 0])
         return (counts * ratios).sum(axis=1), (counts * ratios**2).sum(axis=1), -most, most
 
-    def gram(self, positions, bound, root=None, most=np.inf):
-        p = 1.0 / (1.0 + np.exp(-positions * self.signed))
-        seen = (1.0 if root is None else root[0, 0]) * self.signed
-        most = min(most, self.tempering * bound * np.max(seen**2))
-        terms = np.minimum(self.tempering * np.minimum(p * (1.0 - p), bound) * seen**2, most)
-        return (terms @ self.counts)[:, None, None], np.sqrt(2.0) * most
-
     def log_prior_ratio(self, deltas):
         return -(deltas * (self.position + 0.5 * deltas)).sum(axis=1)
 

@@ -182,3 +182,77 @@ def test_offsets_add_up_and_are_held_to_their_bounds():
     columns = {"base": np.array([10.0, np.nan]), "years": np.array([1e9, 0.0])}
     told = design.offset(Table(columns=columns, rows=2))
     assert told.tolist() == [pytest.approx(10 + np.log(500)), pytest.approx(-500.0)]
+
+
+@pytest.mark.parametrize("name", ["logistic", "poisson"])
+def test_a_weight_counts_once_where_rows_are_cut(name):
+    """A row is cut by its weighted score and its weighted curvature, and by no square of either."""
+    rng = np.random.default_rng(4)
+    family, m = FAMILIES[name], 4000
+    weight, reach = 10 ** rng.uniform(-3, 2, m), rng.uniform(0.01, 5, m)
+    eta = rng.normal(0, 1, (1, m))
+    y = np.stack((rng.integers(0, 2, m), np.zeros(m), weight), axis=1)
+    there = np.zeros(m), 1e9, 1.0, 1.3, 3.0
+    alone = family.terms(y[:, 0], Place(eta, reach, there[0], 1e9, 1e9, *there[3:]))
+    told = Given(family, 0.0).terms(y, Place(eta, reach, *there))
+    whole = weight * alone.root[0, 0] ** 2
+    fits = whole * reach**2 < 0.99
+    assert fits.any()
+    assert (~fits).any()
+    np.testing.assert_allclose(told.root[0, 0][fits] ** 2, whole[fits], rtol=1e-9)
+    cut = told.root[0, 0][~fits & (whole * reach**2 > 1.01)] ** 2
+    np.testing.assert_allclose(cut * reach[~fits & (whole * reach**2 > 1.01)] ** 2, 1.0, rtol=1e-9)
+
+
+def counts(low, high, weights, rows=20_000):
+    """Counts with weights that do not depend on them."""
+    rng = np.random.default_rng(21)
+    age, weight = rng.uniform(20, 80, rows), weights(rng, rows)
+    rate = np.exp(1.0 + 0.02 * (age - 50))
+    columns = (
+        NumberColumn(name="age", lower=20, upper=80),
+        NumberColumn(name="copies", lower=low, upper=high),
+        NumberColumn(name="visits", lower=0, upper=100),
+    )
+    visits = np.minimum(rng.poisson(rate), 100)
+    data = {"age": age, "copies": weight, "visits": visits}
+    return data, Schema(columns=columns, rows=rows)
+
+
+def test_equal_weights_cost_no_width(seeded):
+    """All alike they change what a row says, and not what one row is to another."""
+    model, widths = ModelSpec(family="poisson", formula="visits ~ age", weights="copies"), []
+    for weight in (1.0, 100.0):
+        data, schema = counts(0, weight, lambda _, rows, w=weight: np.full(rows, w))
+        told = sample(
+            data, schema=schema, model=model, epsilon=4.0, delta=1e-6, random=seeded(9)
+        ).summary(mixing=False)
+        widths.append(np.array([one.sd for one in told]) * np.sqrt(weight))
+    np.testing.assert_allclose(widths[1], widths[0], rtol=0.2)
+
+
+def test_a_verdict_says_where_heavy_rows_were_cut(seeded):
+    model = ModelSpec(family="poisson", formula="visits ~ age", weights="copies")
+    data, schema = counts(0.1, 10, lambda rng, rows: 10 ** rng.uniform(-1, 1, rows))
+    for epsilon, status in ((2.0, "unreliable"), (1e5, "reliable")):
+        found = sample(
+            data, schema=schema, model=model, epsilon=epsilon, delta=1e-6, random=seeded(10)
+        ).verdict
+        assert found.status == status, found.sentence
+        assert ("weigh much" in found.sentence) == (status == "unreliable")
+
+
+@pytest.mark.parametrize(
+    ("family", "formula", "weights", "said"),
+    [
+        ("poisson", "visits ~ age", "copies", "25 %"),
+        ("linear", "wage ~ age", "exact", "wider than expected"),
+        ("poisson", "visits ~ age", None, None),
+    ],
+)
+def test_a_plan_says_what_it_does_not_know_of_weights(family, formula, weights, said):
+    model = ModelSpec(family=family, formula=formula, weights=weights)
+    spec = JobSpec(model=model, privacy=PrivacySpec(epsilon=1.0, delta=1e-6))
+    told = [one for one in plan(schema_of(), spec).warnings if "weights" in one]
+    assert len(told) == (said is not None)
+    assert said is None or said in told[0]

@@ -148,29 +148,6 @@ def test_a_row_that_is_left_out_changes_no_gradient(name, clip):
         assert np.abs(sums).max() > 0.0
 
 
-@pytest.mark.parametrize("name", ["logistic", "poisson", "known noise"])
-def test_a_row_that_is_left_out_changes_no_curvature(name):
-    model, data = MODELS_TRIED[name], people(3000)
-    there = complete(data, model)
-    whole, part = (
-        target_of(model, data),
-        target_of(model, {key: values[there] for key, values in data.items()}),
-    )
-    sums, _ = whole.gram(whole.position, 50.0)
-    others, _ = part.gram(part.position, 50.0)
-    assert sums == pytest.approx(others, rel=1e-4)
-
-
-@pytest.mark.parametrize("name", ["linear", "gaussian_mean", "banana"])
-def test_a_curvature_that_is_public_knows_of_no_row(name):
-    """Counted with all n rows: a guess that step sizes hang on, and nothing else."""
-    model = MODELS_TRIED[name]
-    some, all_of_them = (target_of(model, people(500, part=part)) for part in (0.6, 0.0))
-    last = some.position.shape[1] - 1
-    here, there = (t.gram(t.position, 50.0)[0][0][last, last] for t in (some, all_of_them))
-    assert here == there
-
-
 @pytest.mark.parametrize("name", MODELS_TRIED)
 def test_a_row_that_comes_or_goes_changes_a_ratio_sum_by_no_more_than_is_charged(name):
     """Also where the interval of all other rows is far from 0, as that of a count of 5 or more."""

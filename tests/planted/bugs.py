@@ -474,20 +474,6 @@ READING = (
         MEAN,
     ),
     Bug(
-        "a curvature's sensitivity without its root of 2",
-        "dpmcmc/models/rowwise.py",
-        "return sums, math.sqrt(2.0) * most + 2.0 * grid * d",
-        "return sums, most + 2.0 * grid * d",
-        f"{MODELS}::test_a_curvature_in_other_coordinates_is_that_of_rows_in_them[logistic]",
-    ),
-    Bug(
-        "rows of a curvature not cut",
-        "dpmcmc/models/rowwise.py",
-        "terms = np.fmin(terms, most / (seen**2).sum(axis=0)) * (SHRINK / grid)",
-        "terms = terms * (SHRINK / grid)",
-        f"{MODELS}::test_a_curvature_in_other_coordinates_is_that_of_rows_in_them[poisson]",
-    ),
-    Bug(
         "rows as long as float64 allows",
         "dpmcmc/models/rowwise.py",
         "LONGEST = 1e30",
@@ -1052,8 +1038,8 @@ DESIGNING = (
     Bug(
         "weighted rows cut as if they had no weight",
         "dpmcmc/families/given.py",
-        "np.maximum(weight, root) * place.reach",
-        "place.reach",
+        "reach, spread, curved = least * place.reach,",
+        "reach, spread, curved = place.reach,",
         "tests/core/test_given.py::test_no_weight_makes_a_row_say_more_than_any_row_may[poisson]",
     ),
     Bug(
