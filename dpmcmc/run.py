@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import xarray
 
 BLOCKS = 25
+WHOLE = 2**18  # numbers of a release's draws, which take no time, that are one block
 BLOCK_SECONDS, LEAST_SECONDS = 0.5, 0.1
 ROW_SECONDS = 4e-9  # one row of one chain, one column, on a slow core
 STEP_SECONDS = 1e-4
@@ -152,11 +153,11 @@ def _released(
         rows = model.target(design, spec, table, 1)
     if white is not None:
         rows = replace(rows, white=white)
-    z, reach = spec.privacy.noise_multiplier or 0.0, model.form(design, spec).reach
-    posterior = release.publish(rows, reach, options, z, random)
+    z, form = spec.privacy.noise_multiplier or 0.0, model.form(design, spec)
+    posterior = release.publish(rows, form.reach, options, z, random)
     if posterior.release is not None:
         keep(posterior.release)
-    length = -(-steps // BLOCKS)
+    length = max(-(-steps // BLOCKS), WHOLE // (chains * len(form.start)))
     for first in range(0, steps, length):
         draws = posterior.draws(chains, min(length, steps - first), random)
         yield Released(model.release(design, spec, draws))

@@ -96,7 +96,7 @@ def offer(services: Services, caller: Caller, dataset_id: UUID, made: planner.Pl
 
 
 def found_earlier(
-    services: Services, caller: Caller, dataset_id: UUID, made: planner.Plan
+    services: Services, caller: Caller, dataset_id: UUID, schema: Schema, made: planner.Plan
 ) -> list[str]:
     """What the caller's earlier releases on the dataset found of the bounds of this job's columns.
 
@@ -107,13 +107,13 @@ def found_earlier(
     with services.sessions.read() as session:
         newest = succeeded.order_by(JobRow.finished_at.desc()).limit(MOST_EARLIER)
         verdicts = session.scalars(newest).all()
-        schema = schema_of(session.get_one(DatasetRow, dataset_id))
-    design = make_design(schema, made.spec.model.formula)
-    notes: dict[str, str] = {}
-    for verdict in verdicts:
-        for note in (verdict or {}).get("notes", []):
-            if note["column"] in design.covariates:
-                notes.setdefault(note["column"], f"an earlier release found: {note['sentence']}")
+    told = [note for verdict in verdicts for note in (verdict or {}).get("notes", [])]
+    if not told:
+        return []
+    covariates, notes = make_design(schema, made.spec.model.formula).covariates, dict[str, str]()
+    for note in told:
+        if note["column"] in covariates:
+            notes.setdefault(note["column"], f"an earlier release found: {note['sentence']}")
     return list(notes.values())
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from dpmcmc.errors import SpecError
@@ -34,6 +35,7 @@ class Parsed:
     terms: tuple[Term, ...]
 
 
+@lru_cache(maxsize=256)  # a job's formula is read when it is planned, submitted, run and answered
 def parse(formula: str) -> Parsed:
     """Return the terms of `y ~ a + C(b) + a:b + c*d + e/f + (g + h)**2 - 1`. Raises SpecError."""
     _check_form(formula)

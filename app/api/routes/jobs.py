@@ -121,7 +121,9 @@ async def plan(
     ticket = planners.ask(*work, quick=quick(spec))
     made = plans.checked(services, schema, await answered(request, ticket))
     offer = await run_in_threadpool(plans.offer, services, caller, body.dataset, made)
-    found = await run_in_threadpool(plans.found_earlier, services, caller, body.dataset, made)
+    found = await run_in_threadpool(
+        plans.found_earlier, services, caller, body.dataset, schema, made
+    )
     return PlanOut(
         algorithm=made.spec.sampler.algorithm,
         epsilon=made.cost.epsilon,
