@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import ledger
+from app.jobs import whitenings
 from app.jobs.access import usable_dataset
 from app.jobs.caller import Caller
 from app.jobs.errors import Fault, Refusal
@@ -20,6 +21,7 @@ from dpmcmc.design import make_design
 from dpmcmc.filling import ENOUGH_ESS
 from dpmcmc.privacy.events import EventError, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.releases import RELEASES
+from dpmcmc.reuse import Earlier
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 
@@ -32,19 +34,25 @@ LEAST_COST = 1e9  # noise multiplier of a step that costs next to nothing
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A plan beside the dataset's budget. remaining_after: epsilon at the dataset's delta."""
+    """A plan beside the dataset's budget. remaining_after: epsilon at the dataset's delta.
+
+    found: what the caller's earlier releases on the dataset found of the bounds of its columns.
+    """
 
     plan: planner.Plan
     affordable: bool
     remaining_after: float
+    found: tuple[str, ...]
 
 
-def asked(services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec) -> Schema:
-    """The public facts that a job is planned from. Raises Refusal."""
+def asked(
+    services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec
+) -> tuple[Schema, tuple[Earlier, ...]]:
+    """The facts that a job is planned from: public ones, and the caller's own. Raises Refusal."""
     with services.sessions.read() as session:
         dataset = usable_dataset(session, caller, dataset_id)
         check_bounded(session, dataset, spec)
-        return schema_of(dataset)
+        return schema_of(dataset), whitenings.earlier(session, caller, dataset_id)
 
 
 def checked(services: Services, schema: Schema, made: planner.Plan | Fault) -> planner.Plan:
@@ -88,33 +96,30 @@ def low_quality(made: planner.Plan, epsilon: float | None) -> Refusal:
 def offer(services: Services, caller: Caller, dataset_id: UUID, made: planner.Plan) -> Offer:
     """A plan held against the budget. Spends nothing. Raises Refusal."""
     with services.sessions.read() as session:
-        usable_dataset(session, caller, dataset_id)
+        dataset = usable_dataset(session, caller, dataset_id)
         preview = ledger.preview(session, dataset_id, analyst_id=caller.id, event=made.event)
+        found = _found_earlier(session, caller, dataset, made)
     if math.isinf(preview.epsilon):
         raise unbounded()
-    return Offer(made, preview.affordable, preview.remaining_after)
+    return Offer(made, preview.affordable, preview.remaining_after, found)
 
 
-def found_earlier(
-    services: Services, caller: Caller, dataset_id: UUID, schema: Schema, made: planner.Plan
-) -> list[str]:
-    """What the caller's earlier releases on the dataset found of the bounds of this job's columns.
-
-    Released values and public facts: it spends nothing.
-    """
-    of_caller = JobRow.dataset_id == dataset_id, JobRow.user_id == caller.id
+def _found_earlier(
+    session: Session, caller: Caller, dataset: DatasetRow, made: planner.Plan
+) -> tuple[str, ...]:
+    """What earlier releases found: released values and public facts. It spends nothing."""
+    of_caller = JobRow.dataset_id == dataset.id, JobRow.user_id == caller.id
     succeeded = select(JobRow.verdict).where(*of_caller, JobRow.status == "succeeded")
-    with services.sessions.read() as session:
-        newest = succeeded.order_by(JobRow.finished_at.desc()).limit(MOST_EARLIER)
-        verdicts = session.scalars(newest).all()
+    verdicts = session.scalars(succeeded.order_by(JobRow.finished_at.desc()).limit(MOST_EARLIER))
     told = [note for verdict in verdicts for note in (verdict or {}).get("notes", [])]
     if not told:
-        return []
-    covariates, notes = make_design(schema, made.spec.model.formula).covariates, dict[str, str]()
+        return ()
+    covariates = make_design(schema_of(dataset), made.spec.model.formula).covariates
+    notes: dict[str, str] = {}
     for note in told:
         if note["column"] in covariates:
             notes.setdefault(note["column"], f"an earlier release found: {note['sentence']}")
-    return list(notes.values())
+    return tuple(notes.values())
 
 
 def memory_bytes(rows: int, columns: int, made: planner.Plan) -> int:

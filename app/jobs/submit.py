@@ -23,6 +23,7 @@ from app.storage.rows import DatasetRow, JobRow
 from dpmcmc.planner import Plan
 from dpmcmc.privacy import events
 from dpmcmc.privacy.events import Event
+from dpmcmc.reuse import Earlier
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 
@@ -51,7 +52,7 @@ def begin(
     spec: JobSpec,
     key: str | None,
     accept_low_quality: bool,
-) -> JobRow | Schema:
+) -> JobRow | tuple[Schema, tuple[Earlier, ...]]:
     """The job that this idempotency key made before, or the facts to plan a new one from.
 
     Raises Refusal: 404, 422, 422 idempotency_key_reused.

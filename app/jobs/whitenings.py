@@ -9,7 +9,6 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from app.jobs.caller import Caller
-from app.jobs.services import Services
 from app.jobs.specs import resolved_spec
 from app.storage.rows import JobRow, ReleaseRow
 from dpmcmc.design import make_design
@@ -28,7 +27,7 @@ class GoneError(Exception):
     """What a job was to use again is not there any more."""
 
 
-def earlier(services: Services, caller: Caller, dataset_id: UUID) -> tuple[Earlier, ...]:
+def earlier(session: Session, caller: Caller, dataset_id: UUID) -> tuple[Earlier, ...]:
     """The caller's succeeded jobs on a dataset that paid for a whitening, newest first.
 
     One that failed or was cancelled has shown nothing: a payment has one release.
@@ -40,9 +39,8 @@ def earlier(services: Services, caller: Caller, dataset_id: UUID) -> tuple[Earli
         JobRow.status == "succeeded",
         stored,
     )
-    with services.sessions.read() as session:
-        newest = query.order_by(JobRow.created_at.desc(), JobRow.id).limit(MOST)
-        jobs = [(str(job.id), resolved_spec(job)) for job in session.scalars(newest)]
+    newest = query.order_by(JobRow.created_at.desc(), JobRow.id).limit(MOST)
+    jobs = [(str(job.id), resolved_spec(job)) for job in session.scalars(newest)]
     return tuple(
         Earlier(name, spec.model.formula, spec.privacy.noise_multiplier or 0.0)
         for name, spec in jobs

@@ -31,7 +31,7 @@ from app.api.schemas import (
 from app.api.sse import EventStream, event
 from app.api.waiting import answered
 from app.jobs import cancel as cancelling
-from app.jobs import fetch, plans, whitenings
+from app.jobs import fetch, plans
 from app.jobs import submit as submitting
 from app.jobs.errors import Fault, Refusal
 from app.jobs.fetch import Watched
@@ -40,7 +40,6 @@ from app.jobs.posteriors import FREE, EffectAsked, Question, told
 from app.jobs.promises import warnings
 from app.storage.rows import FINAL_STATUSES, JobRow
 from dpmcmc.free.priors import CoefficientPrior
-from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 from dpmcmc.units import Scale
 
@@ -115,15 +114,11 @@ async def plan(
 ) -> PlanOut:
     """What a job would cost and bring, from public facts only. Spends nothing."""
     spec = spec_of(body)
-    schema = await run_in_threadpool(plans.asked, services, caller, body.dataset, spec)
-    earlier = await run_in_threadpool(whitenings.earlier, services, caller, body.dataset)
+    schema, earlier = await run_in_threadpool(plans.asked, services, caller, body.dataset, spec)
     work = (str(caller.id), worked_out, schema, spec, True, earlier)
     ticket = planners.ask(*work, quick=quick(spec))
     made = plans.checked(services, schema, await answered(request, ticket))
     offer = await run_in_threadpool(plans.offer, services, caller, body.dataset, made)
-    found = await run_in_threadpool(
-        plans.found_earlier, services, caller, body.dataset, schema, made
-    )
     return PlanOut(
         algorithm=made.spec.sampler.algorithm,
         epsilon=made.cost.epsilon,
@@ -139,7 +134,7 @@ async def plan(
         parameters=list(made.parameters),
         remaining_after=Epsilon(epsilon=offer.remaining_after),
         affordable=offer.affordable,
-        warnings=[*warnings(made.cost.epsilon), *made.warnings, *found],
+        warnings=[*warnings(made.cost.epsilon), *made.warnings, *offer.found],
         reasons=list(made.reasons),
     )
 
@@ -158,13 +153,13 @@ async def submit(
     spec = spec_of(body)
     asked = (services, caller, body.dataset, spec, key, body.accept_low_quality)
     job = await run_in_threadpool(submitting.begin, *asked)
-    if isinstance(job, Schema):  # no lock is held and no transaction open while it is planned
-        earlier = await run_in_threadpool(whitenings.earlier, services, caller, body.dataset)
-        work = (str(caller.id), worked_out, job, spec, False, earlier)
+    if isinstance(job, tuple):  # no lock is held and no transaction open while it is planned
+        schema, earlier = job
+        work = (str(caller.id), worked_out, schema, spec, False, earlier)
         ticket = planners.ask(*work, quick=quick(spec))
-        made = plans.checked(services, job, await answered(request, ticket))
+        made = plans.checked(services, schema, await answered(request, ticket))
         if not made.usable and not body.accept_low_quality:
-            ticket = planners.ask(str(caller.id), enough, job, made, spec)
+            ticket = planners.ask(str(caller.id), enough, schema, made, spec)
             raise plans.low_quality(made, await answered(request, ticket))
         job = await run_in_threadpool(submitting.submit, *asked, made)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
