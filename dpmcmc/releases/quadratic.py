@@ -114,7 +114,8 @@ class Quadratic:
         prior = self.root.T @ (precision[:p, None] * self.root)
         pull = prior @ (back @ (mean[:p] - self.place))
         count = int(min(max(MIXTURE * (MANY / p) ** 1.5, LEAST_MIXTURE), MIXTURE))
-        means, roots = self._given(self._curvatures(count, random), prior, pull)
+        curves = self._curvatures(count, random)
+        means, roots = self._given(curves, self._powers(len(curves), random), prior, pull)
         last = (float(mean[p]), float(precision[p])) if self.scaled else None
         return Mixture(self, means, roots, last)
 
@@ -147,8 +148,27 @@ class Quadratic:
         part = max(0.0, 1.0 - 0.5 * p * (p + 1) * blur * blur / max(size, TINY))
         return share, part * off
 
-    def _given(self, curves: Floats, prior: Floats, pull: Floats) -> tuple[Floats, Floats]:
-        """Return means (k, p) and roots (k, p, p) of covariances by u, given curvatures."""
+    def _powers(self, count: int, random: RandomSource) -> Floats:
+        """Return draws (k,) of the power of the likelihood: over what the scale may be as well.
+
+        Residuals' squares over their variance are a chi-square of n - p degrees of freedom, which
+        makes coefficients t distributed. Source of its draws: Wilson and Hilferty 1931.
+        """
+        if not self.scaled:
+            return np.full(count, self.tempering)
+        rows = self.rows * self.tempering
+        free = max(rows - len(self.place), 1.0)
+        third = 2.0 / (9.0 * free)
+        cubes = np.maximum(1.0 - third + math.sqrt(third) * random.normals((count,)), 0.1)
+        return np.asarray(self.tempering * free * cubes**3 / rows)
+
+    def _given(
+        self, curves: Floats, weights: Floats, prior: Floats, pull: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return means (k, p) and roots (k, p, p) of covariances by u.
+
+        Given curvatures (k, p, p) and powers of the likelihood (k,).
+        """
         p = curves.shape[1]
         levels = np.abs(np.trace(curves, axis1=1, axis2=2)) / p
         values, vectors = np.linalg.eigh(curves)
@@ -160,9 +180,8 @@ class Quadratic:
         curves = half @ _turned(half)
         variance = self._variance(half, inverse) + self.score_sd**2 * np.eye(p)
         gain = _turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
-        t = self.tempering
-        roots = _roots(prior + t * _even(gain @ curves))
-        pulled = (t * gain @ self.score + pull)[..., None]
+        roots = _roots(prior + weights[:, None, None] * _even(gain @ curves))
+        pulled = (weights[:, None] * (gain @ self.score) + pull)[..., None]
         return np.asarray((roots @ (_turned(roots) @ pulled))[..., 0]), roots
 
 
@@ -212,9 +231,10 @@ class Mixture:
         weights = told.tau_sds**-2.0 / (told.tau_sds**-2.0).sum()
         back, found = np.linalg.inv(told.root), np.zeros(len(moves))
         part = random.uniforms((len(moves),))
+        own = moves.shape[1] / (told.rows * told.tempering)  # how far draws are from their mean
         for k, weight in enumerate(weights):
             away = moves + back @ (told.place - told.places[k])
-            off = (away**2).sum(axis=1) * (told.scales[0] / told.scales[k]) ** 2
+            off = ((away**2).sum(axis=1) - own) * (told.scales[0] / told.scales[k]) ** 2
             square = told.taus[k] ** 2
             left = np.maximum(square - part * off, LEAST_SQUARE * square)
             found += weight * (math.log(told.scales[k]) + 0.5 * np.log(left))

@@ -10,6 +10,9 @@ from dpmcmc.releases.whitening import FULL, LEAST
 
 LEAST_WEIGHT = 0.1  # of the rows of a direction, below which it is not told
 STEADY = 0.02  # of the mean curvature: a direction with less is moved in as if it had so much
+BEND = (
+    0.01  # posterior variances: error of a look beside its noise, for a likelihood is no parabola
+)
 TINY = 1e-300
 DOUBT = 1.5  # sds by which the weight of a direction's rows is surely less than in full
 
@@ -32,10 +35,13 @@ class Look:
     tau_sd: float
 
 
-def told(look: Look, rows: float) -> tuple[Floats, Floats, Floats]:
-    """Return (move (p,), its precision (p, p), curvature over n (p, p)) by a look alone.
+def told(look: Look, rows: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return (move (p,), its precision, the likelihood's, curvature over n) by a look alone.
 
-    Its noise is the score's and, the further the move, the curvature's. A direction in which noise
+    All three are (p, p).
+
+    Its noise is the score's and, the further the move, the curvature's: all looks are at the same
+    rows, so that no other error is theirs but that a likelihood bends. A direction in which noise
     hides the curvature is moved in by what the noise allows.
     """
     p, sums = len(look.place), look.sums
@@ -45,8 +51,9 @@ def told(look: Look, rows: float) -> tuple[Floats, Floats, Floats]:
     values = rows * np.maximum(values, max(least, STEADY * abs(level), 1e-12))
     move = vectors @ ((vectors.T @ sums.score) / values)
     noise = sums.sds[0] ** 2 + sums.sds[1] ** 2 * float(move @ move)
-    known = (vectors * (values**2 / (values + noise))) @ vectors.T
-    return np.asarray(move), np.asarray(known), curve
+    known = (vectors * (values**2 / (BEND * values + noise))) @ vectors.T
+    steep = (vectors * values) @ vectors.T
+    return np.asarray(move), np.asarray(known), np.asarray(steep), curve
 
 
 def agreeing(known: Floats, before: Floats, apart: Floats) -> Floats:

@@ -36,6 +36,7 @@ AIM = 0.8  # what is left of the score's variance where noise decides how rows a
 CLOSE = 1.5  # times a clip that is that tight
 MOST_GROWTH, LEAST_LEFT = 6.0, 0.1  # of a scale in one look, and of its square in one step
 FARTHEST_RATE = (-8.0, 20.0)  # log of a mean count
+RIDGE = 1e-9  # of the mean precision of where the mode is
 LEAST_BLOCK = 512  # rows at a time, where they have several predictors
 
 
@@ -328,17 +329,20 @@ class _Traveller:
         further than the family's longest step.
         """
         problem = self._problem
-        move, known, curve = told(look, look.sums.rows)
+        move, known, steep, curve = told(look, look.sums.rows)
         before = look.root.T @ self._precision @ look.root
         apart = np.linalg.solve(look.root, self._mean - look.place)
         before = agreeing(known, before, apart - move)
-        weighed = known @ move + before @ apart
+        whole = known + before
+        ridge = RIDGE * trace(whole) / len(move) * np.eye(len(move))  # rows may tell no direction
+        mode = move + np.linalg.solve(whole + ridge, before @ (apart - move))
+        both = steep @ np.linalg.solve(steep + whole, whole)
         prior = look.root.T @ (problem.prior[:, None] * look.root)
         pull = look.root.T @ (problem.prior * (problem.prior_mean - look.place))
-        step = np.linalg.solve(prior + known + before, weighed + pull)
+        step = np.linalg.solve(prior + both, both @ mode + pull)
         back = np.linalg.inv(look.root)
-        self._mean = look.place + look.root @ step
-        self._precision = back.T @ (known + before) @ back
+        self._mean = look.place + look.root @ mode
+        self._precision = back.T @ whole @ back
         moves = np.linalg.solve(self._white.root, (look.root @ step).reshape(-1, len(problem.x)).T)
         size = math.sqrt(float((moves**2).sum(axis=0).max()))
         return np.asarray(step * min(1.0, self._family.longest / max(size, TINY))), curve

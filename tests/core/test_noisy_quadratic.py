@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from scipy.special import digamma, polygamma
 
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
@@ -21,7 +22,7 @@ from dpmcmc.releases.noisy_quadratic import opened, released
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import lost, verdict
 from dpmcmc.run import sample, table_of
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from tests.sources import Seeded
 
@@ -147,6 +148,52 @@ def test_intervals_hold_the_truth_at_a_small_budget(family):
     assert abs(np.mean(held) - np.mean(exact)) < 0.055
     assert np.mean(held, axis=0).min() >= 0.75
     assert 1.0 < np.median(wide) < 1.5
+
+
+def test_few_rows_have_their_t_posterior_at_a_large_budget():
+    """46 rows: their variance is n / (n - p) times the mode's, coefficients are t distributed."""
+    rows, off, wide = 46, [], []
+    for seed in range(8):
+        draws, (means, sds) = drawn("linear", rows, 1e6, seed), exactly("linear", rows, seed)
+        degrees = rows - 3
+        sds = sds * np.append(np.full(3, math.sqrt(degrees / (degrees - 2.0))), 1.0)
+        off.append((draws.mean(axis=0) - means) / sds)
+        wide.append(draws.std(axis=0) / sds)
+    assert np.abs(np.mean(off, axis=0)).max() < 0.1
+    assert np.abs(np.mean(wide, axis=0) - 1.0).max() < 0.03
+
+
+def test_looks_from_afar_do_not_keep_the_last_ones_from_the_mode():
+    """Groups whose rates are thirty times apart: each look is bent, and told so by its noise."""
+    rows, rng = 800, np.random.default_rng(16)
+    group = rng.choice(8, rows)
+    rates = np.exp(1.9 + np.linspace(-2.6, 0.7, 8))
+    counts = np.minimum(rng.poisson(rates[group]), 60.0)
+    words = tuple("abcdefgh")
+    schema = Schema(
+        columns=(
+            CategoryColumn(name="g", categories=words),
+            NumberColumn(name="c", lower=0.0, upper=60.0),
+        ),
+        rows=rows,
+    )
+    result = sample(
+        {"g": np.array(words)[group], "c": counts},
+        schema=schema,
+        model=ModelSpec(family="poisson", formula="c ~ 0 + g", prior=WIDE),
+        delta=1e-6,
+        epsilon=1e6,
+        sampler="noisy_quadratic",
+        random=Seeded(1),
+    )
+    draws = result.draws.reshape(-1, 8)
+    sums = np.array([counts[group == k].sum() for k in range(8)])
+    ns = np.bincount(group, minlength=8)
+    means, sds = digamma(sums) - np.log(ns), np.sqrt(polygamma(1, sums))
+    away = np.abs((draws.mean(axis=0) - means) / sds)
+    assert away.max() < 0.17
+    assert away[1:].max() < 0.1  # all but the rarest group, of 45 counts
+    assert np.abs(draws.std(axis=0) / sds - 1.0)[1:].max() < 0.05
 
 
 def test_a_known_noise_scale_is_used():
