@@ -16,6 +16,7 @@ POOREST = 15.0  # n mu^2 over the number of coefficients, below which nothing is
 BLURRED = 0.5  # noise of the curvature over the curvature
 DIM, DIM_CLASSES = 2.0, 5.0  # noise of the curvature, in which a direction is not told from none:
 # bent ones get lost. The second where rows have several predictors: rare classes are stretched on
+FAR_APART = 2.0  # residuals' sds, see _widest
 TAME = 5.0  # sd of a prior of predictors that keeps such a direction where a likelihood of bounded
 # scores is nearly quadratic
 DISPERSED, UNCUT = 1.3, 8.0  # residuals over those of a Poisson count; clip, see Quadratic
@@ -101,11 +102,11 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
 
     precision: as in verdict.
     """
-    if release.scaled:
-        return False
     p = len(release.place)
     edge = math.sqrt(2.0 * p) * release.curvature_sd
     values, vectors = np.linalg.eigh(release.curvature)
+    if release.scaled:
+        return _widest(release, values, vectors, edge) > FAR_APART
     dim = values < (DIM if p == len(release.whitening) else DIM_CLASSES) * edge
     if precision is None or not dim.any():
         return bool(dim.any())
@@ -113,6 +114,18 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
     ways = ways / np.maximum(np.abs(ways).max(axis=0), TINY)
     variances = (ways**2 / np.maximum(precision[:p], TINY)[:, None]).sum(axis=0)
     return bool((variances > TAME**2).any())
+
+
+def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) -> float:
+    """Return the largest posterior sd of a coefficient, flat prior, over the residuals' scale.
+
+    Rows with the whole of a column in [-1, 1] have predictors that are as uncertain. Where few
+    rows have it they are cut, and beyond a residual's sd a cut score is no line.
+    """
+    safe = np.maximum(values, max(edge, TINY**0.5))
+    ways = release.root @ vectors
+    variances = (ways**2 / safe * (1.0 + release.score_sd**2 / safe)).sum(axis=1)
+    return math.sqrt(float(variances.max())) / float(release.scales[1] * release.taus[1])
 
 
 def _rescaled(release: Quadratic) -> float:

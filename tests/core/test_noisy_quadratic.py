@@ -340,6 +340,20 @@ def test_a_prior_holds_such_a_direction_where_scores_have_a_bound():
     assert "which the job's prior held" not in " ".join(narrow.verdict.reasons)
 
 
+def test_a_rare_category_of_a_linear_model_is_wide_and_unreliable():
+    """Forty rows: their residuals are cut so early that a cut score is no line any more."""
+    rows, rng = 2000, np.random.default_rng(3)
+    told = []
+    for seed in range(6):
+        data = people(rows, seed)
+        data["b"] = np.where(np.arange(rows) < 40, 1.0, 0.0)
+        data["t"] = np.clip(2.0 + data["a"] - 3.0 * data["b"] + rng.standard_normal(rows), -9, 9)
+        told.append(verdict(stored("linear", rows, 0.4, seed, data=data)[1]).reliable)
+    assert sum(told) <= 2
+    common = [verdict(stored("linear", rows, 0.4, seed)[1]).reliable for seed in range(6)]
+    assert sum(common) >= 5
+
+
 def test_another_scale_of_residuals_is_no_disagreement():
     _, found = stored("linear", 6000, 0.5, 3)
     assert verdict(found).jump <= 1.0
