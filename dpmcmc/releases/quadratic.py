@@ -167,7 +167,8 @@ class Quadratic:
     ) -> tuple[Floats, Floats]:
         """Return means (k, p) and roots (k, p, p) of covariances by u.
 
-        Given curvatures (k, p, p) and powers of the likelihood (k,).
+        Given curvatures (k, p, p) and powers of the likelihood (k,). Means have the mean power: a
+        prior that is far from the rows would else scatter them.
         """
         p = curves.shape[1]
         levels = np.abs(np.trace(curves, axis1=1, axis2=2)) / p
@@ -180,9 +181,13 @@ class Quadratic:
         curves = half @ _turned(half)
         variance = self._variance(half, inverse) + self.score_sd**2 * np.eye(p)
         gain = _turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
-        roots = _roots(prior + weights[:, None, None] * _even(gain @ curves))
-        pulled = (weights[:, None] * (gain @ self.score) + pull)[..., None]
-        return np.asarray((roots @ (_turned(roots) @ pulled))[..., 0]), roots
+        whole, middle = _even(gain @ curves), float(np.mean(weights))
+        roots = _roots(prior + middle * whole)
+        pulled = (middle * (gain @ self.score) + pull)[..., None]
+        means = np.asarray((roots @ (_turned(roots) @ pulled))[..., 0])
+        if self.scaled:
+            roots = _roots(prior + weights[:, None, None] * whole)
+        return means, roots
 
 
 @dataclass(frozen=True, slots=True)
