@@ -13,6 +13,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from dpmcmc import BinaryColumn, ModelSpec, NumberColumn, Schema, sample
 from dpmcmc.releases.quadratic import Quadratic
@@ -98,6 +99,19 @@ def measured(name, epsilon, runs):
     }
 
 
+def explained(rows):
+    """Return (Spearman's correlation, cells): of drift with the part of rows that was cut.
+
+    Drift: the distance squared that widths do not promise, over the width squared. Of the cells
+    that are mostly reliable.
+    """
+    good = [row for row in rows if float(row["unreliable"]) <= 0.5 and row["weight"]]
+    width, far = (np.array([float(r[k]) for r in good]) for k in ("width", "distance"))
+    drift = (far**2 - np.maximum(width**2 - 1.0, 0.0)) / width**2
+    cut = [1.0 - float(row["weight"]) for row in good]
+    return float(spearmanr(drift, cut).statistic), len(good)
+
+
 def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=40)
@@ -113,6 +127,8 @@ def main(words=None):
                 row = measured(name, epsilon, choice.runs)
                 add_row(choice.output, COLUMNS, row)
                 print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    found, cells = explained(rows_of(choice.output))
+    print(f"drift and the part of rows that was cut: correlation {found:.2f} of {cells} cells")
 
 
 if __name__ == "__main__":

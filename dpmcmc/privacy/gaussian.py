@@ -160,6 +160,7 @@ def delta_of_mu(mu: float, epsilon: float) -> float:
     return min(1.0, math.nextafter(-math.expm1(value - error), math.inf))
 
 
+@lru_cache(maxsize=1024)  # what a dataset has spent is asked for again with every plan
 def epsilon_of_mu(mu: float, delta: float) -> float:
     """Smallest epsilon >= 0 with delta_mu(epsilon) <= delta, rounded up by a few ulp.
 

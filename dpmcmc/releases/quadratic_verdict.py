@@ -22,7 +22,7 @@ TAME = 5.0  # sd of a prior of predictors that keeps such a direction where a li
 DISPERSED, UNCUT = 1.3, 8.0  # residuals over those of a Poisson count; clip, see Quadratic
 UNEVEN = 0.5  # (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
-FULL = 0.95  # mean weight of a row, from which on nothing is said of it
+FULL = 0.998  # mean weight of a row, from which on nothing is said of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _notes(release: Quadratic) -> list[str]:
         found.append(f"about {release.rows:,} rows are complete, and these are theirs")
     if release.weight < FULL:
         found.append(
-            f"rows count {100.0 * release.weight:.0f} % on average, for long and far ones weigh"
+            f"rows count {100.0 * release.weight:.3g} % on average, for long and far ones weigh"
             " less, so that where the model is wrong the answer is that of a robust fit"
         )
     if release.dispersion > DISPERSED:
