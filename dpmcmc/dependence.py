@@ -1,8 +1,9 @@
 """Columns of a design that depend on one another in every row that the schema allows.
 
 No data tell their coefficients apart, so such a formula is refused before it costs anything. It
-is looked at on public points of a fixed seed. Columns that only the rows at hand make agree cannot
-be seen without them: their coefficients keep the prior along the direction that is not told.
+is looked at on public points that are always the same. Columns that only the rows at hand make
+agree cannot be seen without them: their coefficients keep the prior along the direction that is
+not told.
 """
 
 from dataclasses import replace
@@ -18,7 +19,7 @@ POINTS, EACH = 2048, 64  # rows that are looked at: at least, and for each colum
 NONE_LEFT = 1e-11  # of a column's length, once what others explain is taken off: rounding
 SUSPECT = 1e-9  # smallest eigenvalue of correlations, above which no column is near that
 CLOSEST = 16.0  # minus the power of 10 of the distance to an end of a number's bounds
-SEED = 20
+MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
 
 def check_dependence(design: Design) -> None:
@@ -57,16 +58,27 @@ def _points(design: Design) -> Floats:
     Functions may be steep there, and flat everywhere else.
     """
     count = max(POINTS, EACH * len(design.parameters))
-    rng, columns = np.random.default_rng(SEED), {}
-    for name in design.covariates:
+    columns = {}
+    for k, name in enumerate(design.covariates):
         column = column_of(design.schema, name)
+        near, far, inner, side = (_scattered(count, 4 * k + part) for part in range(4))
         if isinstance(column, NumberColumn):
-            part = np.where(rng.random(count) < 0.5, 10.0 ** -rng.uniform(0, CLOSEST, count), 1.0)
-            part = part * rng.random(count)
-            part = np.where(rng.random(count) < 0.5, part, 1.0 - part)
+            part = inner * np.where(near < 0.5, 10.0 ** (-CLOSEST * far), 1.0)
+            part = np.where(side < 0.5, part, 1.0 - part)
             columns[name] = column.lower * (1.0 - part) + column.upper * part
         else:
-            columns[name] = rng.integers(len(column.categories), size=count).astype(np.int32)
+            columns[name] = (inner * len(column.categories)).astype(np.int32)
     table = Table(columns=columns, rows=count)
     with np.errstate(all="ignore"):
         return replace(design, answer=None).build(table)[0]
+
+
+def _scattered(count: int, stream: int) -> Floats:
+    """Return numbers of [0, 1) that look random: the same ones whenever they are asked for.
+
+    Source: Steele, Lea and Flood 2014, SplitMix.
+    """
+    z = (np.arange(count, dtype=np.uint64) + np.uint64(stream << 32) + np.uint64(1)) * MIX[0]
+    z = (z ^ (z >> np.uint64(30))) * MIX[1]
+    z = (z ^ (z >> np.uint64(27))) * MIX[2]
+    return np.asarray(((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53, np.float64)

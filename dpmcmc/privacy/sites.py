@@ -88,6 +88,7 @@ OTHER_DRAWS = {
     "dpmcmc.evaluation:median_bandwidth": "pairs of draws, which are released",
     "dpmcmc.releases.base:Normal.draws": "draws from a posterior given what was released",
     "dpmcmc.releases.quadratic:Quadratic._curvatures": "curvatures given what was released",
+    "dpmcmc.releases.quadratic:Quadratic._powers": "residual scales given what was released",
     "dpmcmc.releases.quadratic:Mixture.draws": "draws from a posterior given what was released",
     "dpmcmc.releases.quadratic:Mixture._log_scales": "draws given what was released",
     "dpmcmc.free.walk:Walk.coefficients": "draws given what was released",
