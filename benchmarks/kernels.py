@@ -27,16 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.floor import Floor, timed
+from dpmcmc.arithmetic.rules import Rule
 from dpmcmc.design import make_design
-from dpmcmc.models import MODELS, rowwise
+from dpmcmc.local import table_of
+from dpmcmc.models import MODELS
+from dpmcmc.models import threads as row_threads
 from dpmcmc.models.rowwise import RowTarget
+from dpmcmc.options import DpPenaltyOptions, Proposal
 from dpmcmc.privacy.discrete import discrete_gaussian
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.run import block_length, rows_read, table_of
-from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions, Proposal, dp_penalty_subsampled
+from dpmcmc.run import block_length, rows_read
+from dpmcmc.samplers import SAMPLERS, dp_penalty_subsampled
+from dpmcmc.samplers.adaptation import Walk, axes
 from dpmcmc.samplers.minibatch import batches
-from dpmcmc.samplers.rules import Rule
-from dpmcmc.samplers.shaping import Walk, axes
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
@@ -178,7 +181,11 @@ def opened(family: str, schema: Schema, data: Data, dimensions: int, chains: int
 
 def threads_of(rows: int, dimensions: int, chains: int = 1) -> int:
     """As many threads as a sum uses."""
-    return min(2, rowwise.THREADS) if rows * dimensions * chains >= rowwise.WORTH_COMPANY else 1
+    return (
+        min(2, row_threads.THREADS)
+        if rows * dimensions * chains >= row_threads.WORTH_A_THREAD
+        else 1
+    )
 
 
 def plain(family: str, x: Floats, y: Floats, here: Floats, there: Floats) -> float:
@@ -296,11 +303,11 @@ def steps_of(name: str, target: RowTarget, batch: int, steps: int) -> Callable[[
     """A function that takes so many steps as shipped, noise included; seconds of one of them."""
     sampler, random = SAMPLERS[name], SystemRandom()
     options = options_of(name, target.position.shape[1], batch)
-    state = sampler.start(target, options, MULTIPLIER, random)
+    state = sampler.init(target, options, MULTIPLIER, random)
 
     def run() -> float:
         start = time.perf_counter()
-        sampler.advance(target, options, MULTIPLIER, steps, random, state)
+        sampler.step(target, options, MULTIPLIER, steps, random, state)
         return (time.perf_counter() - start) / steps
 
     return run
@@ -447,7 +454,7 @@ FIRSTS: dict[str, Callable[[RowTarget], object]] = {
     "ratio sum, one coefficient": lambda t: t.vector_ratios(
         t.position * np.eye(len(t.position[0]))[1], alone=1
     ),
-    "penalty steps": lambda target: SAMPLERS["dp_penalty"].advance(
+    "penalty steps": lambda target: SAMPLERS["dp_penalty"].step(
         *(target, options_of("dp_penalty", 10, 0), MULTIPLIER, 5, SystemRandom()),
         Walk(target, axes(SCALE, 10, "full"), 0, None),
     ),
@@ -496,7 +503,7 @@ def main() -> int:
     table, load = Table(), os.getloadavg()[0]
     for name in arguments.only:
         PARTS[name](table, arguments.rounds)
-    floor = Floor(min(2, rowwise.THREADS))
+    floor = Floor(min(2, row_threads.THREADS))
     machine = (
         f"{floor.threads} threads: {8e-9 * 1e7 / floor.reading(10_000_000):.0f} GB/s from memory, "
         f"{8e-9 * 1e6 / floor.reading(1_000_000):.0f} GB/s from the last cache; exp "

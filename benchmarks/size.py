@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from app.client import Client
-from app.client.client import FINAL, MEDIA_TYPES
-from app.client.local import Service, local_service
+from dpmcmc_service.client import Client
+from dpmcmc_service.client.client import FINAL, MEDIA_TYPES
+from dpmcmc_service.client.local import Service, local_service
 
 PATIENCE = 600.0
 BATCH = 50_000

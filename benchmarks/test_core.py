@@ -10,11 +10,11 @@ import pytest
 from pydantic import TypeAdapter
 
 from dpmcmc import planner
+from dpmcmc.local import sample
+from dpmcmc.options import DpPenaltyOptions
 from dpmcmc.privacy.accountant import epsilon
 from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.privacy.filter import FilterState, FilterTerms, entry_cost
-from dpmcmc.run import sample
-from dpmcmc.samplers import DpPenaltyOptions
 from dpmcmc.schema import Column, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec
 

@@ -4,34 +4,62 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpmcmc.budget import Budget, BudgetExhaustedError
+    from dpmcmc.errors import SpecError
     from dpmcmc.free.priors import CoefficientPrior
+    from dpmcmc.local import sample
     from dpmcmc.planner import plan
-    from dpmcmc.run import run, sample
+    from dpmcmc.run import run
     from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
     from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+    from dpmcmc.statistics.call import release_statistic
+    from dpmcmc.statistics.two_stages import release_in_two_stages
+    from dpmcmc.summaries.call import describe
+    from dpmcmc.summaries.statistics import Counts, Mean, Quantiles
+    from dpmcmc.synthetic.call import synthesise
+
+__version__ = "0.1.0"
 
 _HOMES = {
+    "dpmcmc.budget": ("Budget", "BudgetExhaustedError"),
+    "dpmcmc.errors": ("SpecError",),
     "dpmcmc.free.priors": ("CoefficientPrior",),
     "dpmcmc.planner": ("plan",),
-    "dpmcmc.run": ("run", "sample"),
+    "dpmcmc.local": ("sample",),
+    "dpmcmc.run": ("run",),
     "dpmcmc.schema": ("BinaryColumn", "CategoryColumn", "NumberColumn", "Schema"),
     "dpmcmc.spec": ("JobSpec", "ModelOptions", "ModelSpec", "NormalPrior", "PrivacySpec"),
+    "dpmcmc.statistics.call": ("release_statistic",),
+    "dpmcmc.statistics.two_stages": ("release_in_two_stages",),
+    "dpmcmc.summaries.call": ("describe",),
+    "dpmcmc.summaries.statistics": ("Counts", "Mean", "Quantiles"),
+    "dpmcmc.synthetic.call": ("synthesise",),
 }
 
 __all__ = [
     "BinaryColumn",
+    "Budget",
+    "BudgetExhaustedError",
     "CategoryColumn",
     "CoefficientPrior",
+    "Counts",
     "JobSpec",
+    "Mean",
     "ModelOptions",
     "ModelSpec",
     "NormalPrior",
     "NumberColumn",
     "PrivacySpec",
+    "Quantiles",
     "Schema",
+    "SpecError",
+    "describe",
     "plan",
+    "release_in_two_stages",
+    "release_statistic",
     "run",
     "sample",
+    "synthesise",
 ]
 
 

@@ -1,7 +1,7 @@
-"""Columns that fill a small part of their declared bounds, by what a release has found.
+"""Columns whose values fill only a small part of their declared bounds, according to a release.
 
-A function of released numbers and public facts, so that it costs nothing. It serves the next
-dataset: bounds of this one are a promise that was made before.
+A function of released numbers and public facts, so it costs nothing. It helps with the next
+dataset: the bounds of this one were declared before.
 """
 
 import math
@@ -10,18 +10,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.design import Design, column_of
+from dpmcmc.design import Design
 from dpmcmc.schema import NumberColumn
+from dpmcmc.variables import column_of
 
 Floats = NDArray[np.float64]
-FAR = 10.0  # half of the declared range over the sd of the rows, from which bounds are far too wide
+MUCH_TOO_WIDE = (
+    10.0  # half of the declared range over the sd of the rows, from which bounds are far too wide
+)
 REACH = 8.0  # sds to either side of the mean that are told as bounds which would do
 SURE = 0.25  # noise of a moment over it, above which nothing is told
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to know for the next dataset. column: that it is about."""
+    """A note for the next dataset. column: its name."""
 
     column: str
     sentence: str
@@ -43,7 +46,7 @@ def notes(design: Design, moments: Floats, blur: float) -> tuple[Note, ...]:
         column = column_of(design.schema, term[0].column)
         if isinstance(column, NumberColumn):
             mean, sd = _mean_and_sd(design, moments, j)
-            if FAR * sd < 1.0:
+            if MUCH_TOO_WIDE * sd < 1.0:
                 found.append(Note(column.name, _sentence(column, mean, sd)))
     return tuple(found)
 

@@ -1,24 +1,31 @@
-"""A formula and a schema become a public design: what every row's covariates can be."""
+"""The public design of a formula and a schema: the bounds of every covariate of a row."""
 
 from dataclasses import dataclass
-from itertools import product
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.errors import SpecError
-from dpmcmc.formula.arithmetic import Call, Interval, expression, read_call
-from dpmcmc.formula.bases import BASES, basis, powers
 from dpmcmc.formula.coding import pieces
 from dpmcmc.formula.columns import Columns, Factor, Source, Variable, bounds_of, size_of
-from dpmcmc.formula.parse import POINTER, Term, Token, parse
-from dpmcmc.schema import BinaryColumn, CategoryColumn, Column, NumberColumn, Schema, Table
+from dpmcmc.formula.parse import POINTER, parse
+from dpmcmc.schema import LARGEST_BOUND, Column, NumberColumn, Schema, Table
+from dpmcmc.variables import (
+    check_response,
+    check_terms,
+    column_of,
+    expanded_powers,
+    is_offset,
+    offset_of,
+    response_variable,
+    variables_of,
+)
 
 Floats = NDArray[np.float64]
 MAX_PARAMETERS = 200
-FURTHEST = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
-NARROWEST = 1e-12  # distance of its bounds
-__all__ = ["POINTER", "Design", "check_measured", "column_of", "make_design", "response_of"]
+NARROWEST_BOUNDS = 1e-12  # distance of its bounds
+__all__ = ["POINTER", "Design", "check_measured", "make_design", "response_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,12 @@ class Design:
         return (*self.covariates, *answer)
 
     @property
+    def indicators(self) -> NDArray[np.bool_]:
+        """Return (d,) whether a column holds 0 and 1 alone: categories, and the intercept."""
+        told = [all(factor.code is not None for factor in term) for term in self.terms]
+        return np.array(told, np.bool_)
+
+    @property
     def middle_offset(self) -> float:
         """The middle of the public bounds of what is added to a row's predictor."""
         return sum(0.5 * v.lower[0] + 0.5 * v.upper[0] for v in self.offsets)
@@ -93,7 +106,7 @@ class Design:
         Every entry is forced into its public bounds, so no table can leave them. A row that is left
         out has covariates of 0, and a response that is not a number.
         """
-        with np.errstate(all="ignore"):  # a missing code has no logarithm, and a log tells nothing
+        with np.errstate(all="ignore"):  # a missing code may have no logarithm
             x, y = self._built(table)
         if self.gappy:
             out = self.left_out(table)
@@ -142,31 +155,15 @@ def _clamped(values: NDArray[np.generic], low: float, high: float) -> Floats:
     return np.fmin(np.fmax(values.astype(np.float64), low), high)
 
 
-def column_of(schema: Schema, name: str) -> Column:
-    """Return the column of this name. Raises SpecError where there is none."""
-    for column in schema.columns:
-        if column.name == name:
-            return column
-    raise SpecError(POINTER, f"the dataset has no column {name!r}")
-
-
-def _check_column(column: Column) -> None:
-    """Refuse bounds and categories that leave nothing to tell rows apart by."""
-    if not isinstance(column, NumberColumn):
-        if len(set(column.categories)) < max(2, len(column.categories)):
-            raise SpecError(POINTER, f"{column.name!r} needs two or more different categories")
-    elif not -np.inf < column.lower < column.upper < np.inf:
-        raise SpecError(POINTER, f"{column.name!r} needs finite bounds, lower below upper")
-
-
-def check_measured(column: NumberColumn, furthest: float = FURTHEST) -> None:
+def check_measured(column: NumberColumn, largest_bound: float = LARGEST_BOUND) -> None:
     """Refuse bounds that nothing can be computed with, where a model needs them: SpecError."""
     width, largest = column.upper - column.lower, max(abs(column.lower), abs(column.upper))
-    if not (width >= NARROWEST and largest <= furthest):
+    if not (width >= NARROWEST_BOUNDS and largest <= largest_bound):
         raise SpecError(
             POINTER,
-            f"the bounds of {column.name!r} must lie within +-{furthest:g} and at least "
-            f"{NARROWEST:g} apart for this model; scale the column and declare its new bounds",
+            f"the bounds of {column.name!r} must lie within +-{largest_bound:g} and at least "
+            f"{NARROWEST_BOUNDS:g} apart for this model; scale the column and declare its new "
+            "bounds",
         )
 
 
@@ -177,8 +174,9 @@ def response_of(design: Design) -> Column:
     return design.answer
 
 
+@lru_cache(maxsize=256)  # the same question is planned at one budget after the other
 def make_design(schema: Schema, formula: str) -> Design:
-    """Parse a formula against a schema. See docs/guides/formulas.md.
+    """Return the design of a formula over a schema. Grammar: docs/guides/formulas.md.
 
     Numbers are standardised by their declared bounds to [-1, 1]; categories are treatment coded
     with the first declared one as the reference. `~ a + b` has no response and no intercept.
@@ -186,27 +184,18 @@ def make_design(schema: Schema, formula: str) -> Design:
     Raises SpecError.
     """
     parsed = parse(formula)
-    offsets = tuple(_offset(schema, term[0]) for term in parsed.terms if _is_offset(term))
-    parts = [term for term in parsed.terms if not _is_offset(term)]
-    terms = [_variables(schema, term) for term in _powers(parts)]
-    answer = None if parsed.response is None else _response(schema, parsed.response)
+    offsets = tuple(offset_of(schema, term[0]) for term in parsed.terms if is_offset(term))
+    parts = [term for term in parsed.terms if not is_offset(term)]
+    terms = [variables_of(schema, term) for term in expanded_powers(parts)]
+    answer = None if parsed.response is None else response_variable(schema, parsed.response)
     if answer is None:
         terms = [term for term in terms if term]
         if offsets:
             raise SpecError(POINTER, "an offset needs a response")
     else:
-        _check_response(answer, [*terms, list(offsets)])
-    _check_terms(terms)
+        check_response(answer, [*terms, list(offsets)])
+    check_terms(terms)
     return _made(schema, answer, terms, offsets)
-
-
-def _is_offset(term: Term) -> bool:
-    return len(term) == 1 and term[0].call and term[0].text.startswith("offset(")
-
-
-def _offset(schema: Schema, token: Token) -> Variable:
-    """Return what is added to the predictor as it is: arithmetic on columns. Raises SpecError."""
-    return _computed(schema, read_call(token.text))
 
 
 def _made(
@@ -245,102 +234,8 @@ def _made(
     )
 
 
-def _response(schema: Schema, token: Token) -> Variable:
-    """Return the response: a column, or a number that is computed from some."""
-    answer = _variable(schema, token)
-    if (token.call and answer.source is None) or (len(answer.parts) > 1 and not answer.categories):
-        raise SpecError(POINTER, "the response must be one column, or arithmetic on some")
-    return answer
-
-
 def _answer(schema: Schema, found: Variable | None) -> tuple[Column | None, Source | None]:
     if found is None or found.source is None:
         return (None if found is None else column_of(schema, found.columns[0])), None
     column = NumberColumn(name=found.label, lower=found.lower[0], upper=found.upper[0])
     return column, found.source
-
-
-def _powers(terms: list[Term]) -> list[Term]:
-    """Return the terms, each poly(x, k, raw=True) as its k powers."""
-    found: list[Term] = []
-    for term in terms:
-        told = [(powers(read_call(t.text)) if t.call else None) for t in term]
-        choices = [
-            [t] if some is None else [Token(text, True) for text in some]
-            for t, some in zip(term, told, strict=True)
-        ]
-        found += product(*choices)
-    return found
-
-
-def _check_response(answer: Variable, terms: list[list[Variable]]) -> None:
-    read = {column for term in terms for variable in term for column in variable.columns}
-    if read & set(answer.columns):
-        raise SpecError(POINTER, "the response cannot be a covariate as well")
-
-
-def _check_terms(terms: list[list[Variable]]) -> None:
-    """Refuse a term that names a variable twice, or stands in the formula twice."""
-    named = [frozenset(term) for term in terms]
-    repeated = any(len(names) < len(term) for names, term in zip(named, terms, strict=True))
-    if repeated or len(set(named)) < len(named):
-        raise SpecError(POINTER, "a term names a column twice, or stands in the formula twice")
-
-
-def _variables(schema: Schema, term: Term) -> list[Variable]:
-    return [_variable(schema, token) for token in term]
-
-
-def _variable(schema: Schema, token: Token) -> Variable:
-    """Return what a factor of the formula is. Raises SpecError."""
-    if not token.call:
-        return _plain(column_of(schema, token.text))
-    call = read_call(token.text)
-    if call.name == "offset":
-        raise call.refuse("an offset is a term of its own")
-    name = _only_column(call)
-    if call.name == "C":
-        column = column_of(schema, name or "")
-        if isinstance(column, NumberColumn):
-            raise SpecError(
-                POINTER, f"C() needs a column of categories, {column.name!r} is a number"
-            )
-        return _plain(column)
-    if call.name == "I" and name is not None:
-        return _plain(column_of(schema, name), call)
-    return _computed(schema, call)
-
-
-def _only_column(call: Call) -> str | None:
-    """Return the column, where a call holds nothing else."""
-    import ast
-
-    if len(call.arguments) != 1 or call.options or not isinstance(call.arguments[0], ast.Name):
-        return None
-    return call.names.get(call.arguments[0].id, call.arguments[0].id)
-
-
-def _plain(column: Column, call: Call | None = None) -> Variable:
-    _check_column(column)
-    name = column.name
-    if isinstance(column, CategoryColumn | BinaryColumn):
-        if call is not None:
-            raise call.refuse(f"{name!r} is no number column of the dataset")
-        parts = tuple(f"{name}[{word}]" for word in column.categories[1:])
-        return Variable(name, (name,), parts, column.categories)
-    return Variable(name, (name,), (name,), (), (column.lower,), (column.upper,))
-
-
-def _computed(schema: Schema, call: Call) -> Variable:
-    bounds = {}
-    for column in schema.columns:
-        if isinstance(column, NumberColumn) and -np.inf < column.lower < column.upper < np.inf:
-            bounds[column.name] = Interval(column.lower, column.upper)
-    text = call.text
-    if call.name in BASES:
-        made = basis(call, bounds)
-        parts = tuple(f"{text}[{k}]" for k in range(1, len(made.lower) + 1))
-        ends = made.lower, made.upper
-        return Variable(text, made.columns, parts, (), *ends, square=made.square, source=made)
-    found = expression(call, bounds)
-    return Variable(text, found.columns, (text,), (), found.lower, found.upper, source=found)

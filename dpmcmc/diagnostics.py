@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.privacy.types import Released
 
-FEWEST = 8  # draws of a chain that its halves' halves can be compared in
+FEWEST_DRAWS = 8  # draws of a chain that its halves' halves can be compared in
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -69,7 +69,7 @@ def _summary(name: str, draws: NDArray[np.float64], mixing: bool) -> ParameterSu
 @np.errstate(all="ignore")  # parts of a chain that never moved have no variance to divide by
 def _mixing(draws: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:
     """Return R-hat, bulk and tail ESS of (chain, draw)."""
-    if draws.shape[1] < FEWEST or bool((np.ptp(draws, axis=1) == 0.0).all()):
+    if draws.shape[1] < FEWEST_DRAWS or bool((np.ptp(draws, axis=1) == 0.0).all()):
         return None, None, None
     from arviz_stats.base import array_stats
 

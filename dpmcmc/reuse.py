@@ -1,8 +1,9 @@
-"""Coordinates that an earlier release of the same columns paid for, used again.
+"""The whitening of an earlier release, used again for the same columns.
 
-A whitening reads covariates alone, so that one payment serves every response and every family. Any
-coordinates are valid: what a look costs follows from how its rows are cut, in whatever coordinates
-(docs/proofs/noisy_quadratic.md, section 2). Which ones are used is decided from public facts.
+A whitening reads only covariates, so that one payment serves every response and every family. Any
+coordinates are valid: the cost of an iterate follows from how its rows are clipped, whatever the
+coordinates (docs/proofs/noisy_quadratic.md, section 2). Which whitening is used is decided from
+public facts.
 """
 
 from collections.abc import Sequence
@@ -14,13 +15,17 @@ import numpy as np
 from dpmcmc.design import Design, make_design
 from dpmcmc.errors import SpecError
 from dpmcmc.formula.columns import Factor
-from dpmcmc.releases.noisy_quadratic import FRESH, blurred
+from dpmcmc.options import FRESH
+from dpmcmc.releases.noisy_quadratic import blurred
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.spec import JobSpec
 
 POINTER = "/sampler/whitening"
 ROUND = 0.15  # noise of a whitening, over what it saw: measured, below it none is missed
-LARGEST, LONGEST = 1e100, 1e12  # of numbers in coordinates; of a direction over another
+LARGEST_ENTRY, WORST_CONDITION = (
+    1e100,
+    1e12,
+)  # of numbers in coordinates; of a direction over another
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def _alike(one: Design, other: Design) -> bool:
 
 
 def _columns(design: Design) -> list[frozenset[Factor]]:
-    """Return what each column of a design is, whatever the order of its factors."""
+    """Return a key for each column of a design that does not depend on the order of factors."""
     return [frozenset(term) for term in design.terms]
 
 
@@ -114,16 +119,16 @@ def checked(white: Whitening, dimension: int) -> Whitening:
     """
     parts = (white.root, white.known, white.held)
     sized = all(part.shape == (dimension, dimension) for part in parts)
-    if not sized or not all(np.abs(part).max() <= LARGEST for part in parts):
+    if not sized or not all(np.abs(part).max() <= LARGEST_ENTRY for part in parts):
         raise SpecError(POINTER, "does not hold coordinates of these columns")
     values = np.linalg.svd(white.root, compute_uv=False)
-    if not values[-1] * LONGEST >= values[0] > 0.0:
+    if not values[-1] * WORST_CONDITION >= values[0] > 0.0:
         raise SpecError(POINTER, "holds coordinates that cannot be told apart")
     return white
 
 
 def passed_on(given: Any, kind: type[Any]) -> dict[str, Any]:
-    """Return the whitening that was asked of any algorithm, for one that knows what it is."""
+    """Return the whitening that `given` names as an option of `kind`; empty where it has none."""
     known = {field.name for field in fields(kind)}
     asked = getattr(given, "whitening", None)
     return {"whitening": asked} if "whitening" in known and asked is not None else {}

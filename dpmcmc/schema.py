@@ -1,13 +1,16 @@
 """Public facts about a table: columns with declared bounds and categories, and the row count."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.privacy.types import Neighbouring
+
+LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,9 @@ class NumberColumn:
     upper: float
     type: Literal["number"] = "number"
     missing: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "missing", tuple(self.missing))
 
     def clamped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values within the bounds, missing codes as they are."""
@@ -42,6 +48,9 @@ class CategoryColumn:
     categories: tuple[str, ...]
     type: Literal["category"] = "category"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "categories", tuple(map(word_of, self.categories)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryColumn:
@@ -50,6 +59,9 @@ class BinaryColumn:
     name: str
     categories: tuple[str, str]
     type: Literal["binary"] = "binary"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "categories", tuple(map(word_of, self.categories)))
 
 
 Column = NumberColumn | CategoryColumn | BinaryColumn
@@ -62,6 +74,87 @@ class Schema:
     columns: tuple[Column, ...]
     rows: int
     neighbouring: Neighbouring = Neighbouring.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: object,
+        bounds: Mapping[str, Sequence[object]],
+        *,
+        missing: Mapping[str, Sequence[float]] | None = None,
+    ) -> "Schema":
+        """Return the schema of a data frame: its number of rows, and what you declare of columns.
+
+        frame: pandas, polars, Arrow or any other that narwhals reads, or column name -> values.
+        bounds: of each column that is used, its bounds (lower, upper) where it holds numbers, or
+        its categories as words; two categories make a binary column, whose second one is coded 1.
+        missing: of number columns, the codes that stand for no value. Bounds and categories are
+        public promises: state them from what is known of the world, not from these rows.
+        Raises ValueError on a column that is not there, and on bounds that are none.
+        """
+        there = set(columns_of(frame))
+        for name in (*bounds, *(missing or {})):
+            if name not in there:
+                raise ValueError(f"there is no column {name!r}{_near(name, there)}")
+        codes = missing or {}
+        columns = tuple(_declared(name, told, codes.get(name, ())) for name, told in bounds.items())
+        return cls(columns=columns, rows=rows_of(frame))
+
+
+def columns_of(data: object) -> Mapping[str, Sequence[object]]:
+    """Return column name -> values of a mapping, or of any data frame that narwhals reads.
+
+    Raises TypeError where it is neither.
+    """
+    if isinstance(data, Mapping):
+        return data
+    import narwhals  # a service has no data frames, and starts without it
+
+    try:
+        frame: Any = narwhals.from_native(cast("Any", data), eager_only=True)
+    except TypeError:
+        kind = type(data).__name__
+        raise TypeError(f"a data frame or a mapping of columns is needed, not {kind}") from None
+    return {name: frame[name].to_numpy() for name in frame.columns}
+
+
+def rows_of(data: object) -> int:
+    """Return the number of rows. Raises ValueError where columns differ in length."""
+    lengths = {len(values) for values in columns_of(data).values()}
+    if len(lengths) != 1:
+        raise ValueError("all columns need the same number of values, and there must be one")
+    return lengths.pop()
+
+
+def _declared(name: str, told: Sequence[object], missing: Sequence[float]) -> Column:
+    """Return a column from its bounds or categories."""
+    if isinstance(told, str) or len(told) < 2:
+        raise ValueError(f"{name!r} needs bounds (lower, upper) or two categories or more")
+    numbers = [float(one) for one in told if isinstance(one, int | float)]
+    if len(told) == len(numbers) == 2 and not all(isinstance(one, bool) for one in told):
+        if not -np.inf < numbers[0] < numbers[1] < np.inf:
+            raise ValueError(f"{name!r} needs finite bounds with lower below upper")
+        return NumberColumn(name=name, lower=numbers[0], upper=numbers[1], missing=tuple(missing))
+    words = tuple(map(word_of, told))
+    if len(set(words)) < len(words):
+        raise ValueError(f"{name!r} has the same category twice")
+    if len(words) == 2:
+        return BinaryColumn(name=name, categories=(words[0], words[1]))
+    return CategoryColumn(name=name, categories=words)
+
+
+def word_of(value: object) -> str:
+    """Return a value as the name of its category: 1.0 as "1"."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
+
+
+def _near(name: str, there: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(there), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 @dataclass(frozen=True, slots=True)

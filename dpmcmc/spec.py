@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dpmcmc.releases import AlgorithmOptions, AutoOptions
+from dpmcmc.options import AlgorithmOptions, AutoOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +25,14 @@ class ModelOptions:
     ratio_slope: cut each row's log likelihood ratio at +- this times the length of a move, where
     the declared bounds allow more; less noise for a target that is a little off. Not for logistic.
     noise_scale: known sd of a linear model's response; a parameter where None.
+    dispersion: k of negative_binomial, which needs it: a count's variance is mu + mu^2 / k.
     variances: known variance of each column (gaussian_mean, banana).
     a, b, m: the banana's constants. coordinates: what a banana's proposals move, see the model.
     """
 
     ratio_slope: float | None = None
     noise_scale: float | None = None
+    dispersion: float | None = None
     variances: tuple[float, ...] | None = None
     a: float | None = None
     b: float | None = None

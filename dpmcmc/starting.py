@@ -1,7 +1,7 @@
-"""Where chains begin: the release that pays for it, and what follows from it.
+"""The release that chains start from, and what a chain takes from it.
 
-One release tells a chain its starting points, the shape of its moves or its mass matrix, and what
-gradients near the mode are. It stays usable like any other release: see dpmcmc/stored.py.
+One release gives a chain its starting points, the covariance of its moves or its mass matrix, and
+the gradients near the mode. It stays usable as any other release does, see dpmcmc/stored.py.
 """
 
 import math
@@ -11,35 +11,29 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc.assumptions import Assumptions, Beginning
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.models import MODELS
+from dpmcmc.options import NoisyMeanOptions, NoisyQuadraticOptions, Start
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import (
-    RELEASES,
-    NoisyMeanOptions,
-    NoisyQuadraticOptions,
-    noisy_mean,
-    noisy_quadratic,
-    scales,
-)
+from dpmcmc.releases import RELEASES, noisy_mean, noisy_quadratic, scales
 from dpmcmc.releases.base import Facts, Release, Stored, prior_of
-from dpmcmc.releases.joint_sums import MOST_ROWS, WIDEST
+from dpmcmc.releases.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.releases.noisy_mean import NoisyMean
 from dpmcmc.releases.quadratic import FLAT, Quadratic
 from dpmcmc.releases.quadratic_steps import shrunk
-from dpmcmc.samplers.base import Beginning, Floats, Outlook
-from dpmcmc.samplers.options import Start
 from dpmcmc.samplers.starts import MOST_NOISE, Found
 from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec
+from dpmcmc.target import Floats
 
 DRAWN = 4000  # of the posterior given the release: its mean and covariance are theirs
-LEAST_PART = 1e-12  # eigenvalue of a precision over the largest
+LEAST_EIGENVALUE = 1e-12  # eigenvalue of a precision over the largest
 WORST = 1e12  # condition of a root that can be computed with
 
 
-def release_of(spec: JobSpec) -> Release:
+def release_of(spec: JobSpec) -> Release[Any, Any, Any]:
     """Return the release of a job: its algorithm, or what its chains start from."""
     own = noisy_quadratic.RELEASE if _straight(spec) is None else noisy_mean.RELEASE
     return RELEASES.get(spec.sampler.algorithm, own)
@@ -52,20 +46,20 @@ def _straight(spec: JobSpec) -> JobSpec | None:
     return replace(spec, model=noisy_mean.RELEASE.model(spec.model))
 
 
-def beginning(design: Design, spec: JobSpec, outlook: Outlook) -> Beginning | None:
+def beginning(design: Design, spec: JobSpec, assumptions: Assumptions) -> Beginning | None:
     """Return what to expect of a release that chains may start from; None where there is none."""
     straight = _straight(spec)
     if straight is not None:
-        return _mean_beginning(design, straight, outlook)
-    release, rows = noisy_quadratic.RELEASE, outlook.rows
+        return _mean_beginning(design, straight, assumptions)
+    release, rows = noisy_quadratic.RELEASE, assumptions.rows
     model = MODELS[spec.model.family]
     if not model.chains or model.family not in release.families or rows >= MOST_ROWS:
         return None
     form = model.form(design, spec)
-    if len(form.start) > WIDEST:
+    if len(form.start) > MOST_COEFFICIENTS:
         return None
     prior = prior_of(form, len(form.start))[1]
-    facts = Facts(outlook, form.reach, prior, spec.model.family)
+    facts = Facts(assumptions, form.max_row_norm, prior, spec.model.family)
     options: NoisyQuadraticOptions = release.settle(NoisyQuadraticOptions(), facts, 1.0)
     usual = options.num_far or noisy_quadratic.NUM_FAR
 
@@ -81,11 +75,11 @@ def beginning(design: Design, spec: JobSpec, outlook: Outlook) -> Beginning | No
     )
 
 
-def _mean_beginning(design: Design, spec: JobSpec, outlook: Outlook) -> Beginning:
+def _mean_beginning(design: Design, spec: JobSpec, assumptions: Assumptions) -> Beginning:
     """Return the same of a noisy mean. spec: straight."""
     model = MODELS[spec.model.family]
-    form, known = model.form(design, spec), replace(outlook, guess=model.guess(design, spec))
-    facts = Facts(known, form.reach, prior_of(form, len(form.start))[1], spec.model.family)
+    form, known = model.form(design, spec), replace(assumptions, guess=model.guess(design, spec))
+    facts = Facts(known, form.max_row_norm, prior_of(form, len(form.start))[1], spec.model.family)
 
     @cache
     def settled(start: Start, z: float) -> NoisyMeanOptions:
@@ -129,9 +123,9 @@ def begun(
     if straight is not None:
         return _mean_begun(design, spec, straight, table, random)
     rows = noisy_quadratic.opened(design, spec, table)
-    reach = MODELS[spec.model.family].form(design, spec).reach
+    max_row_norm = MODELS[spec.model.family].form(design, spec).max_row_norm
     options, z = NoisyQuadraticOptions(num_far=start.num_far), start.noise_multiplier or math.nan
-    told = noisy_quadratic.released(rows, reach, options, z, random)
+    told = noisy_quadratic.released(rows, max_row_norm, options, z, random)
     prior = rows.prior_mean, rows.prior
     try:
         found = found_in(told, prior, spec.sampler.num_chains or 1, random)
@@ -148,7 +142,7 @@ def _mean_begun(
     start: Start = options.start
     model, z = MODELS[spec.model.family], start.noise_multiplier or math.nan
     form, target = model.form(design, straight), model.target(design, straight, table, 1)
-    found = noisy_mean.publish(target, form.reach, noisy_mean.options_of(start), z, random)
+    found = noisy_mean.publish(target, form.max_row_norm, noisy_mean.options_of(start), z, random)
     told, prior = found.release, prior_of(form, len(form.start))[1]
     if not isinstance(told, NoisyMean):
         raise ValueError("this is no noisy mean")
@@ -210,7 +204,7 @@ def own_root(told: Quadratic, prior: Floats) -> Floats:
     values = n * told.tempering * np.maximum(values, max(FLAT * abs(level), 1e-75))
     whole = (vectors * values) @ vectors.T + told.root.T @ (prior[:p, None] * told.root)
     values, vectors = np.linalg.eigh(0.5 * (whole + whole.T))
-    values = np.maximum(values, LEAST_PART * float(values.max()))
+    values = np.maximum(values, LEAST_EIGENVALUE * float(values.max()))
     root = np.zeros((len(prior), len(prior)))
     root[:p, :p] = told.root @ (vectors / np.sqrt(values))
     if told.scaled:
@@ -229,5 +223,5 @@ def _beyond(covariance: Floats, root: Floats) -> Floats | None:
     if not np.isfinite(apart).all():
         return None
     values, vectors = np.linalg.eigh(apart)
-    ways = root @ vectors
-    return np.asarray((ways * np.maximum(values - 1.0, 0.0)) @ ways.T)
+    directions = root @ vectors
+    return np.asarray((directions * np.maximum(values - 1.0, 0.0)) @ directions.T)

@@ -1,6 +1,6 @@
-"""What was released stays usable: posteriors under other priors, predictions, contrasts, tests.
+"""Stored releases: posteriors under other priors, predictions, contrasts and tests.
 
-All of it is a function of released numbers and of public facts. Nothing here sees a row, and
+All of it is a function of released numbers and of public facts. Nothing here reads a row, and
 nothing costs anything.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from dpmcmc.breadth import notes
 from dpmcmc.design import Design, make_design
 from dpmcmc.errors import SpecError
-from dpmcmc.families import FAMILIES
+from dpmcmc.families.base import Family
 from dpmcmc.free.closed import Closed
 from dpmcmc.free.posterior import FreePosterior
 from dpmcmc.free.priors import CoefficientPrior, Floats, check_number, checked
@@ -174,12 +174,12 @@ class StoredRelease:
         return found
 
     def _judged(self, draws: Floats, precision: Floats | None) -> tuple[str, ...]:
-        """Return what is wrong with draws under another prior, beside what the release says.
+        """Return the problems of draws under another prior, beside those of the release.
 
         precision: (d,) of that prior, about 1 / scale^2; None if it is the job's. Where the
         likelihood is not quadratic what was released of it is so only nearby.
         """
-        family = FAMILIES.get(self._own.model.family)
+        family = self._family
         if precision is None or not isinstance(self._told, Quadratic) or family is None:
             return ()
         p, reasons = len(self._told.place), []
@@ -196,9 +196,15 @@ class StoredRelease:
             )
         return tuple(reasons)
 
+    @property
+    def _family(self) -> Family | None:
+        """The family of the model; None where noisy_quadratic does not release it."""
+        model = self._own.model
+        return MODELS[model.family].rows(model.options)
+
     def _holding(self, precision: Floats) -> Floats | None:
-        """Return a prior's precision where it can hold what rows do not tell, else None."""
-        family = FAMILIES.get(self._own.model.family)
+        """Return the precision (d,) that the verdict counts as information; None with a scale."""
+        family = self._family
         return None if family is None or family.scaled else precision
 
     def _away(self, coefficients: Floats) -> Floats:
@@ -265,6 +271,6 @@ class StoredRelease:
         return not np.allclose(high - middle, middle - low)
 
     def _released(self, positions: Floats) -> Floats:
-        """Return parameters of positions (..., d): all that is shown goes through here."""
+        """Return the parameters at positions (..., d)."""
         model = MODELS[self._own.model.family]
         return np.asarray(model.release(self._design, self._spec, positions))

@@ -1,7 +1,8 @@
-"""No subnormal numbers while rows are touched: a processor may take a hundred times as long on one.
+"""Flushing of subnormal numbers to zero while rows are read.
 
-How long a job runs is seen by everybody, and one row of 1e-40 was some per cent of it in float32.
-Threads have a control register each; on Linux a thread is born with its parent's.
+Arithmetic on subnormal numbers can take a hundred times as long, and the running time of a job is
+public: one row of 1e-40 took some per cent of it in float32. The mode is a control register of each
+thread; on Linux a new thread inherits that of its parent.
 """
 
 import ctypes
@@ -36,7 +37,7 @@ def set_control(value: int) -> None:
 
 
 def flush() -> None:
-    """Have the calling thread, and those that it starts, know no subnormal numbers from now on."""
+    """Flush subnormal numbers to zero in this thread, and in those that it starts."""
     set_control(control() | BITS)
 
 

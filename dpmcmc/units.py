@@ -1,9 +1,10 @@
 """Coefficients in the units of the columns, from those of the standardised design, and back.
 
-The map is linear, public and one to one: design columns are sums of the formula's columns as they
-stand, x = M' raw with M square, so that the same predictor has coefficients M theta in raw columns.
-Applied to released draws it is post-processing: nothing is charged. An intercept is then where
-all raw terms are 0. Functions of a basis (poly, bs, cr) and categories have no units but their own.
+The map is linear, public and one to one. Columns of the design are linear combinations of the
+columns of the formula, x = M' raw with M square, so that M theta are the coefficients of the raw
+columns. Applied to released draws it is post-processing: nothing is charged. The intercept is then
+the predictor where all raw terms are 0. Basis functions (poly, bs, cr) and categories have no other
+unit.
 """
 
 from collections.abc import Sequence

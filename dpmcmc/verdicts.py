@@ -1,4 +1,4 @@
-"""Whether a result may be believed, in one word and one sentence, from released numbers only."""
+"""Verdicts: whether a result may be believed, from released numbers only."""
 
 import math
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from dpmcmc.releases.base import Judgement
 MIXED = 1.01  # largest rank-normalised R-hat of a chain that has mixed: Vehtari et al. 2021
 LEAST_ESS = 200.0  # 50 for each half chain that R-hat compares: with fewer it is above MIXED
 COLOURS, PLAIN = {"reliable": "\x1b[32m", "unreliable": "\x1b[31m"}, "\x1b[0m"
-FARTHEST = 10.0  # sds from where a chain went to where its release had put it
+MOST_SDS_AWAY = 10.0  # sds from where a chain went to where its release had put it
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a result says of itself.
+    """The verdict on a result.
 
     reasons: each thing that is wrong, in words. width_from_privacy: part of the width of its
     intervals that is due to privacy, where that is known. notes: for the next dataset.
@@ -62,12 +62,16 @@ def of_chain(
     summaries: Sequence[ParameterSummary],
     *,
     started: bool,
+    exact: bool = True,
 ) -> Verdict:
     """Return the verdict on a chain. draws: (chain, draw, parameter), warm-up included.
 
-    summaries: of the draws after it. started: whether the chain began at a released place.
+    summaries: of the draws after it. started: whether the chain began at a released place. exact:
+    whether its sampler is: the draws of one that is not say nothing of how far off they are.
     """
     found = [_mixing(summaries), _size(summaries)]
+    if not exact:
+        found.append("this sampler is not exact, and its draws do not tell how far off they are")
     if started:
         found.append(_start(draws, num_warmup, summaries))
     reasons = tuple(reason for reason in found if reason)
@@ -112,7 +116,7 @@ def _start(
     with np.errstate(over="ignore"):  # of a chain that hardly moved, very far
         away = np.abs((draws[:, 0] - middle) / sds).max(axis=0)
     worst = int(np.argmax(away))
-    if away[worst] <= FARTHEST:
+    if away[worst] <= MOST_SDS_AWAY:
         return ""
     return (
         f"{summaries[worst].name} went {away[worst]:.3g} sds from where its release had put it:"

@@ -26,12 +26,13 @@ from pathlib import Path
 import numpy as np
 from matplotlib import pyplot as plt
 
+from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.diagnostics import summarise
 from dpmcmc.errors import SpecError
 from dpmcmc.evaluation import median_bandwidth, mmd2
+from dpmcmc.local import sample
 from dpmcmc.privacy.types import Released
-from dpmcmc.releases import ALGORITHMS, RELEASES
-from dpmcmc.run import sample
+from dpmcmc.releases import RELEASES
 from experiments.posteriors import POSTERIORS, SHARED, STORED
 from experiments.reporting import COLOURS, MARKS, add_row, rows_of, tidy
 

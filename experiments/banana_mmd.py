@@ -30,8 +30,9 @@ from reporting import COLOURS, MARKS, add_row, rows_of, tidy
 
 from dpmcmc.errors import SpecError
 from dpmcmc.evaluation import mmd
-from dpmcmc.releases import RELEASES, AutoOptions
-from dpmcmc.run import sample
+from dpmcmc.local import sample
+from dpmcmc.options import AutoOptions
+from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 
 REFERENCE = 2000

@@ -21,24 +21,27 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import dpmcmc
-from dpmcmc.families import FAMILIES
+from dpmcmc.assumptions import Assumptions
+from dpmcmc.models import MODELS
+from dpmcmc.options import NoisyQuadraticOptions
 from dpmcmc.privacy import accountant
 from dpmcmc.releases.base import Facts
-from dpmcmc.releases.noisy_quadratic import (
-    NUM_FAR,
-    WITH_PILOT,
-    NoisyQuadraticOptions,
-    Rows,
-    released,
-    widening,
-)
+from dpmcmc.releases.noisy_quadratic import Rows, released, usual_far, widening
 from dpmcmc.releases.quadratic_verdict import verdict
-from dpmcmc.samplers.base import Outlook
+from dpmcmc.spec import ModelOptions
 from experiments import categories
 from experiments.baselines import DELTA, estimates
 from experiments.posteriors import SHARED
 from experiments.reporting import COLOURS, add_row, rows_of
+from tests.sources import Seeded
 
+DISPERSION = 2.0  # of negative binomial counts
+FAMILIES = {
+    name: family
+    for name, model in MODELS.items()
+    if (family := model.rows(ModelOptions(dispersion=DISPERSION))) is not None
+}
+COUNTS = ("poisson", "negative_binomial")
 DRAWS, LEVEL = 4000, (0.05, 0.95)
 PRIOR_SD = 2.5  # of coefficients of columns within [-1, 1], as by default,
 WIDE_SD = 100.0  # or where the truth lies beyond two of those: who knows so asks for a wider prior
@@ -57,26 +60,10 @@ DOMAIN = 100.0  # n mu^2 over the number of coefficients, from which a release i
 def code_version():
     """Return what names the code of the release, so that rows of different code are told apart."""
     digest = hashlib.sha256()
-    for folder in ("families", "releases"):
+    for folder in ("families", "models", "releases"):
         for path in sorted((Path(dpmcmc.__file__).parent / folder).glob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:10]
-
-
-class Seeded:
-    """Draws from a seed, for experiments alone."""
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def normals(self, shape):
-        return self.rng.standard_normal(shape)
-
-    def uniforms(self, shape):
-        return 1.0 - self.rng.random(shape)
-
-    def integers(self, high, shape):
-        return self.rng.integers(high, size=shape)
 
 
 @dataclass(frozen=True)
@@ -99,8 +86,11 @@ class Case:
         eta = self.theta @ self.x
         if self.family == "logistic":
             return (rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))) * 1.0
-        if self.family == "poisson":
-            return np.clip(rng.poisson(np.exp(np.minimum(eta, 15.0))), *self.ends) * 1.0
+        if self.family in COUNTS:
+            mean = np.exp(np.minimum(eta, 15.0))
+            if self.family == "negative_binomial":
+                mean = mean * rng.gamma(DISPERSION, 1.0 / DISPERSION, len(mean))
+            return np.clip(rng.poisson(mean), *self.ends) * 1.0
         return np.clip(eta + self.sd * rng.standard_normal(len(eta)), *self.ends)
 
 
@@ -108,7 +98,7 @@ def fitted(family, x, y):
     """Return estimate, sds and residual sd without privacy."""
     if family == "multinomial":
         return *categories.fitted(x, y), 1.0
-    theta = np.linalg.lstsq(x.T, np.log(y + 0.5), rcond=None)[0] if family == "poisson" else 0.0
+    theta = np.linalg.lstsq(x.T, np.log(y + 0.5), rcond=None)[0] if family in COUNTS else 0.0
     if family == "linear":
         theta = np.linalg.lstsq(x.T, y, rcond=None)[0]
         sd = math.sqrt(((y - theta @ x) ** 2).sum() / (len(y) - len(x)))
@@ -116,10 +106,11 @@ def fitted(family, x, y):
     theta = np.zeros(len(x)) + theta
     for _ in range(30):
         eta = theta @ x
-        mean = np.exp(np.minimum(eta, 30.0)) if family == "poisson" else 1.0 / (1.0 + np.exp(-eta))
-        slope = mean if family == "poisson" else mean * (1.0 - mean)
-        precision = (x * slope) @ x.T + 1e-9 * np.eye(len(x))
-        theta = theta + np.linalg.solve(precision, x @ (y - mean))
+        mean = np.exp(np.minimum(eta, 30.0)) if family in COUNTS else 1.0 / (1.0 + np.exp(-eta))
+        slope = mean if family in COUNTS else mean * (1.0 - mean)
+        gain = DISPERSION / (DISPERSION + mean) if family == "negative_binomial" else 1.0
+        precision = (x * slope * gain) @ x.T + 1e-9 * np.eye(len(x))
+        theta = theta + np.linalg.solve(precision, x @ (gain * (y - mean)))
     return theta, np.sqrt(np.diag(np.linalg.inv(precision))), 1.0
 
 
@@ -221,7 +212,7 @@ def simulated(kind, family, n, d):
         return Case(
             family, designed(list(columns)), np.concatenate((theta, other)), 1.0, (0.0, 2.0)
         )
-    theta[0] = {"logistic": -1.0, "linear": 2.0, "poisson": 1.0}[family] - float((theta @ x).mean())
+    theta[0] = {"logistic": -1.0, "linear": 2.0}.get(family, 1.0) - float((theta @ x).mean())
     eta = theta @ x
     room = 5.0 if kind == "wide" else 1.0
     ends = {
@@ -230,8 +221,7 @@ def simulated(kind, family, n, d):
             2.0 - room * np.abs(eta - 2.0).max() - 4.0,
             2.0 + room * np.abs(eta - 2.0).max() + 4.0,
         ),
-        "poisson": (0.0, room * 200.0),
-    }[family]
+    }.get(family, (0.0, room * 200.0))
     return Case(family, x, theta, 1.0, ends)
 
 
@@ -262,15 +252,15 @@ def one(case, y, mu, random):
     unit = (case.ends[1] - case.ends[0]) / 8.0 if linear else 1.0
     middle = 0.5 * (case.ends[0] + case.ends[1]) / unit if linear else 0.0
     start = np.append(middle, np.zeros(d - 1))
-    if case.family == "poisson":
+    if case.family in COUNTS:
         start[0] = np.log(np.array(case.ends) + 0.5).mean()
     mean = np.append(start, 0.0) if linear else start
     sd = PRIOR_SD if np.abs(case.theta - mean[:d]).max() <= 2.0 * PRIOR_SD else WIDE_SD
     prior = np.append(np.full(d, 8.0**-2), 1.5**-2) if linear else np.full(d, sd**-2.0)
     told = FAMILIES[case.family], case.x, y / unit, start, mean, prior, 1.0
-    rows = Rows(*told, fixed=False, classes=d // len(case.x))
-    far = WITH_PILOT if case.family == "poisson" else NUM_FAR
-    options = NoisyQuadraticOptions(num_far=far)
+    declared = np.isin(case.x, (0.0, 1.0)).all(axis=1)  # such columns are declared as categories
+    rows = Rows(*told, fixed=False, classes=d // len(case.x), indicators=declared)
+    options = NoisyQuadraticOptions(num_far=usual_far(case.family))
     found = released(rows, math.sqrt(len(case.x)), options, 1.0 / mu, random)
     draws = found.posterior(mean, prior, random).draws(1, DRAWS, random)[0]
     draws[:, :d] *= unit
@@ -330,7 +320,7 @@ def measured(name, case, epsilon, runs, seed):
 def announced(n, d, mu, family):
     """What the planner expects of widths, from public facts alone: the same in all coordinates."""
     guess = SimpleNamespace(precision=n * np.eye(d))
-    facts = Facts(Outlook(guess, n, 1.0), math.sqrt(d), np.full(d, 1e-6), family)
+    facts = Facts(Assumptions(guess, n, 1.0), math.sqrt(d), np.full(d, 1e-6), family)
     return float(np.mean(widening(NoisyQuadraticOptions(), facts, 1.0 / mu)))
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from dpmcmc import ModelSpec, sample
-from dpmcmc.choice import best_chain
 from dpmcmc.design import make_design
-from dpmcmc.filling import fill
 from dpmcmc.models import MODELS
-from dpmcmc.releases import AutoOptions, NoisyQuadraticOptions
+from dpmcmc.options import AutoOptions, NoisyQuadraticOptions
+from dpmcmc.planner.facts import PublicFacts
+from dpmcmc.planner.resolve import fill
+from dpmcmc.planner.select import best_chain
 from dpmcmc.spec import JobSpec, PrivacySpec
 from experiments.calibration import DELTA, fitted
 from experiments.real_responses import observed
@@ -39,7 +40,8 @@ def planned(schema, model, epsilon, options=None):
     model = MODELS[model.family].resolved(design, model)
     privacy = PrivacySpec(delta=DELTA, epsilon=epsilon)
     spec = JobSpec(model=model, sampler=options or AutoOptions(), privacy=privacy)
-    return fill(design, spec) if options else best_chain(design, spec)
+    facts = PublicFacts(design, spec)
+    return fill(facts, spec) if options else best_chain(facts, spec)
 
 
 def measured(name, epsilon, filled, runs):

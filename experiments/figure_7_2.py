@@ -21,7 +21,7 @@ from reporting import COLOURS, MARKS, choose, tidy, write_csv, write_json
 
 from dpmcmc.errors import SpecError
 from dpmcmc.evaluation import mmd
-from dpmcmc.run import sample
+from dpmcmc.local import sample
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from dpmcmc.design import make_design
+from dpmcmc.local import table_of
 from dpmcmc.models.banana import Banana, draw_posterior, simulate
-from dpmcmc.run import table_of
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
 

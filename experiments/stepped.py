@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from dpmcmc.kernels.paths import FARTHEST
-from dpmcmc.privacy.discrete import noised, noisy_sums
-from dpmcmc.samplers import rules
+from dpmcmc.arithmetic import rules
+from dpmcmc.arithmetic.rounding import noised
+from dpmcmc.kernels.hmc_steps import LARGEST_POSITION
+from dpmcmc.privacy.discrete import noisy_sums
 
 
 def decided(sums, sensitivities, known, scale, noise, uniforms):
-    """Return whether moves are accepted; see rules.accepts."""
+    """Return whether moves are accepted, by rules.accepts on arrays."""
     grid = scale.unit * np.asarray(sensitivities)
     return rules.accepts(noised(sums, grid, noise), scale.sd * grid, known, uniforms)
 
@@ -89,7 +90,7 @@ class Stepped:
         for fresh in noise:
             momenta = momenta + 0.5 * path.step_size * gradients @ path.root
             moved = positions + path.step_size * momenta @ path.root.T
-            lost |= ~(np.abs(moved) < FARTHEST).all(axis=1)
+            lost |= ~(np.abs(moved) < LARGEST_POSITION).all(axis=1)
             positions = np.where(lost[:, None], self.position, moved)
             sums, sensitivity = self.gradient(positions, path.clip)
             released = noisy_sums(sums, sensitivity, path.noise_multiplier, fresh) @ path.back

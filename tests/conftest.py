@@ -52,9 +52,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-seconds", default="20", help="how long requests are made up")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Log as the service does, so that what a test finds in the log does not hang on others."""
-    from app import logs
+    from dpmcmc_service import logs
+    from tests import repeatable
+
+    if os.environ.get("CI") == "true":
+        repeatable.begin(config)
 
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

@@ -21,15 +21,15 @@ import pytest
 import redis
 import yaml
 
-from app import health, pulse
-from app.api.metrics import Metrics
-from app.client import Client
-from app.client.local import free_port
-from app.settings import SECRETS, Settings, variables_of
+from dpmcmc_service import health, liveness
+from dpmcmc_service.api.metrics import Metrics
+from dpmcmc_service.client import Client
+from dpmcmc_service.client.local import free_port
+from dpmcmc_service.settings import SECRETS, Settings, variables_of
+from dpmcmc_service.worker.parent import die_with_parent
+from dpmcmc_service.worker.warmup import unpack
 from tests.conftest import absent
 from tests.peers import QuietHandler, served
-from worker.parent import die_with_parent
-from worker.warmup import unpack
 
 ROOT = Path(__file__).resolve().parent.parent
 # the keys of the compose specification that are used here; a misspelled one is in no such list
@@ -105,7 +105,7 @@ def test_composition_and_image_set_only_settings_that_exist(compose: dict[str, A
 
 
 def test_every_role_is_a_module_that_can_be_started(compose: dict[str, Any]) -> None:
-    assert set(ours(compose)) == {"api", "worker", "reaper"}
+    assert set(ours(compose)) == {"api", "worker", "recovery"}
     for service in ours(compose).values():
         module = service["command"][0]
         found = importlib.util.find_spec(module)
@@ -277,16 +277,16 @@ def test_every_service_works_as_composed(compose: dict[str, Any], tmp_path: Path
     if shutil.which("redis-server") is None:
         absent("redis-server")
     stage = Stage(compose, tmp_path)
-    assert set(compose["services"]) == {"api", "worker", "reaper", "postgres", "redis"}
+    assert set(compose["services"]) == {"api", "worker", "recovery", "postgres", "redis"}
     with postgres_as_composed(stage), contextlib.ExitStack() as running:
         assert stage.healthy("postgres")
         start(stage, "redis", running)
         start(stage, "api", running)
-        start(stage, "reaper", running)
+        start(stage, "recovery", running)
         url = f"http://127.0.0.1:{stage.ports['api']}"
         analyst, job = first_job(url, (stage.secrets / "admin_key").read_text(), tmp_path)
         with redis.Redis(port=stage.ports["redis"]) as broker:
-            broker.flushall()  # only the reaper knows of the job now
+            broker.flushall()  # only the recovery process knows of the job now
         start(stage, "worker", running)
         with Client(url, analyst) as client:
             answer = client.wait(job, timeout=120)
@@ -339,13 +339,13 @@ def started(command: list[str], environment: dict[str, str], log: Path) -> Itera
 
 
 def test_a_process_that_stopped_working_is_unhealthy(tmp_path: Path) -> None:
-    file = tmp_path / "pulse"
-    assert not pulse.alive(file)
-    pulse.beat(file)
-    assert pulse.alive(file)
-    long_ago = time.time() - pulse.STALE_SECONDS - 1
+    file = tmp_path / "liveness"
+    assert not liveness.alive(file)
+    liveness.beat(file)
+    assert liveness.alive(file)
+    long_ago = time.time() - liveness.STALE_SECONDS - 1
     os.utime(file, (long_ago, long_ago))
-    assert not pulse.alive(file)
+    assert not liveness.alive(file)
 
 
 def test_kernels_of_the_image_are_put_where_they_are_looked_for(
@@ -433,7 +433,7 @@ def test_image_runs_without_root_and_copies_what_exists() -> None:
 
 def test_image_gets_every_package_that_is_shipped() -> None:
     allowed = (ROOT / ".dockerignore").read_text()
-    for folder in ("dpmcmc", "app", "worker", "migrations"):
+    for folder in ("dpmcmc", "dpmcmc_service"):
         assert f"!{folder}\n" in allowed
 
 
@@ -476,14 +476,14 @@ def test_the_images_health_check_is_right_for_every_role(tmp_path: Path) -> None
         def log_message(self, *_: object) -> None:
             pass
 
-    file, port = tmp_path / "pulse", free_port()
+    file, port = tmp_path / "liveness", free_port()
     url = f"http://127.0.0.1:{port}/readyz"
     assert not health.healthy(url, None)
     assert not health.healthy(url, file)
-    pulse.beat(file)
+    liveness.beat(file)
     assert health.healthy(url, file)
     with served(Api, port):
         assert health.healthy(url, None)
         Api.status = 503
         assert not health.healthy(url, file)  # whatever its worker's file says
-    assert image_health_check()[:3] == ["python", "-m", "app.health"]
+    assert image_health_check()[:3] == ["python", "-m", "dpmcmc_service.health"]

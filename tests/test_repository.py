@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = ("dpmcmc", "app", "worker")
+SHIPPED = ("dpmcmc", "dpmcmc_service")
 LOCKED = (
     "requirements.txt",
     "requirements-dev.txt",
@@ -21,6 +22,10 @@ LOCKED = (
 )
 LOCK_FILES = {"uv.lock", "pylock.toml", "poetry.lock", "Pipfile.lock", "package-lock.json"}
 SET_UP = (*LOCKED, "pyproject.toml", "dev", ".ci/run", "Dockerfile", "docker-compose.yml")
+CITATION = re.compile(
+    r"\b([A-Z]\w{2,})(?:(?:, [A-Z]\w+)*,? (?:&|and) [A-Z]\w+| et al\.)?,? ((?:19|20)\d\d)\b"
+)
+JOURNALS = {"JMLR"}
 URL = re.compile(r"https?://(?!127\.0\.0\.1|localhost)")
 
 
@@ -52,8 +57,7 @@ def pins(name: str) -> dict[str, str]:
 def declared() -> dict[str, list[str]]:
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, bench = whole["project"], whole["dependency-groups"]["bench"]
-    development = project["optional-dependencies"]["dev"]
-    return {"run": project["dependencies"], "dev": development, "bench": bench}
+    return {"core": project["dependencies"], **project["optional-dependencies"], "bench": bench}
 
 
 def test_no_lock_file_that_names_a_registry_is_committed() -> None:
@@ -75,22 +79,29 @@ def test_every_locked_requirement_is_pinned_and_hashed(name: str) -> None:
     assert not [line for line in requirements if "==" not in line or "--hash=sha256:" not in line]
 
 
-def test_every_declared_dependency_is_pinned_exactly() -> None:
+def test_every_declared_dependency_says_from_which_version_on() -> None:
     assert not [
-        item for group in declared().values() for item in group if not re.search(r"==[\d.]+$", item)
+        item
+        for group in declared().values()
+        for item in group
+        if not re.search(r"(>=|==)[\d.]+", item)
     ]
 
 
-def test_the_locked_files_hold_what_the_project_declares() -> None:
-    for group, name in (
-        ("run", "requirements.txt"),
-        ("dev", "requirements-dev.txt"),
-        ("bench", "requirements-bench.txt"),
-    ):
-        locked = pins(name)
-        for item in declared()[group]:
-            package, version = item.split("==")
-            assert locked[package.split("[")[0]] == version, f"run ./dev lock: {item} in {name}"
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [
+        ("requirements.txt", ("core", "service")),
+        ("requirements-dev.txt", ("core", "service", "plots", "dev")),
+        ("requirements-bench.txt", ("bench",)),
+    ],
+)
+def test_the_locked_files_hold_what_the_project_declares(
+    name: str, groups: tuple[str, ...]
+) -> None:
+    locked = pins(name)
+    for item in (Requirement(one) for group in groups for one in declared()[group]):
+        assert locked.get(item.name, "0") in item.specifier, f"run ./dev lock: {item} in {name}"
 
 
 def test_runtime_and_development_environments_agree_on_every_version() -> None:
@@ -121,6 +132,15 @@ def test_dev_script_refuses_an_unknown_command() -> None:
     assert "./dev test" in done.stderr
 
 
+def test_the_fast_lane_touches_every_area_and_names_what_exists() -> None:
+    lines = (ROOT / "tests" / "fast.txt").read_text().split()
+    assert lines == sorted(set(lines))
+    assert not [line for line in lines if not (ROOT / line.partition("::")[0]).is_file()]
+    touched = {Path(line).parts[1] for line in lines}
+    assert {"privacy", "core", "conformance", "ledger", "storage"} <= touched
+    assert {"api", "worker", "client", "e2e"} <= touched
+
+
 def test_shipped_code_has_no_assert() -> None:
     found = [
         f"{name}:{node.lineno}"
@@ -138,7 +158,8 @@ def test_only_the_ledger_and_the_owners_own_run_make_a_permit() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Permit"
     }
-    assert {name for name in makers if not name.startswith("app/ledger/")} <= {"dpmcmc/run.py"}
+    outside = {name for name in makers if not name.startswith("dpmcmc_service/ledger/")}
+    assert outside == {"dpmcmc/local.py"}
 
 
 def test_only_the_ledger_names_the_ledgers_tables() -> None:
@@ -148,11 +169,15 @@ def test_only_the_ledger_names_the_ledgers_tables() -> None:
             word = getattr(node, "id", "") or getattr(node, "attr", "") or getattr(node, "name", "")
             if isinstance(word, str) and re.fullmatch(r"Ledger\w*Row", word):
                 named.add(name)
-    assert {n for n in named if not n.startswith("app/ledger/")} <= {"app/storage/rows.py"}
+    assert {n for n in named if not n.startswith("dpmcmc_service/ledger/")} <= {
+        "dpmcmc_service/storage/rows.py"
+    }
 
 
 def test_nobody_below_the_use_cases_commits() -> None:
-    below = [(n, t) for n, t in sources(*SHIPPED) if n.startswith(("app/ledger/", "dpmcmc/"))]
+    below = [
+        (n, t) for n, t in sources(*SHIPPED) if n.startswith(("dpmcmc_service/ledger/", "dpmcmc/"))
+    ]
     found = [
         f"{name}:{node.lineno}"
         for name, tree in below
@@ -165,7 +190,7 @@ def test_nobody_below_the_use_cases_commits() -> None:
 def test_no_error_text_is_put_into_a_string_by_the_api() -> None:
     """`f"{exc}"` and `str(exc)` of a caught exception can carry a row's value to a caller."""
     found = []
-    for name, tree in sources("app/api", "app/jobs", "worker"):
+    for name, tree in sources("dpmcmc_service/api", "dpmcmc_service/jobs", "dpmcmc_service/worker"):
         for handler in ast.walk(tree):
             if not (isinstance(handler, ast.ExceptHandler) and handler.name):
                 continue
@@ -187,7 +212,7 @@ def test_no_error_text_is_put_into_a_string_by_the_api() -> None:
 def test_importing_the_api_loads_no_compiler_and_no_plotting() -> None:
     """Numba, SciPy's statistics, ArviZ and matplotlib cost seconds and belong to the worker."""
     heavy = ("numba", "scipy.stats", "arviz", "arviz_stats", "matplotlib", "xarray", "pandas")
-    script = f"import sys, app.main; print([m for m in {heavy!r} if m in sys.modules])"
+    script = f"import sys, dpmcmc_service.main; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
     )
@@ -195,7 +220,7 @@ def test_importing_the_api_loads_no_compiler_and_no_plotting() -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    from app.settings import table
+    from dpmcmc_service.settings import table
 
     assert table() in (ROOT / "docs" / "settings.md").read_text()
 
@@ -211,16 +236,39 @@ def test_links_between_documents_lead_somewhere() -> None:
     assert not broken
 
 
+def cited() -> set[tuple[str, str]]:
+    """First author and year of the works that the core and its proofs name by these."""
+    found = set()
+    for path in [*(ROOT / "dpmcmc").rglob("*.py"), *(ROOT / "docs/proofs").glob("*.md")]:
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        found |= set(re.findall(CITATION, text))
+    return {(author, year) for author, year in found if author not in JOURNALS}
+
+
+def test_every_work_that_is_cited_is_in_the_bibliography() -> None:
+    entries = (ROOT / "docs" / "bibliography.md").read_text()
+    works = cited()
+    assert {("Karney", "2016"), ("Dong", "2022"), ("Heikkilä", "2019")} <= works
+    missing = [
+        f"{author} {year}"
+        for author, year in sorted(works)
+        if not re.search(rf"^- {author}\b.*\({year}\)", entries, re.M)
+    ]
+    assert not missing
+    for short in ("thesis A", "thesis B", "the blog", "CKS", "WBK19"):
+        assert f"**{short}**" in entries
+
+
 def test_vendored_files_lie_beside_their_licence() -> None:
-    vendor = ROOT / "app" / "web" / "static" / "vendor"
+    vendor = ROOT / "dpmcmc_service" / "web" / "static" / "vendor"
     folders = [folder for folder in vendor.iterdir() if folder.is_dir()]
     assert folders
     assert not [f.name for f in folders if not any(p.stem == "LICENSE" for p in f.iterdir())]
 
 
 def test_pages_name_no_foreign_host() -> None:
-    web = ROOT / "app" / "web"
-    own = [*web.glob("templates/*.html"), web / "static/dashboard.js", web / "static/dashboard.css"]
+    web = ROOT / "dpmcmc_service" / "web"
+    own = [*web.glob("templates/*.html"), *web.glob("static/*.js"), *web.glob("static/*.css")]
     assert not [path.name for path in own if URL.search(path.read_text())]
 
 

@@ -1,8 +1,10 @@
-"""What a regression says of single rows, so that one release suits all families.
+"""What a release asks of a family: the score of single rows, its slope and its variance.
 
-Nothing here is trusted with privacy: whatever a family returns is cut to its caps where the sums
-are made, see dpmcmc/releases/joint_sums.py. A family's duty is that the cut statistics mean what
-they say: under the model at the position where it is asked, `psi` has mean 0 given the covariates.
+Every model in dpmcmc/models names its family in the field `rows`.
+
+Privacy does not depend on a family: dpmcmc/releases/joint_sums.py clips whatever it returns. A
+family must make sure that the clipped score `psi` has mean 0 given the covariates, under the model
+at the position where it is evaluated.
 """
 
 from dataclasses import dataclass, field
@@ -19,19 +21,19 @@ NONE: Floats = np.zeros((0, 0, 0))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where and how rows are asked. All arrays over the rows of a block, except the last two.
+    """Where scores are evaluated, and their clips. All arrays over the rows of a block.
 
-    eta: (k, m) linear predictors. reach: (m,) length of the covariates in the coordinates of the
-    release. spread: (m,) sd of a predictor under the posterior, 0 where the mode is looked for.
-    most: largest |psi| * reach that counts in full. curved: largest slope * reach^2, or (m,) each
-    row's own. scale: of the residuals, what a family makes of it. cut: of the scale statistic.
-    Where a row has several predictors, in place of reach and spread: inner: (k, k, m), the squared
-    length of what psi adds to the score is psi @ inner @ psi. cover: (k, k, m) covariances of the
-    predictors, empty where the mode is looked for.
+    eta: (k, m) linear predictors. row_norm: (m,) norm of the covariates in the coordinates of the
+    release. spread: (m,) sd of a predictor under the posterior, 0 where the mode is sought. most:
+    largest |psi| * row_norm that is not clipped. curved: largest slope * row_norm^2 that is not
+    weighted down, or (m,) one for each row. scale: of the residuals. cut: of the scale statistic.
+    With several predictors of a row, in place of row_norm and spread: inner: (k, k, m), so that the
+    squared norm of the score of psi is psi @ inner @ psi. cover: (k, k, m) covariances of the
+    predictors, empty where the mode is sought.
     """
 
     eta: Floats
-    reach: Floats
+    row_norm: Floats
     spread: Floats
     most: float
     curved: float | Floats
@@ -43,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What rows say there. psi: (k, m), derivative of the log likelihood, weighted and cut.
+    """The statistics of rows. psi: (k, m), derivative of the log likelihood, weighted and clipped.
 
     root: (k, k, m), root @ root.T is minus the slope of the expected psi in eta. noise: the same of
     the variance of psi under the model. square: (m,) within [0, cut^2], the cut squared residual;
@@ -59,10 +61,12 @@ class Terms:
 class Family(Protocol):
     """One regression. How many predictors a row has, it reads off `Place.eta`.
 
-    scaled: whether residuals have a scale. additive: whether
-    that scale is an sd in units of the predictor, so that a slope is 1 / scale^2. longest: change
-    of a predictor that one step may make. pilot: whether the way begins with a linear regression of
-    the log of the response. level: slope of a row to begin with, without a pilot, of one predictor.
+    scaled: whether residuals have a scale. additive: whether that scale is an sd in units of the
+    predictor, so that a slope is 1 / scale^2. longest: largest change of a predictor in one step.
+    pilot: whether the path begins with a linear regression of the log of the response. level:
+    slope of a row at the start, without a pilot, of one predictor. steepest: largest slope of a
+    row, after a pilot. weighted: whether rows may have an offset and a weight: of the log
+    likelihood, or of the precision of the residual where it is additive.
     """
 
     scaled: bool
@@ -70,9 +74,11 @@ class Family(Protocol):
     longest: float
     pilot: bool
     level: float
+    steepest: float
+    weighted: bool
 
     def terms(self, y: Floats, place: Place) -> Terms:
-        """Return what rows with responses y (m,) say."""
+        """Return the statistics of rows with responses y (m,), see Terms."""
 
 
 def single(psi: Floats, slope: Floats, variance: Floats, square: Floats | None = None) -> Terms:

@@ -1,27 +1,23 @@
-"""Rows that come with an offset of their predictor and with a weight.
+"""Families of rows that have an offset of their predictor and a weight.
 
-A weight w of a logistic or a Poisson row multiplies its log likelihood, as if it were there w
-times; of a linear row it divides the variance of its residual, as in R's lm. What a row adds is
-cut after that, so that no weight makes a row move a sum by more than any other may.
+A weight w of a logistic or a Poisson row multiplies its log likelihood, as if there were w such
+rows. A weight of a linear row divides the variance of its residual, as in R's lm. The score of a
+row is clipped after it is weighted, so that the sensitivity does not depend on the weights.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.families.base import Family, Floats, Place, Terms
 from dpmcmc.families.linear import Linear
 from dpmcmc.schema import NumberColumn, Table
-
-if TYPE_CHECKING:
-    from dpmcmc.design import Design
-    from dpmcmc.spec import ModelSpec
+from dpmcmc.spec import ModelSpec
 
 LARGEST_WEIGHT = 100.0
 LIGHTEST = 1e-6  # a weight, where rows are cut: one of 0 has no largest score
-FAMILIES = ("logistic", "linear", "poisson")
 POINTER, ALGORITHM = "/model/weights", "noisy_quadratic"
 
 
@@ -37,35 +33,38 @@ class Given:
         self.family, self.shift, self.usual, self.heaviest = family, shift, usual, heaviest
         self.scaled, self.additive = family.scaled, family.additive
         self.longest, self.pilot, self.level = family.longest, family.pilot, usual * family.level
+        self.steepest, self.weighted = family.steepest, False
 
     def terms(self, y: Floats, place: Place) -> Terms:
-        """See Family."""
+        """Return psi, its slope, its variance and the squared residual of each row."""
         answer, offset, weight = y.T
         eta, root = place.eta + offset, np.sqrt(weight)
         if self.additive:
-            answer, eta, reach, spread = (
-                root * v for v in (answer, eta, place.reach, place.spread)
+            answer, eta, row_norm, spread = (
+                root * v for v in (answer, eta, place.row_norm, place.spread)
             )
             times, curved = root, place.curved
-        else:  # a score is weighted once; with the square of this reach a slope would be twice
+        else:  # a score is weighted once; with the square of this row_norm a slope would be twice
             times, least = weight, np.maximum(weight, LIGHTEST)
-            reach, spread, curved = least * place.reach, place.spread, least * place.curved
-        asked = replace(place, eta=eta, reach=reach, spread=spread, curved=curved)
+            row_norm, spread, curved = least * place.row_norm, place.spread, least * place.curved
+        asked = replace(place, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
         said = self.family.terms(answer, asked)
         return Terms(times * said.psi, root * said.root, root * said.noise, said.square)
 
 
-def is_given(design: "Design", model: "ModelSpec") -> bool:
+def is_given(design: Design, model: ModelSpec) -> bool:
     """Whether rows have offsets or weights."""
     return bool(design.offsets) or model.weights is not None
 
 
-def check(design: "Design", model: "ModelSpec", algorithm: str | None = None) -> None:
+def check(
+    design: Design, model: ModelSpec, family: Family | None, algorithm: str | None = None
+) -> None:
     """Refuse offsets and weights that a family or an algorithm cannot use. Raises SpecError."""
     if not is_given(design, model):
         return
-    if model.family not in FAMILIES:
-        raise SpecError("/model", f"offsets and weights are for {', '.join(FAMILIES)}")
+    if family is None or not family.weighted:
+        raise SpecError("/model", f"{model.family} knows no offsets and no weights")
     if algorithm not in (None, "auto", ALGORITHM):
         raise SpecError("/sampler/algorithm", f"offsets and weights are for {ALGORITHM}")
     if model.weights is None:
@@ -77,14 +76,14 @@ def check(design: "Design", model: "ModelSpec", algorithm: str | None = None) ->
         raise SpecError(POINTER, "weights cannot have missing codes")
     if not (0.0 <= column.lower < column.upper <= LARGEST_WEIGHT):
         raise SpecError(POINTER, f"declared bounds of weights lie within 0 and {LARGEST_WEIGHT:g}")
-    if model.family == "linear" and column.lower == 0.0:
+    if family.additive and column.lower == 0.0:
         raise SpecError(POINTER, "of a linear model must have a declared lower bound above 0")
     if design.answer is not None and model.weights in design.read:
         raise SpecError(POINTER, "weights cannot be a column of the formula as well")
 
 
 def packed(
-    family: Family, design: "Design", model: "ModelSpec", table: Table, y: Floats, unit: float
+    family: Family, design: Design, model: ModelSpec, table: Table, y: Floats, unit: float
 ) -> tuple[Family, Floats]:
     """Return family and responses with what rows were given; as they are where that is nothing.
 
@@ -92,7 +91,7 @@ def packed(
     """
     if not is_given(design, model):
         return family, y
-    check(design, model)
+    check(design, model, family)
     unit = unit if family.additive else 1.0
     weight, low, high = np.ones(len(y)), 1.0, 1.0
     if model.weights is not None:
@@ -126,6 +125,11 @@ def heaviest_of(family: Family) -> float:
 def usual_of(family: Family) -> float:
     """Return the middle of what a row's weight can be."""
     return family.usual if isinstance(family, Given) else 1.0
+
+
+def slope_of(family: Family, rate: float) -> float:
+    """Return about the slope of a row with this mean response."""
+    return usual_of(family) * min(rate, family.steepest)
 
 
 def shift_of(family: Family) -> float:

@@ -1,7 +1,7 @@
-"""Linear regression: residuals cut as Huber does, each at a place of its own.
+"""Linear regression: Huber's score, with a clip that depends on the covariates of the row.
 
-A row whose covariates are long is cut sooner, so that no row says more than another (Krasker and
-Welsch 1982). Cut residuals of a symmetric error have mean 0 wherever they are cut.
+A row with long covariates is clipped earlier, so that the influence of every row is bounded
+(Krasker and Welsch 1982). A clipped residual of a symmetric error has mean 0 for any clip.
 """
 
 import numpy as np
@@ -9,8 +9,8 @@ from scipy.special import ndtr
 
 from dpmcmc.families.base import TINY, Floats, Place, Terms, single
 
-LARGEST = 8.0  # residual sds beyond which every row is cut
-FAR = 3.0  # sds, that few residuals are off where the mean is near
+WIDEST_CUT = 8.0  # residual sds beyond which every row is cut
+OUTLYING = 3.0  # sds, that few residuals are off where the mean is near
 ROOT = np.sqrt(2.0 * np.pi)
 
 
@@ -42,16 +42,17 @@ class Linear:
 
     scaled, additive = True, True
     longest, pilot, level = np.inf, False, 1.0
+    steepest, weighted = np.inf, True
 
     def terms(self, y: Floats, place: Place) -> Terms:
-        """See Family."""
+        """Return psi, its slope, its variance and the squared residual of each row."""
         sd = place.scale
         z = (y - place.eta[0]) / sd
-        k = np.minimum(place.most * sd / np.maximum(place.reach, TINY), LARGEST)
-        slope = inside(k)
+        k = np.minimum(place.most * sd / np.maximum(place.row_norm, TINY), WIDEST_CUT)
+        slope = inside(k / np.sqrt(1.0 + (place.spread / sd) ** 2))
         if not place.spread.any():  # far from the mean the tangent of what is cut is of no use
-            slope = np.where(np.abs(z) > FAR, np.minimum(slope, k / np.abs(z)), slope)
-        w = np.minimum(1.0, place.curved * sd * sd / np.maximum(slope * place.reach**2, TINY))
+            slope = np.where(np.abs(z) > OUTLYING, np.minimum(slope, k / np.abs(z)), slope)
+        w = np.minimum(1.0, place.curved * sd * sd / np.maximum(slope * place.row_norm**2, TINY))
         psi = w * np.clip(z, -k, k) / sd
         return single(
             psi, w * slope / sd**2, w * w * kept(k) / sd**2, np.minimum(z * z, place.cut**2)

@@ -11,15 +11,16 @@ class Logistic:
 
     scaled, additive = False, False
     longest, pilot, level = 2.0, False, 0.2
+    steepest, weighted = np.inf, True
 
     def terms(self, y: Floats, place: Place) -> Terms:
-        """See Family."""
+        """Return psi, its slope, its variance and the squared residual of each row."""
         p, slope = np.zeros_like(y), np.zeros_like(y)
         for eta, weight in nodes_of(place):
             there = expit(eta)
             p += weight * there
             slope += weight * there * (1.0 - there)
-        longest = np.maximum(p, 1.0 - p) * place.reach
+        longest = np.maximum(p, 1.0 - p) * place.row_norm
         w = np.minimum(1.0, place.most / np.maximum(longest, TINY))
-        w = np.minimum(w, place.curved / np.maximum(slope * place.reach**2, TINY))
+        w = np.minimum(w, place.curved / np.maximum(slope * place.row_norm**2, TINY))
         return single(w * (y - p), w * slope, w * w * slope)

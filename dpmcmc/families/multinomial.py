@@ -2,7 +2,7 @@
 
 A row has K - 1 predictors, the log odds of the other categories against the reference. With e_y the
 indicator of its response and q their probabilities, psi = w (e_y - q) and the slope is
-w (diag q - q q^T); w depends on the covariates and on the place alone, so that psi has mean 0.
+w (diag q - q q^T). w depends only on the covariates and the coefficients, so that psi has mean 0.
 Constants: docs/proofs/noisy_quadratic.md, section 5.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmcmc.families.base import TINY, Floats, Place, Terms
 
-FURTHEST = 1.0  # that a predictor is moved, so that probabilities are means over its spread
+LARGEST_SHIFT = 1.0  # that a predictor is moved, so that probabilities are means over its spread
 
 
 def probabilities(eta: Floats) -> tuple[Floats, Floats]:
@@ -30,7 +30,7 @@ def averaged(eta: Floats, cover: Floats) -> tuple[Floats, Floats]:
     if not cover.size:
         return first, q
     shift = 0.5 * np.einsum("ccm->cm", cover) - np.einsum("cdm,dm->cm", cover, q)
-    return probabilities(eta + np.clip(shift, -FURTHEST, FURTHEST))
+    return probabilities(eta + np.clip(shift, -LARGEST_SHIFT, LARGEST_SHIFT))
 
 
 def root_of(first: Floats, q: Floats) -> Floats:
@@ -49,9 +49,10 @@ class Multinomial:
 
     scaled, additive = False, False
     longest, pilot, level = 2.0, False, 0.2
+    steepest, weighted = np.inf, False
 
     def terms(self, y: Floats, place: Place) -> Terms:
-        """See Family."""
+        """Return psi, its slope, its variance and the squared residual of each row."""
         first, q = averaged(place.eta, place.cover)
         seen, own = np.einsum("cdm,dm->cm", place.inner, q), np.einsum("ccm->cm", place.inner)
         mean = (q * seen).sum(axis=0)

@@ -154,10 +154,11 @@ class _Walk:
         sign = 1.0
         while isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
             sign, node = (-sign if isinstance(node.op, ast.USub) else sign), node.operand
-        if not isinstance(node, ast.Constant) or type(node.value) not in (int, float):
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         try:
-            return sign * float(node.value)  # type: ignore[arg-type]
+            return sign * float(value)
         except OverflowError:
             raise self._call.refuse("has a number that is too large") from None
 

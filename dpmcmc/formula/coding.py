@@ -1,8 +1,8 @@
-"""How terms become columns: which categories are left out, and which numbers may be centred.
+"""The coding of terms: which categories are left out, and which numbers are centred.
 
-Categories are coded as R and patsy do: a term gets the columns that the terms before it, of lower
-degree, do not span yet. A number is centred in a term where the formula's other terms make up for
-the shift, so that the columns say the same as those of the formula itself.
+Categories are coded as in R and patsy: a term gets the columns that the terms before it, of lower
+degree, do not span yet. A number is centred in a term where the other terms of the formula contain
+the shift, so that the columns span the same space as those of the formula itself.
 """
 
 from collections.abc import Iterable, Sequence

@@ -15,7 +15,7 @@ from dpmcmc.formula.coding import Piece, Span
 from dpmcmc.formula.parse import POINTER
 
 Floats = NDArray[np.float64]
-LARGEST = 1e200  # of what a coefficient is multiplied by to be in units of columns, and back
+LARGEST_UNIT = 1e200  # of what a coefficient is multiplied by to be in units of columns, and back
 
 
 class Source(Protocol):
@@ -197,7 +197,7 @@ class Columns:
                     left = frozenset(n for n in numbers if n[0] not in away)
                     for k, weight in (self._span.weights(left, codes) or {}).items():
                         found[k, j] = found.get((k, j), 0.0) + weight * shift / half
-            if not (half < np.inf and all(abs(w) < LARGEST for w in found.values())):
+            if not (half < np.inf and all(abs(w) < LARGEST_UNIT for w in found.values())):
                 why = "are too wide or too narrow; scale the columns and declare their new bounds"
                 raise SpecError(POINTER, f"the bounds of {self._name(j)} {why}")
         return tuple((k, j, weight) for (k, j), weight in found.items() if weight)

@@ -1,6 +1,6 @@
 """Predictions, differences between settings, and effects of single covariates, from draws.
 
-Everything is worked out draw by draw, so that what is shown is spread as the posterior says.
+Each quantity is computed for every draw, so that its spread is that of the posterior.
 """
 
 from collections.abc import Sequence
@@ -8,16 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmcmc.design import Design, column_of
+from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.families.multinomial import probabilities
+from dpmcmc.families.responses import Response
 from dpmcmc.free import settings
 from dpmcmc.free.priors import Floats
-from dpmcmc.free.responses import RESPONSES, Response, Spread, spread
 from dpmcmc.free.settings import Setting, at
+from dpmcmc.free.spreads import Spread, spread
 from dpmcmc.models.multinomial import categories_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.schema import NumberColumn
+from dpmcmc.variables import column_of
 
 NEARBY = 1e-4  # of a column's range: how far apart settings are that a derivative is taken from
 
@@ -69,10 +71,11 @@ class Effect:
 class Fitted:
     """Coefficients (draw, k d) of a family's design, for k predictors of a row one after another.
 
-    sds: (draw,) of a number's noise.
+    response: None where the model has none that one predictor tells. sds: (draw,) of a number's
+    noise.
     """
 
-    family: str
+    response: Response | None
     design: Design
     coefficients: Floats
     sds: Floats
@@ -84,9 +87,9 @@ class Fitted:
     def _response(self, pointer: str) -> Response:
         if self._classes > 1:
             raise SpecError(pointer, "a response of several categories has predictions alone")
-        if self.family not in RESPONSES:
+        if self.response is None:
             raise SpecError(pointer, "this model has no response to predict")
-        return RESPONSES[self.family]
+        return self.response
 
     def predictors(self, given: Sequence[Setting], pointer: str) -> Floats:
         """Return linear predictors (draw, setting). Raises SpecError."""
@@ -180,7 +183,7 @@ class Fitted:
         self, response: Response, column: NumberColumn, given: Sequence[Setting], pointer: str
     ) -> Effect:
         """Return the mean derivative, by differences that stay within the declared bounds."""
-        reach = NEARBY * (column.upper - column.lower)
+        width = NEARBY * (column.upper - column.lower)
         places = []
         for k, row in enumerate(given):
             place = at(f"{pointer}/given/{k}", column.name)
@@ -188,7 +191,7 @@ class Fitted:
                 raise SpecError(place, "is missing: a derivative is taken at a value")
             places.append(settings.value_of(self.design, column.name, row[column.name], place))
         low, high = (
-            np.clip(np.array(places) + way * reach, column.lower, column.upper) for way in (-1, 1)
+            np.clip(np.array(places) + way * width, column.lower, column.upper) for way in (-1, 1)
         )
         below, above = (
             response.expected(self._with(column.name, given, ends.tolist(), pointer))

@@ -3,27 +3,59 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.free.effects import Comparison, Effect, Fitted, Prediction
 from dpmcmc.free.priors import CoefficientPrior, Floats, check_number
-from dpmcmc.free.responses import Spread, spread
 from dpmcmc.free.settings import Setting, at
+from dpmcmc.free.spreads import Spread, spread
+from dpmcmc.models import MODELS
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.spec import JobSpec
 from dpmcmc.units import Scale, in_units
 from dpmcmc.verdicts import Verdict
-
-if TYPE_CHECKING:
-    from dpmcmc.stored import StoredRelease
 
 SHOWN = 20  # parameters in a representation
 
 
+class Known(Protocol):
+    """A stored release, its job, and where its parameters are among positions."""
+
+    @property
+    def design(self) -> Design:
+        """The public design."""
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of what is released."""
+
+    @property
+    def coefficients(self) -> int:
+        """How many of the parameters are coefficients: the first ones."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the release may be believed."""
+
+    def place(self, name: str, pointer: str) -> int:
+        """Return which parameter that is. Raises SpecError."""
+
+    def fixed(
+        self, values: Mapping[str, float], scale: Scale, pointer: str
+    ) -> tuple[Floats, Floats]:
+        """Return (g (k, p), v (k,)): these values of parameters are positions with g @ them = v."""
+
+
 class Tested(Protocol):
-    """What knows densities of a prior and of the posterior under it."""
+    """Densities of a prior and of the posterior under it, for Bayes factors."""
 
     @property
     def others(self) -> Mapping[int, CoefficientPrior]:
@@ -50,7 +82,7 @@ class FreePosterior:
     nulls.
     """
 
-    release: "StoredRelease"
+    release: Known
     draws: Floats
     tested: Tested
     priors: Mapping[str, CoefficientPrior]
@@ -59,7 +91,7 @@ class FreePosterior:
 
     @property
     def shown(self) -> Floats:
-        """The draws on the scale that was asked for."""
+        """Return the draws on the scale asked for."""
         return in_units(self.release.design, self.parameters, self.draws, self.scale)
 
     def __repr__(self) -> str:
@@ -119,11 +151,11 @@ class FreePosterior:
         """Refuse what has no prior density, or no closed form. Raises SpecError."""
         bounded = 0
         for name, row, end in zip(names, told, values.tolist(), strict=True):
-            ways, place = np.flatnonzero(row), at(pointer, name)
-            if len(ways) != 1:
+            directions, place = np.flatnonzero(row), at(pointer, name)
+            if len(directions) != 1:
                 message = "is a sum of coefficients that have priors: test it on the design's scale"
                 raise SpecError(place, message)
-            one, value = self.tested.others.get(int(ways[0])), end / row[ways[0]]
+            one, value = self.tested.others.get(int(directions[0])), end / row[directions[0]]
             if one is None:
                 continue
             if not one.proper:
@@ -180,4 +212,5 @@ class FreePosterior:
         sds = np.full(len(self.draws), known or 1.0)
         if known is None and self.draws.shape[1] > d:
             sds = np.exp(self.draws[:, d])
-        return Fitted(spec.model.family, design, self.draws[:, :d], sds)
+        response = MODELS[spec.model.family].response(spec.model.options)
+        return Fitted(response, design, self.draws[:, :d], sds)

@@ -19,7 +19,7 @@ from dpmcmc.spec import NormalPrior
 
 Floats = NDArray[np.float64]
 Kind = Literal["normal", "laplace", "student_t", "cauchy", "uniform"]
-LARGEST, LEAST_SCALE, MOST_SCALE = 1e30, 1e-6, 1e6  # of numbers that are asked about
+LARGEST_NUMBER, LEAST_SCALE, MOST_SCALE = 1e30, 1e-6, 1e6  # of numbers that are asked about
 LEAST_DF, MOST_DF = 1.0, 1e4
 LEAST_MASS = 1e-100  # of a prior between its bounds
 NEAR = 1e-8  # of a scale: a Laplace prior's variance is drawn as if nothing were nearer to its peak
@@ -58,7 +58,7 @@ class CoefficientPrior:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a normal, and nothing else."""
+        """Whether the prior is normal, without bounds and with a fixed variance."""
         return self.kind == "normal" and not self.bounded
 
     @property
@@ -165,8 +165,8 @@ def _check_bounds(prior: CoefficientPrior, pointer: str) -> None:
 
 def check_number(value: float, pointer: str) -> None:
     """Refuse what is no number, or too large for arithmetic. Raises SpecError."""
-    if not abs(value) <= LARGEST:
-        raise SpecError(pointer, f"must be a number within +-{LARGEST:g}")
+    if not abs(value) <= LARGEST_NUMBER:
+        raise SpecError(pointer, f"must be a number within +-{LARGEST_NUMBER:g}")
 
 
 class Together:

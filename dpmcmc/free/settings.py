@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dpmcmc.design import Design, column_of
+from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.free.priors import Floats
 from dpmcmc.schema import NumberColumn, Table
+from dpmcmc.variables import column_of
 
 Setting = Mapping[str, object]
 

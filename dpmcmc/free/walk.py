@@ -22,7 +22,7 @@ from dpmcmc.privacy.types import Released
 FORGOTTEN, LEAST_KEPT = 60, 8  # rounds of the chains: before any is kept, and at least kept
 CHAINS, FEWEST_CHAINS, MOST_CELLS = 500, 200, 500_000  # as many as matrices of all have room for
 COMPARED, TESTED = 4000, 4_000_000  # draws of each half; cells of matrices
-FAR = 3.0  # sds from the estimate, where a prior has no place to begin at
+START_SDS = 3.0  # sds from the estimate, where a prior has no place to begin at
 MOST_SDS = 37.0  # that a draw is from the middle of an interval without an end
 
 
@@ -96,7 +96,7 @@ class Walk:
         )
 
     def _prior_at(self, place: int) -> CoefficientPrior:
-        """Return the prior of a coefficient: the one that was asked for, or its normal."""
+        """Return the prior of a coefficient: the one asked for, or the default normal."""
         if place in self.others:
             return self.others[place]
         mean, precision = (float(part[place]) for part in self.normals)
@@ -195,15 +195,15 @@ class _Chains:
         self._pull = np.einsum("kij,kj->ki", inverse, means)[which]
         self._priors, self._random = priors, random
         self._held, self._free = np.flatnonzero(priors.bounded), np.flatnonzero(~priors.bounded)
-        self._ways = _ways(covariances.mean(axis=0), self._held)
-        self._pulls = [(inverse @ way)[which] for way in self._ways]
+        self._directions = _directions(covariances.mean(axis=0), self._held)
+        self._pulls = [(inverse @ direction)[which] for direction in self._directions]
         self._state = self._begun(means[which])
 
     def _begun(self, means: Floats) -> Floats:
         """Return where to begin: half of the chains at the estimate and half at the prior."""
         priors, half = self._priors, len(means) // 2
         begun = means.copy()
-        begun[half:] = np.where(priors.placed, priors.loc, means[half:] + FAR)
+        begun[half:] = np.where(priors.placed, priors.loc, means[half:] + START_SDS)
         return np.clip(begun, priors.low, priors.high)
 
     def step(self) -> tuple[Floats, Floats]:
@@ -219,18 +219,18 @@ class _Chains:
         return self._state, drawn
 
     def _go_along(self, left: Floats, drawn: Floats) -> None:
-        """Move along every way to a draw from the normal on it, within the bounds.
+        """Move along every direction to a draw from the normal on it, within the bounds.
 
         left: (c, a) gradient of the log density, which follows the moves.
         """
         state, low, high = self._state, self._priors.low, self._priors.high
-        for way, pull in zip(self._ways, self._pulls, strict=True):
-            own = pull + drawn * way
-            size = own @ way
-            ends = _reach(state, way, low, high)
+        for direction, pull in zip(self._directions, self._pulls, strict=True):
+            own = pull + drawn * direction
+            size = own @ direction
+            ends = _segment(state, direction, low, high)
             uniforms = self._random.uniforms(size.shape)
-            moved = between(left @ way / size, size**-0.5, *ends, uniforms)[:, None]
-            state, left = np.clip(state + moved * way, low, high), left - moved * own
+            moved = between(left @ direction / size, size**-0.5, *ends, uniforms)[:, None]
+            state, left = np.clip(state + moved * direction, low, high), left - moved * own
         self._state = state
 
     def _redraw(self, precision: Floats, pull: Floats) -> None:
@@ -244,7 +244,7 @@ class _Chains:
         self._state = state
 
 
-def _ways(covariance: Floats, held: np.ndarray) -> Floats:
+def _directions(covariance: Floats, held: np.ndarray) -> Floats:
     """Return directions (w, a) to go along: bounded axes, and those that the likelihood has."""
     axes: Floats = np.eye(len(covariance))[held]
     if len(covariance) == 1 or not len(held):
@@ -253,10 +253,10 @@ def _ways(covariance: Floats, held: np.ndarray) -> Floats:
     return found
 
 
-def _reach(found: Floats, way: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return (c,) from where to where states may be moved along a way."""
-    goes = way != 0.0
-    one, other = ((end - found)[:, goes] / way[goes] for end in (low, high))
+def _segment(found: Floats, direction: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return (c,) from where to where states may be moved along a direction."""
+    goes = direction != 0.0
+    one, other = ((end - found)[:, goes] / direction[goes] for end in (low, high))
     least, most = np.minimum(one, other).max(axis=1), np.maximum(one, other).min(axis=1)
     return np.minimum(least, 0.0), np.maximum(most, 0.0)
 

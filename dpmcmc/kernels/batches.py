@@ -1,74 +1,29 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Whole steps on secret minibatches: sums over the rows of a batch, the decision, the move.
 
-Sums are exact as in dpmcmc/kernels/rows.py. What a step does depends on its rows only through the
-sums and through the decision, which is what is paid for.
+Sums are exact as in dpmcmc/kernels/ratio_sums.py. What a step does depends on its rows only through
+the sums and through the decision, which is what is paid for.
 """
 
 import numpy as np
 from numba import njit
 
-from dpmcmc.kernels.forms import describe, interval, log_prior_ratio
+from dpmcmc.arithmetic import rules
+from dpmcmc.kernels.blocks import BLOCK, LINE, OFFSET
+from dpmcmc.kernels.cells import cell
+from dpmcmc.kernels.dispatch import has_response, interval, ratios
 from dpmcmc.kernels.intervals import cut
-from dpmcmc.kernels.maths import MAGIC_BITS, NEAR, OPTIONS, exp, exp_short, fetch, kernel, leaf
-from dpmcmc.kernels.rows import (
-    BLOCK,
-    OFFSET,
-    cell,
-    counted,
-    known,
-    linear_ratio,
-    logistic_far,
-    logistic_near,
-    poisson_far,
-    poisson_near,
-)
+from dpmcmc.kernels.maths import MAGIC_BITS, NEAR, OPTIONS, fetch, kernel, leaf
+from dpmcmc.kernels.moves import TOGETHER
+from dpmcmc.kernels.penalty_steps import accepts, noised
+from dpmcmc.kernels.position_facts import describe, log_prior_ratio
 from dpmcmc.kernels.scattered import LANES, ROWS, dots
-from dpmcmc.kernels.walks import accepts, noised
-from dpmcmc.models.links import LINEAR, LOGISTIC, POISSON
-from dpmcmc.samplers import rules
 
-LINE = 16  # float32 that memory hands out at once
 CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
 
 penalty = njit(**OPTIONS)(rules.penalty)
 barker = njit(**OPTIONS)(rules.barker)
 barker_accepts = njit(**OPTIONS)(rules.barker_accepts)
-
-
-@leaf
-def ratios(link, near, eta, v, y, state, short, here, there, count):
-    """Put each row's log likelihood ratio in the place of v; see rows.known and rows.ratio_cells.
-
-    eta: predictors, which v moves. state (BLOCK,) and short (2, BLOCK) float32 are to write in.
-    Logistic ratios of short moves are float32, off by one part in 10^6 of a move at most.
-    """
-    if link == LOGISTIC and near:
-        for i in range(count):
-            short[0, i], short[1, i] = np.float32(-eta[i]), np.float32(v[i])
-        for i in range(count):
-            short[0, i] = logistic_near(short[1, i], exp_short(short[0, i]))
-        for i in range(count):
-            v[i] = short[0, i]
-        return
-    known(link, eta, y, count, state)
-    if link == LOGISTIC:
-        for i in range(count):
-            v[i] = exp(-v[i])
-        for i in range(count):
-            v[i] = logistic_far(v[i], state[i])
-    elif link == POISSON and near:
-        for i in range(count):
-            v[i] = poisson_near(v[i], y[i], state[i])
-    elif link == POISSON:
-        for i in range(count):
-            v[i] = poisson_far(v[i], y[i], state[i])
-    elif link == LINEAR:
-        for i in range(count):
-            v[i] = counted(linear_ratio(v[i], state[i], here, there), y[i])
-    else:
-        for i in range(count):
-            v[i] = counted(v[i], y[i])
 
 
 @leaf
@@ -100,12 +55,12 @@ def places(chosen, width, starts):
 
 
 @kernel
-def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
+def sums(table, columns, max_row_norm, family, chosen, batch, ends, cells, work):
     """Return the sum of clipped ratios over rows chosen[:batch], in cells, and of the squares.
 
     table (n, width) float32 by rows; beyond the columns the response in two parts, where there is
-    one or rows may be left out, and zeros. reach: largest norm of a row that is allowed. chosen:
-    row numbers, further ones being those that are read next. ends: (weights, aux) of the current
+    one or rows may be left out, and zeros. max_row_norm: of a row that is allowed. chosen: row
+    numbers, further ones being those that are read next. ends: (weights, aux) of the current
     position and of the proposed one. cells: (scale, shift). work: (4, BLOCK) to write in.
     """
     (before, aux_here, after, aux_there), (scale, shift) = ends, cells
@@ -116,9 +71,9 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
         weights[0, j], weights[1, j] = before[j], after[j] - before[j]
         squares += weights[1, j] * weights[1, j]
     offset, lift = aux_here[OFFSET], aux_there[OFFSET] - aux_here[OFFSET]
-    near = reach * np.sqrt(squares) + abs(lift) <= NEAR
+    near = max_row_norm * np.sqrt(squares) + abs(lift) <= NEAR
     starts, then = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
-    short, answers = np.empty((2, BLOCK), np.float32), link != LOGISTIC and columns + 2 <= width
+    short, answers = np.empty((2, BLOCK), np.float32), has_response(family) and columns + 2 <= width
     y[:] = 0.0
     total, square = 0, 0
     places(chosen[: min(BLOCK, batch)], width, starts)
@@ -136,7 +91,7 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
             for i in range(count):
                 row = table[np.int64(part[i])]
                 y[i] = np.float64(row[columns]) + np.float64(row[columns + 1])
-        ratios(link, near, eta, v, y, state, short, aux_here, aux_there, count)
+        ratios(family, near, eta, v, y, state, short, aux_here, aux_there, count)
         added, added_square = cells_and_squares(v, count, scale, shift)
         total, square = total + added, square + added_square
         starts, then = then, starts
@@ -144,11 +99,13 @@ def sums(table, columns, reach, link, chosen, batch, ends, cells, work):
 
 
 @kernel
-def walk(table, reach, public, rule, clip, chosen, deltas, noise, others, position, draws):
+def minibatch_steps(
+    table, max_row_norm, public, rule, clip, chosen, deltas, noise, others, position, draws
+):
     """Take len(deltas) steps of every chain; write the positions after each of them into draws.
 
-    public: the form's. rule: see dpmcmc/samplers/rules.py. clip: (bound, slope, width), see
-    intervals.cut. chosen (step, chain, batch): row numbers; deltas (step, chain, d): moves;
+    public: the form's. rule: a rules.Rule. clip: (bound, slope, width), which intervals.cut takes.
+    chosen (step, chain, batch): row numbers; deltas (step, chain, d): moves;
     noise (step, chain): integers that are added; others (step, kinds, chain): what else the rule
     is told. position (chain, d) is moved; draws (chain, step, d).
 
@@ -168,12 +125,12 @@ def walk(table, reach, public, rule, clip, chosen, deltas, noise, others, positi
                 squares += deltas[t, c, j] * deltas[t, c, j]
             describe(public, position[c], here, aux_here)
             describe(public, then, there, aux_there)
-            lo, hi = interval(public, here, aux_here, there, aux_there)
+            lo, hi = interval(public, here, aux_here, there, aux_there, TOGETHER, deltas[t, c])
             lo, hi = cut(lo, hi, squares, *clip)
             middle, width = 0.5 * lo + 0.5 * hi, hi - lo
             unit = width / (2.0 * CELLS)
             total, square = sums(
-                *(table, columns, reach, public.link, every[(t * chains + c) * batch :]),
+                *(table, columns, max_row_norm, public.family, every[(t * chains + c) * batch :]),
                 *(batch, (here, aux_here, there, aux_there)),
                 *((1.0 / unit, middle / unit), work),
             )

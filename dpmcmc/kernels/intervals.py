@@ -1,17 +1,12 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-"""Public intervals of a row's ratio, compiled. No row is seen here."""
+"""Cuts of the public intervals of a row's ratio. No row is seen here."""
 
 import numpy as np
-from numba import njit
 
-from dpmcmc.kernels.maths import OPTIONS, leaf
-from dpmcmc.models import logistic_bounds
+from dpmcmc.kernels.maths import leaf
 
-WIDEST = 1e100  # of an interval's ends
-NARROWEST = 1e-200  # of an interval: a move of nothing has no width
-
-component_interval = njit(**OPTIONS)(logistic_bounds.component_interval)
-vector_interval = njit(**OPTIONS)(logistic_bounds.vector_interval)
+LARGEST_END = 1e100  # of an interval's ends
+LEAST_WIDTH = 1e-200  # of an interval: a move of nothing has no width
 
 
 @leaf
@@ -20,7 +15,7 @@ def cut(lo, hi, squares, bound, slope, widest=np.inf):
 
     squares: of the length. To a width the further end is cut, or both to the same distance from 0.
     """
-    most = min(bound, WIDEST)
+    most = min(bound, LARGEST_END)
     length = slope * np.sqrt(squares)
     most = length if length < most else most
     # what is not a number becomes the bound
@@ -31,4 +26,4 @@ def cut(lo, hi, squares, bound, slope, widest=np.inf):
     if hi - lo > widest:
         most = max(0.5 * widest, widest - min(-lo, hi))
         lo, hi = max(lo, -most), min(hi, most)
-    return lo - 0.5 * NARROWEST, hi + 0.5 * NARROWEST
+    return lo - 0.5 * LEAST_WIDTH, hi + 0.5 * LEAST_WIDTH

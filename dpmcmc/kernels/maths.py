@@ -39,13 +39,19 @@ def interpreted(function: Any) -> Any:
     return FunctionType(plain.__code__, names, plain.__name__, plain.__defaults__)
 
 
+def calling(function: Any, others: dict[str, Any]) -> Any:
+    """Return a function of the same source that calls these others by the names it has for them."""
+    names = {**function.__globals__, **others}
+    return FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+
+
 MAGIC = np.float64(1.5 * 2.0**52)  # adding it rounds to an integer, held in the low bits
 MAGIC_BITS = int(MAGIC.view(np.int64))
 MAGIC_SHORT = np.float32(1.5 * 2.0**23)  # likewise, for float32
 MAGIC_SHORT_BITS = np.int32(MAGIC_SHORT.view(np.int32))
 LOG2E = np.float64(1.4426950408889634)
 LN2_HI, LN2_LO = np.float64(0.693147180369123816490), np.float64(1.90821492927058770002e-10)
-FAR = np.float64(350.0)
+LARGEST_ARGUMENT = np.float64(350.0)
 NEAR = 0.125  # of a move that the short series below are for
 ONE, HALF, TWO = np.float32(1.0), np.float32(0.5), np.float32(2.0)
 FAR_SHORT, LOG2E_SHORT = np.float32(80.0), np.float32(1.442695040888963)
@@ -84,8 +90,8 @@ def exp(x):
 @leaf
 def exp_far(x):
     """e^x, x held to [-350, 350] so that its square stays a normal number."""
-    x = x if x > -FAR else -FAR
-    x = x if x < FAR else FAR
+    x = x if x > -LARGEST_ARGUMENT else -LARGEST_ARGUMENT
+    x = x if x < LARGEST_ARGUMENT else LARGEST_ARGUMENT
     k = np.float64(x * LOG2E + MAGIC)
     n = k - MAGIC
     return _exp_reduced(k, (x - n * LN2_HI) - n * LN2_LO)
@@ -135,7 +141,7 @@ def tanh_half(v):
 
 @leaf
 def tanh_half_short(v):
-    """As tanh_half, in float32: off by less than one part in 10^7."""
+    """tanh(v / 2) for |v| <= NEAR, in float32: off by less than one part in 10^7."""
     h = HALF * v
     u = h * h
     return h * (ONE + u * (THIRD + u * FIFTEENTHS))
@@ -183,9 +189,9 @@ def _fetch(_, array, index):
 
 
 def _piece(_, array, start, size):  # noqa: ARG001
-    """Return array.reshape(-1)[start : start + size], which nobody counts as a reference.
+    """Return array.reshape(-1)[start : start + size], without counting a reference to it.
 
-    Counting costs more than a pass over a block does, most of all where two threads do. The array
+    Counting costs more than a pass over a block, above all with two threads. The array
     must be contiguous, and must be held by a caller.
     """
     found = types.Array(array.dtype, 1, "C")
@@ -205,7 +211,7 @@ def _piece(_, array, start, size):  # noqa: ARG001
 
 
 def _uncounted(_, array):
-    """Return the array, which nobody counts as a reference; see piece."""
+    """Return the array, without counting a reference to it."""
 
     def generate(context, builder, signature, arguments):
         make = context.make_array(signature.args[0])
@@ -256,5 +262,5 @@ uncounted: Any = intrinsic(_uncounted) if JIT else lambda array: array
 
 @leaf
 def row(array, index):
-    """Return array[index], of two dimensions; see piece."""
+    """Return array[index], of two dimensions, without counting a reference to it."""
     return piece(array, index * array.shape[1], array.shape[1])

@@ -3,12 +3,12 @@
 
 import numpy as np
 
-from dpmcmc.kernels.forms import describe, interval, log_prior_ratio
-from dpmcmc.kernels.intervals import component_interval, cut
+from dpmcmc.kernels.dispatch import interval
+from dpmcmc.kernels.intervals import cut
 from dpmcmc.kernels.maths import NEAR, kernel, leaf
-from dpmcmc.models.links import LOGISTIC
+from dpmcmc.kernels.position_facts import describe, log_prior_ratio
 
-FAR = 300.0  # of a predictor: its exponential is no state to go on from
+LARGEST_PREDICTOR = 300.0  # of a predictor: its exponential is no state to go on from
 TOGETHER = -1  # in place of a coefficient: all of them move
 
 
@@ -23,15 +23,15 @@ def moved_weights(public, j):
 
 
 @kernel
-def prepare(public, reach, positions, deltas, j, most, clip, half):
+def prepare(public, max_row_norm, positions, deltas, j, most, clip, half):
     """Return (move, cells, (middle, width, cell), far, ends, prior) of moves by deltas (chain, d).
 
     j: the one coefficient that moves, or TOGETHER. most (chain,): width that the interval of a
-    row's ratio is cut to; clip: (bound, slope, width), see intervals.cut. half: of the interval, in
-    cells. reach: largest norm of a row.
+    row's ratio is cut to; clip: (bound, slope, width) of intervals.cut. half: of the interval, in
+    cells. max_row_norm: largest norm of a row.
     move: (low, step (chain, columns), lift, near (chain,)); cells: (scale, shift); ends: (weights
-    (chain, columns) and aux of the start, aux of the end); see rows.ratio_sums. middle, width,
-    cell: of the public interval. far: whose state is no good after the move. prior: log ratio.
+    (chain, columns) and aux of the start, aux of the end); for ratio_sums. middle, width, cell: of
+    the public interval. far: whose state is no good after the move. prior: log ratio.
     """
     (chains, d), columns, (bound, slope, widest) = positions.shape, public.lower.size, clip
     low, number = moved_weights(public, j)
@@ -49,11 +49,7 @@ def prepare(public, reach, positions, deltas, j, most, clip, half):
             squares += deltas[c, k] * deltas[c, k]
         describe(public, positions[c], here, aux_here[c])
         describe(public, then, there, aux_there[c])
-        if public.link == LOGISTIC and j != TOGETHER:
-            bounds = public.lower, public.upper, public.group
-            lo, hi = component_interval(here, j, deltas[c, j], *bounds)
-        else:
-            lo, hi = interval(public, here, aux_here[c], there, aux_there[c])
+        lo, hi = interval(public, here, aux_here[c], there, aux_there[c], j, deltas[c])
         lo, hi = cut(lo, hi, squares, bound, slope, min(widest, most[c]))
         middle[c], width[c] = 0.5 * lo + 0.5 * hi, hi - lo
         cell[c] = width[c] / (2.0 * half)
@@ -67,10 +63,10 @@ def prepare(public, reach, positions, deltas, j, most, clip, half):
             now += here[k] * here[k]
             after += there[k] * there[k]
         lift[c] = aux_there[c, 0] - aux_here[c, 0]
-        near[c] = reach * np.sqrt(gone) + abs(lift[c]) <= NEAR
-        now = reach * np.sqrt(now) + abs(aux_here[c, 0])
-        after = reach * np.sqrt(after) + abs(aux_there[c, 0])
-        far[c] = not (now <= FAR and after <= FAR)
+        near[c] = max_row_norm * np.sqrt(gone) + abs(lift[c]) <= NEAR
+        now = max_row_norm * np.sqrt(now) + abs(aux_here[c, 0])
+        after = max_row_norm * np.sqrt(after) + abs(aux_there[c, 0])
+        far[c] = not (now <= LARGEST_PREDICTOR and after <= LARGEST_PREDICTOR)
         prior[c] = log_prior_ratio(public, here, there)
     move, ends = (low, step, lift, near), (weights, aux_here, aux_there)
     return move, (scale, shift), (middle, width, cell), far, ends, prior

@@ -13,7 +13,7 @@ FEW = 4096  # draws at a time that plain Python makes as quickly as the compiler
 
 @leaf
 def _word(tape, at):
-    """The word at this place; behind the end the highest, below which nothing is chosen."""
+    """Return the word at this place; behind the end the highest word, which chooses nothing."""
     return tape[at] if at < tape.size else (1 << BITS) - 1
 
 

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-"""Dot products with rows of float32 that lie anywhere in memory, taken in float64.
+"""Dot products with rows of float32 that lie anywhere in memory, computed in float64.
 
-Written in LLVM's own vectors, as the compiler finds no such code by itself: four rows are read as
-they lie, and their sums are folded into a vector. Where a row stands among the four changes no bit
-of them.
+Written with LLVM's own vectors, because the compiler does not generate such code itself: four rows
+are read at a time, and their sums are folded into one vector. The position of a row among the four
+changes no bit of its sum.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ FOLDS = (((0, 4, 2, 6), (1, 5, 3, 7)), ((0, 1, 4, 5), (2, 3, 6, 7)))
 
 
 def _plain(flat, starts, at, weights, here, there):
-    """As dots, without the compiler."""
+    """Do as dots, without the compiler."""
     for i in range(at, at + ROWS):
         row = flat[starts[i] : starts[i] + weights.shape[1]].astype(np.float64)
         here[i], there[i] = weights @ row

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 # ruff: noqa: ARG001 Numba reads the names of arguments
-"""What two threads in the same compiled function tell each other by: counters in shared arrays.
+"""Counters in shared arrays, by which two threads share out work inside a compiled function.
 
-As plain Python each of these is right for one thread alone.
+Interpreted as plain Python, each function here is correct for one thread only.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from dpmcmc.kernels.maths import leaf, uncounted
 
 PART = 8  # blocks that a thread takes at once
-LOOKS = 1000  # some 10 us
+READS = 1000  # some 10 us
 ORDER = "seq_cst"  # what was written before a counter was moved is seen by who reads it
 
 
@@ -73,22 +73,22 @@ else:
 @leaf
 def wait(counters, index, enough):
     """Wait until counters[index] has reached enough; soon not at the cost of other processes."""
-    looks = 0
+    reads = 0
     while read(counters, index) < enough:
-        looks += 1
-        if looks > LOOKS:
+        reads += 1
+        if reads > READS:
             rest()
 
 
 @leaf
 def held(some):
-    """Return some = (array, array, ...), whose references no thread counts; see maths.piece."""
+    """Return some = (array, array, ...), whose references no thread counts."""
     return (uncounted(some[0]), uncounted(some[1]), *some[2:])
 
 
 @leaf
 def held_counters(shared):
-    """As held, for (rank, claimed, done, sums)."""
+    """Return (rank, claimed, done, sums), whose references no thread counts."""
     rank, claimed, done, sums = shared
     return rank, uncounted(claimed), uncounted(done), uncounted(sums)
 

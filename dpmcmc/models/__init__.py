@@ -1,8 +1,17 @@
 """The registry of models. A line here makes one live; the line is the reviewed moment."""
 
+from dpmcmc.assumptions import Guess
 from dpmcmc.design import make_design
-from dpmcmc.models import banana, gaussian_mean, linear, logistic, multinomial, poisson
-from dpmcmc.models.base import Guess, Model
+from dpmcmc.models import (
+    banana,
+    gaussian_mean,
+    linear,
+    logistic,
+    multinomial,
+    negative_binomial,
+    poisson,
+)
+from dpmcmc.models.base import Model
 from dpmcmc.schema import Schema
 from dpmcmc.spec import ModelSpec
 
@@ -12,6 +21,7 @@ MODELS: dict[str, Model] = {
         logistic.MODEL,
         linear.MODEL,
         poisson.MODEL,
+        negative_binomial.MODEL,
         multinomial.MODEL,
         gaussian_mean.MODEL,
         banana.MODEL,

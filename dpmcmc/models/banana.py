@@ -17,14 +17,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.arithmetic.public import shear
+from dpmcmc.assumptions import Guess
 from dpmcmc.design import POINTER, Design
 from dpmcmc.errors import SpecError
 from dpmcmc.models import gaussian_mean
-from dpmcmc.models.base import Floats, Guess, Model, guess_of
+from dpmcmc.models.base import Model, guess_of
 from dpmcmc.models.forms import Form
 from dpmcmc.models.priors import POINTER as PRIOR
-from dpmcmc.models.public import shear
 from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior
+from dpmcmc.target import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +196,7 @@ MODEL = Model(
     check=check,
     form=form,
     guess=guess,
+    example=ModelSpec(family="banana", formula="~ x + count"),
     options=frozenset({"ratio_slope", "variances", "a", "b", "m", "coordinates"}),
     release=release,
 )

@@ -1,48 +1,24 @@
-"""What a model is."""
+"""The interface of a model, and the planner's guess of its posterior."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpmcmc.arithmetic.public import interval_of_move
+from dpmcmc.assumptions import Guess
 from dpmcmc.design import Design
+from dpmcmc.families.base import Family
+from dpmcmc.families.given import check
+from dpmcmc.families.responses import Response
 from dpmcmc.models.forms import Form
 from dpmcmc.models.priors import Normals, given, resolved, usual
-from dpmcmc.models.public import interval_of_move
-from dpmcmc.samplers.base import Target
+from dpmcmc.models.rowwise import RowTarget
 from dpmcmc.schema import Table
-from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec
+from dpmcmc.target import Floats, Target
 
-Floats = NDArray[np.float64]
 NUDGE = 1e-3  # the move at which widths are read
-
-
-@dataclass(frozen=True)  # no slots: a plan asks for the same inverse some hundred times
-class Guess:
-    """What the planner may expect of a model before it has seen a row.
-
-    In the units of positions. precision: (d, d) of the posterior. width: (d,) most that one row can
-    change the sum per unit that a coefficient moves; joint_width: the same where all coefficients
-    move by one unit. distance: (d,) how far the mode is from the start. steepest: largest norm of
-    the gradient of a row's log likelihood that the bounds allow, where that is known. known:
-    whether the precision follows from public facts, and not from a guess of the rows. sharpest:
-    most information of a row about its linear predictor, where that is known.
-    """
-
-    precision: Floats
-    width: Floats
-    joint_width: float
-    distance: Floats
-    steepest: float = np.inf
-    known: bool = False
-    sharpest: float = np.inf
-
-    @cached_property
-    def covariance(self) -> Floats:
-        """(d, d) inverse of the precision."""
-        return np.asarray(np.linalg.inv(self.precision), np.float64)
 
 
 def names_of_design(design: Design, _: ModelSpec) -> tuple[str, ...]:
@@ -55,6 +31,10 @@ def unchanged(_: Design, __: JobSpec, positions: Floats) -> Floats:
     return positions
 
 
+def nothing(_: ModelOptions) -> None:
+    """Return None: it has no rows that noisy_quadratic reads, or no response."""
+
+
 def usual_prior(design: Design, model: ModelSpec) -> Normals:
     """Return Normal(0, 2.5) for what is left open."""
     return given(model.prior, design.parameters, usual(len(design.parameters)))
@@ -65,34 +45,42 @@ class Model:
     """One family. Registered by one explicit line in dpmcmc/models/__init__.py.
 
     check: raises SpecError where the design or the options do not suit the family.
+    example: a model of columns x, a number; count, a number from 0; y, of two categories; g, of
+    three. Workers begin with it, and every test that runs over the registry has it.
     form: public facts -> what the kernels need. guess: public facts -> Guess.
     options: the fields of ModelOptions that it knows. parameters: names of what is released.
     release: positions (..., d) -> parameters (..., d), public and one to one.
     prior: means and sds of the priors of parameters, by default where the job leaves them open.
     chains: whether chains know it; else releases alone do.
+    rows: options -> what noisy_quadratic reads; None where it does not release the family.
+    response: options -> what one predictor means on the response's scale, for predictions.
     """
 
     family: str
     check: Callable[[Design, ModelSpec], None]
     form: Callable[[Design, JobSpec], Form]
     guess: Callable[[Design, JobSpec], Guess]
+    example: ModelSpec
     options: frozenset[str] = frozenset({"ratio_slope"})
     parameters: Callable[[Design, ModelSpec], tuple[str, ...]] = names_of_design
     release: Callable[[Design, JobSpec, Floats], Floats] = unchanged
     prior: Callable[[Design, ModelSpec], Normals] = usual_prior
     chains: bool = True
+    rows: Callable[[ModelOptions], Family | None] = nothing
+    response: Callable[[ModelOptions], Response | None] = nothing
 
     def resolved(self, design: Design, model: ModelSpec) -> ModelSpec:
         """Return the model with nothing of its prior left open. Raises SpecError."""
         names = self.parameters(design, model)
         return resolved(model, names, lambda other: self.prior(design, other))
 
+    def check_given(self, design: Design, model: ModelSpec, algorithm: str | None = None) -> None:
+        """Refuse offsets and weights that are of no use here. Raises SpecError."""
+        check(design, model, self.rows(model.options), algorithm)
+
     def target(self, design: Design, spec: JobSpec, table: Table, chains: int) -> Target:
         """Open a table, all chains at the form's start."""
-        from dpmcmc.families.given import check
-        from dpmcmc.models.rowwise import RowTarget
-
-        check(design, spec.model, "chain")
+        self.check_given(design, spec.model, "chain")
         return RowTarget(self.form(design, spec), spec, table, chains)
 
 

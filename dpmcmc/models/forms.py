@@ -9,38 +9,38 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpmcmc.arithmetic.public import Public, describe, log_prior_gradient
 from dpmcmc.design import Design
 from dpmcmc.models.priors import Normals
-from dpmcmc.models.public import Public, describe, log_prior_gradient
 from dpmcmc.schema import Table
 
 Floats = NDArray[np.float64]
 
 
 class Form(Protocol):
-    """What a family says about rows and positions. All arrays are (chain, ...) over positions.
+    """Rows and positions of a model. All arrays are (chain, ...) over positions.
 
-    link: which f of dpmcmc/kernels/rows.py. public: what kernels need to know of all this. start:
-    (d,) where every chain begins. reach: the largest norm of a row of x. classes: linear predictors
-    of a row, each with coefficients of its own.
+    family: which of dpmcmc/kernels/families. public: what kernels need to know of all this. start:
+    (d,) where every chain begins. max_row_norm: the largest norm of a row of x. classes: number of
+    linear predictors of a row, each with its own coefficients.
     """
 
-    link: int
+    family: int
     public: Public
     start: Floats
-    reach: float
+    max_row_norm: float
     classes: int
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
         """Return (x (columns, n), y (n,)), forced into their public bounds.
 
-        A row that is left out has x = 0; where a row says something of x = 0, y is not a number.
+        A row that is left out has x = 0; where its likelihood would still count, y is NaN.
         """
 
     def describe(self, positions: Floats) -> tuple[Floats, Floats]:
         """Return (weights (chain, columns), aux (chain, 3)) at positions (chain, d)."""
 
-    def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
+    def information_scale(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
         """Return (information (chain, d), gradients (chain,)): how much larger than planned.
 
         Of a typical row at positions, over what the planner takes a typical row to have near the
@@ -61,7 +61,7 @@ class NormalForm:
     prior_mean, prior_precision: (d,) in the units of positions.
     """
 
-    link: int
+    family: int
     classes = 1
     public: Public
     prior_mean: Floats
@@ -78,7 +78,7 @@ class NormalForm:
         """Return the public facts where positions are straight as they are."""
         d = len(self.prior_mean)
         return Public(
-            link=self.link,
+            family=self.family,
             lower=np.array(lower, np.float64),
             upper=np.array(upper, np.float64),
             group=np.array(group, np.int64),
@@ -92,24 +92,24 @@ class NormalForm:
         )
 
     def describe(self, positions: Floats) -> tuple[Floats, Floats]:
-        """See Form."""
-        from dpmcmc.kernels import forms
+        """Return (weights (chain, columns), aux (chain, 3)) at positions (chain, d)."""
+        from dpmcmc.kernels import position_facts
 
-        straight, aux = forms.describe_all(self.public, positions)
+        straight, aux = position_facts.describe_all(self.public, positions)
         return np.ascontiguousarray(straight[:, : len(self.public.lower)]), aux
 
-    def growth(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
-        """See Form."""
+    def information_scale(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
+        """Return (ones (chain, d), ones (chain,)): the information is as planned everywhere."""
         return np.ones(positions.shape), np.ones(len(positions))
 
     def log_prior_ratio(self, here: Floats, there: Floats) -> Floats:
-        """See Form."""
-        from dpmcmc.kernels import forms
+        """Return (chain,) log prior ratios of moves from here to there (chain, d)."""
+        from dpmcmc.kernels import position_facts
 
-        return np.asarray(forms.log_prior_ratios(self.public, here, there))
+        return np.asarray(position_facts.log_prior_ratios(self.public, here, there))
 
     def log_prior_gradient(self, positions: Floats) -> Floats:
-        """See Form."""
+        """Return (chain, d) gradients of the log prior at positions (chain, d)."""
         found, straight, aux = np.empty(positions.shape), np.empty(positions.shape[1]), np.empty(3)
         for position, gradient in zip(positions, found, strict=True):
             describe(self.public, position, straight, aux)
@@ -124,13 +124,16 @@ class DesignForm(NormalForm):
         self, design: Design, prior: Normals, response: tuple[float, float] = (0.0, 0.0)
     ) -> None:
         """prior, in units of positions. response: the ends of y."""
-        self.design, self.reach = design, design.max_norm
+        self.design, self.max_row_norm = design, design.max_norm
         self.start = self.prior_mean = prior[0]
         self.prior_precision = prior[1] ** -2.0
         self.public = self._facts(design.lower, design.upper, design.group, response)
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """See Form. Of covariates of 0 these families say nothing, whatever the response."""
+        """Return (x (columns, n), y (n,)).
+
+        A row that is left out has x = 0: its likelihood is constant in theta for any response.
+        """
         x, y = self.design.build(table)
         return x, np.nan_to_num(y)
 

@@ -10,14 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpmcmc.design import POINTER, Design, check_measured, column_of
+from dpmcmc.arithmetic.families import IDENTITY
+from dpmcmc.assumptions import Guess
+from dpmcmc.design import POINTER, Design, check_measured
 from dpmcmc.errors import SpecError
-from dpmcmc.models.base import Floats, Guess, Model, guess_of
+from dpmcmc.models.base import Model, guess_of
 from dpmcmc.models.forms import GaussianForm
-from dpmcmc.models.links import IDENTITY
 from dpmcmc.models.priors import Normals, given
 from dpmcmc.schema import NumberColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.target import Floats
+from dpmcmc.variables import column_of
 
 
 def check(design: Design, model: ModelSpec) -> None:
@@ -61,25 +64,25 @@ def prior(design: Design, model: ModelSpec) -> Normals:
 class MeanForm(GaussianForm):
     """Positions are the means in sds from the middle of the bounds. See Form."""
 
-    link = IDENTITY
+    family = IDENTITY
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
         middle, half, sds = scales(design, spec.model)
         self.design, self._middle, self._sds = design, middle, sds
         self._names = [column.name for column in numbers_of(design)]
-        self._reach = half / sds
-        self.reach = math.hypot(*self._reach)
+        self._half_widths = half / sds
+        self.max_row_norm = math.hypot(*self._half_widths)
         means, widths = prior(design, spec.model)
         self.prior_mean = (means - middle) / sds
         self.prior_precision = (sds / widths) ** 2
         self.start = np.zeros(len(sds))
-        self.public = self._facts(-self._reach, self._reach, np.arange(len(sds)))
+        self.public = self._facts(-self._half_widths, self._half_widths, np.arange(len(sds)))
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """See Form."""
+        """Return (z (columns, n), zeros (n,)): clamped columns in units of their known sds."""
         z = np.stack([table.columns[name] for name in self._names]).astype(np.float64)
         z = (z - self._middle[:, None]) / self._sds[:, None]
-        z = np.fmin(np.fmax(z, -self._reach[:, None]), self._reach[:, None])
+        z = np.fmin(np.fmax(z, -self._half_widths[:, None]), self._half_widths[:, None])
         out = self.design.left_out(table)
         return np.where(out, 0.0, z), np.where(out, np.nan, 0.0)
 
@@ -103,6 +106,7 @@ MODEL = Model(
     check=check,
     form=MeanForm,
     guess=guess,
+    example=ModelSpec(family="gaussian_mean", formula="~ x + count"),
     options=frozenset({"ratio_slope", "variances"}),
     release=release,
     prior=prior,

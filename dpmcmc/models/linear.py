@@ -11,15 +11,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpmcmc.arithmetic.families import LINEAR
+from dpmcmc.assumptions import Guess
 from dpmcmc.design import POINTER, Design, check_measured, response_of
 from dpmcmc.errors import SpecError
-from dpmcmc.models.base import Floats, Guess, Model, guess_of
+from dpmcmc.families.linear import Linear
+from dpmcmc.families.responses import NUMBER
+from dpmcmc.models.base import Model, guess_of
 from dpmcmc.models.forms import DesignForm
-from dpmcmc.models.links import LINEAR
-from dpmcmc.models.moments import FAR, second_moments
+from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.models.priors import Normals, given
 from dpmcmc.schema import NumberColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.target import Floats
 
 SIGMA_PRIOR = 1.5  # sd of log_sigma
 SIGMAS_IN_RANGE = 8.0
@@ -61,7 +65,7 @@ def prior(design: Design, model: ModelSpec) -> Normals:
 class LinearForm(DesignForm):
     """Positions are (coefficients, log sigma) in units of unit_of. See Form."""
 
-    link = LINEAR
+    family = LINEAR
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
         unit, response = unit_of(design, spec.model), number_of(design)
@@ -79,12 +83,12 @@ class LinearForm(DesignForm):
             self.public = self._facts(design.lower, design.upper, design.group, ends)
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """See Form."""
+        """Return (x (columns, n), y (n,)); y in units of the planned noise scale."""
         x, y = self.design.build(table)
         return x, y / self._unit
 
-    def growth(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
-        """See Form. Coefficients are known as well as the noise scale lets them be."""
+    def information_scale(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
+        """Return (information (chain, d), gradients (chain,)): both follow from the noise scale."""
         information, d = np.ones(positions.shape), len(self.design.parameters)
         weight = -2.0 * self.describe(positions)[1][:, 1]
         if len(self.start) == d:
@@ -104,7 +108,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
         precision[d, d] += 2.0 * design.schema.rows * tempering
     typical = form.start + np.minimum(1.0, form.prior_precision**-0.5)
     typical[d:] = 0.0
-    far = np.minimum(form.prior_precision**-0.5, FAR)
+    far = np.minimum(form.prior_precision**-0.5, LARGEST_COEFFICIENT)
     return replace(guess_of(form, spec, precision, typical), distance=far, sharpest=1.0)
 
 
@@ -127,8 +131,11 @@ MODEL = Model(
     check=check,
     form=LinearForm,
     guess=guess,
+    example=ModelSpec(family="linear", formula="count ~ x"),
     options=frozenset({"noise_scale", "ratio_slope"}),
     parameters=parameters,
     release=release,
     prior=prior,
+    rows=lambda _: Linear(),
+    response=lambda _: NUMBER,
 )

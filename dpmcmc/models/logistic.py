@@ -7,15 +7,19 @@ import math
 
 import numpy as np
 
+from dpmcmc.arithmetic.families import LOGISTIC
+from dpmcmc.arithmetic.intervals.logistic import component_interval, vector_interval
+from dpmcmc.assumptions import Guess
 from dpmcmc.design import POINTER, Design, response_of
 from dpmcmc.errors import SpecError
-from dpmcmc.models.base import NUDGE, Floats, Guess, Model, usual_prior
+from dpmcmc.families.logistic import Logistic
+from dpmcmc.families.responses import YES
+from dpmcmc.models.base import NUDGE, Model, usual_prior
 from dpmcmc.models.forms import DesignForm
-from dpmcmc.models.links import LOGISTIC
-from dpmcmc.models.logistic_bounds import component_interval, vector_interval
-from dpmcmc.models.moments import FAR, second_moments
+from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.schema import BinaryColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.target import Floats
 
 TYPICAL = 0.75  # standard deviation of a coefficient that the planner thinks plausible
 
@@ -29,13 +33,13 @@ def check(design: Design, _: ModelSpec) -> None:
 class LogisticForm(DesignForm):
     """Intervals are derived in docs/proofs/dp_penalty.md and dp_penalty_component.md."""
 
-    link = LOGISTIC
+    family = LOGISTIC
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
         super().__init__(design, usual_prior(design, spec.model))
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """See Form. The response becomes the sign of its row."""
+        """Return (signed x (columns, n), zeros (n,)): the response becomes the sign of its row."""
         x, y = super().rows(table)
         return x * (2.0 * y - 1.0), np.zeros(len(y))
 
@@ -45,7 +49,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
 
     Coefficients are taken as Normal(0, typical^2), typical = min(prior's sd, TYPICAL): the
     variance of a response is averaged over them, widths are taken where all have that size. The
-    largest may be FAR.
+    largest may be LARGEST_COEFFICIENT.
     """
     tempering = spec.model.tempering or 1.0
     sds = usual_prior(design, spec.model)[1]
@@ -61,10 +65,19 @@ def guess(design: Design, spec: JobSpec) -> Guess:
         precision=design.schema.rows * tempering * variance * moments + np.diag(sds**-2.0),
         width=tempering * np.array([hi - lo for lo, hi in single]) / NUDGE,
         joint_width=tempering * (joint[1] - joint[0]) / NUDGE,
-        distance=np.minimum(sds, FAR),
+        distance=np.minimum(sds, LARGEST_COEFFICIENT),
         steepest=design.max_norm,
         sharpest=0.25,
     )
 
 
-MODEL = Model("logistic", check=check, form=LogisticForm, guess=guess, options=frozenset())
+MODEL = Model(
+    "logistic",
+    check=check,
+    form=LogisticForm,
+    guess=guess,
+    example=ModelSpec(family="logistic", formula="y ~ x"),
+    options=frozenset(),
+    rows=lambda _: Logistic(),
+    response=lambda _: YES,
+)

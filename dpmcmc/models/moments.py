@@ -1,6 +1,6 @@
-"""What the planner takes the rows of a public design to be like, before it has seen any.
+"""The second moments that the planner assumes for the rows of a public design, before it reads any.
 
-The constants are those of public data: experiments/ess_law.py, part 5.
+The constants are measured on public data by experiments/ess_per_step.py, part 5.
 """
 
 import math
@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpmcmc.design import Design, column_of
+from dpmcmc.design import Design
 from dpmcmc.formula.columns import Factor
 from dpmcmc.models.forms import Floats
 from dpmcmc.schema import NumberColumn, Schema, Table
+from dpmcmc.variables import column_of
 
 OFF, FILL = 0.1, 0.4  # mean of a number within [-1, 1], and its sd
-FAR = 2.0  # largest coefficient of such columns, in units of its row's predictor
+LARGEST_COEFFICIENT = 2.0  # largest coefficient of such columns, in units of its row's predictor
 
 
 POINTS = 512  # at which a formula that computes with columns is looked at

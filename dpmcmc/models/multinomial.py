@@ -9,32 +9,37 @@ import math
 
 import numpy as np
 
+from dpmcmc.arithmetic.families import UNREAD
+from dpmcmc.assumptions import Guess
 from dpmcmc.design import POINTER, Design, response_of
 from dpmcmc.errors import SpecError
-from dpmcmc.models.base import Floats, Guess, Model
+from dpmcmc.families.multinomial import Multinomial
+from dpmcmc.models.base import Model
 from dpmcmc.models.forms import NormalForm
-from dpmcmc.models.links import SEVERAL
-from dpmcmc.models.moments import FAR, second_moments
+from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.models.priors import Normals, given, usual
 from dpmcmc.schema import CategoryColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.target import Floats
 
-FEWEST, MOST = 3, 20  # categories
-LARGEST = 200  # coefficients
+FEWEST_CATEGORIES, MOST_CATEGORIES = 3, 20  # categories
+MOST_COEFFICIENTS = 200  # coefficients
 TYPICAL = 0.75  # sd of a coefficient that the planner thinks plausible
 
 
 def check(design: Design, model: ModelSpec) -> None:
     """Refuse what is no column of some categories, and more coefficients than can be released."""
     categories = categories_of(design)
-    if not FEWEST <= len(categories) <= MOST:
-        few = "; use logistic for two" if len(categories) < FEWEST else "; declare fewer"
-        message = f"multinomial regression needs {FEWEST} to {MOST} categories, not"
+    if not FEWEST_CATEGORIES <= len(categories) <= MOST_CATEGORIES:
+        few = "; use logistic for two" if len(categories) < FEWEST_CATEGORIES else "; declare fewer"
+        message = (
+            f"multinomial regression needs {FEWEST_CATEGORIES} to {MOST_CATEGORIES} categories, not"
+        )
         raise SpecError(POINTER, f"{message} {len(categories)}{few}")
     columns, size = len(design.parameters), len(design.parameters) * (len(categories) - 1)
-    if size > LARGEST:
+    if size > MOST_COEFFICIENTS:
         message = f"{columns} columns for each category but the first are {size} coefficients"
-        raise SpecError(POINTER, f"{message}; up to {LARGEST} are allowed")
+        raise SpecError(POINTER, f"{message}; up to {MOST_COEFFICIENTS} are allowed")
     names = parameters(design, model)
     if len(set(names)) < len(names):
         raise SpecError(POINTER, "two coefficients would have the same name; rename a category")
@@ -63,18 +68,18 @@ def prior(design: Design, model: ModelSpec) -> Normals:
 class MultinomialForm(NormalForm):
     """Positions are the coefficients (k, d), all of one category first. See Form."""
 
-    link = SEVERAL
+    family = UNREAD
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
         means, sds = prior(design, spec.model)
-        self.design, self.reach = design, design.max_norm
+        self.design, self.max_row_norm = design, design.max_norm
         self.classes = len(categories_of(design)) - 1
         self.prior_mean, self.prior_precision = means, sds**-2.0
         self.start = np.zeros(len(means))
         self.public = self._facts(design.lower, design.upper, design.group)
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """See Form. The response is the number of its category."""
+        """Return (x (columns, n), y (n,)); y is the number of the category."""
         x, y = self.design.build(table)
         return x, np.nan_to_num(y)
 
@@ -96,7 +101,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
         precision=np.asarray(rows * np.kron(slopes, moments) + np.diag(sds**-2.0), np.float64),
         width=np.full(len(sds), most),
         joint_width=most * len(sds),
-        distance=np.minimum(sds, FAR),
+        distance=np.minimum(sds, LARGEST_COEFFICIENT),
         steepest=math.sqrt(2.0) * design.max_norm,
         sharpest=0.25,
     )
@@ -107,8 +112,10 @@ MODEL = Model(
     check=check,
     form=MultinomialForm,
     guess=guess,
+    example=ModelSpec(family="multinomial", formula="g ~ x"),
     options=frozenset(),
     parameters=parameters,
     prior=prior,
     chains=False,
+    rows=lambda _: Multinomial(),
 )

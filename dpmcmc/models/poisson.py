@@ -9,15 +9,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpmcmc.arithmetic.families import POISSON
+from dpmcmc.assumptions import Guess
 from dpmcmc.design import POINTER, Design, check_measured, response_of
 from dpmcmc.errors import SpecError
-from dpmcmc.models.base import Floats, Guess, Model, guess_of
+from dpmcmc.families.poisson import Poisson
+from dpmcmc.families.responses import COUNT
+from dpmcmc.models.base import Model, guess_of
 from dpmcmc.models.forms import DesignForm
-from dpmcmc.models.links import POISSON
-from dpmcmc.models.moments import FAR, second_moments
+from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.models.priors import USUAL, Normals, given, usual
 from dpmcmc.schema import NumberColumn
 from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.target import Floats
 
 WANTED = "Poisson regression needs a number with a lower bound of 0 or more as its response"
 TYPICAL = 0.5  # sd of a coefficient that the planner thinks plausible
@@ -49,7 +53,7 @@ def prior(design: Design, model: ModelSpec) -> Normals:
 class PoissonForm(DesignForm):
     """Positions are the coefficients; chains begin at an intercept of 0. See Form."""
 
-    link = POISSON
+    family = POISSON
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
         response = response_of(design)
@@ -61,16 +65,19 @@ class PoissonForm(DesignForm):
             self.start[design.parameters.index("Intercept")] = 0.0
         self._rate = typical_rate(design, spec)
 
-    def growth(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
-        """See Form. Mean rates, of normal predictors, over the one that the planner expects."""
-        growth = np.ones(len(positions))
+    def information_scale(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
+        """Return (information (chain, d), gradients (chain,)): mean rates over the planned rate.
+
+        Means are over normal predictors with the released moments.
+        """
+        scale = np.ones(len(positions))
         if moments is not None and "Intercept" in self.design.parameters:
             first = moments[self.design.parameters.index("Intercept")]
             spread = moments - np.outer(first, first)
             log = positions @ first + 0.5 * np.einsum("cj,jk,ck->c", positions, spread, positions)
             highest = math.log(max(1.0, self.public.response[1]))
-            growth = np.exp(np.clip(log, -LEAST_RATE, highest)) / self._rate
-        return np.repeat(growth[:, None], positions.shape[1], axis=1), np.sqrt(growth)
+            scale = np.exp(np.clip(log, -LEAST_RATE, highest)) / self._rate
+        return np.repeat(scale[:, None], positions.shape[1], axis=1), np.sqrt(scale)
 
 
 def typical_rate(design: Design, spec: JobSpec) -> float:
@@ -86,7 +93,16 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     rows = design.schema.rows * tempering * typical_rate(design, spec)
     precision = rows * second_moments(design) + np.diag(form.prior_precision)
     found = guess_of(form, spec, precision, np.minimum(sds, TYPICAL))
-    return replace(found, distance=np.minimum(sds, FAR))
+    return replace(found, distance=np.minimum(sds, LARGEST_COEFFICIENT))
 
 
-MODEL = Model("poisson", check=check, form=PoissonForm, guess=guess, prior=prior)
+MODEL = Model(
+    "poisson",
+    check=check,
+    form=PoissonForm,
+    guess=guess,
+    example=ModelSpec(family="poisson", formula="count ~ x"),
+    prior=prior,
+    rows=lambda _: Poisson(),
+    response=lambda _: COUNT,
+)

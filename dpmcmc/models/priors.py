@@ -18,12 +18,12 @@ Floats = NDArray[np.float64]
 Normals = tuple[Floats, Floats]  # means and sds, (d,) each, of parameters as they are released
 POINTER = "/model/prior"
 USUAL = NormalPrior().scale
-SMALLEST, LARGEST = 1e-3, 1e6  # sd of one prior for all coefficients
-FURTHEST = 1e6  # from what applies by default, in its sds; of an sd, times that by default
+SMALLEST_SD, LARGEST_SD = 1e-3, 1e6  # sd of one prior for all coefficients
+MOST_DEFAULT_SDS = 1e6  # from what applies by default, in its sds; of an sd, times that by default
 
 
 def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None = None) -> Normals:
-    """Return the normals that apply, `default` where nothing is said.
+    """Return mean and sd (d,) of the normal priors, `default` where none is given.
 
     same: how many of the parameters one prior for all is of; the others keep the default.
     """
@@ -60,7 +60,7 @@ def resolved(
         return model
     means, sds = normals(model)
     _check_far(model.prior or {}, names, normals(replace(model, prior=None)))
-    if not means.any() and (sds == sds[0]).all() and SMALLEST <= sds[0] <= LARGEST:
+    if not means.any() and (sds == sds[0]).all() and SMALLEST_SD <= sds[0] <= LARGEST_SD:
         return replace(model, prior=NormalPrior(scale=float(sds[0])))
     both = zip(means.tolist(), sds.tolist(), strict=True)
     named = {
@@ -73,11 +73,11 @@ def _check_far(named: dict[str, NormalPrior], names: Sequence[str], default: Nor
     """Refuse what arithmetic in units of the default would lose."""
     for name, one in named.items():
         mean, sd = (float(part[names.index(name)]) for part in default)
-        if not abs(one.loc - mean) <= FURTHEST * sd:
-            low, high = mean - FURTHEST * sd, mean + FURTHEST * sd
+        if not abs(one.loc - mean) <= MOST_DEFAULT_SDS * sd:
+            low, high = mean - MOST_DEFAULT_SDS * sd, mean + MOST_DEFAULT_SDS * sd
             raise SpecError(f"{place(name)}/loc", f"must be between {low:g} and {high:g}")
-        if not sd / FURTHEST <= one.scale <= FURTHEST * sd:
-            message = f"must be between {sd / FURTHEST:g} and {FURTHEST * sd:g}"
+        if not sd / MOST_DEFAULT_SDS <= one.scale <= MOST_DEFAULT_SDS * sd:
+            message = f"must be between {sd / MOST_DEFAULT_SDS:g} and {MOST_DEFAULT_SDS * sd:g}"
             raise SpecError(f"{place(name)}/scale", message)
 
 
@@ -86,7 +86,7 @@ def check_numbers(prior: Prior) -> None:
     if prior is None:
         return
     if isinstance(prior, NormalPrior):
-        _check_one(prior, POINTER, SMALLEST, LARGEST)
+        _check_one(prior, POINTER, SMALLEST_SD, LARGEST_SD)
         return
     if not isinstance(prior, dict):
         raise SpecError(POINTER, "must be a normal prior, or one for each of some parameters")
@@ -100,7 +100,7 @@ def _check_one(one: NormalPrior, at: str, least: float, most: float) -> None:
     if not (least <= one.scale <= most and 0.0 < one.scale < math.inf):
         limits = f"between {least:g} and {most:g}" if least > 0.0 else "above 0 and finite"
         raise SpecError(f"{at}/scale", f"must be {limits}")
-    furthest = most if math.isfinite(most) else math.inf
-    if not (abs(one.loc) <= furthest and math.isfinite(one.loc)):
+    largest = most if math.isfinite(most) else math.inf
+    if not (abs(one.loc) <= largest and math.isfinite(one.loc)):
         limits = f"between -{most:g} and {most:g}" if math.isfinite(most) else "finite"
         raise SpecError(f"{at}/loc", f"must be {limits}")

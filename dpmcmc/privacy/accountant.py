@@ -7,10 +7,9 @@ and imports neither scipy.stats nor the accounting library.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 
-from dpmcmc.privacy import composition, conversions, pld, subsampling
+from dpmcmc.privacy import composition, conversions, pld
 from dpmcmc.privacy.costs import (
     but_for_failure,
     float_up,
@@ -30,11 +29,9 @@ from dpmcmc.privacy.events import (
     Gaussian,
     Laplace,
     Parallel,
-    PoissonSampled,
     PureEpsilon,
     Repeat,
     SmoothLaplace,
-    WithoutReplacement,
 )
 from dpmcmc.privacy.gaussian import (
     check_delta,
@@ -45,11 +42,9 @@ from dpmcmc.privacy.gaussian import (
     root_up,
 )
 from dpmcmc.privacy.laplace import laplace_delta
-from dpmcmc.privacy.types import Neighbouring
 
 __all__ = [
     "ORDERS",
-    "Quote",
     "delta",
     "delta_of_mu",
     "epsilon",
@@ -64,7 +59,6 @@ __all__ = [
     "num_trajectories_for_rho",
     "pure_bound",
     "pure_epsilon",
-    "quote",
     "rdp",
     "rdp_bound",
     "zcdp_rho",
@@ -90,7 +84,8 @@ def _leaf_kinds(event: Event) -> Iterator[Event]:
             yield event
 
 
-def _all_gaussian(event: Event) -> bool:
+def all_gaussian(event: Event) -> bool:
+    """Whether every mechanism of the event is Gaussian, so that its cost has a closed form."""
     return all(isinstance(leaf, Gaussian) for leaf in _leaf_kinds(event))
 
 
@@ -103,7 +98,7 @@ def epsilon(event: Event, delta: float) -> float:
     """
     check_delta(delta)
     known(event)
-    if _all_gaussian(event):
+    if all_gaussian(event):
         return epsilon_of_mu(gdp_mu(event), delta)
     if isinstance(event, Parallel):
         return max(epsilon(inner, delta) for inner in event.events)
@@ -116,17 +111,17 @@ def epsilon(event: Event, delta: float) -> float:
 
 def _curve_epsilons(event: Event, delta: float) -> tuple[float, ...]:
     """By composition, else by RDP, and by GDP, after what may fail has been taken off delta."""
-    rest = _after_failure(event, delta)
+    rest = delta_after_failure(event, delta)
     if rest == 0:
         return ()
     core = but_for_failure(event)
-    composed = _epsilon_composed(core, rest)
+    composed = epsilon_by_composition(core, rest)
     if composed == math.inf:  # no bound by RDP is below the exact profile, and a curve takes longer
-        composed = _epsilon_rdp(core, rest, ORDERS, conversions.rdp_epsilon)
+        composed = epsilon_by_rdp(core, rest, ORDERS, conversions.rdp_epsilon)
     return composed, epsilon_of_mu(gdp_mu(core), rest)
 
 
-def _after_failure(event: Event, delta: float) -> float:
+def delta_after_failure(event: Event, delta: float) -> float:
     """delta less the failing probability of its parts, rounded down; 0 where none is left."""
     failure = pure_bound(event)[1]
     if failure == 0:
@@ -140,7 +135,8 @@ def _epsilon_basic(event: Event, delta: float) -> float:
     return math.inf if pure is None or failure > Fraction(delta) else float_up(pure)
 
 
-def _epsilon_rdp(event: Event, delta: float, orders: Iterable[float], convert: Convert) -> float:
+def epsilon_by_rdp(event: Event, delta: float, orders: Iterable[float], convert: Convert) -> float:
+    """Least epsilon over the orders that this conversion of RDP gives; infinite without a bound."""
     known_rho = ((order, rdp(event, order)) for order in orders)
     converted = (convert(rho, order, delta) for order, rho in known_rho if rho < math.inf)
     return min(converted, default=math.inf)
@@ -151,7 +147,8 @@ def _composed(event: Event) -> pld.Composed | None:
     return pld.compose(event, variance) if 0 < variance < 1000 else None
 
 
-def _epsilon_composed(event: Event, delta: float) -> float:
+def epsilon_by_composition(event: Event, delta: float) -> float:
+    """Epsilon by the composed privacy loss distribution; infinite where none is trusted."""
     parts = pld.leaves(event)
     if parts is None or not pld.trusted(pld.hidden(parts), delta):  # composing takes its time
         return math.inf
@@ -194,7 +191,7 @@ def delta(event: Event, epsilon: float) -> float:
     """Tightest sound delta of the event at epsilon, rounded up. The counterpart of `epsilon`."""
     check_epsilon(epsilon)
     known(event)
-    if _all_gaussian(event):
+    if all_gaussian(event):
         return delta_of_mu(gdp_mu(event), epsilon)
     if isinstance(event, Parallel):
         return max(delta(inner, epsilon) for inner in event.events)
@@ -276,147 +273,3 @@ def _trajectories(budget: Fraction, ratio: float, gradient: float, leapfrog: int
         raise ValueError("a trajectory has at least one leapfrog step")
     first = _mu2(gradient)
     return _steps(budget, first, _mu2(ratio) + leapfrog * first)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quote:
-    """One event in every notion, at one delta. None: the notion has no bound for the event.
-
-    epsilon: the tightest. mu: GDP. rho: zCDP. pure_epsilon: at delta 0. rdp: (order, divergence).
-    notions: epsilon at delta by each of NOTIONS.
-    """
-
-    neighbouring: Neighbouring
-    delta: float
-    epsilon: float
-    mu: float | None
-    rho: float | None
-    pure_epsilon: float | None
-    rdp: tuple[tuple[float, float], ...]
-    notions: dict[str, float | None]
-
-
-QUOTED_ORDERS = (1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
-
-
-def quote(event: Event, delta: float) -> Quote:
-    """The event's cost in every notion of the references, for parameters fixed in advance.
-
-    pld: composed profile (exact for Gaussian). gdp. rdp, rdp_mironov: best order, CKS and Mironov's
-    conversion. zcdp, zcdp_loose: CKS and Bun & Steinke. basic, advanced (Dwork, Rothblum & Vadhan),
-    advanced_blog (the blog's route 1: each step amplified, then Claims 16 and 18), optimal
-    (Kairouz, Oh & Viswanath; one repeated event), rdp_unamplified (route 2: RDP that ignores
-    sampling), moments (route 3: subsampled RDP at whole orders, Mironov's conversion).
-    """
-    check_delta(delta)
-    known(event)
-    event = pld.gathered(event)
-    notions = {name: _finite_or_none(value) for name, value in _notions(event, delta)}
-    curve = ((order, rdp(event, order)) for order in QUOTED_ORDERS)
-    return Quote(
-        neighbouring=event.neighbouring,
-        delta=delta,
-        epsilon=min([epsilon(event, delta), *(n for n in notions.values() if n is not None)]),
-        mu=_finite_or_none(gdp_mu(event)),
-        rho=_finite_or_none(zcdp_rho(event)),
-        pure_epsilon=_finite_or_none(pure_epsilon(event)),
-        rdp=tuple((order, rho) for order, rho in curve if rho < math.inf),
-        notions=notions,
-    )
-
-
-def _finite_or_none(value: float) -> float | None:
-    return value if value < math.inf else None
-
-
-def _notions(event: Event, delta: float) -> Iterator[tuple[str, float]]:
-    mu, rho = gdp_mu(event), zcdp_rho(event)
-    exact = _all_gaussian(event)
-    yield "gdp", epsilon_of_mu(mu, delta)
-    yield "pld", epsilon_of_mu(mu, delta) if exact else _epsilon_composed(event, delta)
-    yield "rdp", _epsilon_rdp(event, delta, ORDERS, conversions.rdp_epsilon)
-    yield "rdp_mironov", _epsilon_rdp(event, delta, ORDERS, conversions.rdp_epsilon_mironov)
-    yield "zcdp", conversions.zcdp_epsilon(rho, delta)
-    yield "zcdp_loose", conversions.zcdp_epsilon_loose(rho, delta)
-    yield from _stepwise(event, delta)
-    base = _unamplified(event)
-    yield "rdp_unamplified", _epsilon_rdp(base, delta, ORDERS, conversions.rdp_epsilon_mironov)
-    yield "moments", _epsilon_rdp(event, delta, WHOLE_ORDERS, conversions.rdp_epsilon_mironov)
-
-
-def _unamplified(event: Event) -> Event:
-    """The event with every sampled part replaced by its base on all rows."""
-    match event:
-        case WithoutReplacement(event=inner) | PoissonSampled(event=inner):
-            return (
-                Gaussian(inner.noise_multiplier, event.neighbouring)
-                if isinstance(inner, Gaussian)
-                else inner
-            )
-        case Repeat(event=inner, count=count):
-            return Repeat(_unamplified(inner), count)
-        case Compose(events=events):
-            return Compose(tuple(_unamplified(inner) for inner in events))
-        case Parallel(events=events):
-            return Parallel(tuple(_unamplified(inner) for inner in events))
-        case _:
-            return event
-
-
-def _stepwise(event: Event, delta: float) -> Iterator[tuple[str, float]]:
-    """Compositions of each step's own (epsilon, delta); delta is shared evenly among the steps."""
-    parts = pld.leaves(event)
-    rest = _after_failure(event, delta)
-    if parts is None or rest == 0:
-        yield from ((name, math.inf) for name in ("basic", "advanced", "advanced_blog", "optimal"))
-        return
-    curved = sum(count for leaf, count in parts.items() if pair_of(leaf)[0] == math.inf)
-    yield "basic", _basic(parts, rest / max(curved, 1))
-    entries = _entries(parts, rest / max(2 * curved, 1))
-    beta = rest / 2 if curved else rest
-    yield "advanced", composition.advanced_epsilon(entries, beta) if entries else math.inf
-    yield "advanced_blog", composition.advanced_epsilon_blog(entries, beta) if entries else math.inf
-    yield "optimal", _optimal(entries, rest / (2 * curved) if curved else 0.0, rest)
-
-
-def _basic(parts: dict[Event, int], each: float) -> float:
-    total = math.fsum(count * _step_epsilon(leaf, each) for leaf, count in parts.items())
-    return total * (1 + 2.0**-50)
-
-
-def _entries(parts: dict[Event, int], each: float) -> list[tuple[float, int]]:
-    """(epsilon, count) of every kind of step with `each` of delta; empty if one has none."""
-    entries = [(_step_epsilon(leaf, each), count) for leaf, count in parts.items()]
-    return entries if all(value < math.inf for value, _ in entries) else []
-
-
-def _step_epsilon(leaf: Event, each: float) -> float:
-    """epsilon of one step, with `each` of delta where it has no pure epsilon."""
-    pure, _ = pair_of(leaf)
-    if pure < math.inf:
-        return pure
-    if not 1e-300 <= each < 1:
-        return math.inf
-    match leaf:
-        case Gaussian():
-            return epsilon_of_mu(gdp_mu(leaf), each)
-        case WithoutReplacement(event=inner, batch=batch, rows=rows):
-            return _amplified_step(inner, batch / rows, each)
-        case PoissonSampled(event=inner, rate=rate):
-            return _amplified_step(inner, rate, each)
-        case _:
-            return _epsilon_rdp(leaf, each, WHOLE_ORDERS, conversions.rdp_epsilon)
-
-
-def _amplified_step(base: Event, rate: float, each: float) -> float:
-    share = each / rate
-    if share >= 1:
-        return 0.0
-    return subsampling.amplified_epsilon(epsilon_of_mu(gdp_mu(base), share), rate)
-
-
-def _optimal(entries: list[tuple[float, int]], each: float, delta: float) -> float:
-    if len(entries) != 1 or entries[0][1] > composition.LARGEST_COUNT:
-        return math.inf
-    ((value, count),) = entries
-    return composition.optimal_epsilon(value, each, count, delta)

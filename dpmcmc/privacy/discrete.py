@@ -7,11 +7,12 @@ docs/proofs/gaussian_release.md, section 2.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.arithmetic.rounding import noised
 from dpmcmc.privacy.noise import RandomSource, Shape
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, Site, check
 
@@ -21,7 +22,6 @@ LOSS = 1.0 - 2.0**-36  # of the multiplier: the proof's 2^-39, and the rounding 
 SPARE = 16.0  # of the variance, in grid units: what the proof's continuous Gaussian leaves over
 WORDS, SOME = 18, 200  # of a tape: a draw takes 16.7 words on average
 AT_ONCE = 2048  # draws of a tape that stays in the cache
-FARTHEST = 2.0**51  # grid units within which a rounded quotient is off by less than 3/4
 COARSEST, FINEST = 8, 46  # log2 of the noise's sd in grid cells
 LEAST_LOG2_SD, MOST_LOG2_SD = 1, 50  # above, a draw of 2^13 sds would not fit 64 bits
 LEAST_SENSITIVITY, MOST_SENSITIVITY = 1e-250, 1e250
@@ -51,8 +51,8 @@ def scale_of(noise_multiplier: float, dimension: int = 1) -> Scale:
     if not LEAST_MULTIPLIER <= noise_multiplier <= MOST_MULTIPLIER:
         raise ValueError("no noise of this multiplier is drawn")
     log2 = log2_sd(noise_multiplier)
-    reach = LOSS * math.sqrt(4.0**log2 - SPARE) / noise_multiplier
-    return Scale(1.0 / (reach - 1.5 * math.sqrt(dimension)), 2.0**log2)
+    ratio = LOSS * math.sqrt(4.0**log2 - SPARE) / noise_multiplier
+    return Scale(1.0 / (ratio - 1.5 * math.sqrt(dimension)), 2.0**log2)
 
 
 def gaussian_noise(
@@ -97,15 +97,6 @@ def noisy_grid(dimension: int, sensitivity: float, noise_multiplier: float) -> f
     if not LEAST_SENSITIVITY <= sensitivity <= MOST_SENSITIVITY:
         raise ValueError("no noise is drawn for such a sensitivity")
     return sensitivity * scale_of(noise_multiplier, dimension).unit
-
-
-def noised(total: Any, grid: Any, noise: Any) -> Any:
-    """Return a number, rounded to the grid and with integer noise. Arithmetic alone: it compiles.
-
-    total, grid, noise: numbers, or arrays of them.
-    """
-    units = np.rint(np.minimum(np.maximum(total / grid, -FARTHEST), FARTHEST))
-    return grid * (np.int64(units) + noise)
 
 
 def noisy_sums(

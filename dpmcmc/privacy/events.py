@@ -8,18 +8,14 @@ not in this vocabulary has no cost: both are refused.
 Every event is a frozen dataclass of JSON-able fields with a discriminator `kind`.
 """
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field
-from dataclasses import fields as fields_of
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from dpmcmc.privacy.types import Neighbouring
 
 DEEPEST = 16
-SMALLEST, LARGEST = 1e-100, 1e100
-MOST = 10**18  # runs or rows
+SMALLEST_NUMBER, LARGEST_NUMBER = 1e-100, 1e100
+MOST_COUNT = 10**18  # runs or rows
 
 
 class EventError(ValueError):
@@ -34,7 +30,8 @@ class EventError(ValueError):
         self.message, self.pointer = message, pointer
 
 
-def _check(condition: bool, message: str, pointer: str = "") -> None:
+def check(condition: bool, message: str, pointer: str = "") -> None:
+    """Raise EventError where the condition does not hold."""
     if not condition:
         raise EventError(message, pointer)
 
@@ -43,8 +40,8 @@ def _set_positive(event: object, name: str) -> None:
     """Check a number and keep it as a plain float, so that 2 and 2.0 are one event."""
     value = getattr(event, name)
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    fits = number and SMALLEST <= value <= LARGEST
-    _check(fits, f"{name} must lie between 1e-100 and 1e100", f"/{name}")
+    fits = number and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
+    check(fits, f"{name} must lie between 1e-100 and 1e100", f"/{name}")
     object.__setattr__(event, name, float(value))
 
 
@@ -59,16 +56,17 @@ def _set_relation(event: object) -> None:
 
 def _check_count(value: int, name: str) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    _check(whole and 1 <= value <= MOST, f"{name} must be whole, from 1 to 1e18", f"/{name}")
+    check(whole and 1 <= value <= MOST_COUNT, f"{name} must be whole, from 1 to 1e18", f"/{name}")
 
 
-def _check_known(event: object) -> None:
-    _check(isinstance(event, KINDS), "this is not an event of the closed vocabulary")
+def check_kind(event: object) -> None:
+    """Raise EventError on what is no event of the vocabulary."""
+    check(isinstance(event, KINDS), "this is not an event of the closed vocabulary")
 
 
 def _check_event(event: object) -> None:
-    _check_known(event)
-    _check(_depth(event) < DEEPEST, f"events nest at most {DEEPEST} deep")
+    check_kind(event)
+    check(_depth(event) < DEEPEST, f"events nest at most {DEEPEST} deep")
 
 
 def _depth(event: object) -> int:
@@ -79,7 +77,7 @@ def _depth(event: object) -> int:
 def _check_subset(batch: int, rows: int) -> None:
     _check_count(batch, "batch")
     _check_count(rows, "rows")
-    _check(batch <= rows, "batch must not exceed rows", "/batch")
+    check(batch <= rows, "batch must not exceed rows", "/batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,8 @@ class PureEpsilon:
 class SmoothLaplace:
     """Laplace noise scaled by 2 S / epsilon, S a beta-smooth bound of the local sensitivity.
 
-    beta = epsilon / (2 ln(2 / delta)), one dimension; (epsilon, delta)-DP, never pure.
+    beta <= epsilon / 2 and ln(1 / delta) (e^beta - 1) - beta <= epsilon / 2, one dimension;
+    (epsilon, delta)-DP, never pure.
     Source: Nissim, Raskhodnikova & Smith 2007. Proof: docs/proofs/smooth_laplace.md.
     """
 
@@ -144,7 +143,7 @@ class SmoothLaplace:
         _set_positive(self, "delta")
         _set_positive(self, "epsilon")
         _set_relation(self)
-        _check(self.delta < 1, "delta must be below 1", "/delta")
+        check(self.delta < 1, "delta must be below 1", "/delta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +160,11 @@ class WithoutReplacement:
 
     def __post_init__(self) -> None:
         _check_subset(self.batch, self.rows)
-        _check(
+        check(
             isinstance(self.event, Gaussian | Laplace | PureEpsilon),
             "sampling without replacement needs a gaussian, laplace or pure_epsilon base",
         )
-        _check(
+        check(
             self.event.neighbouring == Neighbouring.REPLACE_ONE,
             "sampling without replacement is amplified under replace_one only",
         )
@@ -186,9 +185,9 @@ class PoissonSampled:
 
     def __post_init__(self) -> None:
         _set_positive(self, "rate")
-        _check(self.rate <= 1, "rate must not exceed 1", "/rate")
-        _check(isinstance(self.event, Gaussian), "Poisson sampling needs a gaussian base")
-        _check(
+        check(self.rate <= 1, "rate must not exceed 1", "/rate")
+        check(isinstance(self.event, Gaussian), "Poisson sampling needs a gaussian base")
+        check(
             self.event.neighbouring == Neighbouring.ADD_REMOVE,
             "Poisson sampling is amplified under add_remove only",
         )
@@ -213,7 +212,7 @@ class Barker:
 
     def __post_init__(self) -> None:
         _check_subset(self.batch, self.rows)
-        _check(self.batch > 5, "batch must be above 5", "/batch")
+        check(self.batch > 5, "batch must be above 5", "/batch")
 
     @property
     def neighbouring(self) -> Neighbouring:
@@ -250,9 +249,9 @@ class Compose:
         object.__setattr__(self, "events", tuple(self.events))
         for event in self.events:
             _check_event(event)
-        _check(bool(self.events), "a composition needs at least one event")
+        check(bool(self.events), "a composition needs at least one event")
         relations = {event.neighbouring for event in self.events}
-        _check(len(relations) == 1, "events of different neighbouring relations do not compose")
+        check(len(relations) == 1, "events of different neighbouring relations do not compose")
 
     @property
     def neighbouring(self) -> Neighbouring:
@@ -274,8 +273,8 @@ class Parallel:
         object.__setattr__(self, "events", tuple(self.events))
         for event in self.events:
             _check_event(event)
-        _check(bool(self.events), "a parallel composition needs at least one event")
-        _check(
+        check(bool(self.events), "a parallel composition needs at least one event")
+        check(
             all(event.neighbouring == Neighbouring.REPLACE_ONE for event in self.events),
             "parallel composition over fixed parts holds under replace_one only",
         )
@@ -311,58 +310,3 @@ KINDS = (
     Compose,
     Parallel,
 )
-_BY_NAME = {kind.__dataclass_fields__["kind"].default: kind for kind in KINDS}
-
-
-def as_dict(event: Event) -> dict[str, Any]:
-    """The event as plain JSON-able values, `kind` included. Raises EventError on anything else."""
-    _check_known(event)
-    return asdict(event)
-
-
-def from_dict(values: Mapping[str, Any]) -> Event:
-    """The event that `as_dict` wrote. Raises EventError on an unknown kind or field."""
-    return _from_dict(values, 0)
-
-
-def _from_dict(values: object, depth: int) -> Event:
-    _check(depth <= DEEPEST, f"events nest at most {DEEPEST} deep")
-    _check(isinstance(values, Mapping), "an event is an object with a kind")
-    fields = dict(values)  # type: ignore[call-overload]
-    kind = _BY_NAME.get(str(fields.pop("kind", None)))
-    if kind is None:
-        raise EventError("unknown kind of event", "/kind")
-    _check_fields(kind, fields)
-    if "event" in fields:
-        fields["event"] = _inner(fields["event"], depth, "/event")
-    if "events" in fields:
-        several = fields["events"]
-        _check(isinstance(several, list | tuple), "events must be a list", "/events")
-        fields["events"] = tuple(
-            _inner(one, depth, f"/events/{at}") for at, one in enumerate(several)
-        )
-    event: Event = kind(**fields)
-    return event
-
-
-def _inner(values: object, depth: int, pointer: str) -> Event:
-    try:
-        return _from_dict(values, depth + 1)
-    except EventError as error:
-        raise EventError(str(error), pointer + error.pointer) from None
-
-
-def _check_fields(kind: type[Any], given: Mapping[str, Any]) -> None:
-    """Refuse fields that this kind of event does not have, and the want of one that it needs."""
-    known = {own.name: own for own in fields_of(kind) if own.name != "kind"}
-    for name in given:
-        escaped = str(name).replace("~", "~0").replace("/", "~1")
-        _check(name in known, "this kind of event has no such field", f"/{escaped}")
-    for name, own in known.items():
-        _check(name in given or own.default is not MISSING, "is needed", f"/{name}")
-
-
-def digest(event: Event) -> str:
-    """SHA-256 (hex) of the event's canonical JSON: sorted keys, no spaces, shortest numbers."""
-    canonical = json.dumps(as_dict(event), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -126,7 +126,7 @@ class FilterState:
 
     @classmethod
     def empty(cls, terms: FilterTerms) -> "FilterState":
-        """The state of a dataset nobody has used."""
+        """Return the state of a dataset that has no entries."""
         zeros = (0,) * (len(terms.renyi) + 3)
         return cls(zeros, zeros)
 

@@ -18,7 +18,10 @@ TAIL = 1e-16  # probability that a truncation may call infinite
 SHARE = 0.02  # of its spread: a grid's width after one of several compositions
 TILTS = 12  # exponents that are tried for a bound of a sum's tails
 GROUPS = 4096  # of cells, for such a bound
-FEWEST, MOST_CELLS = 4, 2**18  # compositions at once, and cells where they are more than that
+FEWEST_AT_ONCE, MOST_CELLS = (
+    4,
+    2**18,
+)  # compositions at once, and cells where they are more than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +178,12 @@ def _interval(one: Losses, widest: float) -> float:
 def _block(one: Losses, count: int) -> int:
     """How many to compose at once: their losses fill about CELLS cells, and never very many."""
     wide = max(20.0 * one.spread / one.interval, 1.0)
-    block = int(min(count, max(FEWEST, (CELLS / wide) ** 2)))
-    while block > FEWEST:
+    block = int(min(count, max(FEWEST_AT_ONCE, (CELLS / wide) ** 2)))
+    while block > FEWEST_AT_ONCE:
         first, last = _ends(one.masses, block)
         if last - first < MOST_CELLS:
             break
-        block = max(FEWEST, block // 4)
+        block = max(FEWEST_AT_ONCE, block // 4)
     return block
 
 

@@ -36,12 +36,12 @@ SMALLEST_DELTA = 1e-11
 ROUND_OFF = 4e-16
 MOST_CELLS, WHOLE_CELLS = 2**16, 2**18  # above 0, of one mechanism's grid and of all together
 MOST_COUNT = 10**7
-FAR = 30.0  # epsilon beyond which e^epsilon is not taken: it may overflow
+LARGEST_EXPONENT = 30.0  # epsilon beyond which e^epsilon is not taken: it may overflow
 SMALL, TERMS = 0.02, 9  # mu whose profile is summed as a series, and of how many terms
 EMPTY = 300.0  # epsilon beyond which a row added to a sample below 1 shows nothing
 BEYOND = 1e-17  # probability of losses beyond the grid of one run: they count as infinite
 FINEST = 2.0**-36  # grid: below it round-off is all that is seen
-WIDEST = 2000.0  # of all losses, beyond which nothing is composed
+LARGEST_TOTAL_LOSS = 2000.0  # of all losses, beyond which nothing is composed
 
 Both = tuple[Losses, Losses]  # of a row taken out, and of one added; one and the same elsewhere
 FloatArray = NDArray[np.float64]
@@ -123,8 +123,8 @@ def compose(event: Event, variance: float) -> Composed | None:
         return None
     lost, many = hidden(parts), sum(parts.values())
     parts = _merged(parts)
-    reach = _reach(parts, variance)
-    if many > MOST_COUNT or not math.isfinite(reach) or reach > WIDEST:
+    largest = _largest_loss(parts, variance)
+    if many > MOST_COUNT or not math.isfinite(largest) or largest > LARGEST_TOTAL_LOSS:
         return None
     both = _compose(tuple(parts.items()), min(0.002 * math.sqrt(variance), 1e-3))
     return Composed(both, lost)
@@ -153,25 +153,25 @@ def _merged(parts: dict[Event, int]) -> dict[Event, int]:
     return {Gaussian(math.nextafter(1 / mu, 0), plain[0].neighbouring): 1, **kept}
 
 
-def _reach(parts: dict[Event, int], variance: float) -> float:
+def _largest_loss(parts: dict[Event, int], variance: float) -> float:
     """About the width of the losses that matter after composition, and of each part alone."""
-    alone = max(_leaf_reach(leaf) for leaf in parts)
+    alone = max(_largest_loss_of(leaf) for leaf in parts)
     return max(2 * alone, variance + 28 * math.sqrt(variance))
 
 
-def _leaf_reach(leaf: Event) -> float:
+def _largest_loss_of(leaf: Event) -> float:
     match leaf:
         case Gaussian(noise_multiplier=z):
-            return _gaussian_reach(z, 1.0)
+            return _gaussian_largest_loss(z, 1.0)
         case PoissonSampled(event=Gaussian(noise_multiplier=z), rate=rate):
-            return _gaussian_reach(z, rate)
+            return _gaussian_largest_loss(z, rate)
         case WithoutReplacement(event=Gaussian(noise_multiplier=z), batch=batch, rows=rows):
-            return _gaussian_reach(z, batch / rows)
+            return _gaussian_largest_loss(z, batch / rows)
         case _:
             return pair_of(leaf)[0]
 
 
-def _gaussian_reach(noise_multiplier: float, rate: float) -> float:
+def _gaussian_largest_loss(noise_multiplier: float, rate: float) -> float:
     base = epsilon_of_mu(1 / noise_multiplier, min(0.5, BEYOND / rate))
     return amplified_epsilon(base, rate)
 
@@ -202,7 +202,7 @@ def _repeated(leaf: Event, count: int, widest: float, cells: int) -> Both:
 def _interval(leaf: Event, widest: float, cells: int) -> float:
     """Grid width: a small part of one run's spread, and no more cells than allowed."""
     fine = min(0.05 * math.sqrt(rdp(leaf, 2.0)), widest)
-    wanted = max(fine, _leaf_reach(leaf) / cells, FINEST)
+    wanted = max(fine, _largest_loss_of(leaf) / cells, FINEST)
     return float(2.0 ** math.floor(math.log2(wanted)))
 
 
@@ -221,9 +221,9 @@ def _distribution(leaf: Event, interval: float) -> Both:
     return one, one
 
 
-def _grid(reach: float, interval: float) -> FloatArray:
-    """0, interval, ... as far as losses reach, and at least to 2 * interval."""
-    return interval * np.arange(max(2, math.ceil(reach / interval)) + 1, dtype=float)
+def _grid(largest: float, interval: float) -> FloatArray:
+    """0, interval, ... up to the largest loss, and at least to 2 * interval."""
+    return interval * np.arange(max(2, math.ceil(largest / interval)) + 1, dtype=float)
 
 
 def _gaussian_distribution(noise_multiplier: float, rate: float, interval: float) -> Losses:
@@ -231,16 +231,20 @@ def _gaussian_distribution(noise_multiplier: float, rate: float, interval: float
 
     At rate 1 that of a plain release.
     """
-    epsilons = _grid(_gaussian_reach(noise_multiplier, rate), interval)
+    epsilons = _grid(_gaussian_largest_loss(noise_multiplier, rate), interval)
     above = _amplified(noise_multiplier, rate, epsilons)
     return dotted(interval, above, above)
 
 
 def _amplified(noise_multiplier: float, rate: float, epsilons: FloatArray) -> FloatArray:
     """rate times the base's profile at ln(1 + (e^epsilon - 1) / rate), for every epsilon >= 0."""
-    near = np.log1p(np.expm1(np.minimum(epsilons, FAR)) / rate)
-    far = epsilons - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-np.maximum(epsilons, FAR)))
-    base = np.where(epsilons < FAR, near, far)  # as subsampling.base_epsilon
+    near = np.log1p(np.expm1(np.minimum(epsilons, LARGEST_EXPONENT)) / rate)
+    far = (
+        epsilons
+        - math.log(rate)
+        + np.log1p((rate - 1.0) * np.exp(-np.maximum(epsilons, LARGEST_EXPONENT)))
+    )
+    base = np.where(epsilons < LARGEST_EXPONENT, near, far)  # as subsampling.base_epsilon
     above: FloatArray = rate * _gaussian_profile(1 / noise_multiplier, base)
     return above
 
@@ -250,7 +254,7 @@ def _poisson_distribution(noise_multiplier: float, rate: float, interval: float)
     if rate == 1:
         one = _gaussian_distribution(noise_multiplier, rate, interval)
         return one, one
-    epsilons = _grid(_gaussian_reach(noise_multiplier, rate), interval)
+    epsilons = _grid(_gaussian_largest_loss(noise_multiplier, rate), interval)
     above = _amplified(noise_multiplier, rate, epsilons)
     grown = np.expm1(np.minimum(epsilons, EMPTY))
     left = np.maximum(0.0, 1.0 - (1.0 - rate) / rate * grown)  # e^x g' of the proof

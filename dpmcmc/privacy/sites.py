@@ -12,7 +12,7 @@ LEAST_MULTIPLIER, MOST_MULTIPLIER = 2.0**-20, 2.0**30  # docs/proofs/gaussian_re
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place that draws integer Gaussian noise.
+    """A place that draws integer noise, Gaussian but where its event says else, or flips.
 
     caller: the function that draws, module:function. event: what one draw is charged as. proof: a
     file of docs/proofs. least, most: noise multipliers for which the proof holds.
@@ -41,17 +41,17 @@ BARKER_DECISION = Site(
     "dp_barker.md",
 )
 TRAJECTORY_DECISION = Site(
-    "dpmcmc.samplers.hamiltonian:advance",
+    "dpmcmc.samplers.hamiltonian:step",
     "Gaussian(z) for each step and chain",
     "dp_hmc.md",
 )
 TRAJECTORY_GRADIENT = Site(
-    "dpmcmc.samplers.hamiltonian:_noise",
+    "dpmcmc.samplers.hamiltonian:gradient_noise",
     "Gaussian(gradient_noise_multiplier) for each gradient and chain",
     "dp_hmc.md",
 )
 NOISY_MEAN = Site(
-    "dpmcmc.releases.noisy_mean:_release",
+    "dpmcmc.releases.noisy_mean:released_sum",
     "Gaussian(z) for each mean",
     "noisy_mean.md",
 )
@@ -59,6 +59,45 @@ NOISY_QUADRATIC = Site(
     "dpmcmc.releases.joint_sums:release",
     "Gaussian(z) for each score with its curvatures and scale",
     "noisy_quadratic.md",
+)
+VARIATIONAL_GRADIENT = Site(
+    "dpmcmc.releases.dp_vi:_Fit._released",
+    "Gaussian(z) for each gradient",
+    "dp_vi.md",
+)
+SUFFICIENT_STATISTICS = Site(
+    "dpmcmc.regression.statistics:release",
+    "Gaussian(z) for the sums of each holder",
+    "sufficient_statistics.md",
+)
+RELEASED_COUNTS = Site(
+    "dpmcmc.contingency.counts:released",
+    "Gaussian(z) for all tables and sums of one release",
+    "tables.md",
+)
+STATISTIC_GAUSSIAN = Site(
+    "dpmcmc.statistics.release:with_gaussian",
+    "Gaussian(z) for one sum, or for all rows released one by one",
+    "statistics.md",
+)
+STATISTIC_LAPLACE = Site(
+    "dpmcmc.statistics.release:with_laplace",
+    "Laplace(z) for one sum, or for all rows released one by one",
+    "statistics.md",
+)
+SMOOTH = Site(
+    "dpmcmc.statistics.release:with_smooth_laplace",
+    "SmoothLaplace(epsilon, delta) for one median or maximum; multiplier 1 / epsilon",
+    "statistics.md",
+    least=2.0**-5,
+    most=2.0**5,
+)
+RANDOMISED = Site(
+    "dpmcmc.statistics.release:with_flips",
+    "PureEpsilon(epsilon) for all rows; multiplier 1 / epsilon",
+    "statistics.md",
+    least=2.0**-5,
+    most=2.0**20,
 )
 SITES = (
     PENALTY_DECISION,
@@ -68,37 +107,83 @@ SITES = (
     TRAJECTORY_GRADIENT,
     NOISY_MEAN,
     NOISY_QUADRATIC,
+    VARIATIONAL_GRADIENT,
+    SUFFICIENT_STATISTICS,
+    RELEASED_COUNTS,
+    STATISTIC_GAUSSIAN,
+    STATISTIC_LAPLACE,
+    SMOOTH,
+    RANDOMISED,
 )
 
 # Draws that privacy does not rest on being noise: module:function -> what for.
 OTHER_DRAWS = {
     "dpmcmc.privacy.discrete:discrete_gaussian": "words of the integer noise itself",
+    "dpmcmc.privacy.discrete_laplace:flips": "the flips of randomised responses themselves",
+    "dpmcmc.privacy.discrete_laplace:_proposed": "words of the integer noise itself",
+    "dpmcmc.privacy.discrete_laplace:_exponential_coins": "words of the integer noise itself",
     "dpmcmc.samplers.minibatch:batches": "secret batches: without_replacement.md",
     "dpmcmc.samplers.penalty:amounts.bactrian": "proposals",
     "dpmcmc.samplers.penalty:amounts.normal": "proposals",
     "dpmcmc.samplers.penalty:taken": "acceptance uniforms, after the noise",
-    "dpmcmc.samplers.dp_penalty_guided:advance.steps": "first sides of a guided walk",
+    "dpmcmc.samplers.dp_penalty_guided:step.steps": "first sides of a guided walk",
     "dpmcmc.samplers.dp_penalty_subsampled:_steps": "acceptance uniforms, after the noise",
     "dpmcmc.samplers.dp_barker:_amounts": "proposals",
     "dpmcmc.samplers.dp_barker:_corrections": "correction noise, which may be known: dp_barker.md",
     "dpmcmc.samplers.dp_barker:_steps": "noise that fills up a variance, which may be known",
-    "dpmcmc.samplers.hamiltonian:advance": "momenta; acceptance uniforms, after the noise",
+    "dpmcmc.samplers.hamiltonian:step": "momenta; acceptance uniforms, after the noise",
     "dpmcmc.samplers.hamiltonian:_shortened": "directions in which public widths are looked at",
-    "dpmcmc.samplers.shaping:drawn": "which coefficient a proposal moves",
+    "dpmcmc.samplers.adaptation:drawn": "which coefficient a proposal moves",
     "dpmcmc.evaluation:median_bandwidth": "pairs of draws, which are released",
     "dpmcmc.releases.base:Normal.draws": "draws from a posterior given what was released",
     "dpmcmc.releases.quadratic:Quadratic._curvatures": "curvatures given what was released",
+    "dpmcmc.releases.quadratic:Quadratic._bent": "curvatures given what was released",
     "dpmcmc.releases.quadratic:Quadratic._powers": "residual scales given what was released",
     "dpmcmc.releases.quadratic:Mixture.draws": "draws from a posterior given what was released",
     "dpmcmc.releases.quadratic:Mixture._log_scales": "draws given what was released",
+    "dpmcmc.regression.fixed:Normals.draws": "draws given what was released",
+    "dpmcmc.regression.fixed:fixed_s": "residual variances given what was released",
+    "dpmcmc.regression.wishart:gammas": "draws given what was released",
+    "dpmcmc.regression.wishart:bartlett": "draws and proposals given what was released",
+    "dpmcmc.regression.chains:Chains._draw_theta": "draws given what was released",
+    "dpmcmc.regression.chains:Chains._move_variance": "moves given what was released",
+    "dpmcmc.regression.chains:decided": "acceptance uniforms, of released numbers",
+    "dpmcmc.regression.intercept:WithIntercept._move_gram": "draws given what was released",
+    "dpmcmc.regression.intercept:WithIntercept._move_middle": "moves given what was released",
+    "dpmcmc.regression.prediction:intervals": "predicted responses given what was released",
+    "dpmcmc.regression.joint_normal:Gibbs._sums": "draws given what was released",
+    "dpmcmc.regression.joint_normal:Gibbs._given": "draws given what was released",
     "dpmcmc.free.walk:Walk.coefficients": "draws given what was released",
     "dpmcmc.free.walk:Walk._completed": "coefficients given the others and what was released",
     "dpmcmc.free.walk:_Chains._go_along": "moves of a posterior given what was released",
     "dpmcmc.free.walk:_Chains._redraw": "moves of a posterior given what was released",
     "dpmcmc.free.priors:_precision": "variances of a prior given drawn coefficients",
     "dpmcmc.free.priors:_inverse_gaussian": "variances of a prior given drawn coefficients",
-    "dpmcmc.free.responses:_counts": "predicted counts given what was released",
-    "dpmcmc.free.responses:_numbers": "predicted responses given what was released",
+    "dpmcmc.families.responses:counts": "predicted counts given what was released",
+    "dpmcmc.families.responses:uneven": "means of predicted counts given what was released",
+    "dpmcmc.synthetic.posterior:Walk.__init__": "where chains given what was released begin",
+    "dpmcmc.synthetic.posterior:Walk.move": "moves of a posterior given what was released",
+    "dpmcmc.synthetic.drawn:rows_of": "synthetic rows given what was released",
+    "dpmcmc.synthetic.drawn:within": "numbers of synthetic rows within their bins",
+    "dpmcmc.statistics.populations:NormalMean.sample": "simulated rows, of public facts",
+    "dpmcmc.statistics.populations:NormalVariance.sample": "simulated rows, of public facts",
+    "dpmcmc.statistics.populations:UniformWidth.sample": "simulated rows, of public facts",
+    "dpmcmc.statistics.populations:Bernoulli.sample": "simulated rows, of public facts",
+    "dpmcmc.statistics.fisher_monte_carlo:additive_information.away_from_mean": "simulated sums",
+    "dpmcmc.statistics.fisher_monte_carlo:drawn": "noise of simulated releases",
+    "dpmcmc.statistics.fisher_monte_carlo:_unit_laplace": "noise of simulated releases",
+    "dpmcmc.statistics.inference_chains:Algorithm.accepted": "acceptances",
+    "dpmcmc.statistics.inference_chains:Algorithm.drawn": "the particle that is kept",
+    "dpmcmc.statistics.inference_chains:Algorithm.proposed": "proposals",
+    "dpmcmc.statistics.inference_chains:PseudoMarginal.step": "simulated sums, moved a little",
+    "dpmcmc.statistics.inference_chains:RaoBlackwellised.started": "simulated sums",
+    "dpmcmc.statistics.inference_chains:RaoBlackwellised.step": "simulated sums",
+    "dpmcmc.statistics.inference_chains:_normals": "simulated sums",
+    "dpmcmc.statistics.inference_start:_drawn": "starting points of chains",
+    "dpmcmc.statistics.inference_start:_known_or_estimated": "simulated sums",
+    "dpmcmc.statistics.inference_targets:laplace": "noise of simulated releases",
+    "dpmcmc.statistics.inference_targets:simulated": "simulated rows, given the parameter",
+    "dpmcmc.families.responses:_numbers": "predicted responses given what was released",
 }
 
 

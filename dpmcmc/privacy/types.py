@@ -24,8 +24,8 @@ class Permit:
     """Proof that the ledger was debited: opens the rows of `subject` for one event.
 
     subject: the dataset's identifier. event_digest: digest of the event that was paid for.
-    Only `app.ledger` and `dpmcmc.run.sample` (the data owner's own single-use ledger) make one;
-    an import contract and a test hold everybody else to it.
+    Only `dpmcmc_service.ledger` and `dpmcmc.local.owned` (the data owner's own single-use ledger)
+    make one; an import contract and a test hold everybody else to it.
     """
 
     subject: str

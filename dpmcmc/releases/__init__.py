@@ -1,27 +1,13 @@
 """The registry of releases. A line here makes one live; the line is the reviewed moment."""
 
-from dpmcmc.releases import noisy_mean, noisy_quadratic
-from dpmcmc.releases.auto import AutoOptions
+from typing import Any
+
+from dpmcmc.releases import dp_vi, noisy_mean, noisy_quadratic
 from dpmcmc.releases.base import Release
-from dpmcmc.releases.noisy_mean import NoisyMeanOptions
-from dpmcmc.releases.noisy_quadratic import NoisyQuadraticOptions
-from dpmcmc.samplers import SAMPLERS, Sampler, SamplerOptions
 
-ReleaseOptions = NoisyMeanOptions | NoisyQuadraticOptions
-AlgorithmOptions = SamplerOptions | ReleaseOptions | AutoOptions
-
-RELEASES: dict[str, Release] = {
-    release.name: release for release in (noisy_mean.RELEASE, noisy_quadratic.RELEASE)
+RELEASES: dict[str, Release[Any, Any, Any]] = {
+    release.name: release
+    for release in (noisy_mean.RELEASE, noisy_quadratic.RELEASE, dp_vi.RELEASE)
 }
-ALGORITHMS: dict[str, Sampler | Release] = {**SAMPLERS, **RELEASES}
 
-__all__ = [
-    "ALGORITHMS",
-    "RELEASES",
-    "AlgorithmOptions",
-    "AutoOptions",
-    "NoisyMeanOptions",
-    "NoisyQuadraticOptions",
-    "Release",
-    "ReleaseOptions",
-]
+__all__ = ["RELEASES", "Release"]

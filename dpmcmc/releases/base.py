@@ -1,29 +1,28 @@
-"""What a release is: a few noisy numbers, and a posterior that knows about their noise.
+"""What a release is: a few noisy statistics, and the posterior given them, noise included.
 
-Draws from that posterior are free and without limit: they see nothing but what was released.
+Draws from that posterior are post-processing: they are free, and there may be any number of them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from dpmcmc.assumptions import Assumptions
+from dpmcmc.design import Design
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers.base import Floats, Outlook
-
-if TYPE_CHECKING:
-    from dpmcmc.design import Design
-    from dpmcmc.schema import Table
-    from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.schema import Table
+from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.target import Floats, Priors
 
 NUM_DRAWS, NUM_CHAINS = 2000, 2  # where the caller leaves them open
-APART, LEAST = 2.0**20, 1e-30
+APART, LEAST_PRECISION = 2.0**20, 1e-30
 
 
 class Judgement(Protocol):
-    """What a release says of itself. privacy_share: of the draws' variance, that is its noise."""
+    """The verdict on a release. privacy_share: part of the draws' variance due to its noise."""
 
     @property
     def reliable(self) -> bool:
@@ -86,7 +85,7 @@ class Normal:
     release: Stored | None = None
 
     def parts(self) -> tuple[Floats, Floats]:
-        """See Posterior."""
+        """Return mean (1, d) and root (1, d, d): a mixture of one part."""
         return self.mean[None], self.root[None]
 
     def draws(self, chains: int, length: int, random: RandomSource) -> Floats:
@@ -96,26 +95,31 @@ class Normal:
         return found
 
     def completed(self, coefficients: Floats, _: Any, __: RandomSource) -> Floats:
-        """See Posterior: there is nothing else."""
+        """Return the coefficients (n, d): there are no other parameters."""
         return coefficients
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the planner knows.
+    """What the planner knows of a model, for a release.
 
-    reach: largest norm of a row of the form, see Form. prior: (d,) precision of the prior.
+    max_row_norm: largest norm of a row of the form, see Form. prior: (d,) precision of the prior.
     family: of the model.
     """
 
-    outlook: Outlook
-    reach: float
+    assumptions: Assumptions
+    max_row_norm: float
     prior: Floats
     family: str = ""
 
 
+Options = TypeVar("Options")
+Opened = TypeVar("Opened")
+Kept = TypeVar("Kept", bound=Stored)
+
+
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(Generic[Options, Opened, Kept]):
     """One algorithm. Registered by one explicit line in dpmcmc/releases/__init__.py.
 
     families: of the models that it suits. exact: draws are from the posterior given the release,
@@ -127,44 +131,39 @@ class Release:
     widening: (settled options, facts, noise multiplier) -> (d,) expected sds of the draws over
     those of the posterior given the rows.
     passes: (options, number of coefficients) -> how often the rows are read.
-    publish: (target or what was opened, reach of its form, options, noise multiplier, random) ->
-    the posterior given what it released.
+    publish: (target or what was opened, max_row_norm of its form, options, noise multiplier,
+    random) -> the posterior given what it released.
     model: the model in the coordinates that publish works in; it releases the same parameters.
     opened: (design, job, table) -> what publish reads in place of a target, if not None.
     poor: (settled options, facts, noise multiplier) -> whether nothing is promised of its draws.
     read: what a stored one's to_dict made -> it again. judge: (a stored one, precision (d,) of a
     prior that holds what rows do not tell, or None) -> its judgement. None where nothing is stored.
+    automatic: whether the planner may choose it by itself: only what its widening tells all of.
     """
 
     name: str
-    options: type[Any]
+    options: type[Options]
     families: frozenset[str]
     exact: bool
-    event: Callable[[Any, float, int], Event]
-    settle: Callable[[Any, Facts, float], Any]
-    widening: Callable[[Any, Facts, float], Floats]
-    passes: Callable[[Any, int], int]
-    publish: Callable[[Any, float, Any, float, RandomSource], Posterior]
-    model: "Callable[[ModelSpec], ModelSpec]"
-    opened: "Callable[[Design, JobSpec, Table], Any] | None" = None
-    poor: Callable[[Any, Facts, float], bool] | None = None
-    read: Callable[[dict[str, Any]], Stored] | None = None
-    judge: Callable[[Any, Floats | None], Judgement] | None = None
+    event: Callable[[Options, float, int], Event]
+    settle: Callable[[Options, Facts, float], Options]
+    widening: Callable[[Options, Facts, float], Floats]
+    passes: Callable[[Options, int], int]
+    publish: Callable[[Opened, float, Options, float, RandomSource], Posterior]
+    model: Callable[[ModelSpec], ModelSpec]
+    opened: Callable[[Design, JobSpec, Table], Opened] | None = None
+    poor: Callable[[Options, Facts, float], bool] | None = None
+    read: Callable[[dict[str, Any]], Kept] | None = None
+    judge: Callable[[Kept, Floats | None], Judgement] | None = None
+    automatic: bool = True
 
 
-class Positioned(Protocol):
-    """A form or a target: whatever knows the prior of positions."""
-
-    def log_prior_gradient(self, positions: Floats) -> Floats:
-        """Return (chain, d)."""
-
-
-def prior_of(known: Positioned, dimension: int) -> tuple[Floats, Floats]:
+def prior_of(known: Priors, dimension: int) -> tuple[Floats, Floats]:
     """Return mean and precision (d,) of the independent normal prior of positions.
 
     Read off its gradient, which is linear, at points so far apart that a far mean hides nothing.
     """
     ends = np.full((1, dimension), APART)
     below, above = known.log_prior_gradient(-ends)[0], known.log_prior_gradient(ends)[0]
-    precision = np.maximum((below - above) / (2.0 * APART), LEAST)
+    precision = np.maximum((below - above) / (2.0 * APART), LEAST_PRECISION)
     return 0.5 * (below + above) / precision, precision

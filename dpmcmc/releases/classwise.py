@@ -1,7 +1,7 @@
-"""Rows with several predictors, one for each class, in the coordinates of a release.
+"""Rows with several linear predictors, one for each class, in the coordinates of a release.
 
-Coefficients are ordered by class: (k, d). Where there is one class all of this is what a product of
-numbers is.
+Coefficients are ordered by class: (k, d). With one class the products here are products with a
+number.
 """
 
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from dpmcmc.families.base import Family, Floats, Place
 
 FAINT = 1e-3  # of what was known of a class: slopes below it are taken for so much
-TINY = 1e-30
+LEAST_SLOPE = 1e-30
 
 
 def at_rest(family: Family, classes: int) -> Floats:
@@ -25,7 +25,7 @@ def at_rest(family: Family, classes: int) -> Floats:
     return np.asarray(root @ root.T)
 
 
-def ways_of(x: Floats, root: Floats) -> list[Floats]:
+def jacobians_of(x: Floats, root: Floats) -> list[Floats]:
     """Return for each class (p, m): what a unit of its predictor's derivative adds to the score.
 
     x: (d, m). root: (p, p), score in these coordinates is root.T @ score.
@@ -36,19 +36,19 @@ def ways_of(x: Floats, root: Floats) -> list[Floats]:
     return [np.asarray(root[k : k + d].T @ x) for k in range(0, len(root), d)]
 
 
-def products(parts: Floats, ways: list[Floats]) -> Floats:
-    """Return (p, m), what all classes say together. parts: (k, m)."""
-    found = ways[0] * parts[0]
-    for part, way in zip(parts[1:], ways[1:], strict=True):
-        found += way * part
+def products(parts: Floats, jacobians: list[Floats]) -> Floats:
+    """Return (p, m), the sum over classes of parts (k, m) times Jacobians."""
+    found = jacobians[0] * parts[0]
+    for part, jacobian in zip(parts[1:], jacobians[1:], strict=True):
+        found += jacobian * part
     return np.asarray(found, np.float64)
 
 
-def inner(ways: list[Floats]) -> Floats:
-    """Return (k, k, m), inner products of the classes' ways."""
-    found = np.empty((len(ways), len(ways), ways[0].shape[1]))
-    for c, one in enumerate(ways):
-        for e, other in enumerate(ways[: c + 1]):
+def inner(jacobians: list[Floats]) -> Floats:
+    """Return (k, k, m), inner products of the classes' jacobians."""
+    found = np.empty((len(jacobians), len(jacobians), jacobians[0].shape[1]))
+    for c, one in enumerate(jacobians):
+        for e, other in enumerate(jacobians[: c + 1]):
             found[c, e] = found[e, c] = np.einsum("pm,pm->m", one, other)
     return found
 
@@ -64,7 +64,7 @@ def mean_slopes(curve: Floats, root: Floats, white: Floats, sd: float) -> Floats
     blocks = (back.T @ curve @ back).reshape(len(root) // d, d, -1, d)
     found = np.einsum("ab,caeb->ce", white @ white.T, blocks) / d
     values, vectors = np.linalg.eigh(0.5 * (found + found.T))
-    least = max(FAINT, 2.0 * sd / math.sqrt(d)) * max(float(values[-1]), TINY)
+    least = max(FAINT, 2.0 * sd / math.sqrt(d)) * max(float(values[-1]), LEAST_SLOPE)
     return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
 
@@ -73,7 +73,7 @@ def weakened(known: Floats, slopes: Floats, white: Floats) -> Floats:
     before = mean_slopes(known, np.eye(len(known)), white, 0.0)
     values, vectors = np.linalg.eigh(before)
     half, back = vectors * np.sqrt(values), (vectors / np.sqrt(values)).T
-    least, ways = np.linalg.eigh(back @ slopes @ back.T)
-    change = half @ (ways * np.sqrt(np.clip(least, 0.0, 1.0))) @ ways.T @ back
+    least, jacobians = np.linalg.eigh(back @ slopes @ back.T)
+    change = half @ (jacobians * np.sqrt(np.clip(least, 0.0, 1.0))) @ jacobians.T @ back
     whole = np.kron(change, np.eye(len(white)))
     return np.asarray(whole @ known @ whole.T)

@@ -1,8 +1,8 @@
-"""Score, curvature and two scalars of all rows in one exact event: where the noise is drawn.
+"""The one place where `noisy_quadratic` adds noise: score, curvature and two scalars in one event.
 
-Everything that leaves the house by `noisy_quadratic` leaves through `release`. It trusts nobody:
-whatever vectors it is given are cut here to the caps, rounded to a grid on which sums are exact,
-and noised. Proof: docs/proofs/noisy_quadratic.md, sections 1 and 2.
+All that `noisy_quadratic` releases passes through `release`. It assumes nothing of its input: any
+vectors are clipped here to the caps, rounded to a grid on which sums are exact, and get noise.
+Proof: docs/proofs/noisy_quadratic.md, sections 1 and 2.
 """
 
 import math
@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.arithmetic.rounding import SHRINK
 from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_QUADRATIC, check
 
 Floats = NDArray[np.float64]
-SHRINK = 1.0 - 2.0**-40  # swallows the rounding of a cut
-MOST_ROWS, WIDEST = 2**31, 250  # within which the proof holds
+MOST_ROWS, MOST_COEFFICIENTS = 2**31, 250  # within which the proof holds
 EXACT_BITS = 51  # of a sum
 COUNT = math.sqrt(2.0)  # what the number of rows is divided by: see docs/proofs/missing.md
 LEAST_CLEAR = 4.0  # sds of that number, below which it is not told from none
@@ -100,7 +100,7 @@ def release(
     *,
     gaps: bool = False,
 ) -> Sums:
-    """Return the noisy sums. Privacy: one Gaussian(z) event, replace-one, whatever the blocks hold.
+    """Return the noisy sums. Privacy: one Gaussian(z) event, replace-one, for any blocks.
 
     gaps: whether rows may be left out; their number is then released as well, and costs nothing:
     docs/proofs/missing.md, section 3.
@@ -133,7 +133,7 @@ def release(
 
 
 def _without(block: Block) -> Block:
-    """Return a block whose rows that are left out add nothing, whatever they hold."""
+    """Return the block with 0 in the place of rows that are left out."""
     if block.counted is None:
         return block
     there = block.counted > 0.0
@@ -158,7 +158,7 @@ def rounding(dimension: int, rows: int) -> float:
 def _check(dimension: int, rows: int, caps: Caps) -> None:
     """Refuse what the proof does not cover."""
     sizes = (caps.score, caps.curvature, caps.noise, caps.square)
-    if not (1 <= rows < MOST_ROWS and 1 <= dimension <= WIDEST):
+    if not (1 <= rows < MOST_ROWS and 1 <= dimension <= MOST_COEFFICIENTS):
         raise ValueError("too many rows or columns for exact sums")
     if not all(math.isfinite(size) and size > 0.0 for size in sizes):
         raise ValueError("caps must be positive and finite")

@@ -10,45 +10,25 @@ mu = 1 / noise_multiplier whatever their number.
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtri
 
+from dpmcmc.options import NoisyMeanOptions, Start
 from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN
-from dpmcmc.releases import noisy_mean_law as law
+from dpmcmc.releases import noisy_mean_design as planning
 from dpmcmc.releases.base import Facts, Normal, Release, prior_of
-from dpmcmc.samplers.base import Floats, Target
-from dpmcmc.samplers.options import Start
+from dpmcmc.releases.joint_sums import LEAST_CLEAR
+from dpmcmc.spec import ModelSpec
+from dpmcmc.target import Floats, Scores
 
-if TYPE_CHECKING:
-    from dpmcmc.spec import ModelSpec
-
-SURPRISING = 0.01  # probability of such a difference of two looks by noise alone
+SURPRISING = 0.01  # probability of such a difference of two releases by noise alone
 COUNTED = 0.866  # of the sensitivity, that a row counts as: less than sqrt(3) / 2
-LEAST_CLEAR = 4.0  # sds of a number of rows, below which it is not told from none
 BLURRED = 0.1  # sd of that number over it, from which on nothing is promised
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyMeanOptions:
-    """What is None is chosen by the planner. num_steps: independent draws of each chain.
-
-    shares: of the job's mu^2 for each release, the last one the closest; together at most 1.
-    clip_bounds: for each release the largest distance from its centre that a row counts with, in
-    known sds of the columns. clip_bound: of the last one, where the others are left open.
-    """
-
-    algorithm: Literal["noisy_mean"] = "noisy_mean"
-    num_steps: int | None = None
-    num_chains: int | None = None
-    num_warmup: int | None = None
-    clip_bound: float | None = None
-    shares: tuple[float, ...] | None = None
-    clip_bounds: tuple[float, ...] | None = None
 
 
 def options_of(start: Start) -> NoisyMeanOptions:
@@ -68,21 +48,21 @@ def _multipliers(options: NoisyMeanOptions, noise_multiplier: float) -> list[flo
 
 
 def settle(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -> NoisyMeanOptions:
-    """See Release."""
-    law.check(options.shares, options.clip_bounds)
+    """Return options with nothing left open but the numbers of draws. Raises SpecError."""
+    planning.check(options.shares, options.clip_bounds)
     if options.shares is not None and options.clip_bounds is not None:
         return options
-    best = law.best(facts, noise_multiplier, options.clip_bound, options.shares)
+    best = planning.best(facts, noise_multiplier, options.clip_bound, options.shares)
     return replace(options, shares=best.shares, clip_bounds=best.clip_bounds)
 
 
 def widening(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -> Floats:
-    """See Release."""
+    """Return (d,) expected sds of the draws over those of the posterior given the rows."""
     if options.shares is None or options.clip_bounds is None:
         raise ValueError("the releases must be settled")
-    variance = law.variance(facts, noise_multiplier, options.shares, options.clip_bounds)
-    outlook = facts.outlook
-    weight = outlook.rows * outlook.tempering
+    variance = planning.variance(facts, noise_multiplier, options.shares, options.clip_bounds)
+    assumptions = facts.assumptions
+    weight = assumptions.rows * assumptions.tempering
     found: Floats = np.sqrt(
         (weight + facts.prior) / (1.0 / (1.0 / weight + variance) + facts.prior)
     )
@@ -90,8 +70,8 @@ def widening(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -
 
 
 def publish(
-    target: Target,
-    reach: float,
+    target: Scores,
+    max_row_norm: float,
     options: NoisyMeanOptions,
     noise_multiplier: float,
     random: RandomSource,
@@ -107,13 +87,13 @@ def publish(
     start = target.position[0]
     found, information, jump, counts = start.copy(), 0.0, 0.0, []
     for clip, z in zip(options.clip_bounds, _multipliers(options, noise_multiplier), strict=True):
-        slope, excess = law.moments(clip, d, reach, information == 0.0)
-        centre = _within(found, start, reach)
-        sums, count, sd = _release(target, centre, clip, z, random)
+        slope, excess = planning.moments(clip, d, max_row_norm, information == 0.0)
+        centre = _within(found, start, max_row_norm)
+        sums, count, sd = released_sum(target, centre, clip, z, random)
         step = sums / (count * slope)
         mean = centre + step
         unsure = float(step @ step) / d * (sd / count) ** 2
-        precision = 1.0 / (law.noise_variance(slope, excess, clip, z, count) + unsure)
+        precision = 1.0 / (planning.noise_variance(slope, excess, clip, z, count) + unsure)
         if information > 0.0:
             jump = max(jump, _jump(mean - found, 1.0 / precision + 1.0 / information))
         information += precision
@@ -140,10 +120,10 @@ def _jump(change: Floats, variance: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyMean:
-    """A stored release. mean: (d,), off the rows' by a normal error of this variance in each part.
+    """A stored release. mean: (d,), that of the rows plus normal noise of this variance.
 
-    weight: rows times tempering. jump: largest change between its looks, see _jump. complete: about
-    how many rows were not left out, with an error of this sd; None where none may be.
+    weight: rows times tempering. jump: largest change between its releases, see _jump. complete:
+    noisy number of rows that are not left out, and sd its noise; None where none may be left out.
     """
 
     mean: Floats
@@ -159,7 +139,7 @@ class NoisyMean:
         return {**told, "mean": self.mean.tolist()}
 
     def moments(self) -> None:
-        """See Stored."""
+        """Return None: no second moments of a design are released."""
 
     @classmethod
     def from_dict(cls, told: dict[str, Any]) -> "NoisyMean":
@@ -180,7 +160,7 @@ class NoisyMean:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the looks say of themselves. See dpmcmc.releases.base.Judgement."""
+    """The verdict on a noisy mean, a dpmcmc.releases.base.Judgement."""
 
     reliable: bool
     privacy_share: float
@@ -208,18 +188,18 @@ def of_complete(rows: float | None, sd: float) -> str:
     return f"; about {rows:.0f} rows (+- {sd:.0f}) are complete, and these means are theirs"
 
 
-def _within(point: Floats, middle: Floats, reach: float) -> Floats:
+def _within(point: Floats, middle: Floats, max_row_norm: float) -> Floats:
     """Return point, drawn towards the middle of the declared bounds if it is further than any row.
 
     A released point, so that this is free.
     """
     away = float(np.linalg.norm(point - middle))
-    found: Floats = middle + (point - middle) * min(1.0, reach / away if away > 0.0 else 1.0)
+    found: Floats = middle + (point - middle) * min(1.0, max_row_norm / away if away > 0.0 else 1.0)
     return found
 
 
-def _release(
-    target: Target, centre: Floats, clip: float, z: float, random: RandomSource
+def released_sum(
+    target: Scores, centre: Floats, clip: float, z: float, random: RandomSource
 ) -> tuple[Floats, float, float]:
     """Release the sum of the rows less centre, each cut to length clip. One Gaussian(z) event.
 
@@ -245,13 +225,13 @@ def _in_few_digits(size: float) -> float:
     return math.ldexp(math.floor(digits * 2.0**10), exponent - 10)
 
 
-def straightened(model: "ModelSpec") -> "ModelSpec":
+def straightened(model: ModelSpec) -> ModelSpec:
     """Return the model in the coordinates in which its rows are normal."""
     return replace(model, options=replace(model.options, coordinates=None))
 
 
 def passes(options: NoisyMeanOptions, dimension: int) -> int:
-    """See Release."""
+    """Return how often the rows are read."""
     return len(options.shares or ())
 
 

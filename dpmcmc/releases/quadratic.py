@@ -1,7 +1,7 @@
-"""What `noisy_quadratic` leaves behind: a noisy quadratic log likelihood, and what follows from it.
+"""The stored release of `noisy_quadratic`: a noisy quadratic log likelihood, and its posteriors.
 
-All of it is a function of released numbers: posteriors under any normal prior, as many draws as
-wanted, and a verdict. Nothing here sees a row or costs anything.
+All of it is a function of released numbers: posteriors under any normal prior, any number of draws,
+and a verdict. Nothing here reads a row or costs anything.
 """
 
 import math
@@ -10,18 +10,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpmcmc.families.base import TINY
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import scales
 from dpmcmc.releases.joint_sums import Floats
-from dpmcmc.releases.quadratic_steps import Look, shrunk
+from dpmcmc.releases.quadratic_steps import TIGHT, shrunk
 from dpmcmc.releases.whitening import Whitening
 
 MIXTURE, LEAST_MIXTURE, MANY = 400, 60, 20  # curvatures that draws are mixed over; fewer for many
 FLAT, LEAST_PART = 1e-3, 0.02  # of the mean curvature; of the curvature that is a score's variance
-LEAST_SQUARE = 0.02  # of a squared scale, that is left when the way to the mean is taken off
-ROWS = ("rows", "rows_sd")
-TINY = 1e-300
+LEAST_SQUARE = 0.02  # of a squared scale, that is left when the distance to the mean is taken off
+LEAST_BENT = 0.1  # of a curvature that is told too steep
+FEW = 0.5  # of the usual curvature, where a direction is carried by few rows
+PULLS = 2.0  # sds of noise, beyond which a score says that the place lies further on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,11 +35,12 @@ class Quadratic:
     that follows is by u. score, score_sd: gradient of the log likelihood at place and sd of its
     noise. curvature, curvature_sd: (p, p), minus its slope. noise, noise_sd: (p, p), the score's
     variance under the model. whitening and what begins so: see Whitening.
-    places: (2, p), of the near looks; scores: (2, p), score_sds: (2,) of them. scales, taus,
-    tau_sds, cuts: (2,), see Look; empty without one. scaled: whether a log scale is a parameter.
+    places: (2, p), of the near iterates; scores: (2, p), score_sds: (2,) of them. scales, taus,
+    tau_sds, cuts: (2,), see Iterate; empty without one. scaled: whether a log scale is a parameter.
     clip: of a row's score, in mean lengths of such scores as residuals of this dispersion have.
     gaps: whether rows may be left out; rows is then about how many were not. heaviest: largest
-    declared weight of a row's log likelihood.
+    declared weight of a row's log likelihood. indicators: (d,), 1 for columns
+    that are declared to hold 0 and 1 alone; None where that is not known.
     """
 
     place: Floats
@@ -66,6 +70,7 @@ class Quadratic:
     noise_multiplier: float
     gaps: bool = False
     heaviest: float = 1.0
+    indicators: Floats | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -98,7 +103,10 @@ class Quadratic:
         )
 
     def moments(self) -> tuple[Floats, float]:
-        """See Stored. A direction that noise hides counts with as much as could hide there."""
+        """Return (mean of x x^T (d, d), sd of its noise) by the whitening.
+
+        A direction below the noise is given the noise level.
+        """
         back = np.linalg.inv(self.whitening)
         return back.T @ back, math.sqrt(2.0 * len(back)) * self.whitening_sd
 
@@ -119,6 +127,15 @@ class Quadratic:
         last = (float(mean[p]), float(precision[p])) if self.scaled else None
         return Mixture(self, means, roots, last)
 
+    def counting(self) -> Floats:
+        """Return (p, p): |u @ it|^2 is the mean square of what rows' predictors move with u.
+
+        Where few rows carry a direction that is less than the usual one, as the curvature says.
+        """
+        values, vectors = np.linalg.eigh(self.curvature)
+        usual = max(float(np.median(values)), TINY)
+        return np.asarray(vectors * np.sqrt(np.clip(values / usual, 0.0, 1.0)))
+
     def _curvatures(self, count: int, random: RandomSource) -> Floats:
         """Return draws (count, p, p) of the curvature given what was released of it."""
         p, n = len(self.place), self.rows
@@ -129,15 +146,47 @@ class Quadratic:
         noise = np.triu(flat, 1) * math.sqrt(0.5)
         noise = noise + noise.swapaxes(1, 2)
         noise[:, range(p), range(p)] = np.diagonal(flat, axis1=1, axis2=2)
-        return np.asarray(n * (middle + noise))
+        return self._bent(np.asarray(n * (middle + noise)), random)
+
+    def _bent(self, curves: Floats, random: RandomSource) -> Floats:
+        """Return curvatures (k, p, p), less where scores are less of a line than noise allows.
+
+        Beyond where rows are cut a score hardly changes with the place. Where the last one pulls
+        on as if the step to it had not been made, the mean lies further along than a tangent says,
+        by an unknown length: a uniform part of the curvature is left.
+        """
+        vectors = np.linalg.eigh(self.curvature)[1]
+        directions = vectors[:, self.unmoved(vectors)]
+        if not directions.shape[1]:
+            return curves
+        parts = random.uniforms((len(curves), directions.shape[1]))
+        left = np.sqrt(LEAST_BENT + (1.0 - LEAST_BENT) * parts)
+        shrink = np.eye(len(directions)) - (directions * (1.0 - left)[:, None]) @ directions.T
+        return np.asarray(shrink @ curves @ shrink)
+
+    def unmoved(self, vectors: Floats) -> NDArray[np.bool_]:
+        """Return (p,) in which of the curvature's directions the last score still pulls on.
+
+        Asked of those alone that few rows carry, which the place may be far from.
+        """
+        sizes = np.einsum("pk,pq,qk->k", vectors, self.curvature, vectors)
+        step = np.linalg.solve(self.root, self.places[1] - self.places[0])
+        turned = vectors.T @ (self.scores[1] - self.scores[0] + self.curvature @ step)
+        pull, moved = vectors.T @ self.scores[1], vectors.T @ step
+        noise = float((self.score_sds**2).sum()) + self.curvature_sd**2 * float(step @ step)
+        on = (pull * moved > 0.0) & (turned * moved > 0.0) & (np.abs(turned) > PULLS * noise**0.5)
+        on &= _few(sizes)
+        return np.asarray(on & (np.abs(pull) > PULLS * self.score_sds[1]))
 
     def _variance(self, half: Floats, inverse: Floats) -> Floats:
         """Return the score's variance (k, p, p): between 0 and the curvature, half @ half.T."""
         share, off = self._thinned()
         curve = half @ _turned(half)
         values, vectors = np.linalg.eigh(_even(inverse @ (share * curve + off) @ _turned(inverse)))
-        ways = half @ vectors
-        return np.asarray((ways * np.clip(values, LEAST_PART, 1.0)[:, None]) @ _turned(ways))
+        directions = half @ vectors
+        return np.asarray(
+            (directions * np.clip(values, LEAST_PART, 1.0)[:, None]) @ _turned(directions)
+        )
 
     def _thinned(self) -> tuple[float, Floats]:
         """Return (share, rest): the variance is share * curvature + rest, as far as is known."""
@@ -200,7 +249,7 @@ class Mixture:
     last: tuple[float, float] | None
 
     def parts(self) -> tuple[Floats, Floats]:
-        """See Posterior: of the coefficients, without the log scale."""
+        """Return (means (k, p), roots (k, p, p)) of the coefficients, without the log scale."""
         root = self.release.root
         return self.release.place + self.means @ root.T, np.asarray(root @ self.roots)
 
@@ -219,7 +268,7 @@ class Mixture:
         return out.reshape(chains, length, -1)
 
     def completed(self, coefficients: Floats, _: Any, random: RandomSource) -> Floats:
-        """See Posterior: with log scales, where they are parameters."""
+        """Return positions (n, d): coefficients (n, p), and the log scale if it is a parameter."""
         if self.last is None:
             return coefficients
         away = (coefficients - self.release.place).T
@@ -229,8 +278,9 @@ class Mixture:
     def _log_scales(self, moves: Floats, random: RandomSource) -> Floats:
         """Return log scales (count,) given moves (count, p) by u.
 
-        What squares at a place say is the scale and the way from there to the mean, squared. How
-        much of the latter the cut left is not known: a uniform part is taken off.
+        What squares at a place say is the scale and the way from there to the mean, squared: in no
+        direction more than the rows that carry it can, for squares are cut. How much of it the cut
+        left is not known: a uniform part is taken off.
         """
         told, mean, precision = self.release, *(self.last or (0.0, 1.0))
         weights = told.tau_sds**-2.0 / (told.tau_sds**-2.0).sum()
@@ -239,7 +289,8 @@ class Mixture:
         own = moves.shape[1] / (told.rows * told.tempering)  # how far draws are from their mean
         for k, weight in enumerate(weights):
             away = moves + back @ (told.place - told.places[k])
-            off = ((away**2).sum(axis=1) - own) * (told.scales[0] / told.scales[k]) ** 2
+            off = self._added(away, k) - own
+            off = off * (told.scales[0] / told.scales[k]) ** 2
             square = told.taus[k] ** 2
             left = np.maximum(square - part * off, LEAST_SQUARE * square)
             found += weight * (math.log(told.scales[k]) + 0.5 * np.log(left))
@@ -251,79 +302,20 @@ class Mixture:
         sd = math.sqrt(variance * kept)
         return np.asarray(kept * found + (1.0 - kept) * mean + sd * random.normals((len(moves),)))
 
+    def _added(self, away: Floats, which: int) -> Floats:
+        """Return (count,) what lying away (count, p) by u adds to the mean square at an iterate.
 
-def pooled(
-    looks: tuple[Look, Look],
-    white: Whitening,
-    rows: int,
-    tempering: float,
-    noise_multiplier: float,
-    *,
-    additive: bool,
-    has_scale: bool,
-    fixed: bool,
-    heaviest: float = 1.0,
-) -> Quadratic:
-    """Return what two looks in the same coordinates say together, each weighted by its noise.
-
-    additive: whether a scale is an sd in units of the predictor; what it was taken to be then
-    divides all of a look, so that both are brought to the last one's.
-    """
-    own = _scale(looks, fixed=fixed)
-    units = [(look.scale / own) ** 2 if additive else 1.0 for look in looks]
-    score_sds = np.array([u * look.sums.sds[0] for u, look in zip(units, looks, strict=True)])
-    curve_sds = np.array([u * look.sums.sds[1] for u, look in zip(units, looks, strict=True)])
-    noise_sds = np.array([u * look.sums.sds[2] for u, look in zip(units, looks, strict=True)])
-    by_score, by_curve = _weights(score_sds), _weights(curve_sds)
-    places = np.array([look.place for look in looks])
-    scores = np.array([u * look.sums.score for u, look in zip(units, looks, strict=True)])
-    curves = np.array([u * look.sums.curvature for u, look in zip(units, looks, strict=True)])
-    noises = np.array([u * look.sums.noise for u, look in zip(units, looks, strict=True)])
-    told_rows, rows_sds = (np.array([getattr(look.sums, part) for look in looks]) for part in ROWS)
-    gaps = bool(rows_sds.all())
-    scaled = has_scale and additive and not fixed
-    told = [looks[0], looks[1]] if scaled else []
-    return Quadratic(
-        place=by_score @ places,
-        root=looks[-1].root,
-        score=by_score @ scores,
-        score_sd=float(np.linalg.norm(by_score * score_sds)),
-        curvature=np.tensordot(by_curve, curves, 1),
-        curvature_sd=float(np.linalg.norm(by_curve * curve_sds)),
-        noise=np.tensordot(by_curve, noises, 1),
-        noise_sd=float(np.linalg.norm(by_curve * noise_sds)),
-        whitening=white.root,
-        whitening_known=white.known,
-        whitening_sd=white.sd,
-        whitening_held=white.held,
-        places=places,
-        scores=scores,
-        score_sds=score_sds,
-        scales=np.array([look.scale for look in told]),
-        taus=np.array([look.tau for look in told]),
-        tau_sds=np.array([look.tau_sd for look in told]),
-        cuts=np.array([look.cut for look in told]),
-        scaled=scaled,
-        dispersion=looks[-1].scale * looks[-1].tau if has_scale and not additive else 1.0,
-        clip=min(look.clip / (1.0 if additive else max(look.scale, 1.0)) for look in looks),
-        rows=round(float(_weights(rows_sds) @ told_rows)) if gaps else rows,
-        gaps=gaps,
-        tempering=tempering,
-        noise_multiplier=noise_multiplier,
-        heaviest=heaviest,
-    )
-
-
-def _scale(looks: tuple[Look, Look], *, fixed: bool) -> float:
-    """Return the scale of the residuals, of both looks, each weighted by its noise."""
-    if fixed or not looks[-1].tau_sd:
-        return looks[-1].scale * (1.0 if fixed else looks[-1].tau)
-    told = np.log([look.scale * look.tau for look in looks])
-    return math.exp(float(_weights(np.array([look.tau_sd for look in looks])) @ told))
-
-
-def _weights(sds: Floats) -> Floats:
-    return np.asarray(sds**-2.0 / (sds**-2.0).sum())
+        In no direction more than the rows that carry it can, for squares are cut. Where few do,
+        noise may have stretched it, and how far a coefficient moves says more than u does.
+        """
+        told = self.release
+        values, vectors = np.linalg.eigh(told.curvature)
+        shares = np.clip(values / (told.rows * TIGHT * len(values)), 0.0, 1.0)
+        steps, most = (away @ vectors) ** 2, told.cuts[which] ** 2
+        largest = np.abs(told.root @ vectors).max(axis=0) / told.scales[which]
+        few = shares * np.minimum(steps * largest**2, most)
+        some = np.minimum(steps, shares * most)
+        return np.asarray(np.where(_few(values), few, some).sum(axis=1))
 
 
 def _roots(precisions: Floats) -> Floats:
@@ -343,3 +335,8 @@ def _turned(matrices: Any) -> Floats:
 
 def _even(matrices: Any) -> Floats:
     return np.asarray(0.5 * (matrices + _turned(matrices)), dtype=np.float64)
+
+
+def _few(sizes: Floats) -> NDArray[np.bool_]:
+    """Return (p,) which directions, with these curvatures, carry the information of few rows."""
+    return np.asarray(sizes < FEW * np.median(sizes))

@@ -1,24 +1,23 @@
-"""What a look tells, and where to go from it: functions of released numbers alone."""
+"""One noisy Newton step: functions of the numbers that an iterate released, and of nothing else."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from dpmcmc.families.base import TINY
 from dpmcmc.releases.joint_sums import Floats, Sums
-from dpmcmc.releases.whitening import FULL, LEAST
+from dpmcmc.releases.whitening import FULL, LEAST_MOMENT
 
 LEAST_WEIGHT = 0.1  # of the rows of a direction, below which it is not told
 STEADY = 0.02  # of the mean curvature: a direction with less is moved in as if it had so much
-BEND = (
-    0.01  # posterior variances: error of a look beside its noise, for a likelihood is no parabola
-)
-TINY = 1e-300
+BEND = 0.01  # posterior variances: error of an iterate because a likelihood is not quadratic
+TIGHT = 1.3  # mean slope * length^2, beyond which rows count less
 DOUBT = 1.5  # sds by which the weight of a direction's rows is surely less than in full
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Iterate:
     """A place, and what was released there, in the coordinates of root (p, p).
 
     clip: of the score, in mean lengths of a row's. tau: scale of the residuals over the one that
@@ -35,16 +34,16 @@ class Look:
     tau_sd: float
 
 
-def told(look: Look, rows: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return (move (p,), its precision, the likelihood's, curvature over n) by a look alone.
+def newton_step(iterate: Iterate, rows: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return (move (p,), its precision, the likelihood's, curvature over n) by an iterate alone.
 
     All three are (p, p).
 
-    Its noise is the score's and, the further the move, the curvature's: all looks are at the same
-    rows, so that no other error is theirs but that a likelihood bends. A direction in which noise
-    hides the curvature is moved in by what the noise allows.
+    The error of a move is the noise of the score, plus the noise of the curvature times the length
+    of the move, plus BEND: all iterates are computed from the same rows. In a direction whose
+    curvature is below its noise, the noise level is used as the curvature.
     """
-    p, sums = len(look.place), look.sums
+    p, sums = len(iterate.place), iterate.sums
     curve, level, _ = shrunk(sums.curvature / rows, sums.sds[1] / rows)
     values, vectors = np.linalg.eigh(curve)
     least = 0.5 * math.sqrt(2.0 * p) * sums.sds[1] / rows
@@ -56,7 +55,7 @@ def told(look: Look, rows: float) -> tuple[Floats, Floats, Floats, Floats]:
     return np.asarray(move), np.asarray(known), np.asarray(steep), curve
 
 
-def agreeing(known: Floats, before: Floats, apart: Floats) -> Floats:
+def downweighted(known: Floats, before: Floats, apart: Floats) -> Floats:
     """Return the precision (p, p) of what was known before, less where it disagrees.
 
     apart: (p,), by how much. Looks from far away are bent, and count as little as makes the
@@ -66,8 +65,8 @@ def agreeing(known: Floats, before: Floats, apart: Floats) -> Floats:
     values, vectors = np.linalg.eigh(np.linalg.solve(root, np.linalg.solve(root, before).T))
     values = np.maximum(values, 1e-12)
     surprise = (vectors.T @ (root.T @ apart)) ** 2 / (1.0 + 1.0 / values)
-    ways = root @ vectors
-    return np.asarray((ways * (values / np.maximum(surprise, 1.0))) @ ways.T)
+    directions = root @ vectors
+    return np.asarray((directions * (values / np.maximum(surprise, 1.0))) @ directions.T)
 
 
 def shrunk(matrix: Floats, sd: float) -> tuple[Floats, float, float]:
@@ -88,7 +87,7 @@ def weighted(curve: Floats, noise: Floats) -> float:
     return min(max(float(np.trace(noise)) / trace(curve), 0.3), 1.0)
 
 
-def rounded(
+def rescaled(
     curve: Floats, noise: Floats, before: Floats, sd: float, noise_sd: float
 ) -> tuple[Floats, Floats, Floats]:
     """Return (stretch, what is known, what is not to be stretched further), all (p, p).
@@ -108,7 +107,7 @@ def rounded(
     edge = math.sqrt(2.0 * len(values)) * sd
     part = np.maximum(np.maximum(part, 0.0) + DOUBT * doubt, LEAST_WEIGHT)
     close = np.where(part < FULL, found / part, 0.0)
-    stretch = 1.0 / np.sqrt(np.maximum(found, max(edge, LEAST)))
+    stretch = 1.0 / np.sqrt(np.maximum(found, max(edge, LEAST_MOMENT)))
     kinds = (stretch, np.where(found > edge, found, 0.0), close)
     first, second, third = (np.asarray((vectors * kind) @ vectors.T) for kind in kinds)
     return first, second, third

@@ -1,4 +1,4 @@
-"""What a stored `noisy_quadratic` says of itself, by its own numbers: may it be believed?"""
+"""The verdict of a stored `noisy_quadratic`, from its released numbers."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from dpmcmc.releases.quadratic import TINY, Quadratic
+from dpmcmc.families.base import TINY
+from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.releases.scales import UNCUT
 
 Floats = NDArray[np.float64]
 SURPRISING = 0.005  # probability of such a difference of two scores by noise alone
@@ -17,9 +19,10 @@ BLURRED = 0.5  # noise of the curvature over the curvature
 DIM, DIM_CLASSES = 2.0, 5.0  # noise of the curvature, in which a direction is not told from none:
 # bent ones get lost. The second where rows have several predictors: rare classes are stretched on
 FAR_APART = 2.0  # residuals' sds, see _widest
+NOISY = 1.25  # such an sd over that without privacy
 TAME = 5.0  # sd of a prior of predictors that keeps such a direction where a likelihood of bounded
 # scores is nearly quadratic
-DISPERSED, UNCUT = 1.3, 8.0  # residuals over those of a Poisson count; clip, see Quadratic
+DISPERSED = 1.3  # residuals over those of a Poisson count
 UNEVEN = 0.5  # (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
 FULL = 0.998  # mean weight of a row, from which on nothing is said of it
@@ -27,9 +30,9 @@ FULL = 0.998  # mean weight of a row, from which on nothing is said of it
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a release says of itself.
+    """The verdict on a noisy quadratic likelihood.
 
-    arrived: whether its two near looks agree, and the last step was short. privacy_share: mean
+    arrived: whether its two near iterates agree, and the last step was short. privacy_share: mean
     share of the posterior's variance that is due to privacy. effective_rows: rows without noise
     that would tell as much. weight: mean weight of a row, see Quadratic. jump, stretch, blur:
     what `arrived` and `reliable` are made of.
@@ -53,12 +56,13 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
     where they have none, as of counts: such a likelihood bends too much for any prior.
     """
     p, n = len(release.place), release.rows
-    way = np.linalg.solve(release.root, release.places[1] - release.places[0])
-    turned = release.scores[1] - release.scores[0] + release.curvature @ way
-    allowed = float((release.score_sds**2).sum()) + release.curvature_sd**2 * float(way @ way)
+    step = np.linalg.solve(release.root, release.places[1] - release.places[0])
+    turned = release.scores[1] - release.scores[0] + release.curvature @ step
+    allowed = float((release.score_sds**2).sum()) + release.curvature_sd**2 * float(step @ step)
     values, vectors = np.linalg.eigh(release.curvature)
     moved = np.maximum(values, 0.0) * _rescaled(release) ** 2
     surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
+    surprise[release.unmoved(vectors)] = 0.0  # there the posterior is as wide as need be
     jump = max(
         float(surprise.sum() / chdtri(p, SURPRISING)),
         float(surprise.max() / chdtri(1, SURPRISING / p)),
@@ -68,7 +72,7 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
     step = vectors @ ((vectors.T @ release.score) / safe)
     last = release.places[1] - release.place
     step = step - np.linalg.solve(release.root, last)
-    stretch = math.sqrt(float(step @ step))
+    stretch = float(np.linalg.norm(step @ release.counting()))
     blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
     ratio = release.score_sd**2 / np.maximum(safe, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
@@ -91,14 +95,14 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
 
 
 def _dim(release: Quadratic) -> bool:
-    """Whether a direction is not told from none."""
+    """Whether the curvature in a direction is not above its noise."""
     p, least = len(release.place), float(np.linalg.eigvalsh(release.curvature)[0])
     clear = DIM if p == len(release.whitening) else DIM_CLASSES
     return least < clear * math.sqrt(2.0 * p) * release.curvature_sd
 
 
 def lost(release: Quadratic, precision: Floats | None) -> bool:
-    """Return whether neither the rows nor the prior tell some direction.
+    """Return whether neither the rows nor the prior determine some direction.
 
     precision: as in verdict.
     """
@@ -110,9 +114,9 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
     dim = values < (DIM if p == len(release.whitening) else DIM_CLASSES) * edge
     if precision is None or not dim.any():
         return bool(dim.any())
-    ways = release.root @ vectors[:, dim]
-    ways = ways / np.maximum(np.abs(ways).max(axis=0), TINY)
-    variances = (ways**2 / np.maximum(precision[:p], TINY)[:, None]).sum(axis=0)
+    directions = release.root @ vectors[:, dim]
+    directions = directions / np.maximum(np.abs(directions).max(axis=0), TINY)
+    variances = (directions**2 / np.maximum(precision[:p], TINY)[:, None]).sum(axis=0)
     return bool((variances > TAME**2).any())
 
 
@@ -120,16 +124,24 @@ def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) ->
     """Return the largest posterior sd of a coefficient, flat prior, over the residuals' scale.
 
     Rows with the whole of a column in [-1, 1] have predictors that are as uncertain. Where few
-    rows have it they are cut, and beyond a residual's sd a cut score is no line.
+    rows have it they are cut, and beyond a residual's sd a cut score is no line. Rows of a category
+    have it, however few they are. Numbers that are as uncertain without privacy are not looked at:
+    they agree, or keep to a part of their bounds, and no row is that far out.
     """
     safe = np.maximum(values, max(edge, TINY**0.5))
-    ways = release.root @ vectors
-    variances = (ways**2 / safe * (1.0 + release.score_sd**2 / safe)).sum(axis=1)
-    return math.sqrt(float(variances.max())) / float(release.scales[1] * release.taus[1])
+    parts = (release.root @ vectors) ** 2 / safe
+    own, variances = parts.sum(axis=1), (parts * (1.0 + release.score_sd**2 / safe)).sum(axis=1)
+    looked = variances > NOISY**2 * own
+    if release.indicators is None:
+        looked[:] = True
+    else:
+        looked |= release.indicators > 0.0
+    most = float(np.where(looked, variances, 0.0).max())
+    return math.sqrt(most) / float(release.scales[1] * release.taus[1])
 
 
 def _rescaled(release: Quadratic) -> float:
-    """Return how much the scale of the residuals changed between the near looks, in logs.
+    """Return how much the scale of the residuals changed between the near iterates, in logs.
 
     Residuals that are cut elsewhere say something else, though as much on average.
     """
@@ -166,7 +178,7 @@ def _sentence(
 
 
 def _notes(release: Quadratic) -> list[str]:
-    """Return what is to be known of the answer whatever the privacy."""
+    """Return the notes on the answer that do not depend on privacy."""
     found = []
     if _dim(release):
         found.append(
@@ -182,7 +194,7 @@ def _notes(release: Quadratic) -> list[str]:
         )
     if release.dispersion > DISPERSED:
         found.append(
-            f"counts vary {release.dispersion:.2g} times as much as Poisson ones, so that the"
-            " model's own intervals are too narrow whatever the privacy"
+            f"counts vary {release.dispersion:.2g} times as much as the model says, so that its"
+            " own intervals are too narrow whatever the privacy"
         )
     return found

@@ -10,8 +10,8 @@ from dpmcmc.releases.joint_sums import Floats
 CUTS = np.concatenate((np.linspace(1.2, 5.0, 39), np.geomspace(5.5, 60.0, 25)))
 AS_GOOD = 1.02  # variance over the least: long tails belong to a scale where noise lets them
 UNCUT, UNHEARD = 8.0, 0.03  # sds; beyond them only where noise is that part of the scale's own sd
-FARTHEST = math.log(50.0)  # of a log scale in one look
-LEAST, MOST = 1e-6, 0.995  # of a mean square, and of its cut
+MOST_LOG_CHANGE = math.log(50.0)  # of a log scale in one iterate
+LEAST_MEAN, MOST_OF_CUT = 1e-6, 0.995  # of a mean square, and of its cut
 HALVINGS = 60
 
 
@@ -32,8 +32,8 @@ def solved(mean: float, cut: float, noise: float) -> tuple[float, float]:
 
     noise: sd of that of the mean.
     """
-    mean = min(max(mean, noise, LEAST), MOST * cut * cut)
-    low, high = -FARTHEST, FARTHEST
+    mean = min(max(mean, noise, LEAST_MEAN), MOST_OF_CUT * cut * cut)
+    low, high = -MOST_LOG_CHANGE, MOST_LOG_CHANGE
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         t = math.exp(middle)
@@ -45,6 +45,6 @@ def solved(mean: float, cut: float, noise: float) -> tuple[float, float]:
 
 
 def variance(t: float, cut: float) -> float:
-    """Return the variance of the log scale that one row tells, without noise."""
+    """Return the variance of the log scale estimated from one row, without noise."""
     k: Floats = np.array(cut / t)
     return float(spread(k) / np.maximum(2.0 * inner(k), 1e-6) ** 2)

@@ -1,8 +1,8 @@
-"""Coordinates in which rows are round: a private look at the covariates alone.
+"""The whitening: coordinates in which the second moments of the covariates are about the identity.
 
-Released are sums of a a^T over rows a, in the coordinates of the round before, each cut to what a
-round row would have; a few rounds find any scale and any correlation (Biswas, Dong, Kamath and
-Ullman 2020). No response is read, so one payment serves every model of the same columns.
+Released are sums of a a^T over rows a, in the coordinates of the round before, each row clipped to
+the norm of a typical row there. A few rounds find any scale and any correlation (Biswas, Dong,
+Kamath and Ullman 2020). No response is read, so one payment serves all models of the same columns.
 Proof: docs/proofs/noisy_quadratic.md, section 3.
 """
 
@@ -19,15 +19,17 @@ ROUNDS = 3
 USUAL = 1.5  # times the mean squared length, beyond which a row is cut
 BLOCK = 8192  # rows at a time
 FULL, LEAST_PART, CLEAR = 0.5, 0.1, 3.0  # part of what was seen below which rows count as cut
-FURTHEST = 1e6  # stretch over the least: who varies less tells nothing beside any prior
-LEAST = 1e-12
+LARGEST_STRETCH = (
+    1e6  # singular value over the least: a direction that varies less is left to the prior
+)
+LEAST_MOMENT = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Whitening:
     """Released. root: (d, d), rows root.T @ x have a mean square of about 1 in every direction.
 
-    known: (d, d), mean of x x^T as far as it was told from noise. sd: of the last look's noise.
+    known: (d, d), mean of x x^T where it is above its noise. sd: of the last round's noise.
     held: (d, d), moments that are not to be stretched to less: see saturated.
     """
 
@@ -44,18 +46,18 @@ def event(noise_multiplier: float) -> Event:
 
 def whiten(
     x: Floats,
-    reach: float,
+    max_row_norm: float,
     noise_multiplier: float,
     random: RandomSource,
     counted: Floats | None = None,
 ) -> Whitening:
     """Release the coordinates of rows x (d, n). Privacy: event(noise_multiplier).
 
-    reach: largest norm of a row, public. counted: see Block. Never raises on rows.
+    max_row_norm: largest norm of a row, public. counted: see Block. Never raises on rows.
     """
     d, n = x.shape
     z = noise_multiplier * math.sqrt(ROUNDS)
-    root, known, cap, sd = np.eye(d), np.zeros((d, d)), reach * reach, 0.0
+    root, known, cap, sd = np.eye(d), np.zeros((d, d)), max_row_norm * max_row_norm, 0.0
     held, firm = np.zeros((d, d)), np.zeros((d, d))
     for _ in range(ROUNDS):
         caps = Caps(1.0, cap, 1.0, 1.0, (0.0, 1.0, 0.0, 0.0))
@@ -89,26 +91,26 @@ def rounder(root: Floats, known: Floats, seen: Floats, sd: float) -> tuple[Float
 
 
 def at_least(matrix: Floats, least: Floats, edge: float = 0.0) -> Floats:
-    """Return a symmetric matrix with what it lacks of another, beyond an edge, added."""
+    """Return matrix raised to `least` in the directions where it is smaller by more than edge."""
     values, vectors = np.linalg.eigh(least - matrix)
     return np.asarray(matrix + (vectors * np.maximum(values - edge, 0.0)) @ vectors.T)
 
 
 def kept(root: Floats, held: Floats) -> Floats:
-    """Return coordinates in which nothing is stretched further than what is held allows."""
+    """Return root, stretched in no direction further than `held` allows."""
     least = at_least(np.eye(len(root)), root.T @ held @ root)
     return _tame(np.asarray(root @ lifted(least, 0.0)))
 
 
 def _tame(root: Floats) -> Floats:
-    """Return coordinates whose squares still are told apart in floating point.
+    """Return root with singular values of at most LARGEST_STRETCH times the least.
 
-    Where columns agree in all rows, little noise lets each look stretch what it does not see.
+    Without it, each round would stretch a direction in which columns are collinear further.
     """
     left, sizes, right = np.linalg.svd(root)
-    if sizes[0] <= FURTHEST * sizes[-1]:
+    if sizes[0] <= LARGEST_STRETCH * sizes[-1]:
         return root
-    return np.asarray((left * np.minimum(sizes, FURTHEST * sizes[-1])) @ right)
+    return np.asarray((left * np.minimum(sizes, LARGEST_STRETCH * sizes[-1])) @ right)
 
 
 def above(matrix: Floats, edge: float) -> Floats:
@@ -124,12 +126,12 @@ def saturated(before: Floats, seen: Floats, edge: float) -> Floats:
     than was known before, stretching has cut rows, and as much of it is taken back.
     """
     values, vectors = np.linalg.eigh(before - seen)
-    ways = vectors[:, values > edge]
-    had, has = (np.einsum("dk,de,ek->k", ways, part, ways) for part in (before, seen))
+    directions = vectors[:, values > edge]
+    had, has = (np.einsum("dk,de,ek->k", directions, part, directions) for part in (before, seen))
     part = np.maximum(has, edge) / np.maximum(had, edge)
-    least = max(LEAST_PART, CLEAR * edge)  # else it would drown in noise
+    least = max(LEAST_PART, CLEAR * edge)  # below it noise dominates
     size = np.where((part < FULL) & (least < FULL), had / np.maximum(part, least), 0.0)
-    return np.asarray((ways * size) @ ways.T)
+    return np.asarray((directions * size) @ directions.T)
 
 
 def _block(x: Floats, counted: Floats | None, start: int, root: Floats) -> Block:
@@ -144,5 +146,7 @@ def lifted(matrix: Floats, sd: float) -> Floats:
     Eigenvalues below the largest that noise alone has are lifted to it.
     """
     values, vectors = np.linalg.eigh(matrix)
-    floor = max(math.sqrt(2.0 * len(matrix)) * sd, LEAST * float(np.abs(values).max()), LEAST)
+    floor = max(
+        math.sqrt(2.0 * len(matrix)) * sd, LEAST_MOMENT * float(np.abs(values).max()), LEAST_MOMENT
+    )
     return np.asarray((vectors / np.sqrt(np.maximum(values, floor))) @ vectors.T)

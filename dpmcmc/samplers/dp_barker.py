@@ -3,16 +3,20 @@
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from dpmcmc.arithmetic.rules import BARKER, CLAMP, Rule
+from dpmcmc.assumptions import Assumptions
 from dpmcmc.errors import SpecError
+from dpmcmc.options import DpBarkerOptions
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import BARKER_DECISION
+from dpmcmc.samplers.adaptation import Fit, Walk, axes, drawn
 from dpmcmc.samplers.barker_correction import LOCATIONS, VARIANCE, WEIGHTS
-from dpmcmc.samplers.base import Facts, Floats, Outlook, Pace, Sampler, Target
+from dpmcmc.samplers.base import Expectation, Sampler
 from dpmcmc.samplers.minibatch import (
     batch_columns,
     batch_steps,
@@ -23,47 +27,31 @@ from dpmcmc.samplers.minibatch import (
     rounding,
     settled_batch,
 )
-from dpmcmc.samplers.options import ChainOptions
-from dpmcmc.samplers.penalty_law import (
+from dpmcmc.samplers.penalty_efficiency import STUCK, draws_a_step, walk
+from dpmcmc.samplers.penalty_mixing import (
     STEEP,
-    STUCK,
-    PenaltyLaw,
+    PenaltyMixing,
     adapts,
     begun,
     clipped,
     cut_width,
-    draws_a_step,
     fitted_draws,
-    walk,
 )
-from dpmcmc.samplers.rules import BARKER, CLAMP, Rule
-from dpmcmc.samplers.shaping import Fit, Walk, axes, drawn
 from dpmcmc.samplers.starts import SHARES, Found, begin, chain_mu, settled
+from dpmcmc.target import Floats, Minibatches, PublicRows
 
 FILLED = 0.05  # least variance of the noise that fills up what the batch leaves
 LEAST_FIXED = 0.2  # and of the noise that privacy rests on
-FARTHEST = 200.0  # g of no use beyond
+LARGEST_G = 200.0  # g of no use beyond
 SHORTEST = 0.8  # of a move's length, so that the chain does not walk on a lattice
 SPARE = 0.9  # of the widest moves that the noise covers: intervals change with the position
-LONGEST, FITTED = 1.5, 2.0  # moves, in posterior sds: of a guess, and of what draws have shown
+LONGEST_GUESSED, FITTED = (
+    1.5,
+    2.0,
+)  # moves, in posterior sds: of a guess, and of what draws have shown
 GAIN, LOSS = 0.1, 0.12  # effective draws of N(0, 1): GAIN s^2 / (1 + LOSS s^2) for moves of s sds
 ENOUGH = 2000  # steps of all chains for each coefficient: some 500 effective draws
 SHARE = 4  # a batch is one part in so many of the rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DpBarkerOptions(ChainOptions):
-    """See ChainOptions.
-
-    batch: rows of a step. scale: length of a move of one coefficient. adapt: whether moves are
-    fitted to the draws of the warm-up, as in Proposal. Needs a dataset whose terms have a Rényi
-    branch.
-    """
-
-    algorithm: Literal["dp_barker"] = "dp_barker"
-    batch: int | None = None
-    scale: float | None = None
-    adapt: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +83,7 @@ class Room:
         return rounding(batch) * (moved + turned)
 
     def covers(self, noise_multiplier: float, batch: int) -> bool:
-        """Whether the fixed noise is as large as the noise multiplier says, rounding included."""
+        """Whether the fixed noise is at least that of the noise multiplier, rounding included."""
         if self.fixed + self.most > VARIANCE - FILLED:
             return False
         noise = scale_of(noise_multiplier)
@@ -107,7 +95,7 @@ def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
     """Return the room with the largest g that the noise multiplier covers. g is rounded down."""
     part, best = part_of(batch, rows), Room(0.0, part_of(batch, rows), LEAST_FIXED)
     for fixed in np.linspace(LEAST_FIXED, VARIANCE - 2.0 * FILLED, 64).tolist():
-        low, high = best.g, FARTHEST
+        low, high = best.g, LARGEST_G
         for _ in range(60):
             middle = 0.5 * (low + high)
             fits = Room(middle, part, fixed).covers(noise_multiplier, batch)
@@ -117,7 +105,7 @@ def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
     return best
 
 
-def rule_of(noise_multiplier: float, batch: int, target: Target) -> Rule:
+def rule_of(noise_multiplier: float, batch: int, target: Minibatches) -> Rule:
     """Return what decides a step."""
     room, rows = widest(noise_multiplier, batch, target.rows), target.rows
     sd = scale_of(noise_multiplier).sd
@@ -135,7 +123,7 @@ def rule_of(noise_multiplier: float, batch: int, target: Target) -> Rule:
 
 
 def _corrections(random: RandomSource, shape: tuple[int, ...]) -> Floats:
-    """Return draws of the correction noise V, symmetric. See barker_correction.py."""
+    """Return draws of the symmetric correction noise V, see barker_correction.py."""
     ends = np.cumsum(WEIGHTS) / np.sum(WEIGHTS)
     chosen = np.minimum(np.searchsorted(ends, random.uniforms(shape)), len(WEIGHTS) - 1)
     signs = 2.0 * random.integers(2, shape) - 1.0
@@ -143,8 +131,8 @@ def _corrections(random: RandomSource, shape: tuple[int, ...]) -> Floats:
     return corrections
 
 
-def start(
-    target: Target,
+def init(
+    target: Minibatches,
     options: DpBarkerOptions,
     noise_multiplier: float,
     random: RandomSource,
@@ -153,7 +141,7 @@ def start(
     """Begin at the public start, or where a release found the posterior, which shapes the walk."""
     begin(target, found)
     steps = (options.num_warmup or 0) if options.adapt else 0
-    fit = LAW.fit(options, target, noise_multiplier) if steps else None
+    fit = MIXING.fit(options, target, noise_multiplier) if steps else None
     dimension = target.position.shape[1]
     walk = Walk(target, axes(options.scale or math.nan, dimension, "component"), steps, fit)
     if found is not None:
@@ -161,8 +149,8 @@ def start(
     return walk
 
 
-def advance(
-    target: Target,
+def step(
+    target: Minibatches,
     options: DpBarkerOptions,
     noise_multiplier: float,
     length: int,
@@ -184,7 +172,7 @@ def advance(
 
 
 def _steps(
-    target: Target, deltas: Floats, batch: int, noise_multiplier: float, random: RandomSource
+    target: Minibatches, deltas: Floats, batch: int, noise_multiplier: float, random: RandomSource
 ) -> Floats:
     """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d)."""
     length, chains, _ = deltas.shape
@@ -202,64 +190,70 @@ def _amounts(shape: tuple[int, ...], random: RandomSource) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class BarkerLaw(PenaltyLaw):
+class BarkerMixing(PenaltyMixing):
     """Moves as long as the noise covers; near the mode every other one is accepted."""
 
     def shares(self, options: Any, mu: float) -> tuple[float, ...]:
-        """See Law."""
+        """Return the parts of mu^2 that the planner tries for a start."""
         return SHARES
 
-    def settle(self, options: Any, outlook: Outlook) -> Any:
-        """See Law."""
-        batch = settled_batch(options.batch, outlook.rows, SHARE)
+    def settle(self, options: Any, assumptions: Assumptions) -> Any:
+        """Return options with what does not depend on the budget. Raises SpecError."""
+        batch = settled_batch(options.batch, assumptions.rows, SHARE)
         if options.scale is not None and not 1e-9 <= options.scale <= 1e3:
             raise SpecError("/sampler/scale", "must be between 1e-09 and 1000")
-        return replace(options, batch=batch, start=settled(options.start, outlook))
+        return replace(options, batch=batch, start=settled(options.start, assumptions))
 
-    def steps(self, options: Any, outlook: Outlook, mu: float, chains: int) -> float:
-        """See Law. With all rows no more than leave so little noise that it covers clipped moves.
+    def steps(self, options: Any, assumptions: Assumptions, mu: float, chains: int) -> float:
+        """Return about how many steps of a chain make the best use of a budget of mu.
 
-        Where so many are enough for a chain: others are refused unseen, and it hardly moves.
+        With all rows as batch no more steps than leave noise that covers clipped moves, where that
+        is enough for a chain. Other moves are refused before any row is read.
         """
-        steps = PenaltyLaw.steps(self, options, outlook, mu, chains)
-        if part_of(options.batch, outlook.rows) > 0.0:
+        steps = PenaltyMixing.steps(self, options, assumptions, mu, chains)
+        if part_of(options.batch, assumptions.rows) > 0.0:
             return steps
-        quiet = math.sqrt((VARIANCE - 2.0 * FILLED) * outlook.rows / outlook.tempering)
+        quiet = math.sqrt((VARIANCE - 2.0 * FILLED) * assumptions.rows / assumptions.tempering)
         z = 0.5 * SPARE * quiet / (STEEP * FITTED)
         covered = (z * chain_mu(options.start, mu)) ** 2 / chains
-        enough = ENOUGH * len(outlook.sds) / chains
+        enough = ENOUGH * len(assumptions.sds) / chains
         return min(steps, covered) if covered >= enough else steps
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
-        """See Law. No smaller than what the longest moves need."""
+        """Return one at which all steps of all chains cost at most (epsilon, delta).
+
+        Not smaller than the longest moves need.
+        """
         count, batch = options.num_steps * options.num_chains, options.batch
         part = max(part_of(batch, rows), 1e-12)
-        most = min(math.sqrt((VARIANCE - FILLED - LEAST_FIXED) / part), FARTHEST)
+        most = min(math.sqrt((VARIANCE - FILLED - LEAST_FIXED) / part), LARGEST_G)
         least = math.sqrt(LEAST_FIXED) / Room(0.999 * most, part, LEAST_FIXED).sensitivity(batch)
         return max(least, calibrated(count, batch, rows, epsilon, delta, options.start))
 
-    def pace(self, options: Any, outlook: Outlook, noise_multiplier: float) -> Pace:
-        """See Law."""
-        guess, rows = outlook.guess, outlook.rows
-        limit = self._limit(options, outlook, noise_multiplier)
-        options = clipped(options, outlook, FITTED, limit)
-        limit = _covered(options, outlook, limit)
-        fits = min(limit / float(guess.width.max()), LONGEST * float(outlook.sds.min()))
+    def expectation(
+        self, options: Any, assumptions: Assumptions, noise_multiplier: float
+    ) -> Expectation:
+        """Return the finished options and what is expected of the chain. Raises SpecError."""
+        guess, rows = assumptions.guess, assumptions.rows
+        limit = self._limit(options, assumptions, noise_multiplier)
+        options = clipped(options, assumptions, FITTED, limit)
+        limit = _covered(options, assumptions, limit)
+        fits = min(limit / float(guess.width.max()), LONGEST_GUESSED * float(assumptions.sds.min()))
         scale = options.scale or float(f"{max(fits, 1e-9):.4g}")
-        lengths = scale / outlook.sds
-        moved = 2.0 * _draws(lengths) * outlook.sds**2 / len(lengths)
+        lengths = scale / assumptions.sds
+        moved = 2.0 * _draws(lengths) * assumptions.sds**2 / len(lengths)
         draws = draws_a_step(guess, moved)
-        fitted = max(draws, fitted_draws(guess, self.fit(options, outlook, noise_multiplier)))
+        fitted = max(draws, fitted_draws(guess, self.fit(options, assumptions, noise_multiplier)))
         adapt, fitting = adapts(options, guess, options.adapt, options.scale, fitted)
         draws = fitted if adapt else draws
         spent = chain_mu_of(options, rows, noise_multiplier)
-        options, guess = begun(replace(options, scale=scale, adapt=adapt), outlook, spent)
-        return Pace(options, draws, walk(guess, moved, scale), fitting)
+        options, guess = begun(replace(options, scale=scale, adapt=adapt), assumptions, spent)
+        return Expectation(options, draws, walk(guess, moved, scale), fitting)
 
-    def fit(self, options: Any, facts: Facts, noise_multiplier: float) -> Fit:
-        """See PenaltyLaw."""
-        limit = self._limit(options, facts, noise_multiplier)
-        limit = _covered(options, facts, limit)
+    def fit(self, options: Any, public: PublicRows, noise_multiplier: float) -> Fit:
+        """Return what fits moves to a posterior: their best lengths and what they give."""
+        limit = self._limit(options, public, noise_multiplier)
+        limit = _covered(options, public, limit)
 
         def best(widths: Floats, _: int) -> tuple[Floats, Floats]:
             scales = np.minimum(limit / widths, FITTED)
@@ -267,19 +261,19 @@ class BarkerLaw(PenaltyLaw):
 
         return best
 
-    def _limit(self, options: Any, facts: Facts, z: float) -> float:
+    def _limit(self, options: Any, public: PublicRows, z: float) -> float:
         """Return how wide moves may be that the noise covers, with some room to spare."""
-        g = widest(z, options.batch, facts.rows).g
-        return SPARE * 2.0 * g * math.sqrt(options.batch) / facts.rows
+        g = widest(z, options.batch, public.rows).g
+        return SPARE * 2.0 * g * math.sqrt(options.batch) / public.rows
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
-        """See Law."""
+        """Return about how many columns of the design, all rows, a step of one chain reads."""
         return batch_columns(options, rows, dimension)
 
 
-def _covered(options: Any, facts: Facts, limit: float) -> float:
+def _covered(options: Any, public: PublicRows, limit: float) -> float:
     """Return the limit of widths, infinite where clipping holds all of them within the noise."""
-    return math.inf if SPARE * cut_width(options, facts.tempering) <= limit else limit
+    return math.inf if SPARE * cut_width(options, public.tempering) <= limit else limit
 
 
 def _draws(lengths: Floats) -> Floats:
@@ -288,12 +282,12 @@ def _draws(lengths: Floats) -> Floats:
     return np.asarray(np.maximum(GAIN * squares / (1.0 + LOSS * squares), STUCK))
 
 
-LAW = BarkerLaw()
+MIXING = BarkerMixing()
 SAMPLER = Sampler(
     "dp_barker",
     DpBarkerOptions,
     event=minibatch_event,
-    law=LAW,
-    advance=advance,
-    start=start,
+    mixing=MIXING,
+    step=step,
+    init=init,
 )

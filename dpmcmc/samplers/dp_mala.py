@@ -1,42 +1,15 @@
 """DP MALA: Langevin proposals from one noisy gradient, DP HMC with one leapfrog step."""
 
-from dataclasses import dataclass
-from typing import Literal
-
+from dpmcmc.options import DpMalaOptions
 from dpmcmc.samplers.base import Sampler
-from dpmcmc.samplers.hamiltonian import advance, hamiltonian_event, start
-from dpmcmc.samplers.hamiltonian_law import HamiltonianLaw
-from dpmcmc.samplers.options import ChainOptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DpMalaOptions(ChainOptions):
-    """See ChainOptions.
-
-    step_size: in posterior sds, with a mass matrix as planned. mass: its diagonal; the covariance
-    that a start released takes its place. gradient_clip: largest norm that a row's gradient keeps.
-    A start that finds the posterior to be other than the plan guessed shortens the step, scales the
-    clip and cuts row ratios that are ten times the typical one (docs/proofs/dp_hmc.md).
-    gradient_noise_multiplier: of every gradient; privacy.noise_multiplier is that of every ratio.
-    """
-
-    algorithm: Literal["dp_mala"] = "dp_mala"
-    step_size: float | None = None
-    mass: tuple[float, ...] | None = None
-    gradient_clip: float | None = None
-    gradient_noise_multiplier: float | None = None
-
-    @property
-    def num_leapfrog(self) -> int:
-        """Gradients a step."""
-        return 1
-
+from dpmcmc.samplers.hamiltonian import hamiltonian_event, init, step
+from dpmcmc.samplers.hamiltonian_mixing import HamiltonianMixing
 
 SAMPLER = Sampler(
     "dp_mala",
     DpMalaOptions,
     event=hamiltonian_event,
-    law=HamiltonianLaw(),
-    advance=advance,
-    start=start,
+    mixing=HamiltonianMixing(),
+    step=step,
+    init=init,
 )

@@ -1,30 +1,20 @@
 """DP penalty with a guided walk: a direction keeps its side while it is accepted."""
 
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
+from dpmcmc.options import DpPenaltyGuidedOptions
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers.base import Floats, Sampler, Target
-from dpmcmc.samplers.options import ChainOptions, ComponentProposal
-from dpmcmc.samplers.penalty import begin, penalty_event, taken
-from dpmcmc.samplers.penalty_law import PenaltyLaw
-from dpmcmc.samplers.shaping import Walk
+from dpmcmc.samplers.adaptation import Walk
+from dpmcmc.samplers.base import Sampler
+from dpmcmc.samplers.penalty import init, penalty_event, taken
+from dpmcmc.samplers.penalty_mixing import PenaltyMixing
+from dpmcmc.target import Floats, Ratios
+
+MIXING = PenaltyMixing(guided=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DpPenaltyGuidedOptions(ChainOptions):
-    """See ChainOptions."""
-
-    algorithm: Literal["dp_penalty_guided"] = "dp_penalty_guided"
-    proposal: ComponentProposal = field(default_factory=ComponentProposal)
-
-
-LAW = PenaltyLaw(guided=True)
-
-
-def advance(
-    target: Target,
+def step(
+    target: Ratios,
     options: DpPenaltyGuidedOptions,
     noise_multiplier: float,
     length: int,
@@ -53,7 +43,7 @@ SAMPLER = Sampler(
     "dp_penalty_guided",
     DpPenaltyGuidedOptions,
     event=penalty_event,
-    law=LAW,
-    advance=advance,
-    start=partial(begin, LAW),
+    mixing=MIXING,
+    step=step,
+    init=partial(init, MIXING),
 )

@@ -1,16 +1,20 @@
 """DP penalty on secret minibatches, with the noise of the batch itself corrected for."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dpmcmc.arithmetic.rules import PENALTY, Rule
+from dpmcmc.assumptions import Assumptions, Guess
+from dpmcmc.options import DpPenaltySubsampledOptions
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import SUBSAMPLED_DECISION
-from dpmcmc.samplers.base import Facts, Floats, Outlook, Sampler, Target
+from dpmcmc.samplers.adaptation import Walk, drawn
+from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.minibatch import (
     batch_columns,
     batch_steps,
@@ -20,32 +24,15 @@ from dpmcmc.samplers.minibatch import (
     rounding,
     settled_batch,
 )
-from dpmcmc.samplers.options import ChainOptions, Proposal
-from dpmcmc.samplers.penalty import amounts, begin
-from dpmcmc.samplers.penalty_law import PenaltyLaw
-from dpmcmc.samplers.rules import PENALTY, Rule
-from dpmcmc.samplers.shaping import Walk, drawn
+from dpmcmc.samplers.penalty import amounts, init
+from dpmcmc.samplers.penalty_mixing import PenaltyMixing
 from dpmcmc.samplers.starts import SHARES, settled
-
-if TYPE_CHECKING:
-    from dpmcmc.models.base import Guess
+from dpmcmc.target import Floats, Minibatches, PublicRows
 
 SHARE = 10  # a batch is one part in so many of the rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DpPenaltySubsampledOptions(ChainOptions):
-    """See ChainOptions.
-
-    batch: rows of a step. Needs a dataset whose terms have a Rényi branch.
-    """
-
-    algorithm: Literal["dp_penalty_subsampled"] = "dp_penalty_subsampled"
-    proposal: Proposal = field(default_factory=Proposal)
-    batch: int | None = None
-
-
-def rule_of(noise_multiplier: float, batch: int, target: Target) -> Rule:
+def rule_of(noise_multiplier: float, batch: int, target: Minibatches) -> Rule:
     """Return what decides a step. Its part is Cochran's: v is unbiased for every batch."""
     rows, noise = target.rows, scale_of(noise_multiplier)
     return Rule(
@@ -59,8 +46,8 @@ def rule_of(noise_multiplier: float, batch: int, target: Target) -> Rule:
     )
 
 
-def advance(
-    target: Target,
+def step(
+    target: Minibatches,
     options: DpPenaltySubsampledOptions,
     noise_multiplier: float,
     length: int,
@@ -82,7 +69,7 @@ def advance(
 
 
 def _steps(
-    target: Target, deltas: Floats, batch: int, noise_multiplier: float, random: RandomSource
+    target: Minibatches, deltas: Floats, batch: int, noise_multiplier: float, random: RandomSource
 ) -> Floats:
     """Return (chain, length, d) draws of the steps that propose deltas (length, chain, d)."""
     length, chains, _ = deltas.shape
@@ -93,8 +80,8 @@ def _steps(
 
 
 @dataclass(frozen=True, slots=True)
-class SubsampledLaw(PenaltyLaw):
-    """The penalty law with the noise of the batch beside that of privacy.
+class SubsampledMixing(PenaltyMixing):
+    """The penalty mixing model, with the noise of the batch beside that of privacy.
 
     That noise grows with the square of a move's length, so that long ones lead nowhere.
     """
@@ -102,44 +89,47 @@ class SubsampledLaw(PenaltyLaw):
     bold: ClassVar[bool] = False
 
     def shares(self, options: Any, mu: float) -> tuple[float, ...]:
-        """See Law."""
+        """Return the parts of mu^2 that the planner tries for a start."""
         return SHARES
 
-    def settle(self, options: Any, outlook: Outlook) -> Any:
-        """See Law."""
-        batch = settled_batch(options.batch, outlook.rows, SHARE)
-        return replace(options, batch=batch, start=settled(options.start, outlook))
+    def settle(self, options: Any, assumptions: Assumptions) -> Any:
+        """Return options with what does not depend on the budget. Raises SpecError."""
+        batch = settled_batch(options.batch, assumptions.rows, SHARE)
+        return replace(options, batch=batch, start=settled(options.start, assumptions))
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
-        """See Law."""
+        """Return one at which all steps of all chains cost at most (epsilon, delta)."""
         count = options.num_steps * options.num_chains
         return calibrated(count, options.batch, rows, epsilon, delta, options.start)
 
-    def _noise(self, options: Any, facts: Facts, z: float) -> float:
-        """See PenaltyLaw."""
-        return float(z * facts.rows / options.batch)
+    def _noise(self, options: Any, public: PublicRows, z: float) -> float:
+        """Return the least noise sd on lambda per nat of a tempered interval."""
+        return float(z * public.rows / options.batch)
 
-    def _seen(self, options: Any, outlook: Outlook, z: float) -> "Guess":
+    def _seen(self, options: Any, assumptions: Assumptions, z: float) -> Guess:
         """For a move of one sd the batch's noise has variance n T / b (1 - b / n)."""
-        guess, part = PenaltyLaw._seen(self, options, outlook, z), options.batch / outlook.rows
-        own = _own(part, outlook.tempering) / z
-        width = np.hypot(guess.width / part, own / outlook.sds)
-        joint = float(np.hypot(guess.joint_width / part, own / outlook.sds.max()))
+        guess, part = (
+            PenaltyMixing._seen(self, options, assumptions, z),
+            options.batch / assumptions.rows,
+        )
+        own = _own(part, assumptions.tempering) / z
+        width = np.hypot(guess.width / part, own / assumptions.sds)
+        joint = float(np.hypot(guess.joint_width / part, own / assumptions.sds.max()))
         return replace(guess, width=width, joint_width=joint)
 
-    def _noises(self, options: Any, facts: Facts, z: float, widths: Floats) -> Floats:
+    def _noises(self, options: Any, public: PublicRows, z: float, widths: Floats) -> Floats:
         """The noise of privacy, for both parts of the statistic, and of the batch."""
-        part = options.batch / facts.rows
+        part = options.batch / public.rows
         scaled = widths / part
         jump = 0.5 * (1.0 - part) * scaled**2
-        return np.asarray(np.hypot(z * (scaled + jump), _own(part, facts.tempering)))
+        return np.asarray(np.hypot(z * (scaled + jump), _own(part, public.tempering)))
 
-    def _spent(self, options: Any, outlook: Outlook, noise_multiplier: float) -> float:
+    def _spent(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> float:
         """Return about the mu of all steps of all chains."""
-        return chain_mu_of(options, outlook.rows, noise_multiplier)
+        return chain_mu_of(options, assumptions.rows, noise_multiplier)
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
-        """See Law."""
+        """Return about how many columns of the design, all rows, a step of one chain reads."""
         return batch_columns(options, rows, dimension)
 
 
@@ -148,12 +138,12 @@ def _own(part: float, tempering: float) -> float:
     return math.sqrt((1.0 - part) * tempering / part)
 
 
-LAW = SubsampledLaw()
+MIXING = SubsampledMixing()
 SAMPLER = Sampler(
     "dp_penalty_subsampled",
     DpPenaltySubsampledOptions,
     event=minibatch_event,
-    law=LAW,
-    advance=advance,
-    start=partial(begin, LAW),
+    mixing=MIXING,
+    step=step,
+    init=partial(init, MIXING),
 )

@@ -6,14 +6,14 @@ from typing import Protocol
 
 import numpy as np
 
+from dpmcmc.options import Start
 from dpmcmc.privacy.discrete import Integers, gaussian_noise, noisy_sums, scale_of
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import TRAJECTORY_DECISION, TRAJECTORY_GRADIENT
-from dpmcmc.samplers.base import Floats, Path, Target, Trajectories
-from dpmcmc.samplers.hamiltonian_law import ROUGH, leaned, steepest, turned
-from dpmcmc.samplers.options import Start
+from dpmcmc.samplers.hamiltonian_mixing import ROUGH, leaned, steepest, turned
 from dpmcmc.samplers.starts import Found, begin, with_event
+from dpmcmc.target import Floats, Gradients, Path, Trajectories
 
 DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
 CLEAR = 4.0  # of a squared error over what noise alone gives
@@ -21,7 +21,7 @@ SHORTEST = 1e-3  # step size over the planned one
 
 
 class HamiltonianOptions(Protocol):
-    """What HMC and MALA are told."""
+    """The options that HMC and MALA share."""
 
     @property
     def num_steps(self) -> int | None:
@@ -90,8 +90,8 @@ def hamiltonian_event(options: HamiltonianOptions, noise_multiplier: float, rows
     return with_event(options.start, Compose((gradients, ratios)))
 
 
-def start(
-    target: Target,
+def init(
+    target: Gradients,
     options: HamiltonianOptions,
     noise_multiplier: float,
     random: RandomSource,
@@ -99,7 +99,8 @@ def start(
 ) -> HamiltonianState:
     """Release the gradient where the chains begin. One Gaussian event a chain."""
     begin(target, found)
-    noise = _noise(options, random, target.position.shape)
+    z = options.gradient_noise_multiplier or math.nan
+    noise = gradient_noise(random, z, target.position.shape)
     if found is None:
         root = np.diag(_known(options.mass)) ** 0.5
         d = len(root)
@@ -121,7 +122,7 @@ def _planned(options: HamiltonianOptions) -> tuple[float, float]:
 
 
 def _fitted(
-    target: Target,
+    target: Gradients,
     options: HamiltonianOptions,
     noise_multiplier: float,
     found: Found,
@@ -134,7 +135,7 @@ def _fitted(
     most = steepest(*known, bounded=target.bounded)
     if most < math.inf:
         target.cut(np.asarray(most * np.linalg.inv(root).T))
-    clip *= float(target.growth(found.mode[None], found.moments)[1][0]) * factor
+    clip *= float(target.information_scale(found.mode[None], found.moments)[1][0]) * factor
     state = HamiltonianState(root, back, step, clip, *_alone(len(root)))
     rough = _lean(target, options, state, found)
     state.step_size = _shortened(target, options, noise_multiplier, state, rough, random)
@@ -142,12 +143,12 @@ def _fitted(
 
 
 def _alone(dimension: int) -> tuple[Floats, Floats, Floats]:
-    """Return the centre, pull and offset of gradients that lean on nothing."""
+    """Return centre, pull and offset of gradients without a control variate."""
     return np.zeros(dimension), np.zeros((dimension, dimension)), np.zeros(dimension)
 
 
 def _lean(
-    target: Target,
+    target: Gradients,
     options: HamiltonianOptions,
     state: HamiltonianState,
     found: Found,
@@ -167,13 +168,13 @@ def _lean(
     return float(added)
 
 
-def _loud(target: Target, options: HamiltonianOptions, state: HamiltonianState) -> Floats:
+def _loud(target: Gradients, options: HamiltonianOptions, state: HamiltonianState) -> Floats:
     """Return a root (d, d) of the covariance of a gradient's noise, in posterior sds."""
     sd = (options.gradient_noise_multiplier or math.nan) * 2.0 * state.clip * target.tempering
     return np.asarray(sd * state.back @ state.root)
 
 
-def _missed(target: Target, found: Found, state: HamiltonianState, noise: Floats) -> Floats:
+def _missed(target: Gradients, found: Found, state: HamiltonianState, noise: Floats) -> Floats:
     """Return (d,) what clipping takes from gradients near the mode, as far as that is not noise.
 
     A few far rows that are cut shift the point at which clipped gradients vanish by several sds. At
@@ -190,7 +191,7 @@ def _missed(target: Target, found: Found, state: HamiltonianState, noise: Floats
 
 
 def _shortened(
-    target: Target,
+    target: Gradients,
     options: HamiltonianOptions,
     noise_multiplier: float,
     state: HamiltonianState,
@@ -218,13 +219,13 @@ def _known(mass: tuple[float, ...] | None) -> Floats:
     return 1.0 / np.array(mass)
 
 
-def _noise(options: HamiltonianOptions, random: RandomSource, shape: tuple[int, ...]) -> Integers:
-    z = options.gradient_noise_multiplier or math.nan
+def gradient_noise(random: RandomSource, z: float, shape: tuple[int, ...]) -> Integers:
+    """Return the noise of gradients, for noisy_sums. Privacy: a Gaussian(z) event for each."""
     return gaussian_noise(random, TRAJECTORY_GRADIENT, z, shape)
 
 
 def _gradients(
-    target: Target,
+    target: Gradients,
     options: HamiltonianOptions,
     state: HamiltonianState,
     positions: Floats,
@@ -240,8 +241,8 @@ def _gradients(
     return np.asarray(released @ state.back + known + state.offset)
 
 
-def advance(
-    target: Target,
+def step(
+    target: Gradients,
     options: HamiltonianOptions,
     noise_multiplier: float,
     length: int,
@@ -255,10 +256,10 @@ def advance(
     """
     chains, dimension = target.position.shape
     momenta = random.normals((length, chains, dimension))
-    noise = _noise(options, random, (length, options.num_leapfrog, chains, dimension))
+    z = options.gradient_noise_multiplier or math.nan
+    noise = gradient_noise(random, z, (length, options.num_leapfrog, chains, dimension))
     decisions = gaussian_noise(random, TRAJECTORY_DECISION, noise_multiplier, (length, chains))
     uniforms = random.uniforms((length, chains))
-    z = options.gradient_noise_multiplier or math.nan
     path = Path(
         *(state.step_size, state.clip, z, state.root, state.back),
         *(state.centre, state.pull, state.offset),

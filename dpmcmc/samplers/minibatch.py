@@ -1,31 +1,28 @@
 """What the samplers on secret minibatches share: the batch, the event, and its calibration."""
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.arithmetic.rules import Rule
 from dpmcmc.errors import SpecError
+from dpmcmc.options import Start
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.discrete import Integers
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.subsampling import wor_rdp_gaussian
-from dpmcmc.samplers.base import Floats, Target
-from dpmcmc.samplers.options import Start
-from dpmcmc.samplers.rules import Rule
+from dpmcmc.samplers.calibration import CLOSE, moved, smallest
 from dpmcmc.samplers.starts import chain_mu, with_event
+from dpmcmc.target import Floats, Minibatches
 
 SCATTERED = 3.0  # times as long as in order: reading rows of a batch
-FEWEST = 1000  # rows of a batch that the planner chooses, where there are as many
-LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
-CLOSE = 1e-3  # how much of the noise a calibration may give away
+FEWEST_ROWS = 1000  # rows of a batch that the planner chooses, where there are as many
 AT_ONCE = 1 << 18  # row numbers of steps that are taken by one call: they stay in a cache
 QUICK_TRIES = 8  # of a spread, which is nearly inverse to the noise
-MOST_TRIES, STEEPEST = 200, 1000.0  # of a cost, and of its fall on logarithmic scales
 
 
 def minibatch_event(options: Any, noise_multiplier: float, rows: int) -> Event:
@@ -59,7 +56,7 @@ def batches(random: RandomSource, rows: int, batch: int, count: int) -> NDArray[
 
 
 def batch_steps(
-    target: Target,
+    target: Minibatches,
     rule: Rule,
     deltas: Floats,
     noise: Integers,
@@ -98,7 +95,7 @@ def settled_batch(batch: int | None, rows: int, share: int) -> int:
 
     Refuses a batch that no variance can be taken of, or that is larger than the data.
     """
-    chosen = min(rows, max(FEWEST, rows // share)) if batch is None else batch
+    chosen = min(rows, max(FEWEST_ROWS, rows // share)) if batch is None else batch
     if rows < 2:
         raise SpecError("/dataset", "a batch needs at least 2 rows")
     if type(chosen) is not int or not 2 <= chosen <= rows:
@@ -131,41 +128,7 @@ def calibrated(
         return accountant.epsilon(with_event(start, steps), delta)
 
     mu = chain_mu(start, accountant.mu_of_epsilon(epsilon, delta))
-    return _calibrated(lambda z: price(z) / epsilon, _similar(count, batch / rows, mu))
-
-
-def _calibrated(ratio_of: Callable[[float], float], z: float) -> float:
-    """Return z at which a falling ratio_of(z) is at most 1, and CLOSE to it or to where it is.
-
-    By secants in logarithms, within what is known to be too little and enough; every fourth try
-    halves that, for costs that are far from a power of the noise.
-    """
-    little, enough, slope, last = LEAST_NOISE, math.inf, -1.0, (0.0, 0.0)
-    for tried in range(MOST_TRIES):
-        ratio = ratio_of(z)
-        if 1.0 - CLOSE <= ratio <= 1.0 or (ratio <= 1.0 and z <= little * (1.0 + CLOSE)):
-            return z
-        little, enough = (little, z) if ratio <= 1.0 else (z, enough)
-        if little >= MOST_NOISE:
-            break
-        if tried and 0.0 < ratio * last[1] < math.inf and ratio != last[1]:
-            slope = math.log(ratio / last[1]) / math.log(z / last[0])
-        last, slope = (z, ratio), min(max(slope, -STEEPEST), -0.5)
-        z = _moved(z, ratio ** (-1.0 / slope))
-        if not little < z < enough or tried % 4 == 3:
-            z = _between(little, enough, last[0])
-        if enough <= little * (1.0 + CLOSE):
-            return enough
-    if enough < math.inf:
-        return enough
-    raise SpecError("/privacy/epsilon", "is too small for so many steps on batches")
-
-
-def _between(little: float, enough: float, z: float) -> float:
-    """Return the middle, or a place much further on where one side is not known yet."""
-    if enough == math.inf:
-        return MOST_NOISE
-    return max(z / 4.0, LEAST_NOISE) if little <= LEAST_NOISE else math.sqrt(little * enough)
+    return smallest(lambda z: price(z) / epsilon, _similar(count, batch / rows, mu))
 
 
 def _similar(count: int, rate: float, mu: float) -> float:
@@ -173,15 +136,10 @@ def _similar(count: int, rate: float, mu: float) -> float:
 
     Many small ones are nearly Gaussian, so that they cost about as much as well.
     """
-    before, z = math.inf, _moved(rate * math.sqrt(count) / mu, 1.0)
+    before, z = math.inf, moved(rate * math.sqrt(count) / mu, 1.0)
     for _ in range(QUICK_TRIES):
         if abs(z - before) < 0.1 * CLOSE * z:
             break
         spread = math.sqrt(count * wor_rdp_gaussian(z, rate, 2.0))
-        before, z = z, _moved(z, spread / mu)
+        before, z = z, moved(z, spread / mu)
     return z
-
-
-def _moved(z: float, ratio: float) -> float:
-    """Return a noise multiplier that is better where the cost was so many times too large."""
-    return min(max(z * min(max(ratio, 0.5), 2.0) * (1.0 + 0.3 * CLOSE), LEAST_NOISE), MOST_NOISE)

@@ -1,4 +1,4 @@
-"""The penalty step: a Metropolis step that is right although its log ratio is noisy."""
+"""The penalty step: a Metropolis step that corrects for the noise of its log ratio."""
 
 import math
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.options import ChainOptions, Shape
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import PENALTY_DECISION
-from dpmcmc.samplers.base import Floats, Steps, Target
-from dpmcmc.samplers.options import ChainOptions, Shape
-from dpmcmc.samplers.penalty_law import SPREAD, PenaltyLaw
-from dpmcmc.samplers.shaping import Amounts, Walk, axes, drawn, lengths
-from dpmcmc.samplers.starts import Found, with_event
-from dpmcmc.samplers.starts import begin as put
+from dpmcmc.samplers.adaptation import Amounts, Walk, axes, drawn, lengths
+from dpmcmc.samplers.penalty_efficiency import SPREAD
+from dpmcmc.samplers.penalty_mixing import PenaltyMixing
+from dpmcmc.samplers.starts import Found, begin, with_event
+from dpmcmc.target import Floats, Ratios, Steps
 
 
 def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> Event:
@@ -29,22 +29,22 @@ def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> 
     return with_event(options.start, steps)
 
 
-def begin(
-    law: PenaltyLaw,
-    target: Target,
+def init(
+    mixing: PenaltyMixing,
+    target: Ratios,
     options: Any,
     noise_multiplier: float,
     random: RandomSource,
     found: Found | None = None,
 ) -> Walk:
     """Begin at the public start, or where a release found the posterior, which shapes the walk."""
-    put(target, found)
+    begin(target, found)
     proposal, dimension = options.proposal, target.position.shape[1]
     if proposal.scale is None:
         raise ValueError("the proposal's scale must be known")
     warmup, fitted = options.num_warmup or 0, bool(proposal.adapt)
     steps, first = warmup if fitted else 0, lengths(proposal.stretch or 1.0, warmup, fitted)
-    fit = law.fit(options, target, noise_multiplier) if steps else None
+    fit = mixing.fit(options, target, noise_multiplier) if steps else None
     walk = Walk(target, axes(proposal.scale, dimension, proposal.kind), steps, fit, first)
     if found is not None:
         walk.shape(found.mode, found.root @ found.root.T)
@@ -65,8 +65,8 @@ def amounts(shape: Shape) -> Amounts:
     return bactrian if shape == "bactrian" else normal
 
 
-def advance(
-    target: Target,
+def step(
+    target: Ratios,
     options: Any,
     noise_multiplier: float,
     length: int,
@@ -82,7 +82,7 @@ def advance(
 
 
 def taken(
-    target: Target,
+    target: Ratios,
     walk: Walk,
     shape: Shape,
     noise_multiplier: float,

@@ -1,6 +1,6 @@
-"""Chains that start from a release: what it costs, what it tells them, and what to expect of it.
+"""Chains that start from a release: its cost, its use for a chain, and what to expect of it.
 
-The release itself is made where the rows are opened, see dpmcmc/starting.py.
+The release itself is made in dpmcmc/starting.py, where the rows are opened.
 """
 
 import math
@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpmcmc.assumptions import Assumptions
 from dpmcmc.errors import SpecError
+from dpmcmc.options import Start
 from dpmcmc.privacy.events import Compose, Event
-from dpmcmc.samplers.base import Floats, Outlook, Target
-from dpmcmc.samplers.options import Start
+from dpmcmc.releases import newton_budget, noisy_mean
+from dpmcmc.releases.noisy_quadratic import LEAST_FAR, MOST_FAR
+from dpmcmc.target import Floats, Places
 
 SHARES = (0.1, 0.25, 0.5)  # of mu^2, that the planner chooses from
 LEAST_NOISE, MOST_NOISE = 1e-4, 1e9
-LEAST_FAR, MOST_FAR = 3, 12
 SAFE = 1.0 + 1e-12  # rounding of what a start costs
 
 
@@ -37,7 +39,7 @@ class Found:
     prior: Floats
 
 
-def begin(target: Target, found: Found | None) -> None:
+def begin(target: Places, found: Found | None) -> None:
     """Put every chain at a draw of its own; where none was found they stay at the public start."""
     if found is not None:
         target.position[:] = found.positions
@@ -48,12 +50,10 @@ def event(start: Start) -> Event:
 
     Proof: docs/proofs/noisy_mean.md, where it has shares, and docs/proofs/noisy_quadratic.md.
     """
-    from dpmcmc.releases import noisy_mean, quadratic_way  # they know the samplers' types
-
     if start.noise_multiplier is None or (start.num_far is None) == (start.shares is None):
         raise ValueError("the noise and the looks of the start must be known")
     if start.num_far is not None:
-        return quadratic_way.event(start.noise_multiplier, start.num_far)
+        return newton_budget.event(start.noise_multiplier, start.num_far)
     return noisy_mean.event(noisy_mean.options_of(start), start.noise_multiplier, 0)
 
 
@@ -62,20 +62,20 @@ def with_event(start: Start | None, chain: Event) -> Event:
     return chain if start is None else Compose((event(start), chain))
 
 
-def settled(start: Start | None, outlook: Outlook) -> Start | None:
+def settled(start: Start | None, assumptions: Assumptions) -> Start | None:
     """Fill what follows from public facts. None where none is asked for.
 
     Its noise is known where the job's epsilon is. Raises SpecError on impossible numbers.
     """
     if start is None or (start.share == 0.0 and start.noise_multiplier is None):
         return None
-    if outlook.beginning is None:
+    if assumptions.beginning is None:
         raise SpecError("/sampler/start", "this model has no release for a chain to start from")
     _check(start)
     z = start.noise_multiplier
-    if z is None and outlook.mu is not None:
-        z = max(1.0 / (math.sqrt(start.share) * outlook.mu), LEAST_NOISE)
-    return replace(outlook.beginning.settle(start, z or 1.0), noise_multiplier=z)
+    if z is None and assumptions.mu is not None:
+        z = max(1.0 / (math.sqrt(start.share) * assumptions.mu), LEAST_NOISE)
+    return replace(assumptions.beginning.settle(start, z or 1.0), noise_multiplier=z)
 
 
 def _check(start: Start) -> None:
@@ -91,7 +91,7 @@ def _check(start: Start) -> None:
 
 
 def chain_mu(start: Start | None, mu: float) -> float:
-    """Return what a budget of mu leaves for the chain. Raises SpecError where that is nothing."""
+    """Return the mu that a budget of mu leaves for the chain. Raises SpecError where it is 0."""
     if start is None:
         return mu
     if start.noise_multiplier is None:
@@ -110,20 +110,20 @@ def finished(start: Start | None, chain: float) -> Start | None:
     return replace(start, noise_multiplier=1.0 / mu)
 
 
-def error(start: Start, outlook: Outlook) -> float:
+def error(start: Start, assumptions: Assumptions) -> float:
     """Return the mode's expected error in posterior sds, root mean square over coefficients."""
-    wide = _widening(start, outlook)
+    wide = _widening(start, assumptions)
     return math.sqrt(float(np.mean(np.maximum(wide**2 - 1.0, 0.0))))
 
 
-def arrived(start: Start, outlook: Outlook) -> Floats:
+def arrived(start: Start, assumptions: Assumptions) -> Floats:
     """Return (d,) how far from the mode a chain begins: at a draw given the release."""
-    away = outlook.sds * _widening(start, outlook)
-    return np.minimum(away, np.maximum(outlook.guess.distance, outlook.sds))
+    away = assumptions.sds * _widening(start, assumptions)
+    return np.minimum(away, np.maximum(assumptions.guess.distance, assumptions.sds))
 
 
-def _widening(start: Start, outlook: Outlook) -> Floats:
+def _widening(start: Start, assumptions: Assumptions) -> Floats:
     """Return (d,) expected sds of draws given the release over those of the posterior."""
-    if outlook.beginning is None:
+    if assumptions.beginning is None:
         raise ValueError("this model has no release for a chain to start from")
-    return outlook.beginning.widening(start.noise_multiplier or math.inf)
+    return assumptions.beginning.widening(start.noise_multiplier or math.inf)

@@ -18,17 +18,17 @@ from uuid import UUID
 import httpx
 import pytest
 
-from app.client import Client
-from app.client.local import Service as Running
-from app.client.local import free_port, stop, wait_ready
-from app.jobs import run as running_jobs
-from app.jobs.planning import Planners
-from app.jobs.run import run
-from app.jobs.services import Services, open_services
-from app.jobs.upkeep import migrate
-from app.jobs.users import ensure_admin
-from app.main import create_app
-from app.settings import Settings
+from dpmcmc_service.client import Client
+from dpmcmc_service.client.local import Service as Running
+from dpmcmc_service.client.local import free_port, stop, wait_ready
+from dpmcmc_service.jobs import run as running_jobs
+from dpmcmc_service.jobs.planning import Planners
+from dpmcmc_service.jobs.run import run
+from dpmcmc_service.jobs.services import Services, open_services
+from dpmcmc_service.jobs.upkeep import migrate
+from dpmcmc_service.jobs.users import ensure_admin
+from dpmcmc_service.main import create_app
+from dpmcmc_service.settings import Settings
 
 with warnings.catch_warnings():  # it would rather have another client library
     warnings.simplefilter("ignore")
@@ -170,7 +170,11 @@ class Fake:
 
 def draw_with(monkeypatch: pytest.MonkeyPatch, fake: Callable[..., Iterator[Any]]) -> None:
     """Draw with `fake` in place of the core."""
-    monkeypatch.setattr(running_jobs, "sample", lambda *given: Fake(fake(*given)))
+
+    def drawn(*given: Any, whitening: None) -> Fake:  # none of these jobs uses one again
+        return Fake(fake(*given))
+
+    monkeypatch.setattr(running_jobs, "sample", drawn)
 
 
 OPEN: list[Client] = []
@@ -192,7 +196,7 @@ def running(
     variables = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "BROKER_URL")}
     variables |= {"DPMCMC_DATA_DIR": str(folder), "DPMCMC_ADMIN_KEY": ADMIN}
     variables |= environment or {}
-    command = [sys.executable, "-m", "app.serve", "--port", str(port)]
+    command = [sys.executable, "-m", "dpmcmc_service.serve", "--port", str(port)]
     with service.log.open("ab") as log:
         process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
         try:

@@ -125,7 +125,9 @@ def world(house: House, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
         yield Released(np.random.default_rng(1).normal(size=(2, 60, 3)))
 
     draw_with(monkeypatch, draws)
-    monkeypatch.setattr("app.jobs.queue.ping", lambda: None)  # there is no broker in here
+    monkeypatch.setattr(
+        "dpmcmc_service.jobs.queue.ping", lambda: None
+    )  # there is no broker in here
     return World(house)
 
 

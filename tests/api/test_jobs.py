@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from starlette.concurrency import run_in_threadpool
 
-from app.api.sse import Notifier
-from app.jobs import fetch
+from dpmcmc_service.api.sse import Notifier
+from dpmcmc_service.jobs import fetch
 from tests.api.support import Caller, House, job_of
 
 FORMATS = {
@@ -272,7 +272,7 @@ def test_every_format_holds_the_same_draws(analyst: Caller, finished: str, tmp_p
     ],
 )
 def test_accept_chooses_the_format(accept: str | None, kind: str | None) -> None:
-    from app.api.formats import negotiate
+    from dpmcmc_service.api.formats import negotiate
 
     assert negotiate(accept or "") == kind
 
@@ -283,7 +283,7 @@ def test_an_unknown_format_is_406(analyst: Caller, finished: str) -> None:
 
 
 def test_parameters_named_like_other_columns_stay_apart() -> None:
-    from app.api.formats import columns
+    from dpmcmc_service.api.formats import columns
 
     assert columns(["chain", "a/b", "a|b", "draw"]) == ["chain_", "a|b", "a|b_", "draw_"]
 
@@ -361,8 +361,8 @@ def test_a_job_that_is_too_large_is_422_and_costs_nothing(
 
 
 def test_registries_tell_the_schema_of_every_option(house: House, analyst: Caller) -> None:
+    from dpmcmc.algorithms import ALGORITHMS
     from dpmcmc.models import MODELS
-    from dpmcmc.releases import ALGORITHMS
 
     samplers = {s["name"]: s for s in analyst.get("/v1/samplers").json()["items"]}
     assert set(samplers) == set(ALGORITHMS)

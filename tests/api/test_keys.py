@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from app.jobs import fetch, keys
-from app.storage.rows import KeyRow
-from app.storage.types import utc_now
+from dpmcmc_service.jobs import fetch, keys
+from dpmcmc_service.storage.rows import KeyRow
+from dpmcmc_service.storage.types import utc_now
 from tests.api.support import Caller, House, client, running
 
 
@@ -163,7 +163,7 @@ def test_a_running_job_of_a_disabled_user_stops_and_stays_paid(either_house: Hou
 
 
 def test_a_job_of_a_disabled_user_that_slipped_in_does_not_run(either_house: House) -> None:
-    from app.storage.rows import UserRow
+    from dpmcmc_service.storage.rows import UserRow
 
     house = either_house
     ada = house.user("analyst")

@@ -12,10 +12,10 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from app.api import limits
-from app.api.limits import OwnMeter, Rates, SharedMeter, Streams
-from app.jobs.errors import Refusal
-from app.settings import Settings
+from dpmcmc_service.api import limits
+from dpmcmc_service.api.limits import OwnMeter, Rates, SharedMeter, Streams
+from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.settings import Settings
 from tests.api.support import ADMIN, CSV, METADATA, House, client, house_in, job_of, running
 
 
@@ -166,9 +166,9 @@ def test_one_look_serves_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred streams of ten jobs: each look asks for all of them at once."""
     import asyncio
 
-    from app.api import sse
-    from app.jobs.caller import Caller
-    from app.jobs.fetch import Watched
+    from dpmcmc_service.api import sse
+    from dpmcmc_service.jobs.caller import Caller
+    from dpmcmc_service.jobs.fetch import Watched
 
     monkeypatch.setattr(sse, "LOOK_SECONDS", 0.01)
     jobs = [Watched(uuid4(), "queued", 0, 10, None) for _ in range(10)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app import logs
+from dpmcmc_service import logs
 from tests.api.support import House, job_of
 
 

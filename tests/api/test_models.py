@@ -39,9 +39,31 @@ def test_a_job_of_the_family_releases_a_chain_with_its_parameters(house, family)
     assert [item["name"] for item in summary.json()["parameters"]] == names
 
 
+def test_counts_that_vary_more_than_poisson_ones_from_the_plan_to_a_prediction(house):
+    analyst, dataset = house.user("analyst"), house.dataset()
+    counts = {"family": "negative_binomial", "formula": "age ~ sex"}
+    asked = {"dataset": dataset, "model": counts, "privacy": {"epsilon": 0.5, "delta": 1e-6}}
+    asked["accept_low_quality"] = True
+    refused = analyst.post("/v1/jobs", json=asked)
+    assert refused.status_code == 422
+    assert [e["pointer"] for e in refused.json()["errors"]] == ["/model/options/dispersion"]
+    asked["model"] = counts | {"options": {"dispersion": 2.0}}
+    job = analyst.post("/v1/jobs", json=asked)
+    assert job.status_code == 202, job.text
+    house.run(job.json()["id"])
+    place = f"/v1/jobs/{job.json()['id']}"
+    told = analyst.post(f"{place}/posteriors", json={"given": [{"sex": "Male"}], "num_draws": 500})
+    (one,) = told.json()["predictions"]
+    assert one["expected"]["mean"] > 0.0
+    assert one["response"]["q05"] < one["expected"]["q05"]  # sds are those of single large draws
+    listed = {item["name"]: item for item in analyst.get("/v1/models").json()["items"]}
+    assert "mu + mu^2 / k" in listed["negative_binomial"]["description"]
+
+
 @pytest.mark.parametrize(
     ("family", "model", "pointer"),
     [
+        ("poisson", {"formula": "age ~ sex", "options": {"dispersion": 1.0}}, None),
         ("gaussian_mean", {"formula": "~ age", "options": {"slope": 1.0}}, "/model/options/slope"),
         ("poisson", {"formula": "age ~ sex", "options": {"noise_scale": 1.0}}, None),
         ("banana", {"formula": "~ age", "options": {"coordinates": "polar"}}, None),
@@ -133,6 +155,7 @@ def with_jobs(house, rows=4000):
     return answer.json()["id"]
 
 
+@pytest.mark.usefixtures("known_noise")
 def test_a_response_of_several_categories_from_the_plan_to_free_predictions(house):
     analyst, dataset = house.user("analyst"), with_jobs(house)
     asked = {"dataset": dataset, "model": CHOSEN, "privacy": {"epsilon": 3.0, "delta": 1e-6}}

@@ -12,10 +12,10 @@ import promql_parser
 import pytest
 import yaml
 
-from app.jobs.figures import AGE_STEP
-from app.ledger.totals import LEFT
-from app.settings import Settings, variables_of
-from app.storage.rows import ACCOUNT_STATUSES, JOB_STATUSES
+from dpmcmc_service.jobs.figures import AGE_STEP
+from dpmcmc_service.ledger.totals import LEFT
+from dpmcmc_service.settings import Settings, variables_of
+from dpmcmc_service.storage.rows import ACCOUNT_STATUSES, JOB_STATUSES
 from tests.api.support import House, job_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -153,7 +153,7 @@ def test_a_budget_that_is_spent_is_counted(house: House) -> None:
 def test_the_queues_age_is_told_in_steps(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import timedelta
 
-    from app.jobs import figures
+    from dpmcmc_service.jobs import figures
 
     house.submit(house.user("analyst"), house.dataset())
     now = figures.database_now
@@ -195,7 +195,7 @@ def test_a_misspelled_field_of_a_manifest_is_found(tmp_path: Path) -> None:
 
 
 def test_every_role_of_the_base_is_locked_down() -> None:
-    assert set(pods()) == {"api", "worker", "reaper", "migrate"}
+    assert set(pods()) == {"api", "worker", "recovery", "migrate"}
     for pod in pods().values():
         (container,) = pod["containers"]
         inside = container["securityContext"]

@@ -1,5 +1,6 @@
 """openapi.json agrees with the contract, and the service agrees with openapi.json."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dpmcmc_service.api.bodies import BODIES
+from dpmcmc_service.api.examples import EXAMPLES
 from tests.api.support import House, job_of
 from tests.api.test_access import ALLOWED
 
@@ -34,6 +37,45 @@ def test_every_body_and_refusal_is_described(document: dict[str, Any]) -> None:
         assert operation["description"]
         if method in ("POST", "PATCH") and not path.endswith(("verify", "cancel", "keys")):
             assert operation["requestBody"]["required"]
+
+
+def test_every_body_has_an_example_that_is_read(document: dict[str, Any]) -> None:
+    shown = [
+        (path, body["example"], BODIES[body["schema"]["$ref"].rsplit("/", 1)[1]])
+        for path, item in document["paths"].items()
+        for operation in item.values()
+        for body in operation.get("requestBody", {}).get("content", {}).values()
+        if "$ref" in body["schema"]
+    ]
+    assert len(shown) > 10
+    for path, example, model in shown:
+        assert model.model_validate_json(json.dumps(example)), path
+    assert set(EXAMPLES) == set(BODIES)
+
+
+def test_the_examples_of_an_upload_and_a_job_do_what_they_say(house: House) -> None:
+    admin, analyst = house.admin, house.user("analyst")
+    rows = "age,sex,income\n" + "".join(
+        f"{20 + k % 60},{'Female' if k % 2 else 'Male'},{'>50K' if k % 3 else '<=50K'}\n"
+        for k in range(5000)
+    )
+    made = admin.post(
+        "/v1/datasets",
+        files={"file": ("rows.csv", rows), "metadata": (None, json.dumps(EXAMPLES["DatasetIn"]))},
+    )
+    assert made.status_code == 201, made.text
+    job = {**EXAMPLES["JobIn"], "dataset": made.json()["id"]}
+    assert analyst.post("/v1/plans", json=job).json()["usable"]
+    assert analyst.post("/v1/accounting/compose", json=EXAMPLES["ComposeIn"]).status_code == 200
+
+
+def test_every_operation_is_summed_up_in_a_plain_line(document: dict[str, Any]) -> None:
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            summary = operation["summary"]
+            assert len(summary) > 10, path
+            assert "\n" not in summary
+            assert operation["description"].startswith(summary)
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs import planning
-from app.jobs.errors import Refusal
-from app.jobs.planning import Planners
+from dpmcmc_service.jobs import planning
+from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.planning import Planners
 from tests.api.support import PLANNERS, House, job_of
 
 PATIENCE = 60.0

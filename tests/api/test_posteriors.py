@@ -43,7 +43,7 @@ def analyst(house: House) -> Caller:
 
 
 @pytest.fixture
-def released(house: House, analyst: Caller, many: str) -> dict[str, Any]:
+def released(house: House, analyst: Caller, many: str, known_noise: None) -> dict[str, Any]:
     return finished(house, analyst, ask(many))
 
 

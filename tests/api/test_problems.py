@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.jobs import datasets, keys
+from dpmcmc_service.jobs import datasets, keys
 from tests.api.support import House, house_in, job_of
 
 SECRET = "row of Alice"
@@ -98,7 +98,7 @@ def test_a_request_id_is_taken_over_where_it_is_plain(house: House, given: str) 
 
 
 def test_readiness_says_what_is_missing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.jobs import queue
+    from dpmcmc_service.jobs import queue
 
     assert house.http.get("/readyz").status_code == 200
 

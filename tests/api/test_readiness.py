@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.jobs import readiness, rewind
+from dpmcmc_service.jobs import readiness, rewind
 from tests.api.support import House, house_in
 
 

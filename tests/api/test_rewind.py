@@ -12,9 +12,12 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from sqlalchemy.orm import Session
 
-from app import ledger
-from app.jobs.rewind import Exporter
+from dpmcmc_service import ledger
+from dpmcmc_service.jobs import rewind
+from dpmcmc_service.jobs.rewind import Exporter
+from dpmcmc_service.ledger.ends import End
 from tests.api.support import METADATA, Caller, House, house_in
 from tests.api.test_logs import lines  # noqa: F401 - a fixture
 from tests.peers import QuietHandler, served
@@ -291,6 +294,26 @@ def test_rows_are_opened_only_once_the_debit_is_anchored(
     assert seen == [entry["seq"] for entry in entries if entry["kind"] == "post"]
 
 
+def test_what_is_paid_and_anchored_while_a_submission_looks_is_no_rewind(
+    either_house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = either_house
+    ada, dataset = house.user("analyst"), house.dataset()
+    waiting, look = house.submit(ada, dataset), rewind.end_of
+
+    def meanwhile(session: Session, dataset_id: UUID) -> End:
+        found = look(session, dataset_id)
+        monkeypatch.setattr(rewind, "end_of", look)
+        house.run(waiting)
+        return found
+
+    monkeypatch.setattr(rewind, "end_of", meanwhile)
+    second = house.submit(ada, dataset)
+    assert ada.get(f"/v1/jobs/{waiting}").json()["status"] == "succeeded"
+    spend(house, ada, dataset)
+    assert ada.get(f"/v1/jobs/{second}").json()["status"] == "queued"
+
+
 def test_anchors_that_somebody_else_wrote_are_not_believed(house: House) -> None:
     ada, dataset = house.user("analyst"), house.dataset()
     spend(house, ada, dataset)
@@ -349,7 +372,7 @@ def test_a_webhook_that_is_away_is_sent_the_lines_later(tmp_path: Path) -> None:
         assert received == []
         now += 30
         exporter.round()
-        assert received == [], "the reaper is not to wait for it all the time"
+        assert received == [], "the recovery process is not to wait for it all the time"
         now += 60
         exporter.round()
         assert len(received[0]["anchors"]) == 2

@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
-from app.jobs.keys import living
-from app.jobs.tokens import ProviderKeys, Tokens, authenticate
-from app.main import create_app
-from app.settings import Settings
+from dpmcmc_service.jobs.keys import living
+from dpmcmc_service.jobs.tokens import ProviderKeys, Tokens, authenticate
+from dpmcmc_service.main import create_app
+from dpmcmc_service.settings import Settings
 from tests.api.support import ADMIN, PLANNERS, Caller, House, house_in
 
 ISSUER, AUDIENCE = "https://id.example", "dpmcmc"

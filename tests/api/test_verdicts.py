@@ -73,6 +73,7 @@ RELEASE = {"sampler": {"algorithm": "noisy_quadratic"}}
 CHAIN = {"sampler": {"algorithm": "dp_penalty", "num_steps": 60, "num_chains": 1}}
 
 
+@pytest.mark.usefixtures("known_noise")
 @pytest.mark.parametrize(("sampler", "status"), [(RELEASE, "reliable"), (CHAIN, "unreliable")])
 def test_the_verdict_ends_the_event_stream_and_is_in_every_file(
     house: House, dataset: str, sampler: dict[str, Any], status: str

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from dpmcmc.releases import ALGORITHMS
+from dpmcmc.algorithms import ALGORITHMS
 from tests.audit.report import write
 from tests.audit.work import FULL, QUICK, audited, say
 

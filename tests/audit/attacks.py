@@ -14,7 +14,7 @@ from scipy.special import log_ndtr
 
 from dpmcmc.design import make_design
 from dpmcmc.models import MODELS
-from dpmcmc.samplers.penalty_law import SPREAD
+from dpmcmc.samplers.penalty_efficiency import SPREAD
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import JobSpec
 

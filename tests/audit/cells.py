@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.errors import SpecError
 from dpmcmc.models import MODELS
-from dpmcmc.privacy.events import digest
+from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.releases import ALGORITHMS, RELEASES
+from dpmcmc.releases import RELEASES
 from dpmcmc.schema import NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec
 from tests.audit import attacks
 from tests.audit.bounds import CONFIDENCE, Claim, Counts, best_threshold, errors, rate_level
 from tests.audit.noise import all_rows
 from tests.audit.requests import Request, draws_of, event_of
+from tests.cases import asked_for
 
 Row = dict[str, int]
 FREE_DRAWS = 500  # of a release, whose mean is nearly what was released
@@ -179,7 +181,7 @@ def candidates(
             if algorithm in RELEASES:
                 sampler["num_steps"] = FREE_DRAWS
             job = {
-                "model": {"family": family, "formula": formula},
+                "model": asked_for(family, formula),
                 "sampler": {**sampler, "num_warmup": 0, **options},
                 "privacy": {"delta": delta, "noise_multiplier": noise_multiplier},
             }

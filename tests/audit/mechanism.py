@@ -14,12 +14,13 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.arithmetic import rounding
+from dpmcmc.arithmetic.rules import BARKER
 from dpmcmc.models.rowwise import RowTarget
 from dpmcmc.privacy import discrete
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN, PENALTY_DECISION
 from dpmcmc.samplers.dp_barker import widest
-from dpmcmc.samplers.rules import BARKER
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ def noisy(
 def decisive(random: RandomSource, decisions: "Decisions", count: int) -> Floats:
     """Return the noise of decisions, for a sensitivity of 1. Raises ValueError where refused."""
     noise = discrete.gaussian_noise(random, PENALTY_DECISION, decisions.noise_multiplier, (count,))
-    return np.asarray(discrete.noised(np.zeros(count), decisions.unit, noise))
+    return np.asarray(rounding.noised(np.zeros(count), decisions.unit, noise))
 
 
 @dataclass

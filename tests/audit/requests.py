@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.errors import SpecError
 from dpmcmc.planner import Plan, event, plan
-from dpmcmc.privacy.events import Event, digest
+from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.types import Permit, Private
-from dpmcmc.releases import ALGORITHMS
 from dpmcmc.run import run
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec

@@ -12,13 +12,14 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.errors import SpecError
 from dpmcmc.models import MODELS
-from dpmcmc.releases import ALGORITHMS
 from dpmcmc.spec import ModelSpec, PrivacySpec
 from tests.audit import schemas
 from tests.audit.noise import Finding, of_plan, of_run, runnable
 from tests.audit.requests import Request, adapter
+from tests.cases import asked_for
 
 COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": "x", "type": "number", "lower": -1.0, "upper": 1.0},
@@ -60,7 +61,7 @@ def bases() -> dict[str, list[Request]]:
         for family in MODELS:
             for formula in FORMULAS:
                 job = {
-                    "model": {"family": family, "formula": formula},
+                    "model": asked_for(family, formula),
                     "sampler": {"algorithm": algorithm, "num_steps": 3, "num_chains": 1},
                     "privacy": {"delta": 1e-6, "noise_multiplier": 1.0},
                 }

@@ -7,13 +7,14 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.options import ChainOptions, Proposal
 from dpmcmc.privacy import discrete
-from dpmcmc.releases import ALGORITHMS, RELEASES
+from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.base import Sampler
-from dpmcmc.samplers.options import ChainOptions, Proposal
-from dpmcmc.samplers.penalty import advance, begin, penalty_event
-from dpmcmc.samplers.penalty_law import PenaltyLaw
+from dpmcmc.samplers.penalty import init, penalty_event, step
+from dpmcmc.samplers.penalty_mixing import PenaltyMixing
 from tests.audit import mechanism
 from tests.audit.bounds import FALSE_ALARMS
 from tests.audit.cells import CHAINS, Candidate, attacked, candidates, names
@@ -60,7 +61,7 @@ def weaker(monkeypatch):
         if name in RELEASES:
             changed = replace(real, publish=_cut(real.publish, 3))
         else:
-            changed = replace(real, advance=_cut(real.advance, 2))
+            changed = replace(real, step=_cut(real.step, 2))
         for registry in (SAMPLERS, RELEASES, ALGORITHMS):
             if name in registry:
                 monkeypatch.setitem(registry, name, changed)
@@ -165,7 +166,7 @@ def test_more_draws_than_are_paid_for_are_found(monkeypatch):
     def cheap(options, noise_multiplier, rows):
         return penalty_event(options, 2.0 * noise_multiplier, rows)
 
-    broken = Sampler(real.name, real.options, cheap, real.law, real.advance, real.start)
+    broken = Sampler(real.name, real.options, cheap, real.mixing, real.step, real.init)
     for registry in (SAMPLERS, ALGORITHMS):
         monkeypatch.setitem(registry, "dp_penalty", broken)
     found = of_run(usual("dp_penalty"), usual("dp_penalty").plan(), np.random.default_rng(1))
@@ -183,10 +184,10 @@ def leaky(monkeypatch):
     """A sampler that is registered like any other, with less noise than its event says."""
 
     def less(target, options, noise_multiplier, *rest):
-        return advance(target, options, CUT * noise_multiplier, *rest)
+        return step(target, options, CUT * noise_multiplier, *rest)
 
-    law = PenaltyLaw()
-    made = Sampler("leaky", LeakyOptions, penalty_event, law, less, partial(begin, law))
+    mixing = PenaltyMixing()
+    made = Sampler("leaky", LeakyOptions, penalty_event, mixing, less, partial(init, mixing))
     for registry in (SAMPLERS, ALGORITHMS):
         monkeypatch.setitem(registry, "leaky", made)
 

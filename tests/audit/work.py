@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from typing import Any
 
-from dpmcmc.releases import ALGORITHMS, RELEASES
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from tests.audit import search
 from tests.audit.cells import (

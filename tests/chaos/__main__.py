@@ -18,9 +18,9 @@ import httpx
 import psycopg
 import redis
 
-from app.client import Client
-from app.client.client import ApiError
-from app.storage.session import SessionFactory
+from dpmcmc_service.client import Client
+from dpmcmc_service.client.client import ApiError
+from dpmcmc_service.storage.session import SessionFactory
 from tests.chaos.audit import audit, unfinished
 from tests.chaos.clients import Analyst, job_of
 from tests.chaos.faults import Fault, faults_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from app.client import Client
-from app.client.client import ApiError
+from dpmcmc_service.client import Client
+from dpmcmc_service.client.client import ApiError
 
 STEPS = (60, 400, 2_000, 10_000, 30_000)
 WEIGHTS = (6, 4, 3, 2, 1)

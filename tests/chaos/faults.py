@@ -35,7 +35,7 @@ def kill_a_process_that_runs_jobs(stack: Stack, choose: random.Random) -> None:
 
 
 def kill_an_api(stack: Stack, choose: random.Random) -> None:
-    """kill -9 of an API, with its reaper and in the embedded case its workers."""
+    """kill -9 of an API, with its recovery process and in the embedded case its workers."""
     choose.choice(list(stack.apis.values())).kill(choose.uniform(0, 2))
 
 

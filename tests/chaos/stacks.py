@@ -18,7 +18,7 @@ import httpx
 import psycopg
 import redis
 
-from app.client import Client
+from dpmcmc_service.client import Client
 from tests.chaos.programs import Program, postgres_server, redis_server, service, worker
 
 DISK_BYTES = 400 * 2**20
@@ -158,7 +158,7 @@ def _make(name: str, folder: Path, disk: bool) -> Stack:
         environment |= {"DATABASE_URL": made.database, "BROKER_URL": made.broker_url}
         made.tend(START_SECONDS, lambda: _listens(made))
         made.workers = [worker(folder, environment, f"worker-{n}") for n in (1, 2)]
-    for number in (1, 2):  # each has a reaper: two at once
+    for number in (1, 2):  # each has a recovery thread: two at once
         own = number == 1 and name == "embedded"
         program, url = service(
             folder, environment | ({"DPMCMC_WORKERS": "1"} if own else {}), f"api-{number}"

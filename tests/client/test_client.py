@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from app.client import ApiError, Client, Event, render
-from app.client.cli import app
+from dpmcmc_service.client import ApiError, Client, Event, render
+from dpmcmc_service.client.cli import app
 from tests.peers import QuietHandler, served
 
+ID = "53c40a79-125f-46c4-bef4-ebdc7fc607ce"
 BUDGET = {
     "dataset": "d1",
     "epsilon": 6.0,
@@ -125,7 +126,7 @@ def test_key_travels_as_a_bearer_header_only(client: Client) -> None:
 
 def test_command_line_shows_a_refusal_without_a_traceback(peer: str, tmp_path: Any) -> None:
     job = tmp_path / "job.json"
-    job.write_text("{}")
+    job.write_text(json.dumps({"dataset": ID}))
     done = CliRunner().invoke(app, ["--url", peer, "--key", "k", "submit", str(job)])
     assert done.exit_code == 1
     assert "budget_exhausted" in done.output
@@ -135,12 +136,12 @@ def test_command_line_shows_a_refusal_without_a_traceback(peer: str, tmp_path: A
 
 def test_command_line_says_when_nobody_answers() -> None:
     done = CliRunner().invoke(app, ["--url", "http://127.0.0.1:9", "--key", "k", "jobs"])
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "cannot reach" in done.output
 
 
 def test_command_line_shows_a_budget(peer: str) -> None:
-    done = CliRunner().invoke(app, ["--url", peer, "--key", "k", "budget", "d1"])
+    done = CliRunner().invoke(app, ["--url", peer, "--key", "k", "budget", ID])
     assert done.exit_code == 0
     assert "4.086" in done.output
 
@@ -172,6 +173,6 @@ def test_a_client_that_asks_too_fast_waits_as_it_is_told(
 
     waited: list[float] = []
     monkeypatch.setattr(Handler, "do_GET", refuse)
-    monkeypatch.setattr("app.client.client.time.sleep", waited.append)
+    monkeypatch.setattr("dpmcmc_service.client.client.time.sleep", waited.append)
     assert client.budget("d") == BUDGET
     assert waited == [2.0, 2.0]

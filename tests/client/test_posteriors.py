@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.client import Client
-from app.client.cli import app
-from app.jobs.fetch import Kept
-from app.jobs.posteriors import FREE, EffectAsked, Question, told
 from dpmcmc import CoefficientPrior, ModelSpec, NumberColumn, Schema, sample
 from dpmcmc.schema import BinaryColumn
+from dpmcmc_service.client import Client
+from dpmcmc_service.client.cli import app
+from dpmcmc_service.jobs.fetch import Kept
+from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
 from tests.peers import QuietHandler, served
 
 ROWS = 4000
@@ -44,6 +44,7 @@ def asked(**parts: Any) -> dict[str, Any]:
     return {"job": "j", "cost": {"epsilon": 0.0}, "note": FREE, **answer}
 
 
+JOB = "c90062d1-0d3c-4ad5-9c7a-2f54e3a0b1aa"
 ANSWER = asked(
     prior={"dose": HALF},
     given=[{"dose": 5}],
@@ -81,7 +82,7 @@ def peer() -> Iterator[str]:
 def ran(peer: str, tmp_path: Path, *more: str) -> str:
     question = tmp_path / "question.json"
     question.write_text('{"given": [{"dose": 5}]}')
-    line = ["--url", peer, "--key", "k", "posterior", "j", str(question), *more]
+    line = ["--url", peer, "--key", "k", "posterior", JOB, str(question), *more]
     done = CliRunner().invoke(app, line)
     assert done.exit_code == 0, done.output
     assert Handler.questions[-1] == {"given": [{"dose": 5}]}

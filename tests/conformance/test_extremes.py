@@ -5,12 +5,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpmcmc.arithmetic.rules import PENALTY, Rule, penalty
 from dpmcmc.design import make_design
-from dpmcmc.kernels import walks
+from dpmcmc.kernels import penalty_steps
+from dpmcmc.local import table_of
 from dpmcmc.models import MODELS
-from dpmcmc.run import table_of
-from dpmcmc.samplers import DpPenaltyOptions
-from dpmcmc.samplers.rules import PENALTY, Rule, penalty
+from dpmcmc.options import DpPenaltyOptions
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from tests.conformance.test_models import SPECS, opened, random_rows
@@ -108,8 +108,8 @@ def test_a_sensitivity_allows_for_the_rounding_of_a_sum(count, tempering):
     lower = most - 2 * int(half) - rng.integers(most // 4, size=chains)
     filled = np.ones(chains)
     interval = 0.0 * filled, width * filled, width / (2.0 * half) * filled
-    below = walks.summed(lower, count, tempering, interval)
-    above = walks.summed(lower + 2 * int(half), count, tempering, interval)
+    below = penalty_steps.summed(lower, count, tempering, interval)
+    above = penalty_steps.summed(lower + 2 * int(half), count, tempering, interval)
     allowed = Fraction(below[2][0])
     apart = [
         Fraction(up) - Fraction(down)

@@ -5,17 +5,19 @@ import itertools
 import numpy as np
 import pytest
 
+from dpmcmc.arithmetic import rules
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS, rowwise
+from dpmcmc.local import sample, table_of
+from dpmcmc.models import MODELS, layout
+from dpmcmc.models import threads as row_threads
+from dpmcmc.options import DpPenaltyOptions
 from dpmcmc.planner import plan
 from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, scale_of
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.run import sample, table_of
-from dpmcmc.samplers import DpPenaltyOptions, rules
-from dpmcmc.samplers.base import Path, Steps, Trajectories
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.target import Path, Steps, Trajectories
 from experiments import stepped
 from experiments.stepped import Stepped, batch_decided, decided
 
@@ -101,7 +103,9 @@ def interval(form, here, deltas, j=None):
 
     j, wide = moves.TOGETHER if j is None else j, np.full(len(here), np.inf)
     clip = np.inf, np.inf, np.inf
-    _, _, found, *_ = moves.prepare(form.public, form.reach, here, deltas, j, wide, clip, 1.0)
+    _, _, found, *_ = moves.prepare(
+        form.public, form.max_row_norm, here, deltas, j, wide, clip, 1.0
+    )
     middle, width, _ = found
     return middle - 0.5 * width, middle + 0.5 * width
 
@@ -116,7 +120,7 @@ def batch_sums(target, deltas, indices):
         lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), *target._clip)
         middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.CELLS)
         total, square = batches.sums(
-            *(target.table(), len(form.public.lower), form.reach, form.link, indices[c]),
+            *(target.table(), len(form.public.lower), form.max_row_norm, form.family, indices[c]),
             *(indices.shape[1], tuple(e[c] for e in ends)),
             *((1.0 / cell, middle / cell), np.empty((4, 256))),
         )
@@ -301,7 +305,7 @@ def test_rows_of_a_batch_are_those_of_the_data_in_single_precision(name):
     x, y = target._form.rows(table_of(schema(300), data))
     table, columns, line = target.table(), len(x), 64
     assert table.dtype == np.float32
-    assert (table[:, :columns] == rowwise._halved(x).T).all()
+    assert (table[:, :columns] == layout.halved(x).T).all()
     if spec.model.family in ("linear", "poisson"):
         response = table[:, columns : columns + 2].astype(float).sum(axis=1)
         assert response == pytest.approx(y, rel=2.0**-47, abs=0)
@@ -368,8 +372,8 @@ def test_a_walk_is_decided_as_its_rule_says(monkeypatch, name, alone, guided):
     moved = np.diff(np.stack(expected), axis=0).any(axis=2).mean()
     assert 0.1 < moved < 0.95
     for company in (0, np.inf):
-        monkeypatch.setattr(rowwise, "WORTH_COMPANY", company)
-        monkeypatch.setattr(rowwise, "THREADS", 2)
+        monkeypatch.setattr(row_threads, "WORTH_A_THREAD", company)
+        monkeypatch.setattr(row_threads, "THREADS", 2)
         target.position[:], given = here, None if signs is None else signs.copy()
         draws = target.penalty_walk(steps, given)
         assert (draws == np.stack(expected, axis=1)).all()
@@ -409,8 +413,8 @@ def test_trajectories_are_those_of_their_gradients(monkeypatch, name, round_):
     assert (expected[2] == here[2]).all()
     found = []
     for company, size in ((0, length), (np.inf, length), (0, 7), (np.inf, 1)):
-        monkeypatch.setattr(rowwise, "WORTH_COMPANY", company)
-        monkeypatch.setattr(rowwise, "THREADS", 2)
+        monkeypatch.setattr(row_threads, "WORTH_A_THREAD", company)
+        monkeypatch.setattr(row_threads, "THREADS", 2)
         target.position[:], given, draws = here, start.copy(), []
         for first in range(0, length, size):
             some = (part[first : first + size] for part in steps[:4])
@@ -455,8 +459,8 @@ def test_two_threads_give_the_bits_of_one(monkeypatch, name):
     deltas = 0.1 * rng.normal(size=here.shape)
 
     def everything(threads):
-        monkeypatch.setattr(rowwise, "THREADS", threads)
-        monkeypatch.setattr(rowwise, "WORTH_COMPANY", 0)
+        monkeypatch.setattr(row_threads, "THREADS", threads)
+        monkeypatch.setattr(row_threads, "WORTH_A_THREAD", 0)
         target.refresh()
         found = [
             *target.vector_ratios(deltas),
@@ -615,7 +619,7 @@ def test_what_does_not_suit_a_family_is_refused(model, pointer):
 
 def test_rows_in_half_of_the_memory_leave_no_bound():
     values = np.concatenate((np.linspace(-1, 1, 1001), [1e300, -1e300, 1e-300, 5e-324]))
-    halved = rowwise._halved(values)
+    halved = layout.halved(values)
     assert np.isfinite(halved).all()
     assert (np.abs(halved.astype(float)) <= np.abs(values)).all()
     np.testing.assert_allclose(halved[:1001], values[:1001], rtol=2.0**-23)

@@ -12,9 +12,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.local import table_of
+from dpmcmc.options import Start
 from dpmcmc.planner import plan
 from dpmcmc.privacy import discrete
-from dpmcmc.privacy.events import WithoutReplacement, digest
+from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.events import WithoutReplacement
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.sites import (
     BARKER_DECISION,
@@ -24,40 +28,27 @@ from dpmcmc.privacy.sites import (
     SUBSAMPLED_DECISION,
     TRAJECTORY_DECISION,
     TRAJECTORY_GRADIENT,
+    VARIATIONAL_GRADIENT,
 )
 from dpmcmc.privacy.types import Permit, Private
-from dpmcmc.releases import ALGORITHMS, RELEASES, noisy_mean
-from dpmcmc.run import run, table_of
-from dpmcmc.samplers import SAMPLERS, Start, dp_barker, minibatch
+from dpmcmc.releases import RELEASES, noisy_mean
+from dpmcmc.run import run
+from dpmcmc.samplers import SAMPLERS, dp_barker, minibatch
 from dpmcmc.samplers.barker_correction import LOCATIONS, WEIGHTS
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.spec import JobSpec, PrivacySpec
+from tests.cases import EXAMPLES, schema_of
 from tests.conformance.test_noise import VARIANTS
 from tests.conformance.toys import cold, gaussian_means
 from tests.sources import Seeded
 
 ROWS, STEPS, CHAINS = 12, 9, 3
-SCHEMA = Schema(
-    columns=(
-        NumberColumn(name="x", lower=-1, upper=1),
-        NumberColumn(name="t", lower=0, upper=4),
-        BinaryColumn(name="y", categories=("no", "yes")),
-        CategoryColumn(name="g", categories=("a", "b", "c")),
-    ),
-    rows=ROWS,
-)
-FORMULAS = {
-    "logistic": "y ~ x",
-    "linear": "t ~ x",
-    "poisson": "t ~ x",
-    "multinomial": "g ~ x",
-}
-MEANS = ModelOptions(variances=(1.0, 1.0))
+SCHEMA = schema_of(ROWS, most=4)
 DECISIONS = {PENALTY_DECISION, SUBSAMPLED_DECISION, BARKER_DECISION, TRAJECTORY_DECISION}
 VECTORS = {
     TRAJECTORY_GRADIENT,
     NOISY_MEAN,
     NOISY_QUADRATIC,
+    VARIATIONAL_GRADIENT,
 }
 SURELY = 1 << 44  # cells: far more than any ratio
 LATE, TWICE = (
@@ -106,11 +97,7 @@ def planned(name, family, **options):
     cold_start = {"start": None} if "start" in known else {}
     numbers = {"num_steps": STEPS, "num_chains": CHAINS, "num_warmup": 0}
     spec = JobSpec(
-        model=ModelSpec(
-            family=family,
-            formula=FORMULAS.get(family, "~ x + t"),
-            options=ModelOptions() if family in FORMULAS else MEANS,
-        ),
+        model=EXAMPLES[family],
         sampler=ALGORITHMS[name].options(**{**numbers, **cold_start, **options}),
         privacy=PrivacySpec(delta=1e-6, noise_multiplier=1e3),
     )
@@ -120,7 +107,7 @@ def planned(name, family, **options):
 def drawn_chain(made):
     """The chain of a plan, (chain, draw, parameter)."""
     rng = np.random.default_rng(4)
-    data = {"x": rng.uniform(-1, 1, ROWS), "t": rng.integers(5, size=ROWS).astype(float)}
+    data = {"x": rng.uniform(-1, 1, ROWS), "count": rng.integers(5, size=ROWS).astype(float)}
     data["y"] = rng.choice(["no", "yes"], ROWS)
     data["g"] = rng.choice(["a", "b", "c"], ROWS)
     permit = Permit(subject="d", event_digest=digest(made.event))
@@ -164,6 +151,8 @@ def test_each_decision_is_made_with_its_own_noise(door, monkeypatch, name):
     door.answer = answer
     options = {"scale": 1e-3} if name == "dp_barker" else {}
     draws = drawn_chain(planned(name, "logistic", **options))
+    if not SAMPLERS[name].exact and not taken:
+        return  # it decides nothing
     moved = np.diff(draws, axis=1).any(axis=2).T
     assert moved.tolist() == pattern[1:].tolist()
     assert (np.abs(draws[:, 0] - draws[:, 0][~pattern[0]][0]).any(axis=1) == pattern[0]).all()
@@ -198,8 +187,8 @@ def test_each_gradient_of_each_trajectory_has_its_own_noise_in_full(door):
             return drawn
 
         door.answer, source = answer, Seeded(7)
-        state = sampler.start(target, given, 1.0, source)
-        return sampler.advance(target, given, 1.0, LENGTH, source, state)[:, :, 0]
+        state = sampler.init(target, given, 1.0, source)
+        return sampler.step(target, given, 1.0, LENGTH, source, state)[:, :, 0]
 
     still = draws(None)
     cell = discrete.noisy_grid(1, 2.0 * PATH["gradient_clip"] * TEMPERING, 3.0)
@@ -245,10 +234,10 @@ def least_noise(door, variant, multiplier, uniform):
         said["n"], source = n, Steered(0.5, uniform, others=int(barker))
         target.position[:] = 0.0
         target.refresh()
-        state = sampler.start(target, given, multiplier, source)
+        state = sampler.init(target, given, multiplier, source)
         if hasattr(state, "signs"):
             state.signs = np.ones((1, 1), np.int64)
-        return float(sampler.advance(target, given, multiplier, 1, source, state)[0, 0, 0])
+        return float(sampler.step(target, given, multiplier, 1, source, state)[0, 0, 0])
 
     low, high = -SURELY, SURELY
     while high - low > 1:
@@ -306,6 +295,6 @@ def test_a_released_mean_counts_its_noise_in_full(door, multiplier):
     clip, lump, found = 3.0, 1 << 17, []
     for n in (0, lump):
         door.answer = lambda _, drawn, n=n: np.full_like(drawn, n)
-        found.append(noisy_mean._release(target, np.zeros(1), clip, multiplier, Seeded(1))[0])
+        found.append(noisy_mean.released_sum(target, np.zeros(1), clip, multiplier, Seeded(1))[0])
     cell = discrete.noisy_grid(1, 2.0 * clip * TEMPERING, multiplier)
     assert found[1] - found[0] == pytest.approx(cell * lump / TEMPERING, rel=1e-9)

@@ -3,33 +3,28 @@
 import dataclasses
 import math
 import typing
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpmcmc.algorithms import ALGORITHMS, OPTIONS
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
+from dpmcmc.local import table_of
 from dpmcmc.models import MODELS
 from dpmcmc.planner import event, plan
-from dpmcmc.privacy.events import Gaussian, as_dict, digest, from_dict
+from dpmcmc.privacy.event_json import as_dict, digest, from_dict
+from dpmcmc.privacy.events import Gaussian
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.types import Permit, PermitError, Private
-from dpmcmc.releases import ALGORITHMS, RELEASES, AlgorithmOptions
-from dpmcmc.run import run, table_of
+from dpmcmc.releases import RELEASES
+from dpmcmc.run import run
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+from tests.cases import EXAMPLES, people, schema_of
+from tests.proofs import proof_of
 
-PROOFS = Path(__file__).resolve().parents[2] / "docs" / "proofs"
-FORMULAS = {
-    "logistic": "y ~ x",
-    "linear": "t ~ x",
-    "poisson": "t ~ x",
-    "multinomial": "g ~ x",
-    "gaussian_mean": "~ x + t",
-    "banana": "~ x + t",
-}
 CASES = [
     pytest.param(name, family, id=f"{name}-{family}")
     for name, release in RELEASES.items()
@@ -37,32 +32,9 @@ CASES = [
 ]
 
 
-def schema_of(rows):
-    return Schema(
-        columns=(
-            NumberColumn(name="x", lower=-1, upper=1),
-            NumberColumn(name="t", lower=0, upper=8),
-            BinaryColumn(name="y", categories=("no", "yes")),
-            CategoryColumn(name="g", categories=("a", "b", "c")),
-        ),
-        rows=rows,
-    )
-
-
-def people(rows, seed=1):
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(-1, 1, rows)
-    return {
-        "x": x,
-        "t": np.clip(rng.poisson(2.0, rows), 0, 8),
-        "y": np.where(rng.random(rows) < 0.5, "yes", "no"),
-        "g": rng.choice(["a", "b", "c"], rows),
-    }
-
-
 def job(name, family, privacy=None, **numbers):
     return JobSpec(
-        model=ModelSpec(family=family, formula=FORMULAS[family]),
+        model=EXAMPLES[family],
         sampler=RELEASES[name].options(**numbers),
         privacy=PrivacySpec(delta=1e-6, **(privacy or {"epsilon": 1.0})),
     )
@@ -96,12 +68,12 @@ def ran(schema, made, source=None):
 def test_it_is_told_from_samplers_by_its_name_and_has_a_proof(name):
     options = RELEASES[name].options
     assert RELEASES[name].name == name == options().algorithm
-    assert options in typing.get_args(AlgorithmOptions)
+    assert options in typing.get_args(OPTIONS)
     assert options.__dataclass_params__.frozen
     assert name not in SAMPLERS
     assert ALGORITHMS[name] is RELEASES[name]
     assert RELEASES[name].families <= set(MODELS)
-    assert (PROOFS / f"{name}.md").is_file()
+    assert "replace one row" in proof_of(name).lower()
 
 
 @pytest.mark.parametrize(("name", "family"), CASES)

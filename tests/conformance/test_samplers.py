@@ -2,21 +2,25 @@
 
 import dataclasses
 import math
+import re
 import typing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dpmcmc.models import rowwise
+from dpmcmc.algorithms import OPTIONS
+from dpmcmc.local import table_of
+from dpmcmc.models import threads as row_threads
 from dpmcmc.planner import plan
 from dpmcmc.privacy import accountant
-from dpmcmc.privacy.events import as_dict, digest, from_dict
+from dpmcmc.privacy.event_json import as_dict, digest, from_dict
 from dpmcmc.privacy.types import Permit, Private
-from dpmcmc.run import run, table_of
-from dpmcmc.samplers import SAMPLERS, SamplerOptions
+from dpmcmc.run import run
+from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
+from tests.proofs import proof_of
 from tests.sources import Seeded
 
 ROWS = 12
@@ -60,9 +64,22 @@ def job(name, noise_multiplier):
 def test_its_name_is_the_discriminator_of_its_options(name):
     options = SAMPLERS[name].options
     assert SAMPLERS[name].name == name == options().algorithm
-    assert options in typing.get_args(SamplerOptions)
+    assert options in typing.get_args(OPTIONS)
     assert dataclasses.is_dataclass(options)
     assert options.__dataclass_params__.frozen
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_it_has_a_proof_that_names_the_mechanisms_of_its_event(name):
+    """In a file of its own, or in that of the sampler which it says it is a case of."""
+    own = proof_of(name)
+    others = set(re.findall(r"\b(dp_\w+)\.md", own)) & set(SAMPLERS)
+    told = own + "".join(proof_of(other) for other in sorted(others))
+    event = SAMPLERS[name].event(ready(name, num_steps=10, num_chains=2, num_warmup=3), 4.0, 1000)
+    mechanisms = set(re.findall(r"(\w+)\(", repr(event))) - {"Repeat", "Compose"}
+    assert mechanisms >= {"Gaussian"}
+    assert not {kind for kind in mechanisms if f"{kind}(" not in told}
+    assert "replace-one" in told.lower()
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -98,10 +115,10 @@ def test_the_same_randomness_gives_the_same_bits_on_any_number_of_threads(monkey
     rows = replace(SCHEMA, rows=700)
     made = plan(rows, job(name, 1.0))
     table = table_of(rows, simulated(0, 700))
-    monkeypatch.setattr(rowwise, "WORTH_COMPANY", 0)
+    monkeypatch.setattr(row_threads, "WORTH_A_THREAD", 0)
     found = []
     for threads in (1, 2, 2):
-        monkeypatch.setattr(rowwise, "THREADS", threads)
+        monkeypatch.setattr(row_threads, "THREADS", threads)
         permit = Permit(subject="d", event_digest=digest(made.event))
         private = Private(table, subject="d")
         blocks = list(run(rows, made.spec, private, permit, random=Seeded(9)))

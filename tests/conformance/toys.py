@@ -6,8 +6,8 @@ import numpy as np
 from scipy.stats import chisquare
 
 from dpmcmc.design import make_design
+from dpmcmc.local import table_of
 from dpmcmc.models import MODELS
-from dpmcmc.run import table_of
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
@@ -19,7 +19,7 @@ BINS = 10
 class Toy(Stepped):
     """What a target of rows says of itself, in the simplest way."""
 
-    def growth(self, positions, _):
+    def information_scale(self, positions, _):
         return np.ones_like(positions), np.ones(len(positions))
 
     def widths(self, _, deltas):
@@ -35,7 +35,7 @@ class Toy(Stepped):
 class ToyTarget(Toy):
     """Logistic rows of one coefficient: count rows of each (x, y), prior N(0, 1).
 
-    Implements dpmcmc.samplers.base.Target in plain NumPy for any number of chains.
+    Implements dpmcmc.target.Target in plain NumPy for any number of chains.
     """
 
     def __init__(self, x, y, counts, chains, tempering=1.0):
@@ -43,7 +43,7 @@ class ToyTarget(Toy):
         self.counts = np.asarray(counts)
         self.rows = int(self.counts.sum())
         self.tempering = tempering
-        self.reach = float(np.abs(self.signed).max())
+        self.max_row_norm = float(np.abs(self.signed).max())
         self.position = np.zeros((chains, 1))
 
     def refresh(self):
@@ -61,7 +61,7 @@ class ToyTarget(Toy):
 
     def vector_ratios(self, deltas):
         sums = self.tempering * (self.ratios(deltas) @ self.counts)
-        width = 2.0 * self.reach * np.abs(deltas[:, 0])
+        width = 2.0 * self.max_row_norm * np.abs(deltas[:, 0])
         return sums, self.tempering * width, self.log_prior_ratio(deltas)
 
     def move(self, deltas, accepted):
@@ -76,7 +76,7 @@ class ToyTarget(Toy):
 
     def batch_ratios(self, deltas, counts):
         """counts: rows of each kind in the batch, in place of row numbers."""
-        ratios, most = self.ratios(deltas), self.reach * np.abs(deltas[:, 0])
+        ratios, most = self.ratios(deltas), self.max_row_norm * np.abs(deltas[:, 0])
         return (counts * ratios).sum(axis=1), (counts * ratios**2).sum(axis=1), -most, most
 
     def log_prior_ratio(self, deltas):
@@ -107,9 +107,9 @@ def toy_p_value(toy, name, options, multiplier, chains, steps, random, block=10)
     target.position[:, 0] = np.interp(random.uniforms((chains,)), distribution, grid)
     sampler = SAMPLERS[name]
     given = cold(sampler, num_steps=steps, num_chains=chains, num_warmup=0, **options)
-    state = sampler.start(target, given, multiplier, random)
+    state = sampler.init(target, given, multiplier, random)
     for done in range(0, steps, block):
-        sampler.advance(target, given, multiplier, min(block, steps - done), random, state)
+        sampler.step(target, given, multiplier, min(block, steps - done), random, state)
     return uniformity(np.interp(target.position[:, 0], grid, distribution))
 
 
@@ -163,12 +163,12 @@ class Problem:
         scales = release(np.ones((1, len(axes)))) - origin
         target.position[:] = (picked - origin) / scales
         sampler = SAMPLERS[name]
-        state = sampler.start(target, given, multiplier, random)
+        state = sampler.init(target, given, multiplier, random)
         if warmup:
-            sampler.advance(target, given, multiplier, warmup, random, state)
+            sampler.step(target, given, multiplier, warmup, random, state)
             assert state.moves.kind == fitted
         left = steps - warmup
-        ends = release(sampler.advance(target, given, multiplier, left, random, state)[:, -1])
+        ends = release(sampler.step(target, given, multiplier, left, random, state)[:, -1])
         moved = np.abs(ends - picked) > 1e-9 * cells
         assert moved.any(axis=1).mean() > 0.5  # it is a chain that is judged
         shape = tuple(len(axis) for axis in axes)

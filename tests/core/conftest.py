@@ -1,10 +1,25 @@
 """Public facts, data and randomness for the core's tests."""
 
+import numba
 import numpy as np
 import pytest
 
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from tests.sources import Seeded
+
+
+def pytest_collection_modifyitems(items):
+    """With NUMBA_DISABLE_JIT=1: what needs the compiler is skipped, and scalars may warn.
+
+    Compiled code computes inf * 0 or a division by 0 in silence, where the next line settles what
+    is meant; NumPy's scalars, which the interpreter sees in its place, warn of them.
+    """
+    if not numba.config.DISABLE_JIT:
+        return
+    for item in items:
+        item.add_marker(pytest.mark.filterwarnings("ignore::RuntimeWarning"))
+        for why in (mark.args[0] for mark in item.iter_markers("compiled")):
+            item.add_marker(pytest.mark.skip(reason=f"too slow when interpreted: {why}"))
 
 
 @pytest.fixture

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from dpmcmc.privacy import composition, conversions, losses, pld, subsampling
 from dpmcmc.privacy import rdp as curves
-from dpmcmc.privacy.accountant import (
-    delta,
-    epsilon,
-    gdp_mu,
-    pure_epsilon,
-    quote,
-    rdp,
-    zcdp_rho,
-)
+from dpmcmc.privacy.accountant import delta, epsilon, gdp_mu, pure_epsilon, rdp, zcdp_rho
 from dpmcmc.privacy.events import (
     Barker,
     Compose,
@@ -33,6 +25,7 @@ from dpmcmc.privacy.events import (
     WithoutReplacement,
 )
 from dpmcmc.privacy.laplace import laplace_delta
+from dpmcmc.privacy.quotes import quote
 from dpmcmc.privacy.types import Neighbouring
 
 ADD = Neighbouring.ADD_REMOVE

@@ -206,7 +206,7 @@ def test_gaussian_path_imports_neither_statistics_nor_the_library() -> None:
     import subprocess
 
     script = (
-        "import sys; from dpmcmc.privacy.accountant import *; from dpmcmc.privacy.events import *;"
+        "import sys; from dpmcmc.privacy.quotes import *; from dpmcmc.privacy.events import *;"
         "quote(Repeat(Gaussian(30.0), 100), 1e-6);"
         "sys.exit(any(m in sys.modules for m in ('scipy.stats', 'dp_accounting', 'numba')))"
     )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpmcmc.privacy import accountant, composition, conversions, rdp, subsampling
+from dpmcmc.privacy import accountant, composition, conversions, quotes, rdp, subsampling
 from dpmcmc.privacy.events import (
     Compose,
     Event,
@@ -398,7 +398,7 @@ GROUPS: dict[str, Callable[[Inputs], Any]] = {
         get(i, "sigma_over_replace_one_Delta"), get(i, "q"), whole(i["alpha"])
     ),
     "wor_rdp_profile_gauss": lambda i: accountant.rdp(wor_gaussian(i), get(i, "alpha")),
-    "wor_pld_eps": lambda i: accountant.quote(
+    "wor_pld_eps": lambda i: quotes.quote(
         Repeat(wor_gaussian(i), whole(i["count"])), get(i, "delta")
     ).notions["pld"],
     "barker_eps_prime": lambda i: subsampling.barker_base_rdp_loose(whole(i["B"]), get(i, "alpha")),

@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 from dpmcmc.errors import SpecError
+from dpmcmc.local import sample
+from dpmcmc.options import (
+    AutoOptions,
+    DpBarkerOptions,
+    DpPenaltyGuidedOptions,
+    DpPenaltyOptions,
+    NoisyMeanOptions,
+)
 from dpmcmc.planner import plan
-from dpmcmc.releases import AutoOptions, NoisyMeanOptions
-from dpmcmc.run import sample
-from dpmcmc.samplers import DpBarkerOptions, DpPenaltyGuidedOptions, DpPenaltyOptions
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dpmcmc import ModelSpec, plan, sample
-from dpmcmc.dependence import check_dependence
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
+from dpmcmc.planner.dependence import check_dependence
 from dpmcmc.spec import JobSpec, PrivacySpec
 from tests.core.test_formulas import RICH, rows_of, schema_of
 

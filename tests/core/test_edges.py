@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from dpmcmc.errors import SpecError
+from dpmcmc.local import sample, table_of
 from dpmcmc.models import MODELS
+from dpmcmc.options import DpPenaltyOptions
 from dpmcmc.planner import plan
-from dpmcmc.run import sample, table_of
-from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions
+from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 
@@ -122,6 +123,7 @@ def test_few_rows_give_finite_chains_or_say_that_they_are_too_few(algorithm, fam
     assert nobody.pointer == "/dataset"
 
 
+@pytest.mark.compiled("chains of every sampler and family")
 @every_family
 @every_sampler
 def test_extreme_bounds_give_finite_chains_or_an_error_on_the_formula(algorithm, family):
@@ -136,6 +138,7 @@ def test_extreme_bounds_give_finite_chains_or_an_error_on_the_formula(algorithm,
         assert not isinstance(made, SpecError)
 
 
+@pytest.mark.compiled("chains of every sampler and family")
 @every_family
 @every_sampler
 def test_extreme_requests_give_finite_chains(algorithm, family):

@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
+from dpmcmc.privacy.event_json import as_dict, digest, from_dict
 from dpmcmc.privacy.events import (
     DEEPEST,
     Barker,
@@ -19,9 +20,6 @@ from dpmcmc.privacy.events import (
     Repeat,
     SmoothLaplace,
     WithoutReplacement,
-    as_dict,
-    digest,
-    from_dict,
 )
 from dpmcmc.privacy.types import Neighbouring
 

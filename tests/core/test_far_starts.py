@@ -10,18 +10,12 @@ from hypothesis import strategies as st
 
 from dpmcmc.design import make_design
 from dpmcmc.diagnostics import summarise
+from dpmcmc.local import sample, table_of
 from dpmcmc.models import MODELS
+from dpmcmc.options import DpHmcOptions, DpMalaOptions, DpPenaltyOptions, Start
 from dpmcmc.planner import plan
 from dpmcmc.privacy.types import Released
-from dpmcmc.run import sample, table_of
-from dpmcmc.samplers import (
-    SAMPLERS,
-    DpHmcOptions,
-    DpMalaOptions,
-    DpPenaltyOptions,
-    Start,
-    hamiltonian,
-)
+from dpmcmc.samplers import SAMPLERS, hamiltonian
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.starting import begun
@@ -132,6 +126,7 @@ def test_an_interval_is_cut_to_a_width_the_further_end_first(low, high, width):
         assert -lo == hi
 
 
+@pytest.mark.compiled("thousands of steps")
 def test_walks_cut_what_no_row_does_where_the_budget_is_known():
     """Not where the caller does, beside a noise multiplier, or where a model bounds gradients,
     unless the budget is generous, and then by nats."""
@@ -199,7 +194,7 @@ def test_gradients_are_put_right_at_the_start_where_they_are_clearly_off(seeded)
         moved = away * found.root[:, 0]
         where = replace(found, mode=found.mode + moved, positions=found.positions + moved)
         how = target, spec.sampler, spec.privacy.noise_multiplier, seeded(3)
-        offset = hamiltonian.start(*how, where).offset @ found.root
+        offset = hamiltonian.init(*how, where).offset @ found.root
         assert np.linalg.norm(offset) == pytest.approx(away, abs=room)
 
 
@@ -214,12 +209,13 @@ def leaning(seeded, epsilon):
     opening = design, spec, table, 1
     target, plain = MODELS["linear"].target(*opening), MODELS["linear"].target(*opening)
     how = target, spec.sampler, spec.privacy.noise_multiplier
-    state = hamiltonian.start(*how, seeded(2), begun(design, spec, table, seeded(3))[1])
+    state = hamiltonian.init(*how, seeded(2), begun(design, spec, table, seeded(3))[1])
     around = target.position + np.zeros((1, 3))
+    loud = spec.sampler.gradient_noise_multiplier
     released = [
         hamiltonian._gradients(
             *(target, spec.sampler, state, around),
-            hamiltonian._noise(spec.sampler, seeded(seed), around.shape),
+            hamiltonian.gradient_noise(seeded(seed), loud, around.shape),
         )
         for seed in range(40)
     ]

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from dpmcmc.arithmetic.intervals.logistic import vector_interval
+from dpmcmc.arithmetic.public import interval_of_move
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
 from dpmcmc.models import MODELS
-from dpmcmc.models.logistic_bounds import vector_interval
 from dpmcmc.models.moments import second_moments
-from dpmcmc.models.public import interval_of_move
-from dpmcmc.samplers import DpPenaltyOptions
+from dpmcmc.options import DpPenaltyOptions
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 

@@ -9,7 +9,7 @@ from scipy.special import expit, ndtr
 
 from dpmcmc import CoefficientPrior, NormalPrior
 from dpmcmc.errors import SpecError
-from dpmcmc.run import sample
+from dpmcmc.local import sample
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelSpec
 from dpmcmc.stored import StoredRelease

@@ -6,11 +6,11 @@ import pytest
 from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, plan, sample
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
-from dpmcmc.families import FAMILIES
 from dpmcmc.families.base import Place
 from dpmcmc.families.given import Given
 from dpmcmc.schema import BinaryColumn
 from dpmcmc.spec import JobSpec, PrivacySpec
+from tests.cases import FAMILIES, WEIGHTED
 
 ROWS = 8000
 
@@ -121,7 +121,7 @@ def test_a_prediction_adds_the_offset(data, seeded):
         found.predict([{"age": 50, "group": "a"}])
 
 
-@pytest.mark.parametrize("name", ["logistic", "linear", "poisson"])
+@pytest.mark.parametrize("name", WEIGHTED)
 def test_no_weight_makes_a_row_say_more_than_any_row_may(name):
     rng = np.random.default_rng(3)
     family, m, most, curved = Given(FAMILIES[name], 0.0), 4000, 1.5, 4.0
@@ -160,7 +160,7 @@ def test_what_cannot_be_an_offset_or_a_weight_is_refused(change, pointer):
 
 @pytest.mark.parametrize("given", [{"weights": "exact"}, {}])
 def test_chains_that_would_not_read_them_are_refused(given):
-    from dpmcmc.samplers import DpPenaltyOptions
+    from dpmcmc.options import DpPenaltyOptions
 
     formula = "wage ~ age" if given else "wage ~ age + offset(base)"
     model = ModelSpec(family="linear", formula=formula, **given)
@@ -184,7 +184,7 @@ def test_offsets_add_up_and_are_held_to_their_bounds():
     assert told.tolist() == [pytest.approx(10 + np.log(500)), pytest.approx(-500.0)]
 
 
-@pytest.mark.parametrize("name", ["logistic", "poisson"])
+@pytest.mark.parametrize("name", [name for name in WEIGHTED if not FAMILIES[name].additive])
 def test_a_weight_counts_once_where_rows_are_cut(name):
     """A row is cut by its weighted score and its weighted curvature, and by no square of either."""
     rng = np.random.default_rng(4)

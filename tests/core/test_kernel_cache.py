@@ -21,9 +21,9 @@ compiled = pytest.mark.skipif(
 SCRIPT = """
 import numpy as np
 from dpmcmc.design import make_design
-from dpmcmc.kernels.forms import log_prior_ratios
+from dpmcmc.kernels.position_facts import log_prior_ratios
 from dpmcmc.models import MODELS
-from dpmcmc.samplers import DpPenaltyOptions
+from dpmcmc.options import DpPenaltyOptions
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 schema = Schema(columns=(NumberColumn(name="y", lower=0.0, upper=1.0),), rows=3)
@@ -42,7 +42,7 @@ def copied(tmp_path):
     return tmp_path / "dpmcmc"
 
 
-@pytest.mark.parametrize("name", [*COMPILED, "samplers/rules.py", "privacy/discrete.py"])
+@pytest.mark.parametrize("name", [*COMPILED, "arithmetic/rules.py", "arithmetic/rounding.py"])
 def test_one_character_of_a_source_gives_another_key(copied, name):
     before = kernels.key_of(copied)
     assert before == kernels.key_of(PACKAGE)
@@ -54,7 +54,7 @@ def test_one_character_of_a_source_gives_another_key(copied, name):
 @compiled
 def test_every_source_of_a_compiled_function_is_in_the_key(repository):
     """Whatever is inlined, from whichever file."""
-    from dpmcmc.kernels import batches, paths  # which import all others
+    from dpmcmc.kernels import batches, hmc_steps  # which import all others
 
     found = set()
     for module in list(sys.modules.values()):
@@ -63,10 +63,10 @@ def test_every_source_of_a_compiled_function_is_in_the_key(repository):
                 if isinstance(value, numba.core.registry.CPUDispatcher):
                     found.add(Path(value.py_func.__code__.co_filename).resolve())
     names = {path.relative_to(PACKAGE).as_posix() for path in found}
-    assert {"samplers/rules.py", "privacy/discrete.py"} < names
+    assert {"arithmetic/rules.py", "arithmetic/rounding.py"} < names
     assert names <= set(SOURCES)
     assert batches.__file__
-    assert paths.__file__
+    assert hmc_steps.__file__
 
 
 def test_another_version_of_the_compiler_gives_another_key(monkeypatch):
@@ -96,7 +96,7 @@ def test_a_change_of_an_inlined_function_is_compiled_anew(copied, tmp_path):
     first, hits = ran(copied, cache)
     assert hits == 0
     assert ran(copied, cache) == (first, 1)
-    path = copied / "models" / "public.py"
+    path = copied / "arithmetic" / "public.py"
     text = path.read_text()
     assert text.count("def log_prior_ratio(") == 1
     head, tail = text.split("def log_prior_ratio(")

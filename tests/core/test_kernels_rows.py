@@ -5,12 +5,13 @@ import sys
 import numpy as np
 import pytest
 
-from dpmcmc.kernels import batches, maths, rows
-from dpmcmc.models.links import LOGISTIC
+from dpmcmc.arithmetic.families import LOGISTIC
+from dpmcmc.kernels import dispatch, gradient_sums, maths, ratio_sums
+from dpmcmc.kernels.blocks import BLOCK
 
 COUNT, CHAINS, COLUMNS = 600, 3, 4
 HALF = 2.0**30
-BLOCKS = -(-COUNT // rows.BLOCK)
+BLOCKS = -(-COUNT // BLOCK)
 
 
 @pytest.fixture
@@ -18,30 +19,33 @@ def setting():
     """Blocks whose padding is poison: reading it would show."""
     rng = np.random.default_rng(3)
     flat = rng.uniform(-1, 1, (COLUMNS, COUNT))
-    x = np.full((COLUMNS, BLOCKS * rows.BLOCK), np.nan)
+    x = np.full((COLUMNS, BLOCKS * BLOCK), np.nan)
     x[:, :COUNT] = flat
-    x = np.ascontiguousarray(x.reshape(COLUMNS, BLOCKS, rows.BLOCK).transpose(1, 0, 2))
-    y = np.full((BLOCKS, rows.BLOCK), np.nan)
+    x = np.ascontiguousarray(x.reshape(COLUMNS, BLOCKS, BLOCK).transpose(1, 0, 2))
+    y = np.full((BLOCKS, BLOCK), np.nan)
     return flat, x, y, rng.normal(size=(CHAINS, COLUMNS))
 
 
 def single(size):
-    """What one thread alone shares: see threads.part_taken."""
+    """A counter of parts that one thread alone takes from."""
     return 0, np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, size), np.int64)
 
 
 def sums(setting, deltas, limit, first=0, last=BLOCKS, near=False):
     """(chain,) ratio sums of theta -> theta + deltas, in nats, clipped to +-limit."""
     _, x, y, theta = setting
-    x, y, count = x[first:last], y[first:last], min(COUNT, last * rows.BLOCK) - first * rows.BLOCK
-    aux, known = np.zeros((CHAINS, 3)), np.full((len(x), CHAINS, rows.BLOCK), np.nan)
+    x, y, count = x[first:last], y[first:last], min(COUNT, last * BLOCK) - first * BLOCK
+    aux, known = np.zeros((CHAINS, 3)), np.full((len(x), CHAINS, BLOCK), np.nan)
     state = known, known.astype(np.float32)
     total, nothing = np.zeros(CHAINS, np.int64), np.zeros(CHAINS)
-    move, modes = (0, deltas, nothing, np.full(CHAINS, near)), np.full(CHAINS, rows.FILL, np.int8)
-    rows.ratio_sums(
+    move, modes = (
+        (0, deltas, nothing, np.full(CHAINS, near)),
+        np.full(CHAINS, ratio_sums.FILL, np.int8),
+    )
+    ratio_sums.ratio_sums(
         *(x, y, count, LOGISTIC, single(CHAINS), 0, move, (theta, aux, aux), modes, move),
         *(state, (np.full(CHAINS, HALF / limit), nothing), HALF, total),
-        rows.ratio_room(COLUMNS),
+        ratio_sums.ratio_room(COLUMNS),
     )
     return total * limit / HALF
 
@@ -73,12 +77,12 @@ def test_elementary_functions_are_exact_to_a_few_ulp():
 def test_short_moves_of_a_batch_are_exact_to_a_part_in_a_million():
     rng = np.random.default_rng(4)
     for reach in (0.1, 3.0, 30.0, 200.0):
-        eta = reach * rng.uniform(-1.0, 1.0, rows.BLOCK)
-        moves = maths.NEAR * rng.uniform(-1.0, 1.0, rows.BLOCK)
-        found, room = moves.copy(), np.empty((2, rows.BLOCK), np.float32)
-        nothing = np.zeros(rows.BLOCK)
-        told = nothing, nothing.copy(), room, nothing[:3], nothing[:3], rows.BLOCK
-        batches.ratios(LOGISTIC, True, eta, found, *told)
+        eta = reach * rng.uniform(-1.0, 1.0, BLOCK)
+        moves = maths.NEAR * rng.uniform(-1.0, 1.0, BLOCK)
+        found, room = moves.copy(), np.empty((2, BLOCK), np.float32)
+        nothing = np.zeros(BLOCK)
+        told = nothing, nothing.copy(), room, nothing[:3], nothing[:3], BLOCK
+        dispatch.ratios(LOGISTIC, True, eta, found, *told)
         expected = np.logaddexp(0.0, -eta) - np.logaddexp(0.0, -(eta + moves))
         assert (np.abs(found - expected) <= 1e-6 * np.abs(moves)).all()
 
@@ -117,13 +121,13 @@ def test_what_is_not_a_number_counts_as_a_row_at_the_bound(setting):
     deltas = np.full((CHAINS, COLUMNS), 0.1)
     clean, dirty = sums(setting, deltas, 1.0), sums((flat, poisoned, y, theta), deltas, 1.0)
     assert (np.abs(dirty - clean) <= 2.0).all()
-    norm = np.ones((BLOCKS, rows.BLOCK), np.float32)
+    norm = np.ones((BLOCKS, BLOCK), np.float32)
     total = np.zeros((CHAINS, COLUMNS), np.int64)
     ends = np.full_like(theta, np.nan), np.zeros((CHAINS, 3)), np.zeros(CHAINS)
-    rows.score_sums(
+    gradient_sums.gradient_sums(
         *(np.nan_to_num(x), y, COUNT, LOGISTIC, single(total.size), 0),
         *(norm * np.float32(1e-3), np.ones(4)),
-        *(ends, 1.0, 2.0**20, total, rows.score_room()),
+        *(ends, 1.0, 2.0**20, total, gradient_sums.gradient_room()),
     )
     assert (np.abs(total) <= COUNT * 2.0**20 * 1e3).all()
 
@@ -133,9 +137,9 @@ import sys; sys.path.insert(0, {here!r}); sys.path.insert(0, {here!r} + "/tests/
 import numpy as np
 from numba import config
 import test_models as t
-from dpmcmc.samplers.base import Path, Steps, Trajectories
+from dpmcmc.target import Path, Steps, Trajectories
 from dpmcmc.privacy.discrete import Scale
-from dpmcmc.samplers.rules import PENALTY, Rule
+from dpmcmc.arithmetic.rules import PENALTY, Rule
 assert bool(config.DISABLE_JIT) == {disabled}
 for name in t.SPECS:
     rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpmcmc.privacy import composition, losses, pld
-from dpmcmc.privacy.accountant import epsilon, quote
+from dpmcmc.privacy.accountant import epsilon
 from dpmcmc.privacy.costs import pair_of
 from dpmcmc.privacy.events import (
     Compose,
@@ -20,6 +20,7 @@ from dpmcmc.privacy.events import (
     Repeat,
     WithoutReplacement,
 )
+from dpmcmc.privacy.quotes import quote
 from dpmcmc.privacy.types import Neighbouring
 
 FloatArray = np.ndarray

@@ -1,15 +1,16 @@
 import numpy as np
 import pytest
 
+from dpmcmc.arithmetic.rules import PENALTY, Rule
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
+from dpmcmc.local import table_of
 from dpmcmc.models import MODELS
+from dpmcmc.options import DpPenaltySubsampledOptions
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Gaussian, Repeat, WithoutReplacement
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.run import table_of
-from dpmcmc.samplers import DpPenaltySubsampledOptions, minibatch
-from dpmcmc.samplers.rules import PENALTY, Rule
+from dpmcmc.samplers import minibatch
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 

@@ -14,12 +14,12 @@ import pytest
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
 from dpmcmc.kernels import batches
+from dpmcmc.local import sample, table_of
 from dpmcmc.models import MODELS
+from dpmcmc.options import DpPenaltyOptions, DpPenaltySubsampledOptions
 from dpmcmc.planner import plan
 from dpmcmc.releases import joint_sums
 from dpmcmc.releases.joint_sums import Block, Caps, release
-from dpmcmc.run import sample, table_of
-from dpmcmc.samplers import DpPenaltyOptions, DpPenaltySubsampledOptions
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from tests.sources import Seeded
@@ -189,12 +189,12 @@ def test_a_row_that_is_left_out_adds_nothing_to_a_batch(name, size):
     for rows in (data, {key: values[there] for key, values in data.items()}):
         target = target_of(model, rows)
         public, count = target._form.public, len(rows["b"])
-        before, aux = target._forms.describe_all(public, np.array([start, start + move]))
+        before, aux = target._position_facts.describe_all(public, np.array([start, start + move]))
         ends = (before[0], aux[0], before[1], aux[1])
         chosen = np.arange(count, dtype=np.int32)
         unit, middle = 2.0**-14, 0.7
         told = batches.sums(
-            *(target.table(), len(public.lower), target._form.reach, public.link),
+            *(target.table(), len(public.lower), target._form.max_row_norm, public.family),
             *(chosen, count, ends, (1.0 / unit, middle / unit), np.empty((4, 256))),
         )
         found.append((told, count))
@@ -247,7 +247,7 @@ def test_a_number_of_rows_rides_along_with_noisy_means_for_free(monkeypatch):
         data["a"], data["t"] = np.array([value]), np.array([9.0 if value > 0 else -4.0])
         target = target_of(MODELS_TRIED["gaussian_mean"], data)
         clip = 0.25
-        noisy_mean._release(target, np.zeros(2), clip, 1.0, Seeded(1))
+        noisy_mean.released_sum(target, np.zeros(2), clip, 1.0, Seeded(1))
     sensitivity = 2.0 * clip
     assert np.linalg.norm(seen[0] - seen[1]) <= sensitivity
     assert 0.99 * sensitivity < np.linalg.norm(seen[0] - seen[2]) <= sensitivity
@@ -362,6 +362,7 @@ def test_noisy_means_are_of_complete_rows(epsilon):
         assert draws.std(axis=0) == pytest.approx(np.array([0.75, 3.25]) / 100.0, rel=0.1)
 
 
+@pytest.mark.compiled("thousands of steps")
 @pytest.mark.parametrize("sampler", ["dp_penalty", "dp_hmc", "dp_penalty_subsampled", "dp_barker"])
 def test_chains_find_the_posterior_of_complete_rows(sampler):
     """Half of 30,000 rows is left out; were they 0s, the mean would be off by tens of sds."""

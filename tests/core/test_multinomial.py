@@ -8,21 +8,22 @@ import pytest
 
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
-from dpmcmc.families import FAMILIES
 from dpmcmc.families.base import Place
 from dpmcmc.families.multinomial import averaged, probabilities, root_of
+from dpmcmc.local import sample, table_of
 from dpmcmc.models import parameters_of
+from dpmcmc.options import NoisyQuadraticOptions
 from dpmcmc.planner import event, plan
-from dpmcmc.releases import NoisyQuadraticOptions, classwise, joint_sums, quadratic_way
+from dpmcmc.releases import classwise, joint_sums, newton_path, newton_problem
 from dpmcmc.releases.noisy_quadratic import Rows, opened, released
 from dpmcmc.releases.quadratic_verdict import verdict
 from dpmcmc.releases.whitening import Whitening
-from dpmcmc.run import sample, table_of
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.stored import StoredRelease
 from experiments.calibration import designed, read, scaled
+from tests.cases import FAMILIES
 from tests.sources import Seeded
 
 MULTINOMIAL = FAMILIES["multinomial"]
@@ -244,14 +245,14 @@ def looks_of(monkeypatch, x, y, classes, place, root):
     none, eye = np.zeros((len(x), len(x))), np.eye(len(x))
     white = Whitening(eye, none, 0.0, none)
     zeros = np.zeros(p)
-    problem = quadratic_way.Problem(
+    problem = newton_problem.Problem(
         *(MULTINOMIAL, x, y, place, zeros, np.full(p, 1e-2), 1.0, 1.0, 1.0), white=white
     )
-    traveller = quadratic_way._Traveller(problem, white, Seeded(1))
-    traveller._root = root
+    path = newton_path._Path(problem, white, Seeded(1))
+    path._root = root
     monkeypatch.setattr(joint_sums, "noisy_sums", spy)
     with np.errstate(all="ignore"):
-        traveller._look(1.0, 1.0, 0.1, mean=True)
+        path._query(1.0, 1.0, 0.1, mean=True)
     monkeypatch.undo()
     return seen["flat"], seen["sensitivity"]
 
@@ -279,6 +280,7 @@ def test_no_neighbour_is_further_away_than_is_paid_for(monkeypatch, classes, str
     assert worst <= 1.0
 
 
+@pytest.mark.compiled("a climb over thousands of pairs of rows")
 def test_an_adversary_comes_near_to_what_is_paid_for_and_not_past_it(monkeypatch):
     """By hill climbing over both rows, their responses and the place."""
     rng, classes, d = np.random.default_rng(7), 2, 2
@@ -321,6 +323,7 @@ def test_the_worst_rows_of_several_classes_are_as_far_apart_as_is_paid_for(monke
 # ---- what a release makes of it ----
 
 
+@pytest.mark.compiled("thousands of rows, looked at a dozen times")
 @pytest.mark.parametrize(("rows", "seed"), [(400, 1), (4000, 2)])
 def test_with_all_the_budget_it_is_the_posterior(rows, seed):
     """Few rows too, whose posterior is skewed: its mean is not its mode."""
@@ -355,6 +358,7 @@ def of_rows(x, y, classes, mu, seed):
     return found.posterior(zeros, flat, random).draws(1, 4000, random)[0], found
 
 
+@pytest.mark.compiled("thousands of rows, looked at a dozen times")
 def test_real_rows_have_the_reference_posterior(shared_dir):
     x, y = marital(shared_dir)
     draws, found = of_rows(x, y, 2, 2000.0, 1)
@@ -379,6 +383,7 @@ def held(x, theta, mu, runs):
     return np.array(inside), np.array(wide), np.array(reliable)
 
 
+@pytest.mark.compiled("hundreds of releases")
 @pytest.mark.parametrize("mu", [0.25, 1.0])
 def test_intervals_hold_the_truth_at_a_small_budget(mu):
     """240 intervals, six of a run together: .80 is over five errors below .9, were each alone."""

@@ -10,13 +10,14 @@ from scipy.stats import chisquare, norm
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
 from dpmcmc.evaluation import mmd
+from dpmcmc.local import sample, table_of
 from dpmcmc.models import MODELS
 from dpmcmc.models.banana import Banana, draw_posterior, exact_posterior, simulate, straighten
+from dpmcmc.options import NoisyMeanOptions
 from dpmcmc.planner import plan
 from dpmcmc.privacy import accountant
-from dpmcmc.releases import NoisyMeanOptions, noisy_mean
-from dpmcmc.releases.noisy_mean_law import clipped_moments
-from dpmcmc.run import sample, table_of
+from dpmcmc.releases import noisy_mean
+from dpmcmc.releases.noisy_mean_design import clipped_moments
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 
@@ -59,7 +60,7 @@ def published(schema, spec, table, seeded):
     resolved = replace(resolved, model=noisy_mean.straightened(resolved.model))
     return noisy_mean.publish(
         model.target(design, resolved, table, 1),
-        model.form(design, resolved).reach,
+        model.form(design, resolved).max_row_norm,
         resolved.sampler,
         resolved.privacy.noise_multiplier,
         seeded,
@@ -82,7 +83,7 @@ def ranks(rows, epsilon, seeded, runs=1000, wrong=1.0, reach=6.0, off=0.0):
         table = table_of(schema, {"u": x[:, 0], "v": x[:, 1]})
         posterior = noisy_mean.publish(
             model.target(design, resolved, table, 1),
-            form.reach,
+            form.max_row_norm,
             resolved.sampler,
             resolved.privacy.noise_multiplier,
             source,
@@ -92,6 +93,7 @@ def ranks(rows, epsilon, seeded, runs=1000, wrong=1.0, reach=6.0, off=0.0):
     return [float(chisquare(np.histogram(r, 20, (0, 1))[0]).pvalue) for r in found.T]
 
 
+@pytest.mark.compiled("hundreds of releases")
 @pytest.mark.parametrize(
     ("rows", "epsilon", "reach"),
     [(400, 0.3, 6.0), (50, 2.0, 6.0), (400, 5.0, 60.0)],
@@ -100,6 +102,7 @@ def test_posteriors_given_the_release_are_calibrated(rows, epsilon, reach, seede
     assert min(ranks(rows, epsilon, seeded, reach=reach, off=1.0)) > 0.001
 
 
+@pytest.mark.compiled("hundreds of releases")
 @pytest.mark.parametrize("wrong", [0.8, 1.25])
 def test_calibration_would_see_sds_that_are_wrong_by_a_fifth(wrong, seeded):
     assert min(ranks(400, 5.0, seeded, wrong=wrong)) < 0.001

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from dpmcmc.options import DpPenaltyComponentOptions, DpPenaltyOptions
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.sites import PENALTY_DECISION
-from dpmcmc.samplers import SAMPLERS, DpPenaltyComponentOptions, DpPenaltyOptions
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.adaptation import axes, drawn
 from dpmcmc.samplers.penalty import amounts, penalty_event
-from dpmcmc.samplers.shaping import axes, drawn
 from experiments.stepped import decided
 
 CHAINS = 400_000
@@ -26,6 +27,7 @@ def decide(total, sensitivity, noise_multiplier, prior=0.0, uniforms=None):
     return float(np.mean(decided(total, sensitivity, prior, scale, noise, uniforms)))
 
 
+@pytest.mark.compiled("400,000 draws of noise")
 @pytest.mark.parametrize(("sensitivity", "multiplier"), [(0.004, 250.0), (3.0, 0.5)])
 def test_the_noise_has_the_size_that_was_paid_for(sensitivity, multiplier):
     """Fixed uniforms leave only the noise to decide: P(accept) = P(s N > t) at t = s and t = -s.
@@ -40,6 +42,7 @@ def test_the_noise_has_the_size_that_was_paid_for(sensitivity, multiplier):
         assert found == pytest.approx(norm.cdf(sign), abs=4.5 * math.sqrt(0.14 / CHAINS))
 
 
+@pytest.mark.compiled("400,000 draws of noise")
 @pytest.mark.parametrize("lam", [-2.0, 0.0, 1.5])
 def test_acceptance_satisfies_detailed_balance(lam):
     """P(accept) = Phi(lam/s - s/2) + e^lam Phi(-lam/s - s/2): its ratio to -lam's is e^lam."""
@@ -49,6 +52,7 @@ def test_acceptance_satisfies_detailed_balance(lam):
     assert found == pytest.approx(expected, abs=4.5 * math.sqrt(0.25 / CHAINS))
 
 
+@pytest.mark.compiled("400,000 moves")
 @pytest.mark.parametrize("shape", ["normal", "bactrian"])
 def test_proposals_are_symmetric_with_the_scale_asked_for(shape):
     source, walk = SystemRandom(), axes(0.3, 1, "component")
@@ -78,4 +82,4 @@ def test_an_open_job_has_no_event():
     with pytest.raises(ValueError, match="must be known"):
         penalty_event(DpPenaltyOptions(num_chains=1), 5.0, 1000)
     with pytest.raises(ValueError, match="must be known"):
-        SAMPLERS["dp_penalty"].start(Nowhere(), DpPenaltyOptions(), 5.0, SystemRandom())
+        SAMPLERS["dp_penalty"].init(Nowhere(), DpPenaltyOptions(), 5.0, SystemRandom())

@@ -8,18 +8,18 @@ import pytest
 
 from dpmcmc.errors import SpecError
 from dpmcmc.models import moments
-from dpmcmc.planner import event, plan
-from dpmcmc.privacy import accountant
-from dpmcmc.privacy.accountant import epsilon_of_mu
-from dpmcmc.privacy.events import Gaussian, Repeat
-from dpmcmc.privacy.types import Neighbouring
-from dpmcmc.samplers import (
+from dpmcmc.options import (
     DpBarkerOptions,
     DpPenaltyComponentOptions,
     DpPenaltyOptions,
     DpPenaltySubsampledOptions,
     Proposal,
 )
+from dpmcmc.planner import event, plan
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.accountant import epsilon_of_mu
+from dpmcmc.privacy.events import Gaussian, Repeat
+from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 
 NAN = math.nan
@@ -234,7 +234,8 @@ def test_planning_loads_no_compiler_and_no_statistics():
     script = """
 import sys
 from dpmcmc import plan
-from dpmcmc.samplers import SAMPLERS, DpPenaltyOptions
+from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 columns = (NumberColumn(name="x", lower=0, upper=1), BinaryColumn(name="y", categories=("n", "p")))

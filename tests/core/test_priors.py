@@ -8,10 +8,10 @@ import pytest
 
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
+from dpmcmc.local import sample
 from dpmcmc.models import MODELS
 from dpmcmc.planner import plan
 from dpmcmc.releases.base import prior_of
-from dpmcmc.run import sample
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from tests.sources import Seeded
@@ -129,6 +129,7 @@ def test_log_sigma_has_a_prior_by_name():
     assert np.exp(found.draws[..., 3]).mean() == pytest.approx(9.0, rel=0.01)
 
 
+@pytest.mark.compiled("thousands of gradients")
 @pytest.mark.parametrize("algorithm", ["noisy_quadratic", "dp_hmc"])
 def test_a_narrow_named_prior_decides(algorithm):
     found = sample(

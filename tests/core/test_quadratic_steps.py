@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from dpmcmc.families import FAMILIES
 from dpmcmc.families.base import Place
 from dpmcmc.releases import scales
-from dpmcmc.releases.quadratic_steps import agreeing, rounded
+from dpmcmc.releases.quadratic_steps import downweighted, rescaled
+from tests.cases import FAMILIES
 
 
 def test_a_direction_whose_rows_are_weighted_down_is_not_stretched():
     """Its curvature is a quarter because its rows count a fifth: that it was 1 stands."""
     curve, noise, before = np.diag([1.0, 0.25]), np.diag([1.0, 0.05]), np.eye(2)
-    stretch, known, close = rounded(curve, noise, before, 1e-3, 1e-3)
+    stretch, known, close = rescaled(curve, noise, before, 1e-3, 1e-3)
     assert stretch == pytest.approx(np.eye(2), abs=1e-6)
     assert known == pytest.approx(before, abs=1e-6)
     assert close[0, 0] == 0.0
@@ -21,7 +21,7 @@ def test_a_direction_whose_rows_are_weighted_down_is_not_stretched():
 
 def test_a_direction_whose_rows_count_in_full_is_stretched():
     curve, noise, before = np.diag([1.0, 0.25]), np.diag([1.0, 0.24]), np.eye(2)
-    stretch, known, close = rounded(curve, noise, before, 1e-3, 1e-3)
+    stretch, known, close = rescaled(curve, noise, before, 1e-3, 1e-3)
     assert stretch[1, 1] == pytest.approx(2.0, rel=0.05)
     assert known[1, 1] == pytest.approx(0.25, rel=0.1)
     assert not close.any()
@@ -29,15 +29,15 @@ def test_a_direction_whose_rows_count_in_full_is_stretched():
 
 def test_noise_alone_neither_stretches_nor_draws_in():
     curve, noise, before = np.diag([1.0, 0.25]), np.diag([1.0, -0.1]), np.eye(2)
-    stretch, _, close = rounded(curve, noise, before, 0.03, 0.1)
+    stretch, _, close = rescaled(curve, noise, before, 0.03, 0.1)
     assert stretch == pytest.approx(np.eye(2), abs=1e-6)
     assert not close.any()
 
 
 def test_looks_that_disagree_count_less_in_that_direction_alone():
     known, before = np.diag([4.0, 4.0]), np.diag([4.0, 4.0])
-    assert agreeing(known, before, np.array([0.1, 0.1])) == pytest.approx(before)
-    found = agreeing(known, before, np.array([0.1, 5.0]))
+    assert downweighted(known, before, np.array([0.1, 0.1])) == pytest.approx(before)
+    found = downweighted(known, before, np.array([0.1, 5.0]))
     assert found[0, 0] == pytest.approx(4.0)
     assert found[1, 1] < 0.1
     assert found[0, 1] == pytest.approx(0.0, abs=1e-9)

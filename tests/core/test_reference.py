@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from dpmcmc.design import make_design
-from dpmcmc.run import sample, table_of
-from dpmcmc.samplers import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
+from dpmcmc.local import sample, table_of
+from dpmcmc.options import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
 from dpmcmc.spec import ModelSpec, NormalPrior
 
 ROWS = 400

@@ -4,9 +4,9 @@ import numba
 import numpy as np
 import pytest
 
+from dpmcmc.local import sample
 from dpmcmc.models.banana import Banana, draw_posterior, simulate
-from dpmcmc.run import sample
-from dpmcmc.samplers import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
+from dpmcmc.options import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
 from experiments.posteriors import number, stored

@@ -8,19 +8,21 @@ import pytest
 from dpmcmc import JobSpec, PrivacySpec
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
+from dpmcmc.local import sample, table_of
+from dpmcmc.options import FRESH, AutoOptions, DpPenaltyOptions, NoisyQuadraticOptions
 from dpmcmc.planner import event, plan, usable_at
-from dpmcmc.privacy.events import Gaussian, digest
+from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.events import Gaussian
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.types import Permit, Private
-from dpmcmc.releases import AutoOptions, NoisyQuadraticOptions
-from dpmcmc.releases.noisy_quadratic import FRESH, publish
+from dpmcmc.releases.noisy_quadratic import publish
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.reuse import Earlier, in_order
-from dpmcmc.run import run, sample, table_of
-from dpmcmc.samplers import DpPenaltyOptions
+from dpmcmc.run import run
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelSpec
+from tests.sources import Seeded
 
 ROWS = 6000
 SCHEMA = Schema(
@@ -33,6 +35,7 @@ SCHEMA = Schema(
     ),
     rows=ROWS,
 )
+
 MU = 0.5
 
 
@@ -56,6 +59,7 @@ def fitted(formula, family="logistic", whitening=None, **budget):
         model=ModelSpec(family=family, formula=formula),
         sampler=NoisyQuadraticOptions(num_steps=500),
         whitening=whitening,
+        random=Seeded(1),
         **{"noise_multiplier": 1 / MU, "delta": 1e-6, **budget},
     )
 
@@ -240,6 +244,6 @@ def test_what_is_drawn_and_what_is_charged_agree_where_noise_is_drawn(first, pai
     design = make_design(SCHEMA, spec.model.formula)
     rows = noisy_quadratic.opened(design, spec, table_of(SCHEMA, people()))
     white = None if paid else first.release.whitening(design)
-    reach = MODELS["logistic"].form(design, spec).reach
+    reach = MODELS["logistic"].form(design, spec).max_row_norm
     with pytest.raises(ValueError, match="whitening"):
         publish(replace(rows, white=white), reach, spec.sampler, 2.0, SystemRandom())

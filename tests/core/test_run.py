@@ -6,16 +6,13 @@ import pytest
 
 import dpmcmc
 from dpmcmc.errors import SpecError
+from dpmcmc.local import sample, table_of
+from dpmcmc.options import DpMalaOptions, DpPenaltyOptions, DpPenaltySubsampledOptions, Proposal
 from dpmcmc.planner import plan
-from dpmcmc.privacy.events import Gaussian, Repeat, digest
+from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.privacy.types import Permit, PermitError, Private, Released
-from dpmcmc.run import block_length, rows_read, run, sample, table_of
-from dpmcmc.samplers import (
-    DpMalaOptions,
-    DpPenaltyOptions,
-    DpPenaltySubsampledOptions,
-    Proposal,
-)
+from dpmcmc.run import block_length, rows_read, run
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema, Table
 from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 
@@ -49,6 +46,7 @@ def draws_of(schema, spec, rows, random=None):
     return blocks
 
 
+@pytest.mark.compiled("thousands of steps")
 def test_blocks_make_up_the_whole_chain_with_warmup(schema, rows):
     blocks = draws_of(schema, job(steps=5000, num_warmup=10), rows)
     assert 5 <= len(blocks) <= 50
@@ -204,6 +202,7 @@ def test_numbers_are_clamped(schema, people):
     assert table_of(schema, data).columns["age"][:2].tolist() == [column.lower, column.upper]
 
 
+@pytest.mark.compiled("thousands of steps")
 def test_an_algorithm_by_its_name_is_left_to_the_planner(schema_of, people):
     def found(sampler):
         return sample(

@@ -8,16 +8,10 @@ import pytest
 
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
+from dpmcmc.local import sample, table_of
 from dpmcmc.models import MODELS
 from dpmcmc.models.banana import constants, straighten
-from dpmcmc.planner import event, plan
-from dpmcmc.privacy import accountant
-from dpmcmc.privacy.events import Compose, Gaussian, Repeat
-from dpmcmc.releases import noisy_mean, quadratic_way
-from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.run import sample, table_of
-from dpmcmc.samplers import (
-    SAMPLERS,
+from dpmcmc.options import (
     DpBarkerOptions,
     DpHmcOptions,
     DpMalaOptions,
@@ -25,8 +19,13 @@ from dpmcmc.samplers import (
     DpPenaltyOptions,
     DpPenaltySubsampledOptions,
     Start,
-    starts,
 )
+from dpmcmc.planner import event, plan
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.events import Compose, Gaussian, Repeat
+from dpmcmc.releases import newton_budget, noisy_mean
+from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.samplers import SAMPLERS, starts
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.starting import begun, found_in
@@ -64,7 +63,7 @@ def opened(made, epsilon=1e6):
 
 def test_its_event_is_that_of_the_release_and_costs_what_its_multiplier_says():
     happens = starts.event(Start(noise_multiplier=2.0, num_far=7))
-    assert happens == quadratic_way.event(2.0, 7)
+    assert happens == newton_budget.event(2.0, 7)
     assert accountant.gdp_mu(happens) == pytest.approx(0.5, rel=1e-9)
     assert accountant.gdp_mu(happens) <= 0.5
 
@@ -75,7 +74,7 @@ def test_the_budget_pays_for_the_release_and_the_chain(schema_of, options):
     assert 1.9999 < made.cost.epsilon <= 2.0
     start = made.spec.sampler.start
     assert isinstance(made.event, Compose)
-    assert made.event.events[0] == quadratic_way.event(start.noise_multiplier, start.num_far)
+    assert made.event.events[0] == newton_budget.event(start.noise_multiplier, start.num_far)
     assert plan(schema_of(2000), made.spec).spec == made.spec
     assert event(schema_of(2000), made.spec) == made.event
 
@@ -185,6 +184,7 @@ def test_a_start_of_another_kind_is_refused(schema_of, start):
         plan(schema_of(2000), job(DpHmcOptions(start=Start(shares=(1.0,))), epsilon=1.0))
 
 
+@pytest.mark.compiled("looks at 5,000 rows, by every sampler")
 @pytest.mark.parametrize("options", STARTED, ids=lambda o: o.algorithm)
 def test_the_first_draw_is_near_the_mode_and_the_release_is_kept(schema_of, people, options):
     rows = 5000

@@ -9,14 +9,15 @@ import pytest
 from dpmcmc import JobSpec, NormalPrior, PrivacySpec
 from dpmcmc.diagnostics import summarise
 from dpmcmc.errors import SpecError
+from dpmcmc.local import sample
+from dpmcmc.options import DpPenaltyOptions
 from dpmcmc.planner import plan
 from dpmcmc.privacy.types import Released
-from dpmcmc.run import sample
-from dpmcmc.samplers import DpPenaltyOptions
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelOptions, ModelSpec
 from dpmcmc.stored import StoredRelease
 from dpmcmc.verdicts import of_chain, of_release
+from tests.sources import Seeded
 
 ROWS = 8000
 SCHEMA = Schema(
@@ -29,6 +30,7 @@ SCHEMA = Schema(
     ),
     rows=ROWS,
 )
+
 ALL = {"epsilon": 1e6, "delta": 1e-6}
 COEFFICIENTS = ("Intercept", "x", "g[b]")
 
@@ -52,7 +54,7 @@ def design(data):
 
 def fitted(family, response, prior=10.0, **budget):
     model = ModelSpec(family=family, formula=f"{response} ~ x + g", prior=NormalPrior(scale=prior))
-    return sample(people(), schema=SCHEMA, model=model, **(budget or ALL))
+    return sample(people(), schema=SCHEMA, model=model, random=Seeded(1), **(budget or ALL))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ def test_linear_predictions_and_contrasts_are_those_of_the_posterior(linear):
 
 def test_a_known_noise_scale_stands_in_predictions():
     model = ModelSpec(family="linear", formula="t ~ x", options=ModelOptions(noise_scale=3.0))
-    result = sample(people(), schema=SCHEMA, model=model, **ALL)
+    result = sample(people(), schema=SCHEMA, model=model, random=Seeded(2), **ALL)
     (one,) = result.release.posterior(None, 20_000).predict([{"x": 1.0}])
     assert one.response.sd == pytest.approx(3.0, rel=0.04)
 
@@ -163,7 +165,7 @@ def test_bayes_factors_are_ratios_of_evidence(linear):
 
 def test_means_have_the_same_in_closed_form():
     model = ModelSpec(family="gaussian_mean", formula="~ x", options=ModelOptions(variances=(5.4,)))
-    result = sample(people(), schema=SCHEMA, model=model, **ALL)
+    result = sample(people(), schema=SCHEMA, model=model, random=Seeded(2), **ALL)
     mean, each = float(people()["x"].mean()), 5.4 / ROWS
     found = result.release.posterior({"x": NormalPrior(loc=3.0, scale=0.02)}, 20_000)
     weight = 1 / each / (1 / each + 2500.0)
@@ -178,7 +180,7 @@ def test_means_have_the_same_in_closed_form():
 
 def test_a_bent_model_has_draws_but_no_other_prior():
     model = ModelSpec(family="banana", formula="~ x + t")
-    result = sample(people(), schema=SCHEMA, model=model, **ALL)
+    result = sample(people(), schema=SCHEMA, model=model, random=Seeded(2), **ALL)
     found = result.release.posterior(None, 500)
     assert found.draws.shape == (500, 2)
     for ask in (
@@ -233,6 +235,7 @@ def test_chains_are_judged_by_mixing_size_and_start():
     assert "start" in told.sentence
 
 
+@pytest.mark.compiled("thousands of steps")
 def test_results_show_their_verdict(logistic, monkeypatch):
     assert repr(logistic).startswith("noisy_quadratic: Reliable:")
     assert "g[b]" in str(logistic)
@@ -260,7 +263,10 @@ def test_plans_of_releases_expect_what_their_verdicts_say(epsilon, usable):
     spec = JobSpec(model=model, privacy=PrivacySpec(epsilon=epsilon, delta=1e-6))
     assert plan(SCHEMA, spec).usable is usable
     told = [
-        sample(people(s), schema=SCHEMA, model=model, epsilon=epsilon, delta=1e-6) for s in range(5)
+        sample(
+            people(s), schema=SCHEMA, model=model, random=Seeded(s), **ALL | {"epsilon": epsilon}
+        )
+        for s in range(5)
     ]
     assert sum((one.verdict.status == "reliable") is usable for one in told) >= 4
 

@@ -25,6 +25,7 @@ def test_every_subset_is_as_likely_as_any_other(rows, batch):
     assert chisquare(counts).pvalue > SURE
 
 
+@pytest.mark.compiled("thousands of batches of hundreds of rows")
 @pytest.mark.parametrize(
     ("rows", "batch"), [(64, 20), (1000, 2), (1000, 300), (1000, 500), (1000, 700), (1000, 997)]
 )

@@ -14,7 +14,7 @@ from dpmcmc import (
 )
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
-from dpmcmc.run import table_of
+from dpmcmc.local import table_of
 from dpmcmc.units import in_units, matrix
 
 ROWS = 4000

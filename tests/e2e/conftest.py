@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.client.local import Service, local_service
+from dpmcmc_service.client.local import Service, local_service
 
 
 @pytest.fixture(scope="module")

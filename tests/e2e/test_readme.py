@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.client.local import Service
-from dpmcmc.releases import ALGORITHMS
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc_service.client.local import Service
 
 
 def walk(readme: str) -> str:
@@ -53,7 +53,8 @@ def test_library_example_prints_a_posterior(repository: Path, tmp_path: Path) ->
         [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    assert "epsilon=1.99" in done.stdout
+    assert "cost: epsilon 1, delta 1e-06" in done.stdout
+    assert "1 calls, a call of 1.6" in done.stdout
     assert "Intercept" in done.stdout
 
 

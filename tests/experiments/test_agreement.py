@@ -52,10 +52,10 @@ def test_draws_that_are_off_miss_their_limits():
 def test_exact_draws_are_where_the_density_is_highest(name):
     """The gradient of the log posterior, averaged over its draws, is 0: no noise but their own."""
     from dpmcmc.design import make_design
+    from dpmcmc.local import table_of
     from dpmcmc.models import MODELS
     from dpmcmc.models.rowwise import RowTarget
-    from dpmcmc.run import table_of
-    from dpmcmc.samplers import DpHmcOptions
+    from dpmcmc.options import DpHmcOptions
     from dpmcmc.spec import JobSpec, PrivacySpec
 
     made = POSTERIORS[name]()

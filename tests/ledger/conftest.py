@@ -7,12 +7,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app import ledger
-from app.storage.rows import JobRow, UserRow
-from app.storage.session import SessionFactory
 from benchmarks.ledger import Account, job_values, open_account
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.filter import FilterState, FilterTerms, entry_cost, spent_epsilon
+from dpmcmc_service import ledger
+from dpmcmc_service.storage.rows import JobRow, UserRow
+from dpmcmc_service.storage.session import SessionFactory
 
 EVENT: Event = Repeat(Gaussian(40.0), 100)
 DELTA = 1e-6
@@ -59,9 +59,9 @@ class Books:
 
     def reserve(self, job_id: UUID | None = None, analyst_id=None, event=EVENT, until=None) -> UUID:
         job_id = job_id or self.job(analyst_id, event)
-        with self.factory.direct() as debit:
+        with self.factory.write() as session:
             ledger.reserve(
-                debit,
+                session,
                 self.dataset_id,
                 job_id=job_id,
                 analyst_id=analyst_id or self.analyst_id,
@@ -71,11 +71,11 @@ class Books:
         return job_id
 
     def post(self, job_id: UUID):
-        with self.factory.debit() as session:
+        with self.factory.write() as session:
             return ledger.post(session, job_id)
 
     def void(self, job_id: UUID, reason: str = "cancelled") -> None:
-        with self.factory.debit() as session:
+        with self.factory.write() as session:
             ledger.void(session, job_id, reason=reason)
 
     def amend(self, kind: str, **details) -> None:

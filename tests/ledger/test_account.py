@@ -6,12 +6,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import update
 
-from app import ledger
-from app.jobs.submit import take
-from app.storage.rows import JobRow
-from app.storage.types import utc_now
-from dpmcmc.privacy.events import EventError, Gaussian, PureEpsilon, Repeat, digest
+from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.events import EventError, Gaussian, PureEpsilon, Repeat
 from dpmcmc.privacy.types import Neighbouring
+from dpmcmc_service import ledger
+from dpmcmc_service.jobs.submit import take
+from dpmcmc_service.storage.rows import JobRow
+from dpmcmc_service.storage.types import utc_now
 
 from .conftest import EVENT
 
@@ -90,6 +91,29 @@ def test_one_job_has_one_reservation(books):
     assert books.balance().jobs == 1
 
 
+def test_a_second_reservation_undoes_what_its_transaction_wrote(books):
+    job, other = books.reserve(), books.row()
+
+    def reserve_both():
+        with books.factory.write() as session:
+            take(session, other, EVENT)
+            ledger.reserve(session, books.dataset_id, job_id=job, analyst_id=books.analyst_id,
+                           event=EVENT)  # fmt: skip
+
+    with pytest.raises(ledger.AlreadyReserved):
+        reserve_both()
+    with books.factory.read() as session:
+        assert session.get(JobRow, other.id) is None
+    books.reserve()
+    assert [entry.kind for entry in books.entries()] == ["open", "reserve", "reserve"]
+
+
+def test_a_job_that_is_not_stored_has_no_reservation(books):
+    with pytest.raises(ledger.AlreadyReserved):
+        books.reserve(uuid4())
+    assert [entry.kind for entry in books.entries()] == ["open"]
+
+
 def test_what_was_never_reserved_is_neither_posted_nor_voided(books):
     job = books.job()
     for settle in (books.post, books.void):
@@ -103,8 +127,8 @@ def test_a_refused_submission_leaves_no_job_behind(books):
     job_id = uuid4()
 
     def submit():
-        with books.factory.direct() as debit:
-            take(debit, books.row(id=job_id), EVENT)
+        with books.factory.write() as session:
+            take(session, books.row(id=job_id), EVENT)
 
     with pytest.raises(ledger.BudgetExhausted):
         submit()
@@ -200,11 +224,11 @@ def test_only_unclaimed_reservations_lapse(books):
     ]
     for job in (lapsed, *kept):
         books.reserve(job)
-    with books.factory.debit() as session:
+    with books.factory.write() as session:
         assert ledger.expire(session, utc_now()) == [lapsed]
         session.get(JobRow, lapsed).status = "cancelled"
         session.get(JobRow, lapsed).finished_at = utc_now()
-    with books.factory.debit() as session:
+    with books.factory.write() as session:
         assert ledger.expire(session, utc_now()) == []
     with pytest.raises(ledger.Voided):
         books.post(lapsed)

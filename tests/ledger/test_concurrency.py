@@ -5,20 +5,19 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 from uuid import UUID
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
-from app import ledger
-from app.ledger.codec import read_cost
-from app.storage.rows import LedgerRow
-from app.storage.session import SessionFactory
 from benchmarks.ledger import soak
 from dpmcmc.privacy.filter import FilterState
+from dpmcmc_service import ledger
+from dpmcmc_service.ledger.codec import read_cost
+from dpmcmc_service.storage.rows import LedgerRow
+from dpmcmc_service.storage.session import SessionFactory
 
-from .conftest import EVENT
+from .conftest import EVENT, open_books, terms_for
 
 FORK = multiprocessing.get_context("fork")
 
@@ -69,8 +68,8 @@ def submit_from_a_process(url, dataset_id, analyst_id, jobs, start, outcomes) ->
     start.wait()
     for job in jobs:
         try:
-            with factory.direct() as debit:
-                ledger.reserve(debit, dataset_id, job_id=job, analyst_id=analyst_id, event=EVENT)
+            with factory.write() as session:
+                ledger.reserve(session, dataset_id, job_id=job, analyst_id=analyst_id, event=EVENT)
             outcomes.put("accepted")
         except ledger.BudgetExhausted:
             outcomes.put("refused")
@@ -136,10 +135,28 @@ def test_a_race_of_post_and_void_has_one_winner(books):
     assert books.verify().ok
 
 
+def reserve(books, session, job: UUID) -> None:
+    ledger.reserve(session, books.dataset_id, job_id=job, analyst_id=books.analyst_id, event=EVENT)
+
+
+def test_a_thread_that_waits_for_the_head_lets_the_one_that_holds_it_go_on(books):
+    first, second, holding = books.job(), books.job(), threading.Event()
+    waiter = threading.Thread(target=lambda: (holding.wait(), books.reserve(second)))
+    waiter.start()
+    with books.factory.write() as session:
+        reserve(books, session, first)
+        holding.set()
+        waiter.join(timeout=0.5)
+        assert waiter.is_alive()
+    waiter.join(timeout=60)
+    assert not waiter.is_alive()
+    assert books.balance().jobs == 2
+
+
 def hold_the_head_for_ever(url, dataset_id, analyst_id, job, holding) -> None:
     factory = SessionFactory(url)
-    with factory.direct() as debit:
-        ledger.reserve(debit, dataset_id, job_id=job, analyst_id=analyst_id, event=EVENT)
+    with factory.write() as session:
+        ledger.reserve(session, dataset_id, job_id=job, analyst_id=analyst_id, event=EVENT)
         holding.set()
         time.sleep(600)
 
@@ -172,37 +189,25 @@ def test_clients_killed_at_random_lose_nothing_and_pay_nothing_twice(database_ur
     assert found.acknowledged >= found.accepted - found.kills - 6
 
 
-def test_a_debit_is_on_the_disk_when_it_is_acknowledged_on_sqlite(tmp_path, monkeypatch):
-    """The lock is given back early, so the wait for the disk is ours and comes last."""
-    from .conftest import open_books, terms_for
-
+def test_a_debit_is_on_the_disk_when_it_is_acknowledged_on_sqlite(tmp_path):
+    """With synchronous=FULL (2) the log is on the disk before a commit in it can be seen."""
     books = open_books(f"sqlite:///{tmp_path}/ledger.db", terms_for(10))
-    job, events, plain = books.job(), [], os.fdatasync
-
-    def noted(handle: int) -> None:
-        name = os.readlink(f"/proc/self/fd/{handle}")
-        with SessionFactory(books.url).read() as session:
-            visible = ledger.balance(session, books.dataset_id).jobs
-        events.append((Path(name).name, visible))
-        plain(handle)
-
-    monkeypatch.setattr(os, "fdatasync", noted)
-    books.reserve(job)
-    assert events == [("ledger.db-wal", 1)]
+    books.reserve()
+    with books.factory.write() as session:
+        found = [session.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "synchronous")]
+    assert found == ["wal", 2]
     books.factory.dispose()
 
 
 @pytest.mark.services
 def test_a_debit_is_on_the_disk_when_it_is_acknowledged_on_postgresql(postgres_url):
-    from .conftest import open_books, terms_for
-
     books = open_books(postgres_url, terms_for(10))
-    for _ in range(3):
-        books.reserve()
-        with books.factory.engine.connect() as connection:
-            behind = connection.exec_driver_sql(
-                "SELECT pg_current_wal_insert_lsn() - pg_current_wal_flush_lsn()"
-            ).scalar()
-            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
-        assert behind < 2**16
+    for _ in range(10):
+        job = books.job()
+        with books.factory.write() as session:
+            reserve(books, session, job)
+            written = session.scalar(text("SELECT pg_current_wal_insert_lsn()"))
+        with books.factory.read() as session:
+            flushed = text("SELECT pg_current_wal_flush_lsn() >= CAST(:written AS pg_lsn)")
+            assert session.scalar(flushed, {"written": written})
     books.factory.dispose()

@@ -1,8 +1,11 @@
 """32 analysts, an admin and two probes, all at once, as clients that speak HTTP only."""
 
 import asyncio
+import json
 import random
+import sys
 import time
+from asyncio.subprocess import PIPE
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +19,7 @@ from tests.load import people
 from tests.load.people import Json
 
 THINK_SECONDS = 1.0  # between two calls of one analyst, on average
-HEALTH_SECONDS, OTHER_SECONDS, UPLOAD_SECONDS = 0.1, 0.2, 4.0
+UPLOAD_SECONDS = 4.0
 OFTEN = {"read": 40, "plan auto": 20, "plan": 10, "job": 20, "result": 10}
 DEAREST = ("dp_barker", "dp_penalty_subsampled")
 DEAR = {"num_steps": 600_000, "num_chains": 8}  # as many numbers as one job may have
@@ -113,16 +116,15 @@ class Analyst(Caller):
 
     async def _follow(self, job: str) -> None:
         """The job's events, to the last."""
-        began, last = time.perf_counter(), ""
+        began, status = time.perf_counter(), "no status"
         headers = {"Authorization": f"Bearer {self.key}"}
         try:
             async with self.http.stream("GET", f"/v1/jobs/{job}/events", headers=headers) as answer:
                 async for line in answer.aiter_lines():
-                    last = line if line.startswith("data:") and "status" in line else last
+                    status = told(line) or status
         except httpx.HTTPError as error:
             self.record.odd[f"events: {type(error).__name__}"] += 1
             return
-        status = last.rpartition(": ")[2].strip('"}') or "no status"
         self.record.ended[status] += 1
         if status == "succeeded":
             self.done.append(job)
@@ -139,6 +141,13 @@ class Analyst(Caller):
 _CSV = {"Accept": "text/csv"}
 
 
+def told(line: str) -> str:
+    """The status that a line of an event stream tells; empty where it tells another thing."""
+    if not line.startswith("data:"):
+        return ""
+    return str(json.loads(line.removeprefix("data:")).get("status", ""))
+
+
 async def _over(over: asyncio.Event, seconds: float) -> bool:
     """Pause. Says whether it is over."""
     try:
@@ -148,10 +157,17 @@ async def _over(over: asyncio.Event, seconds: float) -> bool:
     return True
 
 
-async def probe(caller: Caller, over: asyncio.Event, name: str, path: str, seconds: float) -> None:
-    """The same call again and again."""
-    while not await _over(over, seconds):
-        await caller.call(name, "GET", path)
+async def probed(url: str, key: str, dataset: str, seconds: float, record: Record) -> None:
+    """What a process of its own sees of two calls meanwhile."""
+    probe = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.load.probe"), stdin=PIPE, stdout=PIPE
+    )
+    asked = {"url": url, "key": key, "dataset": dataset, "seconds": seconds}
+    answer, _ = await probe.communicate(json.dumps(asked).encode())
+    found = json.loads(answer)
+    record.odd.update(found["odd"])
+    for name, taken in found["taken"].items():
+        record.taken[name] += taken
 
 
 async def upload(admin: Caller, over: asyncio.Event, rows: Path) -> None:
@@ -174,11 +190,10 @@ async def crowd(
         analysts = [
             Analyst(http, key, record, dataset, random.Random(n)) for n, key in enumerate(keys[:-1])
         ]
-        other, admin = Caller(http, keys[-1], record), Caller(http, admin_key, record)
+        admin = Caller(http, admin_key, record)
         tasks = [
             *(analyst.live(over) for analyst in analysts),
-            probe(other, over, HEALTH, "/healthz", HEALTH_SECONDS),
-            probe(other, over, OTHER, f"/v1/datasets/{dataset}/budget", OTHER_SECONDS),
+            probed(url, keys[-1], dataset, seconds, record),
             upload(admin, over, rows),
         ]
         running = [asyncio.create_task(task) for task in tasks]
@@ -194,6 +209,3 @@ async def crowd(
             if isinstance(one, Exception) and not isinstance(one, asyncio.CancelledError)
         )
     return record
-
-
-HEALTH, OTHER = "GET /healthz", "GET of another analyst"

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from app.client import Client
+from dpmcmc_service.client import Client
 from tests.chaos.stacks import Stack
 
 ROWS = 20_000

@@ -20,7 +20,7 @@ STACKS = ("embedded", "servers")
 
 @contextlib.contextmanager
 def started(name: str, settings: Mapping[str, str] | None = None) -> Iterator[Stack]:
-    """The stack, ready: one API with its reaper, one worker. Raises AbsentError."""
+    """The stack, ready: one API with its recovery, one worker. Raises AbsentError."""
     folder = Path(tempfile.mkdtemp(prefix="dpmcmc-load-"))
     folder.chmod(0o755)  # PostgreSQL is another user where we are root
     made = Stack(name, folder, False, "", secrets.token_hex(32))

@@ -1,11 +1,13 @@
 """The load test misses where it should."""
 
+import json
 import math
 
 import pytest
 
 from tests.load.crowded import MOST_MS, calls, quantile
-from tests.load.mix import HEALTH, Record
+from tests.load.mix import Record, told
+from tests.load.probe import HEALTH
 from tests.load.report import Line
 
 
@@ -45,9 +47,16 @@ def test_answers_that_should_not_come_and_jobs_that_fail_are_misses() -> None:
     found = record()
     found.odd["POST jobs: 500 internal"] += 1
     found.ended["failed"] += 1
-    assert missed(found) == ["odd answers", "jobs that failed"]
+    assert missed(found) == ["odd answers", "jobs that ended otherwise"]
 
 
 def test_a_line_without_an_aim_only_tells() -> None:
     assert Line("x", math.inf, None, "ms").passed
     assert "MISSED" in str(Line("x", 2.0, 1.0, "ms"))
+
+
+def test_the_last_event_of_a_job_tells_its_status() -> None:
+    ended = {"status": "succeeded", "verdict": {"reasons": []}}
+    assert told(f"data: {json.dumps(ended)}") == "succeeded"
+    assert told('data: {"step": 1, "of": 2}') == ""
+    assert told("event: status") == ""

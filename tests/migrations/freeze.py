@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import MetaData, select, text
 
-from app import logs
+from dpmcmc_service import logs
 from tests.api.support import METADATA, Caller, House, house_in
 
 

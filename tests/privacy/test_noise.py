@@ -9,6 +9,8 @@ from dpmcmc.privacy.noise import SystemRandom
 
 DRAWS = 200_000
 
+pytestmark = pytest.mark.system_noise
+
 
 def test_nobody_can_seed_the_noise():
     assert list(inspect.signature(SystemRandom).parameters) == []

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dpmcmc.design import make_design
+from dpmcmc.local import table_of
 from dpmcmc.models import MODELS
-from dpmcmc.releases import NoisyMeanOptions
-from dpmcmc.run import table_of
+from dpmcmc.options import NoisyMeanOptions
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 

@@ -6,11 +6,11 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from dpmcmc.families import FAMILIES
 from dpmcmc.privacy.accountant import gdp_mu
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.releases import joint_sums, quadratic_way
+from dpmcmc.releases import joint_sums, newton_budget, newton_path, newton_problem
 from dpmcmc.releases.whitening import Whitening
+from tests.cases import FAMILIES, WEIGHTED
 
 ROWS, D = 400, 3
 MU = 0.7
@@ -38,20 +38,20 @@ def looks(family, white, x, y, monkeypatch, stop=False):
         return flat + z * sensitivity * np.ones_like(flat)
 
     monkeypatch.setattr(joint_sums, "noisy_sums", noisy)
-    problem = quadratic_way.Problem(
+    problem = newton_problem.Problem(
         family=FAMILIES[family],
         x=x,
         y=y,
         start=np.zeros(D),
         prior_mean=np.zeros(D),
         prior=np.full(D, 1e-2),
-        reach=2.0,
+        max_row_norm=2.0,
         scale=2.0 if FAMILIES[family].additive else 1.0,
         noise_multiplier=1.0 / MU,
         white=white,
     )
     with suppress(RecordedError):
-        quadratic_way.travel(problem, 6, SystemRandom())
+        newton_path.find_mode(problem, 6, SystemRandom())
     return seen
 
 
@@ -62,7 +62,7 @@ def table(seed):
     return x, rng.integers(0, 2, ROWS).astype(float)
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) & {"logistic", "linear", "poisson"}))
+@pytest.mark.parametrize("family", sorted(WEIGHTED))
 @pytest.mark.parametrize("forged", FORGED)
 def test_neighbours_are_no_further_apart_in_forged_coordinates(family, forged, monkeypatch):
     white = Whitening(FORGED[forged], np.zeros((D, D)), 0.1, np.zeros((D, D)))
@@ -78,7 +78,7 @@ def test_neighbours_are_no_further_apart_in_forged_coordinates(family, forged, m
         assert np.linalg.norm(here[0] - there[0]) <= here[2]
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) & {"logistic", "linear", "poisson"}))
+@pytest.mark.parametrize("family", sorted(WEIGHTED))
 @pytest.mark.parametrize("forged", FORGED)
 def test_the_noise_drawn_is_that_of_the_event_in_forged_coordinates(family, forged, monkeypatch):
     white = Whitening(FORGED[forged], np.zeros((D, D)), 0.1, np.zeros((D, D)))
@@ -87,6 +87,6 @@ def test_the_noise_drawn_is_that_of_the_event_in_forged_coordinates(family, forg
     assert len(seen) == 6 + 2
     assert spent <= MU**2 * (1 + 1e-12)
     assert spent == pytest.approx(MU**2, rel=1e-9)
-    whole = quadratic_way.event(1.0 / MU, 6, paid=True)
+    whole = newton_budget.event(1.0 / MU, 6, paid=True)
     assert gdp_mu(whole) == pytest.approx(MU, rel=1e-9)
     assert gdp_mu(whole) <= MU

@@ -9,23 +9,22 @@ import numpy as np
 import pytest
 
 import dpmcmc
+from dpmcmc.arithmetic.rounding import noised
 from dpmcmc.errors import SpecError
 from dpmcmc.kernels import noise as kernel
+from dpmcmc.local import sample
+from dpmcmc.options import DpPenaltySubsampledOptions, NoisyMeanOptions, Start
 from dpmcmc.planner import plan
 from dpmcmc.privacy import sites
 from dpmcmc.privacy.discrete import (
     discrete_gaussian,
     gaussian_noise,
-    noised,
     noisy_grid,
     noisy_sums,
     scale_of,
 )
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, SITES, Site
-from dpmcmc.releases.noisy_mean import NoisyMeanOptions
-from dpmcmc.run import sample
-from dpmcmc.samplers import DpPenaltySubsampledOptions, Start
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
@@ -53,12 +52,14 @@ class Draws(ast.NodeVisitor):
         owner = getattr(node.func, "value", None)
         by = getattr(owner, "attr", getattr(owner, "id", ""))
         drawn = name in METHODS and "random" in by
-        if drawn or name in ("gaussian_noise", "discrete_gaussian"):
+        if drawn or name in DOORS or name in SOURCES:
             names = [getattr(argument, "id", None) for argument in node.args]
             self.found.append((f"{self.module}:{'.'.join(self.stack)}", name, names))
         self.generic_visit(node)
 
 
+DOORS = ("gaussian_noise", "laplace_noise", "flips")
+SOURCES = ("discrete_gaussian", "discrete_laplace")
 METHODS = {name for name, _ in inspect.getmembers(RandomSource, inspect.isfunction)}
 METHODS -= {"__init__"}
 
@@ -76,7 +77,7 @@ def draws():
 
 
 def test_the_tables_name_every_function_that_draws_and_no_other():
-    noise = {where for where, name, _ in draws() if name == "gaussian_noise"}
+    noise = {where for where, name, _ in draws() if name in DOORS}
     assert noise == {site.caller for site in SITES}
     others = {where for where, name, _ in draws() if name in METHODS}
     assert others == set(sites.OTHER_DRAWS)
@@ -85,7 +86,7 @@ def test_the_tables_name_every_function_that_draws_and_no_other():
 def test_each_site_draws_for_itself_in_one_place():
     used = {}
     for where, name, names in draws():
-        if name == "gaussian_noise":
+        if name in DOORS:
             site = getattr(sites, names[1])
             assert site.caller == where
             assert site not in used.values()
@@ -94,8 +95,11 @@ def test_each_site_draws_for_itself_in_one_place():
 
 
 def test_nobody_goes_round_the_door():
-    calls = [where for where, name, _ in draws() if name == "discrete_gaussian"]
-    assert calls == ["dpmcmc.privacy.discrete:gaussian_noise"]
+    calls = [where for where, name, _ in draws() if name in SOURCES]
+    assert calls == [
+        "dpmcmc.privacy.discrete:gaussian_noise",
+        "dpmcmc.privacy.discrete_laplace:laplace_noise",
+    ]
     for path in PACKAGE.rglob("*.py"):
         assert "import random" not in path.read_text()
         assert "default_rng" not in path.read_text()
@@ -222,8 +226,8 @@ def test_a_job_that_costs_nothing_is_refused():
 
 def test_the_door_checks_what_reaches_it(monkeypatch):
     """Whatever a plan lets through, the place that draws refuses."""
-    monkeypatch.setattr("dpmcmc.planner._check_noise", lambda _: None)
-    monkeypatch.setattr("dpmcmc.planner._check_cost", lambda _: None)
+    monkeypatch.setattr("dpmcmc.planner.planning._check_noise", lambda _: None)
+    monkeypatch.setattr("dpmcmc.planner.planning._check_cost", lambda _: None)
     options = NoisyMeanOptions(shares=(1e-9, 0.9), clip_bounds=(1e12, 1e-6), num_steps=2)
     with pytest.raises(ValueError, match="no proof covers"):
         sample(**MEAN, sampler=options, noise_multiplier=2.8e8)

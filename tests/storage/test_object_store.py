@@ -11,12 +11,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.jobs import run as running
-from app.jobs.reap import Reaper
-from app.storage import s3_store
-from app.storage.errors import StoreAwayError, VersionsKeptError
-from app.storage.rows import DatasetRow, JobRow
-from app.storage.s3_store import S3Store
+from dpmcmc_service.jobs import run as running
+from dpmcmc_service.jobs.recovery import Recovery
+from dpmcmc_service.storage import s3_store
+from dpmcmc_service.storage.errors import StoreAwayError, VersionsKeptError
+from dpmcmc_service.storage.rows import DatasetRow, JobRow
+from dpmcmc_service.storage.s3_store import S3Store
 from tests.api.support import Caller, House, house_in
 from tests.object_store import Door, bucket_at, settings_of
 from tests.storage.conftest import Objects
@@ -319,10 +319,10 @@ def test_a_job_whose_store_stays_away_is_handed_on_and_paid_once(
     assert shown(analyst, job)["status"] == "running"
     door.shut = False
     now = 0.0
-    reaper = Reaper(house.services, lambda: now)
-    reaper.round()
+    recovery = Recovery(house.services, lambda: now)
+    recovery.round()
     now += house.settings.lease_seconds + 1
-    reaper.round()
+    recovery.round()
     house.run(job)
     ended = shown(analyst, job)
     assert ended["status"] == "succeeded"

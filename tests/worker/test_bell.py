@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kombu import Connection
 
-from app.jobs import sqlite_queue
-from app.jobs.bell import SUFFIX, Bell, ring
+from dpmcmc_service.jobs import sqlite_queue
+from dpmcmc_service.jobs.bell import SUFFIX, Bell, ring
 
 LONG, SOON = 60.0, 30.0  # a test that is not woken waits LONG
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from sqlalchemy import event
 
-from app.jobs import run as running
-from app.jobs.fair import run_next, whose_turn
 from dpmcmc.privacy.types import Released
+from dpmcmc_service.jobs import run as running
+from dpmcmc_service.jobs.scheduler import run_next, whose_turn
 from tests.api.support import House, draw_with
 
 

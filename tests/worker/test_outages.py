@@ -14,10 +14,10 @@ import psycopg
 import pytest
 from sqlalchemy import select, text
 
-from app.jobs import run as running
-from app.jobs.reap import Reaper
-from app.storage.rows import ChainBlockRow, JobRow
 from dpmcmc.privacy.types import Released
+from dpmcmc_service.jobs import run as running
+from dpmcmc_service.jobs.recovery import Recovery
+from dpmcmc_service.storage.rows import ChainBlockRow, JobRow
 from tests.api.support import Caller, House, draw_with, house_in
 from tests.chaos.programs import Program, postgres_server
 from tests.chaos.stacks import small_disk
@@ -204,10 +204,10 @@ def test_a_disk_that_stays_full_leaves_the_job_to_the_next_attempt(
     assert analyst.get(f"/v1/jobs/{job}").json()["status"] == "running"
     limit_pages(on_file, MOST_PAGES)
     now = 0.0
-    reaper = Reaper(on_file.services, lambda: now)
-    reaper.round()
+    recovery = Recovery(on_file.services, lambda: now)
+    recovery.round()
     now = on_file.settings.lease_seconds + 0.1
-    reaper.round()
+    recovery.round()
     draw_with(monkeypatch, blocks_around(lambda: None))
     on_file.run(job)
     check(on_file, job, attempt=2)

@@ -9,11 +9,11 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from app.jobs import heartbeat
-from app.jobs import run as running
-from app.jobs.heartbeat import scheduled
-from app.storage.rows import JobRow
 from dpmcmc.privacy.types import Released
+from dpmcmc_service.jobs import heartbeat
+from dpmcmc_service.jobs import run as running
+from dpmcmc_service.jobs.heartbeat import scheduled
+from dpmcmc_service.storage.rows import JobRow
 from tests.api.support import House, draw_with
 
 NUM_BLOCKS, LENGTH = 5, 12

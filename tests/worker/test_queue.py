@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs.queue import configuration
-from app.settings import Settings
+from dpmcmc_service.jobs.queue import configuration
+from dpmcmc_service.settings import Settings
 
 BROKERS = ("", "redis://localhost/0", "amqp://guest@localhost//")
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from app import ledger
-from app.jobs import run as running
-from app.jobs.reap import Reaper
-from app.storage.errors import StoreAwayError
-from app.storage.files import DatasetFiles
-from app.storage.rows import ChainBlockRow, JobRow
-from app.storage.types import utc_now
 from dpmcmc.privacy.types import Released
+from dpmcmc_service import ledger
+from dpmcmc_service.jobs import run as running
+from dpmcmc_service.jobs.recovery import Recovery
+from dpmcmc_service.storage.errors import StoreAwayError
+from dpmcmc_service.storage.files import DatasetFiles
+from dpmcmc_service.storage.rows import ChainBlockRow, JobRow
+from dpmcmc_service.storage.types import utc_now
 from tests.api.support import Caller, House, draw_with, job_of
 
 
@@ -224,13 +224,13 @@ class Clock:
         return self.now
 
 
-def reap(house: House, clock: Clock, *reapers: Reaper) -> None:
+def recover(house: House, clock: Clock, *recoveries: Recovery) -> None:
     """Rounds enough for a silent worker to be given up."""
-    for reaper in reapers or (Reaper(house.services, clock),):
-        reaper.round()
+    for recovery in recoveries or (Recovery(house.services, clock),):
+        recovery.round()
     clock.now += house.settings.lease_seconds + 0.1
-    for reaper in reapers or (Reaper(house.services, clock),):
-        reaper.round()
+    for recovery in recoveries or (Recovery(house.services, clock),):
+        recovery.round()
 
 
 def test_a_lost_worker_is_replaced_with_one_debit_and_one_chain(
@@ -241,7 +241,7 @@ def test_a_lost_worker_is_replaced_with_one_debit_and_one_chain(
     assert shown(analyst, job)["status"] == "running"
     house.sent.clear()
     clock = Clock()
-    reap(house, clock, Reaper(house.services, clock))
+    recover(house, clock, Recovery(house.services, clock))
     assert [str(sent) for sent in house.sent] == [job]
     house.run(job)
     ended = shown(analyst, job)
@@ -274,7 +274,7 @@ def test_the_next_attempt_reads_the_rows_once_and_draws_fresh_noise(
     with pytest.raises(Killed):
         house.run(job)
     clock = Clock()
-    reap(house, clock, Reaper(house.services, clock))
+    recover(house, clock, Recovery(house.services, clock))
     house.run(job)
     assert shown(analyst, job)["status"] == "succeeded"
     assert len(reads) == len(drawn) == 2
@@ -286,12 +286,12 @@ def test_a_worker_that_was_given_up_can_store_nothing(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    reaper = Reaper(house.services, clock)
+    recovery = Recovery(house.services, clock)
 
     def sleeps(*_: Any) -> Iterator[Released[Any]]:
         yield from some_blocks(1, steps=30)
         monkeypatch.setattr(running.Heartbeat, "_beat", lambda _: None)
-        reap(house, clock, reaper)
+        recover(house, clock, recovery)
         monkeypatch.undo()
         house.run(job)
         yield from some_blocks(1, steps=30)
@@ -306,20 +306,20 @@ def test_a_worker_that_was_given_up_can_store_nothing(
 def test_a_live_worker_keeps_its_job(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reaper's clock jumps by an hour between two looks; the lease has moved on."""
+    """The recovery process' clock jumps by an hour between two looks; the lease has moved on."""
     clock = Clock()
-    reaper = Reaper(house.services, clock)
+    recovery = Recovery(house.services, clock)
 
     def long(*_: Any) -> Iterator[Released[Any]]:
         for block in some_blocks(2):
-            reaper.round()
+            recovery.round()
             clock.now += 3600
             time.sleep(1.6)
             yield block
 
     sampler(monkeypatch, long)
     house.run(job)
-    reaper.round()
+    recovery.round()
     assert shown(analyst, job)["status"] == "succeeded"
     assert row(house, job).attempt == 1
 
@@ -330,7 +330,7 @@ HOUR = timedelta(hours=1)
 def off_by(monkeypatch: pytest.MonkeyPatch, jump: timedelta, *modules: str) -> None:
     """Let the wall clock of these modules be wrong by this much."""
     for module in modules:
-        monkeypatch.setattr(f"app.jobs.{module}.utc_now", lambda: utc_now() + jump)
+        monkeypatch.setattr(f"dpmcmc_service.jobs.{module}.utc_now", lambda: utc_now() + jump)
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
@@ -338,12 +338,12 @@ def test_a_worker_whose_clock_jumps_by_an_hour_in_mid_job_keeps_it(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta
 ) -> None:
     clock = Clock()
-    reapers = [Reaper(house.services, clock), Reaper(house.services, clock)]
+    recoveries = [Recovery(house.services, clock), Recovery(house.services, clock)]
 
     def long(*_: Any) -> Iterator[Released[Any]]:
         for block in some_blocks(3):
-            for reaper in reapers:
-                reaper.round()
+            for recovery in recoveries:
+                recovery.round()
             clock.now += house.settings.lease_seconds - 0.1
             off_by(monkeypatch, jump, "run", "heartbeat")
             time.sleep(1.1)
@@ -363,13 +363,13 @@ def test_a_worker_whose_clock_is_an_hour_off_is_replaced_as_soon_as_any_other(
         off_by(patched, jump, "run", "heartbeat")
         kill_after_a_block(patched, house, job)
     clock = Clock()
-    reaper = Reaper(house.services, clock)
-    reaper.round()
+    recovery = Recovery(house.services, clock)
+    recovery.round()
     clock.now += house.settings.lease_seconds - 0.1
-    reaper.round()
+    recovery.round()
     assert row(house, job).owner is not None
     clock.now += 0.2
-    reaper.round()
+    recovery.round()
     assert row(house, job).owner is None
     house.run(job)
     assert shown(analyst, job)["status"] == "succeeded"
@@ -377,17 +377,17 @@ def test_a_worker_whose_clock_is_an_hour_off_is_replaced_as_soon_as_any_other(
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
-def test_a_reaper_whose_wall_clock_jumps_by_an_hour_takes_nothing_from_anybody(
+def test_a_recovery_process_whose_wall_clock_jumps_by_an_hour_takes_nothing_from_anybody(
     house: House, job: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta
 ) -> None:
     somebody = house.user("analyst", "Somebody")  # one analyst's jobs never hold every place
     other = house.submit(somebody, house.dataset())
     kill_after_a_block(monkeypatch, house, job)
     clock = Clock()
-    reaper = Reaper(house.services, clock)
-    reaper.round()
-    off_by(monkeypatch, jump, "reap", "cancel")
-    reaper.round()
+    recovery = Recovery(house.services, clock)
+    recovery.round()
+    off_by(monkeypatch, jump, "recovery", "cancel")
+    recovery.round()
     assert row(house, job).owner is not None
     assert shown(somebody, other)["status"] == "queued"
     house.run(other)
@@ -426,10 +426,10 @@ def test_attempts_are_bounded_and_the_debit_stays(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    reaper = Reaper(house.services, clock)
+    recovery = Recovery(house.services, clock)
     for _ in range(house.settings.max_attempts):
         kill_after_a_block(monkeypatch, house, job)
-        reap(house, clock, reaper)
+        recover(house, clock, recovery)
     ended = shown(analyst, job)
     assert ended["status"] == "failed"
     assert ended["error"]["code"] == "worker_lost"
@@ -447,24 +447,24 @@ def test_a_store_that_stays_away_is_named_when_no_attempt_is_left(
     monkeypatch.setattr(running, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(DatasetFiles, "load", away)
     clock = Clock()
-    reaper = Reaper(house.services, clock)
+    recovery = Recovery(house.services, clock)
     for _ in range(house.settings.max_attempts):
         assert shown(analyst, job)["error"] is None
         house.run(job)
-        reap(house, clock, reaper)
+        recover(house, clock, recovery)
     ended = shown(analyst, job)
     assert (ended["status"], ended["error"]["code"]) == ("failed", "store_unavailable")
     assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
 
 
-def test_two_reapers_at_once_do_no_harm(
+def test_two_recovery_processes_at_once_do_no_harm(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    reapers = [Reaper(house.services, clock), Reaper(house.services, clock)]
+    recoveries = [Recovery(house.services, clock), Recovery(house.services, clock)]
     kill_after_a_block(monkeypatch, house, job)
     house.sent.clear()
-    reap(house, clock, *reapers)
+    recover(house, clock, *recoveries)
     assert [str(sent) for sent in house.sent] == [job]
     assert row(house, job).attempt == 1
     house.run(job)
@@ -477,7 +477,7 @@ def test_a_cancelled_job_whose_worker_was_lost_is_cancelled(
     kill_after_a_block(monkeypatch, house, job)
     analyst.post(f"/v1/jobs/{job}/cancel")
     clock = Clock()
-    reap(house, clock, Reaper(house.services, clock))
+    recover(house, clock, Recovery(house.services, clock))
     assert shown(analyst, job)["status"] == "cancelled"
     house.run(job)
     assert shown(analyst, job)["status"] == "cancelled"
@@ -488,9 +488,9 @@ def test_a_job_whose_message_was_lost_is_sent_again_more_and_more_rarely(
 ) -> None:
     house.sent.clear()
     clock = Clock()
-    reaper = Reaper(house.services, clock)
+    recovery = Recovery(house.services, clock)
     for _ in range(100):
-        reaper.round()
+        recovery.round()
         clock.now += 1
     assert {str(sent) for sent in house.sent} == {job}
     assert 3 <= len(house.sent) <= 6
@@ -501,10 +501,10 @@ def test_a_lost_queue_is_sent_again_as_a_whole(house: House) -> None:
     jobs = {house.submit(analyst, dataset) for _ in range(40)}
     house.sent.clear()
     clock = Clock()
-    reaper = Reaper(house.services, clock)
-    reaper.round()
+    recovery = Recovery(house.services, clock)
+    recovery.round()
     clock.now += 5
-    reaper.round()
+    recovery.round()
     assert {str(sent) for sent in house.sent} == jobs
 
 
@@ -513,12 +513,12 @@ def test_a_process_whose_clock_is_wrong_cancels_nothing(
     house: House, monkeypatch: pytest.MonkeyPatch, wrong: timedelta
 ) -> None:
     """Reservations are made and lapse by the database's clock."""
-    for module in ("reap", "submit"):
-        name = f"app.jobs.{module}.utc_now"
+    for module in ("recovery", "submit"):
+        name = f"dpmcmc_service.jobs.{module}.utc_now"
         monkeypatch.setattr(name, lambda: utc_now() + wrong, raising=False)
     analyst = house.user("analyst")
     job = house.submit(analyst, house.dataset())
-    Reaper(house.services, Clock()).round()
+    Recovery(house.services, Clock()).round()
     assert shown(analyst, job)["status"] == "queued"
 
 
@@ -537,14 +537,16 @@ def test_a_broker_that_is_away_does_not_refuse_a_job(
 def test_a_job_that_nobody_claims_in_time_is_cancelled_and_its_reservation_given_back(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reaper = Reaper(house.services, Clock())
-    reaper.round()
+    recovery = Recovery(house.services, Clock())
+    recovery.round()
     assert shown(analyst, job)["status"] == "queued"
     kept = house.services.settings.reservation_seconds
     for seconds, status in ((kept - 60, "queued"), (kept + 60, "cancelled")):
         later = utc_now() + timedelta(seconds=seconds)
-        monkeypatch.setattr("app.jobs.reap.database_now", lambda _, later=later: later)
-        reaper.round()
+        monkeypatch.setattr(
+            "dpmcmc_service.jobs.recovery.database_now", lambda _, later=later: later
+        )
+        recovery.round()
         assert shown(analyst, job)["status"] == status
     with house.services.sessions.read() as session:
         dataset_id = session.get_one(JobRow, UUID(job)).dataset_id
@@ -554,7 +556,7 @@ def test_a_job_that_nobody_claims_in_time_is_cancelled_and_its_reservation_given
 
 def test_a_job_on_destroyed_rows_fails_unpaid(house: House, analyst: Caller, job: str) -> None:
     """The dataset goes between the job's submission and its claim, behind the use case's back."""
-    from app import ledger
+    from dpmcmc_service import ledger
 
     dataset = shown(analyst, job)["dataset"]
     with house.services.sessions.write() as session:
@@ -602,7 +604,7 @@ def test_an_attempt_that_finds_no_database_is_left_to_the_next_one(
         house.run(job)
     assert shown(analyst, job)["status"] == "running"
     clock = Clock()
-    reap(house, clock, Reaper(house.services, clock))
+    recover(house, clock, Recovery(house.services, clock))
     house.run(job)
     assert shown(analyst, job)["status"] == "succeeded"
 
@@ -630,7 +632,7 @@ def test_plans_and_refusals_never_open_rows(
 def test_an_unpaid_job_never_opens_rows(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app import ledger
+    from dpmcmc_service import ledger
 
     loads: list[Any] = []
 

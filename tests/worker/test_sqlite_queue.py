@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from app.jobs import sqlite_queue
+from dpmcmc_service.jobs import sqlite_queue
 
 QUEUE = "jobs"
 

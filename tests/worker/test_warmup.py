@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dpmcmc.models import MODELS
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
-from worker import warmup
-
-
-def test_there_is_a_made_up_model_of_every_family():
-    assert set(warmup.MADE_UP) == set(MODELS)
+from dpmcmc_service.worker import warmup
 
 
 @pytest.mark.parametrize(
@@ -57,7 +52,7 @@ def test_what_was_compiled_is_not_compiled_again(
     started: list[list[str]] = []
     monkeypatch.setattr(warmup.subprocess, "Popen", lambda command, **_: started.append(command))
     warmup.compile_rest(tmp_path)
-    assert [command[2] for command in started] == ["worker.warmup"]
+    assert [command[2] for command in started] == ["dpmcmc_service.worker.warmup"]
     (tmp_path / "compiled").touch()
     assert warmup.compile_rest(tmp_path) is None
     assert len(started) == 1

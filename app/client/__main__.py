@@ -1,3 +1,0 @@
-from app.client.cli import app
-
-app(prog_name="dpmcmc")

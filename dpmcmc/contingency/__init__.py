@@ -1,0 +1,1 @@
+"""Contingency tables of declared columns: how rows become cells, and how counts are released."""

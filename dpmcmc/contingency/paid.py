@@ -1,0 +1,54 @@
+"""What one Gaussian mechanism costs, and the door through which its rows are opened."""
+
+from dataclasses import dataclass
+
+from dpmcmc.errors import SpecError
+from dpmcmc.planner import Cost
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.events import Event, Gaussian
+from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
+from dpmcmc.privacy.types import Neighbouring, Permit, PermitError, Private
+from dpmcmc.schema import Schema, Table
+from dpmcmc.spec import PrivacySpec
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """One Gaussian mechanism, settled before any row is read. event: what a permit is made for."""
+
+    noise_multiplier: float
+    event: Event
+    cost: Cost
+
+
+def settled(schema: Schema, privacy: PrivacySpec) -> Paid:
+    """Return the mechanism that spends this budget. Raises SpecError where there is none."""
+    if schema.neighbouring is not Neighbouring.REPLACE_ONE:
+        raise SpecError("/neighbouring", "counts are released under replace_one only")
+    z = _multiplier(privacy)
+    if not LEAST_MULTIPLIER <= z <= MOST_MULTIPLIER:
+        raise SpecError("/privacy", f"leads to a noise multiplier of {z:.3g}, which is refused")
+    happens = Gaussian(z)
+    epsilon = accountant.epsilon(happens, privacy.delta)
+    if not epsilon > 0.0:
+        raise SpecError("/privacy/noise_multiplier", "costs epsilon 0: ask for less noise")
+    return Paid(z, happens, Cost(epsilon, privacy.delta, accountant.gdp_mu(happens)))
+
+
+def _multiplier(privacy: PrivacySpec) -> float:
+    if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
+        raise SpecError("/privacy", "needs one of epsilon and noise_multiplier")
+    if privacy.noise_multiplier is not None:
+        return privacy.noise_multiplier
+    try:
+        return accountant.noise_multiplier_for(privacy.epsilon or 0.0, privacy.delta, 1)
+    except ValueError as error:
+        raise SpecError("/privacy", "epsilon must be above 0, delta from 1e-300 to 1") from error
+
+
+def opened(paid: Paid, rows: Private[Table], permit: Permit) -> Table:
+    """Return the rows. Raises PermitError where the permit is for another event or dataset."""
+    if permit.event_digest != digest(paid.event):
+        raise PermitError("the permit was made for another event")
+    return rows.open(permit)

@@ -1,0 +1,103 @@
+"""What no plan can be made of is refused: numbers out of range, and jobs that are too long."""
+
+from dataclasses import fields
+from typing import get_args, get_type_hints
+
+from dpmcmc.design import Design
+from dpmcmc.errors import SpecError
+from dpmcmc.models import MODELS
+from dpmcmc.models.priors import check_numbers
+from dpmcmc.options import ComponentProposal, Proposal
+from dpmcmc.planner.resolve import seconds
+from dpmcmc.planner.select import MOST_SECONDS
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.penalty_efficiency import MOST_STRETCH
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec, ModelSpec
+
+LEAST_DELTA = 1e-20  # a smaller delta has no meaning in practice
+MAX_STEPS = 1_000_000
+MAX_CHAINS = 16
+MOST_NUMBERS = 20_000_000
+
+
+def check_spec(schema: Schema, spec: JobSpec) -> None:
+    """Refuse every number that no plan can be made of."""
+    model, options, privacy = spec.model, spec.sampler, spec.privacy
+    if model.family not in MODELS:
+        raise SpecError("/model/family", f"must be one of {', '.join(MODELS)}")
+    _check_options(model)
+    if schema.rows < 1:
+        raise SpecError("/dataset", "the dataset has no rows")
+    check_numbers(model.prior)
+    _check_number("/model/tempering", model.tempering, 1e-9, 1.0)
+    _check_number("/privacy/delta", privacy.delta, LEAST_DELTA, 0.1)
+    _check_number("/privacy/epsilon", privacy.epsilon, 1e-4, 1e9)
+    _check_number("/privacy/noise_multiplier", privacy.noise_multiplier, 1e-5, 1e9)
+    if hasattr(options, "proposal"):
+        _check_proposal(options.proposal)
+    _check_number("/sampler/clip_bound", options.clip_bound, 1e-9, 1e6)
+    _check_number("/sampler/clip_width", getattr(options, "clip_width", None), 1e-9, 1e6)
+    _check_count("/sampler/num_steps", options.num_steps, 1, MAX_STEPS)
+    _check_count("/sampler/num_chains", options.num_chains, 1, MAX_CHAINS)
+    _check_count("/sampler/num_warmup", options.num_warmup, 0, MAX_STEPS)
+    if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
+        raise SpecError("/privacy", "give one of epsilon and noise_multiplier")
+    if privacy.epsilon is None and options.num_steps is None and options.algorithm in SAMPLERS:
+        raise SpecError("/sampler/num_steps", "is needed beside a noise multiplier")
+
+
+def _check_proposal(proposal: Proposal | ComponentProposal) -> None:
+    """Refuse words that only a caller from Python can give, and scales that are none."""
+    for option in fields(proposal):
+        value, pointer = getattr(proposal, option.name), f"/sampler/proposal/{option.name}"
+        if option.name in ("kind", "shape"):
+            known = get_args(get_type_hints(type(proposal))[option.name])
+            if value not in known:
+                raise SpecError(pointer, "must be one of " + ", ".join(known))
+    _check_number("/sampler/proposal/scale", proposal.scale, 1e-60, 1e3)
+    _check_number("/sampler/proposal/stretch", proposal.stretch, 1.0, MOST_STRETCH)
+
+
+def _check_options(model: ModelSpec) -> None:
+    """Refuse options that are another family's, and numbers that are none."""
+    known = MODELS[model.family].options
+    for option in fields(model.options):
+        value, pointer = getattr(model.options, option.name), f"/model/options/{option.name}"
+        if value is not None and option.name not in known:
+            raise SpecError(pointer, f"does not belong to {model.family}")
+        if option.name in ("a", "b", "m"):
+            _check_number(pointer, value, -1e6, 1e6)
+        elif option.name in ("ratio_slope", "noise_scale"):
+            _check_number(pointer, value, 1e-9, 1e9)
+    for number in model.options.variances or ():
+        _check_number("/model/options/variances", number, 1e-12, 1e12)
+
+
+def _check_number(pointer: str, value: float | None, least: float, most: float) -> None:
+    """Refuse what is not within [least, most]; not a number is neither."""
+    if value is not None and not least <= value <= most:
+        raise SpecError(pointer, f"must be between {least:g} and {most:g}")
+
+
+def _check_count(pointer: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and (type(value) is not int or not least <= value <= most):
+        raise SpecError(pointer, f"must be a whole number between {least} and {most}")
+
+
+def check_length(design: Design, spec: JobSpec) -> None:
+    """Refuse chains of too many numbers, and a warm-up that leaves no draw."""
+    options, d = spec.sampler, len(MODELS[spec.model.family].parameters(design, spec.model))
+    steps, chains = options.num_steps or 1, options.num_chains or 1
+    warmup = options.num_warmup
+    if warmup is not None and options.num_steps is not None and warmup >= steps:
+        raise SpecError("/sampler/num_warmup", "must be below num_steps")
+    if steps * chains * d > MOST_NUMBERS:
+        raise SpecError("/sampler/num_steps", f"more than {MOST_NUMBERS} numbers in the chain")
+
+
+def check_size(design: Design, spec: JobSpec) -> None:
+    """Refuse what would take a worker too long or too much memory."""
+    check_length(design, spec)
+    if seconds(design, spec) > MOST_SECONDS:
+        raise SpecError("/sampler/num_steps", f"would run for more than {MOST_SECONDS:g} seconds")

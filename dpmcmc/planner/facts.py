@@ -1,0 +1,54 @@
+"""The public facts of a job's model, derived once for a whole plan."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from dpmcmc.assumptions import Assumptions
+from dpmcmc.design import Design
+from dpmcmc.models import MODELS
+from dpmcmc.models.forms import Form
+from dpmcmc.privacy import accountant
+from dpmcmc.releases.base import Facts, prior_of
+from dpmcmc.spec import JobSpec
+from dpmcmc.starting import beginning
+
+
+@dataclass(frozen=True, eq=False)  # no slots: a plan asks for the same facts some hundred times
+class PublicFacts:
+    """The design and the model of a job. Of spec only the model is used."""
+
+    design: Design
+    spec: JobSpec
+
+    def of(self, spec: JobSpec) -> "PublicFacts":
+        """Return the facts of a job on the same design: these, if its model is the same."""
+        return self if spec.model == self.spec.model else PublicFacts(self.design, spec)
+
+    @cached_property
+    def form(self) -> Form:
+        """Return the form of the model: its public facts for the kernels."""
+        return MODELS[self.spec.model.family].form(self.design, self.spec)
+
+    @cached_property
+    def known(self) -> Assumptions:
+        """Return the assumptions on the model, without a budget."""
+        guess = MODELS[self.spec.model.family].guess(self.design, self.spec)
+        known = Assumptions(guess, self.design.schema.rows, self.spec.model.tempering or 1.0)
+        return replace(known, beginning=beginning(self.design, self.spec, known))
+
+    @cached_property
+    def of_release(self) -> Facts:
+        """Return the public facts that releases plan with."""
+        prior = prior_of(self.form, len(self.form.start))[1]
+        return Facts(self.known, self.form.max_row_norm, prior, self.spec.model.family)
+
+    def assumptions(self, spec: JobSpec) -> Assumptions:
+        """Return the assumptions on the model, with the budget of a job."""
+        return replace(self.known, mu=mu_of(spec))
+
+
+def mu_of(spec: JobSpec) -> float | None:
+    """Return the budget, where an epsilon is given."""
+    if spec.privacy.epsilon is None:
+        return None
+    return accountant.mu_of_epsilon(spec.privacy.epsilon, spec.privacy.delta)

@@ -1,0 +1,202 @@
+"""Public facts and a budget become a complete job: what it costs and what it is expected to give.
+
+Pure: nothing here sees a row. experiments/ess_per_step.py measures what a budget buys and
+the constants used here.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.design import make_design
+from dpmcmc.errors import SpecError
+from dpmcmc.models import MODELS
+from dpmcmc.options import AutoOptions, NoisyQuadraticOptions
+from dpmcmc.planner.checks import check_length, check_size, check_spec
+from dpmcmc.planner.dependence import check_dependence
+from dpmcmc.planner.facts import PublicFacts
+from dpmcmc.planner.resolve import (
+    Filled,
+    chains_know,
+    fill,
+    seconds,
+    smallest_epsilon,
+    suits,
+    whole_multiplier,
+)
+from dpmcmc.planner.select import choose, named, of_full_data
+from dpmcmc.planner.warn import warnings
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.events import Event, Gaussian, WithoutReplacement
+from dpmcmc.privacy.pld import leaves
+from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
+from dpmcmc.privacy.types import Neighbouring
+from dpmcmc.releases import RELEASES
+from dpmcmc.reuse import Earlier, reused
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a job costs under the dataset's relation. mu: of Gaussian DP, where it has one."""
+
+    epsilon: float
+    delta: float
+    mu: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A complete job. spec: with nothing left open.
+
+    expected_ess, expected_width, usable, reasons: see `plan`.
+    """
+
+    spec: JobSpec
+    event: Event
+    cost: Cost
+    noise_multiplier: float
+    num_steps: int
+    num_chains: int
+    num_warmup: int
+    expected_ess: float | None
+    expected_width: float | None
+    usable: bool
+    warnings: tuple[str, ...]
+    reasons: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+
+def event(schema: Schema, spec: JobSpec) -> Event:
+    """Return everything that a resolved job does to the data. Raises SpecError where it is open."""
+    check_spec(schema, spec)
+    if schema.neighbouring is not Neighbouring.REPLACE_ONE:
+        raise SpecError("/sampler/algorithm", "this sampler needs replace_one neighbours")
+    if spec.privacy.noise_multiplier is None:
+        raise SpecError("/privacy/noise_multiplier", "is not resolved")
+    if spec.sampler.num_steps is None or spec.sampler.num_chains is None:
+        raise SpecError("/sampler", "is not resolved")
+    if spec.sampler.algorithm not in ALGORITHMS:
+        raise SpecError("/sampler/algorithm", "is not resolved")
+    if spec.sampler.algorithm in RELEASES:
+        suits(RELEASES[spec.sampler.algorithm], spec.model.family)
+    else:
+        chains_know(spec.model.family)
+    algorithm = ALGORITHMS[spec.sampler.algorithm]
+    happens = algorithm.event(spec.sampler, spec.privacy.noise_multiplier, schema.rows)
+    _check_noise(happens)
+    return happens
+
+
+def _check_noise(happens: Event) -> None:
+    """Refuse noise multipliers, asked for or derived, for which no noise is drawn."""
+    for leaf in leaves(happens) or (happens,):  # parallel parts are no noise that is known
+        base = leaf.event if isinstance(leaf, WithoutReplacement) else leaf
+        z = base.noise_multiplier if isinstance(base, Gaussian) else math.nan
+        if not LEAST_MULTIPLIER <= z <= MOST_MULTIPLIER:
+            limits = f"it must be between {LEAST_MULTIPLIER:.3g} and {MOST_MULTIPLIER:.3g}"
+            message = f"leads to a release with a noise multiplier of {z:.3g}: {limits}"
+            raise SpecError("/privacy", message)
+
+
+def _check_cost(cost: Cost) -> None:
+    """Refuse a job that is booked at epsilon 0: what costs nothing gives nothing."""
+    if not cost.epsilon > 0.0:
+        message = f"the job costs epsilon 0 at delta {cost.delta:g}: ask for less noise"
+        raise SpecError("/privacy/noise_multiplier", message)
+
+
+def plan(
+    schema: Schema, spec: JobSpec, *, advise: bool = True, earlier: Sequence[Earlier] = ()
+) -> Plan:
+    """Return a complete job: options filled in, its cost and its expected quality.
+
+    expected_ess: bulk effective sample size that ArviZ is expected to report after warm-up, all
+    chains together, averaged over the parameters; before any row is seen. ArviZ counts some three
+    draws more than there are where there are few.
+    None where nothing is known of how a sampler mixes. A guess of the rows stands behind it:
+    numbers are taken to vary by .4 of half their range, as those of public data do
+    (experiments/ess_per_step.py).
+    Where they crowd a small part of their bounds or say the same as others, or a response is rare,
+    the chain gives several times fewer draws; `warnings` says how many where that matters. Draws of
+    a release are independent and count in full.
+    expected_width: sd of the draws over that of the posterior given the rows, median coefficient;
+    for a chain with the error of its means. None where it is not known: the chain is too short, or
+    cuts rows. usable: whether a result is expected that its own verdict calls reliable, or of a
+    release one that is not wider than resolve.WIDEST_RELEASE.
+    reasons: why the algorithm was chosen, where the caller left that to the planner, and which
+    whitening is used again. earlier: releases of the same dataset that paid for one.
+    advise: whether to work out the warnings, which takes longer than all the rest.
+    Raises SpecError.
+    """
+    check_spec(schema, spec)
+    design = make_design(schema, spec.model.formula)
+    family = MODELS[spec.model.family]
+    family.check(design, spec.model)
+    check_dependence(design)
+    spec = replace(spec, model=family.resolved(design, spec.model))
+    check_length(design, spec)  # what was asked for, before anything is costed
+    spec, again = reused(design, spec, earlier, whole_multiplier(spec))
+    facts = PublicFacts(design, spec)
+    filled, reasons = _filled(facts, spec)
+    if again and getattr(filled.spec.sampler, "whitening", None) is not None:
+        reasons = (*reasons, again)
+    if isinstance(spec.sampler, AutoOptions):
+        spec = named(spec, filled.spec.sampler.algorithm)
+    resolved = filled.spec
+    check_size(design, resolved)
+    happens = event(schema, resolved)
+    mu = accountant.gdp_mu(happens)
+    cost = Cost(
+        epsilon=accountant.epsilon(happens, spec.privacy.delta),
+        delta=spec.privacy.delta,
+        mu=mu if math.isfinite(mu) else None,
+    )
+    _check_cost(cost)
+    return Plan(
+        spec=resolved,
+        event=happens,
+        cost=cost,
+        noise_multiplier=resolved.privacy.noise_multiplier or math.nan,
+        num_steps=resolved.sampler.num_steps or 0,
+        num_chains=resolved.sampler.num_chains or 0,
+        num_warmup=resolved.sampler.num_warmup or 0,
+        expected_ess=None if math.isnan(filled.ess) else filled.ess,
+        expected_width=filled.width,
+        usable=filled.usable,
+        warnings=warnings(facts, spec, filled, cost.epsilon) if advise else (),
+        reasons=reasons,
+        parameters=family.parameters(design, spec.model),
+    )
+
+
+def usable_at(schema: Schema, made: Plan, asked: JobSpec) -> float | None:
+    """Return about the smallest epsilon at which a job would be usable that is not.
+
+    made: its plan. asked: as the caller left it. None where none up to HIGHEST_EPSILON is, or where
+    a sampler on secret minibatches would take too long to plan so often. Raises SpecError.
+    """
+    if not of_full_data(made.spec.sampler):
+        return None
+    if isinstance(asked.sampler, AutoOptions):
+        asked = named(asked, made.spec.sampler.algorithm)
+    if isinstance(made.spec.sampler, NoisyQuadraticOptions):
+        options: Any = asked.sampler
+        asked = replace(asked, sampler=replace(options, whitening=made.spec.sampler.whitening))
+    facts = PublicFacts(make_design(schema, asked.model.formula), asked)
+    above = max(made.cost.epsilon, 1e-3)
+    return smallest_epsilon(facts, asked, lambda other: other.usable, above)
+
+
+def expected_seconds(schema: Schema, spec: JobSpec) -> float:
+    """Return about how long a resolved job runs, from public facts, above 0. Raises SpecError."""
+    return seconds(make_design(schema, spec.model.formula), spec)
+
+
+def _filled(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
+    if isinstance(spec.sampler, AutoOptions):
+        return choose(facts, spec)
+    return fill(facts, spec), ()

@@ -1,0 +1,291 @@
+"""Fills what a job leaves open, from public facts and the budget: the planner's arithmetic."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpmcmc.assumptions import Assumptions
+from dpmcmc.design import Design
+from dpmcmc.errors import SpecError
+from dpmcmc.models import MODELS
+from dpmcmc.options import Start
+from dpmcmc.planner.facts import PublicFacts
+from dpmcmc.privacy import accountant
+from dpmcmc.releases import RELEASES
+from dpmcmc.releases.base import NUM_CHAINS, NUM_DRAWS, Release
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.base import Expectation, MixingModel
+from dpmcmc.spec import JobSpec
+from dpmcmc.starting import passes
+
+FEWEST_STEPS = 100
+MOST_DRAWS = 20_000  # of all chains, for each coefficient, where the planner chooses;
+LEAST_MOST, MOST_CELLS = 40_000, 4_000_000  # at least so many, and no more numbers than that
+AIM_SECONDS = 60.0
+ROW_SECONDS, CELL_SECONDS, STEP_SECONDS = 2e-9, 5e-10, 2e-5  # measured, one core
+WORTH_TWO = 50.0  # expected ESS above which a second chain, for R-hat, is worth its walk
+KEEP_OF_ONE = 0.85
+ARVIZ_FLOOR = 3.5  # what bulk ESS reports beyond the effective draws of a short chain
+LEAST_WALK = 10  # part of a chain without a start: how far off the mode is, is a guess
+NEARLY = 0.9  # of the most draws, with which a batch is as good
+LARGER = (4, 2, 1)  # batches that are tried beside the usual one: parts of the rows
+UNHIDDEN = 1.0  # noise multiplier below which a batch hides little
+LEAST_MULTIPLIER = 1e-4
+ENOUGH_ESS = 400.0  # below this a chain's own diagnostics call it unreliable: Vehtari et al. 2021
+WIDEST_RELEASE = (
+    5.0  # times the posterior's sds: what a twenty-fifth of the rows would tell without noise
+)
+HIGHEST_EPSILON = 1000.0  # that is worth naming
+BENT = 1.0  # d / n times that is the squared error of a normal approximation, in posterior sds
+ROUND_UP = 1.0 + 1e-12  # of a noise multiplier: several releases cost no more than one
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A job with nothing left open. ess: expected, see planner.plan.
+
+    widening: mean over the coefficients of expected sds of what the draws are from, over those of
+    the posterior given the rows; 1 for chains. width: the median of them, with what a chain's
+    length adds; None where it is not known. poor: whether a release promises nothing here. error:
+    expected distance of the draws' mean to that posterior's, in its sds, root mean square.
+    """
+
+    spec: JobSpec
+    ess: float
+    widening: float = 1.0
+    width: float | None = None
+    poor: bool = False
+    error: float = math.inf
+
+    @property
+    def usable(self) -> bool:
+        """Whether the result is expected to be of any use, see docs/guides/results.md."""
+        if self.spec.sampler.algorithm in RELEASES:
+            return not self.poor and self.width is not None and self.width <= WIDEST_RELEASE
+        return self.ess >= ENOUGH_ESS
+
+
+def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
+    """Fill a job whose algorithm is named. facts: of its model. Raises SpecError."""
+    MODELS[spec.model.family].check_given(facts.design, spec.model, spec.sampler.algorithm)
+    if spec.sampler.algorithm in RELEASES:
+        return _release(facts, spec, RELEASES[spec.sampler.algorithm])
+    chains_know(spec.model.family)
+    assumptions = facts.assumptions(spec)
+    tries = [_begun(assumptions, spec, chains) for chains in _chain_counts(spec)]
+    enough = [t for t in tries[1:] if t[1] >= KEEP_OF_ONE * tries[0][1] and t[1] >= WORTH_TWO]
+    filled, draws = enough[-1] if enough else tries[0]
+    ess = draws + ARVIZ_FLOOR
+    width = _width(assumptions, spec, filled, ess)
+    return Filled(filled, ess, width=width, error=max(draws, 1.0) ** -0.5)
+
+
+def _width(assumptions: Assumptions, spec: JobSpec, filled: JobSpec, ess: float) -> float | None:
+    """Return the error of a chain's means beside the posterior's sd, over the latter.
+
+    None where the chain is too short to say, or rows are cut, so that it targets another posterior.
+    """
+    options: Any = filled.sampler
+    mixing, z = SAMPLERS[options.algorithm].mixing, filled.privacy.noise_multiplier or 0.0
+    cut = spec.model.options.ratio_slope is not None or asked_to_cut(spec.sampler)
+    if not ess >= ENOUGH_ESS or cut or mixing.cuts(options, assumptions, z):
+        return None
+    return math.sqrt(1.0 + 1.0 / ess)
+
+
+def asked_to_cut(options: Any) -> bool:
+    """Whether the caller wants rows to be cut."""
+    return options.clip_bound is not None or getattr(options, "clip_width", None) is not None
+
+
+def suits(release: Release[Any, Any, Any], family: str) -> None:
+    """Raise SpecError where a release does not know the family."""
+    if family not in release.families:
+        known = ", ".join(sorted(release.families))
+        raise SpecError("/sampler/algorithm", f"{release.name} is for {known}")
+
+
+def chains_know(family: str) -> None:
+    """Raise SpecError where no chain samples the family, with the algorithm that does."""
+    if not MODELS[family].chains:
+        known = ", ".join(name for name, one in RELEASES.items() if family in one.families)
+        raise SpecError("/sampler/algorithm", f"no chain samples {family}; {known} does")
+
+
+def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any]) -> Filled:
+    suits(release, spec.model.family)
+    facts = known.of(replace(spec, model=release.model(spec.model))).of_release
+    z = whole_multiplier(spec)
+    options: Any = release.settle(spec.sampler, facts, z)
+    options = replace(
+        options,
+        num_steps=options.num_steps or NUM_DRAWS,
+        num_chains=options.num_chains or NUM_CHAINS,
+        num_warmup=options.num_warmup or 0,
+    )
+    wide = release.widening(options, facts, z)
+    poor = release.poor is not None and release.poor(options, facts, z)
+    privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
+    draws = options.num_chains * (options.num_steps - options.num_warmup)
+    bent = 0.0 if release.exact else BENT * len(facts.prior) / facts.assumptions.rows
+    return Filled(
+        replace(spec, sampler=options, privacy=privacy),
+        float(draws),
+        float(np.mean(wide)),
+        float(np.median(wide)),
+        poor,
+        math.sqrt(float(np.mean(wide**2)) - 1.0 + bent + 1.0 / draws),
+    )
+
+
+def whole_multiplier(spec: JobSpec) -> float:
+    """Return the noise multiplier of a release that is all of the job."""
+    return spec.privacy.noise_multiplier or max(_whole_budget(spec), LEAST_MULTIPLIER)
+
+
+def _whole_budget(spec: JobSpec) -> float:
+    """Return the noise multiplier of one release of everything."""
+    mu = accountant.mu_of_epsilon(spec.privacy.epsilon or 0.0, spec.privacy.delta)
+    return ROUND_UP / mu
+
+
+def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
+    """Return the numbers of chains to try: one, unless asked, for a given noise multiplier."""
+    if spec.sampler.num_chains is not None:
+        return (spec.sampler.num_chains,)
+    return (1,) if spec.privacy.epsilon is None else (1, 2)
+
+
+def _batched(assumptions: Assumptions, spec: JobSpec, chains: int) -> Any:
+    """Return the sampler's options with the batch of the most draws, or with one nearly as good.
+
+    While batches hide rows, the smallest of those, which reads fewest. With so much budget that
+    nothing needs to be hidden the largest, for the guess knows least of wide bounds, and all rows
+    together need the least noise.
+    The noise multiplier is a guess here, within a hundredth of a calibrated one while batches hide.
+    """
+    options: Any = replace(spec.sampler, num_chains=chains)
+    mu, rows = assumptions.mu, assumptions.rows
+    if mu is None or getattr(options, "batch", rows) is not None:
+        return spec.sampler
+    mixing = SAMPLERS[options.algorithm].mixing
+    usual = mixing.settle(options, assumptions).batch
+    found, hidden = [], False
+    for batch in (usual, *(rows // part for part in LARGER if rows // part > usual)):
+        some = mixing.settle(replace(options, batch=batch), assumptions)
+        steps = some.num_steps or _steps(mixing, some, assumptions, mu)
+        whole = math.sqrt(steps * chains) / mu
+        hidden |= whole > UNHIDDEN
+        z = max(batch / rows * whole, min(whole, UNHIDDEN))
+        expected = mixing.expectation(replace(some, num_steps=steps), assumptions, z)
+        found.append((steps * expected.draws, batch))
+    best = max(draws for draws, _ in found)
+    near = [batch for draws, batch in found if draws >= NEARLY * best]
+    return replace(spec.sampler, batch=min(near) if hidden else max(near))
+
+
+def _begun(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
+    """Return the job with the start that most effective draws are expected of.
+
+    Of such that promise to find the posterior; where none does, of the one that costs most.
+    """
+    options: Any = _batched(assumptions, spec, chains)
+    spec, mu, known = replace(spec, sampler=options), assumptions.mu, assumptions.beginning
+    open_ = mu is not None and known is not None and options.start is None
+    shares = SAMPLERS[options.algorithm].mixing.shares(options, mu or 0.0) if open_ else ()
+    if mu is None or known is None or not shares:
+        return _chain(assumptions, spec, chains)
+    safe = [share for share in shares if not known.poor(1.0 / (mu * math.sqrt(share)))]
+    starts = [Start(share=share) for share in safe or shares[-1:]]
+    if assumptions.guess.known:  # then a walk may do without
+        starts.insert(0, Start(share=0.0))
+    tries = [replace(spec, sampler=replace(options, start=start)) for start in starts]
+    return max((_chain(assumptions, some, chains) for some in tries), key=lambda found: found[1])
+
+
+def _chain(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
+    """Return the job with this number of chains, and its expected effective draws."""
+    mixing, rows = SAMPLERS[spec.sampler.algorithm].mixing, assumptions.rows
+    sampler: Any = replace(spec.sampler, num_chains=chains)
+    options: Any = mixing.settle(sampler, assumptions)
+    epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
+
+    def at_budget(some: Any) -> tuple[float, Expectation]:
+        given = spec.privacy.noise_multiplier
+        z = given or mixing.noise_multiplier(some, rows, epsilon or 0.0, delta)
+        return z, mixing.expectation(some, assumptions, z)
+
+    mu, open_ = assumptions.mu or 0.0, options.num_steps is None
+    if open_:
+        options = replace(options, num_steps=_steps(mixing, options, assumptions, mu))
+    z, expected = at_budget(options)
+    if (
+        open_
+        and expected.fitting
+        and (fewer := _steps(mixing, expected.options, assumptions, mu)) < options.num_steps
+    ):
+        options = replace(options, num_steps=fewer)  # fitted moves read more columns
+        z, expected = at_budget(options)
+    options, steps = expected.options, options.num_steps
+    walk = expected.walk if options.start else max(expected.walk, steps // LEAST_WALK)
+    walk = max(walk, expected.fitting)
+    if options.num_warmup is None:
+        options = replace(options, num_warmup=min(walk, steps // 2))
+    ess = chains * expected.draws * max(0, steps - max(walk, options.num_warmup))
+    privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
+    return replace(spec, sampler=options, privacy=privacy), ess
+
+
+def _steps(mixing: MixingModel, options: Any, assumptions: Assumptions, mu: float) -> int:
+    """Return the steps of a chain where only the budget is given, bounded by the time they take."""
+    chains, rows, dimension = options.num_chains, assumptions.rows, len(assumptions.guess.width)
+    each = step_seconds(rows, mixing.columns(options, rows, dimension), chains)
+    draws = max(LEAST_MOST, min(MOST_DRAWS * dimension, MOST_CELLS // dimension))
+    affordable = min(draws / chains, AIM_SECONDS / each)
+    return int(max(FEWEST_STEPS, min(mixing.steps(options, assumptions, mu, chains), affordable)))
+
+
+def seconds(design: Design, spec: JobSpec) -> float:
+    """Return about how long a filled job runs."""
+    rows = design.schema.rows
+    d = len(MODELS[spec.model.family].parameters(design, spec.model))
+    options: Any = spec.sampler
+    steps, chains = options.num_steps or 1, options.num_chains or 1
+    release = RELEASES.get(options.algorithm)
+    if release is not None:
+        classes = max(1, d // len(design.parameters))  # each has a pass of its own
+        return step_seconds(rows, d, 1) * release.passes(options, d) * classes
+    columns = SAMPLERS[options.algorithm].mixing.columns(options, rows, d)
+    before = step_seconds(rows, d, 1) * passes(options.start, d)
+    return before + step_seconds(rows, columns, chains) * steps
+
+
+def step_seconds(rows: int, columns: float, chains: int) -> float:
+    """Return about how many seconds a step of all chains takes that reads `columns` columns."""
+    return STEP_SECONDS + chains * rows * (ROW_SECONDS + columns * CELL_SECONDS)
+
+
+def smallest_epsilon(
+    facts: PublicFacts, spec: JobSpec, enough: Callable[[Filled], bool], above: float
+) -> float | None:
+    """Return about the smallest epsilon above at which enough(filled job) holds, within 10 %.
+
+    None where none up to HIGHEST_EPSILON does. enough must be monotone.
+    """
+    low = high = above
+
+    def holds(epsilon: float) -> bool:
+        privacy = replace(spec.privacy, epsilon=epsilon, noise_multiplier=None)
+        return enough(fill(facts, replace(spec, privacy=privacy)))
+
+    while not holds(high):
+        low, high = high, 2.0 * high
+        if high > HIGHEST_EPSILON:
+            return None
+    while high / low > 1.1:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,155 @@
+"""The planner's own choice of an algorithm, from public facts, with its reasons.
+
+Chains are compared by the effective draws to expect of them, releases by how much wider than the
+posterior their draws are expected to be.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.errors import SpecError
+from dpmcmc.families.given import is_given
+from dpmcmc.models import MODELS
+from dpmcmc.options import Start
+from dpmcmc.planner.facts import PublicFacts
+from dpmcmc.planner.resolve import Filled, fill, seconds
+from dpmcmc.releases import RELEASES, Release
+from dpmcmc.reuse import passed_on
+from dpmcmc.samplers import SAMPLERS, Sampler
+from dpmcmc.samplers.unmodelled import Unmodelled
+from dpmcmc.spec import JobSpec
+
+MOST_SECONDS = 3600.0  # of a job
+ALONE = "no chain samples this model"
+EXACT = "for this model it is exact: more budget brings it to the posterior, and a chain no nearer"
+GIVEN = "rows have offsets or weights, which chains do not read"
+SURE_ESS = 2000.0  # expected draws of a chain that its own R-hat, below 1.01, will hardly refuse
+NEAR = 0.1  # posterior sds that a release's mean may be off before a chain can be worth its time
+PROBE, PROBED_SHARE = "dp_penalty", 0.1  # a sampler that is quickly filled, its start given
+WITHIN = 10.0  # times the draws of the probe no sampler is expected to have; 3 on what was measured
+SHARED = ("num_steps", "num_chains", "num_warmup")  # what any algorithm takes
+
+
+def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
+    """Return the job with the algorithm that suits it best, filled, and why. Raises SpecError.
+
+    An exact release comes first: its draws are independent, and only a little wider than the
+    posterior. Else the release, which chains start from and pay for; but a chain where the
+    release's mean is clearly off and the chain's nearer, for all that it costs beyond its start,
+    and so many effective draws are expected of it that it has mixed. Measured by
+    experiments/chain_or_release.py.
+    """
+    if spec.privacy.epsilon is None:
+        raise SpecError(
+            "/sampler/algorithm", "must be named beside a noise multiplier: they differ in its use"
+        )
+    MODELS[spec.model.family].check_given(facts.design, spec.model)
+    releases = _releases(facts, spec)
+    exact = [filled for release, filled in releases if release.exact]
+    if exact:
+        return exact[0], (_of_release(exact[0]), EXACT)
+    near = min((filled for _, filled in releases), key=lambda one: one.widening, default=None)
+    if near is not None and is_given(facts.design, spec.model):
+        return near, (_of_release(near), GIVEN)
+    if near is not None and not MODELS[spec.model.family].chains:
+        return near, (_of_release(near), ALONE)
+    if near is not None and near.error <= NEAR:
+        return near, (_of_release(near), f"{_off(near)}: no chain is worth its time beside that")
+    if near is not None and (draws := _probed(facts, spec)) < SURE_ESS / WITHIN:
+        return near, (_of_release(near), _off(near), _too_few(f"{PROBE}, a chain,", draws))
+    chain = best_chain(facts, spec)
+    fast = seconds(facts.design, chain.spec) <= MOST_SECONDS
+    if near is None or (fast and chain.ess >= SURE_ESS and chain.error < near.error):
+        return chain, (_of_chain(chain), *(_instead(filled) for _, filled in releases))
+    if chain.ess >= SURE_ESS and fast:
+        return near, (_of_release(near), _off(near), _off(chain))
+    slow = "" if fast else " and takes too long"
+    best = f"the best chain, {_name(chain)},"
+    return near, (_of_release(near), _too_few(best, chain.ess, slow))
+
+
+def named(spec: JobSpec, algorithm: str) -> JobSpec:
+    """Return the job with this algorithm, and what the caller fixed for any."""
+    given = {name: getattr(spec.sampler, name) for name in SHARED}
+    kind = ALGORITHMS[algorithm].options
+    return replace(spec, sampler=kind(**given, **passed_on(spec.sampler, kind)))
+
+
+def of_full_data(options: Any) -> bool:
+    """Whether a plain Gaussian promise pays for a sampler: it keeps no minibatch secret."""
+    return not hasattr(options, "batch")
+
+
+def _releases(facts: PublicFacts, spec: JobSpec) -> list[tuple[Release[Any, Any, Any], Filled]]:
+    family = spec.model.family
+    some = [release for release in RELEASES.values() if offered(release, family)]
+    return [(release, fill(facts, named(spec, release.name))) for release in some]
+
+
+def offered(release: Release[Any, Any, Any], family: str) -> bool:
+    """Whether the planner may choose a release for a family by itself."""
+    return release.automatic and family in release.families
+
+
+def best_chain(facts: PublicFacts, spec: JobSpec) -> Filled:
+    """Return the sampler that most effective draws are expected of, compared by single chains."""
+    tried = [named(spec, name) for name, sampler in SAMPLERS.items() if chosen(sampler)]
+    full: list[Any] = [one for one in tried if of_full_data(one.sampler)]
+    alone = [
+        fill(
+            facts,
+            replace(one, sampler=replace(one.sampler, num_chains=spec.sampler.num_chains or 1)),
+        )
+        for one in full
+    ]
+    best = max(alone, key=lambda filled: filled.ess)
+    return fill(facts, named(spec, _name(best)))
+
+
+def chosen(sampler: Sampler[Any, Any]) -> bool:
+    """Whether the planner may choose it: it is exact, and known how it mixes."""
+    return sampler.exact and not isinstance(sampler.mixing, Unmodelled)
+
+
+def _probed(facts: PublicFacts, spec: JobSpec) -> float:
+    """Return about how many effective draws any chain can be expected to have: cheaply."""
+    one = named(spec, PROBE)
+    options: Any = one.sampler
+    options = replace(
+        options, num_chains=spec.sampler.num_chains or 1, start=Start(share=PROBED_SHARE)
+    )
+    return fill(facts, replace(one, sampler=options)).ess
+
+
+def _name(filled: Filled) -> str:
+    return filled.spec.sampler.algorithm
+
+
+def _of_release(filled: Filled) -> str:
+    return (
+        f"{_name(filled)} gives independent draws, expected to be {filled.widening:.3g} times as"
+        " wide as the posterior"
+    )
+
+
+def _of_chain(filled: Filled) -> str:
+    return (
+        f"{_name(filled)} is expected to have an effective sample size of {filled.ess:.3g}, the"
+        " most of all chains, and approximates nothing"
+    )
+
+
+def _too_few(who: str, draws: float, more: str = "") -> str:
+    return (
+        f"{who} is expected to have an effective sample size of {draws:.2g}{more};"
+        f" {SURE_ESS:g} are wanted of one"
+    )
+
+
+def _off(filled: Filled) -> str:
+    return f"the mean of {_name(filled)} is expected to be {filled.error:.2g} posterior sds off"
+
+
+def _instead(filled: Filled) -> str:
+    return f"{_of_release(filled)}, but from a normal approximation of it"

@@ -1,0 +1,241 @@
+"""The warnings of a plan, each with what would help. Public facts only."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpmcmc.design import Design
+from dpmcmc.models import MODELS
+from dpmcmc.models.moments import FILL
+from dpmcmc.options import DpPenaltySubsampledOptions, NoisyMeanOptions
+from dpmcmc.planner.facts import PublicFacts
+from dpmcmc.planner.resolve import (
+    ARVIZ_FLOOR,
+    ENOUGH_ESS,
+    Filled,
+    asked_to_cut,
+    fill,
+    smallest_epsilon,
+)
+from dpmcmc.planner.select import named, of_full_data
+from dpmcmc.releases import RELEASES
+from dpmcmc.releases.quadratic_verdict import UNEVEN
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.gradient_clips import gradient_clip
+from dpmcmc.samplers.penalty_mixing import LARGEST_WIDTH
+from dpmcmc.schema import NumberColumn
+from dpmcmc.spec import JobSpec
+from dpmcmc.variables import column_of
+
+MUCH_BETTER = 2.0  # times the effective draws: worth a target that is a little off
+UNCUT = (1.0,)  # shares of one release, around the middle of the bounds
+FEWEST_OF_BATCH = 500  # rows: see docs/proofs/dp_penalty_subsampled.md, tests
+LESS = 0.5  # times as much as is guessed: bounds twice as wide, or columns correlated by .87
+WIDE = 1.25  # times the posterior's sds, from which a release is said to be wide
+
+
+def warnings(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> tuple[str, ...]:
+    """Return the warnings of a filled job. spec: as the caller left it; epsilon: its cost."""
+    released = filled.spec.sampler.algorithm in RELEASES
+    of_algorithm = (_of_release if released else _of_chain)(facts, spec, filled, epsilon)
+    return (*_left_out(facts.design), *_weighted(facts.design, spec), *of_algorithm)
+
+
+def _left_out(design: Design) -> list[str]:
+    """Return a warning where rows may be left out: their number is private."""
+    names = ", ".join(column.name for column in design.gappy)
+    if not names:
+        return []
+    return [
+        f"rows with a missing code in {names} are left out: what is estimated holds for complete"
+        " rows, which stand for all only where values are missing by chance. The plan expects all"
+        f" {design.schema.rows:,} rows, as how many are complete is private"
+    ]
+
+
+def _weighted(design: Design, spec: JobSpec) -> list[str]:
+    """Say so where rows have weights: their bounds are public, how much they differ is not."""
+    if spec.model.weights is None:
+        return []
+    told = (
+        f"the plan takes the weights in {spec.model.weights} for all alike, as how much they differ"
+        " is private: where they do, draws are wider than expected"
+    )
+    column = column_of(design.schema, spec.model.weights)
+    family = MODELS[spec.model.family].rows(spec.model.options)
+    if family is None or family.additive or not isinstance(column, NumberColumn):
+        return [told]
+    part = UNEVEN / max(column.upper - 1.0, UNEVEN)
+    if part == 1.0:
+        return [told]
+    return [
+        f"{told}, and as they may reach {column.upper:g} a result is unreliable where"
+        f" {100.0 * part:.2g} % or more of what rows count is cut away"
+    ]
+
+
+def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
+    found, name = [], filled.spec.sampler.algorithm
+    if not RELEASES[name].exact:
+        found.append(
+            f"{name} draws from a normal approximation of the posterior: it is good where many rows"
+            " stand behind every coefficient, and more draws do not mend it"
+        )
+    if filled.widening > WIDE:
+        better = smallest_epsilon(
+            facts, spec, lambda other: other.widening <= WIDE, max(epsilon, 1e-3)
+        )
+        found.append(
+            f"draws are expected to be {filled.widening:.3g} times as wide as the posterior;"
+            f" {_at(better)} they would be {WIDE:g} times"
+        )
+    return found + _cut_rows(facts, spec, filled)
+
+
+def _cut_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
+    """Return a warning where a release assumes normal rows, with the cost of not assuming it."""
+    options, asked = filled.spec.sampler, spec.sampler
+    if not isinstance(options, NoisyMeanOptions) or not isinstance(asked, NoisyMeanOptions):
+        return []
+    if options.shares == UNCUT or options.clip_bounds is None or asked.clip_bounds is not None:
+        return []
+    uncut = replace(asked, shares=UNCUT, clip_bound=None)
+    wide = fill(facts, replace(spec, sampler=uncut)).widening
+    return [
+        f"rows further than {options.clip_bounds[-1]:g} known sds from their mean are cut, which"
+        " shifts it where columns are skewed or vary more than their declared variances:"
+        f" sampler.shares [1.0] cuts none, for draws {wide:.3g} times as wide as the posterior"
+    ]
+
+
+def _of_chain(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
+    found: list[str] = []
+    sampler = SAMPLERS[filled.spec.sampler.algorithm]
+    if not sampler.exact:
+        found.append(
+            f"{sampler.name} is not exact: its draws are off the posterior by what neither R-hat"
+            " nor more of them can tell"
+        )
+    if math.isnan(filled.ess):
+        found.append(
+            f"nothing is known of how {sampler.name} mixes, so no effective draws are expected"
+        )
+        return found
+    if filled.ess < ENOUGH_ESS:
+        found.append(
+            f"expected_ess is {filled.ess:.2g}, too few draws to describe a posterior:"
+            f" {_remedies(facts, spec, filled.spec.sampler.num_chains, epsilon)}"
+        )
+    options, rows = filled.spec.sampler, facts.design.schema.rows
+    if isinstance(options, DpPenaltySubsampledOptions) and few(options.batch, rows):
+        found.append(
+            f"batch {options.batch} is too small for its variance to be known well, which shifts"
+            f" the target a little: take {FEWEST_OF_BATCH} or more"
+        )
+    if asked_to_cut(spec.sampler):
+        found.append("clipping cuts log ratios, so the chain targets a clipped model")
+    found += _crowded(facts, spec, filled)
+    return found + _far_rows(facts, spec, filled) + _narrower(facts, spec, filled)
+
+
+def _crowded(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
+    """Say what would be left where columns vary less than the plan guesses, if that is too few."""
+    options, z = filled.spec.sampler, filled.spec.privacy.noise_multiplier or 0.0
+    known = facts.assumptions(spec)
+    part = np.ones(len(known.sds))
+    for j, term in enumerate(facts.design.terms):
+        if any(factor.code is None for factor in term):
+            part[j] = LESS
+    if known.guess.known or part.min() == 1.0 or filled.ess < ENOUGH_ESS:
+        return []
+    less = replace(known.guess, precision=part[:, None] * known.guess.precision * part)
+    each = (
+        SAMPLERS[options.algorithm].mixing.expectation(options, replace(known, guess=less), z).draws
+    )
+    kept = (options.num_steps or 0) - (options.num_warmup or 0)
+    ess = (options.num_chains or 1) * kept * each + ARVIZ_FLOOR
+    if ess >= ENOUGH_ESS or ess > LESS * filled.ess:
+        return []
+    return [
+        f"expected_ess is {filled.ess:.3g} where numbers vary by {FILL:g} of half their declared"
+        f" range; where they vary by {LESS:g} times that, in wide bounds or beside columns that say"
+        f" the same, it is about {ess:.3g}"
+    ]
+
+
+def few(batch: int | None, rows: int) -> bool:
+    """Whether a batch's estimated variance biases a chain. A batch of all rows has none."""
+    return batch is not None and batch < min(FEWEST_OF_BATCH, rows)
+
+
+def _far_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
+    """Return a warning where the planner clips ratios that the declared bounds allow."""
+    options: Any = filled.spec.sampler
+    assumptions = facts.assumptions(spec)
+    mixing, z = SAMPLERS[options.algorithm].mixing, filled.spec.privacy.noise_multiplier or 0.0
+    if asked_to_cut(spec.sampler) or not mixing.cuts(options, assumptions, z):
+        return []
+    where = "after the start ratios are cut at ten times what is typical of rows, or more"
+    if options.clip_width is not None:
+        where = (
+            f"ratios are cut to an interval of clip_width {options.clip_width:g}, at ten times what"
+            f" is typical of rows or more (clip_width {LARGEST_WIDTH:g} cuts none)"
+        )
+    return [
+        f"{where}: the declared bounds allow some moves more than that, and noise would have to"
+        " cover it. Rows that far out count less; with bounds that rows fill none would be cut"
+    ]
+
+
+def _remedies(facts: PublicFacts, spec: JobSpec, chains: int | None, epsilon: float) -> str:
+    """Return the epsilon at which the chains suffice, and what a release gives at this one."""
+    found = []
+    if of_full_data(spec.sampler):
+        same = replace(spec, sampler=replace(spec.sampler, num_chains=chains))
+        better = smallest_epsilon(
+            facts, same, lambda other: other.ess >= ENOUGH_ESS, max(epsilon, 1e-3)
+        )
+        found.append(f"{_at(better)} the same job would have {ENOUGH_ESS:g}")
+    if spec.privacy.epsilon is None:
+        spec = replace(spec, privacy=replace(spec.privacy, epsilon=epsilon, noise_multiplier=None))
+    for release in RELEASES.values():
+        if spec.model.family in release.families:
+            wide = fill(facts, _free(spec, release.name)).widening
+            found.append(
+                f"{release.name} at this epsilon would give independent draws {wide:.3g} times as"
+                " wide as the posterior"
+            )
+    return "; ".join(found)
+
+
+def _free(spec: JobSpec, algorithm: str) -> JobSpec:
+    """Return the job with a release, which has draws of its own."""
+    other = named(spec, algorithm)
+    return replace(other, sampler=replace(other.sampler, num_steps=None, num_warmup=None))
+
+
+def _narrower(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
+    """Say so where cutting each row's ratio would save much noise, and what that costs."""
+    options = spec.model.options
+    known = "ratio_slope" in MODELS[spec.model.family].options
+    cut = options.ratio_slope is not None or asked_to_cut(spec.sampler)
+    if not known or cut or not of_full_data(spec.sampler):
+        return []
+    slope = gradient_clip(facts.assumptions(spec))
+    model = replace(spec.model, options=replace(options, ratio_slope=slope))
+    asked = replace(spec, model=model)
+    other = fill(facts.of(asked), asked)
+    if other.ess < MUCH_BETTER * filled.ess:
+        return []
+    return [
+        f"one row can change a ratio by as much as the declared bounds allow, which takes much"
+        f" noise: with options.ratio_slope {slope:g} expected_ess would be {other.ess:.3g} in place"
+        f" of {filled.ess:.3g}. The chain would target a model in which rows are cut that change"
+        " faster than that (a few in a hundred, if rows fill their bounds as the plan guesses)"
+    ]
+
+
+def _at(epsilon: float | None) -> str:
+    return "at no epsilon up to 1000" if epsilon is None else f"at epsilon {epsilon:.2g}"

@@ -1,0 +1,66 @@
+"""Events as JSON: what a ledger stores, and the digest that a permit names."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict
+from dataclasses import fields as fields_of
+from typing import Any
+
+from dpmcmc.privacy.events import DEEPEST, KINDS, Event, EventError, check, check_kind
+
+_BY_NAME = {kind.__dataclass_fields__["kind"].default: kind for kind in KINDS}
+
+
+def as_dict(event: Event) -> dict[str, Any]:
+    """The event as plain JSON-able values, `kind` included. Raises EventError on anything else."""
+    check_kind(event)
+    return asdict(event)
+
+
+def from_dict(values: Mapping[str, Any]) -> Event:
+    """The event that `as_dict` wrote. Raises EventError on an unknown kind or field."""
+    return _from_dict(values, 0)
+
+
+def _from_dict(values: object, depth: int) -> Event:
+    check(depth <= DEEPEST, f"events nest at most {DEEPEST} deep")
+    check(isinstance(values, Mapping), "an event is an object with a kind")
+    fields = dict(values)  # type: ignore[call-overload]
+    kind = _BY_NAME.get(str(fields.pop("kind", None)))
+    if kind is None:
+        raise EventError("unknown kind of event", "/kind")
+    _check_fields(kind, fields)
+    if "event" in fields:
+        fields["event"] = _inner(fields["event"], depth, "/event")
+    if "events" in fields:
+        several = fields["events"]
+        check(isinstance(several, list | tuple), "events must be a list", "/events")
+        fields["events"] = tuple(
+            _inner(one, depth, f"/events/{at}") for at, one in enumerate(several)
+        )
+    event: Event = kind(**fields)
+    return event
+
+
+def _inner(values: object, depth: int, pointer: str) -> Event:
+    try:
+        return _from_dict(values, depth + 1)
+    except EventError as error:
+        raise EventError(str(error), pointer + error.pointer) from None
+
+
+def _check_fields(kind: type[Any], given: Mapping[str, Any]) -> None:
+    """Refuse fields that this kind of event does not have, and the want of one that it needs."""
+    known = {own.name: own for own in fields_of(kind) if own.name != "kind"}
+    for name in given:
+        escaped = str(name).replace("~", "~0").replace("/", "~1")
+        check(name in known, "this kind of event has no such field", f"/{escaped}")
+    for name, own in known.items():
+        check(name in given or own.default is not MISSING, "is needed", f"/{name}")
+
+
+def digest(event: Event) -> str:
+    """SHA-256 (hex) of the event's canonical JSON: sorted keys, no spaces, shortest numbers."""
+    canonical = json.dumps(as_dict(event), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()

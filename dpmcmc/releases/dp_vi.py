@@ -1,0 +1,266 @@
+"""Variational inference: a normal distribution fitted to the posterior by private gradients.
+
+Each round releases clipped gradients of all rows at the mean of q and at points around it along
+its axes, and takes a natural-gradient step with length 1 (Opper and Archambeau 2009; Khan and Rue
+2023): the gradient moves the mean, and by Stein's identity the gradients around it are the
+precision. The last two rounds share their coordinates and are pooled; what comes out accounts for
+the noise of the gradients (variational). A job costs mu = 1 / noise_multiplier, for any number of
+draws. Source of the method: Jälkö, Dikmen and Honkela 2017, here with gradients of all rows.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpmcmc.design import Design
+from dpmcmc.errors import SpecError
+from dpmcmc.models import MODELS
+from dpmcmc.options import DpViOptions
+from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
+from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.sites import VARIATIONAL_GRADIENT
+from dpmcmc.releases.base import Facts, Normal, Release, prior_of
+from dpmcmc.releases.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
+from dpmcmc.releases.quadratic_steps import shrunk
+from dpmcmc.releases.variational import Look, Variational, judge, pooled, raised
+from dpmcmc.releases.whitening import at_least
+from dpmcmc.schema import Table
+from dpmcmc.spec import JobSpec, ModelSpec
+from dpmcmc.target import Floats, Gradients
+
+NUM_FAR, LEAST_FAR, MOST_FAR = 8, 2, 20
+FAR = 0.3  # of mu^2, for all rounds but the last two
+AROUND = 0.3  # of a round's, for the gradients around the mean
+SAFE = 1.0 - 1e-9  # of mu^2: rounding of the multipliers is paid for
+QUIET = 0.2  # noise of a score, in posterior sds, that does not matter: no clip below it
+# In typical lengths of a row's gradient: at 2 clipping shifts rare responses unseen (coverage .65).
+LEAST_CLIP, MOST_CLIP, WIDEST_CLIP = 4.0, 50.0, 1e6
+CLEAR = 0.1  # noise of the slope, over it, that the distance around the mean aims at
+LEAST_AROUND, MOST_AROUND = 3.0, 0.5  # that distance: in posterior sds; in sds of one row
+MOST_STEP, MOST_MOVE = 1.5, 1.0  # length of a step, in sds of one row; or in units of positions
+FLATTEST = 0.02  # least slope that one round stretches to 1
+BLUNT, LOST = 1.4, 1.2  # noise over that of whole slopes; that of far slopes: see experiments
+RATE, NARROWER = 0.7, 0.7  # of a natural-gradient step of the precision; of the first distance
+LEAST_PART = 0.15  # of the guessed slope, that all rounds together do
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Opened rows, and public facts.
+
+    precision: (d, d) that is guessed of the posterior. start: (d,) where the fit begins.
+    """
+
+    target: Gradients
+    precision: Floats
+    start: Floats
+
+
+def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
+    """Return what `publish` reads."""
+    model = MODELS[spec.model.family]
+    form = model.form(design, spec)
+    target = model.target(design, spec, table, 1)
+    return Opened(target, model.guess(design, spec).precision, form.start.copy())
+
+
+def event(options: DpViOptions, noise_multiplier: float, rows: int) -> Event:
+    """Return one Gaussian event for each gradient. Proof: docs/proofs/dp_vi.md."""
+    d = _directions(options)
+    parts = [_multipliers(z, d) for z in _rounds(options, noise_multiplier)]
+    return Compose(
+        tuple(each for at, off in parts for each in (Gaussian(at), Repeat(Gaussian(off), 2 * d)))
+    )
+
+
+def _directions(options: DpViOptions) -> int:
+    if options.num_directions is None:
+        raise ValueError("the number of directions must be known")
+    return options.num_directions
+
+
+def _rounds(options: DpViOptions, noise_multiplier: float) -> list[float]:
+    """Return the noise multipliers of rounds, the last two of them near the mode."""
+    far = options.num_far or NUM_FAR
+    shares = [FAR / far] * far + [0.5 * (1.0 - FAR)] * 2
+    return [noise_multiplier / math.sqrt(SAFE * share) for share in shares]
+
+
+def _multipliers(z: float, directions: int) -> tuple[float, float]:
+    """Return those of the gradient at the mean and of each around it, of a round."""
+    return z / math.sqrt(1.0 - AROUND), z * math.sqrt(2.0 * directions / AROUND)
+
+
+def settle(options: DpViOptions, facts: Facts, noise_multiplier: float) -> DpViOptions:
+    """Return options with nothing left open but the numbers of draws. Raises SpecError."""
+    d, rows = len(facts.prior), facts.assumptions.rows
+    if rows >= MOST_ROWS or d > MOST_COEFFICIENTS:
+        raise SpecError("/sampler/algorithm", "dp_vi is for fewer rows or coefficients")
+    if options.num_directions not in (None, d):
+        raise SpecError("/sampler/num_directions", f"must be {d}, one for each parameter")
+    far = NUM_FAR if options.num_far is None else options.num_far
+    if type(far) is not int or not LEAST_FAR <= far <= MOST_FAR:
+        where = f"between {LEAST_FAR} and {MOST_FAR}"
+        raise SpecError("/sampler/num_far", f"must be a whole number {where}")
+    filled = replace(options, num_far=far, num_directions=d)
+    clip = options.gradient_clip
+    if clip is None:
+        clip = min(max(QUIET / _each(filled, facts, noise_multiplier), LEAST_CLIP), MOST_CLIP)
+    if not LEAST_CLIP <= clip <= WIDEST_CLIP:
+        raise SpecError(
+            "/sampler/gradient_clip", f"must be between {LEAST_CLIP:g} and {WIDEST_CLIP:g}"
+        )
+    return replace(filled, gradient_clip=clip)
+
+
+def _each(options: DpViOptions, facts: Facts, noise_multiplier: float) -> float:
+    """Return the noise of both last scores, in posterior sds, for a clip of one length."""
+    z = _multipliers(_rounds(options, noise_multiplier)[-1], 1)[0] / math.sqrt(2.0)
+    d, known = len(facts.prior), facts.assumptions
+    return 2.0 * z * math.sqrt(d * known.tempering / known.rows)
+
+
+def widening(options: DpViOptions, facts: Facts, noise_multiplier: float) -> Floats:
+    """Return (d,) expected sds of the draws over those of the posterior given the rows."""
+    precision = facts.assumptions.guess.precision
+    noise = _each(options, facts, noise_multiplier) * (options.gradient_clip or 1.0)
+    extra = BLUNT * noise**2
+    told = (precision - np.diag(facts.prior)) / (1.0 + extra)
+    wide = np.diag(np.linalg.inv(np.diag(facts.prior) + told))
+    found: Floats = np.sqrt(np.maximum(wide / np.diag(np.linalg.inv(precision)), 1.0))
+    return found
+
+
+def poor(options: DpViOptions, facts: Facts, noise_multiplier: float) -> bool:
+    """Return whether slopes of far rounds are not expected to stand out of their noise."""
+    d, known = len(facts.prior), facts.assumptions
+    off = _multipliers(_rounds(options, noise_multiplier)[0], d)[1]
+    each = 2.0 * off * (options.gradient_clip or 1.0) * math.sqrt(d) / known.rows
+    return math.sqrt(2.0 * d) * each / (math.sqrt(2.0) * MOST_AROUND) > LOST
+
+
+def publish(
+    rows: Opened,
+    max_row_norm: float,
+    options: DpViOptions,
+    noise_multiplier: float,
+    random: RandomSource,
+) -> Normal:
+    """Return the posterior given the gradients. Privacy: event(options). Never raises on rows."""
+    d = rows.target.position.shape[1]
+    if _directions(options) != d:
+        raise ValueError("the directions that are charged must be those that are looked along")
+    fit = _Fit(rows, options, random)
+    *far, first, last = _rounds(options, noise_multiplier)
+    for z in far:
+        fit.far(z)
+    looks = []
+    fit.settle()
+    for z in (first, last):
+        looks.append(fit.look(z))
+        fit.move(looks[-1])
+    stored: Variational = pooled(looks[0], looks[1], fit.weight)
+    return stored.posterior(*fit.prior, random)
+
+
+class _Fit:
+    """q: N(place, root root^T / weight). All decisions are of released numbers."""
+
+    def __init__(self, rows: Opened, options: DpViOptions, random: RandomSource) -> None:
+        self._target, self._random = rows.target, random
+        self._clip = options.gradient_clip or LEAST_CLIP
+        self.weight = rows.target.rows * rows.target.tempering
+        self.place, self._d = rows.start, len(rows.precision)
+        self.prior = prior_of(rows.target, self._d)
+        self._guess = rows.precision / self.weight
+        self._root, self._wide = raised(self._guess, 0.0), MOST_MOVE
+
+    def far(self, z: float) -> None:
+        """Release a round, move, and change to coordinates in which q is round."""
+        look = self.look(z)
+        self.move(look)
+        edge = max(look.edge / self.weight, FLATTEST)
+        least = LEAST_PART * self._root.T @ self._guess @ self._root
+        found = at_least(self._precision(look) / self.weight, least)
+        self._root, self._wide = self._root @ raised(found, edge), NARROWER * self._wide
+
+    def settle(self) -> None:
+        """From now on look as closely around the mean as noise allows."""
+        self._wide = 0.0
+
+    def look(self, z: float) -> Look:
+        """Release the gradients of a round. Privacy: Gaussian(z)."""
+        at, off = _multipliers(z, self._d)
+        self._back, factor = self._target.spread(self._root / math.sqrt(self.weight))
+        clip = self._clip * factor * float(np.linalg.norm(np.linalg.inv(self._root)))
+        loud = 2.0 * clip * self._target.tempering * self._back @ self._root
+        score = self._released(self.place[None], clip, at)[0]
+        slope_sd = off * float(np.linalg.norm(loud)) / math.sqrt(2.0 * self._d)
+        away = math.sqrt(2.0 * self._d) * slope_sd / (CLEAR * self.weight)
+        least = min(LEAST_AROUND / math.sqrt(self.weight), MOST_AROUND)
+        away = min(max(away, least), MOST_AROUND)
+        sizes = np.maximum(away, self._wide / np.linalg.norm(self._root, axis=0))
+        moves = np.concatenate((np.diag(sizes), -np.diag(sizes))) @ self._root.T
+        up, down = np.split(self._released(self.place + moves, clip, off), 2)
+        slope = (down - up) / (2.0 * sizes[:, None])
+        slope = 0.5 * (slope + slope.T)
+        return Look(self.place, self._root, score, at * loud.T, slope, slope_sd / away)
+
+    def _released(self, places: Floats, clip: float, z: float) -> Floats:
+        """Release the scores (k, d) at places (k, d), by the root. Privacy: Gaussian(z) for each.
+
+        Proof: docs/proofs/gaussian_release.md, sections 1 and 2.
+        """
+        sums, sensitivity = self._target.gradient(places, clip)
+        noise = gaussian_noise(self._random, VARIATIONAL_GRADIENT, z, sums.shape)
+        found: Floats = noisy_sums(sums, sensitivity, z, noise) @ self._back @ self._root
+        return found
+
+    def _precision(self, look: Look) -> Floats:
+        """Return that of q after a step of length RATE: weight * 1 before."""
+        slope = shrunk(look.slope, look.slope_sd)[0]
+        seen = slope + self._root.T @ (self.prior[1][:, None] * self._root)
+        return np.asarray(RATE * seen + (1.0 - RATE) * self.weight * np.eye(self._d))
+
+    def move(self, look: Look) -> None:
+        """Move the mean of q along its natural gradient."""
+        mean, precision = self.prior
+        gradient = look.score + self._root.T @ (precision * (mean - self.place))
+        values, vectors = np.linalg.eigh(self._precision(look))
+        values = np.maximum(values, max(look.edge, FLATTEST * self.weight))
+        step = vectors @ ((vectors.T @ gradient) / values)
+        move = self._root @ step
+        sizes = np.maximum((np.linalg.norm(step), np.linalg.norm(move)), 1e-300)
+        part = max(MOST_STEP / sizes[0], 2.0 * self._wide / sizes[1])
+        self.place = self.place + min(1.0, part) * move
+
+
+def unchanged(model: ModelSpec) -> ModelSpec:
+    """Return the model: its own coordinates do."""
+    return model
+
+
+def passes(options: DpViOptions, dimension: int) -> int:
+    """Return how often the rows are read: once for each gradient."""
+    return ((options.num_far or NUM_FAR) + 2) * (2 * (options.num_directions or dimension) + 1)
+
+
+RELEASE = Release(
+    "dp_vi",
+    DpViOptions,
+    families=frozenset({"logistic", "linear"}),
+    exact=False,
+    event=event,
+    settle=settle,
+    widening=widening,
+    passes=passes,
+    publish=publish,
+    model=unchanged,
+    opened=opened,
+    poor=poor,
+    read=Variational.from_dict,
+    judge=judge,
+    automatic=False,
+)

@@ -1,0 +1,349 @@
+"""The Newton path: a fixed number of noisy Newton steps towards the posterior mode.
+
+Each iterate is one Gaussian event. It releases, at one value of the coefficients, the score, the
+curvature, the variance of the score and the scale of the residuals. Far iterates find the mode and
+the coordinates. The last two, the near ones, share their coordinates, so that they can be pooled.
+Every decision here is a function of public facts and of released numbers.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from dpmcmc.families.base import NONE, TINY, Floats, Place
+from dpmcmc.families.given import pilot, shift_of, slope_of
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.releases import classwise, scales, whitening
+from dpmcmc.releases.joint_sums import Block, Caps, Sums, release
+from dpmcmc.releases.newton_budget import SAFE, WHITENING, shares
+from dpmcmc.releases.newton_problem import Problem
+from dpmcmc.releases.quadratic_steps import (
+    TIGHT,
+    Iterate,
+    downweighted,
+    newton_step,
+    rescaled,
+    trace,
+    weighted,
+)
+from dpmcmc.releases.whitening import BLOCK, USUAL, Whitening, at_least, kept, lifted, rounder
+
+PILOTS = 2  # of the far ones, at the log of a count
+NOISE, SQUARE_FAR, SQUARE_NEAR = 0.05, 0.15, 0.10  # parts of an iterate: variance, scale
+LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
+LOUD = 0.08  # the larger, the more its noise is above this part of it
+WIDE = 20.0  # times a mean slope * length^2, beyond which rows are weighted down at any noise
+QUIET = 0.2  # noise of a score, in posterior sds, that does not matter: no clip below it
+SKEWED = 1.0  # the same where residuals are wider than the model's: clipping then adds bias
+ROUGH = 1.3  # residual scale over that of the model, from which residuals count as wider
+FIRST_CLIP, LEAST_CLIP, MOST_CLIP, WIDEST_CLIP = 1.5, 0.7, 10.0, 50.0
+AIM = 0.8  # what is left of the score's variance where noise decides how rows are cut
+CLOSE = 1.5  # times a clip that is that tight
+MOST_GROWTH, LEAST_LEFT = 6.0, 0.1  # of a scale in one iterate, and of its square in one step
+COMMON = 2.0  # times that, from which on a category is not rare
+FARTHEST_EFFECT, UNEQUAL = (-6.0, 3.0), 0.3  # of a category on it; part of it that is held
+FARTHEST_RATE = (-8.0, 20.0)  # log of a mean count
+RIDGE = 1e-9  # of the mean precision of where the mode is
+LEAST_BLOCK = 512  # rows at a time, where they have several predictors
+
+
+def find_mode(
+    problem: Problem, num_far: int, random: RandomSource
+) -> tuple[Whitening, tuple[Iterate, Iterate]]:
+    """Return the whitening and the two near iterates.
+
+    Privacy: newton_budget.event. Never raises on the rows.
+    """
+    z, paid = problem.noise_multiplier, problem.white is not None
+    white = problem.white
+    if white is None:
+        z_white = z / math.sqrt(SAFE * WHITENING)
+        white = whitening.whiten(problem.x, problem.max_row_norm, z_white, random, problem.counted)
+    path = _Path(problem, white, random)
+    parts = [z / math.sqrt(share) for share in shares(num_far, paid)]
+    if problem.family.pilot:
+        path.begin_by_logs(parts[:PILOTS])
+        parts = parts[PILOTS:]
+    for part in parts[:-2]:
+        path.far(part)
+    return white, path.near(parts[-2], parts[-1])
+
+
+def _rare(problem: Problem, white: Whitening) -> Floats:
+    """Return (p,) what moments of declared categories are not to be stretched below; else 0.
+
+    Their rows have an indicator of 1 however few they are. Stretched to where they are round, few
+    rows are long, cut and weighted down, and noise would stretch what it hides ever further. Common
+    categories are left: what little they may vary by beside other columns, many rows tell.
+    """
+    if problem.indicators is None or not problem.family.scaled:
+        return np.zeros(problem.size)
+    back, least = np.linalg.inv(white.root), 1.0 / (USUAL * problem.size)
+    rare = problem.indicators & ((back**2).sum(axis=0) < COMMON * least)
+    return np.asarray(rare * least)
+
+
+class _Path:
+    """The state of the path. known: the curvature over n, where it is larger than its noise."""
+
+    def __init__(self, problem: Problem, white: Whitening, random: RandomSource) -> None:
+        self._rare = _rare(problem, white)
+        root = kept(white.root, np.diag(self._rare)) if self._rare.any() else white.root
+        self._problem, self._white, self._random = problem, replace(white, root=root), random
+        self._family = problem.family
+        self._place, self._scale = problem.start.copy(), problem.scale
+        self._clip, self._rows = FIRST_CLIP, float(problem.rows)  # that are not left out
+        self._stretch(problem.family.level)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop the estimate of the mode and its precision."""
+        self._mean, size = self._place.copy(), self._problem.size
+        self._precision = np.zeros((size, size))
+
+    def _stretch(self, level: float) -> None:
+        """Begin with coordinates in which rows with this slope are round."""
+        level = level / self._scale**2 if self._family.additive else level
+        slopes = np.array([[level]])
+        if self._problem.classes > 1:
+            slopes = classwise.at_rest(self._family, self._problem.classes)
+        self._root = np.asarray(np.kron(lifted(slopes, 0.0), self._white.root), np.float64)
+        self._known = np.asarray(np.kron(slopes, self._white.known), np.float64)
+        self._held = self._white.held
+
+    def begin_by_logs(self, parts: list[float]) -> None:
+        """Move to the fit of a linear regression of the log of the response."""
+        problem, family, scale = self._problem, self._family, self._scale
+        self._family, logs = pilot(family, problem.y)
+        self._problem, self._scale = replace(problem, y=logs), 2.0
+        self._stretch(1.0)
+        for part in parts:
+            self.far(part)
+        self._problem, self._family, self._scale = problem, family, scale
+        self._stretch(slope_of(family, self._rate()))
+        self._forget()
+
+    def _rate(self) -> float:
+        """Return the mean count here, of normal predictors. The first column is the intercept."""
+        back = np.linalg.inv(self._white.root)
+        second = back.T @ back
+        mean = float(second[0] @ self._place)
+        spread = float(self._place @ second @ self._place) - mean * mean
+        mean += shift_of(self._family)
+        low, high = FARTHEST_RATE
+        return math.exp(min(max(mean + 0.5 * min(max(spread, 0.0), 4.0), low), high))
+
+    def far(self, z: float) -> None:
+        """Release at a far iterate, and take a Newton step."""
+        iterate = self._query(z, z, SQUARE_FAR)
+        step, curve = self._step(iterate)
+        self._place = np.asarray(self._place + self._root @ step)
+        left = self._scale_left(iterate, float(step @ curve @ step))
+        if self._problem.classes > 1:
+            self._round_classes(iterate, curve)
+        else:
+            self._round(iterate, curve)
+        if self._family.additive:
+            self._root = np.asarray(self._root * left)
+            self._known = np.asarray(self._known / left**2)
+        self._scale *= left
+
+    def _round(self, iterate: Iterate, curve: Floats) -> None:
+        """Change to coordinates in which the curvature of this iterate is the identity."""
+        n, back = self._rows, np.linalg.inv(self._root)
+        noise, usual = iterate.sums.noise / n, weighted(curve, iterate.sums.noise / n)
+        before = self._root.T @ self._known @ self._root
+        if not self._family.additive:
+            before = before * min(1.0, trace(curve) / usual / trace(before))
+        sds = iterate.sums.sds[1] / n, iterate.sums.sds[2] / n
+        stretch, sure, close = rescaled(curve, noise / usual, before, sds[0], sds[1] / usual)
+        self._known = np.asarray(back.T @ sure @ back)
+        level = self._level(curve) / usual
+        self._held = at_least(self._held, np.asarray(back.T @ close @ back / level, np.float64))
+        held = at_least(np.asarray(self._held * level), self._categories(level))
+        self._root = kept(np.asarray(self._root @ stretch), held)
+
+    def _categories(self, level: float) -> Floats:
+        """Return (p, p) what `_rare` holds, of slopes with this mean: those of counts are rates."""
+        effect = np.ones(self._problem.size)
+        if not self._family.additive:
+            effect = UNEQUAL * np.exp(np.clip(self._place, *FARTHEST_EFFECT))
+        return np.asarray(np.diag(self._rare * effect * level))
+
+    def _level(self, curve: Floats) -> float:
+        """Return the mean slope of a row, given the curvature over n in these coordinates."""
+        back = np.linalg.inv(self._white.root)
+        return trace(curve) / trace(self._root.T @ (back.T @ back) @ self._root)
+
+    def _round_classes(self, iterate: Iterate, curve: Floats) -> None:
+        """Change coordinates as `_round` does, where a row has several predictors."""
+        n, white = self._rows, self._white.root
+        sd = iterate.sums.sds[1] / n
+        slopes = classwise.mean_slopes(iterate.sums.curvature / n, self._root, white, sd)
+        self._known = classwise.weakened(self._known, slopes, white)
+        held = np.asarray(np.kron(slopes, self._white.held), np.float64)
+        self._root, self._known = rounder(self._root, self._known, curve, sd)
+        self._root = kept(self._root, held)
+
+    def near(self, first: float, last: float) -> tuple[Iterate, Iterate]:
+        """Return two more iterates, released in the same coordinates."""
+        pooled = 1.0 / math.hypot(1.0 / first, 1.0 / last)
+        iterates = []
+        for z in (first, last):
+            iterate = self._query(z, pooled, SQUARE_NEAR, mean=True)
+            self._place = self._place + self._root @ self._step(iterate)[0]
+            if self._family.scaled and not self._problem.fixed:
+                self._scale *= iterate.tau
+                self._scale = self._scale if self._family.additive else max(self._scale, 1.0)
+            iterates.append(iterate)
+        return iterates[0], iterates[1]
+
+    def _scale_left(self, iterate: Iterate, gained: float) -> float:
+        """Return the scale of the residuals after a step over that before it."""
+        if not self._family.scaled or (self._problem.fixed and self._family.additive):
+            return 1.0
+        tau = min(iterate.tau, MOST_GROWTH)
+        if not self._family.additive:
+            return max(1.0 / self._scale, tau)
+        return math.sqrt(max(tau * tau - gained, LEAST_LEFT * tau * tau))
+
+    def _query(self, z: float, pooled: float, square: float, mean: bool = False) -> Iterate:
+        """Release the sums at the current place: one Gaussian(z) event.
+
+        pooled: noise multiplier of all iterates of this kind together.
+        """
+        problem, p = self._problem, self._problem.size
+        caps, clip, cut = self._caps(z, pooled, square)
+        spread = self._spread(mean=mean)
+        blocks = self._blocks(caps, cut, spread)
+        gaps = problem.counted is not None
+        sums = release(blocks, p, problem.rows, caps, z, self._random, gaps=gaps)
+        self._rows = sums.rows
+        tau, tau_sd = 1.0, 0.0
+        if self._family.scaled:
+            noise = sums.sds[3] / self._rows
+            tau, tau_sd = scales.solved(sums.square / self._rows, cut, noise)
+        self._follow(sums, clip)
+        return Iterate(self._place, self._root, sums, self._scale, clip, cut, tau, tau_sd)
+
+    def _caps(self, z: float, pooled: float, square: float) -> tuple[Caps, float, float]:
+        """Return the caps of an iterate, the clip of its score and the cut of squared residuals."""
+        p, n = self._problem.size, self._rows
+        square = square if self._family.scaled else 0.0
+        blur = math.sqrt(2.0 / LEAST_CURVE) * TIGHT * p * z / n * math.sqrt(2.0 * p)
+        curve = min(max(LEAST_CURVE * blur / LOUD, LEAST_CURVE), MOST_CURVE)
+        parts = (1.0 - NOISE - square - curve, curve, NOISE, square)
+        each = (
+            2.0 * math.sqrt(p / (n * parts[0])) * pooled
+        )  # noise in posterior sds for a clip of 1
+        quiet = QUIET if self._rough() < ROUGH else SKEWED
+        clip = min(max(quiet / each, self._clip), WIDEST_CLIP) * self._rough()
+        blur = blur * math.sqrt(LEAST_CURVE / curve) / TIGHT
+        most = min(max(LOUD / blur, TIGHT), WIDE) * p
+        cut = scales.best_cut(math.sqrt(2.0 / square) * z / math.sqrt(n)) if square else 1.0
+        return Caps(clip * math.sqrt(p), most, most, cut * cut, parts), clip, cut
+
+    def _follow(self, sums: Sums, clip: float) -> None:
+        """Fit the clip to how much of the score's variance the last one left."""
+        p, trace = self._problem.size, float(np.trace(sums.curvature))
+        clear = trace > 4.0 * (sums.sds[1] + sums.sds[2]) * math.sqrt(p)
+        clip /= self._rough()
+        if clear and clip <= CLOSE * self._clip:
+            kept = min(max(float(np.trace(sums.noise)) / trace, 0.05), 1.0)
+            self._clip = min(max(clip * AIM / kept, LEAST_CLIP), MOST_CLIP)
+
+    def _rough(self) -> float:
+        """Return the released scale of the residuals over that of the model, at least 1.
+
+        Cut as close as those of the model they would be cut nearly all, and the cut ones are not
+        the mean's any more.
+        """
+        apart = self._family.scaled and not self._family.additive
+        return max(self._scale, 1.0) if apart else 1.0
+
+    def _spread(self, *, mean: bool) -> Floats | None:
+        """Return a root (p, p) of the covariance that scores are averaged over, if any.
+
+        Additive families with rare categories: that of the place, as far as iterates estimate it.
+        The few rows of a category may lie where residuals are cut. There the score is not linear,
+        and a Newton step is too short.
+        """
+        if not (self._family.additive and self._rare.any()):
+            return self._posterior_root() if mean else None
+        if not self._precision.any():
+            return None
+        known = self._root.T @ (self._precision + np.diag(self._problem.prior)) @ self._root
+        values, vectors = np.linalg.eigh(0.5 * (known + known.T))
+        return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1])))
+
+    def _posterior_root(self) -> Floats:
+        """Return a root (p, p) of the posterior's covariance, as known, in these coordinates."""
+        prior = self._root.T @ (self._problem.prior[:, None] * self._root)
+        values, vectors = np.linalg.eigh(0.5 * (prior + prior.T))
+        values = self._rows + np.maximum(values, 0.0)  # where columns agree they are many powers
+        return np.asarray(vectors / np.sqrt(values))
+
+    def _blocks(self, caps: Caps, cut: float, root: Floats | None) -> Iterator[Block]:
+        """Yield the statistics of the rows, block by block."""
+        size, there = max(BLOCK // self._problem.classes, LEAST_BLOCK), self._problem.counted
+        for start in range(0, self._problem.rows, size):
+            x = self._problem.x[:, start : start + size]
+            jacobians = classwise.jacobians_of(x, self._root)
+            place = self._asked(x, jacobians, caps, cut, root)
+            with np.errstate(all="ignore"):
+                terms = self._family.terms(self._problem.y[start : start + size], place)
+            yield Block(
+                classwise.products(terms.psi, jacobians),
+                tuple(classwise.products(part, jacobians) for part in terms.root.swapaxes(0, 1)),
+                tuple(classwise.products(part, jacobians) for part in terms.noise.swapaxes(0, 1)),
+                terms.square,
+                None if there is None else there[start : start + size],
+            )
+
+    def _asked(
+        self, x: Floats, jacobians: list[Floats], caps: Caps, cut: float, root: Floats | None
+    ) -> Place:
+        """Return the place and the clips for the rows x (d, m) of a block."""
+        eta = self._place.reshape(-1, len(x)) @ x
+        spread = [] if root is None else [root.T @ jacobian for jacobian in jacobians]
+        limits = caps.score, caps.curvature, self._scale, cut
+        none = np.zeros(x.shape[1])
+        if len(jacobians) == 1:
+            return Place(
+                eta, _lengths(jacobians[0]), _lengths(spread[0]) if spread else none, *limits
+            )
+        cover = classwise.inner(spread) if spread else NONE
+        return Place(eta, none, none, *limits, inner=classwise.inner(jacobians), cover=cover)
+
+    def _step(self, iterate: Iterate) -> tuple[Floats, Floats]:
+        """Return (step (p,), curvature over n (p, p)), in the coordinates of the iterate.
+
+        The mean given this iterate, those before it as far as they agree, and the prior. None goes
+        further than the family's longest step.
+        """
+        problem = self._problem
+        move, known, steep, curve = newton_step(iterate, iterate.sums.rows)
+        before = iterate.root.T @ self._precision @ iterate.root
+        apart = np.linalg.solve(iterate.root, self._mean - iterate.place)
+        before = downweighted(known, before, apart - move)
+        whole = known + before
+        ridge = RIDGE * trace(whole) / len(move) * np.eye(len(move))  # rows may tell no direction
+        mode = move + np.linalg.solve(whole + ridge, before @ (apart - move))
+        both = steep @ np.linalg.solve(steep + whole, whole)
+        prior = iterate.root.T @ (problem.prior[:, None] * iterate.root)
+        pull = iterate.root.T @ (problem.prior * (problem.prior_mean - iterate.place))
+        step = np.linalg.solve(prior + both, both @ mode + pull)
+        back = np.linalg.inv(iterate.root)
+        self._mean = iterate.place + iterate.root @ mode
+        self._precision = back.T @ whole @ back
+        moves = np.linalg.solve(
+            self._white.root, (iterate.root @ step).reshape(-1, len(problem.x)).T
+        )
+        size = math.sqrt(float((moves**2).sum(axis=0).max()))
+        return np.asarray(step * min(1.0, self._family.longest / max(size, TINY))), curve
+
+
+def _lengths(vectors: Floats) -> Floats:
+    return np.asarray(np.sqrt(np.einsum("pm,pm->m", vectors, vectors)))

@@ -1,0 +1,100 @@
+"""The pooling of the last two iterates of a Newton path into one stored release."""
+
+import math
+
+import numpy as np
+
+from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.releases.quadratic_steps import Iterate
+from dpmcmc.releases.whitening import Whitening
+
+ROWS = ("rows", "rows_sd")
+
+
+def pooled(
+    iterates: tuple[Iterate, Iterate],
+    white: Whitening,
+    rows: int,
+    tempering: float,
+    noise_multiplier: float,
+    *,
+    additive: bool,
+    has_scale: bool,
+    fixed: bool,
+    heaviest: float = 1.0,
+    indicators: Floats | None = None,
+) -> Quadratic:
+    """Return two iterates in the same coordinates pooled, weighted by the inverse noise variance.
+
+    additive: whether a scale is an sd in units of the predictor; what it was taken to be then
+    divides all of an iterate, so that both are brought to the last one's.
+    """
+    own = _scale(iterates, fixed=fixed)
+    units = [(iterate.scale / own) ** 2 if additive else 1.0 for iterate in iterates]
+    score_sds = np.array(
+        [u * iterate.sums.sds[0] for u, iterate in zip(units, iterates, strict=True)]
+    )
+    curve_sds = np.array(
+        [u * iterate.sums.sds[1] for u, iterate in zip(units, iterates, strict=True)]
+    )
+    noise_sds = np.array(
+        [u * iterate.sums.sds[2] for u, iterate in zip(units, iterates, strict=True)]
+    )
+    by_score, by_curve = _weights(score_sds), _weights(curve_sds)
+    places = np.array([iterate.place for iterate in iterates])
+    scores = np.array([u * iterate.sums.score for u, iterate in zip(units, iterates, strict=True)])
+    curves = np.array(
+        [u * iterate.sums.curvature for u, iterate in zip(units, iterates, strict=True)]
+    )
+    noises = np.array([u * iterate.sums.noise for u, iterate in zip(units, iterates, strict=True)])
+    told_rows, rows_sds = (
+        np.array([getattr(iterate.sums, part) for iterate in iterates]) for part in ROWS
+    )
+    gaps = bool(rows_sds.all())
+    scaled = has_scale and additive and not fixed
+    told = [iterates[0], iterates[1]] if scaled else []
+    return Quadratic(
+        place=by_score @ places,
+        root=iterates[-1].root,
+        score=by_score @ scores,
+        score_sd=float(np.linalg.norm(by_score * score_sds)),
+        curvature=np.tensordot(by_curve, curves, 1),
+        curvature_sd=float(np.linalg.norm(by_curve * curve_sds)),
+        noise=np.tensordot(by_curve, noises, 1),
+        noise_sd=float(np.linalg.norm(by_curve * noise_sds)),
+        whitening=white.root,
+        whitening_known=white.known,
+        whitening_sd=white.sd,
+        whitening_held=white.held,
+        places=places,
+        scores=scores,
+        score_sds=score_sds,
+        scales=np.array([iterate.scale for iterate in told]),
+        taus=np.array([iterate.tau for iterate in told]),
+        tau_sds=np.array([iterate.tau_sd for iterate in told]),
+        cuts=np.array([iterate.cut for iterate in told]),
+        scaled=scaled,
+        dispersion=iterates[-1].scale * iterates[-1].tau if has_scale and not additive else 1.0,
+        clip=min(
+            iterate.clip / (1.0 if additive else max(iterate.scale, 1.0)) for iterate in iterates
+        ),
+        rows=round(float(_weights(rows_sds) @ told_rows)) if gaps else rows,
+        gaps=gaps,
+        tempering=tempering,
+        noise_multiplier=noise_multiplier,
+        heaviest=heaviest,
+        indicators=indicators,
+    )
+
+
+def _scale(iterates: tuple[Iterate, Iterate], *, fixed: bool) -> float:
+    """Return the scale of the residuals, of both iterates, each weighted by its noise."""
+    if fixed or not iterates[-1].tau_sd:
+        return iterates[-1].scale * (1.0 if fixed else iterates[-1].tau)
+    told = np.log([iterate.scale * iterate.tau for iterate in iterates])
+    return math.exp(float(_weights(np.array([iterate.tau_sd for iterate in iterates])) @ told))
+
+
+def _weights(sds: Floats) -> Floats:
+    return np.asarray(sds**-2.0 / (sds**-2.0).sum())

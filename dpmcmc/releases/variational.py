@@ -1,0 +1,155 @@
+"""The stored release of `dp_vi`: a noisy score and slope, and normal posteriors given them.
+
+All of it is a function of released numbers: nothing here reads a row or costs anything.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtri
+
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.releases.base import Normal
+from dpmcmc.releases.quadratic_steps import shrunk
+from dpmcmc.target import Floats
+
+SURPRISING = 0.001  # probability of such a difference of the last looks by noise alone
+BEND = 0.05  # part of a slope by which it may change between them, as likelihoods are not quadratic
+STRETCH = 0.2  # last step, in sds of one row, beyond which the place was not found
+BLURRED = 0.5  # noise of the slope over its median, from which on nothing is promised
+TINY = 1e-200
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a round released. place: (d,); place + root @ u are positions; all else is by u.
+
+    score: (d,) of the log likelihood; noise: (d, d), a root of the covariance of its noise. slope:
+    (d, d), minus that of the score. slope_sd: of the noise of its diagonal; off it sqrt(2) smaller.
+    """
+
+    place: Floats
+    root: Floats
+    score: Floats
+    noise: Floats
+    slope: Floats
+    slope_sd: float
+
+    @property
+    def edge(self) -> float:
+        """About the largest eigenvalue of the slope's noise."""
+        return math.sqrt(2.0 * len(self.score)) * self.slope_sd
+
+
+def raised(matrix: Floats, least: float) -> Floats:
+    """Return B, B^T matrix B = 1, with eigenvalues below `least` raised to it."""
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    values = np.maximum(values, max(least, 1e-12 * float(np.abs(values).max()), TINY))
+    return np.asarray(vectors / np.sqrt(values))
+
+
+def pooled(first: Look, last: Look, weight: float) -> "Variational":
+    """Return what is stored of two looks with the same coordinates and the same noise."""
+    slope_sd = math.hypot(first.slope_sd, last.slope_sd) / 2.0
+    slope = shrunk(0.5 * (first.slope + last.slope), slope_sd)[0]
+    move = np.linalg.solve(last.root, last.place - first.place)
+    expected = first.score - slope @ move
+    size = np.abs(move @ slope) * BEND
+    unsure = slope_sd**2 * float(move @ move)
+    noise = first.noise @ first.noise.T + last.noise @ last.noise.T + unsure * np.eye(len(move))
+    apart = last.score - expected
+    surprise = float(apart @ np.linalg.solve(noise + slope + np.diag(size**2), apart))
+    return Variational(
+        place=last.place,
+        root=last.root,
+        score=0.5 * (last.score + expected),
+        noise=0.25 * noise,
+        slope=slope,
+        slope_sd=slope_sd,
+        weight=weight,
+        jump=surprise / float(chdtri(len(move), SURPRISING)),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variational:
+    """A stored release. place, root, score, slope, slope_sd: see Look, of both looks together.
+
+    noise: (d, d), covariance of the score's noise. weight: rows times tempering. jump: difference
+    of the looks, squared, over the most that noise explains.
+    """
+
+    place: Floats
+    root: Floats
+    score: Floats
+    noise: Floats
+    slope: Floats
+    slope_sd: float
+    weight: float
+    jump: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return lists and numbers that JSON holds."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
+
+    @classmethod
+    def from_dict(cls, told: dict[str, Any]) -> "Variational":
+        """Return what to_dict made this of."""
+        read: dict[str, Any] = {
+            k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in told.items()
+        }
+        return cls(**read)
+
+    def moments(self) -> None:
+        """Return None: no second moments of a design are released."""
+
+    @property
+    def edge(self) -> float:
+        """About the largest eigenvalue of the slope's noise."""
+        return math.sqrt(2.0 * len(self.score)) * self.slope_sd
+
+    def posterior(self, mean: Floats, precision: Floats, _: RandomSource) -> Normal:
+        """Return the posterior under independent normal priors. mean, precision: (d,).
+
+        The score is N(slope @ (mode - place), slope + noise) over rows and noise, see the proof.
+        """
+        values, vectors = np.linalg.eigh(self.slope)
+        slope = (vectors * np.maximum(values, 1e-6 * self.weight)) @ vectors.T
+        own = self.root.T @ (precision[:, None] * self.root)
+        pull = self.root.T @ (precision * (mean - self.place))
+        step = np.linalg.solve(slope + own, self.score + pull)
+        noise = self.noise + self.slope_sd**2 * float(step @ step) * np.eye(len(step))
+        gain = np.linalg.solve(slope + noise, slope).T
+        root = raised(gain @ slope + own, TINY)
+        found = root @ (root.T @ (gain @ self.score + pull))
+        return Normal(self.place + self.root @ found, self.root @ root, self)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on a fit, a dpmcmc.releases.base.Judgement."""
+
+    reliable: bool
+    privacy_share: float
+    sentence: str
+
+
+def judge(release: Variational, precision: Floats | None) -> Judgement:
+    """Judge a release by its own numbers: free. precision: (d,) of the prior that holds it."""
+    values, vectors = np.linalg.eigh(release.slope)
+    safe = np.maximum(values, max(release.edge, TINY))
+    step = (vectors.T @ release.score) / safe
+    ratio = np.einsum("dk,de,ek->k", vectors, release.noise, vectors) / safe
+    share = float(np.mean(ratio / (1.0 + ratio)))
+    away = float(np.linalg.norm(step))
+    if release.jump > 1.0 or away > STRETCH:
+        told = "the last looks at the rows disagree, or were far apart: it has not converged"
+        return Judgement(False, share, told)
+    if release.edge > BLURRED * float(np.median(values)) or values[0] < release.edge:
+        told = "with this budget the curvature does not stand out of the noise"
+        return Judgement(False, share, told)
+    told = f"privacy makes up {100.0 * share:.0f} % of the variance of these parameters"
+    return Judgement(True, share, told)

@@ -1,0 +1,159 @@
+"""What a job gave: draws, summaries and a verdict."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.design import Design
+from dpmcmc.diagnostics import ParameterSummary, summarise
+from dpmcmc.errors import SpecError
+from dpmcmc.free.effects import Prediction
+from dpmcmc.free.posterior import SHOWN
+from dpmcmc.free.settings import Setting
+from dpmcmc.planner import Cost, Plan
+from dpmcmc.privacy.types import Released
+from dpmcmc.releases import RELEASES
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.spec import JobSpec
+from dpmcmc.stored import StoredRelease
+from dpmcmc.units import SCALES, Scale, in_units
+from dpmcmc.verdicts import Verdict, of_chain, of_release
+
+if TYPE_CHECKING:
+    import xarray
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a local run gave. Summaries and tables are in the units of the columns.
+
+    draws: (chain, draw, parameter), warm-up included, of the standardised design as they were
+    sampled; `on` has them on either scale. verdict: whether they may be believed. release: what
+    stays usable for free, of a chain what it began from; None where there was none.
+    """
+
+    plan: Plan
+    draws: NDArray[np.float64]
+    verdict: Verdict
+    design: Design
+    release: StoredRelease | None = None
+
+    def on(self, scale: Scale = "original") -> NDArray[np.float64]:
+        """Return the draws (chain, draw, parameter), warm-up included, on this scale.
+
+        original: coefficients per unit of a column, the intercept where all covariates are 0.
+        design: those of columns centred and scaled by their declared bounds.
+        """
+        return in_units(self.design, self.plan.parameters, self.draws, scale)
+
+    def summary(self, scale: Scale = "original", *, mixing: bool = True) -> list[ParameterSummary]:
+        """Return moments, quantiles and diagnostics of the draws after warm-up.
+
+        mixing: whether R-hat and effective sizes are wanted, which takes longer.
+        """
+        kept = self.on(scale)[:, self.plan.num_warmup :]
+        return summarise(Released(kept), self.plan.parameters, mixing=mixing)
+
+    def __str__(self) -> str:
+        """Return the verdict, in colour on a terminal, and the posterior."""
+        return self._told(sys.stdout.isatty())
+
+    __repr__ = __str__
+
+    def _told(self, colour: bool) -> str:
+        cost = self.cost
+        lines = [
+            f"{self.plan.spec.sampler.algorithm}: {self.verdict.told(colour)}",
+            *(f"note: {note.sentence}" for note in self.verdict.notes),
+            f"cost: epsilon {cost.epsilon:.4g}, delta {cost.delta:g}",
+        ]
+        for row in self.summary(mixing=False)[:SHOWN]:
+            interval = f"90 % from {row.q05:.4g} to {row.q95:.4g}"
+            lines.append(f"  {row.name}: {row.mean:.4g} +- {row.sd:.2g}, {interval}")
+        left = len(self.plan.parameters) - SHOWN
+        return "\n".join([*lines, f"  and {left} more"] if left > 0 else lines)
+
+    @property
+    def cost(self) -> Cost:
+        """What the run cost. The data owner keeps the account."""
+        return self.plan.cost
+
+    def predict(self, given: Sequence[Setting]) -> list[Prediction]:
+        """Return the mean response with its interval at each setting of the covariates. Free.
+
+        given: covariates by column, all of them. Raises SpecError, also where only a chain ran.
+        """
+        if self.release is None:
+            raise SpecError("/given", "a chain stores no release; noisy_quadratic does")
+        return self.release.posterior().predict(given)
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and the posterior as a table, for notebooks."""
+        colour = {"reliable": "green", "unreliable": "#c00"}[self.verdict.status]
+        word, _, rest = self.verdict.sentence.partition(":")
+        rows = "".join(
+            f"<tr><th>{escape(one.name)}</th><td>{one.mean:.4g}</td><td>{one.sd:.2g}</td>"
+            f"<td>{one.q05:.4g} to {one.q95:.4g}</td></tr>"
+            for one in self.summary(mixing=False)
+        )
+        return (
+            f'<p><b style="color:{colour}">{escape(word)}</b>:{escape(rest)}</p>'
+            f"<p>{self.plan.spec.sampler.algorithm}, cost: epsilon {self.cost.epsilon:.4g},"
+            f" delta {self.cost.delta:g}</p><table><tr><th>parameter</th><th>mean</th><th>sd</th>"
+            f"<th>90 % interval</th></tr>{rows}</table>"
+        )
+
+    def to_xarray(self, scale: Scale = "original") -> "xarray.Dataset":
+        """Return the draws after warm-up as `position`, with dims chain, draw, parameter."""
+        import xarray
+
+        kept = self.on(scale)[:, self.plan.num_warmup :]
+        return xarray.Dataset(
+            {"position": (("chain", "draw", "parameter"), kept)},
+            coords={"parameter": list(self.plan.parameters)},
+            attrs={"verdict": self.verdict.status, "verdict_sentence": self.verdict.sentence},
+        )
+
+
+def told(
+    design: Design,
+    spec: JobSpec,
+    parameters: Sequence[str],
+    draws: NDArray[np.float64],
+    release: StoredRelease | None,
+) -> tuple[dict[Scale, list[ParameterSummary]], Verdict]:
+    """Return summaries after warm-up on both scales, and a verdict that holds on both.
+
+    draws: (chain, draw, parameter) of the design, warm-up included. Chains mix on one scale and
+    not on the other where coefficients hang together.
+    """
+    found: dict[Scale, list[ParameterSummary]] = {}
+    verdicts: list[Verdict] = []
+    for scale in SCALES:
+        every = in_units(design, parameters, draws, scale)
+        found[scale] = summarise(Released(every[:, spec.sampler.num_warmup or 0 :]), parameters)
+        if spec.sampler.algorithm not in RELEASES or not verdicts:
+            verdicts.append(judged(spec, every, found[scale], release))
+    return found, next((one for one in verdicts if one.status == "unreliable"), verdicts[0])
+
+
+def judged(
+    spec: JobSpec,
+    draws: NDArray[np.float64],
+    summaries: Sequence[ParameterSummary],
+    release: StoredRelease | None,
+) -> Verdict:
+    """Return the verdict on what a resolved job gave, from released values only.
+
+    draws: (chain, draw, parameter), warm-up included. summaries: of those after it.
+    """
+    if spec.sampler.algorithm in RELEASES:
+        return of_release(None) if release is None else release.verdict
+    started = getattr(spec.sampler, "start", None) is not None
+    exact = SAMPLERS[spec.sampler.algorithm].exact
+    return of_chain(draws, spec.sampler.num_warmup or 0, summaries, started=started, exact=exact)

@@ -1,0 +1,305 @@
+"""The mixing model of DP HMC and DP MALA: what the planner needs to know of them.
+
+LOSS is a cautious guess for posteriors that are not normal and gradients that are clipped:
+experiments/ess_per_step.py, on N(0, I) without clipped gradients, finds more effective draws than
+this model expects.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import erfc, gammainc, gammaincc
+
+from dpmcmc.assumptions import Assumptions
+from dpmcmc.errors import SpecError
+from dpmcmc.privacy import accountant
+from dpmcmc.samplers.base import Expectation
+from dpmcmc.samplers.gradient_clips import clip_bias, clips, typical_gradient
+from dpmcmc.samplers.penalty_mixing import GENEROUS, STEEP, WIDE, begun
+from dpmcmc.samplers.starts import SHARES, chain_mu, error, settled
+from dpmcmc.target import Floats
+
+SHORTEST_AND_LONGEST = 100.0, 30_000.0  # chains that are tried
+NEARLY = 0.9  # of the most draws, where fewer steps give them,
+AS_GOOD = 0.97  # and where a wider clip does
+NARROW = (0.5, 0.7, 1.0, 1.4, 1.9)  # clips over a typical gradient, beside wide ones
+WIDER = (5.0, 10.0, 20.0, 40.0)  # and such as no gradient of theirs may exceed
+LOSS = 0.6  # draws of a chain over those of the formula
+MOST_LEAPFROG = 100
+FAR_OUT = 1.5  # times what hardly any row exceeds
+QUIET = 1.3  # sd of a ratio's noise, where all coefficients move by one posterior sd
+RATIOS = {False: 0.5, True: 0.75}  # share of a chain's mu^2, gradients have the rest; true: started
+ROUGH = 0.5  # posterior sds that a gradient from what the start released is off: a guess
+MOST_SDS_OFF = 100.0  # posterior sds that a start is taken to be off
+SHORT = 0.25  # effective draws, at least, that a chain warms up for
+
+
+@dataclass(frozen=True, slots=True)
+class HamiltonianMixing:
+    """Half of a chain's mu^2 pays for ratios, and more where a release gives a control variate."""
+
+    def shares(self, options: Any, mu: float) -> tuple[float, ...]:
+        """Return the parts of mu^2 that the planner tries for a start."""
+        return SHARES
+
+    def settle(self, options: Any, assumptions: Assumptions) -> Any:
+        """Return options with what does not depend on the budget. Raises SpecError."""
+        precision = np.diag(assumptions.guess.precision)
+        d = len(precision)
+        planned = tuple(float(f"{m:.6g}") for m in precision)
+        mass = planned if options.mass is None else options.mass
+        _check(options, mass, d)
+        return replace(options, mass=mass, start=settled(options.start, assumptions))
+
+    def steps(self, options: Any, assumptions: Assumptions, mu: float, chains: int) -> float:
+        """Longer chains have more noise in a trajectory: the shortest of the best is chosen."""
+        share = chain_mu(options.start, mu) * math.sqrt(_ratios(options))
+        clip = options.gradient_clip or typical_gradient(assumptions)
+        leapfrog, cuts = options.num_leapfrog, _cuts(assumptions, [clip])
+        sizes = _sizes(options)
+
+        def draws(steps: float) -> float:
+            z = math.sqrt(steps * chains) / share
+            noise = options.gradient_noise_multiplier or _noise(options, z, leapfrog)
+            tried = replace(options, gradient_noise_multiplier=noise)
+            return steps * float(_all_draws(tried, assumptions, z, sizes, cuts).max())
+
+        tried = {steps: draws(steps) for steps in np.geomspace(*SHORTEST_AND_LONGEST, 30).tolist()}
+        return float(min(s for s, found in tried.items() if found >= NEARLY * max(tried.values())))
+
+    def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
+        """Return that of the ratios, so that all steps of all chains cost at most (epsilon, delta).
+
+        Gradients get what the ratios leave of the budget, or the multiplier that the caller fixed.
+        """
+        mu = chain_mu(options.start, accountant.mu_of_epsilon(epsilon, delta))
+        ratios = options.num_steps * options.num_chains
+        if options.gradient_noise_multiplier is None:
+            left = mu**2 * _ratios(options)
+        else:
+            gradients = options.num_chains * (options.num_steps * options.num_leapfrog + 1)
+            left = mu**2 - gradients / options.gradient_noise_multiplier**2
+        if left <= 0.0:
+            raise SpecError("/sampler/gradient_noise_multiplier", "costs more than the budget")
+        return math.sqrt(ratios / left) * (1.0 + 1e-12)
+
+    def expectation(
+        self, options: Any, assumptions: Assumptions, noise_multiplier: float
+    ) -> Expectation:
+        """Return the finished options and what is expected of the chain. Raises SpecError."""
+        z = noise_multiplier
+        if options.gradient_noise_multiplier is None:
+            each = options.num_leapfrog + 1.0 / options.num_steps
+            noise = _noise(options, z, each) * (1 + 1e-12)
+            options = replace(options, gradient_noise_multiplier=noise)
+        options = _best(options, assumptions, z)
+        draws = _draws(options, assumptions, z, options.step_size)
+        chains, steps = options.num_chains, options.num_steps
+        gradients = (steps * options.num_leapfrog + 1) / options.gradient_noise_multiplier**2
+        spent = math.sqrt(chains * (steps / z**2 + gradients))
+        options, guess = begun(options, assumptions, spent)
+        away = float((guess.distance / assumptions.sds).max())
+        slow = _draws(options, assumptions, z * max(1.0, away), options.step_size)
+        return Expectation(options, draws, math.ceil(max(SHORT, 1.0 + math.log(away)) / slow))
+
+    def cuts(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
+        """Return whether usual moves have ratios that the finished options cut."""
+        return _uncut(assumptions) > _most(options, assumptions, noise_multiplier)
+
+    def columns(self, options: Any, rows: int, dimension: int) -> float:
+        """Return about how many columns of the design, all rows, a step of one chain reads."""
+        return float(dimension * (2 * options.num_leapfrog + 1))
+
+
+def _ratios(options: Any) -> float:
+    return RATIOS[options.start is not None]
+
+
+def _noise(options: Any, z: float, gradients: float) -> float:
+    """Return the noise multiplier of each of a step's gradients, given z of the ratios."""
+    part = _ratios(options)
+    return z * math.sqrt(gradients * part / (1.0 - part))
+
+
+def _check(options: Any, mass: tuple[float, ...], dimension: int) -> None:
+    """Refuse impossible numbers. Raises SpecError."""
+    if len(mass) != dimension:
+        raise SpecError("/sampler/mass", f"must have {dimension} entries")
+    if not all(1e-12 <= m <= 1e120 for m in mass):
+        raise SpecError("/sampler/mass", "must be between 1e-12 and 1e120")
+    leapfrog = options.num_leapfrog
+    if type(leapfrog) is not int or not 1 <= leapfrog <= MOST_LEAPFROG:
+        raise SpecError(
+            "/sampler/num_leapfrog", f"must be a whole number between 1 and {MOST_LEAPFROG}"
+        )
+    numbers = (
+        ("step_size", 1e-9, 1e3),
+        ("gradient_clip", 1e-9, 1e6),
+        ("gradient_noise_multiplier", 1e-4, 1e9),
+    )
+    for name, least, most in numbers:
+        value = getattr(options, name)
+        if value is not None and not least <= value <= most:
+            raise SpecError(f"/sampler/{name}", f"must be between {least:g} and {most:g}")
+
+
+def _sizes(options: Any) -> Floats:
+    """Return step sizes to try: many, or what the caller fixed."""
+    if options.step_size is not None:
+        return np.array([options.step_size])
+    return np.asarray(np.geomspace(0.02, 2.0, 40) / options.num_leapfrog)
+
+
+def _best(options: Any, assumptions: Assumptions, z: float) -> Any:
+    """Return the options with the step size and the gradient clip of the most draws.
+
+    Where a budget is generous, with the widest clip of nearly as many: rows may be further out than
+    they are taken to be.
+    """
+    steps, given = _sizes(options), options.gradient_clip
+    clips = [float(f"{clip:.4g}") for clip in (_clips(assumptions) if given is None else [given])]
+    draws = _all_draws(options, assumptions, z, steps, _cuts(assumptions, clips))
+    each = draws.max(axis=1)
+    wide = np.flatnonzero(each >= AS_GOOD * each.max())[-1]
+    clip = int(wide if (assumptions.mu or 0.0) >= GENEROUS else each.argmax())
+    step = int(draws[clip].argmax())
+    size = float(f"{float(steps[step]):.4g}")
+    return replace(options, gradient_clip=clips[clip], step_size=size)
+
+
+def _clips(assumptions: Assumptions) -> list[float]:
+    """Return clips to try. Gradients may be cut hard: that costs acceptance, not correctness."""
+    typical = typical_gradient(assumptions)
+    narrow, usual = [factor * typical for factor in NARROW], clips(assumptions).tolist()
+    generous = (assumptions.mu or 0.0) >= GENEROUS  # after a start they are cut elsewhere
+    wide = [factor * typical for factor in WIDER if generous and factor * typical > usual[-1]]
+    return [*narrow, *usual, *wide]
+
+
+def _kept(dimension: int, clip: float) -> float:
+    """Return the factor by which clipping shortens the mean of gradients near the mode.
+
+    Of normal gradients with a norm of root mean square 1.
+    """
+    half, square = 0.5 * dimension, 0.5 * clip * clip * dimension
+    inside = float(gammainc(half, square))
+    if dimension == 1:
+        return inside
+    inverse = math.exp(math.lgamma(half - 0.5) - math.lgamma(half)) * math.sqrt(half)
+    outside = inverse * float(gammaincc(half - 0.5, square))
+    return inside + (1.0 - 1.0 / dimension) * clip * outside
+
+
+def _cuts(assumptions: Assumptions, clips: list[float]) -> Floats:
+    """Return (2, clip): the clips, and the squared errors of gradients that are cut there."""
+    d, typical = len(assumptions.sds), typical_gradient(assumptions)
+    errors = [clip_bias(assumptions, c) ** 2 + (1.0 - _kept(d, c / typical)) ** 2 for c in clips]
+    return np.array([clips, d * np.array(errors)])
+
+
+def _draws(options: Any, assumptions: Assumptions, z: float, step: float) -> float:
+    """Return the effective draws of one step."""
+    cuts = _cuts(assumptions, [options.gradient_clip])
+    return float(_all_draws(options, assumptions, z, np.array([step]), cuts)[0, 0])
+
+
+def _all_draws(
+    options: Any, assumptions: Assumptions, z: float, steps: Floats, cuts: Floats
+) -> Floats:
+    """Return (clip, step) effective draws of one step, for each of `_cuts` and each step size."""
+    noise = options.gradient_noise_multiplier * 2.0 * cuts[0][:, None] * assumptions.tempering
+    heat = noise**2 * _spread(options, assumptions)
+    cut = cuts[1][:, None]
+    if options.start is not None:
+        heat, cut = leaned(heat, _rough(options, assumptions), options.num_leapfrog, cut)[1:]
+    facts = (z * _width(options, assumptions, z), heat, len(assumptions.sds), cut)
+    return turned(steps, options.num_leapfrog, *facts)
+
+
+def _rough(options: Any, assumptions: Assumptions) -> float:
+    """Return the squared error of a gradient from the release, in posterior sds."""
+    off = error(options.start, assumptions)
+    return float(len(assumptions.sds) * (ROUGH**2 + min(off, MOST_SDS_OFF) ** 2))
+
+
+def leaned(
+    heat: Floats, rough: float, num_leapfrog: int, cut: Floats | float = 0.0
+) -> tuple[Floats, Floats, Floats]:
+    """Return the weight of noisy gradients beside those from a release, and heat and cut then.
+
+    heat, cut: see `turned`. rough: squared error of a gradient that follows from the released mode
+    and precision. The weight is that of the least error of a trajectory, on which noise averages.
+    """
+    weight = rough / (rough + heat / num_leapfrog)
+    return weight, weight**2 * heat, weight**2 * cut + (1.0 - weight) ** 2 * rough
+
+
+def _spread(options: Any, assumptions: Assumptions) -> float:
+    """Return the squared length of a gradient's noise, in posterior sds, where its sds are 1.
+
+    After a start gradients are clipped where the posterior is round.
+    """
+    if options.start is None:
+        return float((assumptions.sds**2).sum())
+    return len(assumptions.sds) ** 2 / float(np.trace(assumptions.guess.precision))
+
+
+def _width(options: Any, assumptions: Assumptions, z: float) -> float:
+    """Return the typical width of one row's interval for a move of one posterior sd.
+
+    After a start it is cut.
+    """
+    return min(_uncut(assumptions), _most(options, assumptions, z))
+
+
+def _uncut(assumptions: Assumptions) -> float:
+    """Return the typical width that the declared bounds allow."""
+    return assumptions.guess.joint_width * math.sqrt(2.0 / math.pi) * assumptions.mean_sd
+
+
+def _most(options: Any, assumptions: Assumptions, z: float) -> float:
+    """Return the typical width of what ratios are cut to."""
+    if options.start is None:
+        return math.inf
+    d, bounded = len(assumptions.sds), math.isfinite(assumptions.guess.steepest)
+    most = steepest(assumptions.rows, assumptions.tempering, z, d, bounded=bounded)
+    return 2.0 * assumptions.tempering * most * math.sqrt(d)
+
+
+def steepest(rows: int, tempering: float, z: float, dimension: int, *, bounded: bool) -> float:
+    """Return the most that a row's ratio counts after a start, for a move of one posterior sd.
+
+    So much that hardly any row is cut, or as much as is quiet. Where a model bounds the gradients
+    of rows itself, only what is quiet and far out. z: noise multiplier of ratios. Why:
+    docs/proofs/dp_hmc.md.
+    """
+    quiet = min(QUIET / z, WIDE) / (2.0 * tempering * math.sqrt(dimension))
+    usual = STEEP / math.sqrt(rows * tempering)
+    if bounded:
+        return quiet if quiet > FAR_OUT * usual else math.inf
+    return max(usual, quiet)
+
+
+def turned(
+    steps: Floats,
+    num_leapfrog: int,
+    ratio: float,
+    heat: Floats | float,
+    dimension: int,
+    cut: Floats | float = 0.0,
+) -> Floats:
+    """Return effective draws of one step, for each step size, (k,) or with what is given.
+
+    ratio: sd of a ratio's noise for a move of one posterior sd. heat: square of the length of a
+    gradient's noise, in posterior sds. cut: squared error of clipped gradients. A trajectory of
+    length t turns the position by that angle; the noise of the ratio and the energy that noisy
+    gradients add decide how often it is accepted.
+    """
+    lengths = steps * num_leapfrog
+    turn = 1.0 - np.cos(np.minimum(lengths, math.pi))
+    coarse = dimension * steps**6 / 32.0  # leapfrog error of exact gradients, squared
+    energy = 2.0 * turn * ratio**2 + steps * lengths * heat + coarse + lengths**2 * cut
+    moved = LOSS * erfc(np.sqrt(0.125 * energy)) * turn
+    return np.asarray(np.maximum(moved / (2.0 - moved), 1e-12))

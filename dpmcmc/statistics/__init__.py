@@ -1,0 +1,1 @@
+"""Released statistics whose noise is known, and what they tell of a parameter."""

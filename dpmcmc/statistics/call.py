@@ -1,0 +1,41 @@
+"""One statistic of rows of your own, released in one call."""
+
+from dpmcmc.budget import Budget
+from dpmcmc.local import owned
+from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.schema import Schema
+from dpmcmc.statistics.mechanisms import Form, Released, StatisticKind
+from dpmcmc.statistics.plans import Asked, NoiseName, planned
+from dpmcmc.statistics.release import release
+
+
+def release_statistic(
+    data: object,
+    column: str,
+    *,
+    schema: Schema,
+    epsilon: float,
+    delta: float = 0.0,
+    kind: StatisticKind = "power",
+    a: float = 1.0,
+    form: Form = "batch",
+    noise: NoiseName = "gaussian",
+    budget: Budget | None = None,
+    random: RandomSource | None = None,
+) -> Released:
+    """Release one statistic of a column of rows of your own, with noise whose law is known.
+
+    kind, a: s(x) = x^a (power) or |x|^a (absolute_power). form: batch (the sum of s over rows),
+    sequential (s of each row with noise of its own, as in the local model), median or maximum.
+    noise: gaussian and smooth_laplace need delta > 0; laplace and randomised_response spend pure
+    epsilon. Median and maximum have smooth_laplace; randomised_response is for binary columns,
+    sequential. column: of numbers without missing codes, or binary (0 and 1).
+    Privacy: replace-one, one event, (epsilon, delta)-DP; every call spends it anew. Proof:
+    docs/proofs/statistics.md. budget: takes what the call costs. random: for tests only.
+    Raises SpecError on the request, ValueError where the data do not suit the schema,
+    BudgetExhaustedError where too little is left. Source: thesis B, chapters 3 and 4.
+    """
+    asked = Asked(column=column, kind=kind, a=a, form=form, noise=noise)
+    plan = planned(schema, asked, float(epsilon), float(delta))
+    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget)
+    return release(plan, rows, permit, random or SystemRandom())

@@ -1,0 +1,143 @@
+"""What a release of one statistic does and costs, from public facts alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from dpmcmc.contingency.paid import Paid
+from dpmcmc.errors import SpecError
+from dpmcmc.planner import Cost
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.costs import float_up
+from dpmcmc.privacy.events import Event, Gaussian, Laplace, PureEpsilon, SmoothLaplace
+from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, RANDOMISED, SMOOTH
+from dpmcmc.privacy.types import Neighbouring
+from dpmcmc.schema import BinaryColumn, Column, NumberColumn, Schema
+from dpmcmc.statistics.mechanisms import Form, Statistic, StatisticKind
+
+NoiseName = Literal["gaussian", "laplace", "smooth_laplace", "randomised_response"]
+MOST_ROWS = 2**31 - 1  # docs/proofs/statistics.md, section 1
+LARGEST_DELTA = 1.0 / 3.0  # docs/proofs/smooth_laplace.md
+ORDERS = ("median", "maximum")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A statistic of one column. See `release_statistic` for its fields."""
+
+    column: str
+    kind: StatisticKind = "power"
+    a: float = 1.0
+    form: Form = "batch"
+    noise: NoiseName = "gaussian"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is released. epsilon: what noise is scaled to, for all but Gaussian noise."""
+
+    schema: Schema
+    asked: Asked
+    statistic: Statistic
+    epsilon: float
+    paid: Paid
+
+    @property
+    def rank(self) -> int:
+        """That of the order statistic among the sorted rows; the lower of two medians."""
+        rows = self.schema.rows
+        return rows if self.asked.form == "maximum" else (rows + 1) // 2
+
+
+def planned(schema: Schema, asked: Asked, epsilon: float, delta: float) -> Plan:
+    """Return what a release does and costs. Reads no row. Raises SpecError."""
+    if schema.neighbouring is not Neighbouring.REPLACE_ONE:
+        raise SpecError("/neighbouring", "statistics are released under replace_one only")
+    if not 1 <= schema.rows <= MOST_ROWS:
+        raise SpecError("/rows", f"must be 1 to {MOST_ROWS}")
+    column = _column(schema, asked.column)
+    statistic = Statistic(asked.kind, asked.a, *_bounds(column))
+    _check_together(asked, column)
+    if not 0.0 <= delta < 1.0:
+        raise SpecError("/privacy/delta", "must be 0 or larger, below 1")
+    try:
+        multiplier, event = MECHANISMS[asked.noise](epsilon, delta)
+    except (ValueError, ZeroDivisionError, OverflowError) as error:
+        raise SpecError("/privacy", "no such mechanism has this epsilon and delta") from error
+    cost = Cost(epsilon, delta if asked.noise in NEED_DELTA else 0.0, _mu(event))
+    if isinstance(event, Gaussian):
+        cost = Cost(accountant.epsilon(event, delta), delta, cost.mu)
+    if not cost.epsilon > 0.0:
+        raise SpecError("/privacy/epsilon", "must be above 0")
+    return Plan(schema, asked, statistic, epsilon, Paid(multiplier, event, cost))
+
+
+def _mu(event: Event) -> float | None:
+    mu = accountant.gdp_mu(event)
+    return mu if mu < float("inf") else None
+
+
+def _column(schema: Schema, name: str) -> Column:
+    for column in schema.columns:
+        if column.name == name:
+            return column
+    raise SpecError("/column", f"{name!r} is no declared column")
+
+
+def _bounds(column: Column) -> tuple[float, float]:
+    """Return declared bounds; the categories of a binary column are 0 and 1."""
+    if isinstance(column, NumberColumn):
+        if column.missing:
+            raise SpecError("/column", f"{column.name!r} has missing codes")
+        return column.lower, column.upper
+    if isinstance(column, BinaryColumn):
+        return 0.0, 1.0
+    raise SpecError("/column", f"{column.name!r} is neither a number nor binary")
+
+
+def _check_together(asked: Asked, column: Column) -> None:
+    """Refuse noise that does not suit what is released."""
+    if asked.form not in ("batch", "sequential", *ORDERS) or asked.noise not in MECHANISMS:
+        raise SpecError("/statistic", "no such form or noise")
+    if (asked.form in ORDERS) != (asked.noise == "smooth_laplace"):
+        raise SpecError("/noise", "is smooth_laplace for the median and the maximum, and no other")
+    if asked.noise == "randomised_response":
+        binary = isinstance(column, BinaryColumn) and asked.form == "sequential"
+        if not binary or asked.kind != "power" or asked.a != 1.0:
+            raise SpecError("/noise", "randomised_response needs a binary column, sequential, a=1")
+
+
+def _gaussian(epsilon: float, delta: float) -> tuple[float, Event]:
+    z = accountant.noise_multiplier_for(epsilon, delta, 1)
+    return _within(z, LEAST_MULTIPLIER, MOST_MULTIPLIER), Gaussian(z)
+
+
+def _laplace(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG001
+    z = float_up(1 / Fraction(epsilon))
+    return _within(z, LEAST_MULTIPLIER, MOST_MULTIPLIER), Laplace(z)
+
+
+def _smooth(epsilon: float, delta: float) -> tuple[float, Event]:
+    if not 0.0 < delta <= LARGEST_DELTA:
+        raise ValueError("delta must be above 0, at most 1/3")
+    return _within(1.0 / epsilon, SMOOTH.least, SMOOTH.most), SmoothLaplace(epsilon, delta)
+
+
+def _responses(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG001
+    return _within(1.0 / epsilon, RANDOMISED.least, RANDOMISED.most), PureEpsilon(epsilon)
+
+
+def _within(multiplier: float, least: float, most: float) -> float:
+    if not least <= multiplier <= most:
+        raise ValueError("no proof covers such noise")
+    return multiplier
+
+
+MECHANISMS: dict[str, Callable[[float, float], tuple[float, Event]]] = {
+    "gaussian": _gaussian,
+    "laplace": _laplace,
+    "smooth_laplace": _smooth,
+    "randomised_response": _responses,
+}
+NEED_DELTA = ("gaussian", "smooth_laplace")

@@ -1,0 +1,169 @@
+"""A statistic chosen by a first part of the rows, and released of the rest.
+
+Proof: docs/proofs/statistics.md, section 3. Source: thesis B, section 6.5.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.budget import Budget
+from dpmcmc.contingency.paid import Paid, opened
+from dpmcmc.errors import SpecError
+from dpmcmc.local import owned
+from dpmcmc.planner import Cost
+from dpmcmc.privacy.events import Parallel
+from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.privacy.types import Permit, Private
+from dpmcmc.schema import Schema, Table
+from dpmcmc.statistics.fisher import Additive, best_power, log_density_of_sum
+from dpmcmc.statistics.mechanisms import (
+    GaussianNoise,
+    LaplaceNoise,
+    Released,
+    Statistic,
+    StatisticKind,
+)
+from dpmcmc.statistics.plans import Asked, Plan, planned
+from dpmcmc.statistics.populations import Population, moments
+from dpmcmc.statistics.release import noise_of, of_values
+
+Floats = NDArray[np.float64]
+NEGLIGIBLE = 1e-6  # weight of a value of theta
+
+
+@dataclass(frozen=True, slots=True)
+class StagesPlan:
+    """Two releases of separate rows, settled before any row is read, but for the second's power."""
+
+    first: Plan
+    second: Plan
+    population: Population
+    thetas: tuple[float, ...]
+    powers: tuple[float, ...]
+    paid: Paid
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """What two stages released. power: chosen for the second. weights: of thetas given the first.
+    scores: the mean of 1 / information of each power."""
+
+    first: Released
+    second: Released
+    power: float
+    scores: dict[float, float]
+    weights: Floats
+    cost: Cost
+
+
+def plan_of_stages(
+    schema: Schema,
+    asked: Asked,
+    first_rows: int,
+    population: Population,
+    thetas: Sequence[float],
+    powers: Sequence[float],
+    privacy: tuple[float, float],
+) -> StagesPlan:
+    """Return what two stages release and cost. Reads no row. Raises SpecError."""
+    if not 1 <= first_rows < schema.rows:
+        raise SpecError("/first_rows", "must leave rows for both stages")
+    if asked.form != "batch" or asked.noise not in ("gaussian", "laplace"):
+        raise SpecError("/noise", "must be gaussian or laplace, of a batch")
+    if not thetas or not powers:
+        raise SpecError("/thetas", "needs values of theta, and powers to choose from")
+    parts = [replace(schema, rows=n) for n in (first_rows, schema.rows - first_rows)]
+    first, second = (planned(part, asked, *privacy) for part in parts)
+    for a in powers:
+        planned(parts[1], replace(asked, a=a), *privacy)
+    event = Parallel((first.paid.event, second.paid.event))
+    paid = replace(first.paid, event=event)
+    return StagesPlan(first, second, population, tuple(thetas), tuple(powers), paid)
+
+
+def release_of_stages(
+    plan: StagesPlan, rows: Private[Table], permit: Permit, random: RandomSource
+) -> Stages:
+    """Return both releases.
+
+    Privacy: plan.paid.event, two events in parallel on rows that their position assigns to a stage.
+    Raises PermitError before the rows are opened; never on rows.
+    """
+    values = opened(plan.paid, rows, permit).columns[plan.first.asked.column].astype(np.float64)
+    split = plan.first.schema.rows
+    first = of_values(plan.first, values[:split], random)
+    weights = weights_of(first, plan.population, plan.thetas)
+    power, scores = _chosen(plan, weights)
+    second = _with_power(plan.second, power)
+    released = of_values(second, values[split:], random)
+    return Stages(first, released, power, scores, weights, plan.paid.cost)
+
+
+def weights_of(released: Released, population: Population, thetas: Sequence[float]) -> Floats:
+    """Return how likely each theta is given a released sum, all being alike before. Free."""
+    noise = released.noise
+    if not isinstance(noise, GaussianNoise | LaplaceNoise) or released.form != "batch":
+        raise SpecError("/form", "must be a batch with Gaussian or Laplace noise")
+    known = [moments(population, released.statistic, theta) for theta in thetas]
+    value, rows = float(released.values[0]), released.rows
+    logs = np.array([log_density_of_sum(one, rows, noise, value) for one in known])
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _chosen(plan: StagesPlan, weights: Floats) -> tuple[float, dict[float, float]]:
+    kept = np.flatnonzero(weights > NEGLIGIBLE)
+    guesses = [plan.thetas[i] for i in kept]
+    rows = plan.second.schema.rows
+
+    def noise(own: Statistic) -> Additive:
+        return noise_of(_with_power(plan.second, own.a))
+
+    own = plan.second.statistic
+    return best_power(
+        plan.population, own, guesses, plan.powers, rows, noise, weights=weights[kept].tolist()
+    )
+
+
+def _with_power(plan: Plan, a: float) -> Plan:
+    """Return the same release, of another power: its event does not depend on that."""
+    asked, statistic = replace(plan.asked, a=a), replace(plan.statistic, a=a)
+    return replace(plan, asked=asked, statistic=statistic)
+
+
+def release_in_two_stages(
+    data: object,
+    column: str,
+    population: Population,
+    *,
+    schema: Schema,
+    first_rows: int,
+    thetas: Sequence[float],
+    powers: Sequence[float],
+    epsilon: float,
+    delta: float = 0.0,
+    kind: StatisticKind = "absolute_power",
+    first_power: float = 1.0,
+    noise: Literal["gaussian", "laplace"] = "laplace",
+    budget: Budget | None = None,
+    random: RandomSource | None = None,
+) -> Stages:
+    """Release a sum of the first rows, choose a power by what it tells, release it of the rest.
+
+    first_rows: how many; a row's position must not depend on what is in it. population: of
+    dpmcmc.statistics.populations. thetas: values of its parameter, alike before the release.
+    powers: to choose from, by the least mean of 1 / information. kind, noise, budget, random: as in
+    `release_statistic`. Inference may use both releases.
+    Privacy: replace-one; both stages together cost what one costs, (epsilon, delta), since every
+    row is in one. Proof: docs/proofs/statistics.md, section 3. Raises SpecError on the request,
+    ValueError where the data do not suit the schema, BudgetExhaustedError where too little is left.
+    """
+    asked = Asked(column=column, kind=kind, a=first_power, noise=noise)
+    privacy = float(epsilon), float(delta)
+    plan = plan_of_stages(schema, asked, first_rows, population, thetas, powers, privacy)
+    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget)
+    return release_of_stages(plan, rows, permit, random or SystemRandom())

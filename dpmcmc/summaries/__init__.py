@@ -1,0 +1,1 @@
+"""Summary statistics with intervals that know the noise."""

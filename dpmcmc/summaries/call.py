@@ -1,0 +1,167 @@
+"""Summary statistics in one call: one Gaussian event for all, intervals that know the noise."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from dpmcmc.budget import Budget
+from dpmcmc.contingency.counts import check_cells, noise_sd, released
+from dpmcmc.contingency.paid import Paid, opened, settled
+from dpmcmc.errors import SpecError
+from dpmcmc.local import owned
+from dpmcmc.planner import Cost
+from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.privacy.types import Permit, Private
+from dpmcmc.schema import Schema, Table
+from dpmcmc.spec import PrivacySpec
+from dpmcmc.summaries.intervals import Cumulative, Estimate, Target, moments, share
+from dpmcmc.summaries.statistics import REACH, Asked, Quantiles, Statistic, asked
+
+Floats = NDArray[np.float64]
+SHOWN = 40  # lines of a representation
+MOST_STATISTICS = 256  # docs/proofs/tables.md, section 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is released, from public facts alone."""
+
+    schema: Schema
+    asked: tuple[Asked, ...]
+    paid: Paid
+
+    @property
+    def noise_sd(self) -> float:
+        """The sd of the noise of each count."""
+        size = sum(one.size for one in self.asked)
+        return noise_sd(size, len(self.asked), self.paid.noise_multiplier)
+
+
+def planned(schema: Schema, statistics: Sequence[Statistic], privacy: PrivacySpec) -> Plan:
+    """Return what `describe` would release and cost. Reads no row. Raises SpecError."""
+    if not 1 <= len(statistics) <= MOST_STATISTICS:
+        raise SpecError("/statistics", f"must be 1 to {MOST_STATISTICS}")
+    found = tuple(asked(schema, one) for one in statistics)
+    check_cells([one.axes for one in found])
+    return Plan(schema, found, settled(schema, privacy))
+
+
+def release(plan: Plan, rows: Private[Table], permit: Permit, random: RandomSource) -> Floats:
+    """Return the noisy statistics, one after the other.
+
+    Privacy: plan.paid.event, one Gaussian event for all, paid for by the permit. Proof:
+    docs/proofs/tables.md. Raises PermitError before the rows are opened; never on rows.
+    """
+    table = opened(plan.paid, rows, permit)
+    parts = np.concatenate([one.of(table) for one in plan.asked])
+    return released(parts, len(plan.asked), plan.paid.noise_multiplier, random)
+
+
+@dataclass(frozen=True, eq=False)
+class Summaries:
+    """Noisy statistics. released: one after the other, as they were asked for."""
+
+    plan: Plan
+    released: Floats
+
+    @property
+    def cost(self) -> Cost:
+        """What the call cost; whoever holds the rows keeps the account."""
+        return self.plan.paid.cost
+
+    def estimates(self, level: float = 0.9, target: Target = "population") -> list[Estimate]:
+        """Return every estimate with an interval of this level.
+
+        target: population, whose random sample the rows are: noise and sampling; or rows: noise
+        alone. Each interval holds by itself. Free. Raises ValueError unless 0 < level < 1.
+        """
+        if not 0.0 < level < 1.0 or target not in ("population", "rows"):
+            raise ValueError("level must lie between 0 and 1, target be population or rows")
+        reach = float(ndtri(0.5 + 0.5 * level))
+        ends = np.cumsum([one.size for one in self.plan.asked])[:-1]
+        parts = zip(self.plan.asked, np.split(self.released, ends), strict=True)
+        return [found for one, part in parts for found in self._of(one, part, reach, target)]
+
+    def _of(self, one: Asked, part: Floats, reach: float, target: Target) -> Iterator[Estimate]:
+        kinds = {"mean": self._mean, "quantiles": self._quantiles, "counts": self._counts}
+        return kinds[one.statistic.kind](one, part, reach, target)
+
+    def _mean(self, one: Asked, part: Floats, reach: float, target: Target) -> Iterator[Estimate]:
+        """Mean and sd in the units of the column. The declared bounds where noise hides both."""
+        column, per_unit = one.column, REACH / np.sqrt(2.0)
+        half, middle = 0.5 * (column.upper - column.lower), 0.5 * (column.upper + column.lower)
+        sums, sd = part * per_unit, self.plan.noise_sd * float(per_unit)
+        found = moments(sums, self.plan.schema.rows, sd, bool(column.missing), target)
+        names = f"mean of {column.name}", f"sd of {column.name}"
+        if found is None:
+            yield Estimate(names[0], middle, column.lower, column.upper)
+            yield Estimate(names[1], half, 0.0, half)
+            return
+        away = half * reach * found.mean_variance**0.5
+        mean = middle + half * found.mean
+        low, high = max(mean - away, column.lower), min(mean + away, column.upper)
+        yield Estimate(names[0], mean, low, high)
+        away = half * reach * found.spread_variance**0.5
+        sd = half * found.spread
+        yield Estimate(names[1], sd, max(sd - away, 0.0), min(sd + away, half))
+
+    def _quantiles(
+        self, one: Asked, part: Floats, reach: float, target: Target
+    ) -> Iterator[Estimate]:
+        edges, statistic = np.array(one.axes[0].edges), one.statistic
+        sums = Cumulative(edges, part, self.plan.schema.rows, self.plan.noise_sd)
+        for at in statistic.at if isinstance(statistic, Quantiles) else ():
+            name = f"{one.column.name}, quantile {at:g}"
+            yield Estimate(name, *sums.quantile(at, reach, target))
+
+    def _counts(self, one: Asked, part: Floats, reach: float, target: Target) -> Iterator[Estimate]:
+        """Shares of the cells."""
+        rows, sd = self.plan.schema.rows, self.plan.noise_sd
+        labels = itertools.product(*(axis.labels for axis in one.axes))
+        for label, count in zip(labels, part, strict=True):
+            words = zip(one.axes, label, strict=True)
+            name = ", ".join(f"{axis.name} {word}" for axis, word in words)
+            estimate, low, high = share(float(count), rows, sd, reach, target)
+            yield Estimate(f"share of {name}", estimate, low, high)
+
+    def __str__(self) -> str:
+        found = self.estimates()
+        lines = [
+            f"  {one.name}: {one.estimate:.4g}, 90 % from {one.lower:.4g} to {one.upper:.4g}"
+            for one in found[:SHOWN]
+        ]
+        if len(found) > SHOWN:
+            lines.append(f"  and {len(found) - SHOWN} more")
+        cost = f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}"
+        return "\n".join([f"{len(self.plan.asked)} statistics", *lines, cost])
+
+    __repr__ = __str__
+
+
+def describe(
+    data: Mapping[str, Sequence[object]],
+    statistics: Sequence[Statistic],
+    *,
+    schema: Schema,
+    delta: float,
+    epsilon: float | None = None,
+    noise_multiplier: float | None = None,
+    budget: Budget | None = None,
+    random: RandomSource | None = None,
+) -> Summaries:
+    """Release means, quantiles and tables of counts of rows of your own, with intervals.
+
+    statistics: Mean, Quantiles and Counts; each gets the same share of the budget, so that its
+    noise grows with the square root of how many are asked for.
+    Privacy: one Gaussian event at the multiplier that spends (epsilon, delta); every call spends
+    it anew. budget: takes what the call costs, see dpmcmc.budget. random: for tests only.
+    Raises SpecError on the request, ValueError where the data do not suit the schema.
+    """
+    privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
+    plan = planned(schema, statistics, privacy)
+    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget)
+    return Summaries(plan, release(plan, rows, permit, random or SystemRandom()))

@@ -1,0 +1,1 @@
+"""Synthetic tables from noisy marginals, and the rules that combine analyses of them."""

@@ -1,0 +1,246 @@
+"""Synthetic tables in one call: noisy marginals, a model of greatest entropy, posterior draws."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpmcmc.budget import Budget
+from dpmcmc.contingency.axes import Axis, Bins, axes
+from dpmcmc.contingency.counts import check_cells, counted, noise_sd, released
+from dpmcmc.contingency.paid import Paid, opened, settled
+from dpmcmc.errors import SpecError
+from dpmcmc.local import owned
+from dpmcmc.planner import Cost
+from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.privacy.types import Permit, Private
+from dpmcmc.schema import Schema, Table
+from dpmcmc.spec import PrivacySpec
+from dpmcmc.synthetic.combine import Combined, combine
+from dpmcmc.synthetic.drawn import Floats, Values, levels, rows_of, values, within
+from dpmcmc.synthetic.loglinear import LogLinear, covers
+from dpmcmc.synthetic.posterior import Known, draws
+
+Impossible = Sequence[Mapping[str, Sequence[str]]]
+Marginals = Sequence[Sequence[str]] | Literal["pairs"]
+MOST_CELLS, MOST_ENTRIES = 2**20, 2500  # of the model: for memory, and for a minute's work
+FEWEST, MOST = 2, 2000  # tables
+LEAST_MOVES, MOST_MOVES = 20, 20_000
+MIXED = 1.2  # largest R-hat of a cell of the marginals that counts as mixed
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is released, from public facts alone. noise_sd: of each count, in rows."""
+
+    schema: Schema
+    axes: tuple[Axis, ...]
+    model: LogLinear
+    paid: Paid
+
+    @property
+    def noise_sd(self) -> float:
+        """The sd of the noise of each released count."""
+        parts = len(self.model.marginals)
+        return noise_sd(sum(self.model.sizes), parts, self.paid.noise_multiplier)
+
+
+def planned(
+    schema: Schema,
+    privacy: PrivacySpec,
+    *,
+    columns: Sequence[str] | None = None,
+    marginals: Marginals = "pairs",
+    bins: Mapping[str, Bins] | None = None,
+    impossible: Impossible = (),
+) -> Plan:
+    """Return what `synthesise` would release and cost. Reads no row. Raises SpecError."""
+    names = [c.name for c in schema.columns] if columns is None else list(columns)
+    found = axes(schema, names, bins or {})
+    shape = tuple(axis.size for axis in found)
+    model = LogLinear(shape, _places(names, marginals), _ruled_out(found, impossible))
+    check_cells([[found[k] for k in one] for one in model.marginals])
+    if model.combinations > MOST_CELLS:
+        message = f"have {model.combinations} cells, at most {MOST_CELLS} are modelled"
+        raise SpecError("/columns", message)
+    if model.cells == 0:
+        raise SpecError("/impossible", "leaves no cell")
+    if sum(model.sizes) > MOST_ENTRIES:
+        message = f"have {sum(model.sizes)} cells together, at most {MOST_ENTRIES} are modelled"
+        raise SpecError("/marginals", message)
+    return Plan(schema, found, model, settled(schema, privacy))
+
+
+def _places(names: Sequence[str], marginals: Marginals) -> tuple[tuple[int, ...], ...]:
+    """Return the marginals as numbers of columns. Raises SpecError."""
+    every = range(len(names))
+    if marginals == "pairs":
+        return tuple(itertools.combinations(every, 2)) if len(names) > 1 else ((0,),)
+    places = {name: k for k, name in enumerate(names)}
+    if not all(name in places for one in marginals for name in one):
+        raise SpecError("/marginals", "name a column that is not among the columns")
+    found = tuple(tuple(sorted(places[name] for name in one)) for one in marginals)
+    if not all(found) or any(len(set(one)) < len(one) for one in found):
+        raise SpecError("/marginals", "must name one or more distinct columns each")
+    if len(set(found)) < len(found) or not covers(every, found):
+        raise SpecError("/marginals", "must differ, and every column must be in one of them")
+    return found
+
+
+def _ruled_out(found: Sequence[Axis], impossible: Impossible) -> tuple[dict[int, list[int]], ...]:
+    """Return combinations of levels as numbers. Raises SpecError on what is not declared."""
+    places = {axis.name: (k, axis.labels) for k, axis in enumerate(found)}
+    for name, words in ((name, words) for one in impossible for name, words in one.items()):
+        if name not in places or not set(words) <= set(places[name][1]):
+            raise SpecError("/impossible", f"names levels that {name!r} does not have")
+    if not all(impossible):
+        raise SpecError("/impossible", "must name a column each")
+    return tuple(
+        {
+            places[name][0]: [places[name][1].index(word) for word in words]
+            for name, words in one.items()
+        }
+        for one in impossible
+    )
+
+
+def release(plan: Plan, rows: Private[Table], permit: Permit, random: RandomSource) -> Floats:
+    """Return the noisy counts of all marginals, (entries,), one after the other.
+
+    Privacy: plan.paid.event, one Gaussian event for all of them, paid for by the permit. Proof:
+    docs/proofs/tables.md. Raises PermitError before the rows are opened; never on rows.
+    """
+    table = opened(plan.paid, rows, permit)
+    parts = [counted(table, [plan.axes[k] for k in one]) for one in plan.model.marginals]
+    return released(np.concatenate(parts), len(parts), plan.paid.noise_multiplier, random)
+
+
+@dataclass(frozen=True, eq=False)
+class Synthetic:
+    """Synthetic tables, drawn given noisy marginals; and what those were.
+
+    cells: (tables, rows), each row's combination of levels, the last column fastest. places: name
+    of a number column -> (tables, rows), where in its bin a number lies. counts: the noisy
+    marginals. r_hat: the largest of those of the marginals' probabilities over the chains.
+    """
+
+    plan: Plan
+    counts: Floats
+    cells: NDArray[np.intp]
+    places: Mapping[str, Floats]
+    r_hat: float
+
+    @property
+    def cost(self) -> Cost:
+        """What the call cost; whoever holds the rows keeps the account."""
+        return self.plan.paid.cost
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the chains that drew the marginals agree."""
+        return self.r_hat <= MIXED
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def table(self, number: int) -> dict[str, Values]:
+        """Return one table: name -> (rows,) words or numbers, ready for csv or a data frame."""
+        found = levels(self.plan.axes, self.cells[number])
+        none = np.zeros(0)
+        return {
+            axis.name: values(axis, level, self.places.get(axis.name, [none] * len(self))[number])
+            for axis, level in zip(self.plan.axes, found, strict=True)
+        }
+
+    def tables(self, count: int | None = None) -> list[dict[str, Values]]:
+        """Return the first `count` tables, or all. Raises ValueError where there are fewer."""
+        if count is not None and not 1 <= count <= len(self):
+            raise ValueError(f"there are {len(self)} tables")
+        return [self.table(k) for k in range(count or len(self))]
+
+    def crosstab(self, number: int) -> NDArray[np.int64]:
+        """Return counts of all combinations of levels in one table: an axis for each column."""
+        counts = np.bincount(self.cells[number], minlength=self.plan.model.combinations)
+        return counts.reshape(self.plan.model.shape)
+
+    def combine(self, estimates: ArrayLike, variances: ArrayLike) -> Combined:
+        """Combine the same analysis of each table by Rubin's rules. See combine.combine."""
+        return combine(estimates, variances, self.cells.shape[1] / self.plan.schema.rows)
+
+    def __str__(self) -> str:
+        word = "Reliable" if self.reliable else "Unreliable"
+        many = f"{len(self)} synthetic tables of {self.cells.shape[1]} rows"
+        return "\n".join(
+            (
+                f"{many}: {word}, largest R-hat {self.r_hat:.2f}",
+                f"{len(self.plan.model.marginals)} marginals, {len(self.counts)} counts, "
+                f"noise of sd {self.plan.noise_sd:.3g} rows in each",
+                f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}",
+            )
+        )
+
+    __repr__ = __str__
+
+
+def synthesise(
+    data: Mapping[str, Sequence[object]],
+    *,
+    schema: Schema,
+    delta: float,
+    epsilon: float | None = None,
+    noise_multiplier: float | None = None,
+    columns: Sequence[str] | None = None,
+    marginals: Marginals = "pairs",
+    bins: Mapping[str, Bins] | None = None,
+    impossible: Impossible = (),
+    tables: int = 100,
+    moves: int = 200,
+    budget: Budget | None = None,
+    random: RandomSource | None = None,
+) -> Synthetic:
+    """Release noisy marginals of rows of your own, and draw synthetic tables given them.
+
+    columns: what the tables have, by default all of the schema. marginals: contingency tables that
+    are released, each by its columns' names; "pairs": all two-way ones. What no marginal holds is
+    not in the tables: an analysis is served as far as the marginals determine it, so for a
+    regression take those of the response with each pair of covariates. bins: of a number column,
+    how many of equal width, or their inner edges. impossible: levels that no row has
+    together, by column, as a fact known beforehand: such cells would hold noise alone, and rows
+    that are there all the same are not in the tables. tables: how many, of as many rows as the
+    data. moves: of each chain that draws their probabilities; more where `r_hat` says that they did
+    not mix.
+    Privacy: one Gaussian event at the multiplier that spends (epsilon, delta); every call spends
+    it anew, and the tables cost nothing more. budget: takes what the call costs, see
+    dpmcmc.budget. random: for tests only.
+    Raises SpecError on the request, ValueError where the data do not suit the schema.
+    Source: McKenna et al. 2019 (the model), Räisä et al. 2023 (inference).
+    """
+    if not FEWEST <= tables <= MOST:
+        raise SpecError("/tables", f"must be {FEWEST} to {MOST}")
+    if not LEAST_MOVES <= moves <= MOST_MOVES:
+        raise SpecError("/moves", f"must be {LEAST_MOVES} to {MOST_MOVES}")
+    privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
+    plan = planned(
+        schema, privacy, columns=columns, marginals=marginals, bins=bins, impossible=impossible
+    )
+    source = random or SystemRandom()
+    counts = release(
+        plan, *owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget), source
+    )
+    return drawn(plan, counts, tables, moves, source)
+
+
+def drawn(plan: Plan, counts: Floats, tables: int, moves: int, random: RandomSource) -> Synthetic:
+    """Return synthetic tables given released counts, which costs nothing."""
+    known = Known(plan.model, counts, plan.noise_sd, plan.schema.rows)
+    found, r_hat = draws(known, tables, moves, random)
+    rows = plan.schema.rows
+    cells = np.stack([plan.model.possible[rows_of(p, rows, random)] for p in found])
+    numbers = [axis for axis in plan.axes if axis.edges is not None]
+    places = {
+        axis.name: np.stack([within(axis, rows, random) for _ in range(tables)]) for axis in numbers
+    }
+    return Synthetic(plan, counts, cells, places, r_hat)

@@ -1,0 +1,121 @@
+"""Who is asking, and whether they may.
+
+What waits for nobody is `async`: the framework hands other functions to a thread, each time.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+
+from dpmcmc_service.api.endpoints import in_thread
+from dpmcmc_service.api.limits import Streams, too_fast
+from dpmcmc_service.api.problems import of_status
+from dpmcmc_service.api.sse import Notifier
+from dpmcmc_service.jobs import keys, tokens
+from dpmcmc_service.jobs.caller import Caller
+from dpmcmc_service.jobs.errors import not_found
+from dpmcmc_service.jobs.planning import Planners
+from dpmcmc_service.jobs.services import Services
+
+bearer = HTTPBearer(auto_error=False, description="A key made by POST /v1/users.")
+MAX_TOKEN, MAX_ADDRESS = 8192, 64
+
+
+async def get_services(request: Request) -> Services:
+    """The process's services."""
+    found: Services = request.app.state.services
+    return found
+
+
+async def get_planners(request: Request) -> Planners:
+    """The process's planners."""
+    found: Planners = request.app.state.planners
+    return found
+
+
+async def get_watch(request: Request) -> Notifier:
+    """The process's notifier of event streams."""
+    found: Notifier = request.app.state.notifier
+    return found
+
+
+async def get_places(request: Request) -> Streams:
+    """The process's places for event streams."""
+    found: Streams = request.app.state.streams
+    return found
+
+
+House = Annotated[Services, Depends(get_services)]
+Planning = Annotated[Planners, Depends(get_planners)]
+Watch = Annotated[Notifier, Depends(get_watch)]
+Places = Annotated[Streams, Depends(get_places)]
+
+
+async def get_caller(
+    request: Request, services: House, _: Annotated[object, Depends(bearer)] = None
+) -> Caller:
+    """The user whose key came with the request. Raises Refusal 401 or 429."""
+    return await in_thread(_caller, request, services)
+
+
+def _caller(request: Request, services: Services) -> Caller:
+    scheme, _space, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
+        raise of_status(401, "A key is needed: Authorization: Bearer <key>.")
+    address = request.client.host[:MAX_ADDRESS] if request.client else None
+    provider: tokens.Tokens | None = request.app.state.tokens
+    if provider is not None and tokens.looks_like_one(token):
+        caller = tokens.authenticate(services, provider, token, address)
+    else:
+        caller = keys.authenticate(services, token, address)
+    if caller is None:
+        raise of_status(401, "This key or token lets nobody in.")
+    request.state.caller = caller  # for the request's log line
+    allowance = request.app.state.rates.ask(caller.id)
+    request.state.allowance = allowance  # for the answer's headers
+    if not allowance.allowed:
+        raise too_fast(allowance)
+    return caller
+
+
+def allow(*roles: str) -> Callable[[Caller], Awaitable[Caller]]:
+    """A dependency that lets these roles pass. Raises Refusal 403."""
+
+    async def check(caller: Annotated[Caller, Depends(get_caller)]) -> Caller:
+        if caller.role not in roles:
+            raise of_status(403, f"This needs the role {' or '.join(roles)}.")
+        return caller
+
+    return check
+
+
+Anyone = Annotated[Caller, Depends(allow("admin", "analyst", "auditor"))]
+Admin = Annotated[Caller, Depends(allow("admin"))]
+Analyst = Annotated[Caller, Depends(allow("analyst"))]
+Worker = Annotated[Caller, Depends(allow("admin", "analyst"))]
+Overseer = Annotated[Caller, Depends(allow("admin", "auditor"))]
+
+
+def identifier(what: str) -> Callable[[str], Awaitable[UUID]]:
+    """A dependency that reads `{id}`. What is no UUID in the usual form names nothing: 404."""
+
+    async def read(id: str) -> UUID:
+        try:
+            found = UUID(id)
+        except ValueError:
+            raise not_found(what) from None
+        if str(found) != id.lower():
+            raise not_found(what)
+        return found
+
+    return read
+
+
+DatasetId = Annotated[UUID, Depends(identifier("dataset"))]
+JobId = Annotated[UUID, Depends(identifier("job"))]
+UserId = Annotated[UUID, Depends(identifier("user"))]
+KeyId = Annotated[UUID, Depends(identifier("key"))]

@@ -1,0 +1,50 @@
+"""An example of every body that a request may have, for the API's page and its document."""
+
+from typing import Any
+
+Json = dict[str, Any]
+_ID = "00000000-0000-4000-8000-000000000000"
+_DELTA = 1e-6
+_ANCHOR = {"rows": 12, "head": "0" * 64}
+
+METADATA: Json = {
+    "name": "adult",
+    "description": "Incomes of a census.",
+    "privacy": {"epsilon": 6.0, "delta": _DELTA},
+    "columns": [
+        {"name": "age", "type": "number", "lower": 17, "upper": 90},
+        {"name": "sex", "type": "category", "categories": ["Female", "Male"]},
+        {"name": "income", "type": "binary", "categories": ["<=50K", ">50K"]},
+    ],
+}
+EXAMPLES: dict[str, Json] = {
+    "DatasetIn": METADATA,
+    "DatasetPatch": {"privacy": {"epsilon": 8.0}, "grants": [_ID], "allotments": {_ID: 2.0}},
+    "JobIn": {
+        "dataset": _ID,
+        "model": {"family": "logistic", "formula": "income ~ age + sex"},
+        "privacy": {"epsilon": 1.0, "delta": _DELTA},
+    },
+    "PosteriorIn": {
+        "prior": {"age": {"kind": "normal", "loc": 0.0, "scale": 1.0}},
+        "num_draws": 1000,
+        "given": [{"age": 40, "sex": "Female"}],
+        "contrasts": [{"age": 1.0}],
+        "null": [{"age": 0.0}],
+    },
+    "UserIn": {"name": "Ada", "role": "analyst"},
+    "UserPatch": {"disabled": True},
+    "KeyIn": {"label": "laptop", "expires_at": "2030-01-01T00:00:00Z"},
+    "VerifyIn": {"anchor": _ANCHOR},
+    "RestoreIn": {"accept": True, "reason": "The disk failed; the backup of last night is back."},
+    "ComposeIn": {
+        "events": [
+            {
+                "kind": "repeat",
+                "count": 100,
+                "event": {"kind": "gaussian", "noise_multiplier": 20.0},
+            }
+        ],
+        "delta": _DELTA,
+    },
+}

@@ -1,0 +1,75 @@
+"""What is registered, and the price list of mechanisms."""
+
+import inspect
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import TypeAdapter
+
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.models import MODELS
+from dpmcmc.spec import ModelSpec
+from dpmcmc_service.api.auth import Anyone, Planning
+from dpmcmc_service.api.bodies import describe, read
+from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.schemas import ComposeIn, Listing, RegisteredOut
+from dpmcmc_service.api.waiting import answered
+from dpmcmc_service.jobs.errors import Fault, invalid
+from dpmcmc_service.jobs.quotes import quoted
+
+router = APIRouter(prefix="/v1", route_class=Route)
+
+
+def _said(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").strip()
+
+
+def _strict(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "additionalProperties": False}
+
+
+def _named(schema: dict[str, Any]) -> dict[str, Any]:
+    """A job's `sampler` says which one it is."""
+    return {**schema, "required": sorted({*schema.get("required", []), "algorithm"})}
+
+
+@router.get("/models", tags=["catalogue"])
+def models(_: Anyone) -> Listing[RegisteredOut]:
+    """The registered models. options: the schema of a job's `model`."""
+    schema = _strict(TypeAdapter(ModelSpec).json_schema())
+    items = []
+    for name, model in MODELS.items():
+        fixed = {**schema["properties"], "family": {"const": name}}
+        options = {**schema, "properties": fixed}
+        said = _said(inspect.getmodule(model.check))
+        items.append(RegisteredOut(name=name, description=said, options=options))
+    return Listing(items=items, next_cursor=None)
+
+
+@router.get("/samplers", tags=["catalogue"])
+def samplers(_: Anyone) -> Listing[RegisteredOut]:
+    """The registered samplers and releases. options: the schema of a job's `sampler`."""
+    items = [
+        RegisteredOut(
+            name=name,
+            description=_said(inspect.getmodule(sampler.options)),
+            options=_named(_strict(TypeAdapter(sampler.options).json_schema())),
+        )
+        for name, sampler in ALGORITHMS.items()
+    ]
+    return Listing(items=items, next_cursor=None)
+
+
+@router.post("/accounting/compose", tags=["accounting"], openapi_extra=describe(ComposeIn))
+async def compose(
+    caller: Anyone,
+    planners: Planning,
+    request: Request,
+    body: Annotated[ComposeIn, Depends(read(ComposeIn))],
+) -> dict[str, Any]:
+    """What mechanisms one after the other cost at delta, in every notion."""
+    ticket = planners.ask(str(caller.id), quoted, tuple(body.events), body.delta)
+    made: dict[str, Any] | Fault = await answered(request, ticket)
+    if isinstance(made, Fault):
+        raise invalid(made.pointer, made.message)
+    return made

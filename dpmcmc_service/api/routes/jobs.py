@@ -1,0 +1,363 @@
+"""Plans, jobs and what they release."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import numpy as np
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from dpmcmc.free.priors import CoefficientPrior
+from dpmcmc.spec import JobSpec
+from dpmcmc.units import Scale
+from dpmcmc_service.api.auth import Analyst, House, JobId, Places, Planning, Watch, Worker
+from dpmcmc_service.api.bodies import describe, read
+from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.formats import FORMATS, JSON, negotiate
+from dpmcmc_service.api.paging import DEFAULT_LIMIT, Cursor, Limit
+from dpmcmc_service.api.problems import of_status
+from dpmcmc_service.api.questions import PosteriorIn, PosteriorOut
+from dpmcmc_service.api.reasons import REASONS
+from dpmcmc_service.api.schemas import (
+    ChainOut,
+    CostOut,
+    Epsilon,
+    ErrorOut,
+    JobIn,
+    JobOut,
+    Listing,
+    PlanOut,
+    ProgressOut,
+    SummaryOut,
+    VerdictOut,
+)
+from dpmcmc_service.api.sse import EventStream, event
+from dpmcmc_service.api.waiting import answered
+from dpmcmc_service.jobs import cancel as cancelling
+from dpmcmc_service.jobs import fetch, plans
+from dpmcmc_service.jobs import submit as submitting
+from dpmcmc_service.jobs.errors import Fault, Refusal
+from dpmcmc_service.jobs.fetch import Wanted, Watched
+from dpmcmc_service.jobs.planner import enough, quick, worked_out
+from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
+from dpmcmc_service.jobs.promises import warnings
+from dpmcmc_service.storage.rows import FINAL_STATUSES, JobRow
+
+router = APIRouter(prefix="/v1", route_class=Route)
+Body = Annotated[JobIn, Depends(read(JobIn))]
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$"),
+]
+POLL_SECONDS = 1
+EVENTS = """Server-sent events. `event: status` has data `{"status": ...}` (StatusEvent), `event: \
+progress` has data `{"step": ..., "of": ...}` (ProgressOut). Comments (`: still here`) keep the \
+connection open. The stream ends after a final status, which has the verdict on a result, with the \
+key, or with the service."""
+EVENT_STREAM = {
+    "itemSchema": {
+        "type": "object",
+        "required": ["data"],
+        "properties": {
+            "event": {"type": "string", "enum": ["status", "progress"]},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {
+                    "anyOf": [
+                        {"$ref": "#/components/schemas/StatusEvent"},
+                        {"$ref": "#/components/schemas/ProgressOut"},
+                    ]
+                },
+            },
+        },
+    },
+}
+ScaleOf = Annotated[
+    Scale,
+    Query(
+        description="original: coefficients per unit of a column, the intercept where all terms "
+        "are 0. design: those of columns centred and scaled by their declared bounds."
+    ),
+]
+
+OfStatus = Annotated[
+    Literal["queued", "running", "succeeded", "failed", "cancelled"] | None,
+    Query(description="only jobs of this status"),
+]
+OfDataset = Annotated[UUID | None, Query(description="only jobs on this dataset")]
+OfFormula = Annotated[
+    str | None, Query(max_length=200, description="only jobs whose formula holds this text")
+]
+
+
+def spec_of(body: JobIn) -> JobSpec:
+    """The job without its dataset."""
+    return JobSpec(model=body.model, sampler=body.sampler, privacy=body.privacy)
+
+
+def shown(job: JobRow) -> JobOut:
+    """A job as the contract shows it."""
+    code = job.error_code
+    return JobOut(
+        id=job.id,
+        status=job.status,  # type: ignore[arg-type]
+        dataset=job.dataset_id,
+        cost=CostOut(epsilon=job.epsilon, delta=job.delta, mu=job.mu),
+        progress=ProgressOut(step=job.progress_step, of=job.progress_of),
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        expired_at=job.expired_at,
+        error=ErrorOut(code=code, detail=REASONS.get(code, "The job failed.")) if code else None,
+        algorithm=job.resolved["sampler"]["algorithm"],
+        reasons=job.reasons or [],
+        verdict=VerdictOut.model_validate(job.verdict) if job.verdict else None,
+        spec=job.resolved,
+    )
+
+
+@router.post("/plans", tags=["jobs"], openapi_extra=describe(JobIn))
+async def plan(
+    caller: Analyst, services: House, planners: Planning, request: Request, body: Body
+) -> PlanOut:
+    """What a job would cost and bring, from public facts only. Spends nothing."""
+    spec = spec_of(body)
+    schema, earlier = await run_in_threadpool(plans.asked, services, caller, body.dataset, spec)
+    work = (str(caller.id), worked_out, schema, spec, True, earlier)
+    ticket = planners.ask(*work, quick=quick(spec))
+    made = plans.checked(services, schema, await answered(request, ticket))
+    offer = await run_in_threadpool(plans.offer, services, caller, body.dataset, schema, made)
+    return PlanOut(
+        algorithm=made.spec.sampler.algorithm,
+        epsilon=made.cost.epsilon,
+        delta=made.cost.delta,
+        mu=made.cost.mu,
+        noise_multiplier=made.noise_multiplier,
+        num_steps=made.num_steps,
+        num_chains=made.num_chains,
+        num_warmup=made.num_warmup,
+        expected_ess=made.expected_ess,
+        expected_width=made.expected_width,
+        usable=made.usable,
+        parameters=list(made.parameters),
+        remaining_after=Epsilon(epsilon=offer.remaining_after),
+        affordable=offer.affordable,
+        warnings=[*warnings(made.cost.epsilon), *made.warnings, *offer.found],
+        reasons=list(made.reasons),
+    )
+
+
+@router.post("/jobs", tags=["jobs"], status_code=202, openapi_extra=describe(JobIn))
+async def submit(
+    caller: Analyst,
+    services: House,
+    planners: Planning,
+    request: Request,
+    body: Body,
+    response: Response,
+    key: Key = None,
+) -> JobOut:
+    """Reserve the cost and queue the job."""
+    spec = spec_of(body)
+    asked = (services, caller, body.dataset, spec, key, body.accept_low_quality)
+    job = await run_in_threadpool(submitting.begin, *asked)
+    if isinstance(job, tuple):  # no lock is held and no transaction open while it is planned
+        schema, earlier = job
+        work = (str(caller.id), worked_out, schema, spec, False, earlier)
+        ticket = planners.ask(*work, quick=quick(spec))
+        made = plans.checked(services, schema, await answered(request, ticket))
+        if not made.usable and not body.accept_low_quality:
+            ticket = planners.ask(str(caller.id), enough, schema, made, spec)
+            raise plans.low_quality(made, await answered(request, ticket))
+        job = await run_in_threadpool(submitting.submit, *asked, made)
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    response.headers["Retry-After"] = str(POLL_SECONDS)
+    return shown(job)
+
+
+@router.get("/jobs", tags=["jobs"])
+def jobs(
+    caller: Analyst,
+    services: House,
+    status: OfStatus = None,
+    dataset: OfDataset = None,
+    formula: OfFormula = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> Listing[JobOut]:
+    """Your jobs, newest first."""
+    page = fetch.jobs(services, caller, Wanted(status, dataset, formula), limit, cursor)
+    return Listing(items=[shown(job) for job in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/jobs/{id}", tags=["jobs"])
+def job(caller: Analyst, services: House, job_id: JobId, response: Response) -> JobOut:
+    """One of your jobs."""
+    found = fetch.job(services, caller, job_id)
+    if found.status not in FINAL_STATUSES:
+        response.headers["Retry-After"] = str(POLL_SECONDS)
+    return shown(found)
+
+
+@router.get(
+    "/jobs/{id}/events",
+    tags=["jobs"],
+    response_class=StreamingResponse,
+    responses={200: {"description": EVENTS, "content": {"text/event-stream": EVENT_STREAM}}},
+)
+async def events(
+    caller: Analyst, services: House, watch: Watch, places: Places, job_id: JobId
+) -> StreamingResponse:
+    """Server-sent events: `status` and `progress`, until the job has ended.
+
+    The last one, where the job succeeded, holds the verdict on its result.
+    """
+    first = await run_in_threadpool(fetch.job, services, caller, job_id)
+    places.take(caller.id)
+    stream = told_events(watch.follow(caller, fetch.seen(first)))
+    return EventStream(stream, lambda: places.leave(caller.id))
+
+
+async def told_events(seen: AsyncIterator[Watched | None]) -> AsyncIterator[bytes]:
+    """A job's events, told once each."""
+    status: str | None = None
+    progress: tuple[int, int] | None = None
+    async for found in seen:
+        if found is None:
+            yield b": still here\n\n"
+            continue
+        final = found.status in FINAL_STATUSES
+        if final and status == "queued" and found.started:  # it ran between two looks
+            yield event("status", {"status": "running"})
+        if found.status != status and not final:
+            yield event("status", {"status": found.status})
+        if (found.step, found.of) != progress:
+            yield event("progress", {"step": found.step, "of": found.of})
+        if final:
+            ended: dict[str, Any] = {"status": found.status}
+            if found.verdict:
+                ended["verdict"] = VerdictOut.model_validate(found.verdict).model_dump()
+            yield event("status", ended)
+            return
+        status, progress = found.status, (found.step, found.of)
+
+
+@router.post("/jobs/{id}/cancel", tags=["jobs"])
+def cancel(caller: Worker, services: House, job_id: JobId) -> JobOut:
+    """Cancel an own job, or as an admin any.
+
+    A queued one gives its reservation back, a running one stops and stays paid.
+    """
+    return shown(cancelling.cancel(services, caller, job_id))
+
+
+def _formats() -> dict[int | str, dict[str, Any]]:
+    binary = {"schema": {"type": "string", "format": "binary"}}
+    others = {kind: binary for kind in FORMATS if kind != JSON}
+    return {200: {"model": ChainOut, "content": others}}
+
+
+@router.get(
+    "/jobs/{id}/chain",
+    tags=["jobs"],
+    response_class=StreamingResponse,
+    responses=_formats(),
+)
+def chain(
+    caller: Analyst,
+    services: House,
+    job_id: JobId,
+    request: Request,
+    scale: ScaleOf = "original",
+) -> StreamingResponse:
+    """The released draws, warm-up included, in the format that Accept names.
+
+    Dpmcmc-Verdict says whether they may be believed; JSON, Parquet and netCDF hold it as well.
+    """
+    kind = negotiate(",".join(request.headers.getlist("accept")))
+    if kind is None:
+        raise of_status(406, f"The chain comes as {', '.join(FORMATS)}.")
+    released = fetch.chain(services, caller, job_id, scale)
+    body, headers = FORMATS[kind](released), {"Vary": "Accept"}
+    if released.verdict is not None:
+        headers["Dpmcmc-Verdict"] = released.verdict[0]
+    return StreamingResponse(body, media_type=kind, headers=headers)
+
+
+@router.get("/jobs/{id}/summary", tags=["jobs"])
+def summary(
+    caller: Analyst, services: House, job_id: JobId, scale: ScaleOf = "original"
+) -> SummaryOut:
+    """Moments, quantiles and diagnostics of the released chain after warm-up."""
+    found, parameters = fetch.summary(services, caller, job_id, scale)
+    sampler = found.resolved["sampler"]
+    return SummaryOut.model_validate(
+        {
+            "job": found.id,
+            "scale": scale,
+            "chains": sampler["num_chains"],
+            "draws": sampler["num_steps"] - sampler["num_warmup"],
+            "num_warmup": sampler["num_warmup"],
+            "parameters": parameters,
+            "verdict": found.verdict,
+        }
+    )
+
+
+def _drawn() -> dict[int | str, dict[str, Any]]:
+    return {200: {**_formats()[200], "model": PosteriorOut}}
+
+
+def _question(body: PosteriorIn, scale: Scale) -> Question:
+    """What the planners' processes are asked."""
+    return Question(
+        prior={name: CoefficientPrior(**dict(one)) for name, one in body.prior.items()},
+        num_draws=body.num_draws,
+        given=body.given,
+        contrasts=body.contrasts,
+        comparisons=[(one.given, one.against) for one in body.comparisons],
+        effects=[EffectAsked(**dict(one)) for one in body.effects],
+        null=body.null,
+        scale=scale,
+    )
+
+
+@router.post(
+    "/jobs/{id}/posteriors",
+    tags=["jobs"],
+    openapi_extra=describe(PosteriorIn),
+    response_model=PosteriorOut,
+    responses=_drawn(),
+)
+async def posteriors(
+    caller: Analyst,
+    services: House,
+    planners: Planning,
+    request: Request,
+    job_id: JobId,
+    body: Annotated[PosteriorIn, Depends(read(PosteriorIn))],
+    scale: ScaleOf = "original",
+) -> PosteriorOut | StreamingResponse:
+    """Draws under another prior, predictions, contrasts, effects and Bayes factors, free of charge.
+
+    From what the job's release left behind: neither the rows nor the ledger are touched. In another
+    format than JSON it is the draws alone, as those of a chain.
+    """
+    kind = negotiate(",".join(request.headers.getlist("accept")))
+    if kind is None:
+        raise of_status(406, f"Draws come as {', '.join(FORMATS)}.")
+    kept = await run_in_threadpool(fetch.release, services, caller, job_id)
+    ticket = planners.ask(str(caller.id), told, kept, _question(body, scale), keep=False)
+    answer = await answered(request, ticket)
+    if isinstance(answer, Fault):
+        raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
+    if kind != JSON:
+        draws = np.array(answer["draws"])[None]
+        made = FORMATS[kind](fetch.Chain(job_id, tuple(answer["parameters"]), 0, draws))
+        return StreamingResponse(made, media_type=kind, headers={"Vary": "Accept"})
+    return PosteriorOut.model_validate(
+        {"job": job_id, "cost": {"epsilon": 0.0}, "note": FREE, "scale": scale, **answer}
+    )

@@ -1,0 +1,75 @@
+"""Is it up, is it ready, how much does it do."""
+
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy import text
+
+from dpmcmc_service import logs
+from dpmcmc_service.api.auth import House
+from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.schemas import Health
+from dpmcmc_service.jobs import queue, readiness, rewind
+from dpmcmc_service.jobs.figures import figures
+from dpmcmc_service.jobs.services import Services
+
+router = APIRouter(tags=["operations"], route_class=Route)
+
+
+@router.get("/healthz")
+async def healthz() -> Health:
+    """The process is up."""
+    return Health(status="ok")
+
+
+@router.get("/readyz", responses={503: {"model": Health}, 507: {"model": Health}})
+def readyz(services: House, request: Request, response: Response) -> Health:
+    """Database, broker and storage can be reached, the disk has room, and a job could run.
+
+    503 also where the database is an older one than the ledgers' anchors. 507: all that is wrong is
+    that the disk is full. Of workers those count that this service starts itself, until one of them
+    has loaded what jobs need.
+    """
+    data_dir = services.settings.data_dir
+    checks = {
+        "database": _works(lambda: _database(services)),
+        "broker": _works(queue.ping),
+        "storage": _works(services.vault.files.check),
+        "disk": _works(lambda: readiness.check_disk(data_dir)),
+        "ledger": _works(lambda: _not_rewound(services)),
+    }
+    if services.settings.workers:
+        state = request.app.state
+        state.worker_seen = state.worker_seen or _works(lambda: readiness.check_worker(data_dir))
+        checks["worker"] = state.worker_seen
+    failed = {name for name, works in checks.items() if not works}
+    response.status_code = 503 if failed - {"disk"} else 507 if failed else 200
+    named = {name: "ok" if works else "unavailable" for name, works in checks.items()}
+    return Health.model_validate({"status": "unavailable" if failed else "ok", "checks": named})
+
+
+@router.get("/metrics", response_class=Response)
+def metrics(request: Request, services: House) -> Response:
+    """Prometheus metrics."""
+    state = request.app.state
+    body = state.metrics.render(figures(services), state.planners.outcomes())
+    return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _works(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except Exception as error:
+        logs.logger().warning("not_ready", exception=type(error).__name__)
+        return False
+    return True
+
+
+def _not_rewound(services: Services) -> None:
+    if not rewind.look(services):
+        raise rewind.RewoundError
+
+
+def _database(services: Services) -> None:
+    with services.sessions.read() as session:
+        session.execute(text("SELECT 1"))

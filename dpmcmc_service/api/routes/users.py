@@ -1,0 +1,128 @@
+"""Users and their keys."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Response
+
+from dpmcmc_service.api.auth import Admin, Anyone, House, KeyId, UserId
+from dpmcmc_service.api.bodies import describe, read, read_any
+from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.paging import DEFAULT_LIMIT, Cursor, Limit
+from dpmcmc_service.api.schemas import (
+    ActOut,
+    KeyIn,
+    KeyOut,
+    Listing,
+    MeOut,
+    NewKey,
+    NewUser,
+    UserIn,
+    UserItem,
+    UserOut,
+    UserPatch,
+)
+from dpmcmc_service.jobs import keys
+from dpmcmc_service.jobs import users as people
+from dpmcmc_service.jobs.caller import Caller
+from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.storage.rows import UserRow
+
+router = APIRouter(prefix="/v1", tags=["users"], route_class=Route)
+
+
+def _public(user: UserRow) -> dict[str, Any]:
+    """What every answer tells of a user."""
+    return {name: getattr(user, name) for name in UserOut.model_fields}
+
+
+@router.post("/users", status_code=201, openapi_extra=describe(UserIn))
+def create(
+    caller: Admin, services: House, body: Annotated[UserIn, Depends(read(UserIn))]
+) -> NewUser:
+    """Make a user. The answer is the key's only showing."""
+    user, key, token = people.create(services, caller, body.name, body.role)
+    return NewUser(
+        **_public(user),
+        key=token,
+        key_id=key.id,
+    )
+
+
+@router.get("/users")
+def users(
+    _: Admin, services: House, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> Listing[UserItem]:
+    """All users with their keys' ids, newest first."""
+    page, found = people.users(services, limit, cursor)
+    items = [
+        UserItem(
+            **_public(user),
+            keys=[KeyOut.model_validate(key) for key in found[user.id]],
+        )
+        for user in page.items
+    ]
+    return Listing(items=items, next_cursor=page.next_cursor)
+
+
+@router.get("/users/me")
+def me(caller: Anyone, services: House) -> MeOut:
+    """You, your keys with who made them, and what others did that concerns you."""
+    found = people.me(services, caller)
+    return MeOut(
+        **_public(found.row),
+        keys=[KeyOut.model_validate(key) for key in found.keys],
+        acts=[
+            ActOut(
+                seq=act.seq,
+                at=act.at,
+                action=act.action,
+                actor=act.actor_id,
+                subject=act.subject_id,
+                details=act.details,
+            )
+            for act in found.acts
+        ],
+    )
+
+
+@router.patch("/users/{id}", openapi_extra=describe(UserPatch))
+def amend(
+    caller: Admin,
+    services: House,
+    user_id: UserId,
+    body: Annotated[UserPatch, Depends(read(UserPatch))],
+) -> UserOut:
+    """Disable a user, whose keys, streams and jobs end at once, or enable the user again."""
+    return UserOut(**_public(people.disable(services, caller, user_id, body.disabled)))
+
+
+@router.post("/users/me/keys", status_code=201, openapi_extra=describe(KeyIn, required=False))
+def add_own_key(
+    caller: Anyone, services: House, body: Annotated[KeyIn | None, Depends(read_any(KeyIn))]
+) -> NewKey:
+    """A further key for yourself, shown once. It ends no later than the one you use."""
+    return _new_key(services, caller, caller.id, body)
+
+
+@router.post("/users/{id}/keys", status_code=201, openapi_extra=describe(KeyIn, required=False))
+def add_key(
+    caller: Admin,
+    services: House,
+    user_id: UserId,
+    body: Annotated[KeyIn | None, Depends(read_any(KeyIn))],
+) -> NewKey:
+    """A further key for a user, shown once; the user sees who made it."""
+    return _new_key(services, caller, user_id, body)
+
+
+def _new_key(services: Services, caller: Caller, user_id: UUID, body: KeyIn | None) -> NewKey:
+    wanted = body or KeyIn()
+    key, token = keys.add(services, caller, user_id, wanted.label, wanted.expires_at)
+    return NewKey(id=key.id, user=user_id, key=token, label=key.label, expires_at=key.expires_at)
+
+
+@router.delete("/keys/{id}", status_code=204, response_class=Response)
+def revoke(caller: Anyone, services: House, key_id: KeyId) -> None:
+    """Revoke a key at once: an own one, or as an admin any."""
+    keys.revoke(services, caller, key_id)

@@ -1,0 +1,102 @@
+"""A job as it is asked for on the command line: from a file, from flags, or both."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpmcmc_service.client import names
+from dpmcmc_service.client.client import Client
+from dpmcmc_service.client.terminal import WRONG_WORDS, complain, complaints, read
+
+Json = dict[str, Any]
+FAMILIES = {"binary": "logistic", "category": "multinomial", "number": "linear"}
+
+JobFile = Annotated[
+    Path | None,
+    typer.Argument(exists=True, dir_okay=False, help="A job as JSON; flags go before it."),
+]
+Dataset = Annotated[str | None, typer.Option(help="Its name or id.")]
+Formula = Annotated[str | None, typer.Option(help='Such as "visits ~ age + sex".')]
+Family = Annotated[
+    str | None, typer.Option(help="By default that of the response's type: logistic, linear, ...")
+]
+Epsilon = Annotated[float | None, typer.Option(help="What the job may cost.")]
+Delta = Annotated[float | None, typer.Option(help="By default that of the dataset.")]
+Algorithm = Annotated[str | None, typer.Option(help="By default the planner chooses.")]
+PriorScale = Annotated[
+    float | None, typer.Option("--prior-scale", help="Sd of the normal prior of coefficients.")
+]
+AcceptLow = Annotated[
+    bool, typer.Option("--accept-low-quality", help="Run also what the plan calls useless.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What flags say of a job; None where they say nothing."""
+
+    dataset: str | None
+    formula: str | None
+    family: str | None
+    epsilon: float | None
+    delta: float | None
+    algorithm: str | None
+    prior_scale: float | None
+    accept_low_quality: bool
+
+
+def job(client: Client, file: Path | None, flags: Flags) -> Json:
+    """The body of a job. Exits where it has no dataset, and where flags alone are too few."""
+    body = read(file) if file else {}
+    word = flags.dataset or body.get("dataset")
+    if not isinstance(word, str):
+        complain(
+            "which dataset? Give --dataset NAME, or a file with a job that names one.",
+            code=WRONG_WORDS,
+        )
+    body["dataset"] = names.dataset(client, word)
+    if file is None and (flags.formula is None or flags.epsilon is None):
+        complain("a job needs --formula and --epsilon, or a file with a job.", code=WRONG_WORDS)
+    _merge(body, "model", formula=flags.formula, family=flags.family)
+    _merge(body, "privacy", epsilon=flags.epsilon, delta=flags.delta)
+    _merge(body, "sampler", algorithm=flags.algorithm)
+    if flags.prior_scale is not None:
+        _merge(body, "model", prior={"kind": "normal", "scale": flags.prior_scale})
+    if flags.accept_low_quality:
+        body["accept_low_quality"] = True
+    return _complete(client, body)
+
+
+def _merge(body: Json, part: str, **given: Any) -> None:
+    told = {key: value for key, value in given.items() if value is not None}
+    if told and isinstance(body.setdefault(part, {}), dict):
+        body[part] |= told
+
+
+def _complete(client: Client, body: Json) -> Json:
+    """Add the delta of the dataset and the family of the response, where they are left open."""
+    model, privacy = body.get("model"), body.get("privacy")
+    if not isinstance(model, dict) or not isinstance(privacy, dict):
+        return body  # the service says what is wrong with it
+    if "delta" in privacy and "family" in model:
+        return body
+    known = client.dataset(body["dataset"])
+    privacy.setdefault("delta", known["privacy"]["delta"])
+    if "family" not in model:
+        model["family"] = _family(known, str(model.get("formula", "")))
+    return body
+
+
+def _family(dataset: Json, formula: str) -> str:
+    response = formula.partition("~")[0].strip()
+    kinds = {column["name"]: column["type"] for column in dataset["columns"]}
+    if response not in kinds:
+        complain(
+            f"of which family is {formula!r}? Give --family, such as linear or poisson.",
+            code=WRONG_WORDS,
+        )
+    family = FAMILIES[kinds[response]]
+    complaints.print(f"family: {family}, for {response} is a {kinds[response]} column")
+    return family

@@ -1,0 +1,71 @@
+"""What followed from a stored release, on a terminal."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from dpmcmc_service.client.client import Json
+from dpmcmc_service.client.render import table
+
+SPREAD = ("mean", "sd", "90 % interval")
+
+
+def tables(answer: Json) -> Iterator[Table]:
+    """One table for each kind of thing that was asked for."""
+    yield _spreads("Posterior", "parameter", [(one["name"], one) for one in answer["summary"]])
+    parts = (
+        (
+            "Mean response",
+            [(_named(one["given"]), one["expected"]) for one in answer["predictions"]],
+        ),
+        ("Contrasts", [(_named(one["weights"]), one) for one in answer["contrasts"]]),
+        ("Differences in mean response", _differences(answer["comparisons"], "expected")),
+        (f"Ratios of {_ratio(answer)}", _differences(answer["comparisons"], "ratio")),
+        ("Effects on the mean response", [(_effect(e), e["expected"]) for e in answer["effects"]]),
+    )
+    for title, rows in parts:
+        if rows:
+            yield _spreads(title, "of", rows)
+    if answer["bayes_factors"]:
+        yield _tests(answer["bayes_factors"])
+
+
+def _ratio(answer: Json) -> str:
+    return next((one["multiplies"] for one in answer["comparisons"]), "")
+
+
+def _differences(found: Sequence[Json], what: str) -> list[tuple[str, Json]]:
+    return [
+        (f"{_named(one['given'])} against {_named(one['against'])}", one[what])
+        for one in found
+        if one[what] is not None
+    ]
+
+
+def _effect(one: Json) -> str:
+    if one["value"] is None:
+        return f"{one['covariate']}, per unit"
+    return f"{one['covariate']} {one['value']} against {one['against']}"
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _spreads(title: str, head: str, rows: Sequence[tuple[str, Json]]) -> Table:
+    made = table(title, head, *SPREAD)
+    for name, one in rows:
+        interval = f"{one['q05']:.4g} .. {one['q95']:.4g}"
+        made.add_row(escape(name), f"{one['mean']:.4g}", f"{one['sd']:.2g}", interval)
+    return made
+
+
+def _tests(found: Sequence[Json]) -> Table:
+    made = table("Bayes factors", "coefficients fixed", "ln of the factor", "error", "favours")
+    for one in found:
+        log = one["log_bayes_factor"]
+        favours = "the larger model" if log > 0.0 else "the smaller model"
+        made.add_row(escape(_named(one["null"])), f"{log:.2f}", f"{one['error']:.2g}", favours)
+    return made

@@ -1,0 +1,58 @@
+"""Cancel a job: a queued one gives its reservation back, a running one stops and stays paid."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, delete, update
+from sqlalchemy.orm import Session
+
+from dpmcmc_service import ledger
+from dpmcmc_service.jobs.access import stoppable_job
+from dpmcmc_service.jobs.caller import Caller
+from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.jobs.trail import note
+from dpmcmc_service.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow
+from dpmcmc_service.storage.types import utc_now
+
+
+def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
+    """Cancel a job; twice is no error. An admin may cancel any, which its analyst sees.
+
+    Raises Refusal 404 or 409 job_finished.
+    """
+    with services.sessions.write() as session:
+        before = stoppable_job(session, caller, job_id)
+        if before.status in ("succeeded", "failed"):
+            raise Refusal(409, "job_finished", "The job has ended; there is nothing to cancel.")
+        if before.status not in FINAL_STATUSES:
+            stop(session, job_id)
+            if before.user_id != caller.id:
+                note(session, caller, "job.cancel", job_id, user_id=before.user_id)
+        session.expire_all()
+        return stoppable_job(session, caller, job_id)
+
+
+def stop(session: Session, job_id: UUID) -> None:
+    """Void a job that no worker has claimed; ask a running one to stop."""
+    now = utc_now()
+    if _end(session, job_id, now, JobRow.status == "queued"):
+        ledger.void(session, job_id, reason="cancelled")
+        return
+    if _end(session, job_id, now, JobRow.status == "running", JobRow.owner.is_(None)):
+        session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == job_id))
+        return
+    session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, JobRow.status == "running")
+        .values(cancel_requested=True)
+    )
+
+
+def _end(session: Session, job_id: UUID, now: datetime, *conditions: ColumnElement[bool]) -> bool:
+    done = session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, *conditions)
+        .values(status="cancelled", cancel_requested=True, finished_at=now, token=JobRow.token + 1)
+    )
+    return bool(done.rowcount == 1)  # type: ignore[attr-defined]

@@ -1,0 +1,279 @@
+"""Datasets: read, changed by ledger entries, destroyed for good."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from dpmcmc_service import ledger
+from dpmcmc_service.jobs.access import visible, visible_dataset
+from dpmcmc_service.jobs.caller import Caller
+from dpmcmc_service.jobs.cancel import stop
+from dpmcmc_service.jobs.cursors import Page, by_number, by_time, encode
+from dpmcmc_service.jobs.errors import Refusal, invalid
+from dpmcmc_service.jobs.promises import TOO_LIKELY, senseless
+from dpmcmc_service.jobs.rewind import refuse_rewound
+from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.jobs.trail import note
+from dpmcmc_service.ledger.ends import end_of
+from dpmcmc_service.storage.errors import VersionsKeptError
+from dpmcmc_service.storage.locks import UPLOADS, take
+from dpmcmc_service.storage.rows import DatasetRow, GrantRow, JobRow, UserRow
+from dpmcmc_service.storage.types import utc_now
+
+VERSIONS_KEPT = (
+    "The key is destroyed, so nobody can read the rows; but the store keeps versions of the"
+    " encrypted file that it does not let us delete."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A dataset with its budget. grants: None where every analyst may use it."""
+
+    row: DatasetRow
+    balance: ledger.Balance
+    grants: Sequence[UUID] | None
+
+    @property
+    def status(self) -> str:
+        """The dataset's own: a population's ledger is open while one of its datasets may be."""
+        if self.row.destroyed_at is not None:
+            return "destroyed"
+        return "archived" if self.row.archived_at is not None else self.balance.status
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A dataset's budget. allotments: every analyst's cap, or an analyst's own one."""
+
+    balance: ledger.Balance
+    allotments: Sequence[ledger.Allotted]
+    history: Sequence[ledger.HistoryPoint] = ()
+
+
+def check_users(session: Session, grants: Sequence[UUID] | None, pointer: str) -> None:
+    """Refuse grants to nobody. Raises Refusal 422."""
+    if not grants:
+        return
+    known = set(session.scalars(select(UserRow.id).where(UserRow.id.in_(grants))))
+    for index, user_id in enumerate(grants):
+        if user_id not in known:
+            raise invalid(f"{pointer}/{index}", "There is no such user.")
+
+
+def grant(
+    session: Session, caller: Caller, dataset_id: UUID, grants: Sequence[UUID] | None
+) -> None:
+    """Say who may use a dataset, in its ledger and in the grants' table."""
+    users = None if grants is None else sorted({str(user) for user in grants})
+    ledger.amend(session, dataset_id, "grant", {"users": users}, caller.id)
+    session.execute(delete(GrantRow).where(GrantRow.dataset_id == dataset_id))
+    session.add_all(GrantRow(dataset_id=dataset_id, user_id=UUID(user)) for user in users or ())
+    session.execute(
+        update(DatasetRow).where(DatasetRow.id == dataset_id).values(restricted=users is not None)
+    )
+    session.flush()
+
+
+def _grants(session: Session, row: DatasetRow) -> Sequence[UUID] | None:
+    if not row.restricted:
+        return None
+    query = select(GrantRow.user_id).where(GrantRow.dataset_id == row.id)
+    return session.scalars(query.order_by(GrantRow.user_id)).all()
+
+
+def described(session: Session, row: DatasetRow) -> Described:
+    """A dataset as its answers show it."""
+    return Described(row, ledger.balance(session, row.id), _grants(session, row))
+
+
+def dataset(services: Services, caller: Caller, dataset_id: UUID) -> Described:
+    """One dataset. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        return described(session, visible_dataset(session, caller, dataset_id))
+
+
+def datasets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Described]:
+    """The datasets that a caller may see, newest first."""
+    with services.sessions.read() as session:
+        page = _page(session, caller, limit, cursor)
+        found = ledger.balances(session, [row.id for row in page.items])
+        items = [Described(row, found[row.id], _grants(session, row)) for row in page.items]
+    return Page(items, page.next_cursor)
+
+
+def _page(session: Session, caller: Caller, limit: int, cursor: str | None) -> Page[DatasetRow]:
+    query = select(DatasetRow).where(visible(caller))
+    return by_time(session, query, DatasetRow.created_at, DatasetRow.id, limit, cursor)
+
+
+def budget(services: Services, caller: Caller, dataset_id: UUID) -> Budget:
+    """One dataset's budget, without its history. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        visible_dataset(session, caller, dataset_id)
+        (found,) = ledger.budgets(session, [dataset_id], _only(caller)).values()
+        return Budget(*found)
+
+
+def budgets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Budget]:
+    """The budgets of the visible datasets, with their histories."""
+    with services.sessions.read() as session:
+        page = _page(session, caller, limit, cursor)
+        ids = [row.id for row in page.items]
+        found = ledger.budgets(session, ids, _only(caller))
+        items = [Budget(*found[at], ledger.history(session, at)) for at in ids]
+    return Page(items, page.next_cursor)
+
+
+def _only(caller: Caller) -> UUID | None:
+    """Whose caps are told: all for those who oversee, to an analyst the own one only."""
+    return caller.id if caller.role == "analyst" else None
+
+
+def entries(
+    services: Services, caller: Caller, dataset_id: UUID, limit: int, cursor: str | None
+) -> Page[ledger.Entry]:
+    """A dataset's ledger, oldest first. Raises Refusal 404."""
+    after = by_number(cursor)
+    with services.sessions.read() as session:
+        visible_dataset(session, caller, dataset_id)
+        found = ledger.entries(session, dataset_id, after, limit + 1)
+    more = encode(found[limit - 1].seq) if len(found) > limit else None
+    return Page(found[:limit], more)
+
+
+def verify(
+    services: Services, caller: Caller, dataset_id: UUID, anchor: tuple[int, str] | None = None
+) -> tuple[ledger.Verification, UUID]:
+    """Recompute a dataset's ledger; that somebody did is an entry of the audit trail.
+
+    anchor: number and hash of an entry that was there before. Returns also whose ledger it is.
+    Raises Refusal 404.
+    """
+    with services.sessions.read() as session:
+        visible_dataset(session, caller, dataset_id)
+        found = ledger.verify(session, dataset_id, anchor)
+        whose = end_of(session, dataset_id).ledger
+    with services.sessions.write() as session:
+        note(session, caller, "ledger.verify", dataset_id, ok=found.ok, rows=found.rows)
+    return found, whose
+
+
+def amend(
+    services: Services, caller: Caller, dataset_id: UUID, changes: Mapping[str, Any]
+) -> Described:
+    """Apply `privacy`, `archived`, `grants` and `allotments`, all or none.
+
+    Raises Refusal 404, 409, 422.
+    """
+    try:
+        with services.sessions.write() as session:
+            row = visible_dataset(session, caller, dataset_id)
+            if row.destroyed_at is not None:
+                raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
+            refuse_rewound(session, services, dataset_id)
+            _raise_budget(session, caller, row, changes.get("privacy"))
+            _archive(session, caller, row, changes.get("archived"))
+            if "grants" in changes:
+                check_users(session, changes["grants"], "/grants")
+                grant(session, caller, dataset_id, changes["grants"])
+            _allot(session, caller, dataset_id, changes.get("allotments", {}))
+            session.flush()
+            session.expire_all()
+            found = described(session, visible_dataset(session, caller, dataset_id))
+            note(session, caller, "dataset.amend", dataset_id, changes=_plain(changes))
+            return found
+    except ledger.AmendmentRefused:
+        raise Refusal(409, "amendment_refused", "The ledger refuses this change.") from None
+
+
+def _plain(value: Any) -> Any:
+    """What was asked for, as JSON takes it."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(held) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_plain(held) for held in value]
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _raise_budget(
+    session: Session, caller: Caller, row: DatasetRow, raised: Mapping[str, float] | None
+) -> None:
+    named = {name: value for name, value in (raised or {}).items() if value is not None}
+    if not named:
+        return
+    take(session, UPLOADS)  # no dataset joins the population with the budget of before
+    terms = ledger.terms_of(session, row.id)
+    rows = _most_rows(session, row)
+    if senseless(named.get("delta", 0.0), rows):
+        raise invalid("/privacy/delta", TOO_LIKELY.format(rows=rows))
+    for name, value in named.items():
+        if value < getattr(terms, name):
+            raise invalid(f"/privacy/{name}", "A budget is never lowered.")
+    ledger.amend(session, row.id, "raise_budget", named, caller.id)
+
+
+def _most_rows(session: Session, row: DatasetRow) -> int:
+    """Of the datasets that a budget is for, also of those whose rows were destroyed."""
+    on_it = func.coalesce(DatasetRow.ledger_id, DatasetRow.id) == (row.ledger_id or row.id)
+    return session.scalars(select(func.max(DatasetRow.rows)).where(on_it)).one()
+
+
+def _allot(
+    session: Session, caller: Caller, dataset_id: UUID, caps: Mapping[UUID, float | None]
+) -> None:
+    """Cap analysts under the dataset's budget (None: no more): an entry for each change."""
+    if not caps:
+        return
+    analysts = select(UserRow.id).where(UserRow.id.in_(caps), UserRow.role == "analyst")
+    known = set(session.scalars(analysts))
+    now = ledger.allotments(session, [dataset_id])[dataset_id]
+    before = {own.analyst_id: own.epsilon for own in now}
+    for analyst, epsilon in sorted(caps.items()):
+        if analyst not in known:
+            raise invalid(f"/allotments/{analyst}", "There is no such analyst.")
+        if epsilon != before.get(analyst):
+            details = {"analyst": str(analyst), "epsilon": epsilon}
+            ledger.amend(session, dataset_id, "allot", details, caller.id)
+
+
+def _archive(session: Session, caller: Caller, row: DatasetRow, archived: bool | None) -> None:
+    if archived is None or archived == (row.archived_at is not None):
+        return
+    ledger.amend(session, row.id, "archive" if archived else "unarchive", {}, caller.id)
+    row.archived_at = utc_now() if archived else None
+
+
+def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
+    """Forget a dataset's key, stop its jobs, and delete its file. Raises Refusal 404 or 503.
+
+    Nobody can read the file once the key is gone, so a crash between the two leaves no rows. A file
+    that could not be deleted, or of which the store keeps versions, is a 503: call again.
+    """
+    with services.sessions.write() as session:
+        row = visible_dataset(session, caller, dataset_id)
+        if row.destroyed_at is None:
+            refuse_rewound(session, services, dataset_id)
+            _stop_jobs(session, dataset_id)
+            ledger.amend(session, dataset_id, "destroy", {}, caller.id)
+            row.wrapped_key, row.destroyed_at = None, utc_now()
+            note(session, caller, "dataset.destroy", dataset_id)
+    try:
+        services.vault.files.destroy(dataset_id)
+    except VersionsKeptError:
+        raise Refusal(503, "versions_kept", VERSIONS_KEPT) from None
+
+
+def _stop_jobs(session: Session, dataset_id: UUID) -> None:
+    live = (
+        select(JobRow.id)
+        .where(JobRow.dataset_id == dataset_id, JobRow.status.in_(("queued", "running")))
+        .order_by(JobRow.id)
+        .with_for_update()
+    )
+    for job_id in session.scalars(live).all():
+        stop(session, job_id)

@@ -1,0 +1,202 @@
+"""Read jobs and the chains that they released."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+from sqlalchemy.sql import ColumnElement
+
+from dpmcmc import diagnostics
+from dpmcmc.design import make_design
+from dpmcmc.models import parameters_of
+from dpmcmc.privacy.types import Released
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec
+from dpmcmc.units import Scale, in_units
+from dpmcmc_service.jobs.access import own_job
+from dpmcmc_service.jobs.caller import Caller
+from dpmcmc_service.jobs.chains import stored_chain
+from dpmcmc_service.jobs.cursors import Page, by_time
+from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.keys import living
+from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.jobs.specs import resolved_spec
+from dpmcmc_service.storage.columns import schema_of
+from dpmcmc_service.storage.rows import JOB_STATUSES, DatasetRow, JobRow, ReleaseRow
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A released chain. draws: (chain, draw, parameter), warm-up included and counted.
+
+    verdict: status and sentence of what it is worth; None of a job before there were any.
+    """
+
+    job_id: UUID
+    parameters: tuple[str, ...]
+    num_warmup: int
+    draws: NDArray[np.float64]
+    verdict: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a stream tells of a job."""
+
+    id: UUID
+    status: str
+    step: int
+    of: int
+    started: datetime | None
+    verdict: dict[str, Any] | None = None
+
+
+_WATCHED = (
+    JobRow.id,
+    JobRow.status,
+    JobRow.progress_step,
+    JobRow.progress_of,
+    JobRow.started_at,
+    JobRow.verdict,
+)
+
+
+def seen(row: JobRow) -> Watched:
+    """What a stream tells of this job first."""
+    told = (row.status, row.progress_step, row.progress_of, row.started_at, row.verdict)
+    return Watched(row.id, *told)
+
+
+def job(services: Services, caller: Caller, job_id: UUID) -> JobRow:
+    """The caller's job. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        return own_job(session, caller, job_id)
+
+
+def watched(
+    services: Services, job_ids: Collection[UUID], callers: Collection[Caller]
+) -> tuple[dict[UUID, Watched], set[Caller]]:
+    """The present state of jobs, for streams that go on, and which callers may still come in."""
+    with services.sessions.read() as session:
+        query = select(*_WATCHED).where(JobRow.id.in_(job_ids))
+        found = {row.id: Watched(*row) for row in session.execute(query)}
+        return found, living(session, callers)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs a list is to hold. formula: a part of it, in either case; None: any."""
+
+    status: str | None = None
+    dataset: UUID | None = None
+    formula: str | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """What rows must meet."""
+        found: list[ColumnElement[bool]] = []
+        if self.status is not None:
+            found.append(JobRow.status == self.status)
+        if self.dataset is not None:
+            found.append(JobRow.dataset_id == self.dataset)
+        if self.formula is not None:
+            written = JobRow.resolved["model"]["formula"].as_string()
+            found.append(written.icontains(self.formula, autoescape=True))
+        return found
+
+
+def jobs(
+    services: Services, caller: Caller, wanted: Wanted, limit: int, cursor: str | None
+) -> Page[JobRow]:
+    """The caller's jobs, newest first."""
+    with services.sessions.read() as session:
+        query = select(JobRow).where(JobRow.user_id == caller.id, *wanted.conditions())
+        return by_time(session, query, JobRow.created_at, JobRow.id, limit, cursor)
+
+
+def chain(services: Services, caller: Caller, job_id: UUID, scale: Scale = "original") -> Chain:
+    """The released chain of a succeeded job. Raises Refusal 404 or 409 job_not_finished."""
+    with services.sessions.read() as session:
+        return _chain(session, _succeeded(session, caller, job_id), scale)
+
+
+def summary(
+    services: Services, caller: Caller, job_id: UUID, scale: Scale = "original"
+) -> tuple[JobRow, Sequence[Mapping[str, Any]]]:
+    """The job and the summary of its chain after warm-up. Raises as `chain`.
+
+    Jobs of old have a list, of the standardised design.
+    """
+    with services.sessions.read() as session:
+        found = _succeeded(session, caller, job_id)
+        kept = {"design": found.summary} if isinstance(found.summary, list) else found.summary
+        if kept and scale in kept:
+            return found, kept[scale]
+        released = _chain(session, found, scale)
+    after = Released(released.draws[:, released.num_warmup :])
+    return found, [asdict(item) for item in diagnostics.summarise(after, released.parameters)]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a job's release left behind, and the public facts that it is read by."""
+
+    schema: Schema
+    spec: JobSpec
+    content: dict[str, Any]
+
+
+def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
+    """What a succeeded job stored of its release. Raises as `chain`, or Refusal 409 no_release."""
+    with services.sessions.read() as session:
+        found = _succeeded(session, caller, job_id)
+        _check_kept(found)
+        row = session.get(ReleaseRow, job_id)
+        if row is None:
+            raise Refusal(
+                409,
+                "no_release",
+                "This job stored no release: its chains started from none, or it ran long ago.",
+            )
+        dataset = session.get_one(DatasetRow, found.dataset_id)
+        return Kept(schema_of(dataset), resolved_spec(found), row.content)
+
+
+def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    found = own_job(session, caller, job_id)
+    if found.status in ("queued", "running"):
+        raise Refusal(409, "job_not_finished", "The job has not finished yet.")
+    if found.status != "succeeded":
+        raise Refusal(409, "job_without_chain", f"The job {found.status}; it released no chain.")
+    return found
+
+
+def _check_kept(job: JobRow) -> None:
+    """Raise Refusal 410 where the draws were deleted after their time."""
+    if job.expired_at is not None:
+        told = "The draws were kept for their time and are deleted; job and summary stay."
+        raise Refusal(410, "expired", told)
+
+
+def _chain(session: Session, job: JobRow, scale: Scale) -> Chain:
+    _check_kept(job)
+    spec = resolved_spec(job)
+    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
+    parameters = parameters_of(schema, spec.model)
+    draws = stored_chain(session, job.id, job.released_attempt or 0, len(parameters))
+    draws = in_units(make_design(schema, spec.model.formula), parameters, draws, scale)
+    verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
+    return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict)
+
+
+def count_jobs(session: Session) -> dict[str, int]:
+    """How many jobs there are in each status."""
+    counted = session.execute(select(JobRow.status, func.count()).group_by(JobRow.status))
+    counts = dict.fromkeys(JOB_STATUSES, 0)
+    counts.update((status, number) for status, number in counted)
+    return counts

@@ -1,0 +1,63 @@
+"""The figures that the metrics tell: counts, and the age of the queue."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from dpmcmc_service import ledger
+from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.fetch import count_jobs
+from dpmcmc_service.jobs.readiness import working
+from dpmcmc_service.jobs.rewind import rewound
+from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.storage.clock import database_now
+from dpmcmc_service.storage.rows import JobRow
+
+AGE_STEP = 10.0  # seconds: how long single jobs ran is not told by how long others wait
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The present values of the metrics. ledgers_rewound: NaN where it is unknown."""
+
+    jobs: Mapping[str, int]
+    queue_age_seconds: float
+    workers: int
+    ledgers: Counter[str]
+    budgets: Counter[str]
+    ledger_entries: int
+    ledgers_rewound: float
+
+
+def figures(services: Services) -> Figures:
+    """Look at the database, the anchors and the data folder."""
+    with services.sessions.read() as session:
+        jobs, age, totals = count_jobs(session), _queue_age(session), ledger.totals(session)
+    return Figures(
+        jobs,
+        age,
+        working(services.settings.data_dir),
+        totals.ledgers,
+        totals.left,
+        totals.entries,
+        _rewound(services),
+    )
+
+
+def _queue_age(session: Session) -> float:
+    oldest = session.scalar(select(func.min(JobRow.created_at)).where(JobRow.status == "queued"))
+    if oldest is None:
+        return 0.0
+    waited = (database_now(session) - oldest).total_seconds()
+    return AGE_STEP * max(0.0, waited // AGE_STEP)
+
+
+def _rewound(services: Services) -> float:
+    try:
+        return float(len(rewound(services)))
+    except Refusal:
+        return math.nan

@@ -1,0 +1,196 @@
+"""Keys: who comes with one, and how they are made, used and ended."""
+
+import threading
+import time
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import BindParameter, bindparam, or_, select, update
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+from sqlalchemy.sql import ColumnElement
+
+from dpmcmc_service import logs
+from dpmcmc_service.jobs.caller import Caller
+from dpmcmc_service.jobs.errors import Refusal, invalid, not_found
+from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.jobs.trail import note
+from dpmcmc_service.settings import new_key
+from dpmcmc_service.storage.rows import KeyRow, UserRow
+from dpmcmc_service.storage.types import utc_now
+
+USED_SECONDS = 60.0  # how exact a key's last use is: it is a write
+
+
+class _Uses:
+    """When this process last wrote down that a key was used."""
+
+    def __init__(self) -> None:
+        self._guard, self._at = threading.Lock(), dict[UUID, float]()
+
+    def due(self, key_id: UUID) -> bool:
+        """Whether it is time again; says so once."""
+        now = time.monotonic()
+        with self._guard:
+            before = self._at.get(key_id)
+            if before is not None and now - before < USED_SECONDS:
+                return False
+            self._at[key_id] = now
+            return True
+
+
+_USES = _Uses()
+
+
+def works(now: datetime | BindParameter[Any]) -> ColumnElement[bool]:
+    """The condition that a key, joined with its user, lets somebody in."""
+    return (
+        KeyRow.revoked_at.is_(None)
+        & or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > now)
+        & UserRow.disabled_at.is_(None)
+    )
+
+
+def living(session: Session, callers: Collection[Caller]) -> set[Caller]:
+    """Those whose key, or token, still lets them in."""
+    now = utc_now()
+    with_key = {caller.key_id for caller in callers}
+    found = select(KeyRow.id).join(UserRow, UserRow.id == KeyRow.user_id)
+    keys = set(session.scalars(found.where(KeyRow.id.in_(with_key), works(now))))
+    with_token = {caller.id for caller in callers if caller.key_id is None}
+    there = select(UserRow.id).where(UserRow.id.in_(with_token), UserRow.disabled_at.is_(None))
+    users = set(session.scalars(there)) if with_token else set()
+    return {
+        caller
+        for caller in callers
+        if caller.key_id in keys
+        or (caller.key_id is None and caller.id in users and _lasts(caller, now))
+    }
+
+
+def _lasts(caller: Caller, now: datetime) -> bool:
+    """Whether the token that a caller came with has not ended."""
+    return caller.ends_at is not None and caller.ends_at > now
+
+
+# made once: every request runs it
+_WHOSE = (
+    select(UserRow.id, UserRow.role, KeyRow.id.label("key_id"))
+    .join(KeyRow, KeyRow.user_id == UserRow.id)
+    .where(KeyRow.digest == bindparam("digest"), works(bindparam("now")))
+)
+
+
+def authenticate(services: Services, token: str, address: str | None = None) -> Caller | None:
+    """Whose key this is; None where nobody's, revoked, past its end, or of a disabled user.
+
+    address: where the request came from.
+    """
+    digest = services.vault.key_digest(token)
+    with services.sessions.read() as session:
+        row = session.execute(_WHOSE, {"digest": digest, "now": utc_now()}).one_or_none()
+    if row is None:
+        return None
+    if _USES.due(row.key_id):
+        _used(services, row.key_id)
+    return Caller(row.id, row.role, row.key_id, address)
+
+
+def _used(services: Services, key_id: UUID) -> None:
+    """Write down that a key was used. A database that takes no writes is no reason to refuse."""
+    now = utc_now()
+    late = or_(
+        KeyRow.last_used_at.is_(None),
+        KeyRow.last_used_at < now - timedelta(seconds=USED_SECONDS),
+    )
+    try:
+        with services.sessions.write() as session:
+            session.execute(
+                update(KeyRow).where(KeyRow.id == key_id, late).values(last_used_at=now)
+            )
+    except (OperationalError, InterfaceError, PoolTimeoutError) as error:
+        logs.logger().warning("key_use_unwritten", exception=type(error).__name__)
+
+
+def add(
+    services: Services,
+    caller: Caller,
+    user_id: UUID,
+    label: str | None = None,
+    expires_at: datetime | None = None,
+) -> tuple[KeyRow, str]:
+    """A further key of a user, who sees who made it. Raises Refusal 404 or 422.
+
+    Made by the user with a key that ends, it ends no later: its end was somebody's limit.
+    """
+    with services.sessions.write() as session:
+        if session.get(UserRow, user_id) is None:
+            raise not_found("user")
+        if expires_at is not None and expires_at <= utc_now():
+            raise invalid("/expires_at", "This moment has passed.")
+        if user_id == caller.id:
+            expires_at = _no_later(session, caller, expires_at)
+        key, token = make(services, session, caller, user_id)
+        key.label, key.expires_at = label, expires_at
+        told = {"label": label, "expires_at": expires_at.isoformat() if expires_at else None}
+        note(session, caller, "key.create", key.id, user_id=user_id, **told)
+    return key, token
+
+
+def _no_later(session: Session, caller: Caller, expires_at: datetime | None) -> datetime | None:
+    end = caller.ends_at or session.scalar(
+        select(KeyRow.expires_at).where(KeyRow.id == caller.key_id)
+    )
+    if end is not None and expires_at is not None and expires_at > end:
+        raise invalid(
+            "/expires_at", "A key that you make for yourself ends no later than the one you use."
+        )
+    return expires_at or end
+
+
+def make(services: Services, session: Session, caller: Caller, user_id: UUID) -> tuple[KeyRow, str]:
+    """A key's row and its token, which is told once."""
+    token = new_key()
+    row = KeyRow(
+        id=uuid4(),
+        user_id=user_id,
+        digest=services.vault.key_digest(token),
+        created_at=utc_now(),
+        created_by=caller.id,
+    )
+    session.add(row)
+    return row, token
+
+
+def revoke(services: Services, caller: Caller, key_id: UUID) -> None:
+    """Revoke a key at once: any for an admin, an own one for others.
+
+    Raises Refusal 404, and 409 for the last admin's last key.
+    """
+    with services.sessions.write() as session:
+        key = session.get(KeyRow, key_id)
+        theirs = key is not None and (caller.role == "admin" or key.user_id == caller.id)
+        if key is None or not theirs or key.revoked_at is not None:
+            raise not_found("key")
+        if not admins_left(session, KeyRow.id != key_id):
+            raise Refusal(409, "last_admin_key", "This is the last key of any admin.")
+        session.execute(update(KeyRow).where(KeyRow.id == key_id).values(revoked_at=utc_now()))
+        note(session, caller, "key.revoke", key_id, user_id=key.user_id)
+
+
+def admins_left(session: Session, without: ColumnElement[bool]) -> bool:
+    """Whether some admin could still come in, with a key that does not end. Locks those keys.
+
+    without: what stays.
+    """
+    admins = (
+        select(KeyRow.id)
+        .join(UserRow, UserRow.id == KeyRow.user_id)
+        .where(UserRow.role == "admin", works(utc_now()), KeyRow.expires_at.is_(None))
+        .order_by(KeyRow.id)
+    )
+    before = session.scalars(admins.with_for_update()).all()
+    return not before or session.scalars(admins.where(without).limit(1)).first() is not None

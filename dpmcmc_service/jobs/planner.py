@@ -1,0 +1,53 @@
+"""What the planners' processes call: a plan, of public facts only."""
+
+from collections.abc import Sequence
+
+from dpmcmc import planner
+from dpmcmc.errors import SpecError
+from dpmcmc.options import AutoOptions, DpPenaltyOptions
+from dpmcmc.reuse import Earlier
+from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc_service.jobs.errors import Fault
+
+
+def worked_out(
+    schema: Schema, spec: JobSpec, advise: bool, earlier: Sequence[Earlier] = ()
+) -> planner.Plan | Fault:
+    """The plan of a job, or what is wrong with the job. Runs in a planner process.
+
+    earlier: releases whose whitening the job may use again.
+    """
+    try:
+        return planner.plan(schema, spec, advise=advise, earlier=earlier)
+    except SpecError as error:
+        return Fault(error.pointer, error.message)
+    except (ValueError, OverflowError):
+        return Fault("/privacy", "These numbers cannot be planned with.")
+
+
+def enough(schema: Schema, made: planner.Plan, asked: JobSpec) -> float | None:
+    """The epsilon at which a job would be usable that is not. Runs in a planner process."""
+    try:
+        return planner.usable_at(schema, made, asked)
+    except (ValueError, OverflowError):
+        return None
+
+
+def quick(spec: JobSpec) -> bool:
+    """Whether a job is planned in hundredths of a second: where everything is left to us."""
+    return isinstance(spec.sampler, AutoOptions)
+
+
+def load_planner() -> None:
+    """Plan a made-up job, so that the first caller does not wait for the planner's libraries."""
+    columns = (
+        NumberColumn(name="x", lower=-1.0, upper=1.0),
+        BinaryColumn(name="y", categories=("0", "1")),
+    )
+    spec = JobSpec(
+        model=ModelSpec(family="logistic", formula="y ~ x"),
+        sampler=DpPenaltyOptions(),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+    )
+    planner.plan(Schema(columns=columns, rows=1000), spec)

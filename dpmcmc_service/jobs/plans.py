@@ -1,0 +1,177 @@
+"""What a job would cost and bring. Public facts only: nothing here opens a dataset's rows."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from dpmcmc import planner
+from dpmcmc.design import make_design
+from dpmcmc.planner.resolve import ENOUGH_ESS
+from dpmcmc.planner.select import of_full_data
+from dpmcmc.privacy.events import EventError, Gaussian, Repeat, WithoutReplacement
+from dpmcmc.releases import RELEASES
+from dpmcmc.reuse import Earlier
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec
+from dpmcmc_service import ledger
+from dpmcmc_service.jobs import whitenings
+from dpmcmc_service.jobs.access import usable_dataset
+from dpmcmc_service.jobs.caller import Caller
+from dpmcmc_service.jobs.errors import Fault, Refusal
+from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.storage.columns import schema_of
+from dpmcmc_service.storage.rows import DatasetRow, JobRow
+
+BASE_BYTES = 2**29  # Python, the libraries and the compiled kernels
+ROW_NUMBERS = 24  # of a row: its response, and what a column needs while it is made
+DRAW_COPIES = 3
+MOST_EARLIER = 50  # jobs whose results a plan looks at
+LEAST_COST = 1e9  # noise multiplier of a step that costs next to nothing
+
+# what the verdicts of an analyst's last jobs say of columns
+_NOTES = (
+    select(JobRow.verdict["notes"])
+    .where(
+        JobRow.dataset_id == bindparam("dataset"),
+        JobRow.user_id == bindparam("analyst"),
+        JobRow.status == "succeeded",
+    )
+    .order_by(JobRow.finished_at.desc())
+    .limit(MOST_EARLIER)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A plan beside the dataset's budget. remaining_after: epsilon at the dataset's delta.
+
+    found: what the caller's earlier releases on the dataset found of the bounds of its columns.
+    """
+
+    plan: planner.Plan
+    affordable: bool
+    remaining_after: float
+    found: tuple[str, ...]
+
+
+def asked(
+    services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec
+) -> tuple[Schema, tuple[Earlier, ...]]:
+    """The facts that a job is planned from: public ones, and the caller's own. Raises Refusal."""
+    with services.sessions.read() as session:
+        dataset = usable_dataset(session, caller, dataset_id)
+        check_bounded(session, dataset, spec)
+        return schema_of(dataset), whitenings.earlier(session, caller, dataset_id)
+
+
+def checked(services: Services, schema: Schema, made: planner.Plan | Fault) -> planner.Plan:
+    """The plan, if this service takes such a job. Raises Refusal 422."""
+    if isinstance(made, Fault):
+        raise Refusal(422, "invalid_request", "The job cannot be planned.", [made])
+    draws = made.num_steps * made.num_chains * len(made.parameters)
+    if draws > services.settings.max_draws:
+        fault = Fault("/sampler/num_steps", "Chains x steps x parameters is above the limit.")
+        raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
+    needed = memory_bytes(schema.rows, len(schema.columns), made)
+    if needed > services.settings.job_memory_bytes:
+        fault = Fault("/dataset", "Rows x columns need more memory than a worker may take.")
+        raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
+    return made
+
+
+def low_quality(made: planner.Plan, epsilon: float | None) -> Refusal:
+    """The refusal of a plan that is expected to be useless. epsilon: one that would do."""
+    release = made.spec.sampler.algorithm in RELEASES
+    width = "" if made.expected_width is None else f", {made.expected_width:.3g} times as wide"
+    ess = made.expected_ess
+    draws = "Nobody knows how many" if ess is None else f"Expected are {ess:.3g}"
+    expected = (
+        f"The rows are expected not to stand out of the noise{width}."
+        if release
+        else f"{draws} effective draws; {ENOUGH_ESS:g} are wanted."
+    )
+    remedy = (
+        "No epsilon up to 1000 is known to mend that: leave the algorithm and its steps open."
+        if epsilon is None
+        else f"At epsilon {epsilon:.2g} it would do."
+    )
+    return Refusal(
+        422,
+        "low_quality_plan",
+        f"{expected} {remedy} Nothing was charged; accept_low_quality takes the job as it is.",
+        [Fault("/privacy/epsilon", remedy)],
+        {"usable_at": {"epsilon": epsilon}},
+    )
+
+
+def offer(
+    services: Services, caller: Caller, dataset_id: UUID, schema: Schema, made: planner.Plan
+) -> Offer:
+    """A plan held against the budget. Spends nothing. Raises Refusal 422.
+
+    The caller was let in by `asked`, a moment ago.
+    """
+    with services.sessions.read() as session:
+        preview = ledger.preview(session, dataset_id, analyst_id=caller.id, event=made.event)
+        found = _found_earlier(session, caller, dataset_id, schema, made)
+    if not preview.bounded:
+        raise unbounded()
+    return Offer(made, preview.affordable, preview.remaining_after, found)
+
+
+def _found_earlier(
+    session: Session, caller: Caller, dataset_id: UUID, schema: Schema, made: planner.Plan
+) -> tuple[str, ...]:
+    """What earlier releases found: released values and public facts. It spends nothing."""
+    of_caller = {"dataset": dataset_id, "analyst": caller.id}
+    told = [note for notes in session.scalars(_NOTES, of_caller) for note in notes or ()]
+    if not told:
+        return ()
+    covariates = make_design(schema, made.spec.model.formula).covariates
+    notes: dict[str, str] = {}
+    for note in told:
+        if note["column"] in covariates:
+            notes.setdefault(note["column"], f"an earlier release found: {note['sentence']}")
+    return tuple(notes.values())
+
+
+def memory_bytes(rows: int, columns: int, made: planner.Plan) -> int:
+    """The most memory that a process takes which runs the job.
+
+    Eight bytes for every value, in the dataset's columns and twice in the model's (in blocks, and
+    as made or, later, in the coordinates of a released covariance); ROW_NUMBERS and two numbers a
+    chain for every row; the draws, and what a summary needs; and BASE_BYTES.
+    """
+    parameters, chains = len(made.parameters), made.num_chains
+    numbers = rows * (columns + 2 * parameters + 2 * chains + ROW_NUMBERS)
+    draws = made.num_steps * chains * parameters
+    return BASE_BYTES + 8 * (numbers + DRAW_COPIES * draws)
+
+
+def check_bounded(session: Session, dataset: DatasetRow, spec: JobSpec) -> None:
+    """Refuse what no branch of the promise bounds before it is planned, which may take seconds.
+
+    One step that costs next to nothing is priced: a branch that has no bound for it has none for
+    any. Raises Refusal.
+    """
+    if of_full_data(spec.sampler):
+        return
+    step = Repeat(WithoutReplacement(Gaussian(LEAST_COST), 2, max(2, dataset.rows)), 1)
+    try:
+        least = ledger.preview(session, dataset.id, event=step)
+    except EventError:  # of other neighbours: the planner says so
+        return
+    if not least.bounded:
+        raise unbounded()
+
+
+def unbounded() -> Refusal:
+    """The refusal of a job whose cost no branch of the dataset's promise bounds."""
+    fault = Fault(
+        "/sampler/algorithm",
+        "The dataset's promise does not bound this sampler's cost: it takes a dataset whose"
+        " privacy.branches has an rdp order that does. Samplers of full data need none.",
+    )
+    return Refusal(422, "invalid_request", "This dataset cannot pay for the job.", [fault])

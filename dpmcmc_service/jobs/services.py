@@ -1,0 +1,36 @@
+"""What every use case needs of the process: the database, the vault, the way to the workers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from dpmcmc_service.jobs import queue
+from dpmcmc_service.jobs.vault import Vault, open_vault
+from dpmcmc_service.settings import Settings
+from dpmcmc_service.storage.session import SessionFactory
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Made once in each process, after any fork. publish: hands a job's id to the workers."""
+
+    settings: Settings
+    sessions: SessionFactory
+    vault: Vault
+    publish: Callable[[UUID], None]
+
+    def close(self) -> None:
+        """Give the database's connections back."""
+        self.sessions.dispose()
+
+
+def open_services(settings: Settings) -> Services:
+    """The services of this process. Raises KeyFileError where the master key does not fit."""
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sessions = SessionFactory(settings.database)
+    try:
+        vault = open_vault(settings, sessions)
+    except BaseException:
+        sessions.dispose()
+        raise
+    return Services(settings, sessions, vault, queue.publish)

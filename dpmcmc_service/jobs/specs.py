@@ -1,0 +1,71 @@
+"""A job's spec, between the database's JSON and the core's dataclasses."""
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import Row
+
+from dpmcmc.algorithms import OPTIONS
+from dpmcmc.spec import JobSpec
+from dpmcmc_service.storage.rows import JobRow
+
+_SPEC, _SAMPLER = TypeAdapter(JobSpec), TypeAdapter(OPTIONS)
+
+
+def resolved_spec(job: JobRow | Row[Any, Any]) -> JobSpec:
+    """The spec that a job was paid for. job: a row that has it as `resolved`."""
+    told = {name: value for name, value in job.resolved.items() if name != "sampler"}
+    sampler = _SAMPLER.validate_python(job.resolved["sampler"])
+    return replace(_SPEC.validate_python(told), sampler=sampler)
+
+
+class OutdatedError(Exception):
+    """A job was made by another version, and what it asks for is not known to this one."""
+
+
+def runnable_spec(job: JobRow) -> JobSpec:
+    """The spec that a job waits to be run by. Raises OutdatedError.
+
+    Reading leaves out what it does not know: the run would then not be what was reserved.
+    """
+    try:
+        spec = resolved_spec(job)
+    except ValidationError:
+        raise OutdatedError from None
+    if _lost(job.resolved, json.loads(json.dumps(as_json(spec)))):
+        raise OutdatedError
+    return spec
+
+
+def _lost(told: Any, read: Any) -> bool:
+    """Whether something that was stored, and is not null, was not read."""
+    if isinstance(told, dict) and isinstance(read, dict):
+        return any(
+            value is not None and (key not in read or _lost(value, read[key]))
+            for key, value in told.items()
+        )
+    return bool(told != read)
+
+
+def as_json(spec: JobSpec) -> dict[str, Any]:
+    """A spec as plain JSON-able values."""
+    return asdict(spec)
+
+
+def body_hash(dataset_id: UUID, spec: JobSpec, accept_low_quality: bool = False) -> str:
+    """SHA-256 of the canonical JSON of what was asked for, less what was left at its default."""
+    body = {"dataset": str(dataset_id), **as_json(spec)}
+    if body["model"]["options"]["dispersion"] is None:
+        del body["model"]["options"]["dispersion"]
+    if body["sampler"].get("whitening", "") is None:  # as before there was such an option
+        del body["sampler"]["whitening"]
+    if body["sampler"].get("start", "") is None:  # as what it took the place of was called
+        body["sampler"]["warm_start"] = body["sampler"].pop("start")
+    if accept_low_quality:
+        body["accept_low_quality"] = True
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,133 @@
+"""Users: made with a first key, disabled, and who they are to themselves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from dpmcmc_service import ledger
+from dpmcmc_service.jobs import keys
+from dpmcmc_service.jobs.caller import Caller
+from dpmcmc_service.jobs.cancel import stop
+from dpmcmc_service.jobs.cursors import Page, by_time
+from dpmcmc_service.jobs.errors import Refusal, not_found
+from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.jobs.trail import note
+from dpmcmc_service.ledger.audit import AuditEntry
+from dpmcmc_service.settings import new_key
+from dpmcmc_service.storage.rows import JobRow, KeyRow, UserRow
+from dpmcmc_service.storage.types import utc_now
+
+FIRST_ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user with the keys that were made, and the acts of others that concern the user."""
+
+    row: UserRow
+    keys: Sequence[KeyRow]
+    acts: Sequence[AuditEntry]
+
+
+def create(services: Services, caller: Caller, name: str, role: str) -> tuple[UserRow, KeyRow, str]:
+    """A new user with a first key. Raises Refusal 409 where the name is taken."""
+    try:
+        with services.sessions.write() as session:
+            user = UserRow(id=uuid4(), name=name, role=role, created_at=utc_now())
+            session.add(user)
+            session.flush()
+            key, token = keys.make(services, session, caller, user.id)
+            named = {"name": name, "role": role, "key": str(key.id)}
+            note(session, caller, "user.create", user.id, user_id=user.id, **named)
+    except IntegrityError:
+        raise Refusal(409, "name_taken", "There is a user of this name.") from None
+    return user, key, token
+
+
+def me(services: Services, caller: Caller) -> Person:
+    """The caller, as the caller may see: also which keys others made, and what they did."""
+    with services.sessions.read() as session:
+        own = select(KeyRow).where(KeyRow.user_id == caller.id).order_by(KeyRow.created_at)
+        return Person(
+            session.get_one(UserRow, caller.id),
+            session.scalars(own).all(),
+            ledger.audit.concerning(session, caller.id),
+        )
+
+
+def disable(services: Services, caller: Caller, user_id: UUID, disabled: bool) -> UserRow:
+    """Shut a user out at once, jobs included, or let the user in again. Twice is no error.
+
+    What waits is cancelled and given back, what runs stops and stays paid. Raises Refusal 404, and
+    409 for the last admin who can come in.
+    """
+    with services.sessions.write() as session:
+        user = session.scalar(select(UserRow).where(UserRow.id == user_id).with_for_update())
+        if user is None:
+            raise not_found("user")
+        if disabled == (user.disabled_at is not None):
+            return user
+        if disabled and not keys.admins_left(session, KeyRow.user_id != user_id):
+            raise Refusal(409, "last_admin", "This is the last admin who can come in.")
+        user.disabled_at = utc_now() if disabled else None
+        stopped = _stop_jobs(session, user_id) if disabled else 0
+        act = "user.disable" if disabled else "user.enable"
+        note(session, caller, act, user_id, user_id=user_id, jobs_stopped=stopped)
+    return user
+
+
+def _stop_jobs(session: Session, user_id: UUID) -> int:
+    live = (
+        select(JobRow.id)
+        .where(JobRow.user_id == user_id, JobRow.status.in_(("queued", "running")))
+        .order_by(JobRow.dataset_id, JobRow.id)
+        .with_for_update(key_share=True)
+    )
+    found = session.scalars(live).all()
+    for job_id in found:
+        stop(session, job_id)
+    return len(found)
+
+
+def users(
+    services: Services, limit: int, cursor: str | None
+) -> tuple[Page[UserRow], dict[UUID, list[KeyRow]]]:
+    """All users, newest first, and their keys."""
+    with services.sessions.read() as session:
+        page = by_time(session, select(UserRow), UserRow.created_at, UserRow.id, limit, cursor)
+        found: dict[UUID, list[KeyRow]] = {user.id: [] for user in page.items}
+        for key in session.scalars(
+            select(KeyRow).where(KeyRow.user_id.in_(found)).order_by(KeyRow.created_at)
+        ):
+            found[key.user_id].append(key)
+    return page, found
+
+
+def ensure_admin(services: Services, token: str) -> str | None:
+    """Make the first admin where there is none; let the configured key in unless it was revoked.
+
+    token: the configured key, or empty. Returns the key that was made for want of one.
+    """
+    with services.sessions.write() as session:
+        admin = session.scalar(
+            select(UserRow)
+            .where(UserRow.role == "admin", UserRow.disabled_at.is_(None))
+            .order_by(UserRow.created_at)
+            .limit(1)
+        )
+        made = None if token or admin else new_key()
+        if admin is None:
+            admin = UserRow(id=uuid4(), name=FIRST_ADMIN, role="admin", created_at=utc_now())
+            session.add(admin)
+            session.flush()
+        digest = services.vault.key_digest(token or made or "")
+        known = session.scalar(select(KeyRow.id).where(KeyRow.digest == digest))
+        if (token or made) and known is None:
+            key = KeyRow(id=uuid4(), user_id=admin.id, digest=digest, created_at=utc_now())
+            session.add(key)
+            note(session, None, "key.create", key.id, user_id=admin.id, setting="DPMCMC_ADMIN_KEY")
+    return made

@@ -1,0 +1,384 @@
+"""Debits: a decision and its entry in one transaction that holds the dataset's head.
+
+Every function takes an open write transaction and never commits. The head row is locked first
+(PostgreSQL: FOR UPDATE; SQLite: BEGIN IMMEDIATE before), so decisions on one dataset happen one
+after the other. Comparisons are between whole numbers, rounded against the spender.
+Nothing written here depends on private rows.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from operator import add
+from types import MappingProxyType
+from typing import Any, cast
+from uuid import UUID
+
+from sqlalchemy import Result, Select, Table, bindparam, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from dpmcmc.privacy.event_json import as_dict, digest
+from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms, entry_cost
+from dpmcmc.privacy.types import Permit
+from dpmcmc_service.ledger.codec import (
+    canonical,
+    entry_hash,
+    genesis,
+    read_cost,
+    read_state,
+    read_terms,
+    write_cost,
+    write_state,
+    write_terms,
+)
+from dpmcmc_service.ledger.errors import (
+    AccountClosed,
+    AlreadyReserved,
+    BudgetExhausted,
+    NotVoidable,
+    UnknownAccount,
+    UnknownReservation,
+    Voided,
+)
+from dpmcmc_service.storage.rows import DatasetRow, JobRow, LedgerHeadRow, LedgerRow
+from dpmcmc_service.storage.types import utc_now
+
+HEADS, ENTRIES = cast(Table, LedgerHeadRow.__table__), cast(Table, LedgerRow.__table__)
+DATASETS = cast(Table, DatasetRow.__table__)
+# whose ledger a dataset is on: its own, or that of the first dataset of its population
+LEDGER_OF = func.coalesce(DATASETS.c.ledger_id, DATASETS.c.id, type_=DATASETS.c.id.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """An analyst's own cap (epsilon at the dataset's delta) and the sums of that analyst's jobs."""
+
+    epsilon: float
+    held: FilterState
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a ledger, locked while a transaction decides.
+
+    dataset_id: whose it is; of a population, its first dataset.
+    """
+
+    dataset_id: UUID
+    seq: int
+    hash: str
+    status: str
+    terms: FilterTerms
+    posted: FilterState
+    reserved: FilterState
+    allotments: Mapping[str, Allotment]
+    jobs: int
+
+    @property
+    def held(self) -> FilterState:
+        """Posted and reserved together: a reservation counts fully."""
+        return sum_of(self.posted, self.reserved)
+
+
+def sum_of(one: FilterState, other: FilterState) -> FilterState:
+    """Two states added up."""
+    return FilterState(
+        tuple(map(add, one.sums, other.sums)), tuple(map(add, one.unbounded, other.unbounded))
+    )
+
+
+@lru_cache(maxsize=1024)
+def written(event: Event) -> tuple[str, str]:
+    """An event's canonical text and its digest, remembered."""
+    return canonical(as_dict(event)), digest(event)
+
+
+@lru_cache(maxsize=1024)
+def price(terms: FilterTerms, event: Event) -> EntryCost:
+    """What an event costs under the terms, remembered: a plan has it ready for the reservation."""
+    return entry_cost(terms, event)
+
+
+def open_account(
+    session: Session, dataset_id: UUID, terms: FilterTerms, actor_id: UUID | None
+) -> None:
+    """Open a new dataset's ledger with its promise; its first entry follows its genesis."""
+    empty = FilterState.empty(terms)
+    head = Head(dataset_id, 0, genesis(dataset_id), "open", terms, empty, empty, {}, 0)
+    session.flush()
+    details = {"terms": json.loads(write_terms(terms))}
+    entry = _next(head, "open", details=details, actor_id=actor_id)
+    session.execute(insert(HEADS), {"dataset_id": dataset_id, **_moved(head, entry)})
+    session.execute(_ADD_ENTRY, entry)
+
+
+def reserve(
+    session: Session,
+    dataset_id: UUID,
+    *,
+    job_id: UUID,
+    analyst_id: UUID,
+    event: Event,
+    until: datetime | None = None,
+) -> None:
+    """Hold an event's cost for a job, whose row is stored, or refuse.
+
+    until: when the reservation lapses unless a worker has claimed the job (see `expire`).
+    Raises UnknownAccount, AccountClosed, EventError (another neighbouring relation),
+    BudgetExhausted (of the dataset, or of the analyst's allotment), and AlreadyReserved.
+    """
+    text, name = written(event)
+    head = locked(session, dataset_id)
+    if head.status != "open":
+        raise AccountClosed("the dataset takes no new jobs")
+    cost = price(head.terms, event)
+    moved = replace(
+        head,
+        reserved=head.reserved.add(cost),
+        allotments=_allotted(head, analyst_id, cost),
+        jobs=head.jobs + 1,
+    )
+    if not head.terms.accepts(moved.held):
+        raise BudgetExhausted(head.terms, head.held, cost)
+    details = {"until": until.isoformat()} if until else {}
+    if head.dataset_id != dataset_id:
+        details["dataset"] = str(dataset_id)
+    fields = {
+        "details": details,
+        "actor_id": analyst_id,
+        "job_id": job_id,
+        "analyst_id": analyst_id,
+        "event": text,
+        "event_digest": name,
+        "cost": write_cost(cost),
+    }
+    try:
+        append(session, moved, "reserve", **fields)
+    except IntegrityError:
+        raise AlreadyReserved("the job is not stored, or has a reservation") from None
+
+
+def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
+    """The allotments after one more entry of this analyst. Raises BudgetExhausted."""
+    own = head.allotments.get(str(analyst_id))
+    if own is None:
+        return head.allotments
+    terms, held = replace(head.terms, epsilon=own.epsilon), own.held.add(cost)
+    if not terms.accepts(held):
+        raise BudgetExhausted(terms, own.held, cost, allotment=True)
+    return {**head.allotments, str(analyst_id): Allotment(own.epsilon, held)}
+
+
+def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Permit:
+    """Turn a job's reservation into a debit for good, and hand out what opens the rows.
+
+    Idempotent: a later attempt of the same job gets the same permit without a second debit.
+    Raises UnknownReservation, Voided, and AccountClosed where the rows are destroyed.
+    """
+    head = _locked_by_job(session, job_id)
+    entries = _settlement(session, job_id)
+    reserved = entries["reserve"]
+    if "void" in entries:
+        raise Voided("the job's reservation was given back")
+    if head.status == "destroyed":
+        raise AccountClosed("the dataset's rows are destroyed")
+    if "post" not in entries:
+        cost = read_cost(reserved.cost)
+        moved = replace(head, posted=head.posted.add(cost), reserved=head.reserved.remove(cost))
+        append(session, moved, "post", actor_id=actor_id, **_same(reserved))
+    subject = json.loads(reserved.details).get("dataset", str(head.dataset_id))
+    return Permit(subject=subject, event_digest=reserved.event_digest)
+
+
+def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None = None) -> None:
+    """Give a reservation back, while no worker has ever claimed the job. Idempotent.
+
+    reason: a public word such as "cancelled". Raises UnknownReservation, and NotVoidable once the
+    job was claimed or posted: then nothing is given back.
+    """
+    # no key update: a post waits for nobody's job while it holds the head
+    job = select(JobRow.attempt).where(JobRow.id == job_id).with_for_update(key_share=True)
+    claimed = session.scalar(job)
+    head = _locked_by_job(session, job_id)
+    entries = _settlement(session, job_id)
+    if "void" in entries:
+        return
+    if "post" in entries or claimed:
+        raise NotVoidable("the job was claimed: its debit stays")
+    reserved = entries["reserve"]
+    cost = read_cost(reserved.cost)
+    moved = replace(
+        head,
+        reserved=head.reserved.remove(cost),
+        allotments=_returned(head, reserved.analyst_id, cost),
+        jobs=head.jobs - 1,
+    )
+    details = {"reason": reason}
+    append(session, moved, "void", details=details, actor_id=actor_id, **_same(reserved))
+
+
+def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
+    own = head.allotments.get(str(analyst_id))
+    if own is None:
+        return head.allotments
+    return {**head.allotments, str(analyst_id): replace(own, held=own.held.remove(cost))}
+
+
+def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
+    """Void reservations past their time whose jobs no worker has claimed.
+
+    Returns the jobs' ids, their rows locked: the caller marks them cancelled in this transaction.
+    """
+    lapsed = (
+        select(JobRow.id)
+        .where(JobRow.status == "queued", JobRow.attempt == 0, JobRow.reserved_until < now)
+        .order_by(JobRow.dataset_id, JobRow.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+    jobs = list(session.scalars(lapsed))
+    for job_id in jobs:
+        void(session, job_id, reason="expired")
+    return jobs
+
+
+def ledger_of(session: Session, dataset_ids: Sequence[UUID]) -> Result[Any]:
+    """The heads of datasets' ledgers, each with the dataset that it was asked for in `of`."""
+    return session.execute(_LEDGER_OF, {"datasets": dataset_ids})
+
+
+def locked(session: Session, dataset_id: UUID) -> Head:
+    """A dataset's head, held until the transaction ends. Raises UnknownAccount."""
+    return _found(session.execute(_OF_DATASET, {"named": dataset_id}).one_or_none())
+
+
+def _locked_by_job(session: Session, job_id: UUID) -> Head:
+    """The head of the ledger that a job's reservation is on, held until the transaction ends."""
+    return _found(session.execute(_OF_JOB, {"job": job_id}).one_or_none())
+
+
+def _found(row: Any) -> Head:
+    if row is None:
+        raise UnknownAccount("no ledger was opened for this")
+    return head_of(row)
+
+
+def head_of(row: Any) -> Head:
+    """A head's row, decoded."""
+    return Head(
+        row.dataset_id,
+        row.seq,
+        row.hash,
+        row.status,
+        read_terms(row.terms),
+        read_state(row.posted),
+        read_state(row.reserved),
+        read_allotments(row.allotments),
+        row.jobs,
+    )
+
+
+@lru_cache(maxsize=64)
+def read_allotments(text: str) -> Mapping[str, Allotment]:
+    """The allotments that a head stores."""
+    fields = json.loads(text)
+    return MappingProxyType(
+        {
+            analyst: Allotment(own["epsilon"], read_state(canonical(own["held"])))
+            for analyst, own in fields.items()
+        }
+    )
+
+
+def write_allotments(allotments: Mapping[str, Allotment]) -> str:
+    """Allotments as canonical text."""
+    return canonical(
+        {
+            analyst: {"epsilon": own.epsilon, "held": json.loads(write_state(own.held))}
+            for analyst, own in allotments.items()
+        }
+    )
+
+
+def _settlement(session: Session, job_id: UUID) -> dict[str, Any]:
+    """A job's entries by kind, read while its head is held."""
+    rows = session.execute(_OF_ONE_JOB, {"job": job_id})
+    entries = {row.kind: row for row in rows}
+    if "reserve" not in entries:
+        raise UnknownReservation("nothing was reserved for this job")
+    return entries
+
+
+def _same(reserved: Any) -> dict[str, Any]:
+    """What a post or void repeats of its reservation."""
+    return {
+        name: getattr(reserved, name) for name in ("job_id", "analyst_id", "event_digest", "cost")
+    }
+
+
+def append(session: Session, head: Head, kind: str, **fields: Any) -> None:
+    """Write the next entry and the moved head."""
+    entry = _next(head, kind, **fields)
+    session.execute(_ADD_ENTRY, entry)
+    session.execute(_MOVE_HEAD, {"at": head.dataset_id, **_moved(head, entry)})
+
+
+def _next(
+    head: Head, kind: str, details: dict[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """The entry that follows a head whose sums are moved already."""
+    entry = {
+        **_BLANK,
+        **fields,
+        "dataset_id": head.dataset_id,
+        "seq": head.seq + 1,
+        "at": utc_now(),
+        "kind": kind,
+        "total": write_state(head.held),
+        "details": canonical(details) if details else "{}",
+        "previous": head.hash,
+    }
+    entry["hash"] = entry_hash(entry)
+    return entry
+
+
+def _moved(head: Head, entry: dict[str, Any]) -> dict[str, Any]:
+    """The head's columns once the entry is its last."""
+    return {
+        "seq": entry["seq"],
+        "hash": entry["hash"],
+        "status": head.status,
+        "terms": write_terms(head.terms),
+        "posted": write_state(head.posted),
+        "reserved": write_state(head.reserved),
+        "allotments": write_allotments(head.allotments) if head.allotments else "{}",
+        "jobs": head.jobs,
+    }
+
+
+def _locking(ledger_id: Select[Any]) -> Select[Any]:
+    """The head of the ledger that another statement names, locked."""
+    named = HEADS.c.dataset_id == ledger_id.scalar_subquery()
+    return select(HEADS).where(named).with_for_update(of=HEADS)
+
+
+# made once, and given their values as parameters: most of them run while a head is held
+_LEDGER_OF = (
+    select(DATASETS.c.id.label("of"), *HEADS.columns)
+    .join_from(DATASETS, HEADS, HEADS.c.dataset_id == LEDGER_OF)
+    .where(DATASETS.c.id.in_(bindparam("datasets", expanding=True)))
+)
+_OF_ONE_JOB = select(ENTRIES).where(ENTRIES.c.job_id == bindparam("job"))
+_OF_DATASET = _locking(select(LEDGER_OF).where(DATASETS.c.id == bindparam("named")))
+_OF_JOB = _locking(
+    select(ENTRIES.c.dataset_id).where(
+        ENTRIES.c.job_id == bindparam("job"), ENTRIES.c.kind == "reserve"
+    )
+)
+_ADD_ENTRY = insert(ENTRIES)
+_MOVE_HEAD = update(HEADS).where(HEADS.c.dataset_id == bindparam("at"))
+_BLANK: dict[str, Any] = dict.fromkeys(column.name for column in ENTRIES.columns)

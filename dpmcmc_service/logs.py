@@ -1,0 +1,85 @@
+"""Log lines: one event and its public facts each, never a row, a body or an exception's text."""
+
+import logging
+import sys
+import traceback
+import warnings
+from typing import TextIO
+
+import structlog
+
+NOISY = (  # the last ones would log bodies and signatures
+    "uvicorn.access",
+    "httpx",
+    "celery.worker.strategy",
+    "celery.app.trace",
+    "numba",
+    "alembic",
+    "opentelemetry",
+    "botocore",
+    "urllib3",
+)
+
+
+def configure(form: str, level: str, stream: TextIO | None = None) -> None:
+    """Send structlog's and the standard library's records to one stream, one line each."""
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: structlog.types.Processor = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=False)
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, _without_exception],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for quiet in NOISY:
+        logging.getLogger(quiet).setLevel("ERROR")
+
+
+def _without_exception(
+    _logger: object, _name: str, event: structlog.types.EventDict
+) -> structlog.types.EventDict:
+    """Replace what a library logs about an exception by its type: messages may quote values."""
+    record = event.get("_record")
+    info = event.pop("exc_info", None) or (record.exc_info if record else None)
+    if record is not None and info:
+        record.exc_info = record.exc_text = None
+        kind = info[0] if isinstance(info, tuple) else None
+        event["event"] = str(record.msg).split("%", 1)[0].split("\n", 1)[0]
+        event["exception"] = kind.__name__ if kind else "unknown"
+    return event
+
+
+def where(error: BaseException) -> str:
+    """The innermost place of our own code that an exception passed: file and line, no values."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "site-packages" not in f.filename] or frames
+    return f"{own[-1].filename.rsplit('/', 1)[-1]}:{own[-1].lineno}" if own else "unknown"
+
+
+def logger() -> structlog.stdlib.BoundLogger:
+    """The logger."""
+    made: structlog.stdlib.BoundLogger = structlog.get_logger()
+    return made
+
+
+def silence_warnings() -> None:
+    """Show no Python warnings: those of numerical code can tell of the values that caused them."""
+    warnings.simplefilter("ignore")

@@ -1,0 +1,123 @@
+"""The ASGI application."""
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from dpmcmc_service import logs, tracing, web
+from dpmcmc_service.api import openapi, problems
+from dpmcmc_service.api.limits import Rates, Streams
+from dpmcmc_service.api.metrics import Metrics
+from dpmcmc_service.api.middleware import CLIENT_LEFT, Front
+from dpmcmc_service.api.problems import ProblemResponse
+from dpmcmc_service.api.routes import audit, catalogue, datasets, jobs, operations, users
+from dpmcmc_service.api.sse import Notifier
+from dpmcmc_service.api.waiting import ClientLeft
+from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.fetch import watched
+from dpmcmc_service.jobs.planning import Planners
+from dpmcmc_service.jobs.services import Services, open_services
+from dpmcmc_service.jobs.tokens import Tokens
+from dpmcmc_service.settings import Settings, settings
+from dpmcmc_service.storage.errors import StoreAwayError
+
+# The framework's own would tell exceptions' texts and uploads' times, by an environment variable.
+NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+MULTIPART_OVERHEAD = 2**21  # the metadata part and the boundaries
+
+
+def create_app(
+    using: Settings | None = None,
+    *,
+    open_house: Callable[[Settings], Services] = open_services,
+    planners: Planners | None = None,
+    tokens: Tokens | None = None,
+) -> FastAPI:
+    """The application. Its database must be at the present schema.
+
+    planners: processes to plan with, which the caller ends; its own where there are none. tokens:
+    reads those of an identity provider, as configured where there is none.
+    """
+    chosen = using or settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        tracing.configure(chosen, "api")
+        app.state.services = open_house(chosen)
+        app.state.stopping = threading.Event()
+        app.state.planners = planners or Planners(chosen.planners, chosen.plan_seconds)
+        app.state.rates, app.state.streams = Rates(chosen), Streams(chosen)
+        app.state.tokens = tokens or (Tokens(chosen) if chosen.oidc_issuer else None)
+        app.state.notifier = Notifier(partial(watched, app.state.services), app.state.stopping)
+        yield
+        app.state.stopping.set()
+        if planners is None:
+            app.state.planners.close()
+        app.state.services.close()
+        tracing.close()
+
+    app = FastAPI(
+        title="dpmcmc",
+        version=openapi.VERSION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        telemetry=NO_TELEMETRY,
+    )
+    app.state.metrics = Metrics()
+    app.state.worker_seen = False
+    for module in (datasets, jobs, users, audit, catalogue, operations):
+        app.include_router(module.router)
+    web.mount(app)
+    problems.install(app)
+    openapi.install(app)
+    app.add_exception_handler(OperationalError, _away)
+    app.add_exception_handler(InterfaceError, _away)
+    app.add_exception_handler(PoolTimeoutError, _away)
+    app.add_exception_handler(StoreAwayError, _store_away)
+    app.add_exception_handler(ClientLeft, _left)
+
+    def limit(scope: Scope) -> int:
+        if scope["method"] == "POST" and scope["path"] == "/v1/datasets":
+            return chosen.max_upload_bytes + MULTIPART_OVERHEAD
+        return chosen.max_body_bytes
+
+    seconds = chosen.request_seconds
+    app.add_middleware(Front, metrics=app.state.metrics, limit=limit, seconds=seconds)
+    return app
+
+
+async def _away(_: Request, error: Exception) -> ProblemResponse:
+    """The database is away, or too busy."""
+    logs.logger().error("database_unavailable", exception=type(error).__name__)
+    refusal = Refusal(503, "unavailable", "The database cannot be reached; try again.")
+    return problems.problem(refusal, {"Retry-After": "2"})
+
+
+async def _store_away(_: Request, error: Any) -> ProblemResponse:
+    """The store of the encrypted rows is away or full. Its reason is for the log."""
+    logs.logger().error("store_unavailable", reason=error.reason)
+    refusal = Refusal(503, "unavailable", "The store of the rows cannot be reached; try again.")
+    return problems.problem(refusal, {"Retry-After": "2"})
+
+
+async def _left(_: Request, __: Exception) -> Response:
+    """Nobody reads this. The status is for the count of requests."""
+    return Response(status_code=CLIENT_LEFT)

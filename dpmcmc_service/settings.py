@@ -1,0 +1,357 @@
+"""Every setting of the service. `docs/settings.md` is this file as a table."""
+
+import os
+import secrets
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX = "DPMCMC_"
+LEAST_KEY = 32  # characters of the first admin's key
+SECRETS = (
+    "database_url",
+    "broker_url",
+    "admin_key",
+    "anchor_webhook",
+    "s3_access_key",
+    "s3_secret_key",
+    "otlp_headers",
+)
+
+
+def _shared(name: str) -> AliasChoices:
+    """A variable that other programs know too, with or without our prefix."""
+    return AliasChoices(name, f"{PREFIX}{name}")
+
+
+class SecretFileError(ValueError):
+    """A variable names a file that holds no secret, or a secret is given twice."""
+
+
+class _SecretFiles(PydanticBaseSettingsSource):
+    """Secrets out of the files that `<variable>_FILE` names."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """The secret of one setting, or None."""
+        for variable in variables_of(field_name, field):
+            path = os.environ.get(f"{variable}_FILE")
+            if path:
+                return self._read(variable, Path(path)), variables_of(field_name, field)[0], False
+        return None, field_name, False
+
+    def _read(self, variable: str, path: Path) -> str:
+        if os.environ.get(variable):
+            raise SecretFileError(f"{variable} and {variable}_FILE are both set")
+        try:
+            found = path.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            raise SecretFileError(f"the file of {variable}_FILE cannot be read") from None
+        if not found:
+            raise SecretFileError(f"the file of {variable}_FILE is empty")
+        return found
+
+    def __call__(self) -> dict[str, Any]:
+        """The secrets that are in files, as the environment would have given them."""
+        found = {}
+        for name in SECRETS:
+            field = self.settings_cls.model_fields[name]
+            value, variable, _ = self.get_field_value(field, name)
+            if value is not None:
+                found[variable if field.validation_alias else name] = value
+        return found
+
+
+class Settings(BaseSettings):
+    """Settings from the environment; unset ones give the embedded default."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True
+    )
+
+    data_dir: Path = Field(Path("var"), description="folder of everything the service writes")
+    database_url: str = Field(
+        "",
+        validation_alias=_shared("DATABASE_URL"),
+        repr=False,
+        description="PostgreSQL; unset: SQLite in the data folder",
+    )
+    broker_url: str = Field(
+        "",
+        validation_alias=_shared("BROKER_URL"),
+        repr=False,
+        description="redis:// or amqp://; unset: a queue in SQLite in the data folder",
+    )
+    admin_key: SecretStr = Field(
+        SecretStr(""),
+        description="the first admin's API key (32 characters or more); unset: made and printed"
+        " once",
+    )
+    master_key_file: Path | None = Field(
+        None,
+        description="file of the key that wraps every dataset's key; unset: made in the data"
+        " folder with mode 0600",
+    )
+    anchor_file: Path | None = Field(
+        None,
+        description="file that ends of ledgers are appended to, signed, and held against at start;"
+        " unset: anchors.jsonl in the data folder. Never put it back with the database",
+    )
+    anchor_webhook: str = Field(
+        "",
+        repr=False,
+        description="http(s):// address that is sent the same lines, to be kept by somebody else;"
+        " unset: none",
+    )
+    s3_bucket: str = Field(
+        "",
+        description="bucket of the encrypted rows in an object store; unset: the data folder",
+    )
+    s3_endpoint: str = Field(
+        "",
+        pattern=r"^(https?://[^@]+)?$",
+        description="http(s):// address of the object store; unset: that of AWS",
+    )
+    s3_region: str = Field("", description="region of the bucket; unset: the AWS client's default")
+    s3_prefix: str = Field("", description="folder in the bucket, for ours alone")
+    s3_access_key: SecretStr = Field(
+        SecretStr(""),
+        description="id of the object store's key; unset: what the AWS client finds, such as the"
+        " machine's role",
+    )
+    s3_secret_key: SecretStr = Field(SecretStr(""), description="the object store's key")
+    otlp_endpoint: str = Field(
+        "",
+        validation_alias=_shared("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        pattern=r"^(https?://[^@]+)?$",
+        description="http(s):// address of an OpenTelemetry collector for traces; unset: none",
+    )
+    otlp_headers: SecretStr = Field(
+        SecretStr(""),
+        validation_alias=_shared("OTEL_EXPORTER_OTLP_HEADERS"),
+        description="name=value pairs, separated by commas, that the collector asks for",
+    )
+    oidc_issuer: str = Field(
+        "",
+        pattern=r"^(https?://[^@]+)?$",
+        description="issuer of an OpenID Connect provider whose tokens let people in beside keys;"
+        " unset: keys only",
+    )
+    oidc_audience: str = Field(
+        "", description="audience that a token must name: this service's id at the provider"
+    )
+    oidc_jwks_url: str = Field(
+        "",
+        pattern=r"^(https?://[^@]+)?$",
+        description="http(s):// address of the provider's keys; unset: as its discovery document"
+        " says",
+    )
+    oidc_role_claim: str = Field(
+        "roles", min_length=1, description="claim that holds a user's role; dots lead inwards"
+    )
+    oidc_roles: dict[str, Literal["admin", "analyst", "auditor"]] = Field(
+        {},
+        description="JSON: what a value of that claim stands for; the first one that a token has"
+        " counts",
+    )
+    oidc_skew_seconds: float = Field(
+        60.0, ge=0, le=600, description="seconds by which the provider's clock may differ"
+    )
+    recovery: bool = Field(
+        True, description="whether `serve` runs a recovery process; more than one do no harm"
+    )
+    liveness_file: Path | None = Field(
+        None, description="file that a worker or recovery touches while it works, for health checks"
+    )
+    kernels_dir: Path | None = Field(
+        None,
+        description="folder of compiled kernels that a worker copies to `NUMBA_CACHE_DIR`; the"
+        " image brings one",
+    )
+    workers: int = Field(
+        1, ge=0, le=64, description="worker processes that `serve` starts and watches"
+    )
+    worker_concurrency: int = Field(
+        2, ge=1, le=256, description="jobs that one worker runs at once"
+    )
+    planners: int = Field(2, ge=1, le=64, description="processes that work out plans and prices")
+    plan_seconds: float = Field(
+        10.0, gt=0.1, description="seconds after which a plan or price is given up and refused"
+    )
+    lease_seconds: float = Field(
+        6.0, gt=0.5, description="silence after which a running job counts as orphaned"
+    )
+    reservation_seconds: int = Field(
+        24 * 3600,
+        ge=60,
+        description="seconds after which a job that no worker ever claimed is cancelled and its"
+        " reservation given back",
+    )
+    max_attempts: int = Field(3, ge=1, description="runs of one job when workers are lost")
+    job_time_limit: int = Field(
+        6 * 3600, ge=60, description="seconds after which a running job fails"
+    )
+    drain_seconds: float = Field(
+        15.0, ge=0, description="seconds that SIGTERM leaves to running jobs"
+    )
+    max_upload_bytes: int = Field(2**30, ge=1024, description="largest dataset upload")
+    max_body_bytes: int = Field(2**20, ge=1024, description="largest JSON body")
+    job_memory_bytes: int = Field(
+        8 * 2**30,
+        ge=2**29,
+        description="memory that one running job may take; larger ones are refused. A worker needs"
+        " it DPMCMC_WORKER_CONCURRENCY times",
+    )
+    max_draws: int = Field(50_000_000, ge=1, description="largest job: chains x steps x parameters")
+    chain_days: int = Field(
+        0, ge=0, description="days that draws are kept after a job has ended; 0: for ever"
+    )
+    max_jobs_waiting: int = Field(
+        1000, ge=1, description="jobs of one analyst that may wait or run at once"
+    )
+    max_jobs_running: int = Field(
+        0,
+        ge=0,
+        description="jobs of one analyst that may run at once, so that others find a free place;"
+        " 0: all places of DPMCMC_WORKERS x DPMCMC_WORKER_CONCURRENCY but one",
+    )
+    rate_requests: int = Field(
+        600,
+        ge=10,
+        description="requests that one user may make in 10 seconds, with all keys together; counted"
+        " in Redis where that is the broker, else by each process",
+    )
+    max_streams_of_user: int = Field(
+        32, ge=1, description="event streams that one user may have open at once in one process"
+    )
+    max_streams: int = Field(
+        1024, ge=1, le=10_000, description="event streams that may be open at once in one process"
+    )
+    request_seconds: float = Field(
+        10.0,
+        ge=0.5,
+        description="seconds that a request's headers may take, and its body besides one for each"
+        " KiB",
+    )
+    log_format: Literal["json", "console"] = Field("json", description="form of the log lines")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="least level that is logged"
+    )
+
+    @field_validator("database_url")
+    @classmethod
+    def _with_driver(cls, url: str) -> str:
+        """postgres:// and postgresql:// mean psycopg 3."""
+        for scheme in ("postgres://", "postgresql://"):
+            if url.startswith(scheme):
+                return "postgresql+psycopg://" + url.removeprefix(scheme)
+        return url
+
+    @field_validator("admin_key")
+    @classmethod
+    def _long_enough(cls, key: SecretStr) -> SecretStr:
+        """A key that cannot be guessed, or none."""
+        if 0 < len(key.get_secret_value()) < LEAST_KEY:
+            raise ValueError(f"DPMCMC_ADMIN_KEY must have {LEAST_KEY} characters or more")
+        return key
+
+    @model_validator(mode="after")
+    def _whole_provider(self) -> Self:
+        """Tokens are good for somebody, and for something."""
+        if self.oidc_issuer and not (self.oidc_audience and self.oidc_roles):
+            raise ValueError("DPMCMC_OIDC_ISSUER needs DPMCMC_OIDC_AUDIENCE and DPMCMC_OIDC_ROLES")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_key(self) -> Self:
+        """The object store's key is given with its id, or neither."""
+        if bool(self.s3_access_key.get_secret_value()) != bool(
+            self.s3_secret_key.get_secret_value()
+        ):
+            raise ValueError("of DPMCMC_S3_ACCESS_KEY and DPMCMC_S3_SECRET_KEY only one is set")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the files that the environment names, then the environment."""
+        return init_settings, _SecretFiles(settings_cls), env_settings
+
+    @property
+    def running_of_user(self) -> int:
+        """How many jobs of one analyst may run at once."""
+        places = max(self.workers, 1) * self.worker_concurrency
+        return self.max_jobs_running or max(places - 1, 1)
+
+    @property
+    def database(self) -> str:
+        """The database's URL, the embedded default included."""
+        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'dpmcmc.sqlite3'}"
+
+    @property
+    def broker(self) -> str:
+        """The broker's URL, the embedded default included."""
+        return self.broker_url or "dpmcmcqueue://"
+
+    @property
+    def queue_file(self) -> Path:
+        """The file of the embedded broker."""
+        return self.data_dir.absolute() / "queue.sqlite3"
+
+    @property
+    def datasets_dir(self) -> Path:
+        """Where the encrypted rows lie."""
+        return self.data_dir / "datasets"
+
+    @property
+    def anchor_path(self) -> Path:
+        """The file of anchors."""
+        return self.anchor_file or self.data_dir / "anchors.jsonl"
+
+    @property
+    def master_key_path(self) -> Path:
+        """The file of the master key."""
+        return self.master_key_file or self.data_dir / "master.key"
+
+
+@lru_cache
+def settings() -> Settings:
+    """The process's settings, read once."""
+    return Settings()  # type: ignore[call-arg]
+
+
+def variables_of(name: str, field: FieldInfo) -> list[str]:
+    """The environment variables of a setting, the first one being the documented one."""
+    alias = field.validation_alias
+    if isinstance(alias, AliasChoices):
+        return [str(choice) for choice in alias.choices]
+    return [f"{PREFIX}{name.upper()}"]
+
+
+def table() -> str:
+    """The settings as a Markdown table."""
+    lines = ["| variable | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        variable = variables_of(name, field)[0]
+        shown = f"`{variable}` or `{variable}_FILE`" if name in SECRETS else f"`{variable}`"
+        default = field.default
+        plain = default.get_secret_value() if isinstance(default, SecretStr) else default
+        usual = (
+            "-" if plain in ("", None) else f"`{str(plain).lower() if plain is True else plain}`"
+        )
+        lines.append(f"| {shown} | {usual} | {field.description} |")
+    return "\n".join(lines)
+
+
+def new_key() -> str:
+    """A fresh API key of 256 random bits."""
+    return f"dpm_{secrets.token_urlsafe(32)}"

@@ -1,0 +1,191 @@
+"""Encrypted dataset files: AES-256-GCM in chunks of rows, one random key per file.
+
+Layout: 8 bytes of format name, then the chunks. A chunk holds up to CHUNK_ROWS rows, column after
+column (float64 numbers, int32 codes, little-endian), encrypted under nonce = chunk number and bound
+to the dataset, its columns (bounds and categories), the chunk's number and whether it is the last:
+cutting, reordering, swapping files or editing the declared bounds is found. Every chunk but the
+last is full, so a file's size follows from the schema and the number of rows alone.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import UUID
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from numpy.typing import NDArray
+
+from dpmcmc.privacy.types import Private
+from dpmcmc.schema import Column, NumberColumn, Schema, Table
+from dpmcmc_service.storage.columns import columns_digest, schema_of
+from dpmcmc_service.storage.errors import DatasetFileError
+from dpmcmc_service.storage.keys import KeyFileError, MasterKey
+from dpmcmc_service.storage.rows import DatasetRow
+from dpmcmc_service.storage.store import Sink, Source, Store
+
+FORMAT = b"DPMCMC01"
+CHUNK_ROWS = 16384
+TAG_BYTES = 16
+SUFFIX = ".rows"
+
+Values = NDArray[np.float64] | NDArray[np.int32]
+
+
+def name_of(dataset_id: UUID) -> str:
+    """A dataset's name in its store."""
+    return f"{dataset_id}{SUFFIX}"
+
+
+def dtype_of(column: Column) -> np.dtype[np.float64] | np.dtype[np.int32]:
+    """How a column's values are kept."""
+    return np.dtype("<f8") if isinstance(column, NumberColumn) else np.dtype("<i4")
+
+
+def _row_bytes(columns: Sequence[Column]) -> int:
+    return sum(dtype_of(column).itemsize for column in columns)
+
+
+def file_size(columns: Sequence[Column], rows: int) -> int:
+    """Size in bytes of a dataset's file."""
+    return len(FORMAT) + rows * _row_bytes(columns) + -(-rows // CHUNK_ROWS) * TAG_BYTES
+
+
+class _Seal:
+    """One file's cipher, bound to its dataset and columns."""
+
+    def __init__(self, key: bytes, dataset_id: UUID, columns: Sequence[Column]) -> None:
+        self._cipher = AESGCM(key)
+        self._subject = FORMAT + dataset_id.bytes + columns_digest(columns)
+
+    def _bound(self, number: int, last: bool) -> bytes:
+        return self._subject + struct.pack("<Q?", number, last)
+
+    def lock(self, number: int, last: bool, plain: bytes) -> bytes:
+        return self._cipher.encrypt(number.to_bytes(12), plain, self._bound(number, last))
+
+    def unlock(self, number: int, last: bool, hidden: bytes) -> bytes:
+        try:
+            return self._cipher.decrypt(number.to_bytes(12), hidden, self._bound(number, last))
+        except InvalidTag:
+            raise DatasetFileError("the dataset's file does not belong to its record") from None
+
+
+class RowWriter:
+    """Takes batches of any length and writes full chunks; the last one is held until the end."""
+
+    def __init__(self, file: Sink, seal: _Seal, columns: Sequence[Column]) -> None:
+        self._file, self._seal = file, seal
+        self._buffers = [np.empty(CHUNK_ROWS, dtype_of(column)) for column in columns]
+        self._filled = self._chunks = 0
+        self.rows = 0
+        file.write(FORMAT)
+
+    def add(self, batch: Sequence[Values]) -> None:
+        """Take one batch: an array per column, all of one length, clamped and coded already."""
+        at, length = 0, len(batch[0])
+        while at < length:
+            if self._filled == CHUNK_ROWS:
+                self._flush(last=False)
+            take = min(length - at, CHUNK_ROWS - self._filled)
+            for buffer, values in zip(self._buffers, batch, strict=True):
+                buffer[self._filled : self._filled + take] = values[at : at + take]
+            self._filled += take
+            at += take
+        self.rows += length
+
+    def _flush(self, last: bool) -> None:
+        plain = b"".join(buffer[: self._filled].tobytes() for buffer in self._buffers)
+        self._file.write(self._seal.lock(self._chunks, last, plain))
+        self._chunks, self._filled = self._chunks + 1, 0
+
+    def finish(self) -> None:
+        """Write the last chunk."""
+        self._flush(last=True)
+
+
+class DatasetFiles:
+    """The encrypted datasets in their store. Hands rows out as Private only.
+
+    All of it raises StoreAwayError where the store cannot be reached.
+    """
+
+    def __init__(self, store: Store, master: MasterKey) -> None:
+        self._store, self._master = store, master
+
+    def new_key(self, dataset_id: UUID) -> tuple[bytes, bytes]:
+        """A random key for a dataset, and the same key wrapped for `DatasetRow.wrapped_key`."""
+        key = AESGCM.generate_key(256)
+        return key, self._master.wrap(key, dataset_id)
+
+    @contextmanager
+    def write(self, dataset_id: UUID, key: bytes, columns: Sequence[Column]) -> Iterator[RowWriter]:
+        """Write a dataset's file: once the block is left the store has all of it, or nothing."""
+        with self._store.write(name_of(dataset_id)) as file:
+            writer = RowWriter(file, _Seal(key, dataset_id, columns), columns)
+            yield writer
+            writer.finish()
+
+    def opens(self, wrapped_key: bytes, dataset_id: UUID) -> bool:
+        """Whether this master key wrapped a dataset's key."""
+        try:
+            self._master.unwrap(wrapped_key, dataset_id)
+        except KeyFileError:
+            return False
+        return True
+
+    def load(self, row: DatasetRow) -> Private[Table]:
+        """Read a dataset: a contiguous array per column (n x d x 8 bytes at most, plus a chunk).
+
+        Raises DatasetFileError (destroyed, missing or tampered with) and KeyFileError.
+        """
+        if row.wrapped_key is None:
+            raise DatasetFileError("the dataset's rows are destroyed")
+        schema = schema_of(row)
+        seal = _Seal(self._master.unwrap(row.wrapped_key, row.id), row.id, schema.columns)
+        try:
+            with self._store.read(name_of(row.id)) as file:
+                table = _read(file, seal, schema)
+        except FileNotFoundError:
+            raise DatasetFileError("the dataset's file is missing") from None
+        return Private(table, subject=str(row.id))
+
+    def destroy(self, dataset_id: UUID) -> None:
+        """Delete a dataset's file; the caller deletes the wrapped key first. Idempotent.
+
+        Raises VersionsKeptError where the store keeps copies, unreadable without their key.
+        """
+        self._store.delete(name_of(dataset_id))
+
+    def sweep(self, known: set[UUID], *, older_than: float) -> int:
+        """Delete what crashes left: unfinished files, and files whose dataset was never recorded.
+
+        known: ids of all datasets that hold rows. older_than: Unix time; what is younger may still
+        be on its way to being recorded. Returns how many were deleted.
+        """
+        return self._store.sweep({name_of(found) for found in known}, SUFFIX, older_than)
+
+    def check(self) -> None:
+        """Look, within a few seconds, whether the store can be used."""
+        self._store.check()
+
+
+def _read(file: Source, seal: _Seal, schema: Schema) -> Table:
+    if file.read(len(FORMAT)) != FORMAT:
+        raise DatasetFileError("not a dataset file of this version")
+    arrays: list[Values] = [np.empty(schema.rows, dtype_of(column)) for column in schema.columns]
+    width, chunks = _row_bytes(schema.columns), -(-schema.rows // CHUNK_ROWS)
+    for number in range(chunks):
+        first = number * CHUNK_ROWS
+        rows = min(CHUNK_ROWS, schema.rows - first)
+        hidden = file.read(rows * width + TAG_BYTES)
+        plain = seal.unlock(number, number == chunks - 1, hidden)
+        offset = 0
+        for array in arrays:
+            array[first : first + rows] = np.frombuffer(plain, array.dtype, rows, offset)
+            offset += rows * array.itemsize
+    if file.read(1):
+        raise DatasetFileError("the dataset's file is longer than its record")
+    names = (column.name for column in schema.columns)
+    return Table(dict(zip(names, arrays, strict=True)), schema.rows)

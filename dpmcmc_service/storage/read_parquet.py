@@ -1,0 +1,87 @@
+"""Parquet, strictly: flat columns of numbers or text, sizes checked before anything is decoded."""
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from dpmcmc.schema import Column, NumberColumn
+from dpmcmc_service.storage.columns import check_names
+from dpmcmc_service.storage.errors import IngestError
+from dpmcmc_service.storage.limits import Limits
+
+BATCH_ROWS = 16384
+BUFFER_BYTES = 2**20
+METADATA_BYTES = 2**24
+METADATA_ITEMS = 2**18
+
+
+def parquet_batches(
+    source: BinaryIO, columns: Sequence[Column], limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    """Batches in the declared order: plain numbers, text as dictionaries. Raises IngestError."""
+    size = source.seek(0, io.SEEK_END)
+    if size == 0:
+        raise IngestError("empty_file", "/file", "the file is empty")
+    if size > limits.file_bytes:
+        raise IngestError("file_too_large", "/file", f"over {limits.file_bytes} bytes")
+    try:
+        yield from _batches(source, columns, limits)
+    except (pa.ArrowException, OSError):
+        raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet") from None
+
+
+def _batches(
+    source: BinaryIO, columns: Sequence[Column], limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    with _open(source) as file:
+        metadata, schema = file.metadata, file.schema_arrow
+    check_names(schema.names, columns)
+    _check_types(schema, columns)
+    _check_sizes(metadata, limits)
+    text = [column.name for column in columns if not isinstance(column, NumberColumn)]
+    with _open(source, read_dictionary=text, metadata=metadata) as file:
+        for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+            yield batch.select([column.name for column in columns])
+
+
+def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
+    source.seek(0)
+    return parquet.ParquetFile(
+        source,
+        buffer_size=BUFFER_BYTES,
+        pre_buffer=False,
+        thrift_string_size_limit=METADATA_BYTES,
+        thrift_container_size_limit=METADATA_ITEMS,
+        **options,
+    )
+
+
+def _check_types(schema: pa.Schema, columns: Sequence[Column]) -> None:
+    for at, column in enumerate(columns):
+        found = schema.field(column.name).type
+        if isinstance(column, NumberColumn):
+            fits = any(is_one(found) for is_one in NUMBER_TYPES)
+        else:
+            found = found.value_type if pa.types.is_dictionary(found) else found
+            fits = pa.types.is_string(found) or pa.types.is_large_string(found)
+        if not fits:
+            wanted = "numbers" if isinstance(column, NumberColumn) else "text"
+            raise IngestError("wrong_type", f"/columns/{at}", f"the file's column is not {wanted}")
+
+
+NUMBER_TYPES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
+
+def _check_sizes(metadata: parquet.FileMetaData, limits: Limits) -> None:
+    if metadata.num_rows > limits.rows:
+        raise IngestError("too_many_rows", "/file", f"more than {limits.rows} rows")
+    decoded = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for at in range(group.num_columns):
+            chunk = group.column(at).total_uncompressed_size
+            decoded += max(chunk, 0)
+            if chunk > limits.chunk_bytes or decoded > limits.decoded_bytes:
+                raise IngestError("file_too_large", "/file", "decoded, the content is too large")

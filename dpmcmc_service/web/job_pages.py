@@ -1,0 +1,233 @@
+"""Jobs: the list, the form with its plan, and what a job released."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from dpmcmc_service.web import figures, forms
+from dpmcmc_service.web.forms import NotReadError, problem_of
+from dpmcmc_service.web.inside import Id, Json, RefusedError
+from dpmcmc_service.web.session import Session, Signed, fields_of
+from dpmcmc_service.web.shown import page
+
+router = APIRouter(include_in_schema=False)
+STATUSES = ("queued", "running", "succeeded", "failed", "cancelled")
+LIVE = ("queued", "running")
+LISTED = 50
+FILES = {
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "nc": "application/x-netcdf",
+    "json": "application/json",
+}
+
+
+@router.get("/jobs", response_class=HTMLResponse)
+async def jobs(
+    request: Request,
+    signed: Signed,
+    status: str = "",
+    dataset: str = "",
+    formula: str = "",
+    cursor: str = "",
+) -> HTMLResponse:
+    """The reader's jobs, newest first; the table alone where it is drawn again."""
+    asked = {"status": status, "dataset": dataset, "formula": formula}
+    found, known = await asyncio.gather(
+        signed.api.get("/v1/jobs", limit=LISTED, cursor=cursor, **asked),
+        signed.api.items("/v1/datasets"),
+    )
+    part = request.headers.get("hx-target") == "jobs"
+    return page(
+        request,
+        "job_table.html" if part else "jobs.html",
+        signed,
+        jobs=found["items"],
+        next=found["next_cursor"],
+        live=any(job["status"] in LIVE for job in found["items"]),
+        datasets={one["id"]: one["name"] for one in known},
+        asked=asked,
+        statuses=STATUSES,
+    )
+
+
+# ---- the form ----
+
+
+async def _registered(signed: Session, what: str) -> dict[str, Json]:
+    found = await signed.api.get(f"/v1/{what}")
+    return {one["name"]: one for one in found["items"]}
+
+
+async def _form(
+    request: Request, signed: Session, form: dict[str, str], status: int = 200, **told: Any
+) -> HTMLResponse:
+    datasets, models, samplers = await asyncio.gather(
+        signed.api.items("/v1/datasets"),
+        _registered(signed, "models"),
+        _registered(signed, "samplers"),
+    )
+    usable = [one for one in datasets if one["status"] == "open"]
+    chosen = samplers.get(form.get("algorithm", ""))
+    return page(
+        request,
+        "job_form.html",
+        signed,
+        status,
+        form={"again": str(uuid4())} | form,
+        datasets=usable,
+        models=models,
+        samplers=samplers,
+        options=forms.fields(chosen["options"]) if chosen else [],
+        **told,
+    )
+
+
+@router.get("/jobs/new", response_class=HTMLResponse)
+async def new(request: Request, signed: Signed, dataset: str = "", like: str = "") -> HTMLResponse:
+    """An empty form, or one filled like an earlier job."""
+    form = forms.filled(await signed.api.get(f"/v1/jobs/{like}")) if like else {}
+    return await _form(request, signed, ({"dataset": dataset} if dataset else {}) | form)
+
+
+@router.get("/jobs/options", response_class=HTMLResponse)
+async def options(request: Request, signed: Signed, algorithm: str = "") -> HTMLResponse:
+    """The fields of an algorithm's options."""
+    samplers = await _registered(signed, "samplers")
+    chosen = samplers.get(algorithm)
+    found = forms.fields(chosen["options"]) if chosen else []
+    return page(request, "job_options.html", signed, options=found, form={}, chosen=chosen)
+
+
+async def _body(signed: Session, form: dict[str, str]) -> Json:
+    samplers = await _registered(signed, "samplers")
+    return forms.job(form, {name: one["options"] for name, one in samplers.items()})
+
+
+@router.post("/jobs/plan", response_class=HTMLResponse)
+async def plan(request: Request, signed: Signed) -> HTMLResponse:
+    """What the job of a form would cost and bring, or what it lacks. Spends nothing."""
+    told: Json = {}
+    try:
+        body = await _body(signed, await fields_of(request))
+        body.pop("accept_low_quality", None)
+        told["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
+    except (NotReadError, RefusedError) as error:
+        told["problem"] = problem_of(error)
+    return page(request, "plan.html", signed, **told)
+
+
+@router.post("/jobs", response_model=None)
+async def submit(request: Request, signed: Signed) -> Response:
+    """Submit the job of a form once, however often it is sent."""
+    form = await fields_of(request)
+    try:
+        body = await _body(signed, form)
+        job = await signed.api.json(
+            "POST", "/v1/jobs", json=body, headers={"Idempotency-Key": form.get("again", "")}
+        )
+    except (NotReadError, RefusedError) as error:
+        fresh = form | {"again": str(uuid4())}
+        return await _form(request, signed, fresh, 422, problem=problem_of(error))
+    return RedirectResponse(f"/jobs/{job['id']}", status_code=303)
+
+
+# ---- one job ----
+
+
+async def _job(signed: Session, id: str) -> Json:
+    """Return what all of a job's pages show."""
+    job = await signed.api.get(f"/v1/jobs/{id}")
+    dataset = await signed.api.get(f"/v1/datasets/{job['dataset']}")
+    return {"job": job, "dataset": dataset, "live": job["status"] in LIVE}
+
+
+@router.get("/jobs/{id}", response_class=HTMLResponse)
+async def job(
+    request: Request, signed: Signed, id: Id, scale: str = "original", all: bool = False
+) -> HTMLResponse:
+    """One job: its state while it runs, its verdict, numbers and figures once it has ended."""
+    told = await _job(signed, id)
+    if told["job"]["status"] == "succeeded" and not told["job"]["expired_at"]:
+        told |= await _results(signed, told["job"], scale, all)
+    return page(request, "job.html", signed, scale=scale, all=all, **told)
+
+
+async def _results(signed: Session, job: Json, scale: str, all: bool) -> Json:
+    summary, design = await asyncio.gather(
+        *(signed.api.get(f"/v1/jobs/{job['id']}/summary", scale=one) for one in (scale, "design"))
+    )
+    told: Json = {"summary": summary, "forest": figures.forest(design["parameters"])}
+    length = (summary["draws"] + summary["num_warmup"]) * summary["chains"]
+    if length * len(summary["parameters"]) > figures.MAX_CELLS:
+        return told
+    chain = await signed.api.get(f"/v1/jobs/{job['id']}/chain", scale=scale)
+    draws = np.array(chain["draws"])
+    names = chain["parameters"] if all else chain["parameters"][: figures.MAX_DRAWN]
+    told["figures"] = {
+        name: figures.of_parameter(draws[:, :, k], chain["num_warmup"])
+        for k, name in enumerate(names)
+    }
+    told["hidden"] = len(chain["parameters"]) - len(names)
+    return told
+
+
+@router.get("/jobs/{id}/state", response_class=HTMLResponse)
+async def state(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """How far a job is; the whole page anew once it has ended."""
+    told = await _job(signed, id)
+    answer = page(request, "job_state.html", signed, **told)
+    if not told["live"]:
+        answer.headers["HX-Refresh"] = "true"
+    return answer
+
+
+@router.post("/jobs/{id}/posterior", response_class=HTMLResponse)
+async def posterior(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """The posterior under another prior, and a prediction, from what was released: free."""
+    told: Json = {}
+    try:
+        found = await _job(signed, id)
+        body = forms.question(await fields_of(request), found["dataset"]["columns"])
+        told["found"] = await signed.api.json("POST", f"/v1/jobs/{id}/posteriors", json=body)
+    except (NotReadError, RefusedError) as error:
+        told["problem"] = problem_of(error)
+    return page(request, "posterior.html", signed, **told)
+
+
+@router.post("/jobs/{id}/cancel")
+async def cancel(signed: Signed, id: Id) -> RedirectResponse:
+    """Cancel a job."""
+    await signed.api.send("POST", f"/v1/jobs/{id}/cancel")
+    return RedirectResponse(f"/jobs/{id}", status_code=303)
+
+
+@router.get("/jobs/{id}/chain.{kind}")
+async def file(signed: Signed, id: Id, kind: str) -> Response:
+    """The released draws as a file."""
+    if kind not in FILES:
+        raise RefusedError(404, {"detail": f"Chains come as {', '.join(FILES)}."})
+    found = await signed.api.send("GET", f"/v1/jobs/{id}/chain", headers={"Accept": FILES[kind]})
+    headers = {
+        "Content-Disposition": f'attachment; filename="job-{id[:8]}.{kind}"',
+        "Cache-Control": "no-store",
+    }
+    return Response(found.content, media_type=FILES[kind], headers=headers)
+
+
+@router.get("/compare", response_class=HTMLResponse)
+async def compare(request: Request, signed: Signed) -> HTMLResponse:
+    """Jobs side by side: settings, verdicts, and the parameters that they share."""
+    ids = list(dict.fromkeys(request.query_params.getlist("job")))[:4]
+    found = await asyncio.gather(*(signed.api.get(f"/v1/jobs/{id}") for id in ids))
+    done = [job for job in found if job["status"] == "succeeded"]
+    summaries = await asyncio.gather(
+        *(signed.api.get(f"/v1/jobs/{job['id']}/summary") for job in done)
+    )
+    by_job = [{one["name"]: one for one in summary["parameters"]} for summary in summaries]
+    names = list(dict.fromkeys(name for one in by_job for name in one))
+    return page(request, "compare.html", signed, jobs=done, by_job=by_job, names=names)

@@ -1,0 +1,125 @@
+"""Signing in with a key: a session is a key of its own, in a cookie that scripts cannot read.
+
+The key that is pasted is used once, to make another one that ends within the day and that signing
+out revokes; the users' list shows it like any other. Requests that change something must come from
+a page of this service: the cookie is not sent from other sites (SameSite=Strict), and a form holds
+a token that follows from the cookie.
+"""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+from fastapi import Depends, Request
+from fastapi.responses import RedirectResponse
+
+from dpmcmc_service.web.inside import Api, RefusedError
+
+COOKIE = "dpmcmc_session"
+LASTS = timedelta(hours=12)
+LABEL = "browser session"
+
+
+class SignInNeededError(Exception):
+    """Nobody is signed in, or the session has ended. then: the page that was asked for."""
+
+    def __init__(self, then: str) -> None:
+        self.then = then
+
+
+class ForgedError(Exception):
+    """A form that did not come from a page of this session."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """Who looks. user: the API's answer on them; csrf: the token of their forms."""
+
+    api: Api
+    user: dict[str, Any]
+    csrf: str
+
+    @property
+    def role(self) -> str:
+        """admin, analyst or auditor."""
+        return str(self.user["role"])
+
+
+def csrf_of(cookie: str) -> str:
+    """Return the token of a session's forms."""
+    return hashlib.sha256(f"forms of {cookie}".encode()).hexdigest()
+
+
+async def fields_of(request: Request) -> dict[str, str]:
+    """Return the fields of a form that was sent. Of several of one name the last."""
+    body = (await request.body()).decode("utf-8", "replace")
+    return dict(parse_qsl(body, keep_blank_values=True))
+
+
+async def signed_in(request: Request) -> Session:
+    """Return the session. Raises SignInNeededError, and ForgedError on a form from elsewhere."""
+    cookie = request.cookies.get(COOKIE, "")
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    then = wanted if request.method == "GET" else "/"
+    _, _, key = cookie.partition(".")
+    if not key:
+        raise SignInNeededError(then)
+    token = csrf_of(cookie)
+    if request.method != "GET":
+        given = request.headers.get("x-csrf") or (await fields_of(request)).get("csrf", "")
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            raise ForgedError
+    api = Api(request, key)
+    try:
+        return Session(api, await api.get("/v1/users/me"), token)
+    except RefusedError as refused:
+        if refused.status == 401:
+            raise SignInNeededError(then) from None
+        raise
+
+
+Signed = Annotated[Session, Depends(signed_in)]
+
+
+async def begin(request: Request, key: str, then: str) -> RedirectResponse:
+    """Make a session for the owner of a key. Raises RefusedError where the key lets nobody in."""
+    ends = datetime.now(UTC) + LASTS
+    api = Api(request, key)
+    try:
+        made = await _session_key(api, ends)
+    except RefusedError as refused:
+        if refused.status != 422:
+            raise
+        made = await _session_key(api, None)  # no later than the key itself, which ends sooner
+    answer = RedirectResponse(then, status_code=303)
+    answer.set_cookie(
+        COOKIE,
+        f"{made['id']}.{made['key']}",
+        max_age=int(LASTS.total_seconds()),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+async def _session_key(api: Api, ends: datetime | None) -> dict[str, Any]:
+    wanted = {"label": LABEL} | ({"expires_at": ends.isoformat()} if ends else {})
+    return await api.json("POST", "/v1/users/me/keys", json=wanted)
+
+
+async def end(request: Request) -> RedirectResponse:
+    """Revoke the session's key, if it still lives, and forget it."""
+    name, _, key = request.cookies.get(COOKIE, "").partition(".")
+    answer = RedirectResponse("/login", status_code=303)
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    if key:
+        try:
+            await Api(request, key).send("DELETE", f"/v1/keys/{name}")
+        except RefusedError as refused:
+            if refused.status not in (401, 404):
+                raise
+    return answer

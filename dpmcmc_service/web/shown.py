@@ -1,0 +1,66 @@
+"""How a page is made: its template, what all pages show, and headers that keep it at home."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from fastapi.templating import Jinja2Templates
+from jinja2 import Environment, FileSystemLoader
+
+from dpmcmc_service.web.session import Session
+
+HERE = Path(__file__).parent
+# data: is for the icons inside Pico's style sheet; scripts, styles and requests stay at home
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none';"
+        " form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+templates = Jinja2Templates(
+    env=Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+)
+
+
+def digits(value: float | None, count: int = 4) -> str:
+    """Return a number with so many digits that count, a dash for none."""
+    return "–" if value is None else f"{value:.{count}g}"
+
+
+def whole(value: float | None) -> str:
+    """Return a number without decimals, a dash for none."""
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def moment(written: str | None) -> str:
+    """Return a time to the minute, in UTC."""
+    return f"{datetime.fromisoformat(written):%Y-%m-%d %H:%M}" if written else "–"
+
+
+def compact(value: Any) -> str:
+    """Return JSON for a script of the page, in a data block that cannot end early."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+templates.env.filters |= {"digits": digits, "whole": whole, "moment": moment, "compact": compact}
+
+
+def page(
+    request: Request, name: str, session: Session | None, status: int = 200, **told: Any
+) -> HTMLResponse:
+    """Return a page. session: whose it is; None before anybody signed in."""
+    known = {"session": session, "here": request.url.path, "csrf": session.csrf if session else ""}
+    return templates.TemplateResponse(
+        request, name, known | told, status_code=status, headers=HEADERS
+    )

@@ -1,0 +1,81 @@
+// Draws the figures of a page from the data blocks beside them.
+
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const colours = () => ["--first", "--second", "--third", "--fourth"].map(style);
+const HEIGHT = 150;
+
+function frame(figure, { whole = false, ...options }, data) {
+  const ink = style("--pico-muted-color");
+  const grid = { stroke: style("--pico-muted-border-color"), width: 1 };
+  const axis = { stroke: ink, grid, ticks: grid, font: "11px sans-serif" };
+  const across = { ...axis, size: 28, ...(whole && { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }) };
+  const rest = {
+    width: Math.max(200, figure.clientWidth), height: HEIGHT, legend: { show: false },
+    cursor: { show: false }, axes: [across, { ...axis, size: 52 }],
+  };
+  return new uPlot({ ...rest, ...options }, data, figure);
+}
+
+function lines(count) {
+  const found = colours();
+  return Array.from({ length: count }, (_, k) => ({ stroke: found[k % found.length], width: 1, points: { show: false } }));
+}
+
+const KINDS = {
+  curve(figure, { after, budget }) {
+    const [, spent] = colours();
+    const entries = after.map((_, k) => k);
+    return frame(figure, {
+      whole: true,
+      scales: { x: { time: false }, y: { range: [0, budget * 1.05] } },
+      series: [{}, { stroke: spent, width: 2, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
+        { stroke: style("--pico-muted-color"), width: 1, dash: [6, 4], points: { show: false } }],
+    }, [entries, after, entries.map(() => budget)]);
+  },
+  density(figure, { at, heights }) {
+    const [first] = colours();
+    return frame(figure, {
+      scales: { x: { time: false }, y: { range: (_, __, top) => [0, top * 1.1] } },
+      series: [{}, { stroke: first, fill: `${first}33`, width: 1, paths: uPlot.paths.bars({ size: [1] }), points: { show: false } }],
+    }, [at, heights]);
+  },
+  trace(figure, { at, chains, warmup }) {
+    const shade = (plot) => {
+      if (!warmup) return;
+      const end = plot.valToPos(Math.min(warmup, at.at(-1)), "x", true);
+      plot.ctx.fillStyle = style("--shade");
+      plot.ctx.fillRect(plot.bbox.left, plot.bbox.top, end - plot.bbox.left, plot.bbox.height);
+    };
+    return frame(figure, {
+      scales: { x: { time: false } }, series: [{}, ...lines(chains.length)], hooks: { drawClear: [shade] },
+    }, [at, ...chains]);
+  },
+  ranks(figure, { counts, level }) {
+    const bins = counts[0].map((_, k) => k + 1);
+    const series = lines(counts.length).map((one) => ({ ...one, width: 1.5, paths: uPlot.paths.stepped({ align: 1 }) }));
+    return frame(figure, {
+      whole: true,
+      scales: { x: { time: false }, y: { range: (_, __, top) => [0, Math.max(top, level) * 1.2] } },
+      series: [{}, ...series, { stroke: style("--pico-muted-color"), width: 1, dash: [4, 4], points: { show: false } }],
+    }, [bins, ...counts, bins.map(() => level)]);
+  },
+};
+
+function draw() {
+  for (const block of document.querySelectorAll("script.data")) {
+    const figure = block.parentElement;
+    figure.querySelector(".uplot")?.remove();
+    const drawn = KINDS[block.dataset.kind](figure, JSON.parse(block.textContent));
+    drawn.root.setAttribute("role", "img");
+    drawn.root.setAttribute("aria-label", figure.querySelector("figcaption")?.textContent ?? "");
+    figure.prepend(drawn.root);
+  }
+}
+
+let waiting = 0;
+addEventListener("resize", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(draw, 150);
+});
+addEventListener("themechange", draw);
+draw();

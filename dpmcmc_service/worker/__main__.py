@@ -1,0 +1,49 @@
+"""`python -m worker`: run jobs until SIGTERM, then finish the running ones and end."""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+from dpmcmc_service import logs
+from dpmcmc_service.collector import spare_what_is_loaded
+from dpmcmc_service.jobs.services import open_services
+from dpmcmc_service.settings import settings
+from dpmcmc_service.storage.keys import KeyFileError
+from dpmcmc_service.worker import warmup
+from dpmcmc_service.worker.celery_app import app
+from dpmcmc_service.worker.parent import die_with_parent, is_orphan
+
+PARENT = "DPMCMC_PARENT_PID"
+
+
+def main() -> None:
+    """Load the kernels, then start Celery's worker in this process; its children inherit them."""
+    using = settings()
+    logs.configure(using.log_format, using.log_level)
+    logs.silence_warnings()
+    if PARENT in os.environ:
+        die_with_parent(signal.SIGTERM)
+        if is_orphan(os.environ[PARENT]):
+            sys.exit(0)
+    signal.signal(signal.SIGTERM, _end)  # until Celery listens: there is no job to finish
+    try:
+        open_services(using).close()
+    except KeyFileError as error:
+        sys.exit(error.args[0])  # our own line: a path and how many datasets
+    warmup.unpack(using.kernels_dir)
+    warmup.once(using.data_dir)
+    rest = warmup.compile_rest(using.data_dir)
+    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    level = f"--loglevel={using.log_level}"
+    logs.logger().info("kernels_loaded", all=rest is None)
+    spare_what_is_loaded()
+    app.worker_main(["--quiet", "worker", "--pool=prefork", level, *quiet])
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

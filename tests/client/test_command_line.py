@@ -1,0 +1,275 @@
+"""The command line on what people type: one line that says what would be right, no traceback."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dpmcmc_service.client.cli import app
+from tests.peers import QuietHandler, served
+
+ADULT = {
+    "id": "53c40a79-125f-46c4-bef4-ebdc7fc607ce",
+    "name": "adult",
+    "rows": 100,
+    "status": "open",
+    "privacy": {"neighbouring": "replace_one", "epsilon": 4.0, "delta": 1e-6},
+    "columns": [
+        {"name": "age", "type": "number", "lower": 17, "upper": 90},
+        {"name": "income", "type": "binary", "categories": ["low", "high"]},
+    ],
+}
+OTHERS = [
+    {**ADULT, "id": f"{n}000000{n}-125f-46c4-bef4-ebdc7fc607ce", "name": "twice"} for n in (1, 2)
+]
+ANN = {
+    "id": "66bb59a1-125f-46c4-bef4-ebdc7fc607ce",
+    "name": "ann",
+    "role": "analyst",
+    "disabled_at": None,
+    "keys": [],
+}
+REFUSED = {
+    "title": "Bad request",
+    "code": "invalid",
+    "detail": "the job is not as it should be",
+    "errors": [{"pointer": "/model/formula", "message": "there is no column 'agee'"}],
+}
+
+
+class Handler(QuietHandler):
+    """Lists one of each; refuses all that is sent, and keeps it."""
+
+    sent: list[object]
+
+    def answer(self, status: int, body: object) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        lists = {"/v1/datasets": [ADULT, *OTHERS], "/v1/users": [ANN], "/v1/jobs": []}
+        if self.path in lists:
+            self.answer(200, {"items": lists[self.path], "next_cursor": None})
+        elif self.path == f"/v1/datasets/{ADULT['id']}":
+            self.answer(200, ADULT)
+        else:
+            self.answer(404, {"title": "Not found", "code": "not_found"})
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        kind = self.headers.get("Content-Type", "")
+        type(self).sent.append(json.loads(content) if kind == "application/json" else None)
+        self.answer(422, REFUSED)
+
+    do_PATCH = do_DELETE = do_POST  # noqa: N815 - named by the library
+
+
+@pytest.fixture
+def peer() -> Iterator[str]:
+    Handler.sent = []
+    with served(Handler) as address:
+        yield address
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder of files that are wrong each in its own way, and one that is right."""
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "torn.json").write_text('{"dataset": ')
+    (tmp_path / "latin.json").write_bytes(b'{"name": "\xe9"}')
+    (tmp_path / "empty.json").write_text("")
+    (tmp_path / "nobody.json").write_text("{}")
+    (tmp_path / "job.json").write_text(json.dumps({"dataset": "adult", "model": 3, "privacy": []}))
+    (tmp_path / "rows.csv").write_text("age,income\n1,low\n")
+    return tmp_path
+
+
+def run(url: str, *words: str, key: str = "k") -> Result:
+    return CliRunner().invoke(app, ["--url", url, "--key", key, *words])
+
+
+JOB = ["--dataset", "adult", "--formula", "income ~ age", "--epsilon", "1"]
+WRONG = [
+    ("jbos", 2, "jobs"),
+    ("jobs --jsn", 2, "--json"),
+    ("jobs --limit 0", 2, "greater than or equal to 1"),
+    ("jobs --limit many", 2, "integer"),
+    ("job", 2, "Missing argument 'job'"),
+    ("job 1234", 1, "there is no job '1234'"),
+    ("job nothing-like-an-id", 1, "there is no job"),
+    (f"job {ADULT['id']}", 1, "not_found"),
+    ("watch abc", 1, "there is no job"),
+    ("cancel abc", 1, "there is no job"),
+    ("summary abc", 1, "there is no job"),
+    (f"summary {ADULT['id']} --scale units", 2, "original"),
+    (f"chain {ADULT['id']}", 2, "Missing argument 'output'"),
+    (f"chain {ADULT['id']} out.csv --form cvs", 2, "csv"),
+    (f"chain {ADULT['id']} .", 2, "directory"),
+    (f"posterior {ADULT['id']} missing.json", 2, "does not exist"),
+    (f"posterior {ADULT['id']} torn.json", 2, "line 1"),
+    (f"posterior {ADULT['id']} list.json", 2, "JSON object"),
+    (f"posterior {ADULT['id']} nobody.json --form xls", 2, "parquet"),
+    (f"posterior {ADULT['id']} nobody.json", 1, "/model/formula"),
+    ("dataset adlt", 1, "Did you mean adult"),
+    ("dataset zebra", 1, "There is adult"),
+    ("dataset twice", 1, "2 datasets are called"),
+    ("dataset", 2, "Missing argument 'dataset'"),
+    ("budget adultt", 1, "Did you mean adult"),
+    ("ledger nothing", 1, "there is no dataset"),
+    ("verify nothing", 1, "there is no dataset"),
+    ("amend adult", 2, "--epsilon"),
+    ("amend adult --epsilon lots", 2, "valid number"),
+    ("amend adult --epsilon 9", 1, "invalid"),
+    ("grant adult anne", 1, "Did you mean ann"),
+    ("grant adult ann", 1, "invalid"),
+    ("allot adult bob 1", 1, "there is no user"),
+    ("allot adult ann much", 2, "valid number"),
+    ("allot adult", 2, "Missing argument 'user'"),
+    ("destroy nothing --yes", 1, "there is no dataset"),
+    ("destroy adult", 1, "Nothing was done"),
+    ("upload missing.csv job.json", 2, "does not exist"),
+    ("upload rows.csv missing.json", 2, "does not exist"),
+    ("upload rows.csv torn.json", 2, "no JSON"),
+    ("upload rows.csv latin.json", 2, "UTF-8"),
+    ("upload rows.csv job.json", 1, "invalid"),
+    ("upload . job.json", 2, "directory"),
+    ("submit", 2, "--dataset NAME"),
+    ("submit missing.json", 2, "does not exist"),
+    ("submit list.json", 2, "JSON object"),
+    ("submit torn.json", 2, "line 1"),
+    ("submit empty.json", 2, "no JSON"),
+    ("submit latin.json", 2, "UTF-8"),
+    ("submit nobody.json", 2, "--dataset NAME"),
+    ("submit job.json", 1, "/model/formula"),
+    ("submit --dataset adult", 2, "--formula and --epsilon"),
+    ("submit --dataset adult --formula income~age", 2, "--epsilon"),
+    ("submit --dataset adult --formula income~age --epsilon one", 2, "valid number"),
+    ("submit --dataset adlut --formula income~age --epsilon 1", 1, "Did you mean adult"),
+    ("submit --dataset adult --formula incom~age --epsilon 1", 2, "--family"),
+    ("submit --dataset adult --formula income~agee --epsilon 1", 1, "no column 'agee'"),
+    ("plan --dataset adult --epsilon 1", 2, "--formula"),
+    ("plan job.json --prior-scale wide", 2, "valid number"),
+    ("plan job.json --delta little", 2, "valid number"),
+    ("user", 2, "Missing argument 'name'"),
+    ("user bob --role king", 2, "analyst"),
+    ("user bob", 1, "invalid"),
+    ("disable bob", 1, "there is no user"),
+    ("key bob", 1, "there is no user"),
+    ("key --expires tomorrow", 1, "invalid"),
+    ("revoke", 2, "Missing argument 'key'"),
+    ("revoke nothing", 1, "invalid"),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "told"), WRONG)
+def test_wrong_words_are_told_in_words(
+    peer: str, files: Path, monkeypatch: pytest.MonkeyPatch, line: str, code: int, told: str
+) -> None:
+    monkeypatch.chdir(files)
+    monkeypatch.setenv("COLUMNS", "200")
+    done = run(peer, *line.split())
+    assert done.exit_code == code, done.output
+    assert told in done.stderr
+    lines = [one for one in done.stderr.splitlines() if not one.startswith("family: logistic")]
+    assert all(one.startswith("  /") for one in lines[1:])
+    assert done.stdout.strip() in ("", "Destroy the rows of adult? They cannot be had back [y/N]:")
+    assert "Traceback" not in done.output
+    assert isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "code", "told"),
+    [
+        ("http://127.0.0.1:9", "k", 3, "cannot reach"),
+        ("127.0.0.1:8000", "k", 3, "DPMCMC_URL"),
+        ("http://", "k", 3, "DPMCMC_URL"),
+        ("http://127.0.0.1:port", "k", 3, "DPMCMC_URL"),
+        ("http://127.0.0.1:9", "schlüssel", 2, "DPMCMC_KEY"),
+        ("http://127.0.0.1:9", "two\nlines", 2, "DPMCMC_KEY"),
+        ("http://127.0.0.1:9", "", 2, "Missing option '--key' (env var: 'DPMCMC_KEY')"),
+    ],
+)
+def test_a_wrong_place_or_key_is_told(url: str, key: str, code: int, told: str) -> None:
+    done = run(url, "jobs", key=key)
+    assert done.exit_code == code, done.output
+    assert told in done.stderr
+    assert isinstance(done.exception, SystemExit)
+
+
+def test_help_and_typing_errors_need_no_key() -> None:
+    done = run("http://127.0.0.1:9", "submit", "--help", key="")
+    assert done.exit_code == 0
+    assert "--formula" in done.stdout
+    assert "No such command 'sumbit'" in run("http://127.0.0.1:9", "sumbit", key="").stderr
+
+
+def test_an_answer_of_something_else_is_told(peer: str) -> None:
+    class Page(Handler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "6")
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+    with served(Page) as address:
+        done = run(address, "datasets")
+    assert done.exit_code == 1
+    assert "no answer of a dpmcmc service" in done.stderr
+
+
+def test_a_job_of_flags_is_completed_from_what_is_public(peer: str) -> None:
+    done = run(peer, "submit", *JOB, "--prior-scale", "1", "--algorithm", "dp_hmc")
+    assert "family: logistic, for income is a binary column" in done.stderr
+    assert Handler.sent == [
+        {
+            "dataset": ADULT["id"],
+            "model": {
+                "formula": "income ~ age",
+                "family": "logistic",
+                "prior": {"kind": "normal", "scale": 1.0},
+            },
+            "privacy": {"epsilon": 1.0, "delta": 1e-6},
+            "sampler": {"algorithm": "dp_hmc"},
+        }
+    ]
+
+
+def test_flags_go_before_what_a_file_says(peer: str, tmp_path: Path) -> None:
+    whole = {
+        "dataset": "adult",
+        "model": {"family": "poisson", "formula": "age ~ income"},
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    }
+    (tmp_path / "job.json").write_text(json.dumps(whole))
+    run(peer, "submit", str(tmp_path / "job.json"), "--epsilon", "2", "--accept-low-quality")
+    assert Handler.sent == [
+        {
+            **whole,
+            "dataset": ADULT["id"],
+            "privacy": {"epsilon": 2.0, "delta": 1e-5},
+            "accept_low_quality": True,
+        }
+    ]
+
+
+def test_tables_fit_eighty_columns_and_json_is_whole(
+    peer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in (["datasets"], ["dataset", "adult"], ["users"]):
+        shown = run(peer, *words)
+        assert shown.exit_code == 0, shown.output
+        assert max(map(len, shown.stdout.splitlines())) <= 80
+        assert "…" not in shown.stdout
+        json.loads(run(peer, *words, "--json").stdout)
+
+
+def test_the_version_needs_no_service() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert done.exit_code == 0
+    assert done.output.startswith("dpmcmc")

@@ -1,0 +1,159 @@
+"""The library as a statistician calls it: six lines from a data frame to a posterior."""
+
+import re
+import typing
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dpmcmc import Budget, BudgetExhaustedError, ModelSpec, Schema, SpecError, sample
+from dpmcmc.options import AlgorithmName, AlgorithmOptions
+from tests.sources import Seeded
+
+ROWS = 4000
+BOUNDS = {
+    "age": (18, 90),
+    "sex": ("f", "m"),
+    "town": ("a", "b", "c"),
+    "sick": (False, True),
+    "cost": (0, 100),
+}
+MISSPELT = "there is no column 'agee'; did you mean 'age'?"
+
+
+def people():
+    rng = np.random.default_rng(3)
+    age = rng.integers(18, 91, ROWS)
+    eta = (age - 54.0) / 20.0
+    return {
+        "age": age,
+        "sex": np.where(rng.random(ROWS) < 0.5, "m", "f"),
+        "town": rng.choice(["a", "b", "c"], ROWS),
+        "sick": rng.random(ROWS) < 1.0 / (1.0 + np.exp(-eta)),
+        "cost": np.clip(50.0 + 10.0 * eta + rng.standard_normal(ROWS), 0, 100),
+    }
+
+
+FRAMES = {"mapping": dict, "pandas": pd.DataFrame, "arrow": lambda found: pa.table(found)}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_six_lines_lead_to_a_posterior(kind):
+    frame = FRAMES[kind](people())
+    schema = Schema.from_frame(frame, BOUNDS)
+    fit = sample("sick ~ age + sex", frame, schema, epsilon=2.0, random=Seeded(1))
+    assert schema.rows == ROWS
+    assert [column.type for column in schema.columns] == [
+        "number",
+        "binary",
+        "category",
+        "binary",
+        "number",
+    ]
+    found = {one.name: one for one in fit.summary()}
+    assert 0.04 < found["age"].q05 < found["age"].q95 < 0.06  # 1 / 20 a year
+    assert (fit.plan.spec.model.family, fit.cost.delta) == ("logistic", 1e-6)
+    young, old = fit.predict([{"age": 20, "sex": "f"}, {"age": 88, "sex": "f"}])
+    assert young.expected.q95 < 0.5 < old.expected.q05
+    assert len(str(fit).splitlines()) < 40
+    shown = fit._repr_html_()
+    assert fit.verdict.sentence.partition(":")[0] in shown
+    assert "<th>sex[m]</th>" in shown
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [("cost ~ age", "linear"), ("town ~ age", "multinomial"), ("sick ~ age", "logistic")],
+)
+def test_the_family_is_that_of_the_response(formula, family):
+    frame = people()
+    fit = sample(formula, frame, Schema.from_frame(frame, BOUNDS), epsilon=4.0, random=Seeded(2))
+    assert fit.plan.spec.model.family == family
+
+
+def test_the_call_with_a_model_goes_on_working():
+    frame = people()
+    schema = Schema.from_frame(frame, BOUNDS)
+    model = ModelSpec(family="logistic", formula="sick ~ age")
+    given = {"epsilon": 2.0, "delta": 1e-6}
+    one = sample(frame, schema=schema, model=model, random=Seeded(4), **given)
+    other = sample("sick ~ age", frame, schema, random=Seeded(4), **given)
+    named = sample(data=frame, schema=schema, model=model, random=Seeded(4), **given)
+    assert np.array_equal(one.draws, other.draws)
+    assert np.array_equal(one.draws, named.draws)
+
+
+def test_a_budget_refuses_the_call_that_would_exceed_it_and_loses_nothing():
+    frame = people()
+    schema, budget = Schema.from_frame(frame, BOUNDS), Budget(2.0, 1e-6)
+    fit = sample("sick ~ age", frame, schema, epsilon=1.5, budget=budget)
+    assert budget.spent == pytest.approx(1.5, rel=1e-3)
+    left = budget.remaining
+    assert 0.5 < left < 1.5  # of two Gaussians the mu add up in squares
+    with pytest.raises(BudgetExhaustedError, match="is left of the budget"):
+        sample("sick ~ age", frame, schema, epsilon=1.5, budget=budget)
+    assert (budget.remaining, budget.calls) == (left, 1)
+    sample("sick ~ age", frame, schema, epsilon=left, budget=budget)
+    assert budget.spent <= 2.0
+    assert budget.remaining < 0.05
+    assert fit.predict([{"age": 50}])  # free
+    assert str(budget).startswith("epsilon 2 at delta 1e-06: ")
+
+
+def test_a_call_that_cannot_run_takes_nothing():
+    frame = people()
+    schema, budget = Schema.from_frame(frame, BOUNDS), Budget(2.0, 1e-6)
+    for wrong in ({"formula": "sick ~ agee"}, {"formula": "sick ~ age", "sampler": "dp_hcm"}):
+        with pytest.raises(SpecError):
+            sample(wrong.pop("formula"), frame, schema, epsilon=1.0, budget=budget, **wrong)
+    with pytest.raises(ValueError, match="must have 4000 values"):
+        sample("sick ~ age", {"age": [1]}, schema, epsilon=1.0, budget=budget)
+    assert (budget.spent, budget.calls) == (0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "told"),
+    [
+        ({"agee": (18, 90)}, MISSPELT),
+        ({"age": (90, 18)}, "lower below upper"),
+        ({"age": (18, float("inf"))}, "finite bounds"),
+        ({"age": (18,)}, "bounds (lower, upper) or two categories"),
+        ({"sex": "fm"}, "bounds (lower, upper) or two categories"),
+        ({"sex": ("f", "f")}, "the same category twice"),
+    ],
+)
+def test_wrong_bounds_are_refused_where_they_are_written(bounds, told):
+    with pytest.raises(ValueError, match="(?s)" + re.escape(told)):
+        Schema.from_frame(people(), bounds)
+
+
+def test_what_is_no_frame_is_told():
+    with pytest.raises(TypeError, match="not int"):
+        Schema.from_frame(3, {})
+    with pytest.raises(ValueError, match="same number of values"):
+        Schema.from_frame({"a": [1, 2], "b": [1]}, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"formula": "sick ~ age"}, "/schema: is needed: Schema.from_frame"),
+        ({"formula": "I(age) ~ sex", "schema": True}, "/model/family: is needed"),
+        ({"formula": "sick ~ age", "schema": True, "sampler": "dp_hcm"}, "must be options, or one"),
+        ({"formula": "sick ~ age", "schema": True, "family": "gaussian"}, "one of"),
+    ],
+)
+def test_wrong_calls_say_what_would_be_right(given, told):
+    frame = people()
+    if given.pop("schema", False):
+        given["schema"] = Schema.from_frame(frame, BOUNDS)
+    with pytest.raises(SpecError) as caught:
+        sample(given.pop("formula"), frame, epsilon=1.0, **given)
+    assert told in str(caught.value)
+
+
+def test_a_checker_knows_the_names_of_algorithms():
+    own = {options().algorithm for options in typing.get_args(AlgorithmOptions)}
+    assert set(typing.get_args(AlgorithmName)) == own

@@ -1,0 +1,127 @@
+"""Summaries: intervals cover what they are of, under noise that makes up most of their width."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from dpmcmc import Counts, Mean, Quantiles, describe
+from dpmcmc.errors import SpecError
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.summaries.intervals import moments, share
+from tests.sources import Seeded
+
+ROWS, RUNS, MULTIPLIER = 1000, 300, 12.0
+SCHEMA = Schema(
+    columns=(
+        NumberColumn(name="age", lower=0.0, upper=100.0, missing=(-9.0,)),
+        NumberColumn(name="pay", lower=-4.0, upper=4.0),
+        BinaryColumn(name="sex", categories=("f", "m")),
+        CategoryColumn(name="kind", categories=("a", "b", "c")),
+    ),
+    rows=ROWS,
+)
+ASKED = (Mean("age"), Mean("pay"), Quantiles("pay", at=(0.1, 0.5)), Counts(("sex", "kind")))
+KINDS = (0.7, 0.28, 0.02)
+
+
+def drawn(rng):
+    age = np.where(rng.random(ROWS) < 0.3, -9.0, rng.uniform(20.0, 60.0, ROWS))
+    kind = rng.choice(("a", "b", "c"), ROWS, p=KINDS)
+    sex = np.where(rng.random(ROWS) < 0.4, "f", "m")
+    return {"age": age, "pay": rng.normal(0.5, 1.0, ROWS), "sex": sex, "kind": kind}
+
+
+def truths(rows):
+    """Of these rows; or of the population where there are none."""
+    cells = [(s, k) for s in "fm" for k in "abc"]
+    if rows is None:
+        both = [p * q for p in (0.4, 0.6) for q in KINDS]
+        first = [40.0, 40.0 / math.sqrt(12.0), 0.5, 1.0, 0.5 - 1.2815516, 0.5]
+        return np.array(first + both)
+    age, pay = rows["age"][rows["age"] >= 0.0], np.clip(rows["pay"], -4.0, 4.0)
+    both = [np.mean((rows["sex"] == s) & (rows["kind"] == k)) for s, k in cells]
+    first = [age.mean(), age.std(), pay.mean(), pay.std(), *np.quantile(pay, (0.1, 0.5))]
+    return np.array(first + both)
+
+
+@pytest.mark.parametrize("target", ["population", "rows"])
+def test_every_interval_covers_as_it_says(target):
+    """Of 300 runs each; those of quantiles reach to whole bins and cover more."""
+    rng = np.random.default_rng(1)
+    held, widths = [], []
+    for run in range(RUNS):
+        rows = drawn(rng)
+        found = describe(
+            rows, ASKED, schema=SCHEMA, noise_multiplier=MULTIPLIER, delta=1e-6, random=Seeded(run)
+        ).estimates(0.9, target)
+        ends = np.array([(one.lower, one.upper) for one in found])
+        true = truths(rows if target == "rows" else None)
+        held.append((ends[:, 0] <= true) & (true <= ends[:, 1]))
+        widths.append(ends[:, 1] - ends[:, 0])
+    coverage = np.mean(held, axis=0)
+    low, high = binom.ppf([1e-4, 1.0 - 1e-4], RUNS, 0.9) / RUNS
+    quantiles = np.array([one.name.find("quantile") > 0 for one in found])
+    near = np.array([one.name.endswith("kind c") for one in found])  # cut at 0: cover more
+    plain = coverage[~quantiles & ~near]
+    assert (low <= plain).all()
+    assert (plain <= high).all()
+    assert (coverage[quantiles | near] >= low).all()
+    assert (np.mean(widths, axis=0)[quantiles] < 4.0).all()
+
+
+def test_coverage_tells_noise_that_is_ten_per_cent_off():
+    """Errors of shares of the rows over their claimed sd, of 6,000 cells: a variance of 1."""
+    labels = tuple(f"k{k}" for k in range(60))
+    schema = Schema(columns=(CategoryColumn(name="kind", categories=labels),), rows=ROWS)
+    rows = np.repeat(np.arange(60), 1020 // 60)[:ROWS]
+    words = {"kind": np.array(labels)[rows]}
+    count = np.bincount(rows, minlength=60)
+    errors = []
+    for run in range(100):
+        found = describe(
+            words, [Counts(("kind",))], schema=schema, noise_multiplier=1.5, delta=1e-6,
+            random=Seeded(run),
+        )  # fmt: skip
+        errors.append((found.released - count) / found.plan.noise_sd)
+    assert np.var(errors) == pytest.approx(1.0, abs=0.08)  # 4.4 sds; 10 % off is .21
+
+
+def test_a_share_without_noise_is_wilsons_interval():
+    estimate, low, high = share(30.0, 100, 0.0, 1.96, "population")
+    centre, half = (0.3 + 1.96**2 / 200) / (1 + 1.96**2 / 100), 0.0
+    half = 1.96 / (1 + 1.96**2 / 100) * math.sqrt(0.21 / 100 + 1.96**2 / 40_000)
+    assert (estimate, low, high) == pytest.approx((0.3, centre - half, centre + half))
+    assert share(-50.0, 100, 3.0, 1.6, "rows") == (0.0, 0.0, pytest.approx(0.048))
+
+
+def test_means_that_noise_hides_are_the_declared_bounds():
+    assert moments(np.array([1.0, 1.0, 3.0]), 100, 50.0, True, "rows") is None
+    rows = drawn(np.random.default_rng(2))
+    found = describe(
+        rows, [Mean("age")], schema=SCHEMA, noise_multiplier=1e4, delta=1e-6, random=Seeded(1)
+    )
+    assert [(one.lower, one.upper) for one in found.estimates()] == [(0.0, 100.0), (0.0, 50.0)]
+    assert "mean of age" in str(found)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [[], [Mean("pay")] * 257, [Mean("sex")], [Mean("q")], [Quantiles("age")],
+     [Quantiles("pay", at=(0.0,))],
+     [Counts(())], [Counts(("sex", "sex"))], [Quantiles("pay", bins=0)],
+     [Counts(("pay",), bins=(("pay", (5.0,)),))]],
+)  # fmt: skip
+def test_what_the_schema_does_not_allow_is_refused(wrong):
+    with pytest.raises(SpecError):
+        describe({}, wrong, schema=SCHEMA, epsilon=1.0, delta=1e-6)
+
+
+def test_a_level_outside_nought_and_one_is_refused():
+    found = describe(
+        drawn(np.random.default_rng(3)), [Mean("pay")], schema=SCHEMA, epsilon=1.0, delta=1e-6
+    )
+    for wrong in ((1.0, "rows"), (0.9, "sample")):
+        with pytest.raises(ValueError, match="level"):
+            found.estimates(*wrong)

@@ -1,0 +1,210 @@
+"""What `pip install .` brings: the core of few packages, which samples, and the service."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+import tomllib
+import venv
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import dpmcmc
+from dpmcmc_service.client.local import free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = ("dpmcmc", "dpmcmc_service", "pyproject.toml", "README.md", "LICENSE")
+HELD = {"dpmcmc", "dpmcmc_service"}
+TOO_GENERAL = {"app", "worker", "migrations", "tests"}  # as names for everybody's site-packages
+MOST_PACKAGES = 25
+RELEASE = """
+import importlib.util, json
+import numpy as np
+import dpmcmc
+from dpmcmc import BinaryColumn, ModelSpec, NumberColumn, Schema, sample
+
+random = np.random.default_rng(1)
+dose = random.uniform(0, 10, 1000)
+cured = np.where(random.random(1000) < 1 / (1 + np.exp(2 - 0.5 * dose)), "yes", "no")
+columns = (
+    NumberColumn(name="dose", lower=0, upper=10),
+    BinaryColumn(name="cured", categories=("no", "yes")),
+)
+result = sample(
+    {"dose": dose, "cured": cured},
+    schema=Schema(columns=columns, rows=1000),
+    model=ModelSpec(family="logistic", formula="cured ~ dose"),
+    epsilon=2.0,
+    delta=1e-6,
+    sampler="noisy_quadratic",
+)
+print(json.dumps({
+    "from": dpmcmc.__file__,
+    "version": dpmcmc.__version__,
+    "epsilon": result.cost.epsilon,
+    "names": list(result.to_xarray().parameter.values),
+    "rows": len(result.summary()),
+    "found": [n for n in ("app", "worker", "migrations", "tests", "fastapi", "sqlalchemy")
+              if importlib.util.find_spec(n)],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, with the environment's own setuptools: no registry is asked."""
+    source, into = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in SHIPPED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    for other in sorted(TOO_GENERAL):  # they would be taken along if they were asked for
+        (source / other).mkdir()
+        (source / other / "__init__.py").touch()
+    pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", into, source)
+    (built,) = into.glob("*.whl")
+    return built
+
+
+def pip(*words: object) -> None:
+    command = [sys.executable, "-m", "pip", "--quiet", *map(str, words)]
+    subprocess.run(command, check=True, timeout=240, capture_output=True)
+
+
+def needed(item: Requirement) -> Iterator[Distribution]:
+    """What a requirement of the core installs, here: the distribution, and what that requires."""
+    found = distribution(item.name)
+    assert found.version in item.specifier
+    yield found
+    for inner in map(Requirement, found.requires or ()):
+        extras = item.extras or {""}
+        if inner.marker is None or any(inner.marker.evaluate({"extra": e}) for e in extras):
+            yield from needed(inner)
+
+
+def required(wheel: Path) -> dict[str, Distribution]:
+    """All that the wheel itself says it needs, without extras, by name."""
+    with zipfile.ZipFile(wheel) as content:
+        (metadata,) = (name for name in content.namelist() if name.endswith("/METADATA"))
+        lines = content.read(metadata).decode().splitlines()
+    wanted = [line.partition(": ")[2] for line in lines if line.startswith("Requires-Dist: ")]
+    core = [item for item in map(Requirement, wanted) if item.marker is None]
+    return {found.name: found for item in core for found in needed(item)}
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment of the wheel and what it requires, linked from that of the tests."""
+    home = tmp_path_factory.mktemp("clean") / "venv"
+    venv.create(home, symlinks=True)
+    (site,) = (home / "lib").glob("python3*/site-packages")
+    for found in required(wheel).values():
+        for top in {file.parts[0] for file in found.files or () if file.parts[0] != ".."}:
+            (site / top).symlink_to(Path(str(found.locate_file(top))))
+    pip("--python", home / "bin" / "python", "install", "--no-deps", "--no-index", wheel)
+    return home / "bin" / "python"
+
+
+def test_the_wheel_holds_two_packages_and_all_their_files(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as content:
+        names = content.namelist()
+    folders = {name.split("/")[0] for name in names}
+    assert {f for f in folders if not f.endswith(".dist-info")} == HELD
+    shipped = {
+        str(path.relative_to(ROOT))
+        for path in (p for name in HELD for p in (ROOT / name).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {name for name in names if name.split("/")[0] in HELD} == shipped
+
+
+def test_the_core_needs_few_packages(wheel: Path) -> None:
+    names = {name.lower() for name in required(wheel)}
+    assert {"numpy", "scipy", "numba", "cryptography"} <= names
+    assert len(names) < MOST_PACKAGES
+
+
+def test_an_installed_wheel_samples_with_nothing_else_at_hand(python: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [python, "-I", "-c", RELEASE],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "HOME": str(tmp_path)},
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert Path(told["from"]).is_relative_to(python.parent.parent)
+    assert told["version"] == dpmcmc.__version__
+    assert 1.9 < told["epsilon"] <= 2.0
+    assert told["names"] == ["Intercept", "dose"]
+    assert told["rows"] == 2
+    assert told["found"] == []
+
+
+def test_the_command_says_what_it_needs(python: Path) -> None:
+    done = subprocess.run([python.parent / "dpmcmc"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "pip install 'dpmcmc[service]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_installed_wheel_serves(wheel: Path, tmp_path: Path) -> None:
+    """With the packages of this environment, and nothing of the checkout on the path."""
+    home, port = tmp_path / "venv", free_port()
+    venv.create(home, symlinks=True)
+    (site,) = (home / "lib").glob("python3*/site-packages")
+    (site / "extra.pth").write_text(sysconfig.get_path("purelib"))
+    python = home / "bin" / "python"
+    pip("--python", python, "install", "--no-deps", "--no-index", wheel)
+    command = [home / "bin" / "dpmcmc", "serve", "--port", str(port)]
+    settings = {"DPMCMC_DATA_DIR": str(tmp_path / "data"), "HOME": str(tmp_path)}
+    with (tmp_path / "log").open("wb") as log:
+        serving = subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path, env=settings)
+        try:
+            page = answer_of(f"http://127.0.0.1:{port}/login", tmp_path / "log")
+            assert page.status_code == 200
+            assert "<title>" in page.text
+            worker = f"{python} -m dpmcmc_service.worker"
+            assert worker in subprocess.check_output(["ps", "ax", "-ww"], text=True)
+        finally:
+            serving.terminate()
+            assert serving.wait(30) == 0
+
+
+def answer_of(url: str, log: Path) -> httpx.Response:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return httpx.get(url)
+        except httpx.TransportError:
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+
+
+def test_one_version_is_told_everywhere() -> None:
+    version = dpmcmc.__version__
+    released = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert released[0] == version
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    images = {one["image"] for one in compose["services"].values()}
+    images |= {
+        image
+        for path in (ROOT / "deploy" / "kubernetes").glob("*.yaml")
+        for image in re.findall(r"image: (\S+)", path.read_text())
+    }
+    assert {i for i in images if i.startswith("dpmcmc:")} == {f"dpmcmc:{version}"}
+    cluster = yaml.safe_load((ROOT / "deploy/kubernetes/kustomization.yaml").read_text())
+    assert {str(one["newTag"]) for one in cluster["images"]} == {version}
+    assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"]
