@@ -2,6 +2,7 @@
 
 import math
 
+import numba
 import numpy as np
 import pytest
 
@@ -17,6 +18,9 @@ from dpmcmc.releases.variational import Look, Variational, judge, pooled
 from dpmcmc.spec import JobSpec, PrivacySpec
 from tests.sources import Seeded
 
+compiled = pytest.mark.skipif(
+    bool(numba.config.DISABLE_JIT), reason="hundreds of fits need the compiler"
+)
 TRUTH = np.array([-0.5, 1.0, -0.7])
 
 
@@ -73,11 +77,13 @@ def scattered(found):
     return float((apart**2).sum()) / ((len(means) - 1) * means.shape[1])
 
 
+@compiled
 def test_the_noise_that_a_posterior_accounts_for_is_what_there_is():
     """200 fits of three parameters: a mean square of 1 has a standard error of 0.058."""
     assert scattered(released(200, 2.0)) == pytest.approx(1.0, abs=0.2)
 
 
+@compiled
 def test_noise_that_is_too_small_is_seen(monkeypatch):
     """With four fifths of it the mean square is about 0.64: six standard errors below 1."""
     sums, noise = dp_vi.noisy_sums, dp_vi.gaussian_noise
