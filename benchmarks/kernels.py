@@ -183,7 +183,7 @@ def threads_of(rows: int, dimensions: int, chains: int = 1) -> int:
     """As many threads as a sum uses."""
     return (
         min(2, row_threads.THREADS)
-        if rows * dimensions * chains >= row_threads.WORTH_A_THREAD
+        if rows * dimensions * chains >= row_threads.MIN_NUMBERS_PER_THREAD
         else 1
     )
 

@@ -15,11 +15,10 @@ from dpmcmc.schema import NumberColumn
 from dpmcmc.variables import column_of
 
 Floats = NDArray[np.float64]
-MUCH_TOO_WIDE = (
-    10.0  # half of the declared range over the sd of the rows, from which bounds are far too wide
-)
-REACH = 8.0  # sds to either side of the mean that are told as bounds which would do
-SURE = 0.25  # noise of a moment over it, above which nothing is told
+# half of the declared range over the sd of the rows, from which bounds are far too wide
+MUCH_TOO_WIDE = 10.0
+SUGGESTED_SDS = 8.0  # sds to either side of the mean that are told as bounds which would do
+MAX_MOMENT_NOISE = 0.25  # noise of a moment over it, above which nothing is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ def notes(design: Design, moments: Floats, blur: float) -> tuple[Note, ...]:
     noise. blur: of its noise over it, in every direction. What long rows add to the moments may be
     cut, so a column with a few values far out looks narrow, and the note says so.
     """
-    if blur > SURE:
+    if blur > MAX_MOMENT_NOISE:
         return ()
     found = []
     for j, term in enumerate(design.terms):
@@ -66,8 +65,8 @@ def _mean_and_sd(design: Design, moments: Floats, j: int) -> tuple[float, float]
 
 def _sentence(column: NumberColumn, mean: float, sd: float) -> str:
     middle, half = 0.5 * (column.lower + column.upper), 0.5 * (column.upper - column.lower)
-    low = max(column.lower, middle + half * (mean - REACH * sd))
-    high = min(column.upper, middle + half * (mean + REACH * sd))
+    low = max(column.lower, middle + half * (mean - SUGGESTED_SDS * sd))
+    high = min(column.upper, middle + half * (mean + SUGGESTED_SDS * sd))
     return (
         f"{column.name} varies by about {half * sd:.2g} around {middle + half * mean:.3g},"
         f" {1 / sd:.0f} times less than half of its declared range of {column.lower:g} to"

@@ -11,7 +11,7 @@ Source: thesis A, section 7.1; Gretton et al., A kernel two-sample test, JMLR 20
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1024
+BLOCK_ROWS = 1024
 
 
 def mmd(
@@ -89,7 +89,7 @@ def _squared_distances(
 
 def _kernel_sum(first: NDArray[np.float64], second: NDArray[np.float64], bandwidth: float) -> float:
     total = 0.0
-    for start in range(0, len(first), BLOCK):
-        squares = _squared_distances(first[start : start + BLOCK], second)
+    for start in range(0, len(first), BLOCK_ROWS):
+        squares = _squared_distances(first[start : start + BLOCK_ROWS], second)
         total += float(np.exp(squares / (-2 * bandwidth**2)).sum())
     return total

@@ -21,7 +21,8 @@ from dpmcmc.releases.whitening import Whitening
 from dpmcmc.spec import JobSpec
 
 POINTER = "/sampler/whitening"
-ROUND = 0.15  # noise of a whitening, over what it saw: measured, below it none is missed
+# noise of a whitening, over what it saw: measured, below it none is missed
+MAX_WHITENING_NOISE = 0.15
 LARGEST_ENTRY, WORST_CONDITION = (
     1e100,
     1e12,
@@ -71,7 +72,10 @@ def _good(design: Design, one: Earlier, noise_multiplier: float | None) -> bool:
     """Whether its noise does no harm, or is no more than that of a new one."""
     if noise_multiplier is not None and one.noise_multiplier <= noise_multiplier:
         return True
-    return blurred(one.noise_multiplier, len(design.parameters), design.schema.rows) <= ROUND
+    return (
+        blurred(one.noise_multiplier, len(design.parameters), design.schema.rows)
+        <= MAX_WHITENING_NOISE
+    )
 
 
 def _unknown(same: Sequence[Earlier]) -> str:

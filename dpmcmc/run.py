@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +18,13 @@ from dpmcmc.releases.base import Stored
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.reuse import POINTER, checked
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.samplers.minibatch import SCATTERED
+from dpmcmc.samplers.minibatch import SCATTERED_READ_COST
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import JobSpec
 from dpmcmc.starting import begun
 
-if TYPE_CHECKING:
-    pass
-
-BLOCKS = 25
-WHOLE = 2**18  # numbers of a release's draws, which take no time, that are one block
+MAX_BLOCKS = 25
+ONE_BLOCK_NUMBERS = 2**18  # numbers of a release's draws, which take no time, that are one block
 BLOCK_SECONDS, LEAST_SECONDS = 0.5, 0.1
 ROW_SECONDS = 4e-9  # one row of one chain, one column, on a slow core
 STEP_SECONDS = 1e-4
@@ -150,7 +146,7 @@ def _released(
     posterior = release.publish(rows, form.max_row_norm, options, z, random)
     if posterior.release is not None:
         keep(posterior.release)
-    length = max(-(-steps // BLOCKS), WHOLE // (chains * len(form.start)))
+    length = max(-(-steps // MAX_BLOCKS), ONE_BLOCK_NUMBERS // (chains * len(form.start)))
     for first in range(0, steps, length):
         draws = posterior.draws(chains, min(length, steps - first), random)
         yield Released(model.release(design, spec, draws))
@@ -159,14 +155,14 @@ def _released(
 def rows_read(options: object, rows: int) -> int:
     """Return how many rows in order take as long as those that a step of one chain reads."""
     batch = getattr(options, "batch", None)
-    return rows if batch is None else min(rows, int(SCATTERED * batch))
+    return rows if batch is None else min(rows, int(SCATTERED_READ_COST * batch))
 
 
 def block_length(rows: int, dimension: int, chains: int, steps: int) -> int:
-    """Return the steps of a block: BLOCKS blocks a job, but none that is very short or long.
+    """Return the steps of a block: MAX_BLOCKS blocks a job, but none that is very short or long.
 
     rows: that each chain reads a step.
     """
     seconds = STEP_SECONDS + chains * rows * (1 + dimension) * ROW_SECONDS
-    even = max(-(-steps // BLOCKS), int(LEAST_SECONDS / seconds))
+    even = max(-(-steps // MAX_BLOCKS), int(LEAST_SECONDS / seconds))
     return max(1, min(even, int(BLOCK_SECONDS / seconds), steps))

@@ -28,9 +28,9 @@ from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec
 from dpmcmc.target import Floats
 
-DRAWN = 4000  # of the posterior given the release: its mean and covariance are theirs
+POSTERIOR_DRAWS = 4000  # of the posterior given the release: its mean and covariance are theirs
 LEAST_EIGENVALUE = 1e-12  # eigenvalue of a precision over the largest
-WORST = 1e12  # condition of a root that can be computed with
+MAX_CONDITION = 1e12  # condition of a root that can be computed with
 
 
 def release_of(spec: JobSpec) -> Release[Any, Any, Any]:
@@ -168,7 +168,7 @@ def found_in(
     told: Quadratic, prior: tuple[Floats, Floats], chains: int, random: RandomSource
 ) -> Found | None:
     """Return where chains begin, from released numbers alone. prior: mean and precision (d,)."""
-    draws = told.posterior(*prior, random).draws(1, max(DRAWN, chains), random)[0]
+    draws = told.posterior(*prior, random).draws(1, max(POSTERIOR_DRAWS, chains), random)[0]
     root = own_root(told, prior[1])
     if not _usable(draws, root):
         return None
@@ -190,7 +190,7 @@ def _usable(draws: Floats, root: Floats) -> bool:
     """Whether released numbers can be computed with."""
     if not (np.isfinite(draws).all() and np.isfinite(root).all()):
         return False
-    return bool(np.linalg.cond(root / np.abs(root).max(axis=1, keepdims=True)) < WORST)
+    return bool(np.linalg.cond(root / np.abs(root).max(axis=1, keepdims=True)) < MAX_CONDITION)
 
 
 def own_root(told: Quadratic, prior: Floats) -> Floats:

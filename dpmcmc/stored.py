@@ -24,14 +24,14 @@ from dpmcmc.models import MODELS
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases.base import Posterior, Stored, prior_of
 from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.releases.quadratic_verdict import STRETCH, lost
+from dpmcmc.releases.quadratic_verdict import MAX_LAST_STEP, lost
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.reuse import POINTER, in_order
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec, NormalPrior
 from dpmcmc.starting import release_of
 from dpmcmc.units import Scale, matrix
-from dpmcmc.verdicts import MIXED, Verdict, of_release
+from dpmcmc.verdicts import MAX_RHAT, Verdict, of_release
 
 NUM_DRAWS, MOST_DRAWS = 4000, 1_000_000
 Asked = NormalPrior | CoefficientPrior
@@ -153,7 +153,7 @@ class StoredRelease:
         for k, one in others.items():
             precision[k] = 0.0 if one.scale is None else one.scale**-2.0
         reasons = self._judged(draws, precision)
-        if not walk.r_hat <= MIXED:
+        if not walk.r_hat <= MAX_RHAT:
             told = f"chains that began at this prior have not forgotten it (R-hat {walk.r_hat:.3f})"
             reasons = (*reasons, f"{told}: a wider one, or fewer at once, would be sampled")
         return FreePosterior(self, draws, walk, self._in_units(normals, others), reasons)
@@ -189,10 +189,10 @@ class StoredRelease:
         if lost(self._told, other) and not lost(self._told, own):
             reasons.append("the rows do not tell some direction, which the job's prior held")
         away = float(np.linalg.norm(self._away(draws[:, :p].mean(axis=0))))
-        if away > STRETCH:
+        if away > MAX_LAST_STEP:
             reasons.append(
                 f"this prior takes the posterior {away:.2g} sds of what a row tells from where the"
-                f" rows were looked at; what was released of them holds within {STRETCH:g}"
+                f" rows were looked at; what was released of them holds within {MAX_LAST_STEP:g}"
             )
         return tuple(reasons)
 

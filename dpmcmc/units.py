@@ -18,7 +18,7 @@ from dpmcmc.design import Design
 Floats = NDArray[np.float64]
 Scale = Literal["original", "design"]
 SCALES: tuple[Scale, ...] = ("original", "design")
-ROWS = 65536  # at once
+ROWS_AT_ONCE = 65536  # at once
 
 
 def matrix(design: Design, parameters: Sequence[str]) -> Floats:
@@ -55,6 +55,6 @@ def in_units(
         return draws
     found, flat = np.empty(draws.shape), draws.reshape(-1, len(every))
     out = found.reshape(-1, len(every))
-    for start in range(0, len(flat), ROWS):
-        out[start : start + ROWS] = flat[start : start + ROWS] @ every.T
+    for start in range(0, len(flat), ROWS_AT_ONCE):
+        out[start : start + ROWS_AT_ONCE] = flat[start : start + ROWS_AT_ONCE] @ every.T
     return found

@@ -12,8 +12,8 @@ from dpmcmc.breadth import Note
 from dpmcmc.diagnostics import ParameterSummary
 from dpmcmc.releases.base import Judgement
 
-MIXED = 1.01  # largest rank-normalised R-hat of a chain that has mixed: Vehtari et al. 2021
-LEAST_ESS = 200.0  # 50 for each half chain that R-hat compares: with fewer it is above MIXED
+MAX_RHAT = 1.01  # largest rank-normalised R-hat of a chain that has mixed: Vehtari et al. 2021
+MIN_ESS = 200.0  # 50 for each half chain that R-hat compares: with fewer it is above MAX_RHAT
 COLOURS, PLAIN = {"reliable": "\x1b[32m", "unreliable": "\x1b[31m"}, "\x1b[0m"
 MOST_SDS_AWAY = 10.0  # sds from where a chain went to where its release had put it
 
@@ -89,9 +89,9 @@ def _mixing(summaries: Sequence[ParameterSummary]) -> str:
     if unknown:
         return f"{unknown[0]} never moved, or the chain is too short to be judged"
     worst = max(summaries, key=lambda one: one.r_hat or 0.0)
-    if (worst.r_hat or 0.0) <= MIXED:
+    if (worst.r_hat or 0.0) <= MAX_RHAT:
         return ""
-    return f"R-hat of {worst.name} is {worst.r_hat:.3f}, above {MIXED}: the chain has not mixed"
+    return f"R-hat of {worst.name} is {worst.r_hat:.3f}, above {MAX_RHAT}: the chain has not mixed"
 
 
 def _size(summaries: Sequence[ParameterSummary]) -> str:
@@ -99,11 +99,11 @@ def _size(summaries: Sequence[ParameterSummary]) -> str:
         return min(one.ess_bulk or 0.0, one.ess_tail or 0.0)
 
     worst = min(summaries, key=size)
-    if size(worst) >= LEAST_ESS:
+    if size(worst) >= MIN_ESS:
         return ""
     return (
         f"{worst.name} has an effective sample size of {size(worst):.0f};"
-        f" fewer than {LEAST_ESS:.0f} do not describe a posterior"
+        f" fewer than {MIN_ESS:.0f} do not describe a posterior"
     )
 
 

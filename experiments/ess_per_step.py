@@ -39,7 +39,7 @@ from dpmcmc.planner.resolve import ARVIZ_FLOOR
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.types import Released
 from dpmcmc.samplers import SAMPLERS, minibatch
-from dpmcmc.samplers.penalty_efficiency import SPREAD, best_scale, efficiency
+from dpmcmc.samplers.penalty_efficiency import BACTRIAN_MODE, best_scale, efficiency
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelSpec
 from experiments.posteriors import SHARED, STORED, stored
@@ -63,14 +63,14 @@ def density(shape, moves, scale):
     """Proposal density."""
     if shape == "normal":
         return np.exp(-0.5 * (moves / scale) ** 2) / (scale * np.sqrt(2 * np.pi))
-    sd = scale * np.sqrt(1 - SPREAD**2)
-    humps = [np.exp(-0.5 * ((moves - side * SPREAD * scale) / sd) ** 2) for side in (-1, 1)]
+    sd = scale * np.sqrt(1 - BACTRIAN_MODE**2)
+    humps = [np.exp(-0.5 * ((moves - side * BACTRIAN_MODE * scale) / sd) ** 2) for side in (-1, 1)]
     return sum(humps) / (2 * sd * np.sqrt(2 * np.pi))
 
 
 def exact_efficiency(shape, noise, scale):
     """Effective draws a step on N(0, 1), noise sd `noise` for each unit of the move."""
-    narrow = scale * (np.sqrt(1 - SPREAD**2) if shape == "bactrian" else 0.5)
+    narrow = scale * (np.sqrt(1 - BACTRIAN_MODE**2) if shape == "bactrian" else 0.5)
     step = min(0.05, max(narrow / 3, 0.008))
     x = np.arange(-4.8, 4.8 + step / 2, step)
     moves = x - x[:, None]

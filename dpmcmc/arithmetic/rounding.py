@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-SHRINK = 1.0 - 2.0**-40  # of a clip: covers the rounding of what is clipped to it
+CLIP_MARGIN = 1.0 - 2.0**-40  # of a clip: covers the rounding of what is clipped to it
 LARGEST_UNITS = 2.0**51  # grid units within which a rounded quotient is off by less than 3/4
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 PENALTY, BARKER = 0, 1
-CLAMP = 6.0  # of the normal that fills Barker's variance up
+MAX_FILLING_SDS = 6.0  # of the normal that fills Barker's variance up
 Number = Any  # a float, or floats over chains
 
 
@@ -77,7 +77,7 @@ def barker(
     """
     spread = np.maximum(squares - sums * sums / rule.batch, 0.0)
     variances = np.minimum(rule.part * rule.scale**2 * spread, rule.most)
-    clamped = np.minimum(np.maximum(others[0], -CLAMP), CLAMP)
+    clamped = np.minimum(np.maximum(others[0], -MAX_FILLING_SDS), MAX_FILLING_SDS)
     filled = np.sqrt(rule.filled - variances) * clamped
     return rule.scale * sums + filled, rule.unit + 0.0 * widths
 

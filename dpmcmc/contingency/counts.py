@@ -14,7 +14,7 @@ from dpmcmc.privacy.sites import RELEASED_COUNTS
 from dpmcmc.schema import Table
 
 Floats = NDArray[np.float64]
-PER_TABLE = math.sqrt(2.0)  # L2 change of a table of counts when one row is replaced
+TABLE_SENSITIVITY = math.sqrt(2.0)  # L2 change of a table of counts when one row is replaced
 MOST_CELLS = 2**22  # of all tables of one release together
 
 
@@ -47,10 +47,10 @@ def released(
     Proof: docs/proofs/tables.md. Raises ValueError on a multiplier that the proof leaves out.
     """
     noise = gaussian_noise(random, RELEASED_COUNTS, noise_multiplier, statistic.shape)
-    return noisy_sums(statistic, PER_TABLE * math.sqrt(parts), noise_multiplier, noise)
+    return noisy_sums(statistic, TABLE_SENSITIVITY * math.sqrt(parts), noise_multiplier, noise)
 
 
 def noise_sd(dimension: int, parts: int, noise_multiplier: float) -> float:
     """Return the sd of the noise of `released`, rounding included in its scale."""
     unit, sd = scale_of(noise_multiplier, dimension)
-    return PER_TABLE * math.sqrt(parts) * unit * sd
+    return TABLE_SENSITIVITY * math.sqrt(parts) * unit * sd

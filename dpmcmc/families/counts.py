@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmcmc.families.base import TINY, Floats, Place, Terms, single
 
-HIGHEST = 30.0  # of a predictor: more is not told apart
+MAX_PREDICTOR = 30.0  # of a predictor: more is not told apart
 UpTo = Callable[[Floats, int], Floats]
 
 

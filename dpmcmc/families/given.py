@@ -17,7 +17,7 @@ from dpmcmc.schema import NumberColumn, Table
 from dpmcmc.spec import ModelSpec
 
 LARGEST_WEIGHT = 100.0
-LIGHTEST = 1e-6  # a weight, where rows are cut: one of 0 has no largest score
+MIN_WEIGHT = 1e-6  # a weight, where rows are cut: one of 0 has no largest score
 POINTER, ALGORITHM = "/model/weights", "noisy_quadratic"
 
 
@@ -45,7 +45,7 @@ class Given:
             )
             times, curved = root, place.curved
         else:  # a score is weighted once; with the square of this row_norm a slope would be twice
-            times, least = weight, np.maximum(weight, LIGHTEST)
+            times, least = weight, np.maximum(weight, MIN_WEIGHT)
             row_norm, spread, curved = least * place.row_norm, place.spread, least * place.curved
         asked = replace(place, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
         said = self.family.terms(answer, asked)

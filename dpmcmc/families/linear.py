@@ -10,8 +10,8 @@ from scipy.special import ndtr
 from dpmcmc.families.base import TINY, Floats, Place, Terms, single
 
 WIDEST_CUT = 8.0  # residual sds beyond which every row is cut
-OUTLYING = 3.0  # sds, that few residuals are off where the mean is near
-ROOT = np.sqrt(2.0 * np.pi)
+OUTLIER_SDS = 3.0  # sds, that few residuals are off where the mean is near
+SQRT_TWO_PI = np.sqrt(2.0 * np.pi)
 
 
 def inside(cut: Floats) -> Floats:
@@ -22,7 +22,9 @@ def inside(cut: Floats) -> Floats:
 def kept(cut: Floats) -> Floats:
     """Return E min(Z^2, cut^2)."""
     tail = 2.0 * ndtr(-cut)
-    return np.asarray(1.0 - tail - 2.0 * cut * np.exp(-0.5 * cut * cut) / ROOT + cut * cut * tail)
+    return np.asarray(
+        1.0 - tail - 2.0 * cut * np.exp(-0.5 * cut * cut) / SQRT_TWO_PI + cut * cut * tail
+    )
 
 
 def inner(cut: Floats) -> Floats:
@@ -32,7 +34,7 @@ def inner(cut: Floats) -> Floats:
 
 def spread(cut: Floats) -> Floats:
     """Return the variance of min(Z^2, cut^2)."""
-    density = 2.0 * np.exp(-0.5 * cut * cut) / ROOT
+    density = 2.0 * np.exp(-0.5 * cut * cut) / SQRT_TWO_PI
     fourth = 3.0 * inner(cut) - cut**3 * density + cut**4 * (1.0 - inside(cut))
     return np.asarray(fourth - kept(cut) ** 2)
 
@@ -51,7 +53,7 @@ class Linear:
         k = np.minimum(place.most * sd / np.maximum(place.row_norm, TINY), WIDEST_CUT)
         slope = inside(k / np.sqrt(1.0 + (place.spread / sd) ** 2))
         if not place.spread.any():  # far from the mean the tangent of what is cut is of no use
-            slope = np.where(np.abs(z) > OUTLYING, np.minimum(slope, k / np.abs(z)), slope)
+            slope = np.where(np.abs(z) > OUTLIER_SDS, np.minimum(slope, k / np.abs(z)), slope)
         w = np.minimum(1.0, place.curved * sd * sd / np.maximum(slope * place.row_norm**2, TINY))
         psi = w * np.clip(z, -k, k) / sd
         return single(

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import pdtr
 
 from dpmcmc.families.base import Floats, Place, Terms, nodes_of
-from dpmcmc.families.counts import HIGHEST, counted
+from dpmcmc.families.counts import MAX_PREDICTOR, counted
 
 
 class Poisson:
@@ -18,5 +18,5 @@ class Poisson:
         """Return psi, its slope, its variance and the squared residual of each row."""
         rate = np.zeros_like(y)
         for eta, weight in nodes_of(place):
-            rate += weight * np.exp(np.minimum(eta, HIGHEST))
+            rate += weight * np.exp(np.minimum(eta, MAX_PREDICTOR))
         return counted(y, place, rate, rate * rate, lambda j, _: np.asarray(pdtr(j, rate)))

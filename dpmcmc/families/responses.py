@@ -9,7 +9,7 @@ from scipy.special import expit, gammaincinv, pdtrik
 from dpmcmc.families.base import Floats
 from dpmcmc.privacy.noise import RandomSource
 
-STEEPEST = 100.0  # log of a mean count: larger ones say nothing that this one does not
+MAX_LOG_MEAN = 100.0  # log of a mean count: larger ones say nothing that this one does not
 RARE, COUNTED = 1e-12, 1e6  # means below which a count is 0, and from which on it is normal
 
 
@@ -28,7 +28,7 @@ class Response:
 
 def rate(eta: Floats) -> Floats:
     """Return the mean count."""
-    return np.asarray(np.exp(np.minimum(eta, STEEPEST)))
+    return np.asarray(np.exp(np.minimum(eta, MAX_LOG_MEAN)))
 
 
 def counts(mean: Floats, _: Floats, random: RandomSource) -> Floats:

@@ -46,8 +46,10 @@ FUNCTIONS = {
     "expm1": Function(np.expm1),
     "sqrt": Function(np.sqrt, 0.0),
 }
-OF_THE_DATA = frozenset({"center", "scale", "standardize", "lag", "rank", "hashed", "lookup"})
-KNOWN = f"I(), C(), poly(), bs(), cr(), offset(), abs(), {'(), '.join(FUNCTIONS)}()"
+DATA_DEPENDENT_FUNCTIONS = frozenset(
+    {"center", "scale", "standardize", "lag", "rank", "hashed", "lookup"}
+)
+KNOWN_FUNCTIONS = f"I(), C(), poly(), bs(), cr(), offset(), abs(), {'(), '.join(FUNCTIONS)}()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def read_call(text: str) -> Call:
     if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
         raise SpecError(POINTER, f"{text}: write arithmetic as I(...)")
     name, options = tree.func.id, {key.arg or "": key.value for key in tree.keywords}
-    if name in OF_THE_DATA:
+    if name in DATA_DEPENDENT_FUNCTIONS:
         why = "it is computed from the data; columns are standardised by their declared bounds"
         raise SpecError(POINTER, f"{text}: {why}")
     return Call(text, name, tuple(tree.args), options, names)
@@ -171,7 +173,7 @@ class _Walk:
     def _function(self, node: ast.Call) -> str:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in FUNCTIONS and name not in ("I", "abs"):
-            raise self._call.refuse(f"{name or 'that'} is not known; there are {KNOWN}")
+            raise self._call.refuse(f"{name or 'that'} is not known; there are {KNOWN_FUNCTIONS}")
         if len(node.args) != 1 or node.keywords:
             raise self._call.refuse(f"{name} takes one argument")
         return name
@@ -260,7 +262,7 @@ class _Walk:
                 return self.value(node.left) ** self._exponent(node)
             case ast.BinOp(op=sign):
                 left, right = self.value(node.left), self.value(node.right)
-                return SIGNS[type(sign)](left, right)
+                return OPERATORS[type(sign)](left, right)
             case ast.Call():
                 inner, name = self.value(node.args[0]), self._function(node)
                 if name in FUNCTIONS:
@@ -269,7 +271,7 @@ class _Walk:
         raise self._call.refuse("only + - * / ** and functions of columns may be in it")
 
 
-SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
     ast.Mult: np.multiply,

@@ -19,8 +19,8 @@ from dpmcmc.formula.arithmetic import Call, Interval
 
 Floats = NDArray[np.float64]
 MAX_DEGREE, MAX_FUNCTIONS = 10, 50
-FINE = 4001  # points, at which a spline's largest length is looked for
-SLACK = 1.0 + 1e-6
+SEARCH_POINTS = 4001  # points, at which a spline's largest length is looked for
+LENGTH_MARGIN = 1.0 + 1e-6
 BASES = ("poly", "bs", "cr")
 
 
@@ -62,11 +62,11 @@ def _made(text: str, name: str, kind: str, degree: int, knots: tuple[float, ...]
     if kind == "poly":
         ones = (1.0,) * degree
         return Basis(text, (name,), kind, degree, knots, tuple(-one for one in ones), ones, degree)
-    points = np.linspace(knots[0], knots[-1], FINE)
+    points = np.linspace(knots[0], knots[-1], SEARCH_POINTS)
     found = _values(kind, degree, knots, points)
     low, high = np.minimum(found.min(axis=1), 0.0), np.maximum(found.max(axis=1), 0.0)
-    wide = (SLACK - 1.0) * (high - low)
-    square = SLACK * float((found**2).sum(axis=0).max())
+    wide = (LENGTH_MARGIN - 1.0) * (high - low)
+    square = LENGTH_MARGIN * float((found**2).sum(axis=0).max())
     lower, upper = tuple((low - wide).tolist()), tuple((high + wide).tolist())
     return Basis(text, (name,), kind, degree, knots, lower, upper, square)
 

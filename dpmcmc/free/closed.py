@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from dpmcmc.free.priors import CoefficientPrior, Floats
 from dpmcmc.releases.base import Posterior
 
-FLAT = 1e-12  # of the widest direction of a normal: none is narrower
+MIN_RELATIVE_WIDTH = 1e-12  # of the widest direction of a normal: none is narrower
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,5 +48,5 @@ class Closed:
 def _log_normal(away: Floats, root: Floats) -> float:
     """Return the log density of a normal with covariance root @ root.T, so far from its mean."""
     values, vectors = np.linalg.eigh(root @ root.T)
-    values = np.maximum(values, max(FLAT * float(values.max()), 1e-300))
+    values = np.maximum(values, max(MIN_RELATIVE_WIDTH * float(values.max()), 1e-300))
     return -0.5 * float(np.sum(np.log(2 * math.pi * values) + (vectors.T @ away) ** 2 / values))

@@ -21,7 +21,8 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.schema import NumberColumn
 from dpmcmc.variables import column_of
 
-NEARBY = 1e-4  # of a column's range: how far apart settings are that a derivative is taken from
+# of a column's range: how far apart settings are that a derivative is taken from
+DIFFERENCE_STEP = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ class Fitted:
         self, response: Response, column: NumberColumn, given: Sequence[Setting], pointer: str
     ) -> Effect:
         """Return the mean derivative, by differences that stay within the declared bounds."""
-        width = NEARBY * (column.upper - column.lower)
+        width = DIFFERENCE_STEP * (column.upper - column.lower)
         places = []
         for k, row in enumerate(given):
             place = at(f"{pointer}/given/{k}", column.name)

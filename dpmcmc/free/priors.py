@@ -22,7 +22,8 @@ Kind = Literal["normal", "laplace", "student_t", "cauchy", "uniform"]
 LARGEST_NUMBER, LEAST_SCALE, MOST_SCALE = 1e30, 1e-6, 1e6  # of numbers that are asked about
 LEAST_DF, MOST_DF = 1.0, 1e4
 LEAST_MASS = 1e-100  # of a prior between its bounds
-NEAR = 1e-8  # of a scale: a Laplace prior's variance is drawn as if nothing were nearer to its peak
+# of a scale: a Laplace prior's variance is drawn as if nothing were nearer to its peak
+MIN_SCALE_RATIO = 1e-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +196,7 @@ def _precision(prior: CoefficientPrior, values: Floats, random: RandomSource) ->
     if prior.kind == "normal":
         return np.full(len(values), scale**-2.0)
     if prior.kind == "laplace":
-        mean = 1.0 / (scale * np.maximum(np.abs(away), NEAR * scale))
+        mean = 1.0 / (scale * np.maximum(np.abs(away), MIN_SCALE_RATIO * scale))
         return _inverse_gaussian(mean, scale**-2.0, random)
     df = prior.freedom
     gamma = gammaincinv(0.5 * (df + 1.0), random.uniforms(away.shape))

@@ -16,7 +16,7 @@ import llvmlite
 import numba
 
 PACKAGE = Path(__file__).resolve().parent.parent
-KEPT = 4  # folders of other versions that are left in place, the newest
+CACHES_KEPT = 4  # folders of other versions that are left in place, the newest
 
 
 def key_of(package: Path) -> str:
@@ -56,7 +56,7 @@ def _forget(current: Path) -> None:
     """Delete what older versions have left, but for the newest few: somebody may still run them."""
     names = [path for path in current.parent.iterdir() if len(path.name) == len(current.name)]
     others = [path for path in names if path != current and path.is_dir()]
-    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[CACHES_KEPT:]:
         shutil.rmtree(path, ignore_errors=True)
 
 

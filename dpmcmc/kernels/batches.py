@@ -14,12 +14,12 @@ from dpmcmc.kernels.cells import cell
 from dpmcmc.kernels.dispatch import has_response, interval, ratios
 from dpmcmc.kernels.intervals import cut
 from dpmcmc.kernels.maths import MAGIC_BITS, NEAR, OPTIONS, fetch, kernel, leaf
-from dpmcmc.kernels.moves import TOGETHER
+from dpmcmc.kernels.moves import ALL_COEFFICIENTS
 from dpmcmc.kernels.penalty_steps import accepts, noised
 from dpmcmc.kernels.position_facts import describe, log_prior_ratio
 from dpmcmc.kernels.scattered import LANES, ROWS, dots
 
-CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
+HALF_INTERVAL_CELLS = 2.0**18  # half an interval, in cells: squares of a batch add up in 64 bits
 
 penalty = njit(**OPTIONS)(rules.penalty)
 barker = njit(**OPTIONS)(rules.barker)
@@ -31,7 +31,7 @@ def cells_and_squares(ratio, count, scale, shift):
     """Sum over rows of clipped ratios, in whole cells, and of their squares."""
     total, squares = np.int64(0), np.int64(0)
     for i in range(count):
-        v = np.int64(np.int32(cell(ratio[i], scale, shift, CELLS) - MAGIC_BITS))
+        v = np.int64(np.int32(cell(ratio[i], scale, shift, HALF_INTERVAL_CELLS) - MAGIC_BITS))
         total += v
         squares += v * v
     return total, squares
@@ -125,10 +125,12 @@ def minibatch_steps(
                 squares += deltas[t, c, j] * deltas[t, c, j]
             describe(public, position[c], here, aux_here)
             describe(public, then, there, aux_there)
-            lo, hi = interval(public, here, aux_here, there, aux_there, TOGETHER, deltas[t, c])
+            lo, hi = interval(
+                public, here, aux_here, there, aux_there, ALL_COEFFICIENTS, deltas[t, c]
+            )
             lo, hi = cut(lo, hi, squares, *clip)
             middle, width = 0.5 * lo + 0.5 * hi, hi - lo
-            unit = width / (2.0 * CELLS)
+            unit = width / (2.0 * HALF_INTERVAL_CELLS)
             total, square = sums(
                 *(table, columns, max_row_norm, public.family, every[(t * chains + c) * batch :]),
                 *(batch, (here, aux_here, there, aux_there)),

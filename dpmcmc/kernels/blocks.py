@@ -11,7 +11,7 @@ import numpy as np
 from dpmcmc.kernels.maths import fetch, leaf, piece, wide
 
 BLOCK, LINE = 256, 16  # numbers; a line is what memory hands out
-NOTHING = np.float32(0.0)
+ZERO = np.float32(0.0)
 OFFSET, CURVATURE, CONSTANT = 0, 1, 2  # entries of `aux`; linear: -1 / (2 sd^2), -log sd
 
 
@@ -74,7 +74,7 @@ def short_dot(x, first, step, count, weights, dotted):
     """
     for k in range(step.size):
         weights[k] = step[k]
-    dot(x, first, piece(weights, 0, step.size), NOTHING, count, dotted)
+    dot(x, first, piece(weights, 0, step.size), ZERO, count, dotted)
 
 
 @leaf

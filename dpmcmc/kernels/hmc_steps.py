@@ -8,7 +8,7 @@ import numpy as np
 
 from dpmcmc.kernels.gradient_sums import gradient_room, gradient_sums
 from dpmcmc.kernels.maths import kernel, leaf
-from dpmcmc.kernels.moves import TOGETHER
+from dpmcmc.kernels.moves import ALL_COEFFICIENTS
 from dpmcmc.kernels.penalty_steps import accepts, noised, nowhere, ratios
 from dpmcmc.kernels.position_facts import describe, ends_of_gradients, log_prior_gradient
 from dpmcmc.kernels.ratio_sums import FILL, FOLLOW, KEEP
@@ -142,7 +142,7 @@ def hmc_steps(
                 delta[c, i] = 0.0 if lost[c] else ends[c, i] - position[c, i]
                 kinetic[c] += momenta[t, c, i] ** 2 - after[c, i] ** 2
         cut_of(delta, steep, most)
-        place, known = (position, delta, TOGETHER), (modes, before)
+        place, known = (position, delta, ALL_COEFFICIENTS), (modes, before)
         before, far, sums, sensitivities, publics = ratios(
             rows, state, target, public, shared, turn + leapfrogs, place, known, most, totals
         )

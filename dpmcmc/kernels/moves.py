@@ -9,15 +9,15 @@ from dpmcmc.kernels.maths import NEAR, kernel, leaf
 from dpmcmc.kernels.position_facts import describe, log_prior_ratio
 
 LARGEST_PREDICTOR = 300.0  # of a predictor: its exponential is no state to go on from
-TOGETHER = -1  # in place of a coefficient: all of them move
+ALL_COEFFICIENTS = -1  # in place of a coefficient: all of them move
 
 
 @leaf
 def moved_weights(public, j):
-    """Return (first, how many) weights a move of coefficient j, or of TOGETHER, changes."""
+    """Return (first, how many) weights a move of coefficient j, or of ALL_COEFFICIENTS, changes."""
     columns = public.lower.size
     bent = j == 0 and (public.bend[0] != 0.0 or public.bend[1] != 0.0)
-    if j == TOGETHER or bent:
+    if j == ALL_COEFFICIENTS or bent:
         return 0, columns
     return (j if j < columns else 0), 1  # a log sd changes none, which costs one column
 
@@ -26,9 +26,9 @@ def moved_weights(public, j):
 def prepare(public, max_row_norm, positions, deltas, j, most, clip, half):
     """Return (move, cells, (middle, width, cell), far, ends, prior) of moves by deltas (chain, d).
 
-    j: the one coefficient that moves, or TOGETHER. most (chain,): width that the interval of a
-    row's ratio is cut to; clip: (bound, slope, width) of intervals.cut. half: of the interval, in
-    cells. max_row_norm: largest norm of a row.
+    j: the one coefficient that moves, or ALL_COEFFICIENTS. most (chain,): width that the interval
+    of a row's ratio is cut to; clip: (bound, slope, width) of intervals.cut. half: of the interval,
+    in cells. max_row_norm: largest norm of a row.
     move: (low, step (chain, columns), lift, near (chain,)); cells: (scale, shift); ends: (weights
     (chain, columns) and aux of the start, aux of the end); for ratio_sums. middle, width, cell: of
     the public interval. far: whose state is no good after the move. prior: log ratio.

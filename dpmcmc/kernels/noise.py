@@ -8,7 +8,8 @@ the tape; a draw that the tape is too short for is left out, to be taken up with
 from dpmcmc.kernels.maths import interpreted, kernel, leaf
 
 BITS = 62
-FEW = 4096  # draws at a time that plain Python makes as quickly as the compiler is loaded
+# draws at a time that plain Python makes as quickly as the compiler is loaded
+PLAIN_PYTHON_DRAWS = 4096
 
 
 @leaf
@@ -101,4 +102,4 @@ _plain = interpreted(discrete_gaussians)
 def filler(size: int):
     """Return discrete_gaussians for so many draws: compiled if it is already, or they are many."""
     waits = not getattr(discrete_gaussians, "signatures", None)
-    return _plain if waits and size <= FEW else discrete_gaussians
+    return _plain if waits and size <= PLAIN_PYTHON_DRAWS else discrete_gaussians

@@ -12,7 +12,7 @@ from numba import njit
 
 from dpmcmc.arithmetic import rounding, rules
 from dpmcmc.kernels.maths import OPTIONS, kernel
-from dpmcmc.kernels.moves import TOGETHER, prepare
+from dpmcmc.kernels.moves import ALL_COEFFICIENTS, prepare
 from dpmcmc.kernels.ratio_sums import FILL, FOLLOW, KEEP, ratio_room, ratio_sums
 from dpmcmc.kernels.threads import all_done, held, held_counters
 
@@ -72,7 +72,7 @@ def nowhere(target, public, position):
     """Return the move that stands before the first one: of no chain, by nothing."""
     most, delta = np.full(position.shape[0], np.inf), np.zeros(position.shape)
     max_row_norm, _, clip, half = target
-    return prepare(public, max_row_norm, position, delta, TOGETHER, most, clip, half)[0]
+    return prepare(public, max_row_norm, position, delta, ALL_COEFFICIENTS, most, clip, half)[0]
 
 
 @kernel
@@ -96,7 +96,7 @@ def penalty_steps(rows, state, target, public, steps, shared, position, signs, d
             side = signs[c, k] if guided else 1
             for i in range(delta.shape[1]):
                 delta[c, i] = side * deltas[t, c, i]
-        j = k if alone else TOGETHER
+        j = k if alone else ALL_COEFFICIENTS
         place, known = (position, delta, j), (modes, before)
         before, far, sums, sensitivities, publics = ratios(
             rows, state, target, public, shared, t, place, known, most, totals

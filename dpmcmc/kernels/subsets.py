@@ -9,7 +9,7 @@ U = np.uint64  # of all that is an index: the compiler need not look for negativ
 BITS = U(32)  # of a word
 LOW = U((1 << 32) - 1)
 ONE, PLACE, SIX = U(1), U(63), U(6)  # marks: 2^6 bits of a number
-SPARSE = 4  # numbers of marks for a row of a batch, above which they are wiped out one by one
+SPARSE_RATIO = 4  # numbers of marks for a row of a batch, above which they are wiped out one by one
 
 
 @leaf
@@ -57,7 +57,7 @@ def subsets(tape, rows, out, done):
     few = batch if 2 * batch <= rows else rows - batch
     refused, last = U((1 << 32) % rows), U(rows)
     marked = np.zeros(rows // 64 + 1, np.uint64)  # one bit for each row, and for the one after
-    sparse = marked.size > SPARSE * few
+    sparse = marked.size > SPARSE_RATIO * few
     drawn, chosen, left = (
         np.empty(few, np.uint32),
         np.empty(few, np.int32),

@@ -14,9 +14,9 @@ from numba.extending import intrinsic
 
 from dpmcmc.kernels.maths import leaf, uncounted
 
-PART = 8  # blocks that a thread takes at once
-READS = 1000  # some 10 us
-ORDER = "seq_cst"  # what was written before a counter was moved is seen by who reads it
+BLOCKS_PER_CLAIM = 8  # blocks that a thread takes at once
+SPIN_READS = 1000  # some 10 us
+MEMORY_ORDER = "seq_cst"  # what was written before a counter was moved is seen by who reads it
 
 
 def _place(context, builder, signature, arguments):
@@ -29,7 +29,7 @@ def _add(_, counters, index, amount):
 
     def generate(context, builder, signature, arguments):
         place = _place(context, builder, signature, arguments)
-        return builder.atomic_rmw("add", place, arguments[2], ORDER)
+        return builder.atomic_rmw("add", place, arguments[2], MEMORY_ORDER)
 
     return types.int64(counters, types.int64, types.int64), generate
 
@@ -39,7 +39,7 @@ def _read(_, counters, index):
 
     def generate(context, builder, signature, arguments):
         place = _place(context, builder, signature, arguments)
-        return builder.load_atomic(place, ORDER, 8)
+        return builder.load_atomic(place, MEMORY_ORDER, 8)
 
     return types.int64(counters, types.int64), generate
 
@@ -76,7 +76,7 @@ def wait(counters, index, enough):
     reads = 0
     while read(counters, index) < enough:
         reads += 1
-        if reads > READS:
+        if reads > SPIN_READS:
             rest()
 
 
@@ -105,14 +105,14 @@ def part_taken(shared, turn, blocks, own):
     Between this and all_done nothing may fail, memory run out least of all: the other thread would
     wait for ever. So who takes parts has made all its arrays before.
     """
-    parts = -(-blocks // PART)
+    parts = -(-blocks // BLOCKS_PER_CLAIM)
     if add(shared[1], turn, 1) >= parts:
         return blocks, blocks
     if turn % 2 == 0:
         part = own if shared[0] == 0 else parts - 1 - own
     else:  # round and round: one may take more than half
         part = (parts // 2 + (-1 - own if shared[0] == 0 else own)) % parts
-    return PART * part, min(PART * part + PART, blocks)
+    return BLOCKS_PER_CLAIM * part, min(BLOCKS_PER_CLAIM * part + BLOCKS_PER_CLAIM, blocks)
 
 
 @leaf
@@ -122,6 +122,6 @@ def all_done(shared, turn, blocks, own, totals):
     for i in range(every.size):
         add(sums, place + i, every[i])
     add(shared[2], turn, own)
-    wait(shared[2], turn, -(-blocks // PART))
+    wait(shared[2], turn, -(-blocks // BLOCKS_PER_CLAIM))
     for i in range(every.size):
         every[i] = sums[turn, i]

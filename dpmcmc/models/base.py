@@ -18,7 +18,7 @@ from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec
 from dpmcmc.target import Floats, Target
 
-NUDGE = 1e-3  # the move at which widths are read
+PROBE_MOVE = 1e-3  # the move at which widths are read
 
 
 def names_of_design(design: Design, _: ModelSpec) -> tuple[str, ...]:
@@ -88,10 +88,10 @@ def guess_of(form: Form, spec: JobSpec, precision: Floats, typical: Floats) -> G
     """Return the guess for this precision (d, d) of rows and prior, widths taken at `typical`."""
     tempering, slope = spec.model.tempering or 1.0, spec.model.options.ratio_slope or np.inf
     d = len(typical)
-    moves = np.concatenate((np.eye(d), np.ones((1, d)))) * NUDGE
+    moves = np.concatenate((np.eye(d), np.ones((1, d)))) * PROBE_MOVE
     lo, hi = np.array([interval_of_move(form.public, typical, move) for move in moves]).T
     most = slope * np.sqrt((moves * moves).sum(axis=1))
     cut = np.clip(hi, -most, most) - np.clip(lo, -most, most)
     cut = np.where(cut > 0.0, cut, np.minimum(hi - lo, most))  # the slope cuts every row: a bad one
-    widths = tempering * cut / NUDGE
+    widths = tempering * cut / PROBE_MOVE
     return Guess(precision, widths[:-1], float(widths[-1]), np.abs(typical - form.start))

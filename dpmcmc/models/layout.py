@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.models.forms import Floats
 
-TRACE = 2.0**-60  # of a column's largest number: its square is a normal float32
+SMALLEST_SHARE = 2.0**-60  # of a column's largest number: its square is a normal float32
 Singles = NDArray[np.float32]
 
 
@@ -40,7 +40,7 @@ def without_traces(x: Singles, max_row_norm: float) -> Singles:
     Towards zero, a fixed map of each row, and as fast whatever the rows are. For libraries whose
     threads are not ours; ours flush such numbers, see dpmcmc.subnormals.
     """
-    return np.where(np.abs(x) < np.float32(TRACE * max_row_norm), np.float32(0.0), x)
+    return np.where(np.abs(x) < np.float32(SMALLEST_SHARE * max_row_norm), np.float32(0.0), x)
 
 
 def blocked(column: NDArray[Any], size: int) -> NDArray[Any]:

@@ -14,14 +14,14 @@ from dpmcmc.design import POINTER, Design, response_of
 from dpmcmc.errors import SpecError
 from dpmcmc.families.logistic import Logistic
 from dpmcmc.families.responses import YES
-from dpmcmc.models.base import NUDGE, Model, usual_prior
+from dpmcmc.models.base import PROBE_MOVE, Model, usual_prior
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.schema import BinaryColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
 from dpmcmc.target import Floats
 
-TYPICAL = 0.75  # standard deviation of a coefficient that the planner thinks plausible
+PLAUSIBLE_SD = 0.75  # standard deviation of a coefficient that the planner thinks plausible
 
 
 def check(design: Design, _: ModelSpec) -> None:
@@ -47,24 +47,24 @@ class LogisticForm(DesignForm):
 def guess(design: Design, spec: JobSpec) -> Guess:
     """Return what to expect of rows that fill their declared domain as real ones do.
 
-    Coefficients are taken as Normal(0, typical^2), typical = min(prior's sd, TYPICAL): the
+    Coefficients are taken as Normal(0, typical^2), typical = min(prior's sd, PLAUSIBLE_SD): the
     variance of a response is averaged over them, widths are taken where all have that size. The
     largest may be LARGEST_COEFFICIENT.
     """
     tempering = spec.model.tempering or 1.0
     sds = usual_prior(design, spec.model)[1]
-    theta = np.minimum(sds, TYPICAL)
+    theta = np.minimum(sds, PLAUSIBLE_SD)
     moments = second_moments(design)
     spread = float(theta**2 @ np.diag(moments))
     variance = 0.25 / math.sqrt(1.0 + math.pi * spread / 8.0)
     d = len(design.parameters)
     bounds = (design.lower, design.upper, design.group)
-    single = [component_interval(theta, j, NUDGE, *bounds) for j in range(d)]
-    joint = vector_interval(theta, np.full(d, NUDGE), *bounds)
+    single = [component_interval(theta, j, PROBE_MOVE, *bounds) for j in range(d)]
+    joint = vector_interval(theta, np.full(d, PROBE_MOVE), *bounds)
     return Guess(
         precision=design.schema.rows * tempering * variance * moments + np.diag(sds**-2.0),
-        width=tempering * np.array([hi - lo for lo, hi in single]) / NUDGE,
-        joint_width=tempering * (joint[1] - joint[0]) / NUDGE,
+        width=tempering * np.array([hi - lo for lo, hi in single]) / PROBE_MOVE,
+        joint_width=tempering * (joint[1] - joint[0]) / PROBE_MOVE,
         distance=np.minimum(sds, LARGEST_COEFFICIENT),
         steepest=design.max_norm,
         sharpest=0.25,

@@ -20,8 +20,10 @@ OFF, FILL = 0.1, 0.4  # mean of a number within [-1, 1], and its sd
 LARGEST_COEFFICIENT = 2.0  # largest coefficient of such columns, in units of its row's predictor
 
 
-POINTS = 512  # at which a formula that computes with columns is looked at
-SPREAD = np.sqrt(np.array([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0, 23.0, 29.0, 31.0, 37.0]))
+SAMPLED_POINTS = 512  # at which a formula that computes with columns is looked at
+LATTICE_STEPS = np.sqrt(
+    np.array([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0, 23.0, 29.0, 31.0, 37.0])
+)
 
 
 def second_moments(design: Design) -> Floats:
@@ -40,7 +42,11 @@ def _at_points(design: Design) -> Floats:
     """Return the mean over public points that lie as _mean_product has it, numbers normal."""
     columns: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {}
     for k, name in enumerate(design.covariates):
-        steps = np.arange(1, POINTS + 1) * SPREAD[k % len(SPREAD)] * (1.0 + k // len(SPREAD))
+        steps = (
+            np.arange(1, SAMPLED_POINTS + 1)
+            * LATTICE_STEPS[k % len(LATTICE_STEPS)]
+            * (1.0 + k // len(LATTICE_STEPS))
+        )
         even, column = steps % 1.0, column_of(design.schema, name)
         if isinstance(column, NumberColumn):
             place = np.clip(OFF + FILL * ndtri(np.clip(even, 1e-9, 1.0 - 1e-9)), -1.0, 1.0)
@@ -50,8 +56,8 @@ def _at_points(design: Design) -> Floats:
             count = len(column.categories)
             rare = np.floor(even * (count + 1)).astype(np.int32)
             columns[name] = np.where(rare < count, rare, 0).astype(np.int32)
-    x, _ = replace(design, answer=None).build(Table(columns=columns, rows=POINTS))
-    return np.asarray(x @ x.T / POINTS)
+    x, _ = replace(design, answer=None).build(Table(columns=columns, rows=SAMPLED_POINTS))
+    return np.asarray(x @ x.T / SAMPLED_POINTS)
 
 
 def _mean_product(schema: Schema, factors: tuple[Factor, ...]) -> float:

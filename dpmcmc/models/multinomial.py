@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from dpmcmc.arithmetic.families import UNREAD
+from dpmcmc.arithmetic.families import NOT_IN_KERNELS
 from dpmcmc.assumptions import Guess
 from dpmcmc.design import POINTER, Design, response_of
 from dpmcmc.errors import SpecError
@@ -24,7 +24,7 @@ from dpmcmc.target import Floats
 
 FEWEST_CATEGORIES, MOST_CATEGORIES = 3, 20  # categories
 MOST_COEFFICIENTS = 200  # coefficients
-TYPICAL = 0.75  # sd of a coefficient that the planner thinks plausible
+PLAUSIBLE_SD = 0.75  # sd of a coefficient that the planner thinks plausible
 
 
 def check(design: Design, model: ModelSpec) -> None:
@@ -68,7 +68,7 @@ def prior(design: Design, model: ModelSpec) -> Normals:
 class MultinomialForm(NormalForm):
     """Positions are the coefficients (k, d), all of one category first. See Form."""
 
-    family = UNREAD
+    family = NOT_IN_KERNELS
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
         means, sds = prior(design, spec.model)
@@ -92,7 +92,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     tempering, classes = spec.model.tempering or 1.0, len(categories_of(design)) - 1
     sds = prior(design, spec.model)[1]
     moments = second_moments(design)
-    spread = TYPICAL**2 * float(np.trace(moments))
+    spread = PLAUSIBLE_SD**2 * float(np.trace(moments))
     q = np.full(classes, 1.0 / (classes + 2.0))
     slopes = (np.diag(q) - np.outer(q, q)) / math.sqrt(1.0 + math.pi * spread / 8.0)
     rows = design.schema.rows * tempering

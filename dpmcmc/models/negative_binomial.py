@@ -11,12 +11,12 @@ noisy_quadratic releases it; no chain samples it.
 import numpy as np
 from scipy.special import betainc
 
-from dpmcmc.arithmetic.families import UNREAD
+from dpmcmc.arithmetic.families import NOT_IN_KERNELS
 from dpmcmc.assumptions import Guess
 from dpmcmc.design import POINTER, Design, check_measured, response_of
 from dpmcmc.errors import SpecError
 from dpmcmc.families.base import Floats, Place, Terms, nodes_of
-from dpmcmc.families.counts import HIGHEST, counted
+from dpmcmc.families.counts import MAX_PREDICTOR, counted
 from dpmcmc.families.responses import Response, counts, rate, uneven
 from dpmcmc.models.base import Model
 from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
@@ -60,7 +60,7 @@ class NegativeBinomial:
         """
         k, gain, steep = self.k, np.zeros_like(y), np.zeros_like(y)
         for eta, weight in nodes_of(place):
-            there = np.exp(np.minimum(eta, HIGHEST))
+            there = np.exp(np.minimum(eta, MAX_PREDICTOR))
             gain += weight * k / (k + there)
             steep += weight * k * there / (k + there)
         mean = steep / gain
@@ -75,7 +75,7 @@ class NegativeBinomial:
 class Form(PoissonForm):
     """Positions are the coefficients. See Form."""
 
-    family = UNREAD
+    family = NOT_IN_KERNELS
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:

@@ -18,13 +18,13 @@ from dpmcmc.families.responses import COUNT
 from dpmcmc.models.base import Model, guess_of
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.models.priors import USUAL, Normals, given, usual
+from dpmcmc.models.priors import DEFAULT_SCALE, Normals, given, usual
 from dpmcmc.schema import NumberColumn
 from dpmcmc.spec import JobSpec, ModelSpec
 from dpmcmc.target import Floats
 
 WANTED = "Poisson regression needs a number with a lower bound of 0 or more as its response"
-TYPICAL = 0.5  # sd of a coefficient that the planner thinks plausible
+PLAUSIBLE_SD = 0.5  # sd of a coefficient that the planner thinks plausible
 LEAST_RATE = 4.0  # minus its log
 
 MOST_COUNT = 1e50  # sums of squares stay finite; coefficients are of the count's logarithm
@@ -46,7 +46,7 @@ def prior(design: Design, model: ModelSpec) -> Normals:
         low, high = math.log(response.lower + 0.5), math.log(response.upper + 0.5)
         k = names.index("Intercept")
         means[k] = 0.5 * (low + high) - design.middle_offset
-        sds[k] = max(USUAL, 0.25 * (high - low))
+        sds[k] = max(DEFAULT_SCALE, 0.25 * (high - low))
     return given(model.prior, names, (means, sds))
 
 
@@ -82,7 +82,7 @@ class PoissonForm(DesignForm):
 
 def typical_rate(design: Design, spec: JobSpec) -> float:
     """Return the mean rate at coefficients of a plausible size."""
-    sizes = np.minimum(prior(design, spec.model)[1], TYPICAL)
+    sizes = np.minimum(prior(design, spec.model)[1], PLAUSIBLE_SD)
     return float(np.exp(0.5 * (sizes**2 @ np.diag(second_moments(design)))))
 
 
@@ -92,7 +92,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     sds = prior(design, spec.model)[1]
     rows = design.schema.rows * tempering * typical_rate(design, spec)
     precision = rows * second_moments(design) + np.diag(form.prior_precision)
-    found = guess_of(form, spec, precision, np.minimum(sds, TYPICAL))
+    found = guess_of(form, spec, precision, np.minimum(sds, PLAUSIBLE_SD))
     return replace(found, distance=np.minimum(sds, LARGEST_COEFFICIENT))
 
 

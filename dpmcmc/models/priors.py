@@ -17,7 +17,7 @@ from dpmcmc.spec import ModelSpec, NormalPrior, Prior
 Floats = NDArray[np.float64]
 Normals = tuple[Floats, Floats]  # means and sds, (d,) each, of parameters as they are released
 POINTER = "/model/prior"
-USUAL = NormalPrior().scale
+DEFAULT_SCALE = NormalPrior().scale
 SMALLEST_SD, LARGEST_SD = 1e-3, 1e6  # sd of one prior for all coefficients
 MOST_DEFAULT_SDS = 1e6  # from what applies by default, in its sds; of an sd, times that by default
 
@@ -41,7 +41,7 @@ def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None
 
 def usual(count: int) -> Normals:
     """Return Normal(0, 2.5) for each coefficient."""
-    return np.zeros(count), np.full(count, USUAL)
+    return np.zeros(count), np.full(count, DEFAULT_SCALE)
 
 
 def place(name: str) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.arithmetic.families import LINEAR, LOGISTIC, POISSON
-from dpmcmc.arithmetic.rounding import SHRINK
+from dpmcmc.arithmetic.rounding import CLIP_MARGIN
 from dpmcmc.arithmetic.rules import Rule
 from dpmcmc.models.forms import Floats, Form, GaussianForm
 from dpmcmc.models.layout import Singles, blocked, halved, on_lines, term_grid, without_traces
@@ -17,7 +17,8 @@ from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec
 from dpmcmc.target import Path, Steps, Trajectories
 
-QUIETLY = np.errstate(all="ignore")  # far out numbers overflow; clips and cells stay finite
+# numbers far out overflow; clips and cells stay finite
+IGNORED_OVERFLOW = np.errstate(all="ignore")
 LARGEST_NORM = 1e30  # of a row in released coordinates: float32 holds it, and float64 its square
 NO_SIGNS, NOWHERE = np.empty((0, 0), np.int64), np.empty((0, 0))
 
@@ -75,7 +76,7 @@ class RowTarget:
         self._state = np.empty(held), np.empty(held, np.float32)
         # what the state needs before the next sum: the move asked for last, and who made it
         nowhere = np.zeros((chains, form.start.size))
-        self._move = self._prepared(nowhere, moves.TOGETHER)[0]
+        self._move = self._prepared(nowhere, moves.ALL_COEFFICIENTS)[0]
         self._far = np.zeros(chains, np.bool_)
         self.refresh()
 
@@ -83,7 +84,7 @@ class RowTarget:
         """Drop the cached likelihoods: the next sum computes them from the positions."""
         self._modes = np.full(len(self.position), self._ratios.FILL, np.int8)
 
-    @QUIETLY
+    @IGNORED_OVERFLOW
     def vector_ratios(
         self, deltas: Floats, alone: int | None = None
     ) -> tuple[Floats, Floats, Floats]:
@@ -91,7 +92,7 @@ class RowTarget:
 
         deltas: (chain, d) moves. alone: the one coefficient that they are not 0 for.
         """
-        j = self._moves.TOGETHER if alone is None else alone
+        j = self._moves.ALL_COEFFICIENTS if alone is None else alone
         move, cells, interval, self._far, ends, priors = self._prepared(deltas, j)
         told = move, ends, self._modes, self._move, self._state, cells, self._half
 
@@ -170,7 +171,7 @@ class RowTarget:
         """Move the accepted chains (chain,) by deltas (chain, d), without a pass over the rows."""
         np.add(self.position, deltas, out=self.position, where=accepted[:, None])
 
-    @QUIETLY
+    @IGNORED_OVERFLOW
     def gradient(self, positions: Floats, clip: float) -> tuple[Floats, float]:
         """Return (sums (chain, d), L2 sensitivity): the tempered, clipped score without the prior.
 
@@ -194,7 +195,7 @@ class RowTarget:
         )
         return np.asarray(grid * totals, np.float64), sensitivity
 
-    @QUIETLY
+    @IGNORED_OVERFLOW
     def hamiltonian_walk(self, path: Path, steps: Trajectories, gradients: Floats) -> Floats:
         """Take these steps, each decided by rules.accepts. Return the draws, (chain, step, d).
 
@@ -225,7 +226,7 @@ class RowTarget:
         self.refresh()
         return draws
 
-    @QUIETLY
+    @IGNORED_OVERFLOW
     def batch_walk(
         self,
         rule: Rule,
@@ -276,10 +277,10 @@ class RowTarget:
         """Return (information (chain, d), gradients (chain,)) over what was planned."""
         return self._form.information_scale(positions, moments)
 
-    @QUIETLY
+    @IGNORED_OVERFLOW
     def widths(self, here: Floats, deltas: Floats, alone: bool = False) -> Floats:
         """Return (m,) sensitivities of moves (m, d), from public bounds alone."""
-        start, together = np.broadcast_to(here, deltas.shape), self._moves.TOGETHER
+        start, together = np.broadcast_to(here, deltas.shape), self._moves.ALL_COEFFICIENTS
         if not alone:
             return np.asarray(self.tempering * self._prepared(deltas, together, start)[2][1])
         every = [
@@ -288,7 +289,7 @@ class RowTarget:
         ]
         return self.tempering * np.array(every)
 
-    @QUIETLY
+    @IGNORED_OVERFLOW
     def log_prior_ratio(self, deltas: Floats) -> Floats:
         """Return (chain,) log prior ratios of moving each chain by deltas (chain, d)."""
         return self._form.log_prior_ratio(self.position, self.position + deltas)
@@ -332,6 +333,6 @@ class RowTarget:
             x = self._rows(seen=True)[0]
             norm = np.sqrt(np.einsum("bji,bji->bi", x, x, dtype=np.float64))
             self._norm = np.nextafter(norm.astype(np.float32), np.float32(np.inf))
-        scale = self.tempering * SHRINK / grid
+        scale = self.tempering * CLIP_MARGIN / grid
         scores = self._norm, 1.0 / self._form.public.unit, self._back, short, scale
         return scores, grid, 2.0 * bound

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 THREADS = len(os.sched_getaffinity(0))
-WORTH_A_THREAD = 1_000_000  # numbers of all chains in up to SOON sums, from which a second thread
-SOON = 10  # is there in time: it takes some 0.1 ms to wake up
+# numbers of all chains in up to SUMS_PER_CALL sums, from which a second thread
+MIN_NUMBERS_PER_THREAD = 1_000_000
+SUMS_PER_CALL = 10  # is there in time: it takes some 0.1 ms to wake up
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class TwoThreads:
         counters = (np.zeros(shape, np.int64) for shape in (turns, turns, (turns, size)))
         claimed, done, sums = counters
         mine, other = fresh(), None
-        if numbers * min(turns, SOON) >= WORTH_A_THREAD and THREADS >= 2:
+        if numbers * min(turns, SUMS_PER_CALL) >= MIN_NUMBERS_PER_THREAD and THREADS >= 2:
             other = self._second().submit(work, (1, claimed, done, sums), fresh())
         work((0, claimed, done, sums), mine)
         if other is not None and not other.cancel():  # no core may have been free for it so far

@@ -18,7 +18,7 @@ from dpmcmc.spec import JobSpec, ModelSpec
 LEAST_DELTA = 1e-20  # a smaller delta has no meaning in practice
 MAX_STEPS = 1_000_000
 MAX_CHAINS = 16
-MOST_NUMBERS = 20_000_000
+MAX_NUMBERS = 20_000_000
 
 
 def check_spec(schema: Schema, spec: JobSpec) -> None:
@@ -92,8 +92,8 @@ def check_length(design: Design, spec: JobSpec) -> None:
     warmup = options.num_warmup
     if warmup is not None and options.num_steps is not None and warmup >= steps:
         raise SpecError("/sampler/num_warmup", "must be below num_steps")
-    if steps * chains * d > MOST_NUMBERS:
-        raise SpecError("/sampler/num_steps", f"more than {MOST_NUMBERS} numbers in the chain")
+    if steps * chains * d > MAX_NUMBERS:
+        raise SpecError("/sampler/num_steps", f"more than {MAX_NUMBERS} numbers in the chain")
 
 
 def check_size(design: Design, spec: JobSpec) -> None:

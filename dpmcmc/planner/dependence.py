@@ -18,10 +18,12 @@ from dpmcmc.schema import NumberColumn, Table
 from dpmcmc.variables import column_of
 
 POINTS, EACH = 2048, 64  # rows that are looked at: at least, and for each column
-NONE_LEFT = 1e-11  # of a column's length, once what others explain is taken off: rounding
-SUSPECT = 1e-9  # smallest eigenvalue of correlations, above which no column is near that
-CLOSEST = 16.0  # minus the power of 10 of the distance to an end of a number's bounds
-MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
+RESIDUAL_TOLERANCE = 1e-11  # of a column's length, once what others explain is taken off: rounding
+MIN_EIGENVALUE = 1e-9  # smallest eigenvalue of correlations, above which no column is near that
+MAX_NEGATIVE_EXPONENT = 16.0  # minus the power of 10 of the distance to an end of a number's bounds
+SPLITMIX_CONSTANTS = tuple(
+    map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+)
 
 
 @lru_cache(maxsize=256)  # the same question is planned at one budget after the other
@@ -33,10 +35,10 @@ def check_dependence(design: Design) -> None:
     lengths = np.sqrt((x**2).sum(axis=1))
     seen = np.flatnonzero(lengths > 0.0)
     x = x[seen] / lengths[seen, None]
-    if len(x) == 0 or np.linalg.eigvalsh(x @ x.T)[0] > SUSPECT:
+    if len(x) == 0 or np.linalg.eigvalsh(x @ x.T)[0] > MIN_EIGENVALUE:
         return
     root: Floats = np.asarray(np.linalg.qr(x.T, mode="r"), dtype=np.float64)
-    left = np.flatnonzero(np.abs(np.diag(root)) < NONE_LEFT)
+    left = np.flatnonzero(np.abs(np.diag(root)) < RESIDUAL_TOLERANCE)
     if len(left) == 0:
         return
     last = int(left[0])
@@ -66,7 +68,7 @@ def _points(design: Design) -> Floats:
         column = column_of(design.schema, name)
         near, far, inner, side = (_scattered(count, 4 * k + part) for part in range(4))
         if isinstance(column, NumberColumn):
-            part = inner * np.where(near < 0.5, 10.0 ** (-CLOSEST * far), 1.0)
+            part = inner * np.where(near < 0.5, 10.0 ** (-MAX_NEGATIVE_EXPONENT * far), 1.0)
             part = np.where(side < 0.5, part, 1.0 - part)
             columns[name] = column.lower * (1.0 - part) + column.upper * part
         else:
@@ -81,7 +83,9 @@ def _scattered(count: int, stream: int) -> Floats:
 
     Source: Steele, Lea and Flood 2014, SplitMix.
     """
-    z = (np.arange(count, dtype=np.uint64) + np.uint64(stream << 32) + np.uint64(1)) * MIX[0]
-    z = (z ^ (z >> np.uint64(30))) * MIX[1]
-    z = (z ^ (z >> np.uint64(27))) * MIX[2]
+    z = (
+        np.arange(count, dtype=np.uint64) + np.uint64(stream << 32) + np.uint64(1)
+    ) * SPLITMIX_CONSTANTS[0]
+    z = (z ^ (z >> np.uint64(30))) * SPLITMIX_CONSTANTS[1]
+    z = (z ^ (z >> np.uint64(27))) * SPLITMIX_CONSTANTS[2]
     return np.asarray(((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53, np.float64)

@@ -22,24 +22,29 @@ from dpmcmc.spec import JobSpec
 from dpmcmc.starting import passes
 
 FEWEST_STEPS = 100
-MOST_DRAWS = 20_000  # of all chains, for each coefficient, where the planner chooses;
-LEAST_MOST, MOST_CELLS = 40_000, 4_000_000  # at least so many, and no more numbers than that
-AIM_SECONDS = 60.0
+# draws of all chains that the planner chooses at most: so many for each coefficient,
+MAX_DRAWS_PER_COEFFICIENT = 20_000
+MIN_DRAW_LIMIT = 40_000  # but no fewer than this limit,
+MAX_NUMBERS_OF_DRAWS = 4_000_000  # and no more numbers than this
+TARGET_SECONDS = 60.0
 ROW_SECONDS, CELL_SECONDS, STEP_SECONDS = 2e-9, 5e-10, 2e-5  # measured, one core
-WORTH_TWO = 50.0  # expected ESS above which a second chain, for R-hat, is worth its walk
-KEEP_OF_ONE = 0.85
+# expected ESS above which a second chain, for R-hat, is worth its walk
+MIN_ESS_OF_TWO_CHAINS = 50.0
+# of the ESS of one long chain, which two shorter ones must keep
+MIN_ESS_SHARE_OF_TWO_CHAINS = 0.85
 ARVIZ_FLOOR = 3.5  # what bulk ESS reports beyond the effective draws of a short chain
-LEAST_WALK = 10  # part of a chain without a start: how far off the mode is, is a guess
-NEARLY = 0.9  # of the most draws, with which a batch is as good
-LARGER = (4, 2, 1)  # batches that are tried beside the usual one: parts of the rows
-UNHIDDEN = 1.0  # noise multiplier below which a batch hides little
+# a chain without a start warms up for at least one step in so many: its distance is a guess
+LARGEST_WARMUP_DIVISOR = 10
+NEAR_BEST_SHARE = 0.9  # of the largest ESS: a batch that reaches it counts as equally good
+BATCH_DIVISORS = (4, 2, 1)  # batches of rows / divisor are tried beside the usual batch
+WEAK_NOISE_MULTIPLIER = 1.0  # noise multiplier below which a batch hides little
 LEAST_MULTIPLIER = 1e-4
-ENOUGH_ESS = 400.0  # below this a chain's own diagnostics call it unreliable: Vehtari et al. 2021
-WIDEST_RELEASE = (
-    5.0  # times the posterior's sds: what a twenty-fifth of the rows would tell without noise
-)
+RELIABLE_ESS = 400.0  # below this a chain's own diagnostics call it unreliable: Vehtari et al. 2021
+# times the posterior's sds: what a twenty-fifth of the rows would tell without noise
+MAX_WIDTH_RATIO = 5.0
 HIGHEST_EPSILON = 1000.0  # that is worth naming
-BENT = 1.0  # d / n times that is the squared error of a normal approximation, in posterior sds
+# d / n times that is the squared error of a normal approximation, in posterior sds
+NORMAL_APPROXIMATION_ERROR = 1.0
 ROUND_UP = 1.0 + 1e-12  # of a noise multiplier: several releases cost no more than one
 
 
@@ -64,8 +69,8 @@ class Filled:
     def usable(self) -> bool:
         """Whether the result is expected to be of any use, see docs/guides/results.md."""
         if self.spec.sampler.algorithm in RELEASES:
-            return not self.poor and self.width is not None and self.width <= WIDEST_RELEASE
-        return self.ess >= ENOUGH_ESS
+            return not self.poor and self.width is not None and self.width <= MAX_WIDTH_RATIO
+        return self.ess >= RELIABLE_ESS
 
 
 def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
@@ -76,7 +81,11 @@ def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
     chains_know(spec.model.family)
     assumptions = facts.assumptions(spec)
     tries = [_begun(assumptions, spec, chains) for chains in _chain_counts(spec)]
-    enough = [t for t in tries[1:] if t[1] >= KEEP_OF_ONE * tries[0][1] and t[1] >= WORTH_TWO]
+    enough = [
+        t
+        for t in tries[1:]
+        if t[1] >= MIN_ESS_SHARE_OF_TWO_CHAINS * tries[0][1] and t[1] >= MIN_ESS_OF_TWO_CHAINS
+    ]
     filled, draws = enough[-1] if enough else tries[0]
     ess = draws + ARVIZ_FLOOR
     width = _width(assumptions, spec, filled, ess)
@@ -91,7 +100,7 @@ def _width(assumptions: Assumptions, spec: JobSpec, filled: JobSpec, ess: float)
     options: Any = filled.sampler
     mixing, z = SAMPLERS[options.algorithm].mixing, filled.privacy.noise_multiplier or 0.0
     cut = spec.model.options.ratio_slope is not None or asked_to_cut(spec.sampler)
-    if not ess >= ENOUGH_ESS or cut or mixing.cuts(options, assumptions, z):
+    if not ess >= RELIABLE_ESS or cut or mixing.cuts(options, assumptions, z):
         return None
     return math.sqrt(1.0 + 1.0 / ess)
 
@@ -130,7 +139,11 @@ def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any])
     poor = release.poor is not None and release.poor(options, facts, z)
     privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
     draws = options.num_chains * (options.num_steps - options.num_warmup)
-    bent = 0.0 if release.exact else BENT * len(facts.prior) / facts.assumptions.rows
+    bent = (
+        0.0
+        if release.exact
+        else NORMAL_APPROXIMATION_ERROR * len(facts.prior) / facts.assumptions.rows
+    )
     return Filled(
         replace(spec, sampler=options, privacy=privacy),
         float(draws),
@@ -174,16 +187,16 @@ def _batched(assumptions: Assumptions, spec: JobSpec, chains: int) -> Any:
     mixing = SAMPLERS[options.algorithm].mixing
     usual = mixing.settle(options, assumptions).batch
     found, hidden = [], False
-    for batch in (usual, *(rows // part for part in LARGER if rows // part > usual)):
+    for batch in (usual, *(rows // part for part in BATCH_DIVISORS if rows // part > usual)):
         some = mixing.settle(replace(options, batch=batch), assumptions)
         steps = some.num_steps or _steps(mixing, some, assumptions, mu)
         whole = math.sqrt(steps * chains) / mu
-        hidden |= whole > UNHIDDEN
-        z = max(batch / rows * whole, min(whole, UNHIDDEN))
+        hidden |= whole > WEAK_NOISE_MULTIPLIER
+        z = max(batch / rows * whole, min(whole, WEAK_NOISE_MULTIPLIER))
         expected = mixing.expectation(replace(some, num_steps=steps), assumptions, z)
         found.append((steps * expected.draws, batch))
     best = max(draws for draws, _ in found)
-    near = [batch for draws, batch in found if draws >= NEARLY * best]
+    near = [batch for draws, batch in found if draws >= NEAR_BEST_SHARE * best]
     return replace(spec.sampler, batch=min(near) if hidden else max(near))
 
 
@@ -230,7 +243,7 @@ def _chain(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpe
         options = replace(options, num_steps=fewer)  # fitted moves read more columns
         z, expected = at_budget(options)
     options, steps = expected.options, options.num_steps
-    walk = expected.walk if options.start else max(expected.walk, steps // LEAST_WALK)
+    walk = expected.walk if options.start else max(expected.walk, steps // LARGEST_WARMUP_DIVISOR)
     walk = max(walk, expected.fitting)
     if options.num_warmup is None:
         options = replace(options, num_warmup=min(walk, steps // 2))
@@ -243,8 +256,11 @@ def _steps(mixing: MixingModel, options: Any, assumptions: Assumptions, mu: floa
     """Return the steps of a chain where only the budget is given, bounded by the time they take."""
     chains, rows, dimension = options.num_chains, assumptions.rows, len(assumptions.guess.width)
     each = step_seconds(rows, mixing.columns(options, rows, dimension), chains)
-    draws = max(LEAST_MOST, min(MOST_DRAWS * dimension, MOST_CELLS // dimension))
-    affordable = min(draws / chains, AIM_SECONDS / each)
+    draws = max(
+        MIN_DRAW_LIMIT,
+        min(MAX_DRAWS_PER_COEFFICIENT * dimension, MAX_NUMBERS_OF_DRAWS // dimension),
+    )
+    affordable = min(draws / chains, TARGET_SECONDS / each)
     return int(max(FEWEST_STEPS, min(mixing.steps(options, assumptions, mu, chains), affordable)))
 
 

@@ -21,14 +21,18 @@ from dpmcmc.samplers.unmodelled import Unmodelled
 from dpmcmc.spec import JobSpec
 
 MOST_SECONDS = 3600.0  # of a job
-ALONE = "no chain samples this model"
-EXACT = "for this model it is exact: more budget brings it to the posterior, and a chain no nearer"
-GIVEN = "rows have offsets or weights, which chains do not read"
-SURE_ESS = 2000.0  # expected draws of a chain that its own R-hat, below 1.01, will hardly refuse
-NEAR = 0.1  # posterior sds that a release's mean may be off before a chain can be worth its time
+NO_CHAIN_REASON = "no chain samples this model"
+EXACT_RELEASE_REASON = (
+    "for this model it is exact: more budget brings it to the posterior, and a chain no nearer"
+)
+OFFSETS_REASON = "rows have offsets or weights, which chains do not read"
+SAFE_ESS = 2000.0  # expected draws of a chain that its own R-hat, below 1.01, will hardly refuse
+# posterior sds that a release's mean may be off before a chain can be worth its time
+NEGLIGIBLE_BIAS = 0.1
 PROBE, PROBED_SHARE = "dp_penalty", 0.1  # a sampler that is quickly filled, its start given
-WITHIN = 10.0  # times the draws of the probe no sampler is expected to have; 3 on what was measured
-SHARED = ("num_steps", "num_chains", "num_warmup")  # what any algorithm takes
+# times the draws of the probe no sampler is expected to have; 3 on what was measured
+MAX_RATIO_TO_PROBE = 10.0
+SHARED_OPTIONS = ("num_steps", "num_chains", "num_warmup")  # what any algorithm takes
 
 
 def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
@@ -48,21 +52,21 @@ def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     releases = _releases(facts, spec)
     exact = [filled for release, filled in releases if release.exact]
     if exact:
-        return exact[0], (_of_release(exact[0]), EXACT)
+        return exact[0], (_of_release(exact[0]), EXACT_RELEASE_REASON)
     near = min((filled for _, filled in releases), key=lambda one: one.widening, default=None)
     if near is not None and is_given(facts.design, spec.model):
-        return near, (_of_release(near), GIVEN)
+        return near, (_of_release(near), OFFSETS_REASON)
     if near is not None and not MODELS[spec.model.family].chains:
-        return near, (_of_release(near), ALONE)
-    if near is not None and near.error <= NEAR:
+        return near, (_of_release(near), NO_CHAIN_REASON)
+    if near is not None and near.error <= NEGLIGIBLE_BIAS:
         return near, (_of_release(near), f"{_off(near)}: no chain is worth its time beside that")
-    if near is not None and (draws := _probed(facts, spec)) < SURE_ESS / WITHIN:
+    if near is not None and (draws := _probed(facts, spec)) < SAFE_ESS / MAX_RATIO_TO_PROBE:
         return near, (_of_release(near), _off(near), _too_few(f"{PROBE}, a chain,", draws))
     chain = best_chain(facts, spec)
     fast = seconds(facts.design, chain.spec) <= MOST_SECONDS
-    if near is None or (fast and chain.ess >= SURE_ESS and chain.error < near.error):
+    if near is None or (fast and chain.ess >= SAFE_ESS and chain.error < near.error):
         return chain, (_of_chain(chain), *(_instead(filled) for _, filled in releases))
-    if chain.ess >= SURE_ESS and fast:
+    if chain.ess >= SAFE_ESS and fast:
         return near, (_of_release(near), _off(near), _off(chain))
     slow = "" if fast else " and takes too long"
     best = f"the best chain, {_name(chain)},"
@@ -71,7 +75,7 @@ def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
 
 def named(spec: JobSpec, algorithm: str) -> JobSpec:
     """Return the job with this algorithm, and what the caller fixed for any."""
-    given = {name: getattr(spec.sampler, name) for name in SHARED}
+    given = {name: getattr(spec.sampler, name) for name in SHARED_OPTIONS}
     kind = ALGORITHMS[algorithm].options
     return replace(spec, sampler=kind(**given, **passed_on(spec.sampler, kind)))
 
@@ -143,7 +147,7 @@ def _of_chain(filled: Filled) -> str:
 def _too_few(who: str, draws: float, more: str = "") -> str:
     return (
         f"{who} is expected to have an effective sample size of {draws:.2g}{more};"
-        f" {SURE_ESS:g} are wanted of one"
+        f" {SAFE_ESS:g} are wanted of one"
     )
 
 

@@ -13,7 +13,7 @@ from dpmcmc.options import DpPenaltySubsampledOptions, NoisyMeanOptions
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.resolve import (
     ARVIZ_FLOOR,
-    ENOUGH_ESS,
+    RELIABLE_ESS,
     Filled,
     asked_to_cut,
     fill,
@@ -21,7 +21,7 @@ from dpmcmc.planner.resolve import (
 )
 from dpmcmc.planner.select import named, of_full_data
 from dpmcmc.releases import RELEASES
-from dpmcmc.releases.quadratic_verdict import UNEVEN
+from dpmcmc.releases.quadratic_verdict import MAX_UNEVEN_WEIGHT
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.gradient_clips import gradient_clip
 from dpmcmc.samplers.penalty_mixing import LARGEST_WIDTH
@@ -29,11 +29,12 @@ from dpmcmc.schema import NumberColumn
 from dpmcmc.spec import JobSpec
 from dpmcmc.variables import column_of
 
-MUCH_BETTER = 2.0  # times the effective draws: worth a target that is a little off
-UNCUT = (1.0,)  # shares of one release, around the middle of the bounds
-FEWEST_OF_BATCH = 500  # rows: see docs/proofs/dp_penalty_subsampled.md, tests
-LESS = 0.5  # times as much as is guessed: bounds twice as wide, or columns correlated by .87
-WIDE = 1.25  # times the posterior's sds, from which a release is said to be wide
+WORTHWHILE_ESS_RATIO = 2.0  # times the effective draws: worth a target that is a little off
+SINGLE_RELEASE = (1.0,)  # shares of one release, around the middle of the bounds
+MIN_BATCH_ROWS = 500  # rows: see docs/proofs/dp_penalty_subsampled.md, tests
+# times as much as is guessed: bounds twice as wide, or columns correlated by .87
+PESSIMISTIC_SCALE = 0.5
+WIDE_RELEASE_RATIO = 1.25  # times the posterior's sds, from which a release is said to be wide
 
 
 def warnings(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> tuple[str, ...]:
@@ -67,7 +68,7 @@ def _weighted(design: Design, spec: JobSpec) -> list[str]:
     family = MODELS[spec.model.family].rows(spec.model.options)
     if family is None or family.additive or not isinstance(column, NumberColumn):
         return [told]
-    part = UNEVEN / max(column.upper - 1.0, UNEVEN)
+    part = MAX_UNEVEN_WEIGHT / max(column.upper - 1.0, MAX_UNEVEN_WEIGHT)
     if part == 1.0:
         return [told]
     return [
@@ -83,13 +84,13 @@ def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: floa
             f"{name} draws from a normal approximation of the posterior: it is good where many rows"
             " stand behind every coefficient, and more draws do not mend it"
         )
-    if filled.widening > WIDE:
+    if filled.widening > WIDE_RELEASE_RATIO:
         better = smallest_epsilon(
-            facts, spec, lambda other: other.widening <= WIDE, max(epsilon, 1e-3)
+            facts, spec, lambda other: other.widening <= WIDE_RELEASE_RATIO, max(epsilon, 1e-3)
         )
         found.append(
             f"draws are expected to be {filled.widening:.3g} times as wide as the posterior;"
-            f" {_at(better)} they would be {WIDE:g} times"
+            f" {_at(better)} they would be {WIDE_RELEASE_RATIO:g} times"
         )
     return found + _cut_rows(facts, spec, filled)
 
@@ -99,9 +100,13 @@ def _cut_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     options, asked = filled.spec.sampler, spec.sampler
     if not isinstance(options, NoisyMeanOptions) or not isinstance(asked, NoisyMeanOptions):
         return []
-    if options.shares == UNCUT or options.clip_bounds is None or asked.clip_bounds is not None:
+    if (
+        options.shares == SINGLE_RELEASE
+        or options.clip_bounds is None
+        or asked.clip_bounds is not None
+    ):
         return []
-    uncut = replace(asked, shares=UNCUT, clip_bound=None)
+    uncut = replace(asked, shares=SINGLE_RELEASE, clip_bound=None)
     wide = fill(facts, replace(spec, sampler=uncut)).widening
     return [
         f"rows further than {options.clip_bounds[-1]:g} known sds from their mean are cut, which"
@@ -123,7 +128,7 @@ def _of_chain(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float)
             f"nothing is known of how {sampler.name} mixes, so no effective draws are expected"
         )
         return found
-    if filled.ess < ENOUGH_ESS:
+    if filled.ess < RELIABLE_ESS:
         found.append(
             f"expected_ess is {filled.ess:.2g}, too few draws to describe a posterior:"
             f" {_remedies(facts, spec, filled.spec.sampler.num_chains, epsilon)}"
@@ -132,7 +137,7 @@ def _of_chain(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float)
     if isinstance(options, DpPenaltySubsampledOptions) and few(options.batch, rows):
         found.append(
             f"batch {options.batch} is too small for its variance to be known well, which shifts"
-            f" the target a little: take {FEWEST_OF_BATCH} or more"
+            f" the target a little: take {MIN_BATCH_ROWS} or more"
         )
     if asked_to_cut(spec.sampler):
         found.append("clipping cuts log ratios, so the chain targets a clipped model")
@@ -147,8 +152,8 @@ def _crowded(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     part = np.ones(len(known.sds))
     for j, term in enumerate(facts.design.terms):
         if any(factor.code is None for factor in term):
-            part[j] = LESS
-    if known.guess.known or part.min() == 1.0 or filled.ess < ENOUGH_ESS:
+            part[j] = PESSIMISTIC_SCALE
+    if known.guess.known or part.min() == 1.0 or filled.ess < RELIABLE_ESS:
         return []
     less = replace(known.guess, precision=part[:, None] * known.guess.precision * part)
     each = (
@@ -156,18 +161,18 @@ def _crowded(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     )
     kept = (options.num_steps or 0) - (options.num_warmup or 0)
     ess = (options.num_chains or 1) * kept * each + ARVIZ_FLOOR
-    if ess >= ENOUGH_ESS or ess > LESS * filled.ess:
+    if ess >= RELIABLE_ESS or ess > PESSIMISTIC_SCALE * filled.ess:
         return []
     return [
         f"expected_ess is {filled.ess:.3g} where numbers vary by {FILL:g} of half their declared"
-        f" range; where they vary by {LESS:g} times that, in wide bounds or beside columns that say"
-        f" the same, it is about {ess:.3g}"
+        f" range; where they vary by {PESSIMISTIC_SCALE:g} times that, in wide bounds or beside"
+        f" columns that say the same, it is about {ess:.3g}"
     ]
 
 
 def few(batch: int | None, rows: int) -> bool:
     """Whether a batch's estimated variance biases a chain. A batch of all rows has none."""
-    return batch is not None and batch < min(FEWEST_OF_BATCH, rows)
+    return batch is not None and batch < min(MIN_BATCH_ROWS, rows)
 
 
 def _far_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
@@ -195,9 +200,9 @@ def _remedies(facts: PublicFacts, spec: JobSpec, chains: int | None, epsilon: fl
     if of_full_data(spec.sampler):
         same = replace(spec, sampler=replace(spec.sampler, num_chains=chains))
         better = smallest_epsilon(
-            facts, same, lambda other: other.ess >= ENOUGH_ESS, max(epsilon, 1e-3)
+            facts, same, lambda other: other.ess >= RELIABLE_ESS, max(epsilon, 1e-3)
         )
-        found.append(f"{_at(better)} the same job would have {ENOUGH_ESS:g}")
+        found.append(f"{_at(better)} the same job would have {RELIABLE_ESS:g}")
     if spec.privacy.epsilon is None:
         spec = replace(spec, privacy=replace(spec.privacy, epsilon=epsilon, noise_multiplier=None))
     for release in RELEASES.values():
@@ -227,7 +232,7 @@ def _narrower(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     model = replace(spec.model, options=replace(options, ratio_slope=slope))
     asked = replace(spec, model=model)
     other = fill(facts.of(asked), asked)
-    if other.ess < MUCH_BETTER * filled.ess:
+    if other.ess < WORTHWHILE_ESS_RATIO * filled.ess:
         return []
     return [
         f"one row can change a ratio by as much as the declared bounds allow, which takes much"

@@ -18,10 +18,12 @@ from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, Site, check
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-LOSS = 1.0 - 2.0**-36  # of the multiplier: the proof's 2^-39, and the rounding of four operations
-SPARE = 16.0  # of the variance, in grid units: what the proof's continuous Gaussian leaves over
+# of the multiplier: the proof's 2^-39, and the rounding of four operations
+SIGMA_MARGIN = 1.0 - 2.0**-36
+# of the variance, in grid units: what the proof's continuous Gaussian leaves over
+SPARE_VARIANCE = 16.0
 WORDS, SOME = 18, 200  # of a tape: a draw takes 16.7 words on average
-AT_ONCE = 2048  # draws of a tape that stays in the cache
+TAPE_DRAWS = 2048  # draws of a tape that stays in the cache
 COARSEST, FINEST = 8, 46  # log2 of the noise's sd in grid cells
 LEAST_LOG2_SD, MOST_LOG2_SD = 1, 50  # above, a draw of 2^13 sds would not fit 64 bits
 LEAST_SENSITIVITY, MOST_SENSITIVITY = 1e-250, 1e250
@@ -51,7 +53,7 @@ def scale_of(noise_multiplier: float, dimension: int = 1) -> Scale:
     if not LEAST_MULTIPLIER <= noise_multiplier <= MOST_MULTIPLIER:
         raise ValueError("no noise of this multiplier is drawn")
     log2 = log2_sd(noise_multiplier)
-    ratio = LOSS * math.sqrt(4.0**log2 - SPARE) / noise_multiplier
+    ratio = SIGMA_MARGIN * math.sqrt(4.0**log2 - SPARE_VARIANCE) / noise_multiplier
     return Scale(1.0 / (ratio - 1.5 * math.sqrt(dimension)), 2.0**log2)
 
 
@@ -81,7 +83,7 @@ def discrete_gaussian(random: RandomSource, log2_sd: int, shape: Shape) -> Integ
     out = np.empty(int(np.prod(shape)), dtype=np.int64)
     tape, done, fill = np.empty(0, dtype=np.int64), 0, noise.filler(out.size)
     while done < out.size:
-        wanted = min(out.size - done, AT_ONCE)
+        wanted = min(out.size - done, TAPE_DRAWS)
         fresh = random.integers(1 << noise.BITS, (WORDS * wanted + SOME,))
         tape = np.concatenate((tape, fresh))
         done, used = fill(tape, log2_sd, out, done)

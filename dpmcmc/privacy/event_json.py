@@ -7,7 +7,7 @@ from dataclasses import MISSING, asdict
 from dataclasses import fields as fields_of
 from typing import Any
 
-from dpmcmc.privacy.events import DEEPEST, KINDS, Event, EventError, check, check_kind
+from dpmcmc.privacy.events import KINDS, MAX_DEPTH, Event, EventError, check, check_kind
 
 _BY_NAME = {kind.__dataclass_fields__["kind"].default: kind for kind in KINDS}
 
@@ -24,7 +24,7 @@ def from_dict(values: Mapping[str, Any]) -> Event:
 
 
 def _from_dict(values: object, depth: int) -> Event:
-    check(depth <= DEEPEST, f"events nest at most {DEEPEST} deep")
+    check(depth <= MAX_DEPTH, f"events nest at most {MAX_DEPTH} deep")
     check(isinstance(values, Mapping), "an event is an object with a kind")
     fields = dict(values)  # type: ignore[call-overload]
     kind = _BY_NAME.get(str(fields.pop("kind", None)))

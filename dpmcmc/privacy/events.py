@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 
 from dpmcmc.privacy.types import Neighbouring
 
-DEEPEST = 16
+MAX_DEPTH = 16
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-100, 1e100
-MOST_COUNT = 10**18  # runs or rows
+MAX_COUNT = 10**18  # runs or rows
 
 
 class EventError(ValueError):
@@ -56,7 +56,7 @@ def _set_relation(event: object) -> None:
 
 def _check_count(value: int, name: str) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    check(whole and 1 <= value <= MOST_COUNT, f"{name} must be whole, from 1 to 1e18", f"/{name}")
+    check(whole and 1 <= value <= MAX_COUNT, f"{name} must be whole, from 1 to 1e18", f"/{name}")
 
 
 def check_kind(event: object) -> None:
@@ -66,7 +66,7 @@ def check_kind(event: object) -> None:
 
 def _check_event(event: object) -> None:
     check_kind(event)
-    check(_depth(event) < DEEPEST, f"events nest at most {DEEPEST} deep")
+    check(_depth(event) < MAX_DEPTH, f"events nest at most {MAX_DEPTH} deep")
 
 
 def _depth(event: object) -> int:

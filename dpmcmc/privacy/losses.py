@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 FloatArray = NDArray[np.float64]
-CELLS = 2**15  # of a grid after composition, about
-TAIL = 1e-16  # probability that a truncation may call infinite
-SHARE = 0.02  # of its spread: a grid's width after one of several compositions
-TILTS = 12  # exponents that are tried for a bound of a sum's tails
-GROUPS = 4096  # of cells, for such a bound
+GRID_CELLS = 2**15  # of a grid after composition, about
+TRUNCATED_TAIL = 1e-16  # probability that a truncation may call infinite
+GRID_WIDTH_SHARE = 0.02  # of its spread: a grid's width after one of several compositions
+TRIED_TILTS = 12  # exponents that are tried for a bound of a sum's tails
+TAIL_GROUPS = 4096  # of cells, for such a bound
 FEWEST_AT_ONCE, MOST_CELLS = (
     4,
     2**18,
@@ -129,8 +129,8 @@ def trimmed(given: Losses) -> Losses:
     """Without far tails: the upper one counts as infinite, the lower one as the least loss kept."""
     masses = given.masses
     below, above = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
-    first = min(int(np.searchsorted(below, TAIL)), len(masses) - 1)
-    last = max(first, int(np.searchsorted(-above, -TAIL)) - 1)
+    first = min(int(np.searchsorted(below, TRUNCATED_TAIL)), len(masses) - 1)
+    last = max(first, int(np.searchsorted(-above, -TRUNCATED_TAIL)) - 1)
     kept = masses[first : last + 1].copy()
     kept[0] += float(masses[:first].sum())
     lost = float(masses[last + 1 :].sum())
@@ -152,7 +152,7 @@ def together(one: Losses, other: Losses) -> Losses:
 def repeated(one: Losses, count: int, widest: float) -> Losses:
     """`count` times one after the other; the time grows with the logarithm of count.
 
-    As many at a time as a grid of about CELLS holds; then the grid is made wider, by what the
+    As many at a time as a grid of about GRID_CELLS holds; then the grid is made wider, by what the
     spread has grown, and so on. widest: the widest interval that serves.
     """
     rest: Losses | None = None
@@ -170,15 +170,15 @@ def repeated(one: Losses, count: int, widest: float) -> Losses:
 
 def _interval(one: Losses, widest: float) -> float:
     """A power of 2: a small part of the spread, or more where that would be too many cells."""
-    wanted = min(SHARE * one.spread, widest)
-    least = len(one.masses) * one.interval / CELLS
+    wanted = min(GRID_WIDTH_SHARE * one.spread, widest)
+    least = len(one.masses) * one.interval / GRID_CELLS
     return float(2.0 ** math.floor(math.log2(max(wanted, least, one.interval))))
 
 
 def _block(one: Losses, count: int) -> int:
-    """How many to compose at once: their losses fill about CELLS cells, and never very many."""
+    """How many to compose at once: their losses fill about GRID_CELLS cells, never very many."""
     wide = max(20.0 * one.spread / one.interval, 1.0)
-    block = int(min(count, max(FEWEST_AT_ONCE, (CELLS / wide) ** 2)))
+    block = int(min(count, max(FEWEST_AT_ONCE, (GRID_CELLS / wide) ** 2)))
     while block > FEWEST_AT_ONCE:
         first, last = _ends(one.masses, block)
         if last - first < MOST_CELLS:
@@ -196,23 +196,25 @@ def _power(one: Losses, count: int) -> Losses:
     wrapped = irfft(rfft(one.masses, size) ** count, size)
     masses = np.maximum(np.roll(wrapped, -(first % size))[: last - first + 1], 0.0)
     infinite = 1.0 if one.infinite >= 1 else -math.expm1(count * math.log1p(-one.infinite))
-    return trimmed(Losses(one.interval, count * one.lowest + first, masses, infinite + TAIL))
+    return trimmed(
+        Losses(one.interval, count * one.lowest + first, masses, infinite + TRUNCATED_TAIL)
+    )
 
 
 def _ends(masses: FloatArray, count: int) -> tuple[int, int]:
-    """Cells between which a sum of `count` lies but for probability TAIL (Chernoff).
+    """Cells between which a sum of `count` lies but for probability TRUNCATED_TAIL (Chernoff).
 
     For groups of cells, each taken to lie at its upper end, or at its lower one for the lower tail.
     """
-    group = -(-len(masses) // GROUPS)
+    group = -(-len(masses) // TAIL_GROUPS)
     starts = np.arange(0, len(masses), group)
     grouped = np.add.reduceat(masses, starts)
     total, lower, upper = float(grouped.sum()), starts, starts + group - 1
     mean = float(grouped @ starts) / total
     sd = max(math.sqrt(float(grouped @ (starts - mean) ** 2) / total), 1e-6)
-    room, low, high = math.log(2.0 / TAIL), 0.0, float(count * (len(masses) - 1))
+    room, low, high = math.log(2.0 / TRUNCATED_TAIL), 0.0, float(count * (len(masses) - 1))
     gentle, steep = room / (4 * len(masses)), 14 / (math.sqrt(count) * sd)
-    for tilt in np.geomspace(min(gentle, steep), steep, TILTS).tolist():
+    for tilt in np.geomspace(min(gentle, steep), steep, TRIED_TILTS).tolist():
         up = max(float(np.exp(tilt * (upper - upper[-1])) @ grouped), 1e-300)
         down = max(float(np.exp(-tilt * lower) @ grouped), 1e-300)
         high = min(high, count * (float(upper[-1]) + math.log(up) / tilt) + room / tilt)

@@ -35,12 +35,12 @@ from dpmcmc.privacy.subsampling import amplified_epsilon
 SMALLEST_DELTA = 1e-11
 ROUND_OFF = 4e-16
 MOST_CELLS, WHOLE_CELLS = 2**16, 2**18  # above 0, of one mechanism's grid and of all together
-MOST_COUNT = 10**7
+MAX_COUNT = 10**7
 LARGEST_EXPONENT = 30.0  # epsilon beyond which e^epsilon is not taken: it may overflow
 SMALL, TERMS = 0.02, 9  # mu whose profile is summed as a series, and of how many terms
-EMPTY = 300.0  # epsilon beyond which a row added to a sample below 1 shows nothing
-BEYOND = 1e-17  # probability of losses beyond the grid of one run: they count as infinite
-FINEST = 2.0**-36  # grid: below it round-off is all that is seen
+MAX_ADD_EPSILON = 300.0  # epsilon beyond which a row added to a sample below 1 shows nothing
+GRID_TAIL = 1e-17  # probability of losses beyond the grid of one run: they count as infinite
+MIN_GRID = 2.0**-36  # grid: below it round-off is all that is seen
 LARGEST_TOTAL_LOSS = 2000.0  # of all losses, beyond which nothing is composed
 
 Both = tuple[Losses, Losses]  # of a row taken out, and of one added; one and the same elsewhere
@@ -124,7 +124,7 @@ def compose(event: Event, variance: float) -> Composed | None:
     lost, many = hidden(parts), sum(parts.values())
     parts = _merged(parts)
     largest = _largest_loss(parts, variance)
-    if many > MOST_COUNT or not math.isfinite(largest) or largest > LARGEST_TOTAL_LOSS:
+    if many > MAX_COUNT or not math.isfinite(largest) or largest > LARGEST_TOTAL_LOSS:
         return None
     both = _compose(tuple(parts.items()), min(0.002 * math.sqrt(variance), 1e-3))
     return Composed(both, lost)
@@ -172,7 +172,7 @@ def _largest_loss_of(leaf: Event) -> float:
 
 
 def _gaussian_largest_loss(noise_multiplier: float, rate: float) -> float:
-    base = epsilon_of_mu(1 / noise_multiplier, min(0.5, BEYOND / rate))
+    base = epsilon_of_mu(1 / noise_multiplier, min(0.5, GRID_TAIL / rate))
     return amplified_epsilon(base, rate)
 
 
@@ -202,7 +202,7 @@ def _repeated(leaf: Event, count: int, widest: float, cells: int) -> Both:
 def _interval(leaf: Event, widest: float, cells: int) -> float:
     """Grid width: a small part of one run's spread, and no more cells than allowed."""
     fine = min(0.05 * math.sqrt(rdp(leaf, 2.0)), widest)
-    wanted = max(fine, _largest_loss_of(leaf) / cells, FINEST)
+    wanted = max(fine, _largest_loss_of(leaf) / cells, MIN_GRID)
     return float(2.0 ** math.floor(math.log2(wanted)))
 
 
@@ -256,7 +256,7 @@ def _poisson_distribution(noise_multiplier: float, rate: float, interval: float)
         return one, one
     epsilons = _grid(_gaussian_largest_loss(noise_multiplier, rate), interval)
     above = _amplified(noise_multiplier, rate, epsilons)
-    grown = np.expm1(np.minimum(epsilons, EMPTY))
+    grown = np.expm1(np.minimum(epsilons, MAX_ADD_EPSILON))
     left = np.maximum(0.0, 1.0 - (1.0 - rate) / rate * grown)  # e^x g' of the proof
     inner = _gaussian_profile(1 / noise_multiplier, epsilons - np.log(np.maximum(left, 1e-300)))
     added = rate * left * inner

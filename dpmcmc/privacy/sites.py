@@ -85,14 +85,14 @@ STATISTIC_LAPLACE = Site(
     "Laplace(z) for one sum, or for all rows released one by one",
     "statistics.md",
 )
-SMOOTH = Site(
+SMOOTH_SENSITIVITY_LAPLACE = Site(
     "dpmcmc.statistics.release:with_smooth_laplace",
     "SmoothLaplace(epsilon, delta) for one median or maximum; multiplier 1 / epsilon",
     "statistics.md",
     least=2.0**-5,
     most=2.0**5,
 )
-RANDOMISED = Site(
+RANDOMISED_RESPONSE = Site(
     "dpmcmc.statistics.release:with_flips",
     "PureEpsilon(epsilon) for all rows; multiplier 1 / epsilon",
     "statistics.md",
@@ -112,8 +112,8 @@ SITES = (
     RELEASED_COUNTS,
     STATISTIC_GAUSSIAN,
     STATISTIC_LAPLACE,
-    SMOOTH,
-    RANDOMISED,
+    SMOOTH_SENSITIVITY_LAPLACE,
+    RANDOMISED_RESPONSE,
 )
 
 # Draws that privacy does not rest on being noise: module:function -> what for.

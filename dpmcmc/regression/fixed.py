@@ -13,7 +13,7 @@ import numpy as np
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.regression.statistics import Floats, Noisy
 
-TINY = 1e-300
+SMALLEST_DIVISOR = 1e-300
 ROUNDS, LEAST_VARIANCE = 4, 1e-6
 GRID, LEAST_DENSITY = 200, 1e-10  # log variances; part of the largest density where they end
 COARSE, LOOKS, WIDE = 60, 2, 30.0  # of the search for where the density is, and its half width
@@ -140,7 +140,7 @@ def _given(
     turned: _Turned, sd: float, prior: Prior, variance: Floats
 ) -> tuple[Normals, Floats, Floats]:
     """Return the posterior at a variance, its weighted moments and the prior's precision's."""
-    total = np.maximum(variance[..., None, None] * turned.values + sd * sd, TINY)
+    total = np.maximum(variance[..., None, None] * turned.values + sd * sd, SMALLEST_DIVISOR)
     told = np.einsum(
         "...jdk,...jk,...jek->...de", turned.vectors, turned.values**2 / total, turned.vectors
     )

@@ -10,10 +10,12 @@ import numpy as np
 
 from dpmcmc.regression.statistics import Floats, Noisy
 
-FAILURE = 0.05  # probability that the noise is larger than what the ridge is meant for
+FAILURE_PROBABILITY = 0.05  # probability that the noise is larger than what the ridge is meant for
 
 
-def ridges(noisy: Noisy, least: Floats | None = None, failure: float = FAILURE) -> Floats:
+def ridges(
+    noisy: Noisy, least: Floats | None = None, failure: float = FAILURE_PROBABILITY
+) -> Floats:
     """Return a ridge for each holder (..., J): the noise's size less a safe least eigenvalue.
 
     least: (..., J) lower bounds of X'X' eigenvalues that were released; else of the noisy matrix,
@@ -25,7 +27,9 @@ def ridges(noisy: Noisy, least: Floats | None = None, failure: float = FAILURE) 
     return np.asarray(np.maximum(0.0, size - np.maximum(known, 0.0)))
 
 
-def adassp(noisy: Noisy, least: Floats | None = None, failure: float = FAILURE) -> Floats:
+def adassp(
+    noisy: Noisy, least: Floats | None = None, failure: float = FAILURE_PROBABILITY
+) -> Floats:
     """Return the estimates (..., d): all sums and all ridges added up. See ridges."""
     d = noisy.gram.shape[-1]
     ridge = ridges(noisy, least, failure).sum(axis=-1)

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.arithmetic.rounding import SHRINK
+from dpmcmc.arithmetic.rounding import CLIP_MARGIN
 from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
 from dpmcmc.privacy.events import Event, Gaussian, Parallel
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import SUFFICIENT_STATISTICS, check
 
 Floats = NDArray[np.float64]
-SLACK = 1.0 + 2.0**-40  # and that of the sensitivity's own formula
+SENSITIVITY_MARGIN = 1.0 + 2.0**-40  # and that of the sensitivity's own formula
 MOST_ROWS, MOST_COEFFICIENTS = 2**31, 250  # within which the proof holds
 EXACT_BITS = 51  # of a sum
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
@@ -111,7 +111,7 @@ def release(
     parts = [svec(sums[:d, :d]), weight * sums[:d, d]]
     flat = np.concatenate([*parts, weight**2 * sums[d:, d]] if squares else parts)
     one = grouped_sensitivity(weight) if group > 1 else sensitivity(weight, squares=squares)
-    charged = one * SLACK + rounding(d, n * group, weight)
+    charged = one * SENSITIVITY_MARGIN + rounding(d, n * group, weight)
     noise = gaussian_noise(random, SUFFICIENT_STATISTICS, noise_multiplier, flat.shape)
     noisy = noisy_sums(flat, charged, noise_multiplier, noise)
     return _read(noisy, d, n // group, bounds, weight, noise_multiplier * charged, squares=squares)
@@ -179,7 +179,7 @@ def _whole(x: Floats, y: Floats, bounds: tuple[float, float], digits: int) -> Fl
     """Return rows (d + 1, n) over their bounds as whole multiples of 2^-digits, towards zero."""
     with np.errstate(all="ignore"):
         size = np.sqrt(np.einsum("dn,dn->n", x, x))
-        factor = SHRINK / np.maximum(size, bounds[0])
+        factor = CLIP_MARGIN / np.maximum(size, bounds[0])
         there = np.isfinite(size) & np.isfinite(y)
         rows = np.vstack([x * factor, np.clip(y / bounds[1], -1.0, 1.0)])
         return np.where(there, np.trunc(rows * 2.0**digits), 0.0)

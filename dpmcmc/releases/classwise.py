@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmcmc.families.base import Family, Floats, Place
 
-FAINT = 1e-3  # of what was known of a class: slopes below it are taken for so much
+MIN_RELATIVE_SLOPE = 1e-3  # of what was known of a class: slopes below it are taken for so much
 LEAST_SLOPE = 1e-30
 
 
@@ -64,7 +64,7 @@ def mean_slopes(curve: Floats, root: Floats, white: Floats, sd: float) -> Floats
     blocks = (back.T @ curve @ back).reshape(len(root) // d, d, -1, d)
     found = np.einsum("ab,caeb->ce", white @ white.T, blocks) / d
     values, vectors = np.linalg.eigh(0.5 * (found + found.T))
-    least = max(FAINT, 2.0 * sd / math.sqrt(d)) * max(float(values[-1]), LEAST_SLOPE)
+    least = max(MIN_RELATIVE_SLOPE, 2.0 * sd / math.sqrt(d)) * max(float(values[-1]), LEAST_SLOPE)
     return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.arithmetic.rounding import SHRINK
+from dpmcmc.arithmetic.rounding import CLIP_MARGIN
 from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_QUADRATIC, check
@@ -20,8 +20,8 @@ from dpmcmc.privacy.sites import NOISY_QUADRATIC, check
 Floats = NDArray[np.float64]
 MOST_ROWS, MOST_COEFFICIENTS = 2**31, 250  # within which the proof holds
 EXACT_BITS = 51  # of a sum
-COUNT = math.sqrt(2.0)  # what the number of rows is divided by: see docs/proofs/missing.md
-LEAST_CLEAR = 4.0  # sds of that number, below which it is not told from none
+COUNT_SCALE = math.sqrt(2.0)  # what the number of rows is divided by: see docs/proofs/missing.md
+MIN_COUNT_SDS = 4.0  # sds of that number, below which it is not told from none
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def release(
     first, second = np.zeros((dimension, dimension)), np.zeros((dimension, dimension))
     for block in blocks:
         block = _without(block) if gaps else block
-        count += _scalar_sum(_ones(block), 1.0, COUNT, digits)
+        count += _scalar_sum(_ones(block), 1.0, COUNT_SCALE, digits)
         vector += _vector_sum(block.vectors, caps.score, units[0], digits)
         first += _matrix_sum(block.curvature, caps.curvature, units[1], digits // 2)
         second += _matrix_sum(block.noise, caps.noise, units[2], digits // 2)
@@ -127,9 +127,9 @@ def release(
     found = _read(noisy, dimension, units, sd)
     if not gaps:
         return replace(found, rows=float(rows))
-    least = max(LEAST_CLEAR * sd * COUNT, 1.0)
-    there = min(max(float(noisy[-1]) * COUNT, least), float(rows))
-    return replace(found, rows=there, rows_sd=sd * COUNT)
+    least = max(MIN_COUNT_SDS * sd * COUNT_SCALE, 1.0)
+    there = min(max(float(noisy[-1]) * COUNT_SCALE, least), float(rows))
+    return replace(found, rows=there, rows_sd=sd * COUNT_SCALE)
 
 
 def _without(block: Block) -> Block:
@@ -202,13 +202,13 @@ def _scalar_sum(values: Floats, cap: float, unit: float, digits: int) -> float:
     if unit == math.inf:
         return 0.0
     cut = np.fmin(np.fmax(np.nan_to_num(values, nan=0.0), 0.0), cap)
-    return float(np.trunc(cut * (SHRINK * 2.0**digits / unit)).sum()) * 2.0**-digits
+    return float(np.trunc(cut * (CLIP_MARGIN * 2.0**digits / unit)).sum()) * 2.0**-digits
 
 
 def _factor(size: Floats, cap: float) -> Floats:
     """Return (m,) factors that bring sizes to at most cap; 0 for what is no number."""
     with np.errstate(all="ignore"):
-        factor = SHRINK * np.minimum(1.0, cap / np.where(size > 0.0, size, 1.0))
+        factor = CLIP_MARGIN * np.minimum(1.0, cap / np.where(size > 0.0, size, 1.0))
     return np.where(np.isfinite(size), factor, 0.0)
 
 

@@ -17,10 +17,10 @@ from dpmcmc.families.given import pilot, shift_of, slope_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import classwise, scales, whitening
 from dpmcmc.releases.joint_sums import Block, Caps, Sums, release
-from dpmcmc.releases.newton_budget import SAFE, WHITENING, shares
-from dpmcmc.releases.newton_problem import Problem
+from dpmcmc.releases.newton_budget import ROUNDING_MARGIN, WHITENING_SHARE, shares
+from dpmcmc.releases.newton_problem import Problem, rare_moments
 from dpmcmc.releases.quadratic_steps import (
-    TIGHT,
+    MIN_WEIGHT_CUT,
     Iterate,
     downweighted,
     newton_step,
@@ -28,22 +28,35 @@ from dpmcmc.releases.quadratic_steps import (
     trace,
     weighted,
 )
-from dpmcmc.releases.whitening import BLOCK, USUAL, Whitening, at_least, kept, lifted, rounder
+from dpmcmc.releases.whitening import (
+    BLOCK_ROWS,
+    Whitening,
+    at_least,
+    kept,
+    lifted,
+    rounder,
+)
 
-PILOTS = 2  # of the far ones, at the log of a count
+PILOT_ITERATES = 2  # of the far ones, at the log of a count
 NOISE, SQUARE_FAR, SQUARE_NEAR = 0.05, 0.15, 0.10  # parts of an iterate: variance, scale
 LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
-LOUD = 0.08  # the larger, the more its noise is above this part of it
-WIDE = 20.0  # times a mean slope * length^2, beyond which rows are weighted down at any noise
-QUIET = 0.2  # noise of a score, in posterior sds, that does not matter: no clip below it
-SKEWED = 1.0  # the same where residuals are wider than the model's: clipping then adds bias
-ROUGH = 1.3  # residual scale over that of the model, from which residuals count as wider
+TARGET_CURVATURE_NOISE = 0.08  # the larger, the more its noise is above this part of it
+# times a mean slope * length^2, beyond which rows are weighted down at any noise
+MAX_WEIGHT_CUT = 20.0
+# noise of a score, in posterior sds, that does not matter: no clip below it. The second where
+# residuals are wider than the model's, since clipping then adds bias
+NEGLIGIBLE_NOISE, NEGLIGIBLE_NOISE_WIDE = 0.2, 1.0
+# residual scale over that of the model, from which residuals count as wider
+WIDE_RESIDUAL_SCALE = 1.3
 FIRST_CLIP, LEAST_CLIP, MOST_CLIP, WIDEST_CLIP = 1.5, 0.7, 10.0, 50.0
-AIM = 0.8  # what is left of the score's variance where noise decides how rows are cut
-CLOSE = 1.5  # times a clip that is that tight
+# what is left of the score's variance where noise decides how rows are cut
+TARGET_KEPT_VARIANCE = 0.8
+TIGHT_CLIP_RATIO = 1.5  # times a clip that is that tight
 MOST_GROWTH, LEAST_LEFT = 6.0, 0.1  # of a scale in one iterate, and of its square in one step
-COMMON = 2.0  # times that, from which on a category is not rare
-FARTHEST_EFFECT, UNEQUAL = (-6.0, 3.0), 0.3  # of a category on it; part of it that is held
+FARTHEST_EFFECT, UNEQUAL = (
+    (-6.0, 3.0),
+    0.3,
+)  # of a category on the log of a count; part of it that is held
 FARTHEST_RATE = (-8.0, 20.0)  # log of a mean count
 RIDGE = 1e-9  # of the mean precision of where the mode is
 LEAST_BLOCK = 512  # rows at a time, where they have several predictors
@@ -59,37 +72,23 @@ def find_mode(
     z, paid = problem.noise_multiplier, problem.white is not None
     white = problem.white
     if white is None:
-        z_white = z / math.sqrt(SAFE * WHITENING)
+        z_white = z / math.sqrt(ROUNDING_MARGIN * WHITENING_SHARE)
         white = whitening.whiten(problem.x, problem.max_row_norm, z_white, random, problem.counted)
     path = _Path(problem, white, random)
     parts = [z / math.sqrt(share) for share in shares(num_far, paid)]
     if problem.family.pilot:
-        path.begin_by_logs(parts[:PILOTS])
-        parts = parts[PILOTS:]
+        path.begin_by_logs(parts[:PILOT_ITERATES])
+        parts = parts[PILOT_ITERATES:]
     for part in parts[:-2]:
         path.far(part)
     return white, path.near(parts[-2], parts[-1])
-
-
-def _rare(problem: Problem, white: Whitening) -> Floats:
-    """Return (p,) what moments of declared categories are not to be stretched below; else 0.
-
-    Their rows have an indicator of 1 however few they are. Stretched to where they are round, few
-    rows are long, cut and weighted down, and noise would stretch what it hides ever further. Common
-    categories are left: what little they may vary by beside other columns, many rows tell.
-    """
-    if problem.indicators is None or not problem.family.scaled:
-        return np.zeros(problem.size)
-    back, least = np.linalg.inv(white.root), 1.0 / (USUAL * problem.size)
-    rare = problem.indicators & ((back**2).sum(axis=0) < COMMON * least)
-    return np.asarray(rare * least)
 
 
 class _Path:
     """The state of the path. known: the curvature over n, where it is larger than its noise."""
 
     def __init__(self, problem: Problem, white: Whitening, random: RandomSource) -> None:
-        self._rare = _rare(problem, white)
+        self._rare = rare_moments(problem, white)
         root = kept(white.root, np.diag(self._rare)) if self._rare.any() else white.root
         self._problem, self._white, self._random = problem, replace(white, root=root), random
         self._family = problem.family
@@ -232,16 +231,15 @@ class _Path:
         """Return the caps of an iterate, the clip of its score and the cut of squared residuals."""
         p, n = self._problem.size, self._rows
         square = square if self._family.scaled else 0.0
-        blur = math.sqrt(2.0 / LEAST_CURVE) * TIGHT * p * z / n * math.sqrt(2.0 * p)
-        curve = min(max(LEAST_CURVE * blur / LOUD, LEAST_CURVE), MOST_CURVE)
+        blur = math.sqrt(2.0 / LEAST_CURVE) * MIN_WEIGHT_CUT * p * z / n * math.sqrt(2.0 * p)
+        curve = min(max(LEAST_CURVE * blur / TARGET_CURVATURE_NOISE, LEAST_CURVE), MOST_CURVE)
         parts = (1.0 - NOISE - square - curve, curve, NOISE, square)
-        each = (
-            2.0 * math.sqrt(p / (n * parts[0])) * pooled
-        )  # noise in posterior sds for a clip of 1
-        quiet = QUIET if self._rough() < ROUGH else SKEWED
+        # noise in posterior sds for a clip of 1
+        each = 2.0 * math.sqrt(p / (n * parts[0])) * pooled
+        quiet = NEGLIGIBLE_NOISE if self._rough() < WIDE_RESIDUAL_SCALE else NEGLIGIBLE_NOISE_WIDE
         clip = min(max(quiet / each, self._clip), WIDEST_CLIP) * self._rough()
-        blur = blur * math.sqrt(LEAST_CURVE / curve) / TIGHT
-        most = min(max(LOUD / blur, TIGHT), WIDE) * p
+        blur = blur * math.sqrt(LEAST_CURVE / curve) / MIN_WEIGHT_CUT
+        most = min(max(TARGET_CURVATURE_NOISE / blur, MIN_WEIGHT_CUT), MAX_WEIGHT_CUT) * p
         cut = scales.best_cut(math.sqrt(2.0 / square) * z / math.sqrt(n)) if square else 1.0
         return Caps(clip * math.sqrt(p), most, most, cut * cut, parts), clip, cut
 
@@ -250,9 +248,9 @@ class _Path:
         p, trace = self._problem.size, float(np.trace(sums.curvature))
         clear = trace > 4.0 * (sums.sds[1] + sums.sds[2]) * math.sqrt(p)
         clip /= self._rough()
-        if clear and clip <= CLOSE * self._clip:
+        if clear and clip <= TIGHT_CLIP_RATIO * self._clip:
             kept = min(max(float(np.trace(sums.noise)) / trace, 0.05), 1.0)
-            self._clip = min(max(clip * AIM / kept, LEAST_CLIP), MOST_CLIP)
+            self._clip = min(max(clip * TARGET_KEPT_VARIANCE / kept, LEAST_CLIP), MOST_CLIP)
 
     def _rough(self) -> float:
         """Return the released scale of the residuals over that of the model, at least 1.
@@ -287,7 +285,7 @@ class _Path:
 
     def _blocks(self, caps: Caps, cut: float, root: Floats | None) -> Iterator[Block]:
         """Yield the statistics of the rows, block by block."""
-        size, there = max(BLOCK // self._problem.classes, LEAST_BLOCK), self._problem.counted
+        size, there = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK), self._problem.counted
         for start in range(0, self._problem.rows, size):
             x = self._problem.x[:, start : start + size]
             jacobians = classwise.jacobians_of(x, self._root)

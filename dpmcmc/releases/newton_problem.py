@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.families.base import Family, Floats
-from dpmcmc.releases.whitening import Whitening
+from dpmcmc.releases.whitening import CUT_RATIO, Whitening
+
+RARE_CATEGORY_RATIO = 2.0  # times that, from which on a category is not rare
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +49,17 @@ class Problem:
     def rows(self) -> int:
         """Number of rows."""
         return len(self.y)
+
+
+def rare_moments(problem: Problem, white: Whitening) -> Floats:
+    """Return (p,) what moments of declared categories are not to be stretched below; else 0.
+
+    Their rows have an indicator of 1 however few they are. Stretched to where they are round, few
+    rows are long, cut and weighted down, and noise would stretch what it hides ever further. Common
+    categories are left: what little they may vary by beside other columns, many rows tell.
+    """
+    if problem.indicators is None or not problem.family.scaled:
+        return np.zeros(problem.size)
+    back, least = np.linalg.inv(white.root), 1.0 / (CUT_RATIO * problem.size)
+    rare = problem.indicators & ((back**2).sum(axis=0) < RARE_CATEGORY_RATIO * least)
+    return np.asarray(rare * least)

@@ -22,13 +22,13 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN
 from dpmcmc.releases import noisy_mean_design as planning
 from dpmcmc.releases.base import Facts, Normal, Release, prior_of
-from dpmcmc.releases.joint_sums import LEAST_CLEAR
+from dpmcmc.releases.joint_sums import MIN_COUNT_SDS
 from dpmcmc.spec import ModelSpec
 from dpmcmc.target import Floats, Scores
 
-SURPRISING = 0.01  # probability of such a difference of two releases by noise alone
-COUNTED = 0.866  # of the sensitivity, that a row counts as: less than sqrt(3) / 2
-BLURRED = 0.1  # sd of that number over it, from which on nothing is promised
+SIGNIFICANCE = 0.01  # probability of such a difference of two releases by noise alone
+COUNT_WEIGHT = 0.866  # of the sensitivity, that a row counts as: less than sqrt(3) / 2
+MAX_COUNT_NOISE = 0.1  # sd of that number over it, from which on nothing is promised
 
 
 def options_of(start: Start) -> NoisyMeanOptions:
@@ -115,7 +115,7 @@ def _pooled(counts: list[tuple[float, float]]) -> tuple[float, float]:
 
 def _jump(change: Floats, variance: float) -> float:
     """Return the squared change between two releases, over the most that noise explains."""
-    return float((change**2).sum()) / variance / float(chdtri(len(change), SURPRISING))
+    return float((change**2).sum()) / variance / float(chdtri(len(change), SIGNIFICANCE))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +170,7 @@ class Judgement:
 def judge(release: NoisyMean, precision: Floats | None) -> Judgement:
     """Judge a release by its own numbers: free."""
     share = release.variance / (release.variance + 1.0 / release.weight)
-    blurred = release.complete_sd > BLURRED * (release.complete or 0.0)
+    blurred = release.complete_sd > MAX_COUNT_NOISE * (release.complete or 0.0)
     if release.jump <= 1.0 and not blurred:
         told = f"privacy makes up {100.0 * share:.0f} % of the variance of these means"
         return Judgement(True, share, told + of_complete(release.complete, release.complete_sd))
@@ -207,7 +207,7 @@ def released_sum(
     is released as well and costs nothing: see docs/proofs/missing.md, section 3.
     """
     sums, sensitivity = target.gradient(centre[None], clip)
-    counted = _in_few_digits(COUNTED * sensitivity)
+    counted = _in_few_digits(COUNT_WEIGHT * sensitivity)
     if target.gaps:
         sums = np.append(sums, [[counted * target.complete]], axis=1)
     noise = gaussian_noise(random, NOISY_MEAN, z, sums.shape)
@@ -215,7 +215,7 @@ def released_sum(
     if not target.gaps:
         return found / target.tempering, float(target.rows), 0.0
     sd = z * sensitivity / counted
-    rows = min(max(float(found[-1]) / counted, LEAST_CLEAR * sd, 1.0), float(target.rows))
+    rows = min(max(float(found[-1]) / counted, MIN_COUNT_SDS * sd, 1.0), float(target.rows))
     return found[:-1] / target.tempering, rows, sd
 
 

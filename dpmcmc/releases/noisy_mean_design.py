@@ -12,10 +12,11 @@ from dpmcmc.errors import SpecError
 from dpmcmc.releases.base import Facts
 from dpmcmc.target import Floats
 
-SHARES = (0.0005, 0.002, 0.005, 0.02, 0.05, 0.2)  # for each release but the last
+TRIED_SHARES = (0.0005, 0.002, 0.005, 0.02, 0.05, 0.2)  # for each release but the last
 MOST_RELEASES = 4
-UNSURE = 1e-3  # probability that an earlier release's error is more than the next clip allows for
-TAIL = 1e-4  # of the rows, outside a clip that only finds the place
+# probability that an earlier release's error is more than the next clip allows for
+MISS_PROBABILITY = 1e-3
+PILOT_TAIL = 1e-4  # of the rows, outside a clip that only finds the place
 CUT = 0.02  # of the rows, outside the last clip: more would rest on normal tails
 WIDEST_CLIP = 1e15  # no clip is wider: a row beyond it is cut, whatever the declared bounds
 NEGLIGIBLE = 1e-4  # error variance over that of the posterior that does not matter
@@ -112,7 +113,7 @@ def best(
 
 def _all_shares() -> list[tuple[float, ...]]:
     """One release alone, or cheap ones before it."""
-    cheap = product(range(1, MOST_RELEASES), SHARES)
+    cheap = product(range(1, MOST_RELEASES), TRIED_SHARES)
     return [(1.0,), *((share,) * n + (1.0 - n * share,) for n, share in cheap)]
 
 
@@ -129,7 +130,9 @@ def _clips(
 ) -> list[tuple[float, ...]]:
     """Return the clips worth trying: what is known after each release narrows the next."""
     d, max_row_norm = len(facts.assumptions.guess.width), min(facts.max_row_norm, WIDEST_CLIP)
-    sure, room, least = (math.sqrt(float(chdtri(d, p))) for p in (UNSURE, TAIL, CUT))
+    sure, room, least = (
+        math.sqrt(float(chdtri(d, p))) for p in (MISS_PROBABILITY, PILOT_TAIL, CUT)
+    )
     earlier: list[float] = []
     near, offset = max_row_norm, 0.0
     for share in shares[:-1]:

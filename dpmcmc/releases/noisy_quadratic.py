@@ -26,7 +26,11 @@ from dpmcmc.releases.base import Facts, Release, prior_of
 from dpmcmc.releases.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.releases.quadratic import Mixture, Quadratic
 from dpmcmc.releases.quadratic_pooling import pooled
-from dpmcmc.releases.quadratic_verdict import BLURRED, POOREST, verdict
+from dpmcmc.releases.quadratic_verdict import (
+    MAX_CURVATURE_NOISE,
+    MIN_INFORMATION_PER_COEFFICIENT,
+    verdict,
+)
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.schema import Table
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec
@@ -34,10 +38,12 @@ from dpmcmc.target import Floats
 
 NUM_FAR, MORE_FAR = 4, 6  # more with a pilot, and where several predictors have to move far
 LEAST_FAR, MOST_FAR = 3, 12
-START = 2.0  # scale of the residuals to begin with, where an eighth of the response's range is 1
+# scale of the residuals to begin with, where an eighth of the response's range is 1
 # The way has priors of its own, around where it starts, so that what is stored serves any prior: a
+FIRST_RESIDUAL_SCALE = 2.0
 RANGE, LARGEST_PREDICTOR = 8.0, 50.0  # response's declared range, and farther than predictors go
-EFFICIENCY = 0.45  # of the score's share, where noise decides how rows are cut: see experiments
+# of the score's share, where noise decides how rows are cut: see experiments
+CLIPPED_SCORE_EFFICIENCY = 0.45
 
 # of all models with rows for it, whatever their options
 FAMILIES = {
@@ -133,8 +139,8 @@ def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: flo
     assumptions = facts.assumptions
     p, rows = len(facts.prior), assumptions.rows * assumptions.tempering
     near = _near(options, noise_multiplier)
-    each = 2.0 * math.sqrt(p / (assumptions.rows * EFFICIENCY)) * near
-    clip = max(newton_path.QUIET / each, newton_path.FIRST_CLIP)
+    each = 2.0 * math.sqrt(p / (assumptions.rows * CLIPPED_SCORE_EFFICIENCY)) * near
+    clip = max(newton_path.NEGLIGIBLE_NOISE / each, newton_path.FIRST_CLIP)
     clip = min(clip, newton_path.WIDEST_CLIP)
     extra = (clip * each) ** 2 * assumptions.tempering
     precision = assumptions.guess.precision
@@ -149,8 +155,8 @@ def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: flo
 def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> bool:
     """Return whether the verdict is expected to be that rows or budget are too few."""
     p, rows = len(facts.prior), facts.assumptions.rows
-    few = rows / noise_multiplier**2 < POOREST * p
-    return few or _blur(_near(options, noise_multiplier), p, rows) > BLURRED
+    few = rows / noise_multiplier**2 < MIN_INFORMATION_PER_COEFFICIENT * p
+    return few or _blur(_near(options, noise_multiplier), p, rows) > MAX_CURVATURE_NOISE
 
 
 def _near(options: NoisyQuadraticOptions, noise_multiplier: float) -> float:
@@ -161,15 +167,15 @@ def _near(options: NoisyQuadraticOptions, noise_multiplier: float) -> float:
 
 def blurred(noise_multiplier: float, d: int, rows: int) -> float:
     """Return the noise of a job's whitening, over what it sees, in round coordinates."""
-    z = noise_multiplier * math.sqrt(whitening.ROUNDS / newton_budget.WHITENING)
-    return math.sqrt(2.0) * whitening.USUAL * d * z / rows * math.sqrt(2.0 * d)
+    z = noise_multiplier * math.sqrt(whitening.ITERATIONS / newton_budget.WHITENING_SHARE)
+    return math.sqrt(2.0) * whitening.CUT_RATIO * d * z / rows * math.sqrt(2.0 * d)
 
 
 def _blur(z: float, p: int, rows: float) -> float:
     """Return the noise of the last curvature, over the curvature, in round coordinates."""
     return (
         math.sqrt(2.0 / newton_path.MOST_CURVE)
-        * quadratic_steps.TIGHT
+        * quadratic_steps.MIN_WEIGHT_CUT
         * p
         * z
         / rows
@@ -199,7 +205,7 @@ def released(
         prior_mean=rows.start[:p],
         prior=np.full(p, RANGE**-2 if rows.family.additive else LARGEST_PREDICTOR**-2),
         max_row_norm=max_row_norm,
-        scale=START if rows.family.additive and not rows.fixed else 1.0,
+        scale=FIRST_RESIDUAL_SCALE if rows.family.additive and not rows.fixed else 1.0,
         noise_multiplier=z,
         fixed=rows.fixed,
         white=white,

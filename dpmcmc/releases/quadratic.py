@@ -16,15 +16,16 @@ from dpmcmc.families.base import TINY
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import scales
 from dpmcmc.releases.joint_sums import Floats
-from dpmcmc.releases.quadratic_steps import TIGHT, shrunk
+from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
 from dpmcmc.releases.whitening import Whitening
 
 MIXTURE, LEAST_MIXTURE, MANY = 400, 60, 20  # curvatures that draws are mixed over; fewer for many
 FLAT, LEAST_PART = 1e-3, 0.02  # of the mean curvature; of the curvature that is a score's variance
-LEAST_SQUARE = 0.02  # of a squared scale, that is left when the distance to the mean is taken off
-LEAST_BENT = 0.1  # of a curvature that is told too steep
-FEW = 0.5  # of the usual curvature, where a direction is carried by few rows
-PULLS = 2.0  # sds of noise, beyond which a score says that the place lies further on
+# of a squared scale, that is left when the distance to the mean is taken off
+MIN_SQUARE_LEFT = 0.02
+MIN_CURVATURE_LEFT = 0.1  # of a curvature that is told too steep
+SPARSE_DIRECTION_RATIO = 0.5  # of the usual curvature, where a direction is carried by few rows
+CLEAR_SCORE_SDS = 2.0  # sds of noise, beyond which a score says that the place lies further on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +161,7 @@ class Quadratic:
         if not directions.shape[1]:
             return curves
         parts = random.uniforms((len(curves), directions.shape[1]))
-        left = np.sqrt(LEAST_BENT + (1.0 - LEAST_BENT) * parts)
+        left = np.sqrt(MIN_CURVATURE_LEFT + (1.0 - MIN_CURVATURE_LEFT) * parts)
         shrink = np.eye(len(directions)) - (directions * (1.0 - left)[:, None]) @ directions.T
         return np.asarray(shrink @ curves @ shrink)
 
@@ -174,9 +175,13 @@ class Quadratic:
         turned = vectors.T @ (self.scores[1] - self.scores[0] + self.curvature @ step)
         pull, moved = vectors.T @ self.scores[1], vectors.T @ step
         noise = float((self.score_sds**2).sum()) + self.curvature_sd**2 * float(step @ step)
-        on = (pull * moved > 0.0) & (turned * moved > 0.0) & (np.abs(turned) > PULLS * noise**0.5)
+        on = (
+            (pull * moved > 0.0)
+            & (turned * moved > 0.0)
+            & (np.abs(turned) > CLEAR_SCORE_SDS * noise**0.5)
+        )
         on &= _few(sizes)
-        return np.asarray(on & (np.abs(pull) > PULLS * self.score_sds[1]))
+        return np.asarray(on & (np.abs(pull) > CLEAR_SCORE_SDS * self.score_sds[1]))
 
     def _variance(self, half: Floats, inverse: Floats) -> Floats:
         """Return the score's variance (k, p, p): between 0 and the curvature, half @ half.T."""
@@ -292,7 +297,7 @@ class Mixture:
             off = self._added(away, k) - own
             off = off * (told.scales[0] / told.scales[k]) ** 2
             square = told.taus[k] ** 2
-            left = np.maximum(square - part * off, LEAST_SQUARE * square)
+            left = np.maximum(square - part * off, MIN_SQUARE_LEFT * square)
             found += weight * (math.log(told.scales[k]) + 0.5 * np.log(left))
         p, n = moves.shape[1], told.rows * told.tempering
         found += (p + 1.0) / (2.0 * n)  # the mean, not the mode
@@ -310,7 +315,7 @@ class Mixture:
         """
         told = self.release
         values, vectors = np.linalg.eigh(told.curvature)
-        shares = np.clip(values / (told.rows * TIGHT * len(values)), 0.0, 1.0)
+        shares = np.clip(values / (told.rows * MIN_WEIGHT_CUT * len(values)), 0.0, 1.0)
         steps, most = (away @ vectors) ** 2, told.cuts[which] ** 2
         largest = np.abs(told.root @ vectors).max(axis=0) / told.scales[which]
         few = shares * np.minimum(steps * largest**2, most)
@@ -339,4 +344,4 @@ def _even(matrices: Any) -> Floats:
 
 def _few(sizes: Floats) -> NDArray[np.bool_]:
     """Return (p,) which directions, with these curvatures, carry the information of few rows."""
-    return np.asarray(sizes < FEW * np.median(sizes))
+    return np.asarray(sizes < SPARSE_DIRECTION_RATIO * np.median(sizes))

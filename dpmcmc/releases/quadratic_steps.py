@@ -9,11 +9,14 @@ from dpmcmc.families.base import TINY
 from dpmcmc.releases.joint_sums import Floats, Sums
 from dpmcmc.releases.whitening import FULL, LEAST_MOMENT
 
-LEAST_WEIGHT = 0.1  # of the rows of a direction, below which it is not told
-STEADY = 0.02  # of the mean curvature: a direction with less is moved in as if it had so much
-BEND = 0.01  # posterior variances: error of an iterate because a likelihood is not quadratic
-TIGHT = 1.3  # mean slope * length^2, beyond which rows count less
-DOUBT = 1.5  # sds by which the weight of a direction's rows is surely less than in full
+MIN_DIRECTION_WEIGHT = 0.1  # of the rows of a direction, below which it is not told
+# of the mean curvature: a direction with less is moved in as if it had so much
+MIN_RELATIVE_CURVATURE = 0.02
+# posterior variances: error of an iterate because a likelihood is not quadratic
+NONQUADRATIC_ERROR = 0.01
+MIN_WEIGHT_CUT = 1.3  # mean slope * length^2, beyond which rows count less
+# sds by which the weight of a direction's rows is surely less than in full
+WEIGHT_CONFIDENCE_SDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +43,17 @@ def newton_step(iterate: Iterate, rows: float) -> tuple[Floats, Floats, Floats, 
     All three are (p, p).
 
     The error of a move is the noise of the score, plus the noise of the curvature times the length
-    of the move, plus BEND: all iterates are computed from the same rows. In a direction whose
-    curvature is below its noise, the noise level is used as the curvature.
+    of the move, plus NONQUADRATIC_ERROR: all iterates are computed from the same rows. In a
+    direction whose curvature is below its noise, the noise level is used as the curvature.
     """
     p, sums = len(iterate.place), iterate.sums
     curve, level, _ = shrunk(sums.curvature / rows, sums.sds[1] / rows)
     values, vectors = np.linalg.eigh(curve)
     least = 0.5 * math.sqrt(2.0 * p) * sums.sds[1] / rows
-    values = rows * np.maximum(values, max(least, STEADY * abs(level), 1e-12))
+    values = rows * np.maximum(values, max(least, MIN_RELATIVE_CURVATURE * abs(level), 1e-12))
     move = vectors @ ((vectors.T @ sums.score) / values)
     noise = sums.sds[0] ** 2 + sums.sds[1] ** 2 * float(move @ move)
-    known = (vectors * (values**2 / (BEND * values + noise))) @ vectors.T
+    known = (vectors * (values**2 / (NONQUADRATIC_ERROR * values + noise))) @ vectors.T
     steep = (vectors * values) @ vectors.T
     return np.asarray(move), np.asarray(known), np.asarray(steep), curve
 
@@ -102,10 +105,10 @@ def rescaled(
     had, has = (np.einsum("pk,pq,qk->k", vectors, m, vectors) for m in (before, noise))
     size = np.maximum(values, sd)
     part, doubt = has / size, noise_sd / size
-    most = np.maximum(values, 0.0) / np.clip(part - doubt, LEAST_WEIGHT, 1.0)
+    most = np.maximum(values, 0.0) / np.clip(part - doubt, MIN_DIRECTION_WEIGHT, 1.0)
     found = np.maximum(values, np.minimum(had, most))
     edge = math.sqrt(2.0 * len(values)) * sd
-    part = np.maximum(np.maximum(part, 0.0) + DOUBT * doubt, LEAST_WEIGHT)
+    part = np.maximum(np.maximum(part, 0.0) + WEIGHT_CONFIDENCE_SDS * doubt, MIN_DIRECTION_WEIGHT)
     close = np.where(part < FULL, found / part, 0.0)
     stretch = 1.0 / np.sqrt(np.maximum(found, max(edge, LEAST_MOMENT)))
     kinds = (stretch, np.where(found > edge, found, 0.0), close)

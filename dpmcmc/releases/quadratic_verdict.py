@@ -13,19 +13,24 @@ from dpmcmc.releases.scales import UNCUT
 
 Floats = NDArray[np.float64]
 SURPRISING = 0.005  # probability of such a difference of two scores by noise alone
-STRETCH = 0.5  # change of a predictor in the last step, mean square, in sds of what a row tells
-POOREST = 15.0  # n mu^2 over the number of coefficients, below which nothing is promised
-BLURRED = 0.5  # noise of the curvature over the curvature
-DIM, DIM_CLASSES = 2.0, 5.0  # noise of the curvature, in which a direction is not told from none:
-# bent ones get lost. The second where rows have several predictors: rare classes are stretched on
-FAR_APART = 2.0  # residuals' sds, see _widest
-NOISY = 1.25  # such an sd over that without privacy
-TAME = 5.0  # sd of a prior of predictors that keeps such a direction where a likelihood of bounded
+# change of a predictor in the last step, mean square, in sds of what a row tells
+MAX_LAST_STEP = 0.5
+# n mu^2 over the number of coefficients, below which nothing is promised
+MIN_INFORMATION_PER_COEFFICIENT = 15.0
+MAX_CURVATURE_NOISE = 0.5  # noise of the curvature over the curvature
+# noise of the curvature, in which a direction is not told from none: its quadratic is lost. The
+# second where rows have several predictors, since rare classes are stretched on
+UNRESOLVED_NOISE, UNRESOLVED_NOISE_CLASSES = 2.0, 5.0
+MAX_MODE_DISTANCE = 2.0  # residuals' sds, see _widest
+NOISY_DIRECTION_RATIO = 1.25  # such an sd over that without privacy
+# sd of a prior of predictors that keeps such a direction where a likelihood of bounded
 # scores is nearly quadratic
-DISPERSED = 1.3  # residuals over those of a Poisson count
-UNEVEN = 0.5  # (largest declared weight - 1) times the part of rows that is cut away: more, and
+MAX_PRIOR_PREDICTOR_SD = 5.0
+OVERDISPERSION_RATIO = 1.3  # residuals over those of a Poisson count
+# (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
-FULL = 0.998  # mean weight of a row, from which on nothing is said of it
+MAX_UNEVEN_WEIGHT = 0.5
+NEGLIGIBLE_CUT_WEIGHT = 0.998  # mean weight of a row, from which on nothing is said of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +81,14 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
     blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
     ratio = release.score_sd**2 / np.maximum(safe, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
-    arrived = jump <= 1.0 and stretch <= STRETCH
-    enough = n / release.noise_multiplier**2 >= POOREST * p and blur <= BLURRED
+    arrived = jump <= 1.0 and stretch <= MAX_LAST_STEP
+    enough = (
+        n / release.noise_multiplier**2 >= MIN_INFORMATION_PER_COEFFICIENT * p
+        and blur <= MAX_CURVATURE_NOISE
+    )
     enough = enough and not lost(release, precision)
-    skewed = release.dispersion > DISPERSED and release.clip < UNCUT
-    uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > UNEVEN
+    skewed = release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
+    uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
     return Verdict(
         reliable=arrived and enough and not skewed and not uneven,
         arrived=arrived,
@@ -97,7 +105,7 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
 def _dim(release: Quadratic) -> bool:
     """Whether the curvature in a direction is not above its noise."""
     p, least = len(release.place), float(np.linalg.eigvalsh(release.curvature)[0])
-    clear = DIM if p == len(release.whitening) else DIM_CLASSES
+    clear = UNRESOLVED_NOISE if p == len(release.whitening) else UNRESOLVED_NOISE_CLASSES
     return least < clear * math.sqrt(2.0 * p) * release.curvature_sd
 
 
@@ -110,14 +118,17 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
     edge = math.sqrt(2.0 * p) * release.curvature_sd
     values, vectors = np.linalg.eigh(release.curvature)
     if release.scaled:
-        return _widest(release, values, vectors, edge) > FAR_APART
-    dim = values < (DIM if p == len(release.whitening) else DIM_CLASSES) * edge
+        return _widest(release, values, vectors, edge) > MAX_MODE_DISTANCE
+    dim = (
+        values
+        < (UNRESOLVED_NOISE if p == len(release.whitening) else UNRESOLVED_NOISE_CLASSES) * edge
+    )
     if precision is None or not dim.any():
         return bool(dim.any())
     directions = release.root @ vectors[:, dim]
     directions = directions / np.maximum(np.abs(directions).max(axis=0), TINY)
     variances = (directions**2 / np.maximum(precision[:p], TINY)[:, None]).sum(axis=0)
-    return bool((variances > TAME**2).any())
+    return bool((variances > MAX_PRIOR_PREDICTOR_SD**2).any())
 
 
 def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) -> float:
@@ -131,7 +142,7 @@ def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) ->
     safe = np.maximum(values, max(edge, TINY**0.5))
     parts = (release.root @ vectors) ** 2 / safe
     own, variances = parts.sum(axis=1), (parts * (1.0 + release.score_sd**2 / safe)).sum(axis=1)
-    looked = variances > NOISY**2 * own
+    looked = variances > NOISY_DIRECTION_RATIO**2 * own
     if release.indicators is None:
         looked[:] = True
     else:
@@ -187,12 +198,12 @@ def _notes(release: Quadratic) -> list[str]:
         )
     if release.gaps:
         found.append(f"about {release.rows:,} rows are complete, and these are theirs")
-    if release.weight < FULL:
+    if release.weight < NEGLIGIBLE_CUT_WEIGHT:
         found.append(
             f"rows count {100.0 * release.weight:.3g} % on average, for long and far ones weigh"
             " less, so that where the model is wrong the answer is that of a robust fit"
         )
-    if release.dispersion > DISPERSED:
+    if release.dispersion > OVERDISPERSION_RATIO:
         found.append(
             f"counts vary {release.dispersion:.2g} times as much as the model says, so that its"
             " own intervals are too narrow whatever the privacy"

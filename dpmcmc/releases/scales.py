@@ -7,12 +7,13 @@ import numpy as np
 from dpmcmc.families.linear import inner, kept, spread
 from dpmcmc.releases.joint_sums import Floats
 
-CUTS = np.concatenate((np.linspace(1.2, 5.0, 39), np.geomspace(5.5, 60.0, 25)))
-AS_GOOD = 1.02  # variance over the least: long tails belong to a scale where noise lets them
+TRIED_CUTS = np.concatenate((np.linspace(1.2, 5.0, 39), np.geomspace(5.5, 60.0, 25)))
+# variance over the least: long tails belong to a scale where noise lets them
+VARIANCE_TOLERANCE = 1.02
 UNCUT, UNHEARD = 8.0, 0.03  # sds; beyond them only where noise is that part of the scale's own sd
 MOST_LOG_CHANGE = math.log(50.0)  # of a log scale in one iterate
 LEAST_MEAN, MOST_OF_CUT = 1e-6, 0.995  # of a mean square, and of its cut
-HALVINGS = 60
+BISECTIONS = 60
 
 
 def best_cut(noise: float) -> float:
@@ -20,10 +21,10 @@ def best_cut(noise: float) -> float:
 
     noise: sd of the noise of a mean square, over that of the rows' part, for a cut of 1.
     """
-    own, others = spread(CUTS), (noise * CUTS**2) ** 2
-    variance = (own + others) / (2.0 * inner(CUTS)) ** 2
-    good = CUTS[variance <= AS_GOOD * variance.min()].max()
-    quiet = CUTS[others <= UNHEARD**2 * own]
+    own, others = spread(TRIED_CUTS), (noise * TRIED_CUTS**2) ** 2
+    variance = (own + others) / (2.0 * inner(TRIED_CUTS)) ** 2
+    good = TRIED_CUTS[variance <= VARIANCE_TOLERANCE * variance.min()].max()
+    quiet = TRIED_CUTS[others <= UNHEARD**2 * own]
     return float(max([min(good, UNCUT), *quiet]))
 
 
@@ -34,7 +35,7 @@ def solved(mean: float, cut: float, noise: float) -> tuple[float, float]:
     """
     mean = min(max(mean, noise, LEAST_MEAN), MOST_OF_CUT * cut * cut)
     low, high = -MOST_LOG_CHANGE, MOST_LOG_CHANGE
-    for _ in range(HALVINGS):
+    for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         t = math.exp(middle)
         below = t * t * float(kept(np.array(cut / t))) < mean

@@ -15,11 +15,12 @@ from dpmcmc.releases.base import Normal
 from dpmcmc.releases.quadratic_steps import shrunk
 from dpmcmc.target import Floats
 
-SURPRISING = 0.001  # probability of such a difference of the last looks by noise alone
-BEND = 0.05  # part of a slope by which it may change between them, as likelihoods are not quadratic
-STRETCH = 0.2  # last step, in sds of one row, beyond which the place was not found
-BLURRED = 0.5  # noise of the slope over its median, from which on nothing is promised
-TINY = 1e-200
+SIGNIFICANCE = 0.001  # probability of such a difference of the last looks by noise alone
+# part of a slope by which it may change between them, as likelihoods are not quadratic
+NONQUADRATIC_CHANGE = 0.05
+MAX_LAST_STEP = 0.2  # last step, in sds of one row, beyond which the place was not found
+MAX_SLOPE_NOISE = 0.5  # noise of the slope over its median, from which on nothing is promised
+SMALLEST_DIVISOR = 1e-200
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Look:
 def raised(matrix: Floats, least: float) -> Floats:
     """Return B, B^T matrix B = 1, with eigenvalues below `least` raised to it."""
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    values = np.maximum(values, max(least, 1e-12 * float(np.abs(values).max()), TINY))
+    values = np.maximum(values, max(least, 1e-12 * float(np.abs(values).max()), SMALLEST_DIVISOR))
     return np.asarray(vectors / np.sqrt(values))
 
 
@@ -56,7 +57,7 @@ def pooled(first: Look, last: Look, weight: float) -> "Variational":
     slope = shrunk(0.5 * (first.slope + last.slope), slope_sd)[0]
     move = np.linalg.solve(last.root, last.place - first.place)
     expected = first.score - slope @ move
-    size = np.abs(move @ slope) * BEND
+    size = np.abs(move @ slope) * NONQUADRATIC_CHANGE
     unsure = slope_sd**2 * float(move @ move)
     noise = first.noise @ first.noise.T + last.noise @ last.noise.T + unsure * np.eye(len(move))
     apart = last.score - expected
@@ -69,7 +70,7 @@ def pooled(first: Look, last: Look, weight: float) -> "Variational":
         slope=slope,
         slope_sd=slope_sd,
         weight=weight,
-        jump=surprise / float(chdtri(len(move), SURPRISING)),
+        jump=surprise / float(chdtri(len(move), SIGNIFICANCE)),
     )
 
 
@@ -123,7 +124,7 @@ class Variational:
         step = np.linalg.solve(slope + own, self.score + pull)
         noise = self.noise + self.slope_sd**2 * float(step @ step) * np.eye(len(step))
         gain = np.linalg.solve(slope + noise, slope).T
-        root = raised(gain @ slope + own, TINY)
+        root = raised(gain @ slope + own, SMALLEST_DIVISOR)
         found = root @ (root.T @ (gain @ self.score + pull))
         return Normal(self.place + self.root @ found, self.root @ root, self)
 
@@ -140,15 +141,15 @@ class Judgement:
 def judge(release: Variational, precision: Floats | None) -> Judgement:
     """Judge a release by its own numbers: free. precision: (d,) of the prior that holds it."""
     values, vectors = np.linalg.eigh(release.slope)
-    safe = np.maximum(values, max(release.edge, TINY))
+    safe = np.maximum(values, max(release.edge, SMALLEST_DIVISOR))
     step = (vectors.T @ release.score) / safe
     ratio = np.einsum("dk,de,ek->k", vectors, release.noise, vectors) / safe
     share = float(np.mean(ratio / (1.0 + ratio)))
     away = float(np.linalg.norm(step))
-    if release.jump > 1.0 or away > STRETCH:
+    if release.jump > 1.0 or away > MAX_LAST_STEP:
         told = "the last looks at the rows disagree, or were far apart: it has not converged"
         return Judgement(False, share, told)
-    if release.edge > BLURRED * float(np.median(values)) or values[0] < release.edge:
+    if release.edge > MAX_SLOPE_NOISE * float(np.median(values)) or values[0] < release.edge:
         told = "with this budget the curvature does not stand out of the noise"
         return Judgement(False, share, told)
     told = f"privacy makes up {100.0 * share:.0f} % of the variance of these parameters"

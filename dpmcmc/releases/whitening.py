@@ -15,13 +15,12 @@ from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.joint_sums import Block, Caps, Floats, release
 
-ROUNDS = 3
-USUAL = 1.5  # times the mean squared length, beyond which a row is cut
-BLOCK = 8192  # rows at a time
+ITERATIONS = 3
+CUT_RATIO = 1.5  # times the mean squared length, beyond which a row is cut
+BLOCK_ROWS = 8192  # rows at a time
 FULL, LEAST_PART, CLEAR = 0.5, 0.1, 3.0  # part of what was seen below which rows count as cut
-LARGEST_STRETCH = (
-    1e6  # singular value over the least: a direction that varies less is left to the prior
-)
+# singular value over the least: a direction that varies less is left to the prior
+LARGEST_STRETCH = 1e6
 LEAST_MOMENT = 1e-12
 
 
@@ -41,7 +40,7 @@ class Whitening:
 
 def event(noise_multiplier: float) -> Event:
     """Return what it costs: mu = 1 / noise_multiplier, of the whole whitening."""
-    return Repeat(Gaussian(noise_multiplier * math.sqrt(ROUNDS)), ROUNDS)
+    return Repeat(Gaussian(noise_multiplier * math.sqrt(ITERATIONS)), ITERATIONS)
 
 
 def whiten(
@@ -56,12 +55,12 @@ def whiten(
     max_row_norm: largest norm of a row, public. counted: see Block. Never raises on rows.
     """
     d, n = x.shape
-    z = noise_multiplier * math.sqrt(ROUNDS)
+    z = noise_multiplier * math.sqrt(ITERATIONS)
     root, known, cap, sd = np.eye(d), np.zeros((d, d)), max_row_norm * max_row_norm, 0.0
     held, firm = np.zeros((d, d)), np.zeros((d, d))
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         caps = Caps(1.0, cap, 1.0, 1.0, (0.0, 1.0, 0.0, 0.0))
-        blocks = (_block(x, counted, k, root) for k in range(0, n, BLOCK))
+        blocks = (_block(x, counted, k, root) for k in range(0, n, BLOCK_ROWS))
         sums = release(blocks, d, n, caps, z, random, gaps=counted is not None)
         sd = sums.sds[1] / sums.rows
         seen, back = sums.curvature / sums.rows, np.linalg.inv(root)
@@ -70,7 +69,7 @@ def whiten(
         firm = back.T @ above(seen, CLEAR * math.sqrt(2.0 * d) * sd) @ back
         root, known = rounder(root, known, seen, sd)
         root = kept(root, held)
-        cap = USUAL * d
+        cap = CUT_RATIO * d
     return Whitening(root, known, sd, held)
 
 
@@ -135,8 +134,8 @@ def saturated(before: Floats, seen: Floats, edge: float) -> Floats:
 
 
 def _block(x: Floats, counted: Floats | None, start: int, root: Floats) -> Block:
-    seen = root.T @ x[:, start : start + BLOCK]
-    there = None if counted is None else counted[start : start + BLOCK]
+    seen = root.T @ x[:, start : start + BLOCK_ROWS]
+    there = None if counted is None else counted[start : start + BLOCK_ROWS]
     return Block(seen, (seen,), (), np.zeros(0), there)
 
 

@@ -26,17 +26,23 @@ Width = Callable[[Floats, bool], Floats]
 Amounts = Callable[[tuple[int, ...], RandomSource], Floats]
 """(shape, random) -> how far to go, as likely as the same way back."""
 
-PARTS = (1, 2, 4, 8, 16, 24, 32, 48, 64)  # of 64 parts of the warm-up, after which moves are fitted
-BATCHES = 32  # of all chains, in which effective draws are counted; a chain that drifts has as many
-TRUSTED = 64.0  # effective draws from which a covariance may take the place of what was there,
-TRUSTED_EACH = 6.0  # and for each coefficient
-APART = 0.1  # of a coefficient's variance, that others tell of it
-BETTER = 1.1  # times the draws, from which slanted moves are worth their work
+# parts of the warm-up, of 64, after which moves are fitted
+ADAPTATION_POINTS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
+# of all chains, in which effective draws are counted; a chain that drifts has as many
+BATCH_COUNT = 32
+# effective draws from which a covariance may take the place of what was there,
+MIN_ESS_OF_COVARIANCE = 64.0
+MIN_ESS_PER_COEFFICIENT = 6.0  # and for each coefficient
+SHARED_VARIANCE = 0.1  # of a coefficient's variance, that others tell of it
+WORTHWHILE_GAIN = 1.1  # times the draws, from which slanted moves are worth their work
 FEWEST_IN_BATCH = 4  # draws of a batch
-JUDGED = 16  # chains that are judged one by one; more of them are judged in groups
-MOST_KEPT = 8192  # draws of a chain that are looked at
+MAX_GROUPS = 16  # chains that are judged one by one; more of them are judged in groups
+MAX_DRAWS_KEPT = 8192  # draws of a chain that are looked at
 LEAST_EIGENVALUE = 1e-12  # eigenvalue of a correlation
-STRETCHED = {False: 2 / 3, True: 1 / 4}  # parts of the warm-up with longer moves; true: if fitted
+STRETCHED_SHARES = {
+    False: 2 / 3,
+    True: 1 / 4,
+}  # parts of the warm-up with longer moves; true: if fitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ def best_moves(
         alone = vectors is lone
         scales, each = fit(width(vectors, alone), 1)
         draws = draws_a_step(covariance, vectors, each)
-        if best is None or draws > BETTER * best[1]:
+        if best is None or draws > WORTHWHILE_GAIN * best[1]:
             best = Moves(scales[:, None] * vectors, "axes" if alone else "slanted"), draws
     if best is None:
         raise ValueError("there are always axes")
@@ -122,7 +128,7 @@ def _roots(covariance: Floats) -> tuple[Floats, Floats, Floats]:
     sds = np.sqrt(np.diag(covariance))
     related = covariance / np.outer(sds, sds)
     values, vectors = _spectrum(related)
-    apart = (vectors**2 / values).sum(axis=1) < 1.0 / (1.0 - APART)
+    apart = (vectors**2 / values).sum(axis=1) < 1.0 / (1.0 - SHARED_VARIANCE)
     if apart.any():
         related[apart] = related[:, apart] = 0.0
         values, vectors = _spectrum(related + np.diag(apart.astype(np.float64)))
@@ -161,14 +167,14 @@ def effective(draws: Floats) -> float:
     has about as many as there are batches, and where one never moves there are none.
     """
     chains, count, d = draws.shape
-    number = max(2, BATCHES // chains)
+    number = max(2, BATCH_COUNT // chains)
     size = count // number
     if size < FEWEST_IN_BATCH:
         return 0.0
     means = draws[:, count - number * size :].reshape(chains * number, size, d).mean(axis=1)
     groups = [
         (some - some[:1, :1]).reshape(-1, d).var(axis=0)  # exactly 0 where one stands still
-        for some in np.array_split(draws, min(chains, JUDGED))
+        for some in np.array_split(draws, min(chains, MAX_GROUPS))
     ]
     spread, least = means.var(axis=0, ddof=1), np.min(groups, axis=0)
     if not (np.isfinite(least).all() and (spread > 0.0).all()):
@@ -200,7 +206,7 @@ class Walk:
         self.signs: NDArray[np.int64] | None = None
         self._target, self._base, self._fit = target, moves, fit
         self._points = points(steps) if fit is not None else ()
-        self._stride = -(-steps // MOST_KEPT) or 1
+        self._stride = -(-steps // MAX_DRAWS_KEPT) or 1
         self._done, self._kept, self._known = 0, list[Floats](), False
 
     def through(self, length: int, advance: Callable[[int], Floats]) -> Floats:
@@ -254,7 +260,7 @@ class Walk:
         def width(deltas: Floats, alone: bool) -> Floats:
             return self._target.widths(here, deltas, alone)
 
-        if enough >= max(TRUSTED, TRUSTED_EACH * len(here)):
+        if enough >= max(MIN_ESS_OF_COVARIANCE, MIN_ESS_PER_COEFFICIENT * len(here)):
             self.moves = self._base = best_moves(covariance, width, self._fit, whole)[0]
             self._known = True
         elif not whole and not self._known:
@@ -267,9 +273,11 @@ def lengths(stretch: float, steps: int, fitted: bool) -> Floats:
 
     fitted: whether moves are fitted to its draws.
     """
-    return np.geomspace(stretch, 1.0, int(STRETCHED[fitted] * steps))
+    return np.geomspace(stretch, 1.0, int(STRETCHED_SHARES[fitted] * steps))
 
 
 def points(steps: int) -> tuple[int, ...]:
     """Return the step counts after which moves are fitted, the last one being steps."""
-    return tuple(sorted({steps * part // PARTS[-1] for part in PARTS} - {0}))
+    return tuple(
+        sorted({steps * part // ADAPTATION_POINTS[-1] for part in ADAPTATION_POINTS} - {0})
+    )

@@ -6,21 +6,23 @@ from collections.abc import Callable
 from dpmcmc.errors import SpecError
 from dpmcmc.samplers.starts import MOST_NOISE
 
-LEAST_NOISE = 1e-3
-CLOSE = 1e-3  # how much of the noise a calibration may give away
+MIN_NOISE = 1e-3
+RELATIVE_TOLERANCE = 1e-3  # how much of the noise a calibration may give away
 MOST_TRIES, STEEPEST = 200, 1000.0  # of a cost, and of its fall on logarithmic scales
 
 
 def smallest(ratio_of: Callable[[float], float], z: float) -> float:
-    """Return z at which a falling ratio_of(z) is at most 1, and CLOSE to it or to where it is.
+    """Return z at which a falling ratio_of(z) is at most 1, within RELATIVE_TOLERANCE of the least.
 
     By secants in logarithms, within what is known to be too little and enough; every fourth try
     halves that, for costs that are far from a power of the noise.
     """
-    little, enough, slope, last = LEAST_NOISE, math.inf, -1.0, (0.0, 0.0)
+    little, enough, slope, last = MIN_NOISE, math.inf, -1.0, (0.0, 0.0)
     for tried in range(MOST_TRIES):
         ratio = ratio_of(z)
-        if 1.0 - CLOSE <= ratio <= 1.0 or (ratio <= 1.0 and z <= little * (1.0 + CLOSE)):
+        if 1.0 - RELATIVE_TOLERANCE <= ratio <= 1.0 or (
+            ratio <= 1.0 and z <= little * (1.0 + RELATIVE_TOLERANCE)
+        ):
             return z
         little, enough = (little, z) if ratio <= 1.0 else (z, enough)
         if little >= MOST_NOISE:
@@ -31,7 +33,7 @@ def smallest(ratio_of: Callable[[float], float], z: float) -> float:
         z = moved(z, ratio ** (-1.0 / slope))
         if not little < z < enough or tried % 4 == 3:
             z = _between(little, enough, last[0])
-        if enough <= little * (1.0 + CLOSE):
+        if enough <= little * (1.0 + RELATIVE_TOLERANCE):
             return enough
     if enough < math.inf:
         return enough
@@ -42,9 +44,11 @@ def _between(little: float, enough: float, z: float) -> float:
     """Return the middle, or a place much further on where one side is not known yet."""
     if enough == math.inf:
         return MOST_NOISE
-    return max(z / 4.0, LEAST_NOISE) if little <= LEAST_NOISE else math.sqrt(little * enough)
+    return max(z / 4.0, MIN_NOISE) if little <= MIN_NOISE else math.sqrt(little * enough)
 
 
 def moved(z: float, ratio: float) -> float:
     """Return the next noise multiplier to try, given the cost over the budget."""
-    return min(max(z * min(max(ratio, 0.5), 2.0) * (1.0 + 0.3 * CLOSE), LEAST_NOISE), MOST_NOISE)
+    return min(
+        max(z * min(max(ratio, 0.5), 2.0) * (1.0 + 0.3 * RELATIVE_TOLERANCE), MIN_NOISE), MOST_NOISE
+    )

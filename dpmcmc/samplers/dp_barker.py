@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmcmc.arithmetic.rules import BARKER, CLAMP, Rule
+from dpmcmc.arithmetic.rules import BARKER, MAX_FILLING_SDS, Rule
 from dpmcmc.assumptions import Assumptions
 from dpmcmc.errors import SpecError
 from dpmcmc.options import DpBarkerOptions
@@ -27,9 +27,9 @@ from dpmcmc.samplers.minibatch import (
     rounding,
     settled_batch,
 )
-from dpmcmc.samplers.penalty_efficiency import STUCK, draws_a_step, walk
+from dpmcmc.samplers.penalty_efficiency import MIN_EFFICIENCY, draws_a_step, walk
 from dpmcmc.samplers.penalty_mixing import (
-    STEEP,
+    LONGEST_MOVE_RATIO,
     PenaltyMixing,
     adapts,
     begun,
@@ -37,21 +37,22 @@ from dpmcmc.samplers.penalty_mixing import (
     cut_width,
     fitted_draws,
 )
-from dpmcmc.samplers.starts import SHARES, Found, begin, chain_mu, settled
+from dpmcmc.samplers.starts import START_SHARES, Found, begin, chain_mu, settled
 from dpmcmc.target import Floats, Minibatches, PublicRows
 
-FILLED = 0.05  # least variance of the noise that fills up what the batch leaves
-LEAST_FIXED = 0.2  # and of the noise that privacy rests on
-LARGEST_G = 200.0  # g of no use beyond
-SHORTEST = 0.8  # of a move's length, so that the chain does not walk on a lattice
-SPARE = 0.9  # of the widest moves that the noise covers: intervals change with the position
+MIN_FILLED_VARIANCE = 0.05  # least variance of the noise that fills up what the batch leaves
+MIN_FIXED_VARIANCE = 0.2  # and of the noise that privacy rests on
+MAX_G = 200.0  # g of no use beyond
+MIN_MOVE_RATIO = 0.8  # of a move's length, so that the chain does not walk on a lattice
+# of the widest moves that the noise covers: intervals change with the position
+INTERVAL_MARGIN = 0.9
 LONGEST_GUESSED, FITTED = (
     1.5,
     2.0,
 )  # moves, in posterior sds: of a guess, and of what draws have shown
 GAIN, LOSS = 0.1, 0.12  # effective draws of N(0, 1): GAIN s^2 / (1 + LOSS s^2) for moves of s sds
-ENOUGH = 2000  # steps of all chains for each coefficient: some 500 effective draws
-SHARE = 4  # a batch is one part in so many of the rows
+STEPS_PER_COEFFICIENT = 2000  # steps of all chains for each coefficient: some 500 effective draws
+BATCH_DIVISOR = 4  # a batch is one part in so many of the rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,12 @@ class Room:
         """
         slope = 0.5 / math.sqrt(VARIANCE - self.fixed - self.most)
         moved = 2.0 * self.g / math.sqrt(batch)
-        turned = CLAMP * slope * 4.0 * self.most * (batch - 1.0) / (batch * batch)
+        turned = MAX_FILLING_SDS * slope * 4.0 * self.most * (batch - 1.0) / (batch * batch)
         return rounding(batch) * (moved + turned)
 
     def covers(self, noise_multiplier: float, batch: int) -> bool:
         """Whether the fixed noise is at least that of the noise multiplier, rounding included."""
-        if self.fixed + self.most > VARIANCE - FILLED:
+        if self.fixed + self.most > VARIANCE - MIN_FILLED_VARIANCE:
             return False
         noise = scale_of(noise_multiplier)
         return noise.unit * noise.sd * self.sensitivity(batch) <= math.sqrt(self.fixed)
@@ -93,9 +94,9 @@ class Room:
 @lru_cache(maxsize=256)
 def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
     """Return the room with the largest g that the noise multiplier covers. g is rounded down."""
-    part, best = part_of(batch, rows), Room(0.0, part_of(batch, rows), LEAST_FIXED)
-    for fixed in np.linspace(LEAST_FIXED, VARIANCE - 2.0 * FILLED, 64).tolist():
-        low, high = best.g, LARGEST_G
+    part, best = part_of(batch, rows), Room(0.0, part_of(batch, rows), MIN_FIXED_VARIANCE)
+    for fixed in np.linspace(MIN_FIXED_VARIANCE, VARIANCE - 2.0 * MIN_FILLED_VARIANCE, 64).tolist():
+        low, high = best.g, MAX_G
         for _ in range(60):
             middle = 0.5 * (low + high)
             fits = Room(middle, part, fixed).covers(noise_multiplier, batch)
@@ -186,7 +187,7 @@ def _steps(
 def _amounts(shape: tuple[int, ...], random: RandomSource) -> Floats:
     """Return how far to move, nearly the same length always, on either side."""
     signs = 2.0 * random.integers(2, shape) - 1.0
-    return np.asarray(signs * (SHORTEST + (1.0 - SHORTEST) * random.uniforms(shape)))
+    return np.asarray(signs * (MIN_MOVE_RATIO + (1.0 - MIN_MOVE_RATIO) * random.uniforms(shape)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +196,11 @@ class BarkerMixing(PenaltyMixing):
 
     def shares(self, options: Any, mu: float) -> tuple[float, ...]:
         """Return the parts of mu^2 that the planner tries for a start."""
-        return SHARES
+        return START_SHARES
 
     def settle(self, options: Any, assumptions: Assumptions) -> Any:
         """Return options with what does not depend on the budget. Raises SpecError."""
-        batch = settled_batch(options.batch, assumptions.rows, SHARE)
+        batch = settled_batch(options.batch, assumptions.rows, BATCH_DIVISOR)
         if options.scale is not None and not 1e-9 <= options.scale <= 1e3:
             raise SpecError("/sampler/scale", "must be between 1e-09 and 1000")
         return replace(options, batch=batch, start=settled(options.start, assumptions))
@@ -213,10 +214,12 @@ class BarkerMixing(PenaltyMixing):
         steps = PenaltyMixing.steps(self, options, assumptions, mu, chains)
         if part_of(options.batch, assumptions.rows) > 0.0:
             return steps
-        quiet = math.sqrt((VARIANCE - 2.0 * FILLED) * assumptions.rows / assumptions.tempering)
-        z = 0.5 * SPARE * quiet / (STEEP * FITTED)
+        quiet = math.sqrt(
+            (VARIANCE - 2.0 * MIN_FILLED_VARIANCE) * assumptions.rows / assumptions.tempering
+        )
+        z = 0.5 * INTERVAL_MARGIN * quiet / (LONGEST_MOVE_RATIO * FITTED)
         covered = (z * chain_mu(options.start, mu)) ** 2 / chains
-        enough = ENOUGH * len(assumptions.sds) / chains
+        enough = STEPS_PER_COEFFICIENT * len(assumptions.sds) / chains
         return min(steps, covered) if covered >= enough else steps
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
@@ -226,8 +229,10 @@ class BarkerMixing(PenaltyMixing):
         """
         count, batch = options.num_steps * options.num_chains, options.batch
         part = max(part_of(batch, rows), 1e-12)
-        most = min(math.sqrt((VARIANCE - FILLED - LEAST_FIXED) / part), LARGEST_G)
-        least = math.sqrt(LEAST_FIXED) / Room(0.999 * most, part, LEAST_FIXED).sensitivity(batch)
+        most = min(math.sqrt((VARIANCE - MIN_FILLED_VARIANCE - MIN_FIXED_VARIANCE) / part), MAX_G)
+        least = math.sqrt(MIN_FIXED_VARIANCE) / Room(
+            0.999 * most, part, MIN_FIXED_VARIANCE
+        ).sensitivity(batch)
         return max(least, calibrated(count, batch, rows, epsilon, delta, options.start))
 
     def expectation(
@@ -264,7 +269,7 @@ class BarkerMixing(PenaltyMixing):
     def _limit(self, options: Any, public: PublicRows, z: float) -> float:
         """Return how wide moves may be that the noise covers, with some room to spare."""
         g = widest(z, options.batch, public.rows).g
-        return SPARE * 2.0 * g * math.sqrt(options.batch) / public.rows
+        return INTERVAL_MARGIN * 2.0 * g * math.sqrt(options.batch) / public.rows
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
         """Return about how many columns of the design, all rows, a step of one chain reads."""
@@ -273,13 +278,13 @@ class BarkerMixing(PenaltyMixing):
 
 def _covered(options: Any, public: PublicRows, limit: float) -> float:
     """Return the limit of widths, infinite where clipping holds all of them within the noise."""
-    return math.inf if SPARE * cut_width(options, public.tempering) <= limit else limit
+    return math.inf if INTERVAL_MARGIN * cut_width(options, public.tempering) <= limit else limit
 
 
 def _draws(lengths: Floats) -> Floats:
     """Return the effective draws of N(0, 1) that steps of these lengths give, up to FITTED."""
     squares = np.minimum(lengths, FITTED) ** 2
-    return np.asarray(np.maximum(GAIN * squares / (1.0 + LOSS * squares), STUCK))
+    return np.asarray(np.maximum(GAIN * squares / (1.0 + LOSS * squares), MIN_EFFICIENCY))
 
 
 MIXING = BarkerMixing()

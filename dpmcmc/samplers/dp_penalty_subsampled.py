@@ -26,10 +26,10 @@ from dpmcmc.samplers.minibatch import (
 )
 from dpmcmc.samplers.penalty import amounts, init
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing
-from dpmcmc.samplers.starts import SHARES, settled
+from dpmcmc.samplers.starts import START_SHARES, settled
 from dpmcmc.target import Floats, Minibatches, PublicRows
 
-SHARE = 10  # a batch is one part in so many of the rows
+BATCH_DIVISOR = 10  # a batch is one part in so many of the rows
 
 
 def rule_of(noise_multiplier: float, batch: int, target: Minibatches) -> Rule:
@@ -90,11 +90,11 @@ class SubsampledMixing(PenaltyMixing):
 
     def shares(self, options: Any, mu: float) -> tuple[float, ...]:
         """Return the parts of mu^2 that the planner tries for a start."""
-        return SHARES
+        return START_SHARES
 
     def settle(self, options: Any, assumptions: Assumptions) -> Any:
         """Return options with what does not depend on the budget. Raises SpecError."""
-        batch = settled_batch(options.batch, assumptions.rows, SHARE)
+        batch = settled_batch(options.batch, assumptions.rows, BATCH_DIVISOR)
         return replace(options, batch=batch, start=settled(options.start, assumptions))
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:

@@ -11,13 +11,13 @@ from dpmcmc.privacy.discrete import Integers, gaussian_noise, noisy_sums, scale_
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import TRAJECTORY_DECISION, TRAJECTORY_GRADIENT
-from dpmcmc.samplers.hamiltonian_mixing import ROUGH, leaned, steepest, turned
+from dpmcmc.samplers.hamiltonian_mixing import START_GRADIENT_ERROR, leaned, steepest, turned
 from dpmcmc.samplers.starts import Found, begin, with_event
 from dpmcmc.target import Floats, Gradients, Path, Trajectories
 
 DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
-CLEAR = 4.0  # of a squared error over what noise alone gives
-SHORTEST = 1e-3  # step size over the planned one
+SIGNIFICANT_RATIO = 4.0  # of a squared error over what noise alone gives
+MIN_STEP_RATIO = 1e-3  # step size over the planned one
 
 
 class HamiltonianOptions(Protocol):
@@ -158,7 +158,7 @@ def _lean(
     Returns the squared error that the latter add, in posterior sds. Proof: docs/proofs/dp_hmc.md.
     """
     back, d = np.linalg.inv(found.root), len(found.mode)
-    rough = d * ROUGH**2 + float(np.trace(back @ found.error @ back.T))
+    rough = d * START_GRADIENT_ERROR**2 + float(np.trace(back @ found.error @ back.T))
     heat = (_loud(target, options, state) ** 2).sum()
     weight, _, added = leaned(heat, rough, options.num_leapfrog)
     likelihood = back.T @ back - np.diag(found.prior)
@@ -186,7 +186,7 @@ def _missed(target: Gradients, found: Found, state: HamiltonianState, noise: Flo
     gap = (expected - state.gradients).mean(axis=0)
     unsure = float((noise**2).sum() / len(expected) + np.trace(back @ found.error @ back.T))
     size = float(((gap @ found.root) ** 2).sum())
-    clear = max(size - CLEAR * unsure, 0.0)
+    clear = max(size - SIGNIFICANT_RATIO * unsure, 0.0)
     return np.asarray(gap * (clear / size if clear else 0.0))
 
 
@@ -205,7 +205,7 @@ def _shortened(
     """
     directions = random.normals((DIRECTIONS, *target.position.shape)) @ state.root.T
     widths = [target.widths(target.position, NUDGE * some) for some in directions]
-    steps = state.step_size * np.geomspace(SHORTEST, 1.0, 100)
+    steps = state.step_size * np.geomspace(MIN_STEP_RATIO, 1.0, 100)
     ratio = noise_multiplier * float(np.mean(widths)) / NUDGE
     noise = _loud(target, options, state)
     heat, d = float((noise**2).sum()), len(noise)

@@ -1,8 +1,8 @@
 """The mixing model of DP HMC and DP MALA: what the planner needs to know of them.
 
-LOSS is a cautious guess for posteriors that are not normal and gradients that are clipped:
-experiments/ess_per_step.py, on N(0, I) without clipped gradients, finds more effective draws than
-this model expects.
+EFFICIENCY_LOSS is a cautious guess for posteriors that are not normal and gradients that are
+clipped: experiments/ess_per_step.py, on N(0, I) without clipped gradients, finds more effective
+draws than this model expects.
 """
 
 import math
@@ -17,23 +17,27 @@ from dpmcmc.errors import SpecError
 from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import Expectation
 from dpmcmc.samplers.gradient_clips import clip_bias, clips, typical_gradient
-from dpmcmc.samplers.penalty_mixing import GENEROUS, STEEP, WIDE, begun
-from dpmcmc.samplers.starts import SHARES, chain_mu, error, settled
+from dpmcmc.samplers.penalty_mixing import LARGE_MU, LONGEST_MOVE_RATIO, MAX_RATIO_NATS, begun
+from dpmcmc.samplers.starts import START_SHARES, chain_mu, error, settled
 from dpmcmc.target import Floats
 
-SHORTEST_AND_LONGEST = 100.0, 30_000.0  # chains that are tried
-NEARLY = 0.9  # of the most draws, where fewer steps give them,
-AS_GOOD = 0.97  # and where a wider clip does
-NARROW = (0.5, 0.7, 1.0, 1.4, 1.9)  # clips over a typical gradient, beside wide ones
-WIDER = (5.0, 10.0, 20.0, 40.0)  # and such as no gradient of theirs may exceed
-LOSS = 0.6  # draws of a chain over those of the formula
+STEPS_RANGE = 100.0, 30_000.0  # chains that are tried
+NEAR_BEST_SHARE = 0.9  # of the most draws, where fewer steps give them,
+CLIP_TOLERANCE = 0.97  # and where a wider clip does
+NARROW_CLIPS = (0.5, 0.7, 1.0, 1.4, 1.9)  # clips over a typical gradient, beside wide ones
+WIDE_CLIPS = (5.0, 10.0, 20.0, 40.0)  # and such as no gradient of theirs may exceed
+EFFICIENCY_LOSS = 0.6  # draws of a chain over those of the formula
 MOST_LEAPFROG = 100
-FAR_OUT = 1.5  # times what hardly any row exceeds
-QUIET = 1.3  # sd of a ratio's noise, where all coefficients move by one posterior sd
-RATIOS = {False: 0.5, True: 0.75}  # share of a chain's mu^2, gradients have the rest; true: started
-ROUGH = 0.5  # posterior sds that a gradient from what the start released is off: a guess
-MOST_SDS_OFF = 100.0  # posterior sds that a start is taken to be off
-SHORT = 0.25  # effective draws, at least, that a chain warms up for
+OUTLIER_RATIO = 1.5  # times what hardly any row exceeds
+RATIO_NOISE_LIMIT = 1.3  # sd of a ratio's noise, where all coefficients move by one posterior sd
+RATIO_BUDGET_SHARES = {
+    False: 0.5,
+    True: 0.75,
+}  # share of a chain's mu^2, gradients have the rest; true: started
+# posterior sds that a gradient from what the start released is off: a guess
+START_GRADIENT_ERROR = 0.5
+MAX_START_DISTANCE = 100.0  # posterior sds that a start is taken to be off
+MIN_WARMUP_DRAWS = 0.25  # effective draws, at least, that a chain warms up for
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class HamiltonianMixing:
 
     def shares(self, options: Any, mu: float) -> tuple[float, ...]:
         """Return the parts of mu^2 that the planner tries for a start."""
-        return SHARES
+        return START_SHARES
 
     def settle(self, options: Any, assumptions: Assumptions) -> Any:
         """Return options with what does not depend on the budget. Raises SpecError."""
@@ -66,8 +70,10 @@ class HamiltonianMixing:
             tried = replace(options, gradient_noise_multiplier=noise)
             return steps * float(_all_draws(tried, assumptions, z, sizes, cuts).max())
 
-        tried = {steps: draws(steps) for steps in np.geomspace(*SHORTEST_AND_LONGEST, 30).tolist()}
-        return float(min(s for s, found in tried.items() if found >= NEARLY * max(tried.values())))
+        tried = {steps: draws(steps) for steps in np.geomspace(*STEPS_RANGE, 30).tolist()}
+        return float(
+            min(s for s, found in tried.items() if found >= NEAR_BEST_SHARE * max(tried.values()))
+        )
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """Return that of the ratios, so that all steps of all chains cost at most (epsilon, delta).
@@ -102,7 +108,9 @@ class HamiltonianMixing:
         options, guess = begun(options, assumptions, spent)
         away = float((guess.distance / assumptions.sds).max())
         slow = _draws(options, assumptions, z * max(1.0, away), options.step_size)
-        return Expectation(options, draws, math.ceil(max(SHORT, 1.0 + math.log(away)) / slow))
+        return Expectation(
+            options, draws, math.ceil(max(MIN_WARMUP_DRAWS, 1.0 + math.log(away)) / slow)
+        )
 
     def cuts(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
         """Return whether usual moves have ratios that the finished options cut."""
@@ -114,7 +122,7 @@ class HamiltonianMixing:
 
 
 def _ratios(options: Any) -> float:
-    return RATIOS[options.start is not None]
+    return RATIO_BUDGET_SHARES[options.start is not None]
 
 
 def _noise(options: Any, z: float, gradients: float) -> float:
@@ -162,8 +170,8 @@ def _best(options: Any, assumptions: Assumptions, z: float) -> Any:
     clips = [float(f"{clip:.4g}") for clip in (_clips(assumptions) if given is None else [given])]
     draws = _all_draws(options, assumptions, z, steps, _cuts(assumptions, clips))
     each = draws.max(axis=1)
-    wide = np.flatnonzero(each >= AS_GOOD * each.max())[-1]
-    clip = int(wide if (assumptions.mu or 0.0) >= GENEROUS else each.argmax())
+    wide = np.flatnonzero(each >= CLIP_TOLERANCE * each.max())[-1]
+    clip = int(wide if (assumptions.mu or 0.0) >= LARGE_MU else each.argmax())
     step = int(draws[clip].argmax())
     size = float(f"{float(steps[step]):.4g}")
     return replace(options, gradient_clip=clips[clip], step_size=size)
@@ -172,9 +180,9 @@ def _best(options: Any, assumptions: Assumptions, z: float) -> Any:
 def _clips(assumptions: Assumptions) -> list[float]:
     """Return clips to try. Gradients may be cut hard: that costs acceptance, not correctness."""
     typical = typical_gradient(assumptions)
-    narrow, usual = [factor * typical for factor in NARROW], clips(assumptions).tolist()
-    generous = (assumptions.mu or 0.0) >= GENEROUS  # after a start they are cut elsewhere
-    wide = [factor * typical for factor in WIDER if generous and factor * typical > usual[-1]]
+    narrow, usual = [factor * typical for factor in NARROW_CLIPS], clips(assumptions).tolist()
+    generous = (assumptions.mu or 0.0) >= LARGE_MU  # after a start they are cut elsewhere
+    wide = [factor * typical for factor in WIDE_CLIPS if generous and factor * typical > usual[-1]]
     return [*narrow, *usual, *wide]
 
 
@@ -221,7 +229,9 @@ def _all_draws(
 def _rough(options: Any, assumptions: Assumptions) -> float:
     """Return the squared error of a gradient from the release, in posterior sds."""
     off = error(options.start, assumptions)
-    return float(len(assumptions.sds) * (ROUGH**2 + min(off, MOST_SDS_OFF) ** 2))
+    return float(
+        len(assumptions.sds) * (START_GRADIENT_ERROR**2 + min(off, MAX_START_DISTANCE) ** 2)
+    )
 
 
 def leaned(
@@ -275,10 +285,10 @@ def steepest(rows: int, tempering: float, z: float, dimension: int, *, bounded: 
     of rows itself, only what is quiet and far out. z: noise multiplier of ratios. Why:
     docs/proofs/dp_hmc.md.
     """
-    quiet = min(QUIET / z, WIDE) / (2.0 * tempering * math.sqrt(dimension))
-    usual = STEEP / math.sqrt(rows * tempering)
+    quiet = min(RATIO_NOISE_LIMIT / z, MAX_RATIO_NATS) / (2.0 * tempering * math.sqrt(dimension))
+    usual = LONGEST_MOVE_RATIO / math.sqrt(rows * tempering)
     if bounded:
-        return quiet if quiet > FAR_OUT * usual else math.inf
+        return quiet if quiet > OUTLIER_RATIO * usual else math.inf
     return max(usual, quiet)
 
 
@@ -301,5 +311,5 @@ def turned(
     turn = 1.0 - np.cos(np.minimum(lengths, math.pi))
     coarse = dimension * steps**6 / 32.0  # leapfrog error of exact gradients, squared
     energy = 2.0 * turn * ratio**2 + steps * lengths * heat + coarse + lengths**2 * cut
-    moved = LOSS * erfc(np.sqrt(0.125 * energy)) * turn
+    moved = EFFICIENCY_LOSS * erfc(np.sqrt(0.125 * energy)) * turn
     return np.asarray(np.maximum(moved / (2.0 - moved), 1e-12))

@@ -15,14 +15,14 @@ from dpmcmc.privacy.discrete import Integers
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.subsampling import wor_rdp_gaussian
-from dpmcmc.samplers.calibration import CLOSE, moved, smallest
+from dpmcmc.samplers.calibration import RELATIVE_TOLERANCE, moved, smallest
 from dpmcmc.samplers.starts import chain_mu, with_event
 from dpmcmc.target import Floats, Minibatches
 
-SCATTERED = 3.0  # times as long as in order: reading rows of a batch
-FEWEST_ROWS = 1000  # rows of a batch that the planner chooses, where there are as many
+SCATTERED_READ_COST = 3.0  # times as long as in order: reading rows of a batch
+MIN_BATCH_ROWS = 1000  # rows of a batch that the planner chooses, where there are as many
 AT_ONCE = 1 << 18  # row numbers of steps that are taken by one call: they stay in a cache
-QUICK_TRIES = 8  # of a spread, which is nearly inverse to the noise
+SEARCH_STEPS = 8  # of a spread, which is nearly inverse to the noise
 
 
 def minibatch_event(options: Any, noise_multiplier: float, rows: int) -> Event:
@@ -95,7 +95,7 @@ def settled_batch(batch: int | None, rows: int, share: int) -> int:
 
     Refuses a batch that no variance can be taken of, or that is larger than the data.
     """
-    chosen = min(rows, max(FEWEST_ROWS, rows // share)) if batch is None else batch
+    chosen = min(rows, max(MIN_BATCH_ROWS, rows // share)) if batch is None else batch
     if rows < 2:
         raise SpecError("/dataset", "a batch needs at least 2 rows")
     if type(chosen) is not int or not 2 <= chosen <= rows:
@@ -105,7 +105,7 @@ def settled_batch(batch: int | None, rows: int, share: int) -> int:
 
 def batch_columns(options: Any, rows: int, dimension: int) -> float:
     """Return how many columns of all rows a step on a batch is worth: scattered rows cost more."""
-    return SCATTERED * dimension * float(options.batch or rows) / rows
+    return SCATTERED_READ_COST * dimension * float(options.batch or rows) / rows
 
 
 def chain_mu_of(options: Any, rows: int, noise_multiplier: float) -> float:
@@ -120,7 +120,7 @@ def calibrated(
 ) -> float:
     """Return a noise multiplier at which a start and `count` releases cost (epsilon, delta).
 
-    At most CLOSE above the smallest. Raises SpecError where there is none.
+    At most RELATIVE_TOLERANCE above the smallest. Raises SpecError where there is none.
     """
 
     def price(z: float) -> float:
@@ -137,8 +137,8 @@ def _similar(count: int, rate: float, mu: float) -> float:
     Many small ones are nearly Gaussian, so that they cost about as much as well.
     """
     before, z = math.inf, moved(rate * math.sqrt(count) / mu, 1.0)
-    for _ in range(QUICK_TRIES):
-        if abs(z - before) < 0.1 * CLOSE * z:
+    for _ in range(SEARCH_STEPS):
+        if abs(z - before) < 0.1 * RELATIVE_TOLERANCE * z:
             break
         spread = math.sqrt(count * wor_rdp_gaussian(z, rate, 2.0))
         before, z = z, moved(z, spread / mu)

@@ -12,7 +12,7 @@ from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import PENALTY_DECISION
 from dpmcmc.samplers.adaptation import Amounts, Walk, axes, drawn, lengths
-from dpmcmc.samplers.penalty_efficiency import SPREAD
+from dpmcmc.samplers.penalty_efficiency import BACTRIAN_MODE
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing
 from dpmcmc.samplers.starts import Found, begin, with_event
 from dpmcmc.target import Floats, Ratios, Steps
@@ -57,7 +57,7 @@ def amounts(shape: Shape) -> Amounts:
     def bactrian(size: tuple[int, ...], random: RandomSource) -> Floats:
         normals = random.normals(size)
         sides = 2.0 * random.integers(2, size) - 1.0
-        return SPREAD * sides + math.sqrt(1.0 - SPREAD**2) * normals
+        return BACTRIAN_MODE * sides + math.sqrt(1.0 - BACTRIAN_MODE**2) * normals
 
     def normal(size: tuple[int, ...], random: RandomSource) -> Floats:
         return random.normals(size)

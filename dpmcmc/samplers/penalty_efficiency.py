@@ -13,25 +13,26 @@ from scipy.special import erfc, ndtr
 
 from dpmcmc.assumptions import Guess
 from dpmcmc.options import ComponentProposal, Proposal, Shape
-from dpmcmc.samplers.adaptation import STRETCHED
+from dpmcmc.samplers.adaptation import STRETCHED_SHARES
 from dpmcmc.target import Floats
 
-SPREAD = 0.95  # of a Bactrian proposal: the distance of its two humps from 0, in its sds
+BACTRIAN_MODE = 0.95  # of a Bactrian proposal: the distance of its two humps from 0, in its sds
 FREE_STEP = 2.4  # best proposal sd without noise, in conditional posterior sds
 NOISY_STEP = 2.45  # best sd of the noise on lambda for a proposal of one sd, where noise rules
 LARGE_STEP = {"normal": 3.7, "bactrian": 1.8}  # steps a draw that the diffusion limit leaves out
 LONG_STEP = {"normal": 3.1, "bactrian": 2.7}  # proposal sd from which they grow,
 GROWTH = {"normal": 2.0, "bactrian": 6.0}  # and how fast
-STUCK = 1e-12  # effective draws a step of a chain that practically never accepts
+MIN_EFFICIENCY = 1e-12  # effective draws a step of a chain that practically never accepts
 MOST_STRETCH = 1e9
 SLOWER, TRIES = (
     1.5,
     8.0,
 )  # of first moves: factor on the steps of `stride`; steps added per coefficient
-TRIED = np.geomspace(0.4, 1.6, 13)  # times the best scale of a plain walk
+TRIED_SCALES = np.geomspace(0.4, 1.6, 13)  # times the best scale of a plain walk
 _HERMITE, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 _TOTAL = _WEIGHTS.sum()
-_LENGTHS = np.abs(SPREAD + math.sqrt(1.0 - SPREAD**2) * _HERMITE)  # of Bactrian moves of one sd
+# of Bactrian moves of one sd
+_LENGTHS = np.abs(BACTRIAN_MODE + math.sqrt(1.0 - BACTRIAN_MODE**2) * _HERMITE)
 _SQUARES = _LENGTHS * _LENGTHS
 
 
@@ -52,7 +53,7 @@ def efficiency(shape: Shape, noise: float, scale: float) -> float:
     steps: half of E[step^2 Phi(-noise |step| / 2)].
     """
     diffusion = 0.5 * scale * scale * _accepted_square(shape, 0.5 * noise * scale)
-    diffusion = max(diffusion, STUCK)
+    diffusion = max(diffusion, MIN_EFFICIENCY)
     long = (scale / LONG_STEP[shape]) ** GROWTH[shape]
     return 1.0 / (1.0 / diffusion + LARGE_STEP[shape] * math.sqrt(1.0 + long))
 
@@ -74,12 +75,16 @@ def guided_efficiency(shape: Shape, noise: float, scale: float) -> float:
     the directions of consecutive moves have correlation 2 E a - 1 and the walk spreads by
     E[e^2 a] + E[e a]^2 / (1 - E a) a step; the effective draws are a quarter of that.
     """
-    away, narrow = (SPREAD, math.sqrt(1.0 - SPREAD**2)) if shape == "bactrian" else (0.0, 1.0)
+    away, narrow = (
+        (BACTRIAN_MODE, math.sqrt(1.0 - BACTRIAN_MODE**2)) if shape == "bactrian" else (0.0, 1.0)
+    )
     u = away + narrow * _HERMITE
     e, weights = scale * np.abs(u), _WEIGHTS / _WEIGHTS.sum()
     a = erfc(math.sqrt(0.125 * (noise * noise + 1.0)) * e)
-    spread = weights @ (e * e * a) + (weights @ (e * a)) ** 2 / max(1.0 - weights @ a, STUCK)
-    return max(0.25 * float(spread), STUCK)
+    spread = weights @ (e * e * a) + (weights @ (e * a)) ** 2 / max(
+        1.0 - weights @ a, MIN_EFFICIENCY
+    )
+    return max(0.25 * float(spread), MIN_EFFICIENCY)
 
 
 @lru_cache(maxsize=4096)
@@ -90,13 +95,15 @@ def best_step(shape: Shape, guided: bool, noise: float, vectors: int) -> tuple[f
     """
     if vectors > 1:
         size = math.sqrt(0.125 * (2.0 / math.pi * noise**2 + vectors))
-        scales = 2.4 * TRIED / math.hypot(noise, math.sqrt(vectors))
+        scales = 2.4 * TRIED_SCALES / math.hypot(noise, math.sqrt(vectors))
         found = [(0.25 * s * s * math.erfc(size * s), s) for s in scales.tolist()]
     else:
         per_step = guided_efficiency if guided else efficiency
-        found = [(per_step(shape, noise, s), s) for s in (best_scale(noise) * TRIED).tolist()]
+        found = [
+            (per_step(shape, noise, s), s) for s in (best_scale(noise) * TRIED_SCALES).tolist()
+        ]
     draws, scale = max(found)
-    return scale, max(draws, STUCK)
+    return scale, max(draws, MIN_EFFICIENCY)
 
 
 def mobility(
@@ -120,7 +127,7 @@ def mobility(
         noise = noise_multiplier * joint_width * math.sqrt(2.0 / math.pi) * scale
         energy = scale * scale * float(curvature.sum())
         rate = scale**2 * 0.5 * math.erfc(math.sqrt(0.125 * (noise**2 + energy)))
-        return np.full(d, max(rate, STUCK / float(curvature.max())))
+        return np.full(d, max(rate, MIN_EFFICIENCY / float(curvature.max())))
     sds = curvature**-0.5
     steps = [
         per_step(proposal.shape, noise_multiplier * w * s, scale / s)
@@ -162,7 +169,7 @@ def stride(guess: Guess, mobility: Floats, scale: float, fitted: bool) -> tuple[
     rate, near, closing = _closing(guess, mobility, scale)
     stretch = min(float(guess.distance.max()) / near, MOST_STRETCH)
     first = math.log(stretch) * (SLOWER / rate + TRIES * len(mobility))
-    return stretch, math.ceil(max(first / STRETCHED[fitted], first + closing / rate))
+    return stretch, math.ceil(max(first / STRETCHED_SHARES[fitted], first + closing / rate))
 
 
 def _closing(guess: Guess, mobility: Floats, scale: float) -> tuple[float, float, float]:

@@ -22,18 +22,20 @@ from dpmcmc.samplers.penalty_efficiency import (
     stride,
     walk,
 )
-from dpmcmc.samplers.starts import SHARES, arrived, chain_mu, finished, settled
+from dpmcmc.samplers.starts import START_SHARES, arrived, chain_mu, finished, settled
 from dpmcmc.target import Floats, PublicRows
 
 STEPS_PER_RATIO = 64.0  # four times what `efficiency` needs: warm-up then costs a smaller part
-FEWEST_STEPS = 1000.0  # short ones cost little
-WORTH_FITTING = 300.0  # expected effective draws, from which a warm-up can tell what to move along
-FITTING = 5  # one part in so many of such a chain is warm-up
-STEEP = 10.0  # times the root mean square of rows' ratios for the longest move that pays,
-LOUD = 1.5  # or an interval with noise of this sd: where planned ratios are cut
-WIDE = 16.0  # nats, of a tempered ratio: no row of a step that is accepted spans as much
+MIN_STEPS = 1000.0  # short ones cost little
+# expected effective draws, from which a warm-up can tell what to move along
+MIN_ESS_FOR_ADAPTATION = 300.0
+WARMUP_DIVISOR = 5  # one part in so many of such a chain is warm-up
+# times the root mean square of rows' ratios for the longest move that pays,
+LONGEST_MOVE_RATIO = 10.0
+CUT_NOISE_SD = 1.5  # or an interval with noise of this sd: where planned ratios are cut
+MAX_RATIO_NATS = 16.0  # nats, of a tempered ratio: no row of a step that is accepted spans as much
 LARGEST_WIDTH = 1e6  # that a job may have
-GENEROUS = 100.0  # mu, an epsilon of some 5,000: from there on a part of it is not missed
+LARGE_MU = 100.0  # mu, an epsilon of some 5,000: from there on a part of it is not missed
 
 
 def adapts(
@@ -45,12 +47,12 @@ def adapts(
     better, however few draws there are. adapt, scale: as the caller gave them. draws: expected of a
     step of a fitted chain.
     """
-    enough = bool(draws * options.num_steps * options.num_chains >= WORTH_FITTING)
+    enough = bool(draws * options.num_steps * options.num_chains >= MIN_ESS_FOR_ADAPTATION)
     shaped = options.start is not None and not guess.known
     if options.num_warmup == 0 or adapt is False or (adapt is None and scale is not None):
         return False, 0
     fitted = adapt or enough or shaped
-    return fitted, options.num_steps // FITTING if fitted and (enough or not shaped) else 0
+    return fitted, options.num_steps // WARMUP_DIVISOR if fitted and (enough or not shaped) else 0
 
 
 def fitted_draws(guess: Guess, fit: Fit, whole: bool = False) -> float:
@@ -90,10 +92,10 @@ def clipped(options: Any, assumptions: Assumptions, longest: float, quiet: float
     """
     asked = options.clip_width is not None or options.clip_bound is not None
     bounded = math.isfinite(assumptions.guess.steepest)
-    if asked or assumptions.mu is None or (bounded and assumptions.mu < GENEROUS):
+    if asked or assumptions.mu is None or (bounded and assumptions.mu < LARGE_MU):
         return options
     width = min(
-        max(usual_cut(assumptions, longest), min(quiet, WIDE) / assumptions.tempering),
+        max(usual_cut(assumptions, longest), min(quiet, MAX_RATIO_NATS) / assumptions.tempering),
         LARGEST_WIDTH,
     )
     return replace(options, clip_width=float(f"{width:.4g}"))
@@ -101,7 +103,7 @@ def clipped(options: Any, assumptions: Assumptions, longest: float, quiet: float
 
 def usual_cut(assumptions: Assumptions, longest: float) -> float:
     """Return the width of an interval that hardly any row leaves. longest: see `clipped`."""
-    return 2.0 * STEEP * longest / math.sqrt(assumptions.rows * assumptions.tempering)
+    return 2.0 * LONGEST_MOVE_RATIO * longest / math.sqrt(assumptions.rows * assumptions.tempering)
 
 
 def cut_width(options: Any, tempering: float) -> float:
@@ -127,7 +129,7 @@ class PenaltyMixing:
 
         With a start the moves have the shape of the posterior from the first step.
         """
-        return SHARES if options.num_steps is None or mu >= GENEROUS else ()
+        return START_SHARES if options.num_steps is None or mu >= LARGE_MU else ()
 
     def settle(self, options: Any, assumptions: Assumptions) -> Any:
         """Return options with what does not depend on the budget. Raises SpecError."""
@@ -141,12 +143,12 @@ class PenaltyMixing:
         part of them.
         """
         width = assumptions.guess.width
-        if mu >= GENEROUS:  # ratios will be cut
+        if mu >= LARGE_MU:  # ratios will be cut
             cut = assumptions.tempering * usual_cut(assumptions, FREE_STEP) / FREE_STEP
             width = np.minimum(width, cut / assumptions.sds)
         mu = chain_mu(options.start, mu)
         ratio = mu**2 * float(np.max(1.0 / (width * assumptions.sds) ** 2))
-        return max(FEWEST_STEPS, STEPS_PER_RATIO * ratio / chains)
+        return max(MIN_STEPS, STEPS_PER_RATIO * ratio / chains)
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
         """Return one at which all steps of all chains cost at most (epsilon, delta)."""
@@ -161,7 +163,7 @@ class PenaltyMixing:
     ) -> Expectation:
         """Return the finished options and what is expected of the chain. Raises SpecError."""
         guess, proposal = assumptions.guess, options.proposal
-        quiet = LOUD / self._noise(options, assumptions, noise_multiplier)
+        quiet = CUT_NOISE_SD / self._noise(options, assumptions, noise_multiplier)
         options = clipped(options, assumptions, FREE_STEP, quiet)
         seen = self._seen(options, assumptions, noise_multiplier)
         scale = proposal.scale or self._best_scale(proposal, seen, noise_multiplier)

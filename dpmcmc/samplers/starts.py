@@ -16,9 +16,9 @@ from dpmcmc.releases import newton_budget, noisy_mean
 from dpmcmc.releases.noisy_quadratic import LEAST_FAR, MOST_FAR
 from dpmcmc.target import Floats, Places
 
-SHARES = (0.1, 0.25, 0.5)  # of mu^2, that the planner chooses from
+START_SHARES = (0.1, 0.25, 0.5)  # of mu^2, that the planner chooses from
 LEAST_NOISE, MOST_NOISE = 1e-4, 1e9
-SAFE = 1.0 + 1e-12  # rounding of what a start costs
+ROUNDING_MARGIN = 1.0 + 1e-12  # rounding of what a start costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ def chain_mu(start: Start | None, mu: float) -> float:
     if start is None:
         return mu
     if start.noise_multiplier is None:
-        return mu * math.sqrt(1.0 - start.share) * (2.0 - SAFE)
-    left = mu**2 - SAFE / start.noise_multiplier**2
+        return mu * math.sqrt(1.0 - start.share) * (2.0 - ROUNDING_MARGIN)
+    left = mu**2 - ROUNDING_MARGIN / start.noise_multiplier**2
     if left <= 0.0:
         raise SpecError("/sampler/start/noise_multiplier", "costs more than the budget")
     return math.sqrt(left)

@@ -22,7 +22,7 @@ from dpmcmc.statistics.populations import Moments, Population, breaks_of, moment
 Floats = NDArray[np.float64]
 Additive = GaussianNoise | LaplaceNoise
 _NODES, _STEPS = np.polynomial.legendre.leggauss(40)
-SMALL = 1e-3  # sds: smaller Laplace noise is as good as Gaussian noise, to 1e-11
+NEGLIGIBLE_LAPLACE_SCALE = 1e-3  # sds: smaller Laplace noise is as good as Gaussian noise, to 1e-11
 FARTHEST = 40.0  # scales of Laplace noise: beyond lies a probability of e^-40
 
 
@@ -63,7 +63,7 @@ def log_density_of_sum(known: Moments, rows: int, noise: Additive, released: flo
     """Return the log density of a released sum of `rows` values, normal without its noise."""
     away, variance = np.array([released - rows * known.mean]), rows * known.variance
     sd = variance**0.5
-    if isinstance(noise, GaussianNoise) or noise.scale < SMALL * sd:
+    if isinstance(noise, GaussianNoise) or noise.scale < NEGLIGIBLE_LAPLACE_SCALE * sd:
         return float(GaussianNoise((variance + noise.sd**2) ** 0.5).log_density(away)[0])
     log_sides = [_log_side(t, sd, noise.scale) for t in (away, -away)]
     return float(np.logaddexp(*log_sides)[0])
@@ -82,7 +82,7 @@ def laplace_information(known: Moments, rows: int, scale: float) -> float:
     By its mean it changes by (A - B) / b, by its variance by (A + B - normal density) / 2b^2.
     """
     sd = (rows * known.variance) ** 0.5
-    if scale < SMALL * sd:
+    if scale < NEGLIGIBLE_LAPLACE_SCALE * sd:
         return gaussian_information(known, rows, 2.0**0.5 * scale)
     d, steps = _symmetric(np.array([sd, scale]))
     normal = np.exp(-0.5 * (d / sd) ** 2) / (sd * np.sqrt(2.0 * np.pi))

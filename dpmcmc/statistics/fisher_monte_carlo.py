@@ -18,8 +18,9 @@ from dpmcmc.statistics.mechanisms import GaussianNoise, SmoothLaplaceNoise, Stat
 from dpmcmc.statistics.populations import Moments, Population
 
 Floats = NDArray[np.float64]
-WIDER = 1.5  # than the law of the sum: its proposal, so that far observations are explained too
-BLOCKS = 25  # independent ones, whose spread is the standard error
+# than the law of the sum: its proposal, so that far observations are explained too
+PROPOSAL_WIDENING = 1.5
+INDEPENDENT_BLOCKS = 25  # independent ones, whose spread is the standard error
 Scores = Callable[[Floats], Floats]  # of observations
 
 
@@ -51,8 +52,10 @@ def additive_information(
         return np.asarray(variance**0.5 * random.normals(shape))
 
     def scores() -> Scores:
-        away = WIDER * away_from_mean((effort.particles,))
-        log_ratio = -0.5 * (1.0 - WIDER**-2) * away**2 / variance  # of the law to the proposal
+        away = PROPOSAL_WIDENING * away_from_mean((effort.particles,))
+        log_ratio = (
+            -0.5 * (1.0 - PROPOSAL_WIDENING**-2) * away**2 / variance
+        )  # of the law to the proposal
         by_variance = 0.5 * (away**2 / variance - 1.0) / variance
         score = rows * (known.mean_slope * away / variance + known.variance_slope * by_variance)
         return lambda y: _averaged(
@@ -151,10 +154,10 @@ def _blocks(
     observed: Callable[[int], Floats], scores: Callable[[], Scores], effort: Effort
 ) -> Estimate:
     """Return the mean of blocks that share nothing; observations of one share their particles."""
-    count, found = max(effort.observations // BLOCKS, 1), []
-    for _ in range(BLOCKS):
+    count, found = max(effort.observations // INDEPENDENT_BLOCKS, 1), []
+    for _ in range(INDEPENDENT_BLOCKS):
         y, first = observed(count), scores()
         second = first if effort.squared else scores()
         found.append(float(np.mean(first(y) * second(y))))
     spread = float(np.std(found, ddof=1))
-    return Estimate(float(np.mean(found)), spread / BLOCKS**0.5)
+    return Estimate(float(np.mean(found)), spread / INDEPENDENT_BLOCKS**0.5)

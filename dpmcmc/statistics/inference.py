@@ -80,7 +80,7 @@ def infer(
         raise SpecError("/inference", "needs particles >= 2, chains >= 1, draws >= 1, warmup >= 0")
     given = [released] if isinstance(released, Released) else list(released)
     target = _target(given, family, chains, approximate=normal_approximation)
-    name = algorithm or ("mh" if isinstance(target, KNOWN) else "mhaar")
+    name = algorithm or ("mh" if isinstance(target, RELEASED_KINDS) else "mhaar")
     if name not in get_args(AlgorithmName):
         raise SpecError("/inference/algorithm", f"{name!r} is no algorithm")
     source = random or SystemRandom()
@@ -88,7 +88,7 @@ def infer(
     return _told(found, family, name)
 
 
-KNOWN = (NormalSum, Responses, Several)
+RELEASED_KINDS = (NormalSum, Responses, Several)
 
 
 def sampled(
@@ -129,7 +129,7 @@ def _chains(
     particles: int,
 ) -> Chains:
     shared = prior, sd, random, particles
-    if name == "mh" and isinstance(target, KNOWN):
+    if name == "mh" and isinstance(target, RELEASED_KINDS):
         return MetropolisHastings(*shared, target)
     if name == "mhaar_rb" and isinstance(target, NormalSum):
         return RaoBlackwellised(*shared, target)

@@ -17,8 +17,8 @@ from dpmcmc.statistics.inference_targets import (
 )
 
 CELLS, ZOOMS = 48, 3  # of the search; each closer look is at what the one before found likely
-UNLIKELY = 12.0  # log likelihoods below the best that are left out of a closer look
-PER_SD = 2.4  # proposal's sd over the posterior's, which moves a random walk fastest
+LOG_LIKELIHOOD_RANGE = 12.0  # log likelihoods below the best that are left out of a closer look
+PROPOSAL_SCALE = 2.4  # proposal's sd over the posterior's, which moves a random walk fastest
 LEAST_SD = 1e-12
 
 
@@ -39,7 +39,7 @@ def searched(
         if not np.isfinite(found).any(axis=1).all():
             raise SpecError("/inference/prior", "allows nothing that explains what was released")
         width = (high - low) / CELLS
-        likely = found > found.max(axis=1, keepdims=True) - UNLIKELY
+        likely = found > found.max(axis=1, keepdims=True) - LOG_LIKELIHOOD_RANGE
         low = np.where(likely, grid, np.inf).min(axis=1) - 0.5 * width
         high = np.where(likely, grid, -np.inf).max(axis=1) + 0.5 * width
     return _drawn(grid, width, found, random)
@@ -55,7 +55,7 @@ def _drawn(
     up_to = random.uniforms((len(grid), 1))
     at = (np.cumsum(weights, axis=1) < up_to).sum(axis=1).clip(0, CELLS - 1)
     place = grid[np.arange(len(grid)), at] + width * (random.uniforms((len(grid),)) - 0.5)
-    return np.clip(place, 1e-16, 1.0 - 1e-16), np.maximum(PER_SD * sd, LEAST_SD)
+    return np.clip(place, 1e-16, 1.0 - 1e-16), np.maximum(PROPOSAL_SCALE * sd, LEAST_SD)
 
 
 def _known_or_estimated(

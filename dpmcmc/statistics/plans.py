@@ -11,7 +11,12 @@ from dpmcmc.planner import Cost
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.costs import float_up
 from dpmcmc.privacy.events import Event, Gaussian, Laplace, PureEpsilon, SmoothLaplace
-from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, RANDOMISED, SMOOTH
+from dpmcmc.privacy.sites import (
+    LEAST_MULTIPLIER,
+    MOST_MULTIPLIER,
+    RANDOMISED_RESPONSE,
+    SMOOTH_SENSITIVITY_LAPLACE,
+)
 from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.schema import BinaryColumn, Column, NumberColumn, Schema
 from dpmcmc.statistics.mechanisms import Form, Statistic, StatisticKind
@@ -121,11 +126,15 @@ def _laplace(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG0
 def _smooth(epsilon: float, delta: float) -> tuple[float, Event]:
     if not 0.0 < delta <= LARGEST_DELTA:
         raise ValueError("delta must be above 0, at most 1/3")
-    return _within(1.0 / epsilon, SMOOTH.least, SMOOTH.most), SmoothLaplace(epsilon, delta)
+    return _within(
+        1.0 / epsilon, SMOOTH_SENSITIVITY_LAPLACE.least, SMOOTH_SENSITIVITY_LAPLACE.most
+    ), SmoothLaplace(epsilon, delta)
 
 
 def _responses(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG001
-    return _within(1.0 / epsilon, RANDOMISED.least, RANDOMISED.most), PureEpsilon(epsilon)
+    return _within(1.0 / epsilon, RANDOMISED_RESPONSE.least, RANDOMISED_RESPONSE.most), PureEpsilon(
+        epsilon
+    )
 
 
 def _within(multiplier: float, least: float, most: float) -> float:

@@ -15,7 +15,12 @@ from dpmcmc.privacy.discrete_laplace import (
     log2_scale,
 )
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.privacy.sites import RANDOMISED, SMOOTH, STATISTIC_GAUSSIAN, STATISTIC_LAPLACE
+from dpmcmc.privacy.sites import (
+    RANDOMISED_RESPONSE,
+    SMOOTH_SENSITIVITY_LAPLACE,
+    STATISTIC_GAUSSIAN,
+    STATISTIC_LAPLACE,
+)
 from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.schema import Table
 from dpmcmc.statistics.mechanisms import (
@@ -104,14 +109,14 @@ def with_smooth_laplace(plan: Plan, values: Floats, random: RandomSource) -> Rel
     at = order_statistic(ordered, plan.rank)
     smooth = smooth_sensitivity(ordered, plan.rank, beta, 0.0, float(ORDER_CELLS))
     scale = math.ceil(2.0 * (1.0 + 2.0**-40) * float(smooth) / epsilon)
-    noise = laplace_noise(random, SMOOTH, z, scale, (1,))
+    noise = laplace_noise(random, SMOOTH_SENSITIVITY_LAPLACE, z, scale, (1,))
     own = SmoothLaplaceNoise(epsilon, beta, plan.rank, *plan.statistic.range)
     return _released(plan, in_units(plan, at.astype(np.int64) + noise, ORDER_CELLS), own)
 
 
 def with_flips(plan: Plan, values: Floats, random: RandomSource) -> Released:
     """Return each binary row as it is, or flipped."""
-    flipped = flips(random, RANDOMISED, plan.epsilon, values.shape)
+    flipped = flips(random, RANDOMISED_RESPONSE, plan.epsilon, values.shape)
     told = np.asarray((values == 1.0) ^ flipped, np.float64)
     return _released(plan, told, RandomisedResponse(1.0 - flip_share(plan.epsilon)))
 

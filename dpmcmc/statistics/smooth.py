@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 LEAST_SHARE = 2.0**-20  # of the range of values: a smooth sensitivity is never below
-ROUNDING = 2.0**-19  # of log scales: docs/proofs/smooth_laplace.md, section 3
+LOG_SCALE_STEP = 2.0**-19  # of log scales: docs/proofs/smooth_laplace.md, section 3
 
 
 def order_statistic(ordered: Floats, rank: int) -> Floats:
@@ -60,7 +60,7 @@ def beta_of(epsilon: float, delta: float) -> float:
         middle = 0.5 * (low + high)
         fits = width * math.expm1(middle) - middle <= (1.0 - 2.0**-30) * 0.5 * epsilon
         low, high = (middle, high) if fits else (low, middle)
-    beta = low - ROUNDING
+    beta = low - LOG_SCALE_STEP
     if not beta > 0.0:
         raise ValueError("too small an epsilon for this delta")
     return beta

@@ -32,7 +32,7 @@ from dpmcmc.statistics.populations import Population, moments
 from dpmcmc.statistics.release import noise_of, of_values
 
 Floats = NDArray[np.float64]
-NEGLIGIBLE = 1e-6  # weight of a value of theta
+MIN_GRID_WEIGHT = 1e-6  # weight of a value of theta
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def weights_of(released: Released, population: Population, thetas: Sequence[floa
 
 
 def _chosen(plan: StagesPlan, weights: Floats) -> tuple[float, dict[float, float]]:
-    kept = np.flatnonzero(weights > NEGLIGIBLE)
+    kept = np.flatnonzero(weights > MIN_GRID_WEIGHT)
     guesses = [plan.thetas[i] for i in kept]
     rows = plan.second.schema.rows
 

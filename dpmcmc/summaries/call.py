@@ -19,7 +19,7 @@ from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import PrivacySpec
 from dpmcmc.summaries.intervals import Cumulative, Estimate, Target, moments, share
-from dpmcmc.summaries.statistics import REACH, Asked, Quantiles, Statistic, asked
+from dpmcmc.summaries.statistics import MOMENT_SENSITIVITY, Asked, Quantiles, Statistic, asked
 
 Floats = NDArray[np.float64]
 SHOWN = 40  # lines of a representation
@@ -92,7 +92,7 @@ class Summaries:
 
     def _mean(self, one: Asked, part: Floats, reach: float, target: Target) -> Iterator[Estimate]:
         """Mean and sd in the units of the column. The declared bounds where noise hides both."""
-        column, per_unit = one.column, REACH / np.sqrt(2.0)
+        column, per_unit = one.column, MOMENT_SENSITIVITY / np.sqrt(2.0)
         half, middle = 0.5 * (column.upper - column.lower), 0.5 * (column.upper + column.lower)
         sums, sd = part * per_unit, self.plan.noise_sd * float(per_unit)
         found = moments(sums, self.plan.schema.rows, sd, bool(column.missing), target)

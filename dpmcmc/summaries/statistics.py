@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.contingency.axes import Axis, axes
-from dpmcmc.contingency.counts import PER_TABLE, cells, counted
+from dpmcmc.contingency.counts import TABLE_SENSITIVITY, cells, counted
 from dpmcmc.errors import SpecError
 from dpmcmc.schema import NumberColumn, Schema, Table
 
 Floats = NDArray[np.float64]
 GRID = 2.0**30  # to whose multiples standardised numbers are rounded
-REACH = 2.0 * (1.0 + 2.0**-12)  # L2 change of (u, u^2, 1): docs/proofs/tables.md, section 1
+# L2 change of (u, u^2, 1): docs/proofs/tables.md, section 1
+MOMENT_SENSITIVITY = 2.0 * (1.0 + 2.0**-12)
 QUANTILE_BINS = 64
 
 
@@ -69,7 +70,7 @@ class Asked:
     def of(self, rows: Table) -> Floats:
         """Return the statistic of the rows, of L2 sensitivity sqrt(2). Not released."""
         if self.statistic.kind == "mean":
-            return moments(rows, self.column) * (PER_TABLE / REACH)
+            return moments(rows, self.column) * (TABLE_SENSITIVITY / MOMENT_SENSITIVITY)
         return counted(rows, self.axes)
 
 

@@ -29,7 +29,7 @@ Marginals = Sequence[Sequence[str]] | Literal["pairs"]
 MOST_CELLS, MOST_ENTRIES = 2**20, 2500  # of the model: for memory, and for a minute's work
 FEWEST, MOST = 2, 2000  # tables
 LEAST_MOVES, MOST_MOVES = 20, 20_000
-MIXED = 1.2  # largest R-hat of a cell of the marginals that counts as mixed
+MAX_RHAT = 1.2  # largest R-hat of a cell of the marginals that counts as mixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class Synthetic:
     @property
     def reliable(self) -> bool:
         """Whether the chains that drew the marginals agree."""
-        return self.r_hat <= MIXED
+        return self.r_hat <= MAX_RHAT
 
     def __len__(self) -> int:
         return len(self.cells)

@@ -21,9 +21,9 @@ from dpmcmc.synthetic.loglinear import LogLinear
 Floats = NDArray[np.float64]
 PRIOR_SD = 2.0  # wide: a log odds ratio has twice that or more
 RIDGE, STEPS, CLOSE = 1.0, 60, 1e-2  # of the search for the mode
-HALVINGS = 30
+MAX_STEP_HALVINGS = 30
 FIRST_STEP, WANTED = 0.3, 0.8  # step size of HMC and its rate of acceptance
-START = 0.1  # of the sds at the mode
+START_SPREAD = 0.1  # of the sds at the mode
 SHORTEST, LONGEST = 6, 18  # leapfrog steps of a trajectory
 CHAINS, WARM = 4, 60  # moves of each warm-up
 
@@ -103,7 +103,7 @@ def _uphill(
 ) -> tuple[Floats, float]:
     """Return a point along the step where the density is higher, and the gain of its logarithm."""
     before = log_density(theta)
-    for k in range(HALVINGS):
+    for k in range(MAX_STEP_HALVINGS):
         after = log_density(theta + 0.5**k * step)
         if after > before:
             return theta + 0.5**k * step, after - before
@@ -117,7 +117,7 @@ class Walk:
         self.known, self.random = known, random
         self.centre, self.step_size = mode(known)[:, None], FIRST_STEP
         self._whiten(self.centre)
-        self.z = START * random.normals((len(self.centre), chains))
+        self.z = START_SPREAD * random.normals((len(self.centre), chains))
         self.log_density, self.gradient = self._at(self.z)
 
     def _whiten(self, thetas: Floats) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from dpmcmc import planner
 from dpmcmc.design import make_design
-from dpmcmc.planner.resolve import ENOUGH_ESS
+from dpmcmc.planner.resolve import RELIABLE_ESS
 from dpmcmc.planner.select import of_full_data
 from dpmcmc.privacy.events import EventError, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.releases import RELEASES
@@ -90,7 +90,7 @@ def low_quality(made: planner.Plan, epsilon: float | None) -> Refusal:
     expected = (
         f"The rows are expected not to stand out of the noise{width}."
         if release
-        else f"{draws} effective draws; {ENOUGH_ESS:g} are wanted."
+        else f"{draws} effective draws; {RELIABLE_ESS:g} are wanted."
     )
     remedy = (
         "No epsilon up to 1000 is known to mend that: leave the algorithm and its steps open."

@@ -14,7 +14,7 @@ from scipy.special import log_ndtr
 
 from dpmcmc.design import make_design
 from dpmcmc.models import MODELS
-from dpmcmc.samplers.penalty_efficiency import SPREAD
+from dpmcmc.samplers.penalty_efficiency import BACTRIAN_MODE
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import JobSpec
 
@@ -145,8 +145,8 @@ def _moves(spec: JobSpec) -> tuple[Floats, Floats]:
     proposal: Any = getattr(spec.sampler, "proposal")  # noqa: B009 - options differ in type
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     if proposal.shape == "bactrian":
-        narrow = (1.0 - SPREAD**2) ** 0.5 * nodes
-        nodes = np.concatenate((narrow - SPREAD, narrow + SPREAD))
+        narrow = (1.0 - BACTRIAN_MODE**2) ** 0.5 * nodes
+        nodes = np.concatenate((narrow - BACTRIAN_MODE, narrow + BACTRIAN_MODE))
         weights = np.concatenate((weights, weights))
     return (proposal.scale or 0.0) * nodes, weights / weights.sum()
 

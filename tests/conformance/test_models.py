@@ -101,7 +101,7 @@ def interval(form, here, deltas, j=None):
     """(lo, hi), (chain,) each, of any row's ratio, all coefficients moving or j alone."""
     from dpmcmc.kernels import moves
 
-    j, wide = moves.TOGETHER if j is None else j, np.full(len(here), np.inf)
+    j, wide = moves.ALL_COEFFICIENTS if j is None else j, np.full(len(here), np.inf)
     clip = np.inf, np.inf, np.inf
     _, _, found, *_ = moves.prepare(
         form.public, form.max_row_norm, here, deltas, j, wide, clip, 1.0
@@ -118,7 +118,7 @@ def batch_sums(target, deltas, indices):
     ends = *form.describe(target.position), *form.describe(there)
     for c, (lo, hi) in enumerate(zip(*interval(form, target.position, deltas), strict=True)):
         lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), *target._clip)
-        middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.CELLS)
+        middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.HALF_INTERVAL_CELLS)
         total, square = batches.sums(
             *(target.table(), len(form.public.lower), form.max_row_norm, form.family, indices[c]),
             *(indices.shape[1], tuple(e[c] for e in ends)),
@@ -372,7 +372,7 @@ def test_a_walk_is_decided_as_its_rule_says(monkeypatch, name, alone, guided):
     moved = np.diff(np.stack(expected), axis=0).any(axis=2).mean()
     assert 0.1 < moved < 0.95
     for company in (0, np.inf):
-        monkeypatch.setattr(row_threads, "WORTH_A_THREAD", company)
+        monkeypatch.setattr(row_threads, "MIN_NUMBERS_PER_THREAD", company)
         monkeypatch.setattr(row_threads, "THREADS", 2)
         target.position[:], given = here, None if signs is None else signs.copy()
         draws = target.penalty_walk(steps, given)
@@ -413,7 +413,7 @@ def test_trajectories_are_those_of_their_gradients(monkeypatch, name, round_):
     assert (expected[2] == here[2]).all()
     found = []
     for company, size in ((0, length), (np.inf, length), (0, 7), (np.inf, 1)):
-        monkeypatch.setattr(row_threads, "WORTH_A_THREAD", company)
+        monkeypatch.setattr(row_threads, "MIN_NUMBERS_PER_THREAD", company)
         monkeypatch.setattr(row_threads, "THREADS", 2)
         target.position[:], given, draws = here, start.copy(), []
         for first in range(0, length, size):
@@ -460,7 +460,7 @@ def test_two_threads_give_the_bits_of_one(monkeypatch, name):
 
     def everything(threads):
         monkeypatch.setattr(row_threads, "THREADS", threads)
-        monkeypatch.setattr(row_threads, "WORTH_A_THREAD", 0)
+        monkeypatch.setattr(row_threads, "MIN_NUMBERS_PER_THREAD", 0)
         target.refresh()
         found = [
             *target.vector_ratios(deltas),

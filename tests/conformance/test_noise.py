@@ -201,7 +201,7 @@ def test_barkers_noise_covers_its_sensitivity_with_all_its_roundings():
             dp_barker.widest(multiplier, batch, target.rows),
         )
         slope = 0.5 / math.sqrt(2.0 - room.fixed - room.most)
-        turned = rules.CLAMP * slope * 4.0 * room.most * (batch - 1) / batch**2
+        turned = rules.MAX_FILLING_SDS * slope * 4.0 * room.most * (batch - 1) / batch**2
         moved = (2.0 * room.g / math.sqrt(batch) + turned) * (1.0 + batch**2 * 2.0**-51)
         assert rule.unit >= scale_of(multiplier).unit * moved * (1.0 - 1e-12)
         assert rule.unit * rule.sd == pytest.approx(math.sqrt(room.fixed))

@@ -115,7 +115,7 @@ def test_the_same_randomness_gives_the_same_bits_on_any_number_of_threads(monkey
     rows = replace(SCHEMA, rows=700)
     made = plan(rows, job(name, 1.0))
     table = table_of(rows, simulated(0, 700))
-    monkeypatch.setattr(row_threads, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(row_threads, "MIN_NUMBERS_PER_THREAD", 0)
     found = []
     for threads in (1, 2, 2):
         monkeypatch.setattr(row_threads, "THREADS", threads)

@@ -114,6 +114,7 @@ def test_neighbours_are_as_far_apart_as_a_gradient_is_charged_for():
     assert gradients_apart(0.25) == pytest.approx(4.0, rel=0.04)
 
 
+@compiled
 def test_intervals_hold_the_truth():
     """30 fits of three parameters at mu = 1/4; of 90 intervals of 90 %, 73 or fewer: 1 in 400."""
     rng, held = np.random.default_rng(5), 0

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from dpmcmc.privacy.event_json import as_dict, digest, from_dict
 from dpmcmc.privacy.events import (
-    DEEPEST,
+    MAX_DEPTH,
     Barker,
     Compose,
     Event,
@@ -118,7 +118,7 @@ def test_a_stranger_inside_an_event_is_refused() -> None:
 
 def test_nesting_is_bounded() -> None:
     event: Event = Gaussian(1.0)
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         event = Repeat(event, 1)
     with pytest.raises(EventError, match="deep"):
         Repeat(event, 1)

@@ -115,7 +115,11 @@ def test_old_versions_are_forgotten_but_for_a_few(monkeypatch, tmp_path):
     (tmp_path / "something else").mkdir()
     mine = kernels.cache_folder()
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {mine.name, "something else", *(f"{age:032x}" for age in range(kernels.KEPT))}
+    assert left == {
+        mine.name,
+        "something else",
+        *(f"{age:032x}" for age in range(kernels.CACHES_KEPT)),
+    }
 
 
 def test_a_folder_that_cannot_be_written_to_does_no_harm(monkeypatch, tmp_path):

@@ -35,7 +35,7 @@ def test_noise_is_about_the_least_that_is_affordable(asked, epsilon):
         return accountant.epsilon(Repeat(WithoutReplacement(Gaussian(z), 50, 1000), 200), 1e-6)
 
     z = minibatch.calibrated(200, 50, 1000, epsilon, 1e-6, None)
-    assert price(z) <= epsilon < price(z * (1 - 3 * minibatch.CLOSE))
+    assert price(z) <= epsilon < price(z * (1 - 3 * minibatch.RELATIVE_TOLERANCE))
     assert len(asked) < 40
 
 
@@ -49,7 +49,7 @@ def test_a_budget_that_no_noise_meets_is_refused_after_a_few_tries(asked):
     """At this delta only the Rényi route holds, and its epsilon has a floor."""
     with pytest.raises(SpecError, match="too small for so many steps"):
         minibatch.calibrated(20_000, 1000, 100_000, 1e-3, 1e-12, None)
-    assert len(asked) <= minibatch.QUICK_TRIES + 1
+    assert len(asked) <= minibatch.SEARCH_STEPS + 1
 
 
 class Reader:
@@ -127,6 +127,6 @@ def test_noise_is_found_with_few_costs_for_tiny_batches_too(asked, count, batch,
     z = minibatch.calibrated(count, batch, rows, epsilon, 1e-6, None)
     assert len(asked) <= 16
     base = WithoutReplacement(Gaussian(z), batch, rows)
-    less = WithoutReplacement(Gaussian(z / (1 + 1.1 * minibatch.CLOSE)), batch, rows)
+    less = WithoutReplacement(Gaussian(z / (1 + 1.1 * minibatch.RELATIVE_TOLERANCE)), batch, rows)
     assert accountant.epsilon(Repeat(base, count), 1e-6) <= epsilon
     assert accountant.epsilon(Repeat(less, count), 1e-6) > epsilon

@@ -232,7 +232,7 @@ def test_a_number_of_rows_rides_along_with_joint_sums_for_free(monkeypatch):
         first, charged = flat_of(monkeypatch, vectors, kinds[0])
         second, _ = flat_of(monkeypatch, other, kinds[1])
         apart.append(np.linalg.norm(first - second))
-        assert first[-1] * joint_sums.COUNT == pytest.approx(kinds[0].sum(), rel=1e-9)
+        assert first[-1] * joint_sums.COUNT_SCALE == pytest.approx(kinds[0].sum(), rel=1e-9)
     assert 0.9 < max(apart) <= charged
 
 

@@ -269,7 +269,7 @@ def test_a_whitening_is_paid_once():
     assert accountant.gdp_mu(again) == pytest.approx(mu, rel=1e-9)
     whole = newton_budget.event(1.0 / mu, 4)
     parts = sum(leaves(again).values()), sum(leaves(whole).values())
-    assert parts[1] == parts[0] + whitening.ROUNDS
+    assert parts[1] == parts[0] + whitening.ITERATIONS
 
 
 def test_whitened_rows_are_round():

@@ -127,7 +127,7 @@ def test_a_larger_share_is_paid_where_a_smaller_one_promises_nothing(schema_of):
         plan(schema_of(2000), job(DpHmcOptions(num_steps=50), epsilon=epsilon)).spec.sampler.start
         for epsilon in (100.0, 0.3)
     )
-    assert rich.share < poor.share == starts.SHARES[-1]
+    assert rich.share < poor.share == starts.START_SHARES[-1]
 
 
 MEANS = {

@@ -137,14 +137,14 @@ DRAWING = (
     Bug(
         "loss of the proof dropped",
         "dpmcmc/privacy/discrete.py",
-        "ratio = LOSS * math.sqrt(",
+        "ratio = SIGMA_MARGIN * math.sqrt(",
         "ratio = math.sqrt(",
         GRID,
     ),
     Bug(
         "spare variance dropped",
         "dpmcmc/privacy/discrete.py",
-        "math.sqrt(4.0**log2 - SPARE)",
+        "math.sqrt(4.0**log2 - SPARE_VARIANCE)",
         "math.sqrt(4.0**log2)",
         GRID,
     ),
@@ -349,7 +349,7 @@ DECIDING = (
     Bug(
         "Barker's other normal not clamped",
         "dpmcmc/arithmetic/rules.py",
-        "clamped = np.minimum(np.maximum(others[0], -CLAMP), CLAMP)",
+        "clamped = np.minimum(np.maximum(others[0], -MAX_FILLING_SDS), MAX_FILLING_SDS)",
         "clamped = others[0]",
         f"{NOISE}::test_no_row_moves_barkers_statistic_further_whatever_its_other_normal_is",
     ),
@@ -469,8 +469,8 @@ READING = (
     Bug(
         "gradients not tempered as their sensitivity is",
         "dpmcmc/models/rowwise.py",
-        "scale = self.tempering * SHRINK / grid",
-        "scale = SHRINK / grid",
+        "scale = self.tempering * CLIP_MARGIN / grid",
+        "scale = CLIP_MARGIN / grid",
         MEAN,
     ),
     Bug(
@@ -929,8 +929,8 @@ RELEASING = (
     Bug(
         "rounds of a whitening charged once",
         "dpmcmc/releases/whitening.py",
-        "return Repeat(Gaussian(noise_multiplier * math.sqrt(ROUNDS)), ROUNDS)",
-        "return Gaussian(noise_multiplier * math.sqrt(ROUNDS))",
+        "return Repeat(Gaussian(noise_multiplier * math.sqrt(ITERATIONS)), ITERATIONS)",
+        "return Gaussian(noise_multiplier * math.sqrt(ITERATIONS))",
         f"{COUNTED}[noisy_quadratic of poisson]",
     ),
     Bug(
@@ -965,7 +965,7 @@ RELEASING = (
     Bug(
         "chains under another prior are believed however much they remember",
         "dpmcmc/stored.py",
-        "        if not walk.r_hat <= MIXED:",
+        "        if not walk.r_hat <= MAX_RHAT:",
         "        if False:",
         "tests/core/test_free_posteriors.py"
         "::test_two_modes_between_which_nothing_goes_are_not_believed",
@@ -987,15 +987,15 @@ RELEASING = (
     Bug(
         "a number of rows with less noise in joint sums",
         SUMS,
-        "COUNT = math.sqrt(2.0)",
-        "COUNT = 1.0",
+        "COUNT_SCALE = math.sqrt(2.0)",
+        "COUNT_SCALE = 1.0",
         f"{LEFT_OUT}::test_a_number_of_rows_rides_along_with_joint_sums_for_free",
     ),
     Bug(
         "a number of rows with less noise in noisy means",
         "dpmcmc/releases/noisy_mean.py",
-        "COUNTED = 0.866",
-        "COUNTED = 0.95",
+        "COUNT_WEIGHT = 0.866",
+        "COUNT_WEIGHT = 0.95",
         f"{LEFT_OUT}::test_a_number_of_rows_rides_along_with_noisy_means_for_free",
     ),
 )
@@ -1162,8 +1162,8 @@ SINGLE = (
     Bug(
         "one flip for all rows",
         RELEASE,
-        "flips(random, RANDOMISED, plan.epsilon, values.shape)",
-        "flips(random, RANDOMISED, plan.epsilon, (1,)).repeat(values.size)",
+        "flips(random, RANDOMISED_RESPONSE, plan.epsilon, values.shape)",
+        "flips(random, RANDOMISED_RESPONSE, plan.epsilon, (1,)).repeat(values.size)",
         f"{STATISTICS}::test_responses_are_flipped_as_often_as_is_charged",
     ),
     Bug(

@@ -9,7 +9,7 @@ rounding.
 import math
 from typing import Any
 
-from dpmcmc.arithmetic.intervals.shared import WIDEN
+from dpmcmc.arithmetic.intervals.shared import ROUNDING_MARGIN
 
 Array = Any
 
@@ -71,7 +71,7 @@ def component_interval(
             top = max(top, value)
         else:
             bottom = max(bottom, value)
-    widen = 1.0 + WIDEN
+    widen = 1.0 + ROUNDING_MARGIN
     if delta < 0.0:
         return -top * widen, bottom * widen
     return -bottom * widen, top * widen
@@ -116,5 +116,5 @@ def vector_interval(
     else:
         hi = math.log1p(math.expm1(span) / (1.0 + math.exp(min(span - here, 700.0))))
         lo = math.log1p(math.expm1(span) / (1.0 + math.exp(min(span - there, 700.0))))
-    widen = 1.0 + WIDEN
+    widen = 1.0 + ROUNDING_MARGIN
     return -lo * widen, hi * widen

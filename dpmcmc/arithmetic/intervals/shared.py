@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-WIDEN = 2.0**-40  # of an interval, against rounding
+ROUNDING_MARGIN = 2.0**-40  # of an interval, against rounding
 Array = Any
 
 
@@ -32,6 +32,6 @@ def widened(public: Any, lo: float, hi: float) -> tuple[float, float]:
     """Return an interval that allows for rounding and holds 0 where rows may be left out."""
     if public.gaps:
         lo, hi = min(lo, 0.0), max(hi, 0.0)
-    slack = WIDEN * max(abs(lo), abs(hi))  # the same from both sides
+    slack = ROUNDING_MARGIN * max(abs(lo), abs(hi))  # the same from both sides
     lo, hi = lo - slack, hi + slack
     return (lo, hi) if lo <= hi else (-math.inf, math.inf)  # what is not a number
