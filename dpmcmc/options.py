@@ -283,4 +283,5 @@ AlgorithmName = Literal[
     "noisy_mean",
     "noisy_quadratic",
     "dp_vi",
+    "sufficient_statistics",
 ]

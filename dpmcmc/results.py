@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.datatree import data_tree
 from dpmcmc.design import Design
 from dpmcmc.diagnostics import ParameterSummary, summarise
 from dpmcmc.errors import SpecError
@@ -16,7 +17,7 @@ from dpmcmc.free.effects import Prediction
 from dpmcmc.free.posterior import SHOWN
 from dpmcmc.free.settings import Setting
 from dpmcmc.planner import Cost, Plan
-from dpmcmc.privacy.types import Released
+from dpmcmc.privacy.types import Neighbouring, Released
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.spec import JobSpec
@@ -108,16 +109,27 @@ class Result:
             f"<th>90 % interval</th></tr>{rows}</table>"
         )
 
-    def to_xarray(self, scale: Scale = "original") -> "xarray.Dataset":
-        """Return the draws after warm-up as `position`, with dims chain, draw, parameter."""
-        import xarray
+    def to_datatree(self, scale: Scale = "original") -> "xarray.DataTree":
+        """Return all draws as one ArviZ DataTree, warm-up in a group of its own: see datatree."""
+        plan = self.plan
+        how = attributes(plan.cost, plan.spec.sampler.algorithm, self.design.schema.neighbouring)
+        worth = {"verdict": self.verdict.status, "verdict_sentence": self.verdict.sentence}
+        return data_tree(self.on(scale), plan.parameters, plan.num_warmup, {**how, **worth})
 
-        kept = self.on(scale)[:, self.plan.num_warmup :]
-        return xarray.Dataset(
-            {"position": (("chain", "draw", "parameter"), kept)},
-            coords={"parameter": list(self.plan.parameters)},
-            attrs={"verdict": self.verdict.status, "verdict_sentence": self.verdict.sentence},
-        )
+
+def attributes(cost: Cost, algorithm: str, neighbouring: Neighbouring) -> dict[str, str | float]:
+    """Return what a file of draws says of how they were made."""
+    from dpmcmc import __version__
+
+    return {
+        "inference_library": "dpmcmc",
+        "inference_library_version": __version__,
+        "version": __version__,
+        "epsilon": cost.epsilon,
+        "delta": cost.delta,
+        "relation": neighbouring.value,
+        "algorithm": algorithm,
+    }
 
 
 def told(

@@ -53,7 +53,7 @@ print(json.dumps({
     "from": dpmcmc.__file__,
     "version": dpmcmc.__version__,
     "epsilon": result.cost.epsilon,
-    "names": list(result.to_xarray().parameter.values),
+    "names": list(result.to_datatree()["posterior"].data_vars),
     "rows": len(result.summary()),
     "found": [n for n in ("app", "worker", "migrations", "tests", "fastapi", "sqlalchemy")
               if importlib.util.find_spec(n)],

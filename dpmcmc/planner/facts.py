@@ -40,7 +40,8 @@ class PublicFacts:
     def of_release(self) -> Facts:
         """Return the public facts that releases plan with."""
         prior = prior_of(self.form, len(self.form.start))[1]
-        return Facts(self.known, self.form.max_row_norm, prior, self.spec.model.family)
+        gaps = bool(self.design.gappy)
+        return Facts(self.known, self.form.max_row_norm, prior, self.spec.model.family, gaps)
 
     def assumptions(self, spec: JobSpec) -> Assumptions:
         """Return the assumptions on the model, with the budget of a job."""

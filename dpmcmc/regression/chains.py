@@ -80,7 +80,13 @@ class Chains:
             self.log_degrees = np.clip(self.log_degrees, *DEGREES)
 
     def _draw_theta(self) -> None:
-        """Proposition 3."""
+        mean, upper = self.conditional()
+        normals = self.random.normals(mean.shape)
+        self.theta = (mean + np.linalg.solve(upper, normals))[..., 0]
+
+    def conditional(self) -> tuple[Floats, Floats]:
+        """Return mean (B, d, 1) of theta given the rest, and the upper root (B, d, d) of its
+        precision: Proposition 3."""
         inner = np.linalg.solve(self._total(self.gram, self.variance), self.gram)
         told = (self.gram @ inner).sum(axis=1) + self.prior.precision
         weighted = np.einsum("bjde,bjd->be", inner, self.noisy.moments)
@@ -88,8 +94,7 @@ class Chains:
         told = 0.5 * (told + np.swapaxes(told, -1, -2))
         root = np.linalg.cholesky(told)
         mean = np.linalg.solve(told, weighted[..., None])
-        normals = self.random.normals(mean.shape)
-        self.theta = (mean + np.linalg.solve(np.swapaxes(root, -1, -2), normals))[..., 0]
+        return mean, np.swapaxes(root, -1, -2)
 
     def _move_variance(self, *, adapt: bool) -> None:
         """Algorithm 15."""

@@ -86,6 +86,14 @@ def fixed_s(noisy: Noisy, prior: Prior, count: int, random: RandomSource) -> Dra
 
     Coefficients are integrated out, the log variance is drawn by quadrature on a fine grid.
     """
+    found, variances = conditionals(noisy, prior, count, random)
+    return Drawn(found.draws(1, random)[0], variances)
+
+
+def conditionals(
+    noisy: Noisy, prior: Prior, count: int, random: RandomSource
+) -> tuple[Normals, Floats]:
+    """Return draws of the variance (count, ...), and the normals that are given each of them."""
     turned, sd = _turned(noisy), noisy.sds[1]
     middle = math.log(prior.scale / prior.shape)
     nodes, step = _nodes(turned, sd, prior, middle)
@@ -96,8 +104,7 @@ def fixed_s(noisy: Noisy, prior: Prior, count: int, random: RandomSource) -> Dra
     which = (uniforms[:, None] * sums[-1] > sums).sum(axis=1)
     at = np.take_along_axis(nodes[None], which[:, None], axis=1)[:, 0]
     variances = np.exp(at + step * (random.uniforms(at.shape) - 0.5))
-    found = _given(turned, sd, prior, variances)[0]
-    return Drawn(found.draws(1, random)[0], variances)
+    return _given(turned, sd, prior, variances)[0], variances
 
 
 def informed(noisy: Noisy, prior: Prior, least: float = LEAST_VARIANCE) -> tuple[Normals, float]:

@@ -19,7 +19,10 @@ LEAST_VALUE = 1e-9  # eigenvalue that drawn sums keep, over their largest
 
 @dataclass
 class Gibbs:
-    """Where the chains are. theta: (B, d). variance: (B,). covariance: (B, d, d), of covariates."""
+    """Where the chains are. theta: (B, d). variance: (B,). covariance: (B, d, d), of covariates.
+
+    mean: (B, d). upper: (B, d, d), upper root of the precision of theta over 1 / variance.
+    """
 
     noisy: Noisy
     prior: Prior
@@ -27,6 +30,8 @@ class Gibbs:
     theta: Floats = field(init=False)
     variance: Floats = field(init=False)
     covariance: Floats = field(init=False)
+    mean: Floats = field(init=False)
+    upper: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         if self.noisy.squares is None:
@@ -88,8 +93,9 @@ class Gibbs:
         left = np.maximum(squares + own - (weighted * mean).sum(axis=-1), 0.0)
         shape = np.full(len(left), prior.shape + 0.5 * rows)
         self.variance = (prior.scale + 0.5 * left) / gammas(shape, self.random)
-        root = np.swapaxes(np.linalg.cholesky(precision), -1, -2)
-        normals = np.linalg.solve(root, self.random.normals((*mean.shape, 1)))[..., 0]
+        self.mean = np.asarray(mean, np.float64)
+        self.upper = np.asarray(np.swapaxes(np.linalg.cholesky(precision), -1, -2), np.float64)
+        normals = np.linalg.solve(self.upper, self.random.normals((*mean.shape, 1)))[..., 0]
         self.theta = mean + np.sqrt(self.variance)[:, None] * normals
 
 

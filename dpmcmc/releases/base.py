@@ -104,13 +104,14 @@ class Facts:
     """What the planner knows of a model, for a release.
 
     max_row_norm: largest norm of a row of the form, see Form. prior: (d,) precision of the prior.
-    family: of the model.
+    family: of the model. gaps: whether rows may be left out for missing codes.
     """
 
     assumptions: Assumptions
     max_row_norm: float
     prior: Floats
     family: str = ""
+    gaps: bool = False
 
 
 Options = TypeVar("Options")

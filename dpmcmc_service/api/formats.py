@@ -2,31 +2,18 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from dpmcmc.datatree import RESERVED, columns, data_tree
 from dpmcmc_service.jobs.fetch import Chain
 
 ROWS_AT_ONCE, GROUP_ROWS = 2000, 50_000
 PIECE_BYTES = 2**20
 JSON, CSV = "application/json", "text/csv"
 PARQUET, NETCDF = "application/vnd.apache.parquet", "application/x-netcdf"
-
-
-RESERVED = ("chain", "draw", "warmup")
-
-
-def columns(parameters: Sequence[str]) -> list[str]:
-    """The parameters' names where other columns stand beside them: distinct, without a slash."""
-    taken = list(RESERVED)
-    for name in parameters:
-        plain = name.replace("/", "|")
-        while plain in taken:
-            plain += "_"
-        taken.append(plain)
-    return taken[len(RESERVED) :]
 
 
 def as_json(chain: Chain) -> Iterator[bytes]:
@@ -125,28 +112,11 @@ def _verdict(chain: Chain) -> dict[str, str]:
 
 
 def as_netcdf(chain: Chain) -> Iterator[bytes]:
-    """A posterior group with dims chain, draw that `arviz.from_netcdf` reads.
-
-    Every draw is in it; the coordinate `warmup` marks the leading ones.
-    """
+    """The chain as one ArviZ DataTree, which `arviz.from_netcdf` reads: see dpmcmc.datatree."""
     import tempfile
 
-    import xarray
-
-    chains, draws, _ = chain.draws.shape
-    posterior = xarray.Dataset(
-        {
-            name: (("chain", "draw"), chain.draws[:, :, k])
-            for k, name in enumerate(columns(chain.parameters))
-        },
-        coords={
-            "chain": np.arange(chains),
-            "draw": np.arange(draws),
-            "warmup": ("draw", (np.arange(draws) < chain.num_warmup).astype("int8")),
-        },
-        attrs={"num_warmup": chain.num_warmup, "inference_library": "dpmcmc", **_verdict(chain)},
-    )
-    tree = xarray.DataTree.from_dict({"posterior": posterior})
+    told = {**chain.attributes, **_verdict(chain)}
+    tree = data_tree(chain.draws, chain.parameters, chain.num_warmup, told)
     with tempfile.NamedTemporaryFile(suffix=".nc") as file:
         tree.to_netcdf(file.name, engine="h5netcdf")
         while piece := file.read(PIECE_BYTES):

@@ -1,7 +1,7 @@
 """Read jobs and the chains that they released."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,9 @@ from sqlalchemy.sql import ColumnElement
 from dpmcmc import diagnostics
 from dpmcmc.design import make_design
 from dpmcmc.models import parameters_of
+from dpmcmc.planner import Cost
 from dpmcmc.privacy.types import Released
+from dpmcmc.results import attributes
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 from dpmcmc.units import Scale, in_units
@@ -36,6 +38,7 @@ class Chain:
     """A released chain. draws: (chain, draw, parameter), warm-up included and counted.
 
     verdict: status and sentence of what it is worth; None of a job before there were any.
+    attributes: what it cost and how it was made.
     """
 
     job_id: UUID
@@ -43,6 +46,7 @@ class Chain:
     num_warmup: int
     draws: NDArray[np.float64]
     verdict: tuple[str, str] | None = None
+    attributes: Mapping[str, str | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,9 @@ def _chain(session: Session, job: JobRow, scale: Scale) -> Chain:
     draws = stored_chain(session, job.id, job.released_attempt or 0, len(parameters))
     draws = in_units(make_design(schema, spec.model.formula), parameters, draws, scale)
     verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
-    return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict)
+    cost = Cost(job.epsilon, job.delta, job.mu)
+    told = attributes(cost, spec.sampler.algorithm, schema.neighbouring)
+    return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict, told)
 
 
 def count_jobs(session: Session) -> dict[str, int]:

@@ -245,8 +245,10 @@ def test_every_format_holds_the_same_draws(analyst: Caller, finished: str, tmp_p
     file = tmp_path / "chain.nc"
     file.write_bytes(chain_of(analyst, finished, "application/x-netcdf"))
     script = (
-        "import arviz, sys; p = arviz.from_netcdf(sys.argv[1]).posterior;"
-        "print(dict(p.sizes), float(p['age'][1, 59]), int(p.warmup.sum()))"
+        "import arviz, sys; t = arviz.from_netcdf(sys.argv[1]); p, w = t.posterior,"
+        " t.warmup_posterior; print(dict(p.sizes), float(p['age'][1, -1]), float(w['age'][1, 0]),"
+        " dict(w.sizes), dict(t.sample_stats.accepted.sizes), t.attrs['algorithm'],"
+        " t.attrs['relation'], arviz.summary(t, round_to='none')['mean']['age'])"
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script, file],
@@ -254,8 +256,12 @@ def test_every_format_holds_the_same_draws(analyst: Caller, finished: str, tmp_p
         text=True,
         check=True,
     )
-    expected = f"{{'chain': 2, 'draw': 60}} {draws[1, 59, 1]} {warmup}"
-    assert done.stdout.strip() == expected
+    sizes, before = {"chain": 2, "draw": 60 - warmup}, {"chain": 2, "draw": warmup}
+    head = f"{sizes} {draws[1, 59, 1]} {draws[1, 0, 1]} {before} {sizes} dp_penalty replace_one"
+    told, _, mean = done.stdout.strip().rpartition(" ")
+    assert told == head
+    summary = analyst.get(f"/v1/jobs/{finished}/summary").json()["parameters"][1]
+    assert float(mean) == pytest.approx(summary["mean"], rel=1e-12)
 
 
 @pytest.mark.parametrize(

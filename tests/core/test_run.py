@@ -163,10 +163,9 @@ def test_sample_is_the_same_path_with_the_cost_beside_it(schema, people):
     )
     assert result.draws.shape == (2, 50, 4)
     assert result.cost.epsilon <= 2.0
-    data = result.to_xarray()
-    assert data["position"].dims == ("chain", "draw", "parameter")
-    assert data["position"].shape == (2, 30, 4)
-    assert list(data["parameter"].values) == list(result.plan.parameters)
+    data = result.to_datatree()["posterior"]
+    assert dict(data.sizes) == {"chain": 2, "draw": 30}
+    assert list(data.data_vars) == list(result.plan.parameters)
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ def test_every_representation_carries_the_verdict(logistic, monkeypatch):
     for shown in (repr(logistic), repr(logistic.release), repr(found)):
         assert logistic.verdict.sentence in shown
         assert "\x1b" not in shown
-    assert logistic.to_xarray().attrs["verdict"] == "reliable"
+    assert logistic.to_datatree().attrs["verdict"] == "reliable"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     for shown in (repr(logistic), repr(logistic.release), repr(found)):
         assert "\x1b[32mReliable\x1b[0m:" in shown

@@ -356,7 +356,9 @@ async def posteriors(
         raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
     if kind != JSON:
         draws = np.array(answer["draws"])[None]
-        made = FORMATS[kind](fetch.Chain(job_id, tuple(answer["parameters"]), 0, draws))
+        free: dict[str, str | float] = {"inference_library": "dpmcmc", "epsilon": 0.0}
+        chain = fetch.Chain(job_id, tuple(answer["parameters"]), 0, draws, attributes=free)
+        made = FORMATS[kind](chain)
         return StreamingResponse(made, media_type=kind, headers={"Vary": "Accept"})
     return PosteriorOut.model_validate(
         {"job": job_id, "cost": {"epsilon": 0.0}, "note": FREE, "scale": scale, **answer}
