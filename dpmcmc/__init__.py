@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpmcmc.summaries.statistics import Counts, Mean, Quantiles
     from dpmcmc.synthetic.call import synthesise
 
-__version__ = "0.1.0"
+from dpmcmc.version import __version__ as __version__
 
 _HOMES = {
     "dpmcmc.budget": ("Budget", "BudgetExhaustedError"),

@@ -24,6 +24,7 @@ from dpmcmc.spec import JobSpec
 from dpmcmc.stored import StoredRelease
 from dpmcmc.units import SCALES, Scale, in_units
 from dpmcmc.verdicts import Verdict, of_chain, of_release
+from dpmcmc.version import __version__
 
 if TYPE_CHECKING:
     import xarray
@@ -119,8 +120,6 @@ class Result:
 
 def attributes(cost: Cost, algorithm: str, neighbouring: Neighbouring) -> dict[str, str | float]:
     """Return what a file of draws says of how they were made."""
-    from dpmcmc import __version__
-
     return {
         "inference_library": "dpmcmc",
         "inference_library_version": __version__,

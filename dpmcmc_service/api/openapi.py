@@ -57,7 +57,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for path, item in made["paths"].items():
         for operation in item.values():
             _answers(path, operation)
-            operation["summary"] = re.split(r"(?<=\w)\.\s|\.$", operation["description"])[0]
+            said = operation.get("description", "")
+            operation["summary"] = re.split(r"(?<=\w)\.\s|\.$", said)[0] or operation["summary"]
     return made
 
 

@@ -13,9 +13,13 @@ from dpmcmc_service.web.shown import page
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/", dependencies=[Depends(sessions.signed_in)])
-async def begin() -> RedirectResponse:
-    """The first page of whoever is signed in."""
+@router.get("/", response_model=None)
+async def begin(request: Request) -> Response:
+    """The first page of whoever is signed in; for others the one that asks for a key."""
+    try:
+        await sessions.signed_in(request)
+    except SignInNeededError:
+        return page(request, "login.html", None, then="/")
     return RedirectResponse("/datasets", status_code=303)
 
 
