@@ -241,6 +241,27 @@ class DpViOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SufficientStatisticsOptions:
+    """What is None is chosen by the planner. num_steps: independent draws of each chain.
+
+    method: how the posterior given the sums is found. bayes_fixeds_fast: in closed form, the noise
+    of X'X reckoned in. mcmc_fixeds: X'X taken to be what was released. mcmc_normalx: X'X unknown,
+    the covariates normal. mcmc_bs: whole rows normal. adassp: a ridge estimate without a prior, and
+    the spread of its noise.
+    """
+
+    algorithm: Literal["sufficient_statistics"] = "sufficient_statistics"
+    num_steps: int | None = None
+    num_chains: int | None = None
+    num_warmup: int | None = None
+    method: MethodName = "bayes_fixeds_fast"
+
+    @property
+    def clip_bound(self) -> None:
+        """None: rows are cut at their public bounds alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AutoOptions:
     """Let the planner choose the algorithm; the plan gives its reasons.
 
@@ -267,7 +288,9 @@ SamplerOptions = (
     | DpHmcOptions
     | DpMalaOptions
 )
-ReleaseOptions = NoisyMeanOptions | NoisyQuadraticOptions | DpViOptions
+ReleaseOptions = (
+    NoisyMeanOptions | NoisyQuadraticOptions | DpViOptions | SufficientStatisticsOptions
+)
 AlgorithmOptions = SamplerOptions | ReleaseOptions | AutoOptions
 
 

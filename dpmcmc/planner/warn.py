@@ -206,7 +206,7 @@ def _remedies(facts: PublicFacts, spec: JobSpec, chains: int | None, epsilon: fl
     if spec.privacy.epsilon is None:
         spec = replace(spec, privacy=replace(spec.privacy, epsilon=epsilon, noise_multiplier=None))
     for release in RELEASES.values():
-        if spec.model.family in release.families:
+        if release.automatic and spec.model.family in release.families:
             wide = fill(facts, _free(spec, release.name)).widening
             found.append(
                 f"{release.name} at this epsilon would give independent draws {wide:.3g} times as"

@@ -10,17 +10,17 @@ draws.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.models.linear import LinearForm, number_of, unit_of
+from dpmcmc.options import SufficientStatisticsOptions
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.regression import statistics
-from dpmcmc.regression.mixtures import METHODS, MethodName
+from dpmcmc.regression.mixtures import METHODS
 from dpmcmc.releases.base import Facts, Release, prior_of
 from dpmcmc.releases.sums_posterior import LEAST_CLEAR, Conditional, Sums, judge
 from dpmcmc.schema import Table
@@ -28,27 +28,6 @@ from dpmcmc.spec import JobSpec, ModelSpec
 from dpmcmc.target import Floats
 
 HALF_RANGE = 4.0  # of a response about its middle, where positions are in eighths of its range
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SufficientStatisticsOptions:
-    """What is None is chosen by the planner. num_steps: independent draws of each chain.
-
-    method: how the posterior given the sums is found. bayes_fixeds_fast: in closed form, the noise
-    of X'X reckoned in. mcmc_fixeds: X'X taken to be what was released. mcmc_normalx: X'X unknown,
-    the covariates normal. mcmc_bs: whole rows normal. adassp: a ridge estimate without a prior, and
-    the spread of its noise.
-    """
-
-    algorithm: Literal["sufficient_statistics"] = "sufficient_statistics"
-    num_steps: int | None = None
-    num_chains: int | None = None
-    num_warmup: int | None = None
-    method: MethodName = "bayes_fixeds_fast"
-
-    @property
-    def clip_bound(self) -> None:
-        """None: rows are cut at their public bounds alone."""
 
 
 @dataclass(frozen=True, slots=True)
