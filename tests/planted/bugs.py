@@ -1203,7 +1203,43 @@ SINGLE = (
     ),
 )
 
+SQUARES = "dpmcmc/regression/statistics.py"
+SUMS = "tests/privacy/test_sufficient_statistics.py"
+
+SUMMING = (
+    Bug(
+        "sums charged as if a row were added",
+        SQUARES,
+        "return math.sqrt(2.0 + 2.0 * square + 0.5 * square * square)",
+        "return math.sqrt(1.0 + square)",
+        f"{SUMS}::test_the_worst_neighbours_are_as_far_apart_as_is_paid_for",
+    ),
+    Bug(
+        "responses that are not cut",
+        SQUARES,
+        "np.clip(y / bounds[1], -1.0, 1.0)",
+        "y / bounds[1]",
+        f"{SUMS}::test_no_neighbour_is_further_away_than_is_paid_for[1000.0-options0]",
+    ),
+    Bug(
+        "sums with four fifths of their noise",
+        SQUARES,
+        "noise = gaussian_noise(random, SUFFICIENT_STATISTICS, noise_multiplier, flat.shape)",
+        "noise = gaussian_noise(random, SUFFICIENT_STATISTICS, noise_multiplier, flat.shape)"
+        " * 4 // 5",
+        f"{SUMS}::test_neighbours_are_mu_apart_and_no_more",
+    ),
+    Bug(
+        "sums charged at half of their noise",
+        "dpmcmc/releases/sufficient_statistics.py",
+        "return statistics.event(noise_multiplier)",
+        "return statistics.event(2.0 * noise_multiplier)",
+        f"{COUNTED}[sufficient_statistics of linear]",
+    ),
+)
+
 BUGS = (
+    *SUMMING,
     *SINGLE,
     *DRAWING,
     *DECIDING,
