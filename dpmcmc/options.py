@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+SumsMethod = Literal["bayes_fixeds_fast", "mcmc_fixeds", "mcmc_normalx", "mcmc_bs", "adassp"]
+
 FRESH = "new"  # in place of a job's name: pay for a whitening of one's own
 Shape = Literal["normal", "bactrian"]
 
@@ -254,7 +256,7 @@ class SufficientStatisticsOptions:
     num_steps: int | None = None
     num_chains: int | None = None
     num_warmup: int | None = None
-    method: MethodName = "bayes_fixeds_fast"
+    method: SumsMethod = "bayes_fixeds_fast"
 
     @property
     def clip_bound(self) -> None:

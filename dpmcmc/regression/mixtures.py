@@ -8,7 +8,6 @@ of the residuals. Functions of released numbers: free. Source: thesis B, chapter
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from scipy.optimize import brentq
@@ -19,7 +18,6 @@ from dpmcmc.regression import chains, intercept, joint_normal, ridge
 from dpmcmc.regression.fixed import Prior, conditionals, informed, nearest
 from dpmcmc.regression.statistics import Floats, Noisy
 
-MethodName = Literal["bayes_fixeds_fast", "mcmc_fixeds", "mcmc_normalx", "mcmc_bs", "adassp"]
 PARTS = 512  # normals of a mixture
 CHAINS, WARMUP, THIN = 32, 400, 20  # that walk at once; steps; steps between two that are kept
 SMALL_SPREAD, DEGREES = 0.1, 1.0  # of the prior of covariates: scale; degrees beyond their number
@@ -122,7 +120,7 @@ def mcmc_bs(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixtur
     return Mixture(told[0], told[1], told[2], _mixing(thetas))
 
 
-METHODS: dict[MethodName, Callable[[Noisy, Prior, bool, RandomSource], Mixture]] = {
+METHODS: dict[str, Callable[[Noisy, Prior, bool, RandomSource], Mixture]] = {
     "mcmc_normalx": mcmc_normal_x,
     "mcmc_fixeds": mcmc_fixed_s,
     "bayes_fixeds_fast": bayes_fixed_s_fast,

@@ -12,7 +12,7 @@ import numpy as np
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.regression import mixtures
 from dpmcmc.regression.fixed import nearest
-from dpmcmc.regression.mixtures import METHODS, MethodName, Mixture, left_over, noise_of
+from dpmcmc.regression.mixtures import METHODS, Mixture, left_over, noise_of
 from dpmcmc.regression.statistics import Noisy
 from dpmcmc.releases.base import Stored
 from dpmcmc.target import Floats
@@ -68,7 +68,7 @@ class Sums:
     """
 
     noisy: Noisy
-    method: MethodName
+    method: str
     start: Floats
     known: bool
     ones: bool

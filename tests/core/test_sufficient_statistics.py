@@ -2,15 +2,16 @@
 
 import json
 import math
+import typing
 
 import numpy as np
 import pytest
 
 from dpmcmc import ModelOptions, ModelSpec, NormalPrior, NumberColumn, Schema, sample
 from dpmcmc.errors import SpecError
+from dpmcmc.options import SufficientStatisticsOptions, SumsMethod
 from dpmcmc.planner import plan
 from dpmcmc.regression.mixtures import METHODS, inverse_gamma
-from dpmcmc.releases.sufficient_statistics import SufficientStatisticsOptions
 from dpmcmc.releases.sums_posterior import Sums
 from dpmcmc.spec import JobSpec, PrivacySpec
 from dpmcmc.stored import StoredRelease
@@ -146,6 +147,10 @@ def test_what_the_sums_do_not_know_is_refused_before_it_is_paid():
     spec = JobSpec(model=job(None).model, sampler=options, privacy=job(None).privacy)
     with pytest.raises(SpecError, match="bayes_fixeds_fast"):
         plan(schema_of(), spec)
+
+
+def test_every_method_can_be_asked_for():
+    assert set(METHODS) == set(typing.get_args(SumsMethod))
 
 
 def test_the_prior_of_a_variance_is_matched_in_its_logarithm():
