@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
 from dpmcmc.privacy.noise import RandomSource
@@ -41,6 +40,8 @@ class Mixture:
 
 def inverse_gamma(mean: float, sd: float) -> tuple[float, float]:
     """Return shape and scale of the inverse gamma variable whose log has this mean and sd."""
+    from scipy.optimize import brentq  # slow to load, and few jobs need it
+
     shape = float(brentq(lambda a: float(polygamma(1, a)) - sd * sd, 1e-4, 1e12, xtol=1e-10))
     return shape, math.exp(mean + float(digamma(shape)))
 
