@@ -1,6 +1,6 @@
 """What can be asked for: means, quantiles and tables of counts, and what each releases of rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -44,7 +44,7 @@ class Counts:
     """
 
     columns: tuple[str, ...]
-    bins: tuple[tuple[str, int | tuple[float, ...]], ...] = ()
+    bins: dict[str, int | tuple[float, ...]] = field(default_factory=dict)
     kind: Literal["counts"] = "counts"
 
 
@@ -77,7 +77,7 @@ class Asked:
 def asked(schema: Schema, statistic: Statistic) -> Asked:
     """Return a statistic that suits the schema. Raises SpecError."""
     if isinstance(statistic, Counts):
-        found = axes(schema, statistic.columns, dict(statistic.bins))
+        found = axes(schema, statistic.columns, statistic.bins)
         if not found:
             raise SpecError("/statistics", "counts need a column")
         return Asked(statistic, found, cells(found))

@@ -1,6 +1,7 @@
 """Synthetic tables in one call: noisy marginals, a model of greatest entropy, posterior draws."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -64,7 +65,8 @@ def planned(
     model = LogLinear(shape, _places(names, marginals), _ruled_out(found, impossible))
     check_cells([[found[k] for k in one] for one in model.marginals])
     if model.combinations > MOST_CELLS:
-        message = f"have {model.combinations} cells, at most {MOST_CELLS} are modelled"
+        size = sum(math.log10(count) for count in shape)
+        message = f"have 10^{size:.1f} cells, at most {MOST_CELLS} are modelled"
         raise SpecError("/columns", message)
     if model.cells == 0:
         raise SpecError("/impossible", "leaves no cell")
@@ -218,10 +220,7 @@ def synthesise(
     Raises SpecError on the request, ValueError where the data do not suit the schema.
     Source: McKenna et al. 2019 (the model), Räisä et al. 2023 (inference).
     """
-    if not FEWEST <= tables <= MOST:
-        raise SpecError("/tables", f"must be {FEWEST} to {MOST}")
-    if not LEAST_MOVES <= moves <= MOST_MOVES:
-        raise SpecError("/moves", f"must be {LEAST_MOVES} to {MOST_MOVES}")
+    check_sizes(tables, moves)
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     plan = planned(
         schema, privacy, columns=columns, marginals=marginals, bins=bins, impossible=impossible
@@ -231,6 +230,14 @@ def synthesise(
         plan, *owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget), source
     )
     return drawn(plan, counts, tables, moves, source)
+
+
+def check_sizes(tables: int, moves: int) -> None:
+    """Refuse numbers of tables and of moves that none are drawn with. Raises SpecError."""
+    if not FEWEST <= tables <= MOST:
+        raise SpecError("/tables", f"must be {FEWEST} to {MOST}")
+    if not LEAST_MOVES <= moves <= MOST_MOVES:
+        raise SpecError("/moves", f"must be {LEAST_MOVES} to {MOST_MOVES}")
 
 
 def drawn(plan: Plan, counts: Floats, tables: int, moves: int, random: RandomSource) -> Synthetic:

@@ -13,6 +13,7 @@ from dpmcmc_service.api.problems import escaped, faults, of_status
 from dpmcmc_service.jobs.errors import Fault, Refusal
 
 Model = TypeVar("Model", bound=BaseModel)
+Other = TypeVar("Other", bound=BaseModel)
 BODIES: dict[str, type[BaseModel]] = {}  # what the OpenAPI document must describe
 REFERENCE = "#/components/schemas/{model}"
 
@@ -88,9 +89,42 @@ def read_any(model: type[Model]) -> Callable[[Request], Awaitable[Model | None]]
     return reader
 
 
-def describe(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
-    """The OpenAPI of a route that reads `model`."""
-    BODIES[model.__name__] = model
-    schema = {"$ref": REFERENCE.format(model=model.__name__)}
-    content = {"application/json": {"schema": schema, "example": EXAMPLES[model.__name__]}}
-    return {"requestBody": {"required": required, "content": content}}
+def read_either(
+    usual: type[Model], other: type[Other], member: str
+) -> Callable[[Request], Awaitable[Model | Other]]:
+    """A dependency that reads the body as `other` where it has this member, else as `usual`."""
+
+    async def reader(request: Request) -> Model | Other:
+        found: Model | Other
+        if await _has(request, member):
+            found = await read(other)(request)
+        else:
+            found = await read(usual)(request)
+        return found
+
+    return reader
+
+
+async def _has(request: Request, member: str) -> bool:
+    try:
+        document = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and member in document
+
+
+def describe(*models: type[BaseModel], required: bool = True) -> dict[str, Any]:
+    """The OpenAPI of a route that reads one of `models`."""
+    BODIES.update({model.__name__: model for model in models})
+    schemas = [{"$ref": REFERENCE.format(model=model.__name__)} for model in models]
+    schema = schemas[0] if len(schemas) == 1 else {"oneOf": schemas}
+    shown: dict[str, Any] = {"example": EXAMPLES[models[0].__name__]}
+    if len(models) > 1:
+        names = (model.__name__ for model in models)
+        shown = {"examples": {name: {"value": EXAMPLES[name]} for name in names}}
+    return {
+        "requestBody": {
+            "required": required,
+            "content": {"application/json": {"schema": schema, **shown}},
+        }
+    }

@@ -46,7 +46,10 @@ CODES = {
     "job_finished": Code((409,), "The job has ended; there is nothing to cancel."),
     "job_not_finished": Code((409,), "The job still waits or runs. Follow its events, or poll."),
     "job_too_large": Code((422,), "The job passes a limit of this service; `detail` names it."),
-    "job_without_chain": Code((409,), "The job failed or was cancelled: it released nothing."),
+    "job_without_chain": Code(
+        (409,), "The job failed, was cancelled, or is a task: it released no chain."
+    ),
+    "job_without_result": Code((409,), "The job is no task: it released a chain."),
     "last_admin": Code((409,), "Nobody could come in to undo this. Make another admin first."),
     "last_admin_key": Code((409,), "This is the last lasting key of an admin. Make another first."),
     "ledger_rewound": Code(

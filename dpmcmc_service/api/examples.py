@@ -25,6 +25,17 @@ EXAMPLES: dict[str, Json] = {
         "model": {"family": "logistic", "formula": "income ~ age + sex"},
         "privacy": {"epsilon": 1.0, "delta": _DELTA},
     },
+    "TaskIn": {
+        "dataset": _ID,
+        "task": {
+            "kind": "summaries",
+            "statistics": [
+                {"kind": "mean", "column": "age"},
+                {"kind": "counts", "columns": ["sex", "income"]},
+            ],
+        },
+        "privacy": {"epsilon": 0.5, "delta": _DELTA},
+    },
     "PosteriorIn": {
         "prior": {"age": {"kind": "normal", "loc": 0.0, "scale": 1.0}},
         "num_draws": 1000,

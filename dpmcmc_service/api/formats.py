@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -131,11 +131,38 @@ FORMATS: dict[str, Callable[[Chain], Iterator[bytes]]] = {
 }
 
 
-def negotiate(accept: str) -> str | None:
-    """The format that an Accept header likes best; None where it likes none of ours."""
+def table_as_csv(columns: Mapping[str, Any]) -> Iterator[bytes]:
+    """A table of columns of equal length, ROWS_AT_ONCE lines at a time."""
+    import csv
+
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(columns)
+    count = len(next(iter(columns.values())))
+    for start in range(0, count, ROWS_AT_ONCE):
+        parts = [values[start : start + ROWS_AT_ONCE].tolist() for values in columns.values()]
+        writer.writerows(zip(*parts, strict=True))
+        yield out.getvalue().encode()
+        out.seek(0)
+        out.truncate()
+
+
+def table_as_parquet(columns: Mapping[str, Any]) -> Iterator[bytes]:
+    """The same table as Parquet."""
+    import pyarrow
+    from pyarrow import parquet
+
+    out = _Pieces()
+    made = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
+    parquet.write_table(made, out, row_group_size=GROUP_ROWS)
+    yield out.take()
+
+
+def negotiate(accept: str, kinds: Iterable[str] = tuple(FORMATS)) -> str | None:
+    """The format that an Accept header likes best; None where it likes none of these."""
     best: tuple[float, int, str] | None = None
     ranges = [_range(part) for part in (accept or "*/*").split(",") if part.strip()]
-    for order, kind in enumerate(FORMATS):
+    for order, kind in enumerate(kinds):
         fitting = [(level, q) for level, q in (_fits(r, kind) for r in ranges) if level]
         if not fitting:
             continue

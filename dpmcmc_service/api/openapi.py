@@ -102,9 +102,9 @@ def _answers(path: str, operation: dict[str, Any]) -> None:
         statuses += ["408", "413", "415"]
     if path.startswith("/v1"):
         statuses += ["422"]
-    if path.endswith("/chain"):
+    if path.endswith(("/chain", "/tables/{number}")):
         statuses += ["406"]
-    if path.endswith(("/chain", "/summary", "/posteriors")):
+    if path.endswith(("/chain", "/summary", "/posteriors", "/result", "/tables/{number}")):
         statuses += ["409", "410"]
     for status in statuses:
         answers.setdefault(status, PROBLEM)

@@ -13,6 +13,7 @@ from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.events import Event, EventError
 from dpmcmc.schema import LARGEST_BOUND
 from dpmcmc.spec import ModelSpec, PrivacySpec
+from dpmcmc.tasks import Task
 from dpmcmc.units import Scale
 from dpmcmc_service.jobs.promises import LARGEST_PROMISE
 
@@ -366,9 +367,21 @@ class JobIn(Request):
     accept_low_quality: bool = False
 
 
+class TaskIn(Request):
+    """A job that releases something else than a posterior: summaries, tables, or one statistic.
+
+    It is planned, paid for and followed like any job; its result is `GET /v1/jobs/{id}/result`.
+    """
+
+    dataset: UUID
+    task: Annotated[Task, Field(discriminator="kind")]
+    privacy: PrivacySpec
+
+
 class PlanOut(Answer):
     """What a job would cost and bring, from public facts only.
 
+    Of a task: algorithm is its kind, num_steps the blocks that it releases, reasons its noise.
     algorithm: the one that was named, or the planner's choice; reasons: why it was chosen.
     noise_multiplier: of every step of a chain; of a release as a whole, which costs
     mu = 1 / noise_multiplier. warnings: what is wrong with the job, and what would help.
@@ -513,6 +526,74 @@ class ChainOut(Answer):
     verdict: Literal["reliable", "unreliable"] | None = None
     verdict_sentence: str | None = None
     draws: list[list[list[float]]]
+
+
+class EstimateOut(Answer):
+    """A number with its interval."""
+
+    name: str
+    estimate: float
+    lower: float
+    upper: float
+
+
+class SummariesOut(Answer):
+    """Released summaries. noise_sd: of each count, in rows. Each interval holds by itself.
+
+    target: population, whose random sample the rows are, or rows: noise alone.
+    """
+
+    kind: Literal["summaries"]
+    job: UUID
+    level: float
+    target: Literal["population", "rows"]
+    noise_sd: float
+    estimates: list[EstimateOut]
+    note: str
+
+
+class MarginalOut(Answer):
+    """A noisy contingency table, the last column fastest."""
+
+    columns: list[str]
+    counts: list[float]
+
+
+class SyntheticOut(Answer):
+    """What synthetic tables were drawn from. tables: how many; each is an address of its own.
+
+    noise_sd: of each count of the marginals. r_hat: of the chains that drew the tables.
+    """
+
+    kind: Literal["synthetic"]
+    job: UUID
+    tables: int
+    rows: int
+    columns: list[str]
+    levels: dict[str, list[str]]
+    noise_sd: float
+    r_hat: float | None
+    marginals: list[MarginalOut]
+    note: str
+
+
+class StatisticOut(Answer):
+    """A released statistic. values: one noisy sum (batch), median or maximum; or one of each row.
+
+    statistic: kind, a, and the bounds of rows. noise: its law, which does not depend on rows.
+    """
+
+    kind: Literal["statistic"]
+    job: UUID
+    form: Literal["batch", "sequential", "median", "maximum"]
+    statistic: dict[str, Any]
+    rows: int
+    values: list[float]
+    noise: dict[str, Any]
+    note: str
+
+
+TaskOut = Annotated[SummariesOut | SyntheticOut | StatisticOut, Field(discriminator="kind")]
 
 
 # ---- users, registries, accounting ----

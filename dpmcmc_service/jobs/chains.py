@@ -30,6 +30,14 @@ def stored_chain(
     return whole
 
 
+def stored_block(session: Session, job_id: UUID, attempt: int, seq: int) -> NDArray[np.float64]:
+    """The numbers of one block of an attempt, (numbers,). Raises KeyError where there is none."""
+    row = session.get(ChainBlockRow, (job_id, attempt, seq))
+    if row is None:
+        raise KeyError(seq)
+    return np.frombuffer(row.payload, dtype="<f8").copy()
+
+
 def _blocks(session: Session, *conditions: ColumnElement[bool]) -> Iterator[Row[int, int, bytes]]:
     """The rows one by one: the driver does not fetch them all at once."""
     query = select(ChainBlockRow.first_draw, ChainBlockRow.num_draws, ChainBlockRow.payload)

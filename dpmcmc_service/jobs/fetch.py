@@ -20,15 +20,16 @@ from dpmcmc.privacy.types import Released
 from dpmcmc.results import attributes
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
+from dpmcmc.tasks import SyntheticTask, TaskSpec
 from dpmcmc.units import Scale, in_units
 from dpmcmc_service.jobs.access import own_job
 from dpmcmc_service.jobs.caller import Caller
-from dpmcmc_service.jobs.chains import stored_chain
+from dpmcmc_service.jobs.chains import stored_block, stored_chain
 from dpmcmc_service.jobs.cursors import Page, by_time
-from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.errors import Refusal, not_found
 from dpmcmc_service.jobs.keys import living
 from dpmcmc_service.jobs.services import Services
-from dpmcmc_service.jobs.specs import resolved_spec
+from dpmcmc_service.jobs.specs import is_task, resolved_spec, task_spec
 from dpmcmc_service.storage.columns import schema_of
 from dpmcmc_service.storage.rows import JOB_STATUSES, DatasetRow, JobRow, ReleaseRow
 
@@ -171,7 +172,55 @@ def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
         return Kept(schema_of(dataset), resolved_spec(found), row.content)
 
 
+@dataclass(frozen=True, slots=True)
+class TaskBlock:
+    """A block (numbers,) that a task released, and the public facts that it is read by."""
+
+    schema: Schema
+    spec: TaskSpec
+    block: NDArray[np.float64]
+
+
+def result(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
+    """What a succeeded task released first. Raises as `chain`, or 409 job_without_result."""
+    with services.sessions.read() as session:
+        return _task_block(session, _task(session, caller, job_id), 0)
+
+
+def table(services: Services, caller: Caller, job_id: UUID, number: int) -> TaskBlock:
+    """A synthetic table, by its number from 0. Raises as `result`, or Refusal 404."""
+    with services.sessions.read() as session:
+        found = _task(session, caller, job_id)
+        spec = task_spec(found)
+        if not isinstance(spec.task, SyntheticTask) or number >= spec.task.tables:
+            raise not_found("table")
+        return _task_block(session, found, 1 + number)
+
+
+def _task(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    found = _ended(session, caller, job_id)
+    if not is_task(found):
+        told = "This job released a chain, and no task's result."
+        raise Refusal(409, "job_without_result", told)
+    _check_kept(found)
+    return found
+
+
+def _task_block(session: Session, job: JobRow, seq: int) -> TaskBlock:
+    block = stored_block(session, job.id, job.released_attempt or 0, seq)
+    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
+    return TaskBlock(schema, task_spec(job), block)
+
+
 def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    found = _ended(session, caller, job_id)
+    if is_task(found):
+        told = "This job is a task, which releases no chain; its result is another address."
+        raise Refusal(409, "job_without_chain", told)
+    return found
+
+
+def _ended(session: Session, caller: Caller, job_id: UUID) -> JobRow:
     found = own_job(session, caller, job_id)
     if found.status in ("queued", "running"):
         raise Refusal(409, "job_not_finished", "The job has not finished yet.")

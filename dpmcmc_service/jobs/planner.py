@@ -1,6 +1,10 @@
 """What the planners' processes call: a plan, of public facts only."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc import planner
 from dpmcmc.errors import SpecError
@@ -8,17 +12,21 @@ from dpmcmc.options import AutoOptions, DpPenaltyOptions
 from dpmcmc.reuse import Earlier
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.summaries.intervals import Target
+from dpmcmc.tasks import TaskPlan, TaskSpec, plan_task, told_of
 from dpmcmc_service.jobs.errors import Fault
 
 
 def worked_out(
-    schema: Schema, spec: JobSpec, advise: bool, earlier: Sequence[Earlier] = ()
-) -> planner.Plan | Fault:
+    schema: Schema, spec: JobSpec | TaskSpec, advise: bool, earlier: Sequence[Earlier] = ()
+) -> planner.Plan | TaskPlan | Fault:
     """The plan of a job, or what is wrong with the job. Runs in a planner process.
 
     earlier: releases whose whitening the job may use again.
     """
     try:
+        if isinstance(spec, TaskSpec):
+            return plan_task(schema, spec)
         return planner.plan(schema, spec, advise=advise, earlier=earlier)
     except SpecError as error:
         return Fault(error.pointer, error.message)
@@ -34,9 +42,19 @@ def enough(schema: Schema, made: planner.Plan, asked: JobSpec) -> float | None:
         return None
 
 
-def quick(spec: JobSpec) -> bool:
+def quick(spec: JobSpec | TaskSpec) -> bool:
     """Whether a job is planned in hundredths of a second: where everything is left to us."""
-    return isinstance(spec.sampler, AutoOptions)
+    return isinstance(spec, JobSpec) and isinstance(spec.sampler, AutoOptions)
+
+
+def answered_of_task(
+    schema: Schema, spec: TaskSpec, first: NDArray[np.float64], level: float, target: Target
+) -> dict[str, Any] | Fault:
+    """What a task's first block says, or what is wrong with the question. In a planner process."""
+    try:
+        return told_of(schema, spec, first, level, target)
+    except SpecError as error:
+        return Fault(error.pointer, error.message)
 
 
 def load_planner() -> None:

@@ -15,6 +15,7 @@ from dpmcmc.releases import RELEASES
 from dpmcmc.reuse import Earlier
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
+from dpmcmc.tasks import TaskPlan, TaskSpec
 from dpmcmc_service import ledger
 from dpmcmc_service.jobs import whitenings
 from dpmcmc_service.jobs.access import usable_dataset
@@ -24,6 +25,7 @@ from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.storage.columns import schema_of
 from dpmcmc_service.storage.rows import DatasetRow, JobRow
 
+Made = planner.Plan | TaskPlan
 BASE_BYTES = 2**29  # Python, the libraries and the compiled kernels
 ROW_NUMBERS = 24  # of a row: its response, and what a column needs while it is made
 DRAW_COPIES = 3
@@ -50,33 +52,38 @@ class Offer:
     found: what the caller's earlier releases on the dataset found of the bounds of its columns.
     """
 
-    plan: planner.Plan
+    plan: planner.Plan | TaskPlan
     affordable: bool
     remaining_after: float
     found: tuple[str, ...]
 
 
 def asked(
-    services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec
+    services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec | TaskSpec
 ) -> tuple[Schema, tuple[Earlier, ...]]:
     """The facts that a job is planned from: public ones, and the caller's own. Raises Refusal."""
     with services.sessions.read() as session:
         dataset = usable_dataset(session, caller, dataset_id)
-        check_bounded(session, dataset, spec)
+        if isinstance(spec, JobSpec):
+            check_bounded(session, dataset, spec)
         return schema_of(dataset), whitenings.earlier(session, caller, dataset_id)
 
 
-def checked(services: Services, schema: Schema, made: planner.Plan | Fault) -> planner.Plan:
+def checked(services: Services, schema: Schema, made: Made | Fault) -> Made:
     """The plan, if this service takes such a job. Raises Refusal 422."""
     if isinstance(made, Fault):
         raise Refusal(422, "invalid_request", "The job cannot be planned.", [made])
-    draws = made.num_steps * made.num_chains * len(made.parameters)
-    if draws > services.settings.max_draws:
+    if isinstance(made, TaskPlan):
+        draws, fault = made.numbers, Fault("/task", "It would release too many numbers.")
+    else:
+        draws = made.num_steps * made.num_chains * len(made.parameters)
         fault = Fault("/sampler/num_steps", "Chains x steps x parameters is above the limit.")
+    if draws > services.settings.max_draws:
         raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
     needed = memory_bytes(schema.rows, len(schema.columns), made)
     if needed > services.settings.job_memory_bytes:
-        fault = Fault("/dataset", "Rows x columns need more memory than a worker may take.")
+        where = "/task" if isinstance(made, TaskPlan) else "/dataset"
+        fault = Fault(where, "Rows x columns need more memory than a worker may take.")
         raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
     return made
 
@@ -107,7 +114,7 @@ def low_quality(made: planner.Plan, epsilon: float | None) -> Refusal:
 
 
 def offer(
-    services: Services, caller: Caller, dataset_id: UUID, schema: Schema, made: planner.Plan
+    services: Services, caller: Caller, dataset_id: UUID, schema: Schema, made: Made
 ) -> Offer:
     """A plan held against the budget. Spends nothing. Raises Refusal 422.
 
@@ -115,7 +122,9 @@ def offer(
     """
     with services.sessions.read() as session:
         preview = ledger.preview(session, dataset_id, analyst_id=caller.id, event=made.event)
-        found = _found_earlier(session, caller, dataset_id, schema, made)
+        found: tuple[str, ...] = ()
+        if isinstance(made, planner.Plan):
+            found = _found_earlier(session, caller, dataset_id, schema, made)
     if not preview.bounded:
         raise unbounded()
     return Offer(made, preview.affordable, preview.remaining_after, found)
@@ -137,13 +146,15 @@ def _found_earlier(
     return tuple(notes.values())
 
 
-def memory_bytes(rows: int, columns: int, made: planner.Plan) -> int:
+def memory_bytes(rows: int, columns: int, made: Made) -> int:
     """The most memory that a process takes which runs the job.
 
     Eight bytes for every value, in the dataset's columns and twice in the model's (in blocks, and
     as made or, later, in the coordinates of a released covariance); ROW_NUMBERS and two numbers a
     chain for every row; the draws, and what a summary needs; and BASE_BYTES.
     """
+    if isinstance(made, TaskPlan):
+        return BASE_BYTES + 8 * (rows * (columns + ROW_NUMBERS) + made.numbers) + made.memory
     parameters, chains = len(made.parameters), made.num_chains
     numbers = rows * (columns + 2 * parameters + 2 * chains + ROW_NUMBERS)
     draws = made.num_steps * chains * parameters

@@ -6,7 +6,7 @@ Every write names the claim's owner and token: a worker given up for lost can ch
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -26,13 +26,15 @@ from dpmcmc.planner import expected_seconds
 from dpmcmc.privacy.types import Permit, Private, Released
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.results import told
+from dpmcmc.run import Run
 from dpmcmc.run import run as sample
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import JobSpec
 from dpmcmc.stored import StoredRelease
+from dpmcmc.tasks import TaskSpec, run_task, seconds_of, verdict_of
 from dpmcmc_service import ledger, logs, tracing
 from dpmcmc_service.jobs import whitenings
-from dpmcmc_service.jobs.chains import stored_chain
+from dpmcmc_service.jobs.chains import stored_block, stored_chain
 from dpmcmc_service.jobs.claims import has_place, taken
 from dpmcmc_service.jobs.heartbeat import Heartbeat, StoppedError
 from dpmcmc_service.jobs.rewind import REWOUND, RewoundError, check, keep
@@ -76,7 +78,7 @@ class Claim:
     permit: Permit
     paid: End
     schema: Schema
-    spec: JobSpec
+    spec: JobSpec | TaskSpec
     dataset: DatasetRow
     num_draws: int
     traceparent: str | None
@@ -138,7 +140,7 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
     """What follows a claim, to the job's end or the attempt's."""
     log = logs.logger().bind(job=str(claim.job_id), attempt=claim.attempt)
     log.info("job_claimed")
-    expected = expected_seconds(claim.schema, claim.spec)
+    expected = _expected_seconds(claim)
     with Heartbeat(services, claim.holds(), claim.num_draws, expected) as heartbeat:
         try:
             outcome = _attempt(services, claim, heartbeat)
@@ -176,7 +178,9 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
                 raise ledger.AccountClosed("the dataset's rows are destroyed")
             _check_key(services, dataset)
             schema, spec = schema_of(dataset), runnable_spec(job)
-            white = whitenings.used_again(session, schema, spec)
+            white = None
+            if isinstance(spec, JobSpec):
+                white = whitenings.used_again(session, schema, spec)
             permit = ledger.post(session, job_id)
             end = check(session, services, job.dataset_id)
             job.started_at = job.started_at or now
@@ -246,7 +250,7 @@ def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
     """Open the rows; store block after block; succeed with the last. Raises StoppedError."""
     with heartbeat.stops_work():
         rows = _rows(services, claim, heartbeat)
-    blocks = sample(claim.schema, claim.spec, rows, claim.permit, whitening=claim.whitening)
+    blocks = _blocks(claim, rows)
     del rows  # the sampler gives them up when it has what it needs
     first, seq = 0, 0
     while True:
@@ -254,12 +258,31 @@ def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
             block = next(blocks)
         part = Part(seq, first, block)
         if part.end == claim.num_draws:
-            release = None
-            if blocks.stored is not None:
-                release = StoredRelease(claim.schema, claim.spec, blocks.stored)
-            return _succeed(services, claim, part, release)
+            return _succeed(services, claim, part, _stored_release(claim, blocks))
         _store(services, claim, part)
         first, seq = part.end, seq + 1
+
+
+def _expected_seconds(claim: Claim) -> float:
+    if isinstance(claim.spec, TaskSpec):
+        return seconds_of(claim.schema, claim.spec)
+    return expected_seconds(claim.schema, claim.spec)
+
+
+def _blocks(claim: Claim, rows: Private[Table]) -> Iterator[Released[NDArray[np.float64]]]:
+    """What the job releases, block by block."""
+    if isinstance(claim.spec, TaskSpec):
+        return run_task(claim.schema, claim.spec, rows, claim.permit)
+    return sample(claim.schema, claim.spec, rows, claim.permit, whitening=claim.whitening)
+
+
+def _stored_release(
+    claim: Claim, blocks: Iterator[Released[NDArray[np.float64]]]
+) -> StoredRelease | None:
+    """What stays usable of the release that draws are from; None where there was none."""
+    if isinstance(claim.spec, TaskSpec) or not isinstance(blocks, Run) or blocks.stored is None:
+        return None
+    return StoredRelease(claim.schema, claim.spec, blocks.stored)
 
 
 @tracing.span("open rows")
@@ -364,6 +387,8 @@ def _summary(
     services: Services, claim: Claim, last: Part, release: StoredRelease | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Summaries by scale, and the verdict, of the draws: the stored ones and the last block."""
+    if isinstance(claim.spec, TaskSpec):
+        return {}, _verdict_of_task(services, claim, claim.spec, last)
     parameters = parameters_of(claim.schema, claim.spec.model)
     draws = last.block.value
 
@@ -379,6 +404,19 @@ def _summary(
         scale: [asdict(item) for item in items] for scale, items in found.items()
     }
     return summaries, asdict(verdict)
+
+
+def _verdict_of_task(
+    services: Services, claim: Claim, spec: TaskSpec, last: Part
+) -> dict[str, Any]:
+    """The verdict on what a task released: its first block says it."""
+
+    def first() -> NDArray[np.float64]:
+        with services.sessions.read() as session:
+            return stored_block(session, claim.job_id, claim.attempt, 0)
+
+    block = patiently(first) if last.seq else last.block.value.reshape(-1)
+    return asdict(verdict_of(claim.schema, spec, block))
 
 
 def _cancelled(services: Services, claim: Claim) -> str:

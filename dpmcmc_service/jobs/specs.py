@@ -11,9 +11,28 @@ from sqlalchemy import Row
 
 from dpmcmc.algorithms import OPTIONS
 from dpmcmc.spec import JobSpec
+from dpmcmc.tasks import TaskSpec
 from dpmcmc_service.storage.rows import JobRow
 
 _SPEC, _SAMPLER = TypeAdapter(JobSpec), TypeAdapter(OPTIONS)
+_TASK = TypeAdapter(TaskSpec)
+
+
+def is_task(job: JobRow | Row[Any, Any]) -> bool:
+    """Whether a job releases something else than a posterior."""
+    return "task" in job.resolved
+
+
+def title_of(job: JobRow | Row[Any, Any]) -> str:
+    """The algorithm of a job, or the kind of its task."""
+    return str(
+        job.resolved["task"]["kind"] if is_task(job) else job.resolved["sampler"]["algorithm"]
+    )
+
+
+def task_spec(job: JobRow | Row[Any, Any]) -> TaskSpec:
+    """The task that a job was paid for."""
+    return _TASK.validate_python(job.resolved)
 
 
 def resolved_spec(job: JobRow | Row[Any, Any]) -> JobSpec:
@@ -27,13 +46,13 @@ class OutdatedError(Exception):
     """A job was made by another version, and what it asks for is not known to this one."""
 
 
-def runnable_spec(job: JobRow) -> JobSpec:
+def runnable_spec(job: JobRow) -> JobSpec | TaskSpec:
     """The spec that a job waits to be run by. Raises OutdatedError.
 
     Reading leaves out what it does not know: the run would then not be what was reserved.
     """
     try:
-        spec = resolved_spec(job)
+        spec = task_spec(job) if is_task(job) else resolved_spec(job)
     except ValidationError:
         raise OutdatedError from None
     if _lost(job.resolved, json.loads(json.dumps(as_json(spec)))):
@@ -51,21 +70,27 @@ def _lost(told: Any, read: Any) -> bool:
     return bool(told != read)
 
 
-def as_json(spec: JobSpec) -> dict[str, Any]:
+def as_json(spec: JobSpec | TaskSpec) -> dict[str, Any]:
     """A spec as plain JSON-able values."""
     return asdict(spec)
 
 
-def body_hash(dataset_id: UUID, spec: JobSpec, accept_low_quality: bool = False) -> str:
+def body_hash(dataset_id: UUID, spec: JobSpec | TaskSpec, accept_low_quality: bool = False) -> str:
     """SHA-256 of the canonical JSON of what was asked for, less what was left at its default."""
     body = {"dataset": str(dataset_id), **as_json(spec)}
+    if isinstance(spec, JobSpec):
+        _as_before(body)
+    if accept_low_quality:
+        body["accept_low_quality"] = True
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _as_before(body: dict[str, Any]) -> None:
+    """Leave out what is at its default and once was no option, and name what was called so."""
     if body["model"]["options"]["dispersion"] is None:
         del body["model"]["options"]["dispersion"]
     if body["sampler"].get("whitening", "") is None:  # as before there was such an option
         del body["sampler"]["whitening"]
     if body["sampler"].get("start", "") is None:  # as what it took the place of was called
         body["sampler"]["warm_start"] = body["sampler"].pop("start")
-    if accept_low_quality:
-        body["accept_low_quality"] = True
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()

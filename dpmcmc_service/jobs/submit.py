@@ -9,17 +9,17 @@ from sqlalchemy import Table, bindparam, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from dpmcmc.planner import Plan
 from dpmcmc.privacy import event_json
 from dpmcmc.privacy.events import Event
 from dpmcmc.reuse import Earlier
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
+from dpmcmc.tasks import TaskSpec
 from dpmcmc_service import ledger, logs, tracing
 from dpmcmc_service.jobs.access import check_open, open_to
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.errors import Refusal, not_found
-from dpmcmc_service.jobs.plans import asked, unbounded
+from dpmcmc_service.jobs.plans import Made, asked, unbounded
 from dpmcmc_service.jobs.rewind import refuse_rewound
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.specs import as_json, body_hash
@@ -43,7 +43,7 @@ def begin(
     services: Services,
     caller: Caller,
     dataset_id: UUID,
-    spec: JobSpec,
+    spec: JobSpec | TaskSpec,
     key: str | None,
     accept_low_quality: bool,
 ) -> JobRow | tuple[Schema, tuple[Earlier, ...]]:
@@ -61,10 +61,10 @@ def submit(
     services: Services,
     caller: Caller,
     dataset_id: UUID,
-    spec: JobSpec,
+    spec: JobSpec | TaskSpec,
     key: str | None,
     accept_low_quality: bool,
-    plan: Plan,
+    plan: Made,
 ) -> JobRow:
     """Accept a planned job, or find the one that this idempotency key made meanwhile.
 
@@ -134,7 +134,12 @@ def take(session: Session, job: JobRow, event: Event) -> None:
 
 
 def _job(
-    services: Services, caller: Caller, dataset_id: UUID, spec: JobSpec, plan: Plan, now: datetime
+    services: Services,
+    caller: Caller,
+    dataset_id: UUID,
+    spec: JobSpec | TaskSpec,
+    plan: Made,
+    now: datetime,
 ) -> JobRow:
     """The row of a job that nobody has claimed. now: by the database's clock, as in recovery."""
     return JobRow(

@@ -26,6 +26,8 @@ ALLOWED = {
     ("GET", "/v1/jobs/{id}/chain"): {"analyst"},
     ("GET", "/v1/jobs/{id}/summary"): {"analyst"},
     ("POST", "/v1/jobs/{id}/posteriors"): {"analyst"},
+    ("GET", "/v1/jobs/{id}/result"): {"analyst"},
+    ("GET", "/v1/jobs/{id}/tables/{number}"): {"analyst"},
     ("POST", "/v1/users"): {"admin"},
     ("GET", "/v1/users"): {"admin"},
     ("GET", "/v1/users/me"): ALL,

@@ -41,6 +41,8 @@ EXPECTED = {  # statuses in the order of CALLERS
     "GET /v1/jobs/{id}/chain": OWN_JOB,
     "GET /v1/jobs/{id}/summary": OWN_JOB,
     "POST /v1/jobs/{id}/posteriors": "401 401 409 404 404 403 403",  # it ran a chain
+    "GET /v1/jobs/{id}/result": "401 401 409 404 404 403 403",  # and is no task
+    "GET /v1/jobs/{id}/tables/{number}": "401 401 409 404 404 403 403",
     "POST /v1/jobs/{id}/cancel": "401 401 200 404 404 403 200",
     "POST /v1/users": f"{ADMIN_ONLY} 201",
     "GET /v1/users": f"{ADMIN_ONLY} 200",
@@ -93,7 +95,7 @@ class World:
         }
         usual = self.dataset if "datasets" in path else self.job
         identifier = made.get(operation, lambda: usual)()
-        return path.replace("{id}", identifier), self._body(operation)
+        return path.replace("{id}", identifier).replace("{number}", "0"), self._body(operation)
 
     def _waiting(self) -> str:
         return self.house.submit(self.users["owner"], self.dataset, num_steps=5, num_chains=1)

@@ -111,7 +111,7 @@ def test_means_that_noise_hides_are_the_declared_bounds():
     [[], [Mean("pay")] * 257, [Mean("sex")], [Mean("q")], [Quantiles("age")],
      [Quantiles("pay", at=(0.0,))],
      [Counts(())], [Counts(("sex", "sex"))], [Quantiles("pay", bins=0)],
-     [Counts(("pay",), bins=(("pay", (5.0,)),))]],
+     [Counts(("pay",), bins={"pay": (5.0,)})]],
 )  # fmt: skip
 def test_what_the_schema_does_not_allow_is_refused(wrong):
     with pytest.raises(SpecError):

@@ -5,17 +5,30 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import numpy as np
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
 from dpmcmc.free.priors import CoefficientPrior
+from dpmcmc.planner import Plan
 from dpmcmc.spec import JobSpec
+from dpmcmc.summaries.intervals import Target
+from dpmcmc.tasks import FREE as TASK_FREE
+from dpmcmc.tasks import TaskPlan, TaskSpec, table_of
 from dpmcmc.units import Scale
 from dpmcmc_service.api.auth import Analyst, House, JobId, Places, Planning, Watch, Worker
-from dpmcmc_service.api.bodies import describe, read
+from dpmcmc_service.api.bodies import describe, read, read_either
 from dpmcmc_service.api.endpoints import Route
-from dpmcmc_service.api.formats import FORMATS, JSON, negotiate
+from dpmcmc_service.api.formats import (
+    CSV,
+    FORMATS,
+    JSON,
+    PARQUET,
+    negotiate,
+    table_as_csv,
+    table_as_parquet,
+)
 from dpmcmc_service.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from dpmcmc_service.api.problems import of_status
 from dpmcmc_service.api.questions import PosteriorIn, PosteriorOut
@@ -30,7 +43,12 @@ from dpmcmc_service.api.schemas import (
     Listing,
     PlanOut,
     ProgressOut,
+    StatisticOut,
+    SummariesOut,
     SummaryOut,
+    SyntheticOut,
+    TaskIn,
+    TaskOut,
     VerdictOut,
 )
 from dpmcmc_service.api.sse import EventStream, event
@@ -40,18 +58,21 @@ from dpmcmc_service.jobs import fetch, plans
 from dpmcmc_service.jobs import submit as submitting
 from dpmcmc_service.jobs.errors import Fault, Refusal
 from dpmcmc_service.jobs.fetch import Wanted, Watched
-from dpmcmc_service.jobs.planner import enough, quick, worked_out
+from dpmcmc_service.jobs.planner import answered_of_task, enough, quick, worked_out
 from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
 from dpmcmc_service.jobs.promises import warnings
+from dpmcmc_service.jobs.specs import title_of
 from dpmcmc_service.storage.rows import FINAL_STATUSES, JobRow
 
 router = APIRouter(prefix="/v1", route_class=Route)
-Body = Annotated[JobIn, Depends(read(JobIn))]
+Body = Annotated[JobIn | TaskIn, Depends(read_either(JobIn, TaskIn, "task"))]
 Key = Annotated[
     str | None,
     Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$"),
 ]
 POLL_SECONDS = 1
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+TASK_ANSWER: TypeAdapter[Any] = TypeAdapter(TaskOut)
 EVENTS = """Server-sent events. `event: status` has data `{"status": ...}` (StatusEvent), `event: \
 progress` has data `{"step": ..., "of": ...}` (ProgressOut). Comments (`: still here`) keep the \
 connection open. The stream ends after a final status, which has the verdict on a result, with the \
@@ -93,8 +114,10 @@ OfFormula = Annotated[
 ]
 
 
-def spec_of(body: JobIn) -> JobSpec:
+def spec_of(body: JobIn | TaskIn) -> JobSpec | TaskSpec:
     """The job without its dataset."""
+    if isinstance(body, TaskIn):
+        return TaskSpec(task=body.task, privacy=body.privacy)
     return JobSpec(model=body.model, sampler=body.sampler, privacy=body.privacy)
 
 
@@ -112,14 +135,14 @@ def shown(job: JobRow) -> JobOut:
         finished_at=job.finished_at,
         expired_at=job.expired_at,
         error=ErrorOut(code=code, detail=REASONS.get(code, "The job failed.")) if code else None,
-        algorithm=job.resolved["sampler"]["algorithm"],
+        algorithm=title_of(job),
         reasons=job.reasons or [],
         verdict=VerdictOut.model_validate(job.verdict) if job.verdict else None,
         spec=job.resolved,
     )
 
 
-@router.post("/plans", tags=["jobs"], openapi_extra=describe(JobIn))
+@router.post("/plans", tags=["jobs"], openapi_extra=describe(JobIn, TaskIn))
 async def plan(
     caller: Analyst, services: House, planners: Planning, request: Request, body: Body
 ) -> PlanOut:
@@ -130,19 +153,32 @@ async def plan(
     ticket = planners.ask(*work, quick=quick(spec))
     made = plans.checked(services, schema, await answered(request, ticket))
     offer = await run_in_threadpool(plans.offer, services, caller, body.dataset, schema, made)
+    if isinstance(made, TaskPlan):
+        expected: dict[str, Any] = {
+            "algorithm": made.spec.task.kind,
+            "num_chains": 1,
+            "num_warmup": 0,
+            "expected_ess": None,
+            "expected_width": None,
+            "parameters": [],
+        }
+    else:
+        expected = {
+            "algorithm": made.spec.sampler.algorithm,
+            "num_chains": made.num_chains,
+            "num_warmup": made.num_warmup,
+            "expected_ess": made.expected_ess,
+            "expected_width": made.expected_width,
+            "parameters": list(made.parameters),
+        }
     return PlanOut(
-        algorithm=made.spec.sampler.algorithm,
+        **expected,
         epsilon=made.cost.epsilon,
         delta=made.cost.delta,
         mu=made.cost.mu,
         noise_multiplier=made.noise_multiplier,
         num_steps=made.num_steps,
-        num_chains=made.num_chains,
-        num_warmup=made.num_warmup,
-        expected_ess=made.expected_ess,
-        expected_width=made.expected_width,
         usable=made.usable,
-        parameters=list(made.parameters),
         remaining_after=Epsilon(epsilon=offer.remaining_after),
         affordable=offer.affordable,
         warnings=[*warnings(made.cost.epsilon), *made.warnings, *offer.found],
@@ -150,7 +186,7 @@ async def plan(
     )
 
 
-@router.post("/jobs", tags=["jobs"], status_code=202, openapi_extra=describe(JobIn))
+@router.post("/jobs", tags=["jobs"], status_code=202, openapi_extra=describe(JobIn, TaskIn))
 async def submit(
     caller: Analyst,
     services: House,
@@ -162,14 +198,15 @@ async def submit(
 ) -> JobOut:
     """Reserve the cost and queue the job."""
     spec = spec_of(body)
-    asked = (services, caller, body.dataset, spec, key, body.accept_low_quality)
+    accepted = isinstance(body, JobIn) and body.accept_low_quality
+    asked = (services, caller, body.dataset, spec, key, accepted)
     job = await run_in_threadpool(submitting.begin, *asked)
     if isinstance(job, tuple):  # no lock is held and no transaction open while it is planned
         schema, earlier = job
         work = (str(caller.id), worked_out, schema, spec, False, earlier)
         ticket = planners.ask(*work, quick=quick(spec))
         made = plans.checked(services, schema, await answered(request, ticket))
-        if not made.usable and not body.accept_low_quality:
+        if isinstance(made, Plan) and not made.usable and not accepted:
             ticket = planners.ask(str(caller.id), enough, schema, made, spec)
             raise plans.low_quality(made, await answered(request, ticket))
         job = await run_in_threadpool(submitting.submit, *asked, made)
@@ -255,8 +292,7 @@ def cancel(caller: Worker, services: House, job_id: JobId) -> JobOut:
 
 
 def _formats() -> dict[int | str, dict[str, Any]]:
-    binary = {"schema": {"type": "string", "format": "binary"}}
-    others = {kind: binary for kind in FORMATS if kind != JSON}
+    others = {kind: BINARY for kind in FORMATS if kind != JSON}
     return {200: {"model": ChainOut, "content": others}}
 
 
@@ -305,6 +341,56 @@ def summary(
             "verdict": found.verdict,
         }
     )
+
+
+Level = Annotated[float, Query(gt=0, lt=1, description="of the intervals of summaries")]
+Of = Annotated[
+    Target,
+    Query(description="population, whose random sample the rows are; rows: the noise alone"),
+]
+Number = Annotated[int, Path(ge=0, le=10_000, description="from 0")]
+TABLES = (CSV, PARQUET)
+
+
+@router.get("/jobs/{id}/result", tags=["jobs"])
+async def result(
+    caller: Analyst,
+    services: House,
+    planners: Planning,
+    request: Request,
+    job_id: JobId,
+    level: Level = 0.9,
+    target: Of = "population",
+) -> TaskOut:
+    """What a task released, with intervals that know the noise. Free, however often it is asked."""
+    found = await run_in_threadpool(fetch.result, services, caller, job_id)
+    asked = (found.schema, found.spec, found.block, level, target)
+    ticket = planners.ask(str(caller.id), answered_of_task, *asked, keep=False)
+    answer = await answered(request, ticket)
+    if isinstance(answer, Fault):
+        raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
+    told = {"kind": found.spec.task.kind, "job": job_id, "note": TASK_FREE, **answer}
+    shown_as: SummariesOut | SyntheticOut | StatisticOut = TASK_ANSWER.validate_python(told)
+    return shown_as
+
+
+@router.get(
+    "/jobs/{id}/tables/{number}",
+    tags=["jobs"],
+    response_class=StreamingResponse,
+    responses={200: {"content": dict.fromkeys(TABLES, BINARY)}},
+)
+def table(
+    caller: Analyst, services: House, job_id: JobId, number: Number, request: Request
+) -> StreamingResponse:
+    """One synthetic table, as CSV or Parquet. An analysis of each of them is combined by Rubin."""
+    kind = negotiate(",".join(request.headers.getlist("accept")), TABLES)
+    if kind is None:
+        raise of_status(406, f"Tables come as {', '.join(TABLES)}.")
+    found = fetch.table(services, caller, job_id, number)
+    columns = table_of(found.schema, found.spec, found.block)
+    body = table_as_csv(columns) if kind == CSV else table_as_parquet(columns)
+    return StreamingResponse(body, media_type=kind, headers={"Vary": "Accept"})
 
 
 def _drawn() -> dict[int | str, dict[str, Any]]:

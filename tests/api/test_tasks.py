@@ -1,0 +1,245 @@
+"""Jobs that release something else than a posterior, from the plan to the result."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from dpmcmc.privacy import accountant
+from tests.api.support import Caller, House, job_of
+
+DELTA, ROWS = 1e-6, 2000
+METADATA = {
+    "name": "people",
+    "privacy": {"neighbouring": "replace_one", "epsilon": 30.0, "delta": DELTA},
+    "columns": [
+        {"name": "age", "type": "number", "lower": 0, "upper": 100},
+        {"name": "sex", "type": "category", "categories": ["Female", "Male"]},
+        {"name": "rich", "type": "binary", "categories": ["no", "yes"]},
+    ],
+}
+MEAN = {"kind": "mean", "column": "age"}
+STATISTICS = [
+    MEAN,
+    {"kind": "quantiles", "column": "age", "at": [0.5], "bins": 50},
+    {"kind": "counts", "columns": ["sex", "rich"]},
+]
+
+
+def people() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    sex, age = rng.random(ROWS) < 0.4, np.clip(rng.normal(45, 15, ROWS), 0, 100)
+    rich = rng.random(ROWS) < np.where(sex, 0.6, 0.2)
+    return {"age": age, "sex": np.where(sex, "Male", "Female"), "rich": np.where(rich, "yes", "no")}
+
+
+@pytest.fixture
+def dataset(house: House) -> str:
+    data = people()
+    lines = [",".join(data), *(",".join(map(str, row)) for row in zip(*data.values(), strict=True))]
+    answer = house.admin.upload("\n".join(lines).encode(), METADATA)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def asked(dataset: str, epsilon: float = 4.0, **task: Any) -> dict[str, Any]:
+    return {"dataset": dataset, "task": task, "privacy": {"epsilon": epsilon, "delta": DELTA}}
+
+
+def summaries(dataset: str, epsilon: float = 4.0) -> dict[str, Any]:
+    return asked(dataset, epsilon, kind="summaries", statistics=STATISTICS)
+
+
+def ran(house: House, analyst: Caller, body: dict[str, Any]) -> str:
+    """The address of a job that succeeded."""
+    answer = analyst.post("/v1/jobs", json=body)
+    assert answer.status_code == 202, answer.text
+    house.run(answer.json()["id"])
+    place = f"/v1/jobs/{answer.json()['id']}"
+    found = analyst.get(place).json()
+    assert found["status"] == "succeeded", found["error"]
+    assert found["progress"]["step"] == found["progress"]["of"]
+    return place
+
+
+def spent(house: House, dataset: str) -> float:
+    budget = house.admin.get(f"/v1/datasets/{dataset}/budget").json()
+    assert house.admin.post(f"/v1/datasets/{dataset}/ledger/verify").json()["ok"]
+    return float(budget["spent"]["epsilon"])
+
+
+def test_summaries_are_planned_paid_for_and_told_with_intervals(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    plan = analyst.post("/v1/plans", json=summaries(dataset)).json()
+    assert (plan["algorithm"], plan["affordable"], plan["usable"]) == ("summaries", True, True)
+    assert 3.99 < plan["epsilon"] <= 4.0
+    assert spent(house, dataset) == 0.0
+    place = ran(house, analyst, summaries(dataset))
+    assert spent(house, dataset) == pytest.approx(plan["epsilon"], rel=1e-6)
+    told = analyst.get(f"{place}/result").json()
+    found = {one["name"]: one for one in told["estimates"]}
+    data = people()
+    truth = {
+        "mean of age": data["age"].mean(),
+        "sd of age": data["age"].std(),
+        "age, quantile 0.5": np.median(data["age"]),
+        "share of sex Male, rich yes": np.mean((data["sex"] == "Male") & (data["rich"] == "yes")),
+    }
+    for name, value in truth.items():
+        one = found[name]
+        assert one["lower"] < one["estimate"] < one["upper"]
+        width = one["upper"] - one["lower"]
+        assert abs(one["estimate"] - value) < width
+    again = analyst.get(f"{place}/result?level=0.5&target=rows").json()
+    narrow = {one["name"]: one for one in again["estimates"]}["mean of age"]
+    assert narrow["estimate"] == found["mean of age"]["estimate"]
+    assert narrow["upper"] < found["mean of age"]["upper"]
+    assert spent(house, dataset) == pytest.approx(plan["epsilon"], rel=1e-6)
+    shown = analyst.get(place).json()
+    assert (shown["algorithm"], shown["verdict"]["status"]) == ("summaries", "reliable")
+    assert shown["spec"]["task"]["statistics"][0]["column"] == "age"
+
+
+def test_synthetic_tables_are_like_the_rows_where_the_marginals_hold_them(
+    house: House, dataset: str
+) -> None:
+    analyst = house.user("analyst")
+    task = {"kind": "synthetic", "columns": ["sex", "rich", "age"], "tables": 3, "bins": {"age": 4}}
+    place = ran(house, analyst, asked(dataset, 20.0, **task))
+    told = analyst.get(f"{place}/result").json()
+    assert (told["tables"], told["rows"], told["columns"]) == (3, ROWS, ["sex", "rich", "age"])
+    assert [one["columns"] for one in told["marginals"]] == [
+        ["sex", "rich"], ["sex", "age"], ["rich", "age"],
+    ]  # fmt: skip
+    data, text = people(), analyst.get(f"{place}/tables/0", headers={"Accept": "text/csv"}).text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == ROWS
+    share = np.mean([row["sex"] == "Male" and row["rich"] == "yes" for row in rows])
+    assert share == pytest.approx(
+        np.mean((data["sex"] == "Male") & (data["rich"] == "yes")), abs=0.05
+    )
+    assert all(0 <= float(row["age"]) <= 100 for row in rows)
+    kind = {"Accept": "application/vnd.apache.parquet"}
+    frame = pyarrow.parquet.read_table(
+        io.BytesIO(analyst.get(f"{place}/tables/0", headers=kind).content)
+    )
+    assert frame.column_names == ["sex", "rich", "age"]
+    assert frame["sex"].to_pylist() == [row["sex"] for row in rows]
+    other = analyst.get(f"{place}/tables/2").text
+    assert other != text
+    assert analyst.get(f"{place}/tables/3").status_code == 404
+    assert analyst.get(f"{place}/tables/0", headers={"Accept": "image/png"}).status_code == 406
+
+
+STATISTIC = {"kind": "statistic", "column": "age"}
+
+
+@pytest.mark.parametrize(
+    ("task", "noise"),
+    [
+        (STATISTIC, "gaussian"),
+        (STATISTIC | {"noise": "laplace"}, "laplace"),
+        (STATISTIC | {"a": 2.0, "form": "sequential"}, "gaussian"),
+    ],
+)
+def test_a_statistic_says_the_law_of_its_noise(
+    house: House, dataset: str, task: dict[str, Any], noise: str
+) -> None:
+    analyst = house.user("analyst")
+    told = analyst.get(f"{ran(house, analyst, asked(dataset, 3.0, **task))}/result").json()
+    assert told["noise"]["kind"] == noise
+    ages = people()["age"]
+    assert told["rows"] == ROWS
+    if told["form"] == "batch":
+        sd = told["noise"].get("sd", 2**0.5 * told["noise"].get("scale", 0.0))
+        assert abs(told["values"][0] - ages.sum()) < 6.0 * sd
+    else:
+        assert len(told["values"]) == ROWS
+
+
+def test_a_gaussian_statistic_costs_what_its_event_does(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    plan = analyst.post("/v1/plans", json=asked(dataset, 3.0, **STATISTIC)).json()
+    z = accountant.noise_multiplier_for(3.0, DELTA, 1)
+    assert plan["mu"] == pytest.approx(1.0 / z)
+    assert plan["noise_multiplier"] == pytest.approx(z)
+
+
+def test_what_a_task_has_not_is_refused_and_a_chain_has_no_result(
+    house: House, dataset: str
+) -> None:
+    analyst, other = house.user("analyst"), house.user("analyst")
+    place = ran(house, analyst, summaries(dataset, 1.0))
+    for what in ("chain", "summary"):
+        answer = analyst.get(f"{place}/{what}")
+        assert (answer.status_code, answer.json()["code"]) == (409, "job_without_chain")
+    answer = analyst.post(f"{place}/posteriors", json={})
+    assert (answer.status_code, answer.json()["code"]) == (409, "job_without_chain")
+    assert analyst.get(f"{place}/tables/0").status_code == 404
+    assert other.get(f"{place}/result").status_code == 404
+    body = job_of(dataset, num_steps=20) | {
+        "model": {"family": "logistic", "formula": "rich ~ age"}
+    }
+    chain = ran(house, analyst, body)
+    answer = analyst.get(f"{chain}/result")
+    assert (answer.status_code, answer.json()["code"]) == (409, "job_without_result")
+    waiting = analyst.post("/v1/jobs", json=summaries(dataset, 0.5)).json()["id"]
+    assert analyst.get(f"/v1/jobs/{waiting}/result").json()["code"] == "job_not_finished"
+    listed = analyst.get("/v1/jobs").json()["items"]
+    assert [one["algorithm"] for one in listed] == ["summaries", "dp_penalty", "summaries"]
+
+
+@pytest.mark.parametrize(
+    ("task", "pointer"),
+    [
+        ({"kind": "summaries", "statistics": []}, "/task/statistics"),
+        (
+            {"kind": "summaries", "statistics": [{"kind": "mean", "column": "sex"}]},
+            "/task/statistics",
+        ),
+        ({"kind": "summaries", "statistics": [{"kind": "mode", "column": "age"}]}, "/task"),
+        ({"kind": "synthetic", "columns": ["sex", "nobody"]}, "/task/columns"),
+        ({"kind": "synthetic", "tables": 1}, "/task/tables"),
+        ({"kind": "synthetic", "marginals": [["sex"]]}, "/task/marginals"),
+        ({"kind": "statistic", "column": "sex"}, "/task/column"),
+        ({"kind": "statistic", "column": "age", "form": "median"}, "/task/noise"),
+        ({"kind": "regression"}, "/task"),
+        ({"kind": "statistic", "column": "age", "seed": 1}, "/task"),
+    ],
+)
+def test_a_wrong_task_is_told_where_it_is_wrong_and_costs_nothing(
+    house: House, dataset: str, task: dict[str, Any], pointer: str
+) -> None:
+    analyst = house.user("analyst")
+    for path in ("/v1/plans", "/v1/jobs"):
+        answer = analyst.post(path, json=asked(dataset, 1.0, **task))
+        assert answer.status_code == 422, answer.text
+        assert any(one["pointer"].startswith(pointer) for one in answer.json()["errors"]), (
+            answer.text
+        )
+    assert spent(house, dataset) == 0.0
+
+
+def test_budgets_and_idempotency_hold_for_tasks(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    key = {"Idempotency-Key": "once"}
+    first = analyst.post("/v1/jobs", json=summaries(dataset, 20.0), headers=key)
+    again = analyst.post("/v1/jobs", json=summaries(dataset, 20.0), headers=key)
+    assert first.json()["id"] == again.json()["id"]
+    changed = analyst.post("/v1/jobs", json=summaries(dataset, 1.0), headers=key)
+    assert changed.json()["code"] == "idempotency_key_reused"
+    refused = analyst.post("/v1/jobs", json=summaries(dataset, 29.0))
+    assert (refused.status_code, refused.json()["code"]) == (409, "budget_exhausted")
+
+
+def test_nothing_of_the_rows_is_in_a_plan(house: House, dataset: str) -> None:
+    """The same of a dataset whose rows are all alike."""
+    lines = ["age,sex,rich", *["1,Male,no"] * ROWS]
+    other = house.admin.upload("\n".join(lines).encode(), METADATA).json()["id"]
+    analyst = house.user("analyst")
+    plans = [analyst.post("/v1/plans", json=summaries(d)).json() for d in (dataset, other)]
+    assert json.dumps(plans[0]) == json.dumps(plans[1])
