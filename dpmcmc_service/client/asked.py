@@ -78,13 +78,13 @@ def _merge(body: Json, part: str, **given: Any) -> None:
 def _complete(client: Client, body: Json) -> Json:
     """Add the delta of the dataset and the family of the response, where they are left open."""
     model, privacy = body.get("model"), body.get("privacy")
-    if not isinstance(model, dict) or not isinstance(privacy, dict):
+    if not isinstance(privacy, dict) or not (isinstance(model, dict) or "task" in body):
         return body  # the service says what is wrong with it
-    if "delta" in privacy and "family" in model:
+    if "delta" in privacy and (model is None or "family" in model):
         return body
     known = client.dataset(body["dataset"])
     privacy.setdefault("delta", known["privacy"]["delta"])
-    if "family" not in model:
+    if model is not None and "family" not in model:
         model["family"] = _family(known, str(model.get("formula", "")))
     return body
 

@@ -240,6 +240,16 @@ class Client:
         how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
         return self._send("GET", f"/v1/jobs/{job}/chain", **how).content
 
+    def result(self, job: str, *, level: float = 0.9, target: str = "population") -> Json:
+        """What a task released. level, target: of the intervals of summaries. Costs nothing."""
+        how: Json = {"params": {"level": level, "target": target}}
+        return self._json("GET", f"/v1/jobs/{job}/result", **how)
+
+    def table(self, job: str, number: int, form: str = "csv") -> bytes:
+        """A synthetic table of a task, by its number from 0. form: csv or parquet."""
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
+        return self._send("GET", f"/v1/jobs/{job}/tables/{number}", **how).content
+
 
 def _too_fast(response: httpx.Response) -> bool:
     """Whether the service asks to be asked again later, having done nothing."""

@@ -12,6 +12,20 @@ from dpmcmc_service.client.client import Client, Json
 from dpmcmc_service.client.terminal import REFUSED, AsJson, client_of, console, read, show
 
 
+class Target(StrEnum):
+    """What an interval of a summary is to hold."""
+
+    population = "population"
+    rows = "rows"
+
+
+class TableForm(StrEnum):
+    """What a table can be saved as."""
+
+    csv = "csv"
+    parquet = "parquet"
+
+
 class Form(StrEnum):
     """Formats of draws."""
 
@@ -95,6 +109,10 @@ def watch(context: typer.Context, job: JobId, as_json: AsJson = False) -> None:
 
 def _follow(client: Client, job: str, as_json: bool) -> None:
     ended = client.wait(job) if as_json else render.follow(client, console, job)
+    if ended["status"] == "succeeded" and "task" in ended["spec"]:
+        answer = client.result(job)
+        show(answer, as_json, render.result(answer), render.verdict(ended), escape(answer["note"]))
+        return
     if ended["status"] == "succeeded":
         _show_result(client.summary(job), as_json)
         return
@@ -141,6 +159,37 @@ def summary(
     """Show the posterior of a job that succeeded."""
     client = client_of(context)
     _show_result(client.summary(names.job(client, job), scale=scale), as_json)
+
+
+@commands.command()
+def result(
+    context: typer.Context,
+    job: JobId,
+    level: Annotated[float, typer.Option(help="Of the intervals of summaries.")] = 0.9,
+    target: Annotated[
+        Target, typer.Option(help="population: sampling and noise; rows: noise alone.")
+    ] = Target.population,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a task released: summaries, synthetic tables or a statistic; costs nothing."""
+    client = client_of(context)
+    job = names.job(client, job)
+    answer = client.result(job, level=level, target=target)
+    told = render.verdict(client.job(job))
+    show(answer, as_json, render.result(answer), told, escape(answer["note"]))
+
+
+@commands.command()
+def table(
+    context: typer.Context,
+    job: JobId,
+    number: Annotated[int, typer.Argument(min=0, help="Of the synthetic table, from 0.")],
+    output: Output,
+    form: TableForm = TableForm.csv,
+) -> None:
+    """Save one synthetic table of a task."""
+    client = client_of(context)
+    output.write_bytes(client.table(names.job(client, job), number, form))
 
 
 @commands.command()

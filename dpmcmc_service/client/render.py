@@ -13,6 +13,7 @@ from rich.table import Table
 Json = dict[str, Any]
 
 COLOURS = {"reliable": "green", "unreliable": "red", "succeeded": "green", "failed": "red"}
+SHOWN = 10  # values of a statistic
 MIXED_BELOW = 1.01  # a chain whose R-hat is above this has not mixed by the usual standard
 
 
@@ -96,9 +97,50 @@ def jobs(items: Iterable[Json]) -> Table:
     made.columns[1].justify = made.columns[2].justify = made.columns[4].justify = "left"
     made.columns[1].overflow, made.columns[1].no_wrap = "fold", False
     for item in items:
-        formula = str((item.get("spec") or {}).get("model", {}).get("formula", "-"))
+        formula = what(item)
         cost = epsilon(item["cost"]["epsilon"])
         made.add_row(item["id"][:8], escape(formula), item["algorithm"], cost, status(item))
+    return made
+
+
+def what(job: Json) -> str:
+    """What a job is of: its formula, or the columns of its task."""
+    spec = job.get("spec") or {}
+    if "task" not in spec:
+        return str(spec.get("model", {}).get("formula", "-"))
+    task, found = spec["task"], list[str]()
+    for one in task.get("statistics", [task]):
+        found += one.get("columns") or ([one["column"]] if "column" in one else [])
+    return ", ".join(dict.fromkeys(found)) or "all columns"
+
+
+def result(answer: Json) -> Table:
+    """What a task released."""
+    if answer["kind"] == "summaries":
+        made = table("Summaries", "", "estimate", "lower", "upper")
+        made.columns[0].overflow, made.columns[0].no_wrap = "fold", False
+        for one in answer["estimates"]:
+            numbers = (f"{one[key]:.4g}" for key in ("estimate", "lower", "upper"))
+            made.add_row(escape(one["name"]), *numbers)
+        return made
+    made = table(f"The {answer['kind']} task", "", "")
+    made.show_header = False
+    if answer["kind"] == "synthetic":
+        facts = {
+            "tables": f"{answer['tables']} of {answer['rows']:,} rows",
+            "columns": ", ".join(answer["columns"]),
+            "noise": f"sd {answer['noise_sd']:.3g} rows in each count",
+        }
+    else:
+        noise = (f"{key} {value}" for key, value in answer["noise"].items())
+        values = [f"{value:.6g}" for value in answer["values"][:SHOWN]]
+        facts = {
+            "values": ", ".join(values) + (" ..." if len(answer["values"]) > SHOWN else ""),
+            "form": f"{answer['form']}, {answer['rows']:,} rows",
+            "noise": ", ".join(noise),
+        }
+    for name, value in facts.items():
+        made.add_row(name, escape(value))
     return made
 
 
@@ -106,13 +148,13 @@ def job(item: Json) -> Table:
     """One job: what was asked, what it costs, how far it is."""
     made = table(f"Job {item['id']}", "", "")
     made.show_header = False
-    model = (item.get("spec") or {}).get("model", {})
+    family = (item.get("spec") or {}).get("model", {}).get("family", "task")
     made.columns[1].justify, made.columns[1].no_wrap = "left", False
     done = item["progress"]
     facts = {
         "status": status(item),
         "dataset": item["dataset"],
-        "model": escape(f"{model.get('family', '-')}: {model.get('formula', '-')}"),
+        "model": escape(f"{family}: {what(item)}"),
         "algorithm": item["algorithm"],
         "cost": f"epsilon {epsilon(item['cost']['epsilon'])}, delta {item['cost']['delta']:g}",
         "steps": f"{done['step']:,} of {done['of']:,}",

@@ -148,13 +148,21 @@ async def _job(signed: Session, id: str) -> Json:
 
 @router.get("/jobs/{id}", response_class=HTMLResponse)
 async def job(
-    request: Request, signed: Signed, id: Id, scale: str = "original", all: bool = False
+    request: Request,
+    signed: Signed,
+    id: Id,
+    scale: str = "original",
+    all: bool = False,
+    target: str = "population",
 ) -> HTMLResponse:
     """One job: its state while it runs, its verdict, numbers and figures once it has ended."""
     told = await _job(signed, id)
     if told["job"]["status"] == "succeeded" and not told["job"]["expired_at"]:
-        told |= await _results(signed, told["job"], scale, all)
-    return page(request, "job.html", signed, scale=scale, all=all, **told)
+        if "task" in told["job"]["spec"]:
+            told["result"] = await signed.api.get(f"/v1/jobs/{id}/result", target=target)
+        else:
+            told |= await _results(signed, told["job"], scale, all)
+    return page(request, "job.html", signed, scale=scale, all=all, target=target, **told)
 
 
 async def _results(signed: Session, job: Json, scale: str, all: bool) -> Json:
@@ -211,9 +219,28 @@ async def file(signed: Signed, id: Id, kind: str) -> Response:
     """The released draws as a file."""
     if kind not in FILES:
         raise RefusedError(404, {"detail": f"Chains come as {', '.join(FILES)}."})
-    found = await signed.api.send("GET", f"/v1/jobs/{id}/chain", headers={"Accept": FILES[kind]})
+    return await _saved(signed, f"/v1/jobs/{id}/chain", f"job-{id[:8]}.{kind}", kind)
+
+
+@router.get("/jobs/{id}/table-{number}.{kind}")
+async def table_file(signed: Signed, id: Id, number: int, kind: str) -> Response:
+    """A synthetic table as a file."""
+    if kind not in ("csv", "parquet"):
+        raise RefusedError(404, {"detail": "Tables come as csv and parquet."})
+    name = f"job-{id[:8]}-table-{number}.{kind}"
+    return await _saved(signed, f"/v1/jobs/{id}/tables/{number}", name, kind)
+
+
+@router.get("/jobs/{id}/result.json")
+async def result_file(signed: Signed, id: Id) -> Response:
+    """What a task released, as a file."""
+    return await _saved(signed, f"/v1/jobs/{id}/result", f"job-{id[:8]}-result.json", "json")
+
+
+async def _saved(signed: Session, path: str, name: str, kind: str) -> Response:
+    found = await signed.api.send("GET", path, headers={"Accept": FILES[kind]})
     headers = {
-        "Content-Disposition": f'attachment; filename="job-{id[:8]}.{kind}"',
+        "Content-Disposition": f'attachment; filename="{name}"',
         "Cache-Control": "no-store",
     }
     return Response(found.content, media_type=FILES[kind], headers=headers)
@@ -224,7 +251,8 @@ async def compare(request: Request, signed: Signed) -> HTMLResponse:
     """Jobs side by side: settings, verdicts, and the parameters that they share."""
     ids = list(dict.fromkeys(request.query_params.getlist("job")))[:4]
     found = await asyncio.gather(*(signed.api.get(f"/v1/jobs/{id}") for id in ids))
-    done = [job for job in found if job["status"] == "succeeded"]
+    chains = [job for job in found if "task" not in job["spec"]]
+    done = [job for job in chains if job["status"] == "succeeded"]
     summaries = await asyncio.gather(
         *(signed.api.get(f"/v1/jobs/{job['id']}/summary") for job in done)
     )

@@ -53,7 +53,19 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
+def what(job: dict[str, Any]) -> str:
+    """Return what a job is of: its formula, or the columns of its task."""
+    spec = job["spec"]
+    if "task" not in spec:
+        return str(spec["model"]["formula"])
+    task, found = spec["task"], list[str]()
+    for one in task.get("statistics", [task]):
+        found += one.get("columns") or ([one["column"]] if "column" in one else [])
+    return ", ".join(dict.fromkeys(found)) or "all columns"
+
+
 templates.env.filters |= {"digits": digits, "whole": whole, "moment": moment, "compact": compact}
+templates.env.filters |= {"what": what}
 
 
 def page(

@@ -108,6 +108,62 @@ def test_a_life_over_http(started: tuple[subprocess.Popen[bytes], Service], tmp_
     assert "Female" not in log
 
 
+def asked(dataset: str, epsilon: float, **what: Any) -> dict[str, Any]:
+    privacy = {"epsilon": epsilon, "delta": 1e-6}
+    return {"dataset": dataset, "privacy": privacy, "accept_low_quality": True} | what
+
+
+LINEAR = {"family": "linear", "formula": "age ~ sex + income"}
+LOGISTIC = {"family": "logistic", "formula": "income ~ age + sex"}
+METHODS = ("mcmc_normalx", "mcmc_fixeds", "bayes_fixeds_fast", "mcmc_bs", "adassp")
+
+
+def test_what_else_than_chains_runs_is_paid_for_and_seen(
+    started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path
+) -> None:
+    """Regression by each method on released sums, variational inference, and every task."""
+    _, service = started
+    admin, _, dataset = set_up(service, tmp_path, epsilon=20.0)
+    key = admin.create_user("Grace", "analyst")["key"]
+    analyst = client(service, key)
+    sums = {"algorithm": "sufficient_statistics"}
+    jobs = [asked(dataset, 1.0, model=LINEAR, sampler=sums | {"method": m}) for m in METHODS]
+    jobs.append(asked(dataset, 1.0, model=LOGISTIC, sampler={"algorithm": "dp_vi"}))
+    counts = {"kind": "counts", "columns": ["sex", "income"]}
+    for task in (
+        {"kind": "summaries", "statistics": [{"kind": "mean", "column": "age"}, counts]},
+        {"kind": "synthetic", "columns": ["sex", "income"], "tables": 2},
+        {"kind": "statistic", "column": "age"},
+        {"kind": "statistic", "column": "age", "noise": "laplace"},
+    ):
+        body = asked(dataset, 0.5, task=task)
+        del body["accept_low_quality"]
+        jobs.append(body)
+    ids = [analyst.submit(body)["id"] for body in jobs]
+    ended = [analyst.wait(job) for job in ids]
+    assert [one["status"] for one in ended] == ["succeeded"] * len(jobs)
+    for job in ids[: len(METHODS)]:
+        names = [one["name"] for one in analyst.summary(job)["parameters"]]
+        assert names == ["Intercept", "sex[Male]", "income[>50K]", "log_sigma"]
+    told = [analyst.result(job) for job in ids[-4:]]
+    assert [one["kind"] for one in told] == ["summaries", "synthetic", "statistic", "statistic"]
+    assert len(told[0]["estimates"]) == 6
+    assert analyst.table(ids[-3], 1).startswith(b"sex,income\r\n")
+    assert admin.verify(dataset)["ok"] is True
+    assert [e["kind"] for e in admin.ledger(dataset)].count("post") == len(jobs)
+    with httpx.Client(base_url=service.url, follow_redirects=True) as page:
+        page.post("/login", data={"key": key, "then": "/jobs"})
+        listed = page.get("/jobs").text
+        assert "sex, income" in listed
+        assert "sufficient_statistics" in listed
+        shown = [page.get(f"/jobs/{job}") for job in ids]
+        assert [one.status_code for one in shown] == [200] * len(ids)
+        assert "mean of age" in shown[-4].text
+        assert "table-1.csv" in shown[-3].text
+        saved = page.get(f"/jobs/{ids[-3]}/table-0.parquet")
+        assert saved.content[:4] == b"PAR1"
+
+
 def test_a_worker_that_is_killed_in_mid_job_costs_one_debit_and_gives_one_chain(
     started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path
 ) -> None:
