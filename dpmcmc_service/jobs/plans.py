@@ -126,7 +126,7 @@ def offer(
         if isinstance(made, planner.Plan):
             found = _found_earlier(session, caller, dataset_id, schema, made)
     if not preview.bounded:
-        raise unbounded()
+        raise unbounded(task=isinstance(made, TaskPlan))
     return Offer(made, preview.affordable, preview.remaining_after, found)
 
 
@@ -178,8 +178,12 @@ def check_bounded(session: Session, dataset: DatasetRow, spec: JobSpec) -> None:
         raise unbounded()
 
 
-def unbounded() -> Refusal:
+def unbounded(*, task: bool = False) -> Refusal:
     """The refusal of a job whose cost no branch of the dataset's promise bounds."""
+    if task:
+        told = "The dataset's promise does not bound the cost of this noise; that of gaussian, yes."
+        fault = Fault("/task/noise", told)
+        return Refusal(422, "invalid_request", "This dataset cannot pay for the job.", [fault])
     fault = Fault(
         "/sampler/algorithm",
         "The dataset's promise does not bound this sampler's cost: it takes a dataset whose"

@@ -82,7 +82,7 @@ def submit(
             _admit(services, session, caller, dataset_id)
             take(session, job, plan.event)
     except ledger.BudgetExhausted as refused:
-        raise _exhausted(refused) from None
+        raise _exhausted(refused, task=isinstance(spec, TaskSpec)) from None
     except ledger.AccountClosed:
         raise Refusal(409, "dataset_closed", "This dataset takes no new jobs.") from None
     except IntegrityError:
@@ -166,11 +166,11 @@ def _job(
     )
 
 
-def _exhausted(refused: ledger.BudgetExhausted) -> Refusal:
+def _exhausted(refused: ledger.BudgetExhausted, *, task: bool) -> Refusal:
     """The refusal, worked out after the ledger's lock was given back."""
     requested, remaining = refused.requested, refused.remaining
     if math.isinf(requested):
-        return unbounded()
+        return unbounded(task=task)
     whose = "Your allotment's" if refused.allotment else "The dataset's"
     return Refusal(
         409,

@@ -161,6 +161,24 @@ def test_a_statistic_says_the_law_of_its_noise(
         assert len(told["values"]) == ROWS
 
 
+def test_rows_that_are_flipped_and_noise_that_no_branch_bounds(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    flipped = {"kind": "statistic", "column": "rich", "form": "sequential"}
+    flipped |= {"noise": "randomised_response"}
+    told = analyst.get(f"{ran(house, analyst, asked(dataset, 2.0, **flipped))}/result").json()
+    assert set(told["values"]) == {0.0, 1.0}
+    keep = told["noise"]["keep_probability"]
+    share = (np.mean(told["values"]) - 1.0 + keep) / (2.0 * keep - 1.0)
+    assert share == pytest.approx(np.mean(people()["rich"] == "yes"), abs=0.1)
+    before = spent(house, dataset)
+    median = STATISTIC | {"form": "median", "noise": "smooth_laplace"}
+    for path in ("/v1/plans", "/v1/jobs"):
+        answer = analyst.post(path, json=asked(dataset, 1.0, **median))
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["errors"][0]["pointer"] == "/task/noise"
+    assert spent(house, dataset) == before
+
+
 def test_a_gaussian_statistic_costs_what_its_event_does(house: House, dataset: str) -> None:
     analyst = house.user("analyst")
     plan = analyst.post("/v1/plans", json=asked(dataset, 3.0, **STATISTIC)).json()
