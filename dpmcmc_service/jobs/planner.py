@@ -1,5 +1,6 @@
 """What the planners' processes call: a plan, of public facts only."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,13 +49,22 @@ def quick(spec: JobSpec | TaskSpec) -> bool:
 
 
 def answered_of_task(
-    schema: Schema, spec: TaskSpec, first: NDArray[np.float64], level: float, target: Target
-) -> dict[str, Any] | Fault:
-    """What a task's first block says, or what is wrong with the question. In a planner process."""
+    schema: Schema,
+    spec: TaskSpec,
+    first: NDArray[np.float64],
+    level: float,
+    target: Target,
+    head: dict[str, Any],
+) -> bytes | Fault:
+    """What a task's first block says, behind `head`, or what is wrong with the question.
+
+    Runs in a planner process, and is JSON already: there may be a number for each row.
+    """
     try:
-        return told_of(schema, spec, first, level, target)
+        told = head | told_of(schema, spec, first, level, target)
     except SpecError as error:
         return Fault(error.pointer, error.message)
+    return json.dumps(told, allow_nan=False).encode()
 
 
 def load_planner() -> None:

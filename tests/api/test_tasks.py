@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
+from pydantic import TypeAdapter
 
 from dpmcmc.privacy import accountant
+from dpmcmc_service.api.schemas import TaskOut
 from tests.api.support import Caller, House, job_of
 
 DELTA, ROWS = 1e-6, 2000
@@ -66,6 +68,15 @@ def ran(house: House, analyst: Caller, body: dict[str, Any]) -> str:
     return place
 
 
+def result_of(analyst: Caller, place: str) -> dict[str, Any]:
+    """What a task released, as the document says that it is."""
+    answer = analyst.get(f"{place}/result")
+    assert answer.status_code == 200, answer.text
+    assert TypeAdapter(TaskOut).validate_json(answer.content)
+    found: dict[str, Any] = answer.json()
+    return found
+
+
 def spent(house: House, dataset: str) -> float:
     budget = house.admin.get(f"/v1/datasets/{dataset}/budget").json()
     assert house.admin.post(f"/v1/datasets/{dataset}/ledger/verify").json()["ok"]
@@ -80,7 +91,7 @@ def test_summaries_are_planned_paid_for_and_told_with_intervals(house: House, da
     assert spent(house, dataset) == 0.0
     place = ran(house, analyst, summaries(dataset))
     assert spent(house, dataset) == pytest.approx(plan["epsilon"], rel=1e-6)
-    told = analyst.get(f"{place}/result").json()
+    told = result_of(analyst, place)
     found = {one["name"]: one for one in told["estimates"]}
     data = people()
     truth = {
@@ -110,7 +121,7 @@ def test_synthetic_tables_are_like_the_rows_where_the_marginals_hold_them(
     analyst = house.user("analyst")
     task = {"kind": "synthetic", "columns": ["sex", "rich", "age"], "tables": 3, "bins": {"age": 4}}
     place = ran(house, analyst, asked(dataset, 20.0, **task))
-    told = analyst.get(f"{place}/result").json()
+    told = result_of(analyst, place)
     assert (told["tables"], told["rows"], told["columns"]) == (3, ROWS, ["sex", "rich", "age"])
     assert [one["columns"] for one in told["marginals"]] == [
         ["sex", "rich"], ["sex", "age"], ["rich", "age"],
@@ -150,7 +161,7 @@ def test_a_statistic_says_the_law_of_its_noise(
     house: House, dataset: str, task: dict[str, Any], noise: str
 ) -> None:
     analyst = house.user("analyst")
-    told = analyst.get(f"{ran(house, analyst, asked(dataset, 3.0, **task))}/result").json()
+    told = result_of(analyst, ran(house, analyst, asked(dataset, 3.0, **task)))
     assert told["noise"]["kind"] == noise
     ages = people()["age"]
     assert told["rows"] == ROWS
@@ -165,7 +176,7 @@ def test_rows_that_are_flipped_and_noise_that_no_branch_bounds(house: House, dat
     analyst = house.user("analyst")
     flipped = {"kind": "statistic", "column": "rich", "form": "sequential"}
     flipped |= {"noise": "randomised_response"}
-    told = analyst.get(f"{ran(house, analyst, asked(dataset, 2.0, **flipped))}/result").json()
+    told = result_of(analyst, ran(house, analyst, asked(dataset, 2.0, **flipped)))
     assert set(told["values"]) == {0.0, 1.0}
     keep = told["noise"]["keep_probability"]
     share = (np.mean(told["values"]) - 1.0 + keep) / (2.0 * keep - 1.0)
