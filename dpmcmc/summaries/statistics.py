@@ -77,6 +77,8 @@ class Asked:
 def asked(schema: Schema, statistic: Statistic) -> Asked:
     """Return a statistic that suits the schema. Raises SpecError."""
     if isinstance(statistic, Counts):
+        if not set(statistic.bins) <= set(statistic.columns):
+            raise SpecError("/statistics", "bins name a column that is not counted")
         found = axes(schema, statistic.columns, statistic.bins)
         if not found:
             raise SpecError("/statistics", "counts need a column")

@@ -60,6 +60,10 @@ def planned(
 ) -> Plan:
     """Return what `synthesise` would release and cost. Reads no row. Raises SpecError."""
     names = [c.name for c in schema.columns] if columns is None else list(columns)
+    if not names:
+        raise SpecError("/columns", "must name one column or more")
+    if not set(bins or {}) <= set(names):
+        raise SpecError("/bins", "name a column that is not among the columns")
     found = axes(schema, names, bins or {})
     shape = tuple(axis.size for axis in found)
     model = LogLinear(shape, _places(names, marginals), _ruled_out(found, impossible))

@@ -25,6 +25,7 @@ METADATA = {
     ],
 }
 MEAN = {"kind": "mean", "column": "age"}
+COUNTS = {"kind": "counts", "columns": ["sex"]}
 STATISTICS = [
     MEAN,
     {"kind": "quantiles", "column": "age", "at": [0.5], "bins": 50},
@@ -232,6 +233,9 @@ def test_what_a_task_has_not_is_refused_and_a_chain_has_no_result(
         ),
         ({"kind": "summaries", "statistics": [{"kind": "mode", "column": "age"}]}, "/task"),
         ({"kind": "synthetic", "columns": ["sex", "nobody"]}, "/task/columns"),
+        ({"kind": "summaries", "statistics": [COUNTS | {"bins": {"age": 3}}]}, "/task/statistics"),
+        ({"kind": "synthetic", "columns": []}, "/task/columns"),
+        ({"kind": "synthetic", "columns": ["sex"], "bins": {"age": 3}}, "/task/bins"),
         ({"kind": "synthetic", "tables": 1}, "/task/tables"),
         ({"kind": "synthetic", "marginals": [["sex"]]}, "/task/marginals"),
         ({"kind": "statistic", "column": "sex"}, "/task/column"),
