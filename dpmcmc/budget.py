@@ -4,6 +4,7 @@ It composes as the service does: fully adaptively, by the same filter (docs/proo
 """
 
 from dataclasses import dataclass, field
+from numbers import Real
 
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.filter import (
@@ -44,6 +45,9 @@ class Budget:
     _state: FilterState = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for name, value in (("epsilon", self.epsilon), ("delta", self.delta)):
+            if not isinstance(value, Real):
+                raise ValueError(f"{name} must be a number")
         self._state = FilterState.empty(self._terms)
 
     @property

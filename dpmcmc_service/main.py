@@ -20,7 +20,7 @@ from dpmcmc_service.api.limits import Rates, Streams
 from dpmcmc_service.api.metrics import Metrics
 from dpmcmc_service.api.middleware import CLIENT_LEFT, Front
 from dpmcmc_service.api.problems import ProblemResponse
-from dpmcmc_service.api.routes import audit, catalogue, datasets, jobs, operations, users
+from dpmcmc_service.api.routes import audit, catalogue, datasets, jobs, operations, tasks, users
 from dpmcmc_service.api.sse import Notifier
 from dpmcmc_service.api.waiting import ClientLeft
 from dpmcmc_service.jobs.errors import Refusal
@@ -40,6 +40,7 @@ NO_TELEMETRY: TelemetryConfig = {
     "auto_configure": False,
 }
 MULTIPART_OVERHEAD = 2**21  # the metadata part and the boundaries
+UPLOADS = ("/v1/datasets", "/datasets/new")  # the API's, and the page that hands on to it
 
 
 def create_app(
@@ -83,7 +84,7 @@ def create_app(
     )
     app.state.metrics = Metrics()
     app.state.worker_seen = False
-    for module in (datasets, jobs, users, audit, catalogue, operations):
+    for module in (datasets, jobs, tasks, users, audit, catalogue, operations):
         app.include_router(module.router)
     web.mount(app)
     problems.install(app)
@@ -95,7 +96,7 @@ def create_app(
     app.add_exception_handler(ClientLeft, _left)
 
     def limit(scope: Scope) -> int:
-        if scope["method"] == "POST" and scope["path"] == "/v1/datasets":
+        if scope["method"] == "POST" and scope["path"] in UPLOADS:
             return chosen.max_upload_bytes + MULTIPART_OVERHEAD
         return chosen.max_body_bytes
 

@@ -35,6 +35,8 @@ def rows(design: Design, given: Sequence[Setting], pointer: str) -> tuple[Floats
     columns: dict[str, Any] = {name: [] for name in names}
     for k, row in enumerate(given):
         place = f"{pointer}/{k}"
+        if not isinstance(row, Mapping):
+            raise SpecError(pointer, "must be a list of settings, each with a value by covariate")
         for name in row:
             check_covariate(design, name, at(place, name))
         for name in names:

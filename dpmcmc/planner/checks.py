@@ -1,10 +1,11 @@
 """What no plan can be made of is refused: numbers out of range, and jobs that are too long."""
 
 from dataclasses import fields
+from numbers import Real
 from typing import get_args, get_type_hints
 
 from dpmcmc.design import Design
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.models import MODELS
 from dpmcmc.models.priors import check_numbers
 from dpmcmc.options import ComponentProposal, Proposal
@@ -25,7 +26,8 @@ def check_spec(schema: Schema, spec: JobSpec) -> None:
     """Refuse every number that no plan can be made of."""
     model, options, privacy = spec.model, spec.sampler, spec.privacy
     if model.family not in MODELS:
-        raise SpecError("/model/family", f"must be one of {', '.join(MODELS)}")
+        guess = near(model.family, MODELS)
+        raise SpecError("/model/family", f"must be one of {', '.join(MODELS)}{guess}")
     _check_options(model)
     if schema.rows < 1:
         raise SpecError("/dataset", "the dataset has no rows")
@@ -76,7 +78,9 @@ def _check_options(model: ModelSpec) -> None:
 
 def _check_number(pointer: str, value: float | None, least: float, most: float) -> None:
     """Refuse what is not within [least, most]; not a number is neither."""
-    if value is not None and not least <= value <= most:
+    if value is None:
+        return
+    if not isinstance(value, Real) or not least <= value <= most:
         raise SpecError(pointer, f"must be between {least:g} and {most:g}")
 
 

@@ -123,6 +123,7 @@ OTHER_DRAWS = {
     "dpmcmc.privacy.discrete_laplace:_proposed": "words of the integer noise itself",
     "dpmcmc.privacy.discrete_laplace:_exponential_coins": "words of the integer noise itself",
     "dpmcmc.samplers.minibatch:batches": "secret batches: without_replacement.md",
+    "dpmcmc.statistics.release:shuffled": "a random order of rows: statistics.md, section 3",
     "dpmcmc.samplers.penalty:amounts.bactrian": "proposals",
     "dpmcmc.samplers.penalty:amounts.normal": "proposals",
     "dpmcmc.samplers.penalty:taken": "acceptance uniforms, after the noise",

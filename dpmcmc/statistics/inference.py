@@ -34,6 +34,7 @@ from dpmcmc.verdicts import Verdict, of_chain
 AlgorithmName = Literal["mh", "pmmh", "correlated_pmmh", "mhaar", "mhaar_rb"]
 CORRELATION = 0.9  # of a particle with its next one
 PARTICLES = 32
+FARTHEST = 1e150  # of theta: its square is a number
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,15 @@ def infer(
     if not (particles >= 2 and chains >= 1 and draws >= 1 and warmup >= 0):
         raise SpecError("/inference", "needs particles >= 2, chains >= 1, draws >= 1, warmup >= 0")
     given = [released] if isinstance(released, Released) else list(released)
+    _check_prior(prior, family)
     target = _target(given, family, chains, approximate=normal_approximation)
     name = algorithm or ("mh" if isinstance(target, RELEASED_KINDS) else "mhaar")
     if name not in get_args(AlgorithmName):
-        raise SpecError("/inference/algorithm", f"{name!r} is no algorithm")
+        raise SpecError("/algorithm", f"must be one of {', '.join(get_args(AlgorithmName))}")
     source = random or SystemRandom()
     found = sampled(name, target, prior, particles, warmup, draws, source)
+    if not (np.abs(found) <= FARTHEST).all():
+        raise SpecError("/prior", "reaches numbers that cannot be computed with: shorten its tails")
     return _told(found, family, name)
 
 
@@ -103,6 +107,14 @@ def sampled(
     """Return theta, (B, draws): one chain for each set of values that the target holds."""
     place, sd = searched(target, prior, max(particles, PARTICLES), random)
     return walk(_chains(name, target, prior, sd, random, particles), place, warmup, draws)
+
+
+def _check_prior(prior: Prior, family: Family) -> None:
+    low, high = prior.ppf(np.array([0.0, 1.0]))
+    least, most = family.range
+    if not least <= low < high <= most:
+        message = f"must lie within {least:g} and {most:g}, where the {family.name} is"
+        raise SpecError("/prior", message)
 
 
 def _target(
@@ -134,7 +146,7 @@ def _chains(
     if name == "mhaar_rb" and isinstance(target, NormalSum):
         return RaoBlackwellised(*shared, target)
     if isinstance(target, Several) or name in ("mh", "mhaar_rb"):
-        raise SpecError("/inference/algorithm", f"{name} does not suit what was released")
+        raise SpecError("/algorithm", f"{name} does not suit what was released")
     if name == "mhaar":
         return AveragedRatios(*shared, target)
     return PseudoMarginal(*shared, target, CORRELATION if name == "correlated_pmmh" else 0.0)

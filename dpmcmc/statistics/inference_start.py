@@ -37,7 +37,7 @@ def searched(
         found = np.stack([log_likelihood(np.asarray(prior.ppf(u))) for u in grid.T], axis=1)
         found = np.nan_to_num(found, nan=-np.inf)
         if not np.isfinite(found).any(axis=1).all():
-            raise SpecError("/inference/prior", "allows nothing that explains what was released")
+            raise SpecError("/prior", "allows nothing that explains what was released")
         width = (high - low) / CELLS
         likely = found > found.max(axis=1, keepdims=True) - LOG_LIKELIHOOD_RANGE
         low = np.where(likely, grid, np.inf).min(axis=1) - 0.5 * width

@@ -5,7 +5,7 @@ Everything here is public. Source: thesis B, chapters 3 and 4.
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +18,6 @@ Floats = NDArray[np.float64]
 StatisticKind = Literal["power", "absolute_power"]
 Form = Literal["batch", "sequential", "median", "maximum"]
 SMALLEST, LARGEST = 1e-100, 1e100  # of the range of a statistic
-
-
-class Noise(Protocol):
-    """Additive noise whose law does not depend on rows. sd: its standard deviation."""
-
-    @property
-    def sd(self) -> float:
-        """Standard deviation."""
-
-    def log_density(self, difference: Floats) -> Floats:
-        """Return the log density at released minus true statistic, elementwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +133,12 @@ class SmoothLaplaceNoise:
     upper: float
 
     def law(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return the centre and the scale of what is released of rows; values (..., n): s of the
-        rows, in any order."""
+        """Return the centre and the scale of what is released of simulated rows; values (..., n):
+        s of the rows, in any order."""
         ordered = np.sort(values, axis=-1)
         at = order_statistic(ordered, self.rank)
         limits = self.lower, self.upper
-        smooth = smooth_sensitivity(ordered, self.rank, self.beta, *limits)
+        smooth = smooth_sensitivity(ordered, self.rank, self.beta, *limits, simulated=True)
         return at, np.asarray(2.0 / self.epsilon * smooth)
 
     def log_density(self, released: float | Floats, values: Floats) -> Floats:
@@ -158,18 +147,21 @@ class SmoothLaplaceNoise:
         return np.asarray(-np.abs(released - at) / scale - np.log(2.0 * scale))
 
 
+Noise = GaussianNoise | LaplaceNoise | RandomisedResponse | SmoothLaplaceNoise
+
+
 @dataclass(frozen=True, eq=False)
 class Released:
     """What was released, and all that an inference needs to know of how.
 
     form: batch (one noisy sum of s over rows), sequential (s of each row with noise of its own, in
-    the order of rows), median or maximum (of s over rows). values: (1,), or (rows,) where form is
-    sequential; a batch is a SUM, not a mean. noise: of values; RandomisedResponse gives 0 and 1.
-    cost: what it cost; None where it was simulated.
+    an order that says nothing of the rows), median or maximum (of s over rows). values: (1,), or
+    (rows,) where form is sequential; a batch is a SUM, not a mean. noise: of values;
+    RandomisedResponse gives 0 and 1. cost: what it cost; None where it was simulated.
     """
 
     values: Floats
-    noise: GaussianNoise | LaplaceNoise | RandomisedResponse | SmoothLaplaceNoise
+    noise: Noise
     statistic: Statistic
     rows: int
     form: Form

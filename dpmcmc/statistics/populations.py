@@ -145,6 +145,14 @@ class Bernoulli:
         return np.asarray(np.where(x == 1.0, 1.0 / theta, -1.0 / (1.0 - theta)))
 
 
+POPULATIONS: dict[str, type[Population]] = {
+    "bernoulli": Bernoulli,
+    "normal_mean": NormalMean,
+    "normal_variance": NormalVariance,
+    "uniform_width": UniformWidth,
+}
+
+
 def _normal(z: Floats) -> Floats:
     return np.asarray(np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi))
 

@@ -26,6 +26,7 @@ from dpmcmc.schema import Table
 from dpmcmc.statistics.mechanisms import (
     GaussianNoise,
     LaplaceNoise,
+    Noise,
     RandomisedResponse,
     Released,
     SmoothLaplaceNoise,
@@ -46,7 +47,16 @@ def release(plan: Plan, rows: Private[Table], permit: Permit, random: RandomSour
     never on rows.
     """
     table = opened(plan.paid, rows, permit)
-    return of_values(plan, table.columns[plan.asked.column].astype(np.float64), random)
+    values = table.columns[plan.asked.column].astype(np.float64)
+    if plan.asked.form == "sequential":
+        values = shuffled(values, random)
+    return of_values(plan, values, random)
+
+
+def shuffled(values: Floats, random: RandomSource) -> Floats:
+    """Return the values in a random order: files may be sorted by what is in them."""
+    first, second = random.words(len(values)), random.words(len(values))
+    return np.asarray(values[np.lexsort((second, first))])
 
 
 def of_values(plan: Plan, values: Floats, random: RandomSource) -> Released:
@@ -89,7 +99,7 @@ def with_gaussian(plan: Plan, values: Floats, random: RandomSource) -> Released:
     sums = summed(plan, in_cells(plan, values, GAUSSIAN_CELLS)).astype(np.float64)[:, None]
     noise = gaussian_noise(random, STATISTIC_GAUSSIAN, z, sums.shape)
     noisy = noisy_sums(sums, float(GAUSSIAN_CELLS), z, noise)[:, 0]
-    return _released(plan, in_units(plan, noisy, GAUSSIAN_CELLS), noise_of(plan))
+    return told(plan, in_units(plan, noisy, GAUSSIAN_CELLS))
 
 
 def with_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:
@@ -98,7 +108,7 @@ def with_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:
     most, scale = cells(z), 1 << log2_scale(z)
     sums = summed(plan, in_cells(plan, values, most))
     noise = laplace_noise(random, STATISTIC_LAPLACE, z, scale, sums.shape)
-    return _released(plan, in_units(plan, sums + noise, most), noise_of(plan))
+    return told(plan, in_units(plan, sums + noise, most))
 
 
 def with_smooth_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:
@@ -110,25 +120,30 @@ def with_smooth_laplace(plan: Plan, values: Floats, random: RandomSource) -> Rel
     smooth = smooth_sensitivity(ordered, plan.rank, beta, 0.0, float(ORDER_CELLS))
     scale = math.ceil(2.0 * (1.0 + 2.0**-40) * float(smooth) / epsilon)
     noise = laplace_noise(random, SMOOTH_SENSITIVITY_LAPLACE, z, scale, (1,))
-    own = SmoothLaplaceNoise(epsilon, beta, plan.rank, *plan.statistic.range)
-    return _released(plan, in_units(plan, at.astype(np.int64) + noise, ORDER_CELLS), own)
+    return told(plan, in_units(plan, at.astype(np.int64) + noise, ORDER_CELLS))
 
 
 def with_flips(plan: Plan, values: Floats, random: RandomSource) -> Released:
     """Return each binary row as it is, or flipped."""
     flipped = flips(random, RANDOMISED_RESPONSE, plan.epsilon, values.shape)
-    told = np.asarray((values == 1.0) ^ flipped, np.float64)
-    return _released(plan, told, RandomisedResponse(1.0 - flip_share(plan.epsilon)))
+    return told(plan, np.asarray((values == 1.0) ^ flipped, np.float64))
 
 
-def _released(
-    plan: Plan,
-    values: Floats,
-    noise: GaussianNoise | LaplaceNoise | RandomisedResponse | SmoothLaplaceNoise,
-) -> Released:
-    return Released(
-        values, noise, plan.statistic, plan.schema.rows, plan.asked.form, plan.paid.cost
-    )
+def told(plan: Plan, values: Floats) -> Released:
+    """Return what was released, and how. values: (1,) or (rows,), noisy. Reads no row."""
+    rows, form = plan.schema.rows, plan.asked.form
+    return Released(values, law_of(plan), plan.statistic, rows, form, plan.paid.cost)
+
+
+def law_of(plan: Plan) -> Noise:
+    """Return the law of the noise, which does not depend on rows."""
+    kind, epsilon = plan.asked.noise, plan.epsilon
+    if kind == "randomised_response":
+        return RandomisedResponse(1.0 - flip_share(epsilon))
+    if kind == "smooth_laplace":
+        beta = beta_of(epsilon, plan.paid.cost.delta)
+        return SmoothLaplaceNoise(epsilon, beta, plan.rank, *plan.statistic.range)
+    return noise_of(plan)
 
 
 RELEASES = {

@@ -21,9 +21,11 @@ def reach(beta: float) -> int:
 
 
 def smooth_sensitivity(
-    ordered: Floats, rank: int, beta: float, lower: float, upper: float
+    ordered: Floats, rank: int, beta: float, lower: float, upper: float, *, simulated: bool = False
 ) -> Floats:
     """Return a beta-smooth bound of the order statistic's local sensitivity, shape (...).
+
+    simulated: whether the values are nobody's; it then stops where nothing is larger further on.
 
     ordered: (..., n), values within [lower, upper], sorted along the last axis. It is
     max_k e^(-k beta) max_t (v[rank + t] - v[rank + t - k - 1]), t from 0 to k + 1, values of ranks
@@ -39,6 +41,8 @@ def smooth_sensitivity(
     at = most + 1 + rank  # where the order statistic is in padded
     largest = np.full(shape, LEAST_SHARE * (upper - lower))
     for k in range(most + 1):
+        if simulated and (math.exp(-k * beta) * (upper - lower) <= largest).all():
+            break
         upper_ends = padded[..., at : at + k + 2]
         lower_ends = padded[..., at - k - 1 : at + 1]
         local = (upper_ends - lower_ends).max(axis=-1)

@@ -1,10 +1,12 @@
-"""A statistic chosen by a first part of the rows, and released of the rest.
+"""A statistic chosen by a part of the rows, and released of the others.
 
 Proof: docs/proofs/statistics.md, section 3. Source: thesis B, section 6.5.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -29,7 +31,7 @@ from dpmcmc.statistics.mechanisms import (
 )
 from dpmcmc.statistics.plans import Asked, Plan, planned
 from dpmcmc.statistics.populations import Population, moments
-from dpmcmc.statistics.release import noise_of, of_values
+from dpmcmc.statistics.release import noise_of, of_values, shuffled, told
 
 Floats = NDArray[np.float64]
 MIN_GRID_WEIGHT = 1e-6  # weight of a value of theta
@@ -82,7 +84,23 @@ def plan_of_stages(
         planned(parts[1], replace(asked, a=a), *privacy)
     event = Parallel((first.paid.event, second.paid.event))
     paid = replace(first.paid, event=event)
-    return StagesPlan(first, second, population, tuple(thetas), tuple(powers), paid)
+    made = StagesPlan(first, second, population, tuple(thetas), tuple(powers), paid)
+    if not _is_known(made):
+        raise SpecError("/thetas", "are too far from the bounds for Fisher information to be known")
+    return made
+
+
+@lru_cache(maxsize=128)
+def _is_known(plan: StagesPlan) -> bool:
+    """Return whether information is a number at every theta, whichever power is chosen."""
+    try:
+        with np.errstate(all="ignore"):
+            _, scores = _chosen(plan, np.ones(len(plan.thetas)))
+            known = [moments(plan.population, plan.first.statistic, t) for t in plan.thetas]
+    except (ValueError, ArithmeticError):
+        return False
+    there = all(math.isfinite(x) for one in known for x in one)
+    return there and not any(map(math.isnan, scores.values()))
 
 
 def release_of_stages(
@@ -90,17 +108,24 @@ def release_of_stages(
 ) -> Stages:
     """Return both releases.
 
-    Privacy: plan.paid.event, two events in parallel on rows that their position assigns to a stage.
+    Privacy: plan.paid.event, two events in parallel on rows that chance assigns to a stage.
     Raises PermitError before the rows are opened; never on rows.
     """
     values = opened(plan.paid, rows, permit).columns[plan.first.asked.column].astype(np.float64)
-    split = plan.first.schema.rows
+    values, split = shuffled(values, random), plan.first.schema.rows
     first = of_values(plan.first, values[:split], random)
-    weights = weights_of(first, plan.population, plan.thetas)
-    power, scores = _chosen(plan, weights)
-    second = _with_power(plan.second, power)
-    released = of_values(second, values[split:], random)
-    return Stages(first, released, power, scores, weights, plan.paid.cost)
+    power, _ = _chosen(plan, weights_of(first, plan.population, plan.thetas))
+    second = of_values(_with_power(plan.second, power), values[split:], random)
+    return read_stages(plan, first.values[0], power, second.values[0])
+
+
+def read_stages(plan: StagesPlan, first: float, power: float, second: float) -> Stages:
+    """Return what two released numbers and the power between them say. Free."""
+    known = told(plan.first, np.array([first]))
+    weights = weights_of(known, plan.population, plan.thetas)
+    released = told(_with_power(plan.second, power), np.array([second]))
+    scores = _chosen(plan, weights)[1]
+    return Stages(known, released, power, scores, weights, plan.paid.cost)
 
 
 def weights_of(released: Released, population: Population, thetas: Sequence[float]) -> Floats:
@@ -108,9 +133,13 @@ def weights_of(released: Released, population: Population, thetas: Sequence[floa
     noise = released.noise
     if not isinstance(noise, GaussianNoise | LaplaceNoise) or released.form != "batch":
         raise SpecError("/form", "must be a batch with Gaussian or Laplace noise")
-    known = [moments(population, released.statistic, theta) for theta in thetas]
     value, rows = float(released.values[0]), released.rows
-    logs = np.array([log_density_of_sum(one, rows, noise, value) for one in known])
+    with np.errstate(all="ignore"):
+        known = [moments(population, released.statistic, theta) for theta in thetas]
+        logs = np.array([log_density_of_sum(one, rows, noise, value) for one in known])
+    logs = np.where(np.isfinite(logs), logs, -np.inf)
+    if not np.isfinite(logs).any():  # no theta explains it: nothing was told
+        return np.full(len(known), 1.0 / len(known))
     weights = np.exp(logs - logs.max())
     return np.asarray(weights / weights.sum())
 
@@ -124,9 +153,9 @@ def _chosen(plan: StagesPlan, weights: Floats) -> tuple[float, dict[float, float
         return noise_of(_with_power(plan.second, own.a))
 
     own = plan.second.statistic
-    return best_power(
-        plan.population, own, guesses, plan.powers, rows, noise, weights=weights[kept].tolist()
-    )
+    likely = weights[kept].tolist()
+    with np.errstate(all="ignore"):  # where a row hardly varies, information is infinite
+        return best_power(plan.population, own, guesses, plan.powers, rows, noise, weights=likely)
 
 
 def _with_power(plan: Plan, a: float) -> Plan:
@@ -152,9 +181,9 @@ def release_in_two_stages(
     budget: Budget | None = None,
     random: RandomSource | None = None,
 ) -> Stages:
-    """Release a sum of the first rows, choose a power by what it tells, release it of the rest.
+    """Release a sum of some rows, choose a power by what it tells, release it of the others.
 
-    first_rows: how many; a row's position must not depend on what is in it. population: of
+    first_rows: how many, drawn by chance. population: of
     dpmcmc.statistics.populations. thetas: values of its parameter, alike before the release.
     powers: to choose from, by the least mean of 1 / information. kind, noise, budget, random: as in
     `release_statistic`. Inference may use both releases.

@@ -1,7 +1,7 @@
 """Summary statistics in one call: one Gaussian event for all, intervals that know the noise."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,8 +43,8 @@ class Plan:
 
 def planned(schema: Schema, statistics: Sequence[Statistic], privacy: PrivacySpec) -> Plan:
     """Return what `describe` would release and cost. Reads no row. Raises SpecError."""
-    if not 1 <= len(statistics) <= MOST_STATISTICS:
-        raise SpecError("/statistics", f"must be 1 to {MOST_STATISTICS}")
+    if not isinstance(statistics, Sized) or not 1 <= len(statistics) <= MOST_STATISTICS:
+        raise SpecError("/statistics", f"must be a list of 1 to {MOST_STATISTICS}")
     found = tuple(asked(schema, one) for one in statistics)
     check_cells([one.axes for one in found])
     return Plan(schema, found, settled(schema, privacy))

@@ -43,6 +43,11 @@ EXAMPLES: dict[str, Json] = {
         "contrasts": [{"age": 1.0}],
         "null": [{"age": 0.0}],
     },
+    "InferenceIn": {
+        "family": "normal_mean",
+        "options": {"sd": 15.0},
+        "prior": {"kind": "uniform", "lower": 17.0, "upper": 90.0},
+    },
     "UserIn": {"name": "Ada", "role": "analyst"},
     "UserPatch": {"disabled": True},
     "KeyIn": {"label": "laptop", "expires_at": "2030-01-01T00:00:00Z"},

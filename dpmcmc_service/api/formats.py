@@ -123,12 +123,19 @@ def as_netcdf(chain: Chain) -> Iterator[bytes]:
             yield piece
 
 
+BINARY = {"schema": {"type": "string", "format": "binary"}}
 FORMATS: dict[str, Callable[[Chain], Iterator[bytes]]] = {
     JSON: as_json,
     CSV: as_csv,
     PARQUET: as_parquet,
     NETCDF: as_netcdf,
 }
+
+
+def as_files(answer: Any) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI of an answer that comes as JSON of this model, or as a file of draws."""
+    others = {kind: BINARY for kind in FORMATS if kind != JSON}
+    return {200: {"model": answer, "content": others}}
 
 
 def table_as_csv(columns: Mapping[str, Any]) -> Iterator[bytes]:

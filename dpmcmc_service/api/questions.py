@@ -5,8 +5,18 @@ from uuid import UUID
 
 from pydantic import Field
 
+from dpmcmc.statistics.inference import AlgorithmName
+from dpmcmc.statistics.priors import ThetaPrior
 from dpmcmc.units import Scale
-from dpmcmc_service.api.schemas import Answer, Epsilon, Positive, Request, VerdictOut, Word
+from dpmcmc_service.api.schemas import (
+    Answer,
+    Epsilon,
+    ParameterOut,
+    Positive,
+    Request,
+    VerdictOut,
+    Word,
+)
 
 Parameter = Annotated[str, Field(min_length=1, max_length=5000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Weights = Annotated[dict[Parameter, float], Field(max_length=250)]
@@ -171,4 +181,41 @@ class PosteriorOut(Answer):
     comparisons: list[ComparisonOut]
     effects: list[EffectOut]
     bayes_factors: list[BayesFactorOut]
+    verdict: VerdictOut
+
+
+class InferenceIn(Request):
+    """What to make of a statistic that a task released: draws of a family's one unknown number.
+
+    family: how rows come about (bernoulli, normal_mean, normal_variance, uniform_width); options:
+    what is known of it: sd of normal_mean. prior: of the number. algorithm: mh where the likelihood
+    is known, else pmmh, correlated_pmmh, mhaar or mhaar_rb; left out, mh or mhaar.
+    normal_approximation: of the sum over rows; false simulates rows. particles: of each step.
+    draws: of each chain, after the warm-up.
+    """
+
+    family: Word
+    options: Annotated[dict[Word, float], Field(max_length=10)] = Field(default_factory=dict)
+    prior: Annotated[ThetaPrior, Field(discriminator="kind")]
+    algorithm: AlgorithmName | None = None
+    normal_approximation: bool = True
+    particles: Annotated[int, Field(ge=2, le=10_000)] = 32
+    chains: Annotated[int, Field(ge=1, le=64)] = 4
+    draws: Annotated[int, Field(ge=1, le=100_000)] = 2000
+    warmup: Annotated[int, Field(ge=0, le=100_000)] = 500
+
+
+class InferenceOut(Answer):
+    """Draws of a family's unknown number, (chain, draw), from what was released.
+
+    parameter: its name and summary. cost: of this request. note: says so. verdict: whether the
+    chains have mixed; it cannot see a family that does not suit the rows.
+    """
+
+    job: UUID
+    cost: Epsilon
+    note: str
+    algorithm: str
+    parameter: ParameterOut
+    draws: list[list[float]]
     verdict: VerdictOut

@@ -129,11 +129,14 @@ class Branches(Request):
     """How delta is shared between filters; a job is accepted while one of them still holds.
 
     gdp: share of the Gaussian filter. rdp: (order, share) of each Rényi filter, needed for samplers
-    on secret minibatches. Shares sum to at most 1; fixed at the dataset's creation.
+    on secret minibatches. failure: share of delta that noise may use up which is itself
+    (epsilon, delta), needed for the median and the maximum. Shares sum to at most 1; fixed at the
+    dataset's creation. Noise of pure epsilon has a filter of its own, which needs no delta.
     """
 
     gdp: Share = 1.0
     rdp: Annotated[list[tuple[Order, Share]], Field(max_length=4)] = Field(default_factory=list)
+    failure: Share = Field(default=0.0, exclude_if=lambda share: share == 0.0)
 
 
 Promised = Annotated[Positive, Field(le=LARGEST_PROMISE)]
@@ -593,7 +596,45 @@ class StatisticOut(Answer):
     note: str
 
 
-TaskOut = Annotated[SummariesOut | SyntheticOut | StatisticOut, Field(discriminator="kind")]
+class StageOut(Answer):
+    """What one stage released, as a statistic's fields say it."""
+
+    form: Literal["batch"]
+    statistic: dict[str, Any]
+    rows: int
+    values: list[float]
+    noise: dict[str, Any]
+
+
+class ScoreOut(Answer):
+    """What a power promises: the mean of 1 / Fisher information, the least of which is chosen."""
+
+    power: float
+    mean_inverse_information: float | None
+
+
+class WeightOut(Answer):
+    """How likely a value is after the first stage."""
+
+    theta: float
+    weight: float
+
+
+class TwoStagesOut(Answer):
+    """Two released sums over separate rows. power: of the second, chosen by what the first told."""
+
+    kind: Literal["two_stages"]
+    job: UUID
+    stages: list[StageOut]
+    power: float
+    scores: list[ScoreOut]
+    weights: list[WeightOut]
+    note: str
+
+
+TaskOut = Annotated[
+    SummariesOut | SyntheticOut | StatisticOut | TwoStagesOut, Field(discriminator="kind")
+]
 
 
 # ---- users, registries, accounting ----

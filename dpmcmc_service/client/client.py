@@ -245,6 +245,15 @@ class Client:
         how: Json = {"params": {"level": level, "target": target}}
         return self._json("GET", f"/v1/jobs/{job}/result", **how)
 
+    def inference(self, job: str, question: Mapping[str, Any]) -> Json:
+        """Draws of a family's number given a statistic that a task released. Costs nothing."""
+        return self._json("POST", f"/v1/jobs/{job}/inferences", json=question)
+
+    def inference_draws(self, job: str, question: Mapping[str, Any], form: str = "csv") -> bytes:
+        """The draws alone of what `inference` makes. form: json, csv, parquet or netcdf."""
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
+        return self._send("POST", f"/v1/jobs/{job}/inferences", json=question, **how).content
+
     def table(self, job: str, number: int, form: str = "csv") -> bytes:
         """A synthetic table of a task, by its number from 0. form: csv or parquet."""
         how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}

@@ -214,6 +214,26 @@ def posterior(
 
 
 @commands.command()
+def infer(
+    context: typer.Context,
+    job: JobId,
+    question: Question,
+    output: Annotated[Path | None, typer.Option(help="Save the draws alone, in --form.")] = None,
+    form: Form = Form.csv,
+    as_json: AsJson = False,
+) -> None:
+    """Infer a family's number from a statistic that a task released; costs nothing."""
+    client = client_of(context)
+    job = names.job(client, job)
+    if output is not None:
+        output.write_bytes(client.inference_draws(job, read(question), form))
+        return
+    answer = client.inference(job, read(question))
+    told = render.inference(answer), render.verdict(answer), escape(answer["note"])
+    show(answer, as_json, *told)
+
+
+@commands.command()
 def chain(
     context: typer.Context,
     job: JobId,

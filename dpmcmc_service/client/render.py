@@ -131,16 +131,37 @@ def result(answer: Json) -> Table:
             "columns": ", ".join(answer["columns"]),
             "noise": f"sd {answer['noise_sd']:.3g} rows in each count",
         }
+    elif answer["kind"] == "two_stages":
+        facts = {"chosen power": f"{answer['power']:.4g}"}
+        for number, one in enumerate(answer["stages"], start=1):
+            own = _statistic(one)
+            facts |= {f"stage {number}, {name}": value for name, value in own.items()}
     else:
-        noise = (f"{key} {value}" for key, value in answer["noise"].items())
-        values = [f"{value:.6g}" for value in answer["values"][:SHOWN]]
-        facts = {
-            "values": ", ".join(values) + (" ..." if len(answer["values"]) > SHOWN else ""),
-            "form": f"{answer['form']}, {answer['rows']:,} rows",
-            "noise": ", ".join(noise),
-        }
+        facts = _statistic(answer)
     for name, value in facts.items():
         made.add_row(name, escape(value))
+    return made
+
+
+def _statistic(released: Json) -> dict[str, str]:
+    values = [f"{value:.6g}" for value in released["values"][:SHOWN]]
+    return {
+        "values": ", ".join(values) + (" ..." if len(released["values"]) > SHOWN else ""),
+        "form": f"{released['form']}, {released['rows']:,} rows",
+        "noise": ", ".join(f"{key} {value}" for key, value in released["noise"].items()),
+    }
+
+
+def inference(answer: Json) -> Table:
+    """A family's number, given a released statistic."""
+    made = table(f"By {answer['algorithm']}", "", "mean", "sd", "90 % interval", "R-hat", "ESS")
+    one = answer["parameter"]
+    interval = f"{one['q05']:.4g} to {one['q95']:.4g}"
+    mixing = (
+        "" if one[key] is None else f"{one[key]:.{digits}g}"
+        for key, digits in (("r_hat", 4), ("ess_bulk", 3))
+    )
+    made.add_row(one["name"], f"{one['mean']:.4g}", f"{one['sd']:.3g}", interval, *mixing)
     return made
 
 

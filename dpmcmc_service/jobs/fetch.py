@@ -20,7 +20,10 @@ from dpmcmc.privacy.types import Released
 from dpmcmc.results import attributes
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
-from dpmcmc.tasks import SyntheticTask, TaskSpec
+from dpmcmc.tasks import TaskSpec
+from dpmcmc.tasks.statistic import StatisticTask
+from dpmcmc.tasks.synthetic import SyntheticTask
+from dpmcmc.tasks.two_stages import TwoStagesTask
 from dpmcmc.units import Scale, in_units
 from dpmcmc_service.jobs.access import own_job
 from dpmcmc_service.jobs.caller import Caller
@@ -185,6 +188,16 @@ def result(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
     """What a succeeded task released first. Raises as `chain`, or 409 job_without_result."""
     with services.sessions.read() as session:
         return _task_block(session, _task(session, caller, job_id), 0)
+
+
+def statistic(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
+    """What a succeeded task released, of which an inference can be made. Raises as `result`."""
+    with services.sessions.read() as session:
+        found = _task(session, caller, job_id)
+        if not isinstance(task_spec(found).task, StatisticTask | TwoStagesTask):
+            told = "This task released no statistic that a family of rows is read from."
+            raise Refusal(409, "job_without_result", told)
+        return _task_block(session, found, 0)
 
 
 def table(services: Services, caller: Caller, job_id: UUID, number: int) -> TaskBlock:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from dpmcmc.options import AutoOptions, DpPenaltyOptions
 from dpmcmc.reuse import Earlier
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.statistics.questions import Question
 from dpmcmc.summaries.intervals import Target
-from dpmcmc.tasks import TaskPlan, TaskSpec, plan_task, told_of
+from dpmcmc.tasks import TaskPlan, TaskSpec, plan_task, posterior_of, told_of
 from dpmcmc_service.jobs.errors import Fault
+from dpmcmc_service.jobs.fetch import TaskBlock
 
 
 def worked_out(
@@ -65,6 +68,23 @@ def answered_of_task(
     except SpecError as error:
         return Fault(error.pointer, error.message)
     return json.dumps(told, allow_nan=False).encode()
+
+
+def inferred(found: TaskBlock, asked: Question) -> dict[str, Any] | Fault:
+    """Draws given what a task released, as JSON holds them, or what is wrong with the question.
+
+    Runs in a planner process.
+    """
+    try:
+        made = posterior_of(found.schema, found.spec, found.block, asked)
+    except SpecError as error:
+        return Fault(error.pointer, error.message)
+    return {
+        "algorithm": made.algorithm,
+        "parameter": asdict(made.summary),
+        "draws": made.draws.tolist(),
+        "verdict": asdict(made.verdict),
+    }
 
 
 def load_planner() -> None:

@@ -30,6 +30,10 @@ BASE_BYTES = 2**29  # Python, the libraries and the compiled kernels
 ROW_NUMBERS = 24  # of a row: its response, and what a column needs while it is made
 DRAW_COPIES = 3
 MOST_EARLIER = 50  # jobs whose results a plan looks at
+LAST = (
+    "After this job no job with Gaussian noise fits any more, and regressions have no other."
+    " Ask for less, or for gaussian noise, which takes less of what such jobs share."
+)
 LEAST_COST = 1e9  # noise multiplier of a step that costs next to nothing
 
 # what the verdicts of an analyst's last jobs say of columns
@@ -49,7 +53,8 @@ _NOTES = (
 class Offer:
     """A plan beside the dataset's budget. remaining_after: epsilon at the dataset's delta.
 
-    found: what the caller's earlier releases on the dataset found of the bounds of its columns.
+    found: what the caller's earlier releases on the dataset found of the bounds of its columns, and
+    whether pure noise would use up what Gaussian noise needs.
     """
 
     plan: planner.Plan | TaskPlan
@@ -127,6 +132,8 @@ def offer(
             found = _found_earlier(session, caller, dataset_id, schema, made)
     if not preview.bounded:
         raise unbounded(task=isinstance(made, TaskPlan))
+    if preview.affordable and not preview.remaining_after and made.cost.delta == 0.0:
+        found += (LAST,)
     return Offer(made, preview.affordable, preview.remaining_after, found)
 
 
@@ -181,7 +188,10 @@ def check_bounded(session: Session, dataset: DatasetRow, spec: JobSpec) -> None:
 def unbounded(*, task: bool = False) -> Refusal:
     """The refusal of a job whose cost no branch of the dataset's promise bounds."""
     if task:
-        told = "The dataset's promise does not bound the cost of this noise; that of gaussian, yes."
+        told = (
+            "The dataset's promise does not bound the cost of this noise: it takes a dataset whose"
+            " privacy.branches has a failure share. That of gaussian and laplace needs none."
+        )
         fault = Fault("/task/noise", told)
         return Refusal(422, "invalid_request", "This dataset cannot pay for the job.", [fault])
     fault = Fault(

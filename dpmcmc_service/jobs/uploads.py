@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 from uuid import UUID, uuid4
 
@@ -45,6 +45,7 @@ class Definition:
     delta: float
     gdp_weight: float = 1.0
     renyi: tuple[tuple[float, float], ...] = ()
+    failure_weight: float = 0.0
     grants: Sequence[UUID] | None = None
     population: str | None = None
 
@@ -121,6 +122,8 @@ def _terms(definition: Definition) -> FilterTerms:
             Neighbouring(definition.neighbouring),
             definition.gdp_weight,
             definition.renyi,
+            basic=True,  # needs no share of delta: docs/proofs/filter.md, section 2
+            failure_weight=definition.failure_weight,
         )
     except ValueError:
         raise invalid("/metadata/privacy", "This budget cannot be kept.") from None
@@ -200,7 +203,7 @@ def _first_of(
                 f"The datasets of this population share one budget: its {name} is"
                 f" {getattr(kept, name)!r}. Declare the same, or raise it by PATCH first.",
             )
-    if kept != terms:
+    if replace(kept, basic=terms.basic) != terms:
         raise invalid(
             "/metadata/privacy",
             "The datasets of this population share one budget: declare its branches.",

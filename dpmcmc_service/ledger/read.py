@@ -30,11 +30,11 @@ from dpmcmc_service.ledger.errors import UnknownAccount
 class Balance:
     """A dataset's budget, or its population's. Every epsilon is at its delta and composed, no sum.
 
-    gdp_weight, renyi: the shares of delta, see FilterTerms. spent: posted jobs. reserved:
-    reservations alone. remaining: the largest Gaussian job that still fits beside both. mu_total:
-    what the GDP branch allows in all (0: it is off). mu_spent: of posted jobs; None where one has
-    no GDP bound. jobs: how many hold budget. seq, head: number and hash of the last entry, to be
-    kept elsewhere as an anchor for `verify`.
+    gdp_weight, renyi, failure_weight: the shares of delta, see FilterTerms. spent: posted jobs.
+    reserved: reservations alone. remaining: the largest Gaussian job that still fits beside both.
+    mu_total: what the GDP branch allows in all (0: it is off). mu_spent: of posted jobs; None
+    where one has no GDP bound. jobs: how many hold budget. seq, head: number and hash of the last
+    entry, to be kept elsewhere as an anchor for `verify`.
     """
 
     dataset_id: UUID
@@ -44,6 +44,7 @@ class Balance:
     delta: float
     gdp_weight: float
     renyi: tuple[tuple[float, float], ...]
+    failure_weight: float
     spent_epsilon: float
     reserved_epsilon: float
     remaining_epsilon: float
@@ -150,6 +151,7 @@ def _balance(dataset_id: UUID, head: Head) -> Balance:
         delta=terms.delta,
         gdp_weight=terms.gdp_weight,
         renyi=terms.renyi,
+        failure_weight=terms.failure_weight,
         spent_epsilon=spent_epsilon(terms, head.posted),
         reserved_epsilon=spent_epsilon(terms, head.reserved),
         remaining_epsilon=remaining_epsilon(terms, head.held),

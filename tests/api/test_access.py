@@ -28,6 +28,7 @@ ALLOWED = {
     ("POST", "/v1/jobs/{id}/posteriors"): {"analyst"},
     ("GET", "/v1/jobs/{id}/result"): {"analyst"},
     ("GET", "/v1/jobs/{id}/tables/{number}"): {"analyst"},
+    ("POST", "/v1/jobs/{id}/inferences"): {"analyst"},
     ("POST", "/v1/users"): {"admin"},
     ("GET", "/v1/users"): {"admin"},
     ("GET", "/v1/users/me"): ALL,

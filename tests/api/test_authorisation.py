@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dpmcmc.privacy.types import Released
+from dpmcmc_service.api.examples import EXAMPLES
 from tests.api.support import CSV, METADATA, Caller, House, draw_with, job_of
 
 CALLERS = ("anonymous", "revoked", "owner", "other", "ungranted", "auditor", "admin")
@@ -43,6 +44,7 @@ EXPECTED = {  # statuses in the order of CALLERS
     "POST /v1/jobs/{id}/posteriors": "401 401 409 404 404 403 403",  # it ran a chain
     "GET /v1/jobs/{id}/result": "401 401 409 404 404 403 403",  # and is no task
     "GET /v1/jobs/{id}/tables/{number}": "401 401 409 404 404 403 403",
+    "POST /v1/jobs/{id}/inferences": "401 401 409 404 404 403 403",
     "POST /v1/jobs/{id}/cancel": "401 401 200 404 404 403 200",
     "POST /v1/users": f"{ADMIN_ONLY} 201",
     "GET /v1/users": f"{ADMIN_ONLY} 200",
@@ -111,6 +113,7 @@ class World:
             "POST /v1/plans": job,
             "POST /v1/jobs": job | {"privacy": {"noise_multiplier": 200.0, "delta": 1e-6}},
             "POST /v1/jobs/{id}/posteriors": {},
+            "POST /v1/jobs/{id}/inferences": EXAMPLES["InferenceIn"],
             "POST /v1/users": {"name": f"new {len(self.house.sent)}", "role": "analyst"},
             "PATCH /v1/users/{id}": {"disabled": True},
             "POST /v1/restore": {"accept": True, "reason": "a test"},

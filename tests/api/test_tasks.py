@@ -120,7 +120,8 @@ def test_synthetic_tables_are_like_the_rows_where_the_marginals_hold_them(
     house: House, dataset: str
 ) -> None:
     analyst = house.user("analyst")
-    task = {"kind": "synthetic", "columns": ["sex", "rich", "age"], "tables": 3, "bins": {"age": 4}}
+    task = {"kind": "synthetic", "columns": ["sex", "rich", "age"], "tables": 3, "moves": 60}
+    task |= {"bins": {"age": 2}}
     place = ran(house, analyst, asked(dataset, 20.0, **task))
     told = result_of(analyst, place)
     assert (told["tables"], told["rows"], told["columns"]) == (3, ROWS, ["sex", "rich", "age"])

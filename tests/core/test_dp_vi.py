@@ -125,6 +125,7 @@ def test_intervals_hold_the_truth():
     assert held > 73
 
 
+@pytest.mark.compiled("thousands of gradients")
 def test_without_noise_it_is_the_posterior():
     """Within a tenth of its sds of the fit by Newton steps, and as wide."""
     rows = 20_000

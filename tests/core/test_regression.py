@@ -177,6 +177,7 @@ def test_informed_intervals_hold_the_truth_where_the_noise_of_s_matters():
     assert np.mean(off) < 0.87
 
 
+@pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.slow
 def test_normal_x_is_calibrated_where_its_model_holds():
     theta, variance, gram, told = truths(1200, np.random.default_rng(9))
@@ -206,6 +207,7 @@ def test_the_proposal_of_matrices_is_accepted_as_often_as_it_is_meant_to_be():
     assert 0.17 < share < 0.3
 
 
+@pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.slow
 def test_the_intercept_is_calibrated_where_its_model_holds():
     """One covariate about an unknown mean: its flat prior is stood in for by a wide one.
@@ -264,6 +266,7 @@ def normal_sums(count, rng, sds):
     )
 
 
+@pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.slow
 def test_joint_normal_is_calibrated_where_its_model_holds():
     """Sums of thousands of rows are as good as normal. Noise is wider than they are by chance."""

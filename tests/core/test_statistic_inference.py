@@ -198,6 +198,7 @@ def spread(found):
     return (mean - away.mean()) / (away.std() / np.sqrt(len(found)))
 
 
+@pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.parametrize("case", CASES)
 def test_ranks_of_true_parameters_are_uniform(case):
     found = ranks(case, 1.0)
@@ -206,6 +207,7 @@ def test_ranks_of_true_parameters_are_uniform(case):
     assert abs(spread(found)) < 3.5
 
 
+@pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 @pytest.mark.parametrize("case", CASES)
 def test_noise_that_is_ten_percent_off_is_rejected(case, factor):
@@ -245,6 +247,13 @@ def test_releases_that_no_algorithm_reads_are_refused():
 def test_a_prior_outside_the_family_is_refused():
     with np.errstate(invalid="ignore"), pytest.raises(SpecError, match="prior"):
         infer(BATCH, NormalVariance(), stats.uniform(-3.0, 2.0), random=Seeded(1))
+
+
+@pytest.mark.parametrize("prior", [stats.invgamma(1e-100), stats.norm(0.0, 1e160)])
+def test_a_prior_that_reaches_beyond_numbers_is_refused(prior):
+    flat = Released(np.array([0.0]), LaplaceNoise(1e90), MEAN, 2, "batch")
+    with np.errstate(all="ignore"), pytest.raises(SpecError, match="/prior"):
+        infer(flat, NormalMean(1.0), prior, draws=50, warmup=0, random=Seeded(1))
 
 
 def test_a_chain_that_is_too_short_is_called_unreliable():

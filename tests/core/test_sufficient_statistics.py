@@ -82,6 +82,7 @@ def test_a_known_scale_and_no_intercept_are_known(method):
     assert [one.sd for one in told] == pytest.approx(sds, rel=0.1)
 
 
+@pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "mcmc_fixeds"])
 def test_intervals_that_are_called_reliable_hold_the_truth(method):
     """At epsilon 1, where noise is half of the width: 60 intervals of nine tenths."""

@@ -102,6 +102,7 @@ def log_odds(counts):
     return math.log(pair[0, 0] * pair[1, 1] / (pair[0, 1] * pair[1, 0])), (1.0 / pair).sum()
 
 
+@pytest.mark.compiled("hundreds of chains, of no kernel")
 def test_errors_of_a_log_odds_ratio_are_as_large_as_its_intervals_say():
     """Sum of squared normal scores over 30 runs: chi-square, and not with sds twice off.
 
@@ -192,6 +193,7 @@ def test_chains_that_disagree_are_told_from_chains_that_do_not():
     assert r_hat(draws) > 1.3
 
 
+@pytest.mark.compiled("hundreds of chains, of no kernel")
 def test_what_is_impossible_is_in_no_table_and_in_no_probability():
     made = dpmcmc.synthesise(
         data(np.random.default_rng(8)), schema=SCHEMA, epsilon=5.0, delta=1e-6, tables=4,

@@ -1115,6 +1115,27 @@ SINGLE = (
         f"{STATISTICS}::test_each_number_has_noise_of_its_own[sequential]",
     ),
     Bug(
+        "rows told in the order of the file",
+        RELEASE,
+        "values = shuffled(values, random)",
+        "shuffled(values, random)",
+        f"{STATISTICS}::test_rows_are_told_in_an_order_that_says_nothing_of_them[laplace]",
+    ),
+    Bug(
+        "the first rows of the file in the first stage",
+        "dpmcmc/statistics/two_stages.py",
+        "values, split = shuffled(values, random), plan.first.schema.rows",
+        "split = plan.first.schema.rows",
+        "tests/privacy/test_two_stages.py::test_chance_says_which_rows_are_first",
+    ),
+    Bug(
+        "medians whose failure uses up no delta",
+        "dpmcmc/privacy/filter.py",
+        "failure=units_up(failure),",
+        "failure=0,",
+        "tests/api/test_inferences.py::test_a_median_needs_a_share_of_delta_for_its_failure",
+    ),
+    Bug(
         "half of the Laplace noise",
         RELEASE,
         "most, scale = cells(z), 1 << log2_scale(z)",
@@ -1190,8 +1211,8 @@ SINGLE = (
     Bug(
         "rows of the first stage in both",
         "dpmcmc/statistics/two_stages.py",
-        "released = of_values(second, values[split:], random)",
-        "released = of_values(second, values, random)",
+        "second = of_values(_with_power(plan.second, power), values[split:], random)",
+        "second = of_values(_with_power(plan.second, power), values, random)",
         "tests/privacy/test_two_stages.py::test_each_stage_has_its_noise_in_full",
     ),
     Bug(

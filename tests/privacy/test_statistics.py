@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, chisquare, gamma, kstest, laplace, norm
+from scipy.stats import chi2, chisquare, gamma, kstest, laplace, norm, spearmanr
 
 from dpmcmc.budget import Budget, BudgetExhaustedError
 from dpmcmc.errors import SpecError
@@ -163,7 +163,7 @@ def test_noise_is_in_the_unit_of_the_sensitivity():
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("factor", [1.0, 0.9])
 def test_released_numbers_have_the_claimed_noise_and_not_a_tenth_less(form, noise, factor):
-    rows = [1.0, -0.5, 2.5]
+    rows = [1.5, 1.5, 1.5] if form == "sequential" else [1.0, -0.5, 2.5]
     asked = Asked(column="x", kind="power", a=2.0, form=form, noise=noise)
     plan, found = times(asked, rows, 4000, delta=1e-6 if noise == "gaussian" else 0.0)
     squares = np.array(rows) ** 2
@@ -205,15 +205,23 @@ def test_laws_on_two_neighbours_are_as_far_apart_as_is_charged(noise):
 
 def test_responses_are_flipped_as_often_as_is_charged():
     """Ones and zeros alike, to 5 standard deviations; a tenth fewer flips would be seen."""
-    asked = Asked(column="b", form="sequential", noise="randomised_response")
-    said = ["yes", "no"] * 20_000
-    _, found = times(asked, [0.0] * 40_000, 1, epsilon=1.0, said=said)
-    told = found[0].reshape(-1, 2)
+    asked, count = Asked(column="b", form="sequential", noise="randomised_response"), 20_000
     share = 1.0 / (1.0 + math.e)
-    sd = math.sqrt(share * (1.0 - share) / 20_000)
-    for flipped in (1.0 - told[:, 0].mean(), told[:, 1].mean()):
-        assert abs(flipped - share) < 5 * sd
+    sd = math.sqrt(share * (1.0 - share) / count)
+    for word, true in (("yes", 1.0), ("no", 0.0)):
+        _, found = times(asked, [0.0] * count, 1, epsilon=1.0, said=[word] * count)
+        assert abs(np.mean(found != true) - share) < 5 * sd
     assert 0.1 * share > 5 * sd
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_rows_are_told_in_an_order_that_says_nothing_of_them(noise):
+    """A sorted file: noise of a thousandth of the range would show its order."""
+    asked = Asked(column="x", form="sequential", noise=noise)
+    delta = 1e-6 if noise == "gaussian" else 0.0
+    _, found = times(asked, np.linspace(-2.0, 3.0, 400).tolist(), 1, epsilon=60.0, delta=delta)
+    assert abs(spearmanr(found[0], np.arange(400)).statistic) < 5 / math.sqrt(400)
+    assert np.abs(np.sort(found[0]) - np.linspace(-2.0, 3.0, 400)).mean() < 0.5
 
 
 # --- smooth sensitivity

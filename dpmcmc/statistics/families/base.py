@@ -23,6 +23,10 @@ class Family(Protocol):
     def name(self) -> str:
         """What theta is called in results."""
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """Ends between which theta lies."""
+
     def rows(self, theta: Floats, z: Floats) -> Floats:
         """Return rows made of independent standard normals z, nondecreasing in z."""
 

@@ -18,6 +18,11 @@ class Bernoulli:
         """What theta is called in results."""
         return "share"
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """Ends between which theta lies."""
+        return 0.0, 1.0
+
     def rows(self, theta: Floats, z: Floats) -> Floats:
         """Return rows made of independent standard normals z."""
         return np.asarray(z > -ndtri(theta), np.float64)

@@ -1,6 +1,7 @@
 """Normal rows of unknown mean and known standard deviation."""
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from scipy.special import ndtr
@@ -24,6 +25,11 @@ class NormalMean:
     def name(self) -> str:
         """What theta is called in results."""
         return "mean"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Ends between which theta lies."""
+        return -inf, inf
 
     def rows(self, theta: Floats, z: Floats) -> Floats:
         """Return rows made of independent standard normals z."""

@@ -1,6 +1,7 @@
 """Normal rows about 0 of unknown variance. Source: thesis B, Example 4."""
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from scipy.special import ndtr
@@ -17,6 +18,11 @@ class NormalVariance:
     def name(self) -> str:
         """What theta is called in results."""
         return "variance"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Ends between which theta lies."""
+        return 0.0, inf
 
     def rows(self, theta: Floats, z: Floats) -> Floats:
         """Return rows made of independent standard normals z."""

@@ -172,7 +172,9 @@ def _metadata(text: bytes) -> DatasetIn:
 
 
 def _branches(balance: ledger.Balance) -> Branches | None:
-    declared = Branches(gdp=balance.gdp_weight, rdp=list(balance.renyi))
+    declared = Branches(
+        gdp=balance.gdp_weight, rdp=list(balance.renyi), failure=balance.failure_weight
+    )
     return None if declared == Branches() else declared
 
 
@@ -186,6 +188,7 @@ def _definition(metadata: DatasetIn) -> uploads.Definition:
         delta=metadata.privacy.delta,
         gdp_weight=metadata.privacy.branches.gdp,
         renyi=tuple(metadata.privacy.branches.rdp),
+        failure_weight=metadata.privacy.branches.failure,
         grants=metadata.grants,
         population=metadata.population,
     )

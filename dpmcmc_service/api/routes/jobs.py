@@ -1,33 +1,23 @@
-"""Plans, jobs and what they release."""
+"""Plans, jobs and their chains."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import numpy as np
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from dpmcmc.free.priors import CoefficientPrior
 from dpmcmc.planner import Plan
 from dpmcmc.spec import JobSpec
-from dpmcmc.summaries.intervals import Target
-from dpmcmc.tasks import FREE as TASK_FREE
-from dpmcmc.tasks import TaskPlan, TaskSpec, table_of
+from dpmcmc.tasks import TaskPlan, TaskSpec
 from dpmcmc.units import Scale
 from dpmcmc_service.api.auth import Analyst, House, JobId, Places, Planning, Watch, Worker
 from dpmcmc_service.api.bodies import describe, read, read_either
 from dpmcmc_service.api.endpoints import Route
-from dpmcmc_service.api.formats import (
-    CSV,
-    FORMATS,
-    JSON,
-    PARQUET,
-    negotiate,
-    table_as_csv,
-    table_as_parquet,
-)
+from dpmcmc_service.api.formats import FORMATS, JSON, as_files, negotiate
 from dpmcmc_service.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from dpmcmc_service.api.problems import of_status
 from dpmcmc_service.api.questions import PosteriorIn, PosteriorOut
@@ -44,7 +34,6 @@ from dpmcmc_service.api.schemas import (
     ProgressOut,
     SummaryOut,
     TaskIn,
-    TaskOut,
     VerdictOut,
 )
 from dpmcmc_service.api.sse import EventStream, event
@@ -54,7 +43,7 @@ from dpmcmc_service.jobs import fetch, plans
 from dpmcmc_service.jobs import submit as submitting
 from dpmcmc_service.jobs.errors import Fault, Refusal
 from dpmcmc_service.jobs.fetch import Wanted, Watched
-from dpmcmc_service.jobs.planner import answered_of_task, enough, quick, worked_out
+from dpmcmc_service.jobs.planner import enough, quick, worked_out
 from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
 from dpmcmc_service.jobs.promises import warnings
 from dpmcmc_service.jobs.specs import title_of
@@ -67,7 +56,6 @@ Key = Annotated[
     Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$"),
 ]
 POLL_SECONDS = 1
-BINARY = {"schema": {"type": "string", "format": "binary"}}
 EVENTS = """Server-sent events. `event: status` has data `{"status": ...}` (StatusEvent), `event: \
 progress` has data `{"step": ..., "of": ...}` (ProgressOut). Comments (`: still here`) keep the \
 connection open. The stream ends after a final status, which has the verdict on a result, with the \
@@ -286,16 +274,11 @@ def cancel(caller: Worker, services: House, job_id: JobId) -> JobOut:
     return shown(cancelling.cancel(services, caller, job_id))
 
 
-def _formats() -> dict[int | str, dict[str, Any]]:
-    others = {kind: BINARY for kind in FORMATS if kind != JSON}
-    return {200: {"model": ChainOut, "content": others}}
-
-
 @router.get(
     "/jobs/{id}/chain",
     tags=["jobs"],
     response_class=StreamingResponse,
-    responses=_formats(),
+    responses=as_files(ChainOut),
 )
 def chain(
     caller: Analyst,
@@ -338,59 +321,6 @@ def summary(
     )
 
 
-Level = Annotated[float, Query(gt=0, lt=1, description="of the intervals of summaries")]
-Of = Annotated[
-    Target,
-    Query(description="population, whose random sample the rows are; rows: the noise alone"),
-]
-Number = Annotated[int, Path(ge=0, le=10_000, description="from 0")]
-TABLES = (CSV, PARQUET)
-
-
-@router.get("/jobs/{id}/result", tags=["jobs"], response_model=TaskOut)
-async def result(
-    caller: Analyst,
-    services: House,
-    planners: Planning,
-    request: Request,
-    job_id: JobId,
-    level: Level = 0.9,
-    target: Of = "population",
-) -> Response:
-    """What a task released, with intervals that know the noise. Free, however often it is asked."""
-    found = await run_in_threadpool(fetch.result, services, caller, job_id)
-    head = {"kind": found.spec.task.kind, "job": str(job_id), "note": TASK_FREE}
-    asked = (found.schema, found.spec, found.block, level, target, head)
-    ticket = planners.ask(str(caller.id), answered_of_task, *asked, keep=False)
-    answer = await answered(request, ticket)
-    if isinstance(answer, Fault):
-        raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
-    return Response(answer, media_type=JSON)
-
-
-@router.get(
-    "/jobs/{id}/tables/{number}",
-    tags=["jobs"],
-    response_class=StreamingResponse,
-    responses={200: {"content": dict.fromkeys(TABLES, BINARY)}},
-)
-def table(
-    caller: Analyst, services: House, job_id: JobId, number: Number, request: Request
-) -> StreamingResponse:
-    """One synthetic table, as CSV or Parquet. An analysis of each of them is combined by Rubin."""
-    kind = negotiate(",".join(request.headers.getlist("accept")), TABLES)
-    if kind is None:
-        raise of_status(406, f"Tables come as {', '.join(TABLES)}.")
-    found = fetch.table(services, caller, job_id, number)
-    columns = table_of(found.schema, found.spec, found.block)
-    body = table_as_csv(columns) if kind == CSV else table_as_parquet(columns)
-    return StreamingResponse(body, media_type=kind, headers={"Vary": "Accept"})
-
-
-def _drawn() -> dict[int | str, dict[str, Any]]:
-    return {200: {**_formats()[200], "model": PosteriorOut}}
-
-
 def _question(body: PosteriorIn, scale: Scale) -> Question:
     """What the planners' processes are asked."""
     return Question(
@@ -410,7 +340,7 @@ def _question(body: PosteriorIn, scale: Scale) -> Question:
     tags=["jobs"],
     openapi_extra=describe(PosteriorIn),
     response_model=PosteriorOut,
-    responses=_drawn(),
+    responses=as_files(PosteriorOut),
 )
 async def posteriors(
     caller: Analyst,

@@ -1,0 +1,132 @@
+"""What tasks released, and what follows from it: all of it free."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import numpy as np
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from dpmcmc.statistics.questions import Question
+from dpmcmc.summaries.intervals import Target
+from dpmcmc.tasks import FREE, table_of
+from dpmcmc_service.api.auth import Analyst, House, JobId, Planning
+from dpmcmc_service.api.bodies import describe, read
+from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.formats import (
+    BINARY,
+    CSV,
+    FORMATS,
+    JSON,
+    PARQUET,
+    as_files,
+    negotiate,
+    table_as_csv,
+    table_as_parquet,
+)
+from dpmcmc_service.api.problems import of_status
+from dpmcmc_service.api.questions import InferenceIn, InferenceOut
+from dpmcmc_service.api.schemas import TaskOut
+from dpmcmc_service.api.waiting import answered
+from dpmcmc_service.jobs import fetch
+from dpmcmc_service.jobs.errors import Fault, Refusal
+from dpmcmc_service.jobs.planner import answered_of_task, inferred
+
+router = APIRouter(prefix="/v1", route_class=Route)
+Level = Annotated[float, Query(gt=0, lt=1, description="of the intervals of summaries")]
+Of = Annotated[
+    Target,
+    Query(description="population, whose random sample the rows are; rows: the noise alone"),
+]
+Number = Annotated[int, Path(ge=0, le=10_000, description="from 0")]
+TABLES = (CSV, PARQUET)
+
+
+@router.get("/jobs/{id}/result", tags=["jobs"], response_model=TaskOut)
+async def result(
+    caller: Analyst,
+    services: House,
+    planners: Planning,
+    request: Request,
+    job_id: JobId,
+    level: Level = 0.9,
+    target: Of = "population",
+) -> Response:
+    """What a task released, with intervals that know the noise. Free, however often it is asked."""
+    found = await run_in_threadpool(fetch.result, services, caller, job_id)
+    head = {"kind": found.spec.task.kind, "job": str(job_id), "note": FREE}
+    asked = (found.schema, found.spec, found.block, level, target, head)
+    ticket = planners.ask(str(caller.id), answered_of_task, *asked, keep=False)
+    answer = await answered(request, ticket)
+    if isinstance(answer, Fault):
+        raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
+    return Response(answer, media_type=JSON)
+
+
+@router.get(
+    "/jobs/{id}/tables/{number}",
+    tags=["jobs"],
+    response_class=StreamingResponse,
+    responses={200: {"content": dict.fromkeys(TABLES, BINARY)}},
+)
+def table(
+    caller: Analyst, services: House, job_id: JobId, number: Number, request: Request
+) -> StreamingResponse:
+    """One synthetic table, as CSV or Parquet. An analysis of each of them is combined by Rubin."""
+    kind = negotiate(",".join(request.headers.getlist("accept")), TABLES)
+    if kind is None:
+        raise of_status(406, f"Tables come as {', '.join(TABLES)}.")
+    found = fetch.table(services, caller, job_id, number)
+    columns = table_of(found.schema, found.spec, found.block)
+    body = table_as_csv(columns) if kind == CSV else table_as_parquet(columns)
+    return StreamingResponse(body, media_type=kind, headers={"Vary": "Accept"})
+
+
+@router.post(
+    "/jobs/{id}/inferences",
+    tags=["jobs"],
+    openapi_extra=describe(InferenceIn),
+    response_model=InferenceOut,
+    responses=as_files(InferenceOut),
+)
+async def inferences(
+    caller: Analyst,
+    services: House,
+    planners: Planning,
+    request: Request,
+    job_id: JobId,
+    body: Annotated[InferenceIn, Depends(read(InferenceIn))],
+) -> InferenceOut | StreamingResponse:
+    """Draws of the one unknown number of a family, given a released statistic. Free of charge.
+
+    Neither the rows nor the ledger are touched, so that it may be asked again with another prior,
+    family or algorithm. In another format than JSON it is the draws alone, as those of a chain.
+    """
+    kind = negotiate(",".join(request.headers.getlist("accept")))
+    if kind is None:
+        raise of_status(406, f"Draws come as {', '.join(FORMATS)}.")
+    found = await run_in_threadpool(fetch.statistic, services, caller, job_id)
+    asked = Question(**dict(body))
+    ticket = planners.ask(str(caller.id), inferred, found, asked, keep=False)
+    answer = await answered(request, ticket)
+    if isinstance(answer, Fault):
+        raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
+    if kind != JSON:
+        return _as_file(job_id, kind, answer)
+    told = {"job": job_id, "cost": {"epsilon": 0.0}, "note": FREE, **answer}
+    return InferenceOut.model_validate(told)
+
+
+def _as_file(job_id: UUID, kind: str, answer: dict[str, Any]) -> StreamingResponse:
+    free: dict[str, str | float] = {
+        "inference_library": "dpmcmc",
+        "epsilon": 0.0,
+        "algorithm": answer["algorithm"],
+    }
+    worth = answer["verdict"]
+    draws = np.array(answer["draws"])[..., None]
+    verdict = (worth["status"], worth["sentence"])
+    chain = fetch.Chain(job_id, (answer["parameter"]["name"],), 0, draws, verdict, free)
+    headers = {"Vary": "Accept", "Dpmcmc-Verdict": worth["status"]}
+    return StreamingResponse(FORMATS[kind](chain), media_type=kind, headers=headers)

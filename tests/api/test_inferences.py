@@ -1,0 +1,241 @@
+"""What follows from a released statistic: draws of a family's number, in two stages too. Free."""
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.api.support import Caller, House
+from tests.api.test_tasks import METADATA, ROWS, asked, people, ran, result_of, spent, summaries
+
+AGE = {"kind": "statistic", "column": "age"}
+NORMAL = {
+    "family": "normal_mean",
+    "options": {"sd": 15.0},
+    "prior": {"kind": "uniform", "lower": 0.0, "upper": 100.0},
+}
+SHARE = {"family": "bernoulli", "prior": {"kind": "beta", "a": 1.0, "b": 1.0}}
+STAGES = {
+    "kind": "two_stages",
+    "column": "age",
+    "first_rows": 400,
+    "family": "normal_mean",
+    "options": {"sd": 15.0},
+    "thetas": [20.0, 30.0, 40.0, 50.0, 60.0, 70.0],
+    "powers": [0.5, 1.0, 2.0],
+}
+
+
+@pytest.fixture
+def dataset(house: House) -> str:
+    data = people()
+    lines = [",".join(data), *(",".join(map(str, row)) for row in zip(*data.values(), strict=True))]
+    return str(house.admin.upload("\n".join(lines).encode(), METADATA).json()["id"])
+
+
+def inferred(analyst: Caller, place: str, **question: Any) -> dict[str, Any]:
+    answer = analyst.post(f"{place}/inferences", json=question)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ["mh", "pmmh", "correlated_pmmh", "mhaar", "mhaar_rb"])
+def test_every_algorithm_reads_a_released_sum_and_nothing_is_charged(
+    house: House, dataset: str, algorithm: str
+) -> None:
+    """The mean of 2000 ages of sd 15: the posterior's sd is that of rows and noise together."""
+    analyst = house.user("analyst")
+    place = ran(house, analyst, asked(dataset, 2.0, **AGE, noise="laplace"))
+    before = spent(house, dataset)
+    found = inferred(analyst, place, **NORMAL, algorithm=algorithm, draws=1000)
+    assert (found["algorithm"], found["cost"]) == (algorithm, {"epsilon": 0.0})
+    one = found["parameter"]
+    scale = result_of(analyst, place)["noise"]["scale"]
+    sd = np.hypot(15.0 / ROWS**0.5, 2**0.5 * scale / ROWS)
+    assert one["name"] == "mean"
+    assert one["sd"] == pytest.approx(sd, rel=0.25)
+    assert abs(one["mean"] - people()["age"].mean()) < 5 * sd
+    assert np.shape(found["draws"]) == (4, 1000)
+    assert np.mean(found["draws"]) == pytest.approx(one["mean"])
+    assert spent(house, dataset) == before
+
+
+def test_another_prior_moves_the_posterior(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    place = ran(house, analyst, asked(dataset, 0.5, **AGE))
+    narrow = NORMAL | {"prior": {"kind": "normal", "loc": 20.0, "scale": 0.2}}
+    flat, pulled = inferred(analyst, place, **NORMAL), inferred(analyst, place, **narrow)
+    assert pulled["parameter"]["mean"] < flat["parameter"]["mean"] - 10.0
+
+
+def test_flipped_rows_tell_their_share(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    task = {"kind": "statistic", "column": "rich", "form": "sequential"}
+    place = ran(house, analyst, asked(dataset, 2.0, **task, noise="randomised_response"))
+    one = inferred(analyst, place, **SHARE)["parameter"]
+    assert one["q05"] - 0.05 < np.mean(people()["rich"] == "yes") < one["q95"] + 0.05
+    wrong = analyst.post(f"{place}/inferences", json=NORMAL)
+    assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/released")
+
+
+def test_rows_with_noise_of_their_own_are_simulated(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    place = ran(house, analyst, asked(dataset, 8.0, **AGE, form="sequential", noise="laplace"))
+    quick = NORMAL | {"particles": 4, "draws": 200, "warmup": 50, "chains": 2}
+    one = inferred(analyst, place, **quick, algorithm="mhaar")["parameter"]
+    assert abs(one["mean"] - people()["age"].mean()) < 5.0
+    long = analyst.post(f"{place}/inferences", json=NORMAL | {"draws": 20_000})
+    assert long.status_code == 422
+    assert "fewer draws or particles" in long.json()["errors"][0]["message"]
+
+
+def test_a_median_needs_a_share_of_delta_for_its_failure(house: House) -> None:
+    """Its posterior by simulated tables of 300 rows; the share is used up by two of them."""
+    analyst, privacy = house.user("analyst"), METADATA["privacy"]
+    share = privacy | {"branches": {"gdp": 0.5, "failure": 0.5}}
+    lines = ["age,sex,rich", *(f"{40 + k % 21},Male,no" for k in range(300))]
+    made = house.admin.upload("\n".join(lines).encode(), METADATA | {"privacy": share})
+    dataset = str(made.json()["id"])
+    assert made.json()["privacy"]["branches"] == {"gdp": 0.5, "rdp": [], "failure": 0.5}
+    median = asked(dataset, 4.0, **AGE, form="median", noise="smooth_laplace")
+    median["privacy"]["delta"] = 2.5e-7
+    place = ran(house, analyst, median)
+    assert spent(house, dataset) == pytest.approx(4.0)
+    question = NORMAL | {"options": {"sd": 6.0}, "particles": 8, "draws": 400, "warmup": 100}
+    one = inferred(analyst, place, **question, algorithm="mhaar")["parameter"]
+    assert abs(one["mean"] - 50.0) < 5 * one["sd"] < 25.0
+    ran(house, analyst, median)
+    refused = analyst.post("/v1/jobs", json=median)
+    assert refused.status_code == 409, refused.text
+    assert refused.json()["code"] == "budget_exhausted"
+
+
+def test_pure_epsilons_add_up(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    for _ in range(2):
+        ran(house, analyst, asked(dataset, 1.5, **AGE, noise="laplace"))
+    assert spent(house, dataset) == pytest.approx(3.0)
+    ran(house, analyst, asked(dataset, 1.5, **AGE))
+    assert spent(house, dataset) > 4.5  # mixed with Gaussian noise all are Gaussian
+
+
+def test_a_plan_warns_where_nothing_is_left_for_gaussian_noise(house: House) -> None:
+    lines = ["age,sex,rich", *["40,Male,no"] * ROWS]
+    small = METADATA | {"privacy": METADATA["privacy"] | {"epsilon": 4.0}}
+    dataset = str(house.admin.upload("\n".join(lines).encode(), small).json()["id"])
+    analyst = house.user("analyst")
+    for noise, epsilon, warned in (("laplace", 2.0, True), ("laplace", 0.3, False)):
+        body = asked(dataset, epsilon, **AGE, noise=noise)
+        plan = analyst.post("/v1/plans", json=body).json()
+        assert plan["affordable"]
+        assert (plan["remaining_after"]["epsilon"] == 0.0) == warned
+        assert any("no job with Gaussian noise" in one for one in plan["warnings"]) == warned
+    ran(house, analyst, asked(dataset, 2.0, **AGE, noise="laplace"))
+    refused = analyst.post("/v1/jobs", json=asked(dataset, 0.5, **AGE))
+    assert (refused.status_code, refused.json()["code"]) == (409, "budget_exhausted")
+    ran(house, analyst, asked(dataset, 1.9, **AGE, noise="laplace"))
+    assert spent(house, dataset) == pytest.approx(3.9)
+
+
+def test_draws_come_as_files(house: House, dataset: str) -> None:
+    import arviz
+
+    analyst = house.user("analyst")
+    place = ran(house, analyst, asked(dataset, 2.0, **AGE))
+    headers = {"Accept": "application/x-netcdf"}
+    answer = analyst.post(f"{place}/inferences", json=NORMAL, headers=headers)
+    assert answer.status_code == 200, answer.text
+    tree = arviz.from_netcdf(io.BytesIO(answer.content))
+    assert tree.posterior["mean"].shape == (4, 2000)
+    assert tree.attrs["verdict"] == answer.headers["dpmcmc-verdict"]
+    refused = analyst.post(f"{place}/inferences", json=NORMAL, headers={"Accept": "image/png"})
+    assert refused.status_code == 406
+
+
+def test_two_stages_are_paid_once_and_choose_a_power(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    plan = analyst.post("/v1/plans", json=asked(dataset, 1.5, **STAGES)).json()
+    assert (plan["algorithm"], plan["epsilon"]) == ("two_stages", 1.5)
+    place = ran(house, analyst, asked(dataset, 1.5, **STAGES))
+    assert spent(house, dataset) == pytest.approx(1.5)
+    told = result_of(analyst, place)
+    first, second = told["stages"]
+    assert (first["rows"], second["rows"]) == (400, ROWS - 400)
+    assert (first["statistic"]["a"], second["statistic"]["a"]) == (1.0, told["power"])
+    scores = {one["power"]: one["mean_inverse_information"] for one in told["scores"]}
+    assert told["power"] == min(scores, key=lambda a: scores[a])
+    assert sum(one["weight"] for one in told["weights"]) == pytest.approx(1.0)
+    again = result_of(analyst, place)
+    assert again == told
+    one = inferred(analyst, place, **NORMAL)["parameter"]
+    assert abs(one["mean"] - people()["age"].mean()) < 5 * one["sd"] < 10.0
+
+
+@pytest.mark.parametrize(
+    ("question", "pointer"),
+    [
+        ({"family": "cauchy"}, "/family"),
+        ({"options": {}}, "/options"),
+        ({"options": {"sd": 0.0}}, "/options"),
+        ({"options": {"sd": 1.0, "df": 2.0}}, "/options"),
+        ({"prior": {"kind": "uniform", "lower": 1.0, "upper": 1.0}}, "/prior/upper"),
+        ({"prior": {"kind": "gamma", "shape": -1.0, "scale": 1.0}}, "/prior/shape"),
+        ({"prior": {"kind": "cauchy"}}, "/prior"),
+        (
+            {"family": "normal_variance", "options": {}, "prior": {"kind": "normal", "scale": 1.0}},
+            "/prior",
+        ),
+        ({"algorithm": "nuts"}, "/algorithm"),
+        (
+            {"algorithm": "mhaar_rb", "normal_approximation": False, "draws": 9, "warmup": 0},
+            "/algorithm",
+        ),
+        ({"particles": 1}, "/particles"),
+        ({"particles": 10_000, "chains": 64, "normal_approximation": False}, "/particles"),
+        ({"chains": 64, "draws": 100_000}, "/draws"),
+        ({"seed": 1}, ""),
+    ],
+)
+def test_a_wrong_question_is_told_where_it_is_wrong(
+    house: House, dataset: str, question: dict[str, Any], pointer: str
+) -> None:
+    analyst = house.user("analyst")
+    place = ran(house, analyst, asked(dataset, 1.0, **AGE))
+    answer = analyst.post(f"{place}/inferences", json=NORMAL | question)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["pointer"].startswith(pointer), answer.text
+
+
+@pytest.mark.parametrize(
+    ("stages", "pointer"),
+    [
+        ({"first_rows": 0}, "/task/first_rows"),
+        ({"first_rows": ROWS}, "/task/first_rows"),
+        ({"powers": []}, "/task/thetas"),
+        ({"family": "uniform_width", "options": {}, "thetas": [-1.0]}, "/task/thetas"),
+        ({"thetas": [1e301]}, "/task/thetas"),
+        ({"powers": [1e9]}, "/task/statistic"),
+        ({"family": "none"}, "/task/family"),
+        ({"options": {}}, "/task/options"),
+        ({"column": "sex"}, "/task/column"),
+        ({"noise": "smooth_laplace"}, "/task"),
+        ({"thetas": [1.0 + k for k in range(1001)], "powers": [1.0, 2.0]}, "/task/thetas"),
+    ],
+)
+def test_wrong_stages_are_told_where_they_are_wrong(
+    house: House, dataset: str, stages: dict[str, Any], pointer: str
+) -> None:
+    analyst = house.user("analyst")
+    answer = analyst.post("/v1/plans", json=asked(dataset, 1.0, **STAGES | stages))
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["pointer"].startswith(pointer), answer.text
+
+
+def test_what_released_no_statistic_has_no_inference(house: House, dataset: str) -> None:
+    analyst, other = house.user("analyst"), house.user("analyst")
+    place = ran(house, analyst, summaries(dataset, 1.0))
+    answer = analyst.post(f"{place}/inferences", json=NORMAL)
+    assert (answer.status_code, answer.json()["code"]) == (409, "job_without_result")
+    assert other.post(f"{place}/inferences", json=NORMAL).status_code == 404
