@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dpmcmc.free.priors import CoefficientPrior
     from dpmcmc.local import sample
     from dpmcmc.planner import plan
+    from dpmcmc.results import load
     from dpmcmc.run import run
     from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
     from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
@@ -26,6 +27,7 @@ _HOMES = {
     "dpmcmc.free.priors": ("CoefficientPrior",),
     "dpmcmc.planner": ("plan",),
     "dpmcmc.local": ("sample",),
+    "dpmcmc.results": ("load",),
     "dpmcmc.run": ("run",),
     "dpmcmc.schema": ("BinaryColumn", "CategoryColumn", "NumberColumn", "Schema"),
     "dpmcmc.spec": ("JobSpec", "ModelOptions", "ModelSpec", "NormalPrior", "PrivacySpec"),
@@ -54,6 +56,7 @@ __all__ = [
     "Schema",
     "SpecError",
     "describe",
+    "load",
     "plan",
     "release_in_two_stages",
     "release_statistic",

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.budget import Budget
 from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.options import AlgorithmName, AlgorithmOptions, AutoOptions
-from dpmcmc.planner import Plan, plan
+from dpmcmc.planner import Plan, expected_seconds, plan
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.types import Permit, Private
+from dpmcmc.progress import shown
 from dpmcmc.releases import RELEASES
 from dpmcmc.results import Result, judged, told
 from dpmcmc.reuse import POINTER, Earlier
@@ -43,6 +44,7 @@ def sample(
     sampler: AlgorithmOptions | AlgorithmName | None = None,
     budget: Budget | None = None,
     whitening: StoredRelease | None = None,
+    progress: bool | None = None,
     random: RandomSource | None = None,
 ) -> Result:
     """Plan and run a job on rows of your own: the service's path without the service.
@@ -59,14 +61,15 @@ def sample(
     the planner; where None the planner chooses, and says why in result.plan.reasons. budget: takes
     what the call costs before a row is read; without one the cost is the caller's to account for:
     every call spends it anew. whitening: an earlier release of the same columns of the same rows,
-    whose coordinates are used again, so that all of the budget is left for the rest. random: for
-    tests only.
+    whose coordinates are used again, so that all of the budget is left for the rest. progress:
+    whether a bar shows on stderr how far the run is; by default on terminals, of long runs. random:
+    for tests only.
     Raises SpecError on the job, BudgetExhaustedError where too little is left, ValueError where the
     data do not suit the schema.
     """
     if formula is not None and not isinstance(formula, str):
         formula, data = None, formula
-    if schema is None:
+    if not isinstance(schema, Schema):
         raise SpecError("/schema", "is needed: Schema.from_frame(data, bounds={...}) makes one")
     model = model or modelled(schema, str(formula or ""), family, prior)
     if delta is None:
@@ -78,7 +81,7 @@ def sample(
         spec, earlier = _with_whitening(spec, whitening)
     planned = plan(schema, spec, earlier=earlier)
     rows, permit = owned(schema, data, planned.event, planned.cost.epsilon, budget)
-    return _ran(schema, planned, (rows, permit), whitening, random)
+    return _ran(schema, planned, (rows, permit), whitening, progress, random)
 
 
 def modelled(schema: Schema, formula: str, family: str | None, prior: Prior) -> ModelSpec:
@@ -91,7 +94,9 @@ def modelled(schema: Schema, formula: str, family: str | None, prior: Prior) -> 
     for column in schema.columns:
         if column.name == response:
             return ModelSpec(family=FAMILIES[column.type], formula=formula, prior=prior)
-    raise SpecError("/model/family", f"is needed: the response {response!r} is no declared column")
+    guess = near(response, [column.name for column in schema.columns])
+    message = f"is needed: the response {response!r} is no declared column{guess}"
+    raise SpecError("/model/family", message)
 
 
 def _ran(
@@ -99,6 +104,7 @@ def _ran(
     planned: Plan,
     opened: tuple[Private[Table], Permit],
     whitening: StoredRelease | None,
+    progress: bool | None,
     random: RandomSource | None,
 ) -> Result:
     """Run a job that is paid for."""
@@ -106,7 +112,9 @@ def _ran(
     if whitening is not None and getattr(planned.spec.sampler, "paid", False):
         white = whitening.whitening(design)
     running = run(schema, planned.spec, *opened, random=random, whitening=white)
-    draws = np.concatenate([block.value for block in running], axis=1)
+    seconds = expected_seconds(schema, planned.spec)
+    blocks = shown(running, planned.num_steps, seconds, progress)
+    draws = np.concatenate([block.value for block in blocks], axis=1)
     release = None
     if running.stored is not None:
         release = StoredRelease(schema, planned.spec, running.stored)
@@ -149,11 +157,12 @@ def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
     """Return the options of an algorithm that may be told by name. Raises SpecError."""
     if sampler is None or sampler == "auto":
         return AutoOptions()
-    if not isinstance(sampler, str):
+    if not isinstance(sampler, str) and hasattr(sampler, "algorithm"):
         return sampler
-    if sampler not in ALGORITHMS:
+    if not isinstance(sampler, str) or sampler not in ALGORITHMS:
         names = ", ".join(["auto", *ALGORITHMS])
-        raise SpecError("/sampler", f"must be options, or one of {names}")
+        guess = near(str(sampler), ALGORITHMS)
+        raise SpecError("/sampler", f"must be options, or one of {names}{guess}")
     options: AlgorithmOptions = ALGORITHMS[sampler].options()
     return options
 

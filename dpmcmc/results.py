@@ -1,22 +1,25 @@
 """What a job gave: draws, summaries and a verdict."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc import files, plots
 from dpmcmc.datatree import data_tree
-from dpmcmc.design import Design
+from dpmcmc.design import Design, make_design
 from dpmcmc.diagnostics import ParameterSummary, summarise
 from dpmcmc.errors import SpecError
+from dpmcmc.files import Path
 from dpmcmc.free.effects import Prediction
 from dpmcmc.free.posterior import SHOWN
 from dpmcmc.free.settings import Setting
-from dpmcmc.planner import Cost, Plan
+from dpmcmc.planner import Cost, Plan, event
+from dpmcmc.plots import PlotKind
 from dpmcmc.privacy.types import Neighbouring, Released
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
@@ -28,6 +31,7 @@ from dpmcmc.version import __version__
 
 if TYPE_CHECKING:
     import xarray
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +114,77 @@ class Result:
             f"<th>90 % interval</th></tr>{rows}</table>"
         )
 
+    def save(self, path: Path) -> None:
+        """Write the fit into one file, which `dpmcmc.load` reads: released values, and no row.
+
+        A file that is there is replaced. Raises OSError.
+        """
+        plan = {
+            one.name: getattr(self.plan, one.name)
+            for one in fields(self.plan)
+            if one.name not in ("event", "spec", "cost")
+        }
+        plan |= {"spec": asdict(self.plan.spec), "cost": asdict(self.plan.cost)}
+        facts = {
+            "schema": asdict(self.design.schema),
+            "plan": plan,
+            "verdict": asdict(self.verdict),
+            "release": None if self.release is None else self.release.to_dict(),
+        }
+        files.write(path, facts, self.draws)
+
+    def plot(
+        self,
+        kind: PlotKind = "forest",
+        *,
+        parameters: Sequence[str] | None = None,
+        scale: Scale = "original",
+    ) -> "Figure":
+        """Return a figure of the draws. Needs matplotlib: `pip install 'dpmcmc[plots]'`.
+
+        kind: forest (90 % and 50 % intervals), trace (warm-up shaded), rank (level where chains
+        agree), density, pair, or prior (beside the posterior; always of the design's scale, and
+        only where a release was stored). parameters: by name; all, but of pair and trace the first
+        twelve. An unreliable verdict stands on the figure. Raises SpecError, ImportError.
+        """
+        names = tuple(self.plan.parameters)
+        chosen = tuple(names if parameters is None else parameters)
+        for name in chosen:
+            if name not in names:
+                raise SpecError("/parameters", f"{name!r} is none of {', '.join(names)}")
+        priors = self._priors() if kind == "prior" else {}
+        draws = self.on("design" if kind == "prior" else scale)
+        at = [names.index(name) for name in chosen]
+        shown = plots.Shown(draws[..., at], chosen, self.plan.num_warmup, self.verdict.mark, priors)
+        return plots.drawn(kind, shown)
+
+    def _priors(self) -> Mapping[str, Any]:
+        if self.release is None:
+            raise SpecError("/kind", "a chain stores no release whose priors could be drawn")
+        return self.release.posterior().priors
+
     def to_datatree(self, scale: Scale = "original") -> "xarray.DataTree":
         """Return all draws as one ArviZ DataTree, warm-up in a group of its own: see datatree."""
         plan = self.plan
         how = attributes(plan.cost, plan.spec.sampler.algorithm, self.design.schema.neighbouring)
         worth = {"verdict": self.verdict.status, "verdict_sentence": self.verdict.sentence}
         return data_tree(self.on(scale), plan.parameters, plan.num_warmup, {**how, **worth})
+
+
+def load(path: Path) -> Result:
+    """Return the fit that `Result.save` wrote: the same draws, verdict and free posteriors.
+
+    Nothing in the file is executed. Raises ValueError where it is no such file, OSError.
+    """
+    facts, draws = files.read(path)
+    schema, told = files.schema_of(facts["schema"]), facts["plan"]
+    spec = files.spec_of(told["spec"])
+    design, release = make_design(schema, spec.model.formula), None
+    if facts["release"] is not None:
+        release = StoredRelease.read(schema, spec, facts["release"])
+    happens = event(schema, spec)
+    plan = files.plan_of(told, spec, happens)
+    return Result(plan, draws, files.verdict_of(facts["verdict"]), design, release)
 
 
 def attributes(cost: Cost, algorithm: str, neighbouring: Neighbouring) -> dict[str, str | float]:

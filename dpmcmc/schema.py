@@ -1,13 +1,13 @@
 """Public facts about a table: columns with declared bounds and categories, and the row count."""
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.errors import near
 from dpmcmc.privacy.types import Neighbouring
 
 LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
@@ -98,7 +98,7 @@ class Schema:
         there = set(columns_of(frame))
         for name in (*bounds, *(missing or {})):
             if name not in there:
-                raise ValueError(f"there is no column {name!r}{_near(name, there)}")
+                raise ValueError(f"there is no column {name!r}{near(name, there)}")
         codes = missing or {}
         columns = tuple(_declared(name, told, codes.get(name, ())) for name, told in bounds.items())
         return cls(columns=columns, rows=rows_of(frame))
@@ -131,7 +131,7 @@ def rows_of(data: object) -> int:
 
 def _declared(name: str, told: Sequence[object], missing: Sequence[float]) -> Column:
     """Return a column from its bounds or categories."""
-    if isinstance(told, str) or len(told) < 2:
+    if isinstance(told, str) or not isinstance(told, Sized) or len(told) < 2:
         raise ValueError(f"{name!r} needs bounds (lower, upper) or two categories or more")
     numbers = [float(one) for one in told if isinstance(one, int | float)]
     if len(told) == len(numbers) == 2 and not all(isinstance(one, bool) for one in told):
@@ -150,11 +150,6 @@ def word_of(value: object) -> str:
     """Return a value as the name of its category: 1.0 as "1"."""
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
-
-
-def _near(name: str, there: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(there), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 @dataclass(frozen=True, slots=True)

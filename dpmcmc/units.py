@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.design import Design
+from dpmcmc.errors import SpecError
 
 Floats = NDArray[np.float64]
 Scale = Literal["original", "design"]
@@ -49,7 +50,12 @@ def _block(names: Sequence[str], columns: Sequence[str]) -> bool:
 def in_units(
     design: Design, parameters: Sequence[str], draws: Floats, scale: Scale = "original"
 ) -> Floats:
-    """Return draws (..., p) of the design's parameters on this scale, free of charge."""
+    """Return draws (..., p) of the design's parameters on this scale, free of charge.
+
+    Raises SpecError where there is no such scale.
+    """
+    if scale not in SCALES:
+        raise SpecError("/scale", f"must be one of {', '.join(SCALES)}")
     every = matrix(design, parameters)
     if scale == "design" or np.array_equal(every, np.eye(len(every))):
         return draws

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.formula.arithmetic import Call, Interval, expression, read_call
 from dpmcmc.formula.bases import BASES, basis, powers
 from dpmcmc.formula.columns import Variable
@@ -18,7 +18,8 @@ def column_of(schema: Schema, name: str) -> Column:
     for column in schema.columns:
         if column.name == name:
             return column
-    raise SpecError(POINTER, f"the dataset has no column {name!r}")
+    guess = near(name, [column.name for column in schema.columns])
+    raise SpecError(POINTER, f"the dataset has no column {name!r}{guess}")
 
 
 def _check_column(column: Column) -> None:

@@ -27,7 +27,8 @@ PLAUSIBLE_SD = 0.75  # standard deviation of a coefficient that the planner thin
 def check(design: Design, _: ModelSpec) -> None:
     """Refuse a response that is not a binary column."""
     if not isinstance(response_of(design), BinaryColumn):
-        raise SpecError(POINTER, "logistic regression needs a binary column as its response")
+        needed = 'logistic regression needs a binary column as its response: ("0", "1") as bounds'
+        raise SpecError(POINTER, f"{needed} declares two categories, (0, 1) numbers")
 
 
 class LogisticForm(DesignForm):

@@ -1,0 +1,80 @@
+"""A fit as one file: what was released of it, and the public facts that it is read by.
+
+The file is a zip archive of `fit.json` (schema, resolved job, plan, verdict, stored release) and
+`draws.npy`. Nothing in it is executed when it is read.
+"""
+
+import json
+import zipfile
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import dacite
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.planner import Plan
+from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.types import Neighbouring
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec
+from dpmcmc.verdicts import Verdict
+from dpmcmc.version import __version__
+
+FORMAT, VERSION = "dpmcmc fit", 1
+FACTS, DRAWS = "fit.json", "draws.npy"
+READ = dacite.Config(cast=[tuple, Neighbouring], strict=True)
+Path = str | PathLike[str]
+
+
+def write(path: Path, facts: Mapping[str, Any], draws: NDArray[np.float64]) -> None:
+    """Write facts that JSON holds, and draws (chain, draw, parameter)."""
+    head = {"format": FORMAT, "version": VERSION, "dpmcmc": __version__}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(FACTS, json.dumps({**head, **facts}))
+        with archive.open(DRAWS, "w", force_zip64=True) as file:
+            np.lib.format.write_array(file, np.ascontiguousarray(draws), allow_pickle=False)
+
+
+def read(path: Path) -> tuple[dict[str, Any], NDArray[np.float64]]:
+    """Return what `write` wrote. Raises ValueError where the file is something else, OSError."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError("the path of a file is needed")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            facts = json.loads(archive.read(FACTS))
+            with archive.open(DRAWS) as file:
+                draws = np.lib.format.read_array(file, allow_pickle=False)
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError):
+        raise ValueError(f"{path} holds no fit: name a file that fit.save(path) wrote") from None
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise ValueError(f"{path} holds no fit: name a file that fit.save(path) wrote")
+    if facts.get("version") != VERSION:
+        raise ValueError(f"{path} was written by dpmcmc {facts.get('dpmcmc')}: read it with that")
+    return facts, draws
+
+
+def schema_of(told: Mapping[str, Any]) -> Schema:
+    """Return the schema that asdict made this of."""
+    return dacite.from_dict(Schema, told, READ)
+
+
+def spec_of(told: Mapping[str, Any]) -> JobSpec:
+    """Return the job that asdict made this of."""
+    sampler = told["sampler"]
+    options = ALGORITHMS[sampler["algorithm"]].options
+    read = {**told, "sampler": dacite.from_dict(options, sampler, READ)}
+    return dacite.from_dict(JobSpec, read, READ)
+
+
+def plan_of(told: Mapping[str, Any], spec: JobSpec, event: Event) -> Plan:
+    """Return the plan that asdict made this of, for this job and its event."""
+    kept = {name: value for name, value in told.items() if name != "spec"}
+    return dacite.from_dict(Plan, {**kept, "spec": spec, "event": event}, READ)
+
+
+def verdict_of(told: Mapping[str, Any]) -> Verdict:
+    """Return the verdict that asdict made this of."""
+    return dacite.from_dict(Verdict, told, READ)
