@@ -29,18 +29,22 @@ async def datasets(request: Request, signed: Signed) -> HTMLResponse:
 @router.get("/datasets/{id}", response_class=HTMLResponse)
 async def dataset(request: Request, signed: Signed, id: Id) -> HTMLResponse:
     """One dataset: its budget and how it went, columns, and for overseers the ledger."""
-    return await _dataset(request, signed, id)
+    return await show(request, signed, id)
 
 
-async def _dataset(
+async def show(
     request: Request, signed: Session, id: str, status: int = 200, **more: Any
 ) -> HTMLResponse:
+    """Return the page of one dataset. more: what it tells besides."""
     found, budget = await asyncio.gather(
         signed.api.get(f"/v1/datasets/{id}"), _with_history(signed, id)
     )
     told: dict[str, Any] = {"dataset": found, "budget": shares_of(budget)}
     if signed.role in OVERSEERS:
         told["ledger"] = await signed.api.get(f"/v1/datasets/{id}/ledger", limit=ENTRIES)
+    if signed.role == "admin":
+        users = await signed.api.items("/v1/users")
+        told["analysts"] = [one for one in users if one["role"] == "analyst"]
     return page(request, "dataset.html", signed, status, curve=curve(budget), **told, **more)
 
 
@@ -57,7 +61,7 @@ async def amend(request: Request, signed: Signed, id: Id) -> Response:
             wanted["archived"] = form["archived"] == "true"
         await signed.api.send("PATCH", f"/v1/datasets/{id}", json=wanted)
     except (NotReadError, RefusedError) as error:
-        return await _dataset(request, signed, id, 422, problem=problem_of(error))
+        return await show(request, signed, id, 422, problem=problem_of(error))
     return RedirectResponse(f"/datasets/{id}", status_code=303)
 
 

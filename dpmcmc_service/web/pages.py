@@ -6,7 +6,15 @@ from starlette.staticfiles import StaticFiles
 
 from dpmcmc_service.api.codes import CODES, PLACE
 from dpmcmc_service.api.reasons import REASONS
-from dpmcmc_service.web import dataset_pages, front_pages, job_pages, people_pages
+from dpmcmc_service.web import (
+    access_pages,
+    dataset_pages,
+    front_pages,
+    inference_pages,
+    job_pages,
+    people_pages,
+    upload_pages,
+)
 from dpmcmc_service.web.shown import HEADERS, HERE, templates
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -46,7 +54,15 @@ def schemas_of(document: dict[str, dict[str, dict[str, object]]]) -> dict[str, o
 
 def mount(app: FastAPI) -> None:
     """Add the pages and their assets. The app is made with docs_url=None and redoc_url=None."""
-    for module in (front_pages, dataset_pages, job_pages, people_pages):
+    for module in (
+        front_pages,
+        upload_pages,
+        dataset_pages,
+        access_pages,
+        job_pages,
+        inference_pages,
+        people_pages,
+    ):
         app.include_router(module.router)
     app.include_router(router)
     front_pages.install(app)

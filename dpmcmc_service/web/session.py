@@ -8,6 +8,7 @@ a token that follows from the cookie.
 
 import hashlib
 import hmac
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -61,6 +62,20 @@ async def fields_of(request: Request) -> dict[str, str]:
 
 async def signed_in(request: Request) -> Session:
     """Return the session. Raises SignInNeededError, and ForgedError on a form from elsewhere."""
+    return await _session(request, lambda: fields_of(request))
+
+
+async def signed_by_header(request: Request) -> Session:
+    """Return the session as `signed_in` does, of a form too large to be looked into for a token."""
+    return await _session(request, nothing)
+
+
+async def nothing() -> dict[str, str]:
+    """Return no field."""
+    return {}
+
+
+async def _session(request: Request, fields: Callable[[], Awaitable[dict[str, str]]]) -> Session:
     cookie = request.cookies.get(COOKIE, "")
     wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     then = wanted if request.method == "GET" else "/"
@@ -69,7 +84,7 @@ async def signed_in(request: Request) -> Session:
         raise SignInNeededError(then)
     token = csrf_of(cookie)
     if request.method != "GET":
-        given = request.headers.get("x-csrf") or (await fields_of(request)).get("csrf", "")
+        given = request.headers.get("x-csrf") or (await fields()).get("csrf", "")
         if not hmac.compare_digest(given.encode(), token.encode()):
             raise ForgedError
     api = Api(request, key)
@@ -82,6 +97,7 @@ async def signed_in(request: Request) -> Session:
 
 
 Signed = Annotated[Session, Depends(signed_in)]
+SignedByHeader = Annotated[Session, Depends(signed_by_header)]
 
 
 async def begin(request: Request, key: str, then: str) -> RedirectResponse:

@@ -1,7 +1,9 @@
 """The whole service as `./dev serve` starts it: a life, deaths of workers, an orderly end."""
 
 import contextlib
+import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -9,13 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
 import redis
+from typer.testing import CliRunner
 
+from dpmcmc.statistics.inference import AlgorithmName
 from dpmcmc_service.client import Client
+from dpmcmc_service.client.cli import app as cli
 from dpmcmc_service.client.local import Service, stop
 from dpmcmc_service.jobs.queue import QUEUE
 from tests.api.support import ADMIN, CSV, METADATA, as_csv, client, csv_rows, job_of, running
@@ -115,6 +120,21 @@ def asked(dataset: str, epsilon: float, **what: Any) -> dict[str, Any]:
 
 LINEAR = {"family": "linear", "formula": "age ~ sex + income"}
 LOGISTIC = {"family": "logistic", "formula": "income ~ age + sex"}
+FLIPPED = {"form": "sequential", "noise": "randomised_response"}
+GUESSES = {
+    "family": "normal_mean",
+    "options": {"sd": 13.0},
+    "thetas": [30.0, 40.0, 50.0],
+    "powers": [0.5, 1.0, 2.0],
+}
+NORMAL = {
+    "family": "normal_mean",
+    "options": {"sd": 13.0},
+    "prior": {"kind": "uniform", "lower": 17.0, "upper": 90.0},
+    "particles": 4,
+    "chains": 2,
+    "draws": 200,
+}
 METHODS = ("mcmc_normalx", "mcmc_fixeds", "bayes_fixeds_fast", "mcmc_bs", "adassp")
 
 
@@ -135,6 +155,9 @@ def test_what_else_than_chains_runs_is_paid_for_and_seen(
         {"kind": "synthetic", "columns": ["sex", "income"], "tables": 2},
         {"kind": "statistic", "column": "age"},
         {"kind": "statistic", "column": "age", "noise": "laplace"},
+        {"kind": "statistic", "column": "age", "form": "sequential", "noise": "laplace"},
+        {"kind": "statistic", "column": "income"} | FLIPPED,
+        {"kind": "two_stages", "column": "age", "first_rows": 100} | GUESSES,
     ):
         body = asked(dataset, 0.5, task=task)
         del body["accept_low_quality"]
@@ -145,10 +168,12 @@ def test_what_else_than_chains_runs_is_paid_for_and_seen(
     for job in ids[: len(METHODS)]:
         names = [one["name"] for one in analyst.summary(job)["parameters"]]
         assert names == ["Intercept", "sex[Male]", "income[>50K]", "log_sigma"]
-    told = [analyst.result(job) for job in ids[-4:]]
-    assert [one["kind"] for one in told] == ["summaries", "synthetic", "statistic", "statistic"]
+    summaries, synthetic, *statistics = ids[len(METHODS) + 1 :]
+    told = [analyst.result(job) for job in (summaries, synthetic, *statistics)]
+    kinds = ["summaries", "synthetic", *["statistic"] * 4, "two_stages"]
+    assert [one["kind"] for one in told] == kinds
     assert len(told[0]["estimates"]) == 6
-    assert analyst.table(ids[-3], 1).startswith(b"sex,income\r\n")
+    assert analyst.table(synthetic, 1).startswith(b"sex,income\r\n")
     assert admin.verify(dataset)["ok"] is True
     assert [e["kind"] for e in admin.ledger(dataset)].count("post") == len(jobs)
     with httpx.Client(base_url=service.url, follow_redirects=True) as page:
@@ -158,10 +183,59 @@ def test_what_else_than_chains_runs_is_paid_for_and_seen(
         assert "sufficient_statistics" in listed
         shown = [page.get(f"/jobs/{job}") for job in ids]
         assert [one.status_code for one in shown] == [200] * len(ids)
-        assert "mean of age" in shown[-4].text
-        assert "table-1.csv" in shown[-3].text
-        saved = page.get(f"/jobs/{ids[-3]}/table-0.parquet")
+        by_id = dict(zip(ids, shown, strict=True))
+        assert "mean of age" in by_id[summaries].text
+        assert "table-1.csv" in by_id[synthetic].text
+        assert "Two released sums" in by_id[statistics[-1]].text
+        saved = page.get(f"/jobs/{synthetic}/table-0.parquet")
         assert saved.content[:4] == b"PAR1"
+        read_by_each(page, key, statistics)
+    read_on_a_terminal(service.url, key, statistics, tmp_path)
+
+
+def read_on_a_terminal(url: str, key: str, statistics: list[str], folder: Path) -> None:
+    """The command line tells of every statistic, infers from one, and saves the draws."""
+    question, draws = folder / "question.json", folder / "draws.csv"
+    question.write_text(json.dumps(NORMAL))
+
+    def said(*words: str) -> str:
+        found = CliRunner().invoke(cli, ["--url", url, "--key", key, *words])
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    assert all("noise" in said("result", job) for job in statistics)
+    assert "chosen power" in said("result", statistics[-1])
+    told = said("infer", statistics[0], str(question))
+    assert "By mh" in told
+    assert "nothing is charged" in told
+    said("infer", statistics[0], str(question), "--output", str(draws))
+    assert draws.read_text().startswith("chain,draw,warmup,mean")
+
+
+def read_by_each(page: httpx.Client, key: str, statistics: list[str]) -> None:
+    """Every algorithm reads what suits it, by the API and by the page's form."""
+    share = {"family": "bernoulli", "prior": {"kind": "beta", "a": 1.0, "b": 1.0}}
+    summed = [NORMAL | {"algorithm": one} for one in get_args(AlgorithmName)]
+    asked = [
+        *((statistics[1], one) for one in summed),
+        (statistics[0], NORMAL),
+        (statistics[3], share),
+        (statistics[4], NORMAL),
+    ]
+    for job, question in asked:
+        bearer = {"Authorization": f"Bearer {key}"}
+        answer = page.post(f"/v1/jobs/{job}/inferences", json=question, headers=bearer)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["cost"] == {"epsilon": 0.0}
+    form = {"family": "normal_mean", "sd": "13", "prior": "uniform", "first": "17", "second": "90"}
+    csrf = re.search(r'"X-CSRF": "([^"]+)"', page.get(f"/jobs/{statistics[1]}").text)
+    assert csrf
+    headers = {"X-CSRF": csrf.group(1)}
+    told = page.post(f"/jobs/{statistics[1]}/inference", data=form, headers=headers)
+    assert "nothing is charged" in told.text
+    wrong = form | {"second": "far"}
+    told = page.post(f"/jobs/{statistics[1]}/inference", data=wrong, headers=headers)
+    assert "must be a number" in told.text
 
 
 def test_a_worker_that_is_killed_in_mid_job_costs_one_debit_and_gives_one_chain(
