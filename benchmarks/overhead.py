@@ -21,7 +21,7 @@ from pathlib import Path
 from celery import Celery
 
 from dpmcmc_service.client import Client
-from dpmcmc_service.client.client import FINAL
+from dpmcmc_service.client.answers import FINAL
 from dpmcmc_service.jobs import sqlite_queue
 from tests.chaos.faults import kill_a_worker
 from tests.chaos.stacks import AbsentError, Stack, furnish, stack

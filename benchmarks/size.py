@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from dpmcmc_service.client import Client
-from dpmcmc_service.client.client import FINAL, MEDIA_TYPES
+from dpmcmc_service.client.answers import FINAL, MEDIA_TYPES
 from dpmcmc_service.client.local import Service, local_service
 
 PATIENCE = 600.0

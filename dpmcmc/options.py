@@ -249,7 +249,9 @@ class SufficientStatisticsOptions:
     method: how the posterior given the sums is found. bayes_fixeds_fast: in closed form, the noise
     of X'X reckoned in. mcmc_fixeds: X'X taken to be what was released. mcmc_normalx: X'X unknown,
     the covariates normal. mcmc_bs: whole rows normal. adassp: a ridge estimate without a prior, and
-    the spread of its noise.
+    the spread of its noise. num_holders: of the dataset's data holders, each of which then releases
+    the sums of its own rows with noise of its own; by default the sums of all rows are released,
+    with less noise in all and at the same cost.
     """
 
     algorithm: Literal["sufficient_statistics"] = "sufficient_statistics"
@@ -257,6 +259,7 @@ class SufficientStatisticsOptions:
     num_chains: int | None = None
     num_warmup: int | None = None
     method: SumsMethod = "bayes_fixeds_fast"
+    num_holders: int | None = None
 
     @property
     def clip_bound(self) -> None:

@@ -69,14 +69,23 @@ Column = NumberColumn | CategoryColumn | BinaryColumn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """Everything about a dataset that is public. rows is public under replace_one."""
+    """Everything about a dataset that is public. rows is public under replace_one.
+
+    holders: where several data holders have the rows, how many each of them has, in the order of
+    the rows; who holds a row is public then, and a replaced row stays with its holder. Raises
+    ValueError where they do not add up to the rows.
+    """
 
     columns: tuple[Column, ...]
     rows: int
     neighbouring: Neighbouring = Neighbouring.REPLACE_ONE
+    holders: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "holders", tuple(self.holders))
+        if self.holders and (min(self.holders) < 1 or sum(self.holders) != self.rows):
+            raise ValueError("holders need a row each, and their rows add up to all rows")
 
     @classmethod
     def from_frame(

@@ -291,3 +291,11 @@ def test_demo_data_keeps_to_its_metadata() -> None:
                 column["lower"] <= float(row[column["name"]]) <= column["upper"] for row in rows
             ]
             assert sum(inside) > 0.9 * len(rows)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs/proofs").glob("*.md")), ids=lambda p: p.stem)
+def test_every_proof_begins_with_a_summary_in_plain_words(path: Path) -> None:
+    title, empty, summary = path.read_text().splitlines()[:3]
+    assert title.startswith("# ")
+    assert not empty
+    assert summary.startswith("> **In plain words.** ")

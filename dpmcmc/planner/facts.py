@@ -41,7 +41,8 @@ class PublicFacts:
         """Return the public facts that releases plan with."""
         prior = prior_of(self.form, len(self.form.start))[1]
         gaps = bool(self.design.gappy)
-        return Facts(self.known, self.form.max_row_norm, prior, self.spec.model.family, gaps)
+        told = prior, self.spec.model.family, gaps, self.design.schema.holders
+        return Facts(self.known, self.form.max_row_norm, *told)
 
     def assumptions(self, spec: JobSpec) -> Assumptions:
         """Return the assumptions on the model, with the budget of a job."""

@@ -29,7 +29,7 @@ from dpmcmc.planner.resolve import (
 from dpmcmc.planner.select import choose, named, of_full_data
 from dpmcmc.planner.warn import warnings
 from dpmcmc.privacy import accountant
-from dpmcmc.privacy.events import Event, Gaussian, WithoutReplacement
+from dpmcmc.privacy.events import Event, Gaussian, Parallel, WithoutReplacement
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
 from dpmcmc.privacy.types import Neighbouring
@@ -93,7 +93,9 @@ def event(schema: Schema, spec: JobSpec) -> Event:
 
 def _check_noise(happens: Event) -> None:
     """Refuse noise multipliers, asked for or derived, for which no noise is drawn."""
-    for leaf in leaves(happens) or (happens,):  # parallel parts are no noise that is known
+    apart = happens.events if isinstance(happens, Parallel) else (happens,)  # by data holder
+    # other parallel parts are no noise that is known
+    for leaf in [leaf for part in apart for leaf in leaves(part) or (part,)]:
         base = leaf.event if isinstance(leaf, WithoutReplacement) else leaf
         z = base.noise_multiplier if isinstance(base, Gaussian) else math.nan
         if not LEAST_MULTIPLIER <= z <= MOST_MULTIPLIER:

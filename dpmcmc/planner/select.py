@@ -4,6 +4,7 @@ Chains are compared by the effective draws to expect of them, releases by how mu
 posterior their draws are expected to be.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -32,11 +33,48 @@ NEGLIGIBLE_BIAS = 0.1
 PROBE, PROBED_SHARE = "dp_penalty", 0.1  # a sampler that is quickly filled, its start given
 # times the draws of the probe no sampler is expected to have; 3 on what was measured
 MAX_RATIO_TO_PROBE = 10.0
+CLEARLY_NARROWER = 0.9  # widths below 1.02 are not told apart by their laws
 SHARED_OPTIONS = ("num_steps", "num_chains", "num_warmup")  # what any algorithm takes
 
 
 def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     """Return the job with the algorithm that suits it best, filled, and why. Raises SpecError.
+
+    Other releases are set beside it: one is chosen in its place where its draws are expected to be
+    clearly narrower and of use, which none is on what was measured (experiments/README.md).
+    """
+    found, reasons = _chosen(facts, spec)
+    if _name(found) not in RELEASES or RELEASES[_name(found)].exact:
+        return found, reasons
+    beside = _beside(facts, spec)
+    narrow = [one for one in beside if one.widening < CLEARLY_NARROWER * found.widening]
+    if narrow:
+        best = min(narrow, key=lambda one: one.widening)
+        return best, (_of_release(best), _compared(found))
+    return found, (*reasons, *map(_compared, beside))
+
+
+def _beside(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
+    """Return the releases that the planner does not choose for what it knows of them, filled.
+
+    Those that are expected to be of use, and know all that the job asks for.
+    """
+    if is_given(facts.design, spec.model):
+        return []
+    found = []
+    for release in RELEASES.values():
+        if not release.automatic and spec.model.family in release.families:
+            with suppress(SpecError):
+                found.append(fill(facts, named(spec, release.name)))
+    return [one for one in found if one.usable]
+
+
+def _compared(filled: Filled) -> str:
+    return f"{_name(filled)} is expected to be {filled.widening:.3g} times as wide"
+
+
+def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
+    """Return the best of the releases that may be chosen and of the chains, and why.
 
     An exact release comes first: its draws are independent, and only a little wider than the
     posterior. Else the release, which chains start from and pay for; but a chain where the

@@ -104,7 +104,7 @@ class Facts:
     """What the planner knows of a model, for a release.
 
     max_row_norm: largest norm of a row of the form, see Form. prior: (d,) precision of the prior.
-    family: of the model. gaps: whether rows may be left out for missing codes.
+    family: of the model. gaps: whether rows may be left out for missing codes. holders: see Schema.
     """
 
     assumptions: Assumptions
@@ -112,6 +112,7 @@ class Facts:
     prior: Floats
     family: str = ""
     gaps: bool = False
+    holders: tuple[int, ...] = ()
 
 
 Options = TypeVar("Options")

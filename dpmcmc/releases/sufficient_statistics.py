@@ -1,6 +1,7 @@
 """Linear regression from one release of X'X, X'y and y'y, and what each method makes of it.
 
-One exact Gaussian event releases the sums of all rows, within their public bounds. MCMC-normalX,
+One exact Gaussian event releases the sums of all rows, within their public bounds; or one of each
+data holder those of its own rows. MCMC-normalX,
 MCMC-fixedS, Bayes-fixedS-fast, MCMC-B&S and adaSSP are five ways to a posterior given the sums,
 without further cost: another prior needs no second release. noisy_quadratic, which looks where the
 mode is and clips closely, was closer at the same cost on all but 827 rows at a small epsilon
@@ -36,6 +37,7 @@ class Opened:
 
     half: largest |y|. start: (p,) that positions are measured from. prior: mean and precision (p,)
     of positions. known: whether the noise scale is, at 1. ones: whether the first column is.
+    holders: how many rows each data holder has, where several do.
     """
 
     x: Floats
@@ -45,6 +47,7 @@ class Opened:
     prior: tuple[Floats, Floats]
     known: bool
     ones: bool
+    holders: tuple[int, ...] = ()
 
 
 def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
@@ -58,12 +61,16 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
     middle = float(start[0]) if ones else 0.0
     half = max(abs(response.lower / unit - middle), abs(response.upper / unit - middle))
     prior = prior_of(form, len(form.start))
-    return Opened(x, y - middle, half, start, prior, len(form.start) == d, ones)
+    known, holders = len(form.start) == d, design.schema.holders
+    return Opened(x, y - middle, half, start, prior, known, ones, holders)
 
 
 def event(options: SufficientStatisticsOptions, noise_multiplier: float, rows: int) -> Event:
-    """Return one Gaussian event. Proof: docs/proofs/sufficient_statistics.md."""
-    return statistics.event(noise_multiplier)
+    """Return one Gaussian event, or one of each holder, in parallel.
+
+    Proof: docs/proofs/sufficient_statistics.md.
+    """
+    return statistics.event(noise_multiplier, options.num_holders or 1)
 
 
 def settle(
@@ -80,12 +87,21 @@ def settle(
         raise SpecError("/sampler/algorithm", f"sufficient_statistics {message}")
     if options.method not in METHODS:
         raise SpecError("/sampler/method", f"must be one of {', '.join(METHODS)}")
-    return replace(options)
+    there = len(facts.holders) or 1
+    if options.num_holders not in (None, 1, there):
+        message = f"must be 1, for the sums of all rows, or {there}, the dataset's data holders"
+        if there == 1:
+            message = "must be 1 or left out: the dataset was declared to have one data holder"
+        raise SpecError("/sampler/num_holders", message)
+    return replace(options, num_holders=options.num_holders or 1)
 
 
-def _noise(facts: Facts, noise_multiplier: float) -> tuple[float, float]:
+def _noise(
+    options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float
+) -> tuple[float, float]:
     """Return the sds of X'X and X'y, of responses in eighths of their range."""
     one = statistics.sensitivity(1.0, squares=True) * noise_multiplier
+    one *= math.sqrt(options.num_holders or 1)
     return one * facts.max_row_norm**2, one * facts.max_row_norm * HALF_RANGE
 
 
@@ -95,7 +111,7 @@ def widening(options: SufficientStatisticsOptions, facts: Facts, noise_multiplie
     For coefficients as large as the residuals, which the noise of X'X is multiplied by.
     """
     precision = facts.assumptions.guess.precision
-    gram_sd, moment_sd = _noise(facts, noise_multiplier)
+    gram_sd, moment_sd = _noise(options, facts, noise_multiplier)
     back = np.linalg.inv(precision)
     noise = math.hypot(gram_sd, moment_sd) ** 2
     extra = noise * np.einsum("ij,ij->i", back, back)
@@ -105,7 +121,7 @@ def widening(options: SufficientStatisticsOptions, facts: Facts, noise_multiplie
 def poor(options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float) -> bool:
     """Return whether X'X is not expected to stand out of its noise."""
     told = np.linalg.eigvalsh(facts.assumptions.guess.precision - np.diag(facts.prior))
-    edge = math.sqrt(2.0 * len(told)) * _noise(facts, noise_multiplier)[0]
+    edge = math.sqrt(2.0 * len(told)) * _noise(options, facts, noise_multiplier)[0]
     return bool(LEAST_CLEAR * edge > float(np.median(told)))
 
 
@@ -116,9 +132,16 @@ def publish(
     noise_multiplier: float,
     random: RandomSource,
 ) -> Conditional:
-    """Return the posterior given the sums. Privacy: event(options). Never raises on the rows."""
-    bounds = max_row_norm, rows.half
-    noisy = statistics.release(rows.x, rows.y, bounds, noise_multiplier, random, squares=True)
+    """Return the posterior given the sums. Privacy: event(options). Never raises on the rows.
+
+    Raises ValueError where the rows have not the holders that the event is of.
+    """
+    bounds, number = (max_row_norm, rows.half), options.num_holders or 1
+    if number not in (1, len(rows.holders)):
+        raise ValueError("the rows have not the holders that the job was charged for")
+    ends = [sum(rows.holders[:at]) for at in range(1, number)]
+    parts = zip(np.split(rows.x, ends, axis=1), np.split(rows.y, ends), strict=True)
+    noisy = statistics.release_all(list(parts), bounds, noise_multiplier, random, squares=True)
     told = Sums(noisy, options.method, rows.start, known=rows.known, ones=rows.ones)
     return told.posterior(*rows.prior, random)
 

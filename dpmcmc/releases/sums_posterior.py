@@ -61,10 +61,11 @@ class Conditional:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """A stored release. noisy: of one holder. method: of mixtures.METHODS. start: (p,), see above.
+    """A stored release. noisy: of one holder or several. method: of mixtures.METHODS.
 
-    known: whether the variance of the residuals is 1. ones: whether the first column is all ones.
-    found: under the job's prior, the mean (d,) of the coefficients and the chains' R-hat.
+    start: (p,), that positions are measured from. known: whether the variance of the residuals is
+    1. ones: whether the first column is all ones. found: under the job's prior, the mean (d,) of
+    the coefficients and the chains' R-hat.
     """
 
     noisy: Noisy
@@ -106,13 +107,13 @@ class Sums:
     def moments(self) -> tuple[Floats, float]:
         """Return (mean of x x^T (d, d), sd of its noise); a direction below the noise has that."""
         rows, edge = float(self.noisy.rows.sum()), self.edge
-        values, vectors = np.linalg.eigh(self.noisy.gram[0])
+        values, vectors = np.linalg.eigh(self.noisy.total.gram[0])
         return (vectors * np.maximum(values, edge)) @ vectors.T / rows, edge / rows
 
     @property
     def edge(self) -> float:
         """About the largest eigenvalue of the noise of X'X."""
-        return math.sqrt(2.0 * self.noisy.gram.shape[-1]) * self.noisy.sds[0]
+        return math.sqrt(2.0 * self.noisy.gram.shape[-1]) * self.noisy.total.sds[0]
 
     def posterior(self, mean: Floats, precision: Floats, random: RandomSource) -> Conditional:
         """Return the posterior under independent normal priors of positions (p,)."""
@@ -138,10 +139,11 @@ class Judgement:
 def judge(release: Sums, _: Floats | None) -> Judgement:
     """Judge a release by its own numbers: free."""
     theta, r_hat = np.array(release.found[0]), release.found[1]
-    values, vectors = nearest(release.noisy.gram[0])
+    total = release.noisy.total
+    values, vectors = nearest(total.gram[0])
     values = np.maximum(values, LEAST_FACTOR * max(float(values[-1]), release.edge))
     variance = 1.0 if release.known else left_over(release.noisy, theta)
-    noise = noise_of(release.noisy, theta)
+    noise = noise_of(total, theta)
     own = np.einsum("dk,k,dk->d", vectors, variance / values, vectors)
     more = np.einsum("dk,k,dk->d", vectors, noise / values**2, vectors)
     share = float(np.mean(more / (own + more)))
@@ -166,7 +168,8 @@ def _problem(
     if least < LEAST_CLEAR * release.edge:
         return "some direction of the columns does not stand out of the noise of X'X"
     if release.method == "mcmc_fixeds":
-        left_out = noise_of(release.noisy, theta) - release.noisy.sds[1] ** 2
+        total = release.noisy.total
+        left_out = noise_of(total, theta) - total.sds[1] ** 2
         ignored = np.einsum("dk,k,dk->d", vectors, left_out / values**2, vectors)
         if float((ignored / whole).max()) > MAX_IGNORED:
             return "the method takes X'X to be exact, and its noise counts here"

@@ -82,17 +82,42 @@ def infer(
     given = [released] if isinstance(released, Released) else list(released)
     _check_prior(prior, family)
     target = _target(given, family, chains, approximate=normal_approximation)
-    name = algorithm or ("mh" if isinstance(target, RELEASED_KINDS) else "mhaar")
-    if name not in get_args(AlgorithmName):
-        raise SpecError("/algorithm", f"must be one of {', '.join(get_args(AlgorithmName))}")
+    name = _suited(target, algorithm)
     source = random or SystemRandom()
     found = sampled(name, target, prior, particles, warmup, draws, source)
     if not (np.abs(found) <= FARTHEST).all():
         raise SpecError("/prior", "reaches numbers that cannot be computed with: shorten its tails")
-    return _told(found, family, name)
+    return judged(found, family, name)
 
 
 RELEASED_KINDS = (NormalSum, Responses, Several)
+
+
+def algorithm_for(
+    released: Sequence[Released],
+    family: Family,
+    prior: Prior,
+    algorithm: AlgorithmName | None,
+    *,
+    approximate: bool,
+) -> AlgorithmName:
+    """Return the algorithm that `infer` would use, without running it. Raises SpecError."""
+    _check_prior(prior, family)
+    return _suited(_target(list(released), family, 1, approximate=approximate), algorithm)
+
+
+def _suited(target: AnyTarget | Several, algorithm: AlgorithmName | None) -> AlgorithmName:
+    """Return the algorithm that was named, or the usual one. Raises SpecError."""
+    name = algorithm or ("mh" if isinstance(target, RELEASED_KINDS) else "mhaar")
+    if name not in get_args(AlgorithmName):
+        raise SpecError("/algorithm", f"must be one of {', '.join(get_args(AlgorithmName))}")
+    suits = {
+        "mh": isinstance(target, RELEASED_KINDS),
+        "mhaar_rb": isinstance(target, NormalSum),
+    }.get(name, not isinstance(target, Several))
+    if not suits:
+        raise SpecError("/algorithm", f"{name} does not suit what was released")
+    return name
 
 
 def sampled(
@@ -152,7 +177,8 @@ def _chains(
     return PseudoMarginal(*shared, target, CORRELATION if name == "correlated_pmmh" else 0.0)
 
 
-def _told(draws: Floats, family: Family, name: AlgorithmName) -> Posterior:
+def judged(draws: Floats, family: Family, name: AlgorithmName) -> Posterior:
+    """Return draws (chain, draw) of a family's number with their summary and verdict."""
     values = draws[..., None]
     (summary,) = summarise(Shown(values), [family.name])
     return Posterior(draws, summary, of_chain(values, 0, [summary], started=False), name)

@@ -19,7 +19,9 @@ from dpmcmc.privacy.types import Permit, Private, Released
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import PrivacySpec
 from dpmcmc.statistics.inference import Posterior
-from dpmcmc.statistics.questions import Question, answer
+from dpmcmc.statistics.mechanisms import Released as ReleasedStatistic
+from dpmcmc.statistics.questions import Question, answer, settled
+from dpmcmc.statistics.questions import seconds_of as seconds_of_question
 from dpmcmc.summaries.intervals import Target
 from dpmcmc.synthetic.drawn import Values
 from dpmcmc.tasks import statistic, summaries, synthetic, two_stages
@@ -129,10 +131,26 @@ def table_of(schema: Schema, spec: TaskSpec, block: Floats) -> Mapping[str, Valu
 def posterior_of(schema: Schema, spec: TaskSpec, first: Floats, asked: Question) -> Posterior:
     """Return draws of a family's number given what the first block holds. Free. Raises SpecError
     on the question, and where the task released no statistic."""
+    return answer(_statistics(schema, spec, first), asked)
+
+
+def settled_question(
+    schema: Schema, spec: TaskSpec, first: Floats, asked: Question
+) -> tuple[Question, float]:
+    """Return the question with its algorithm named, and about how many seconds the answer takes.
+
+    Raises as posterior_of does.
+    """
+    released = _statistics(schema, spec, first)
+    named = settled(released, asked)
+    return named, seconds_of_question(released, named)
+
+
+def _statistics(schema: Schema, spec: TaskSpec, first: Floats) -> tuple[ReleasedStatistic, ...]:
     made = _planned(schema, spec)
     if not isinstance(made, PlannedStatistic | PlannedStages):
         raise SpecError("/task/kind", "must be statistic or two_stages: nothing else has a family")
-    return answer(made.released(first), asked)
+    return made.released(first)
 
 
 def _planned(schema: Schema, spec: TaskSpec) -> Planned:

@@ -1,4 +1,4 @@
-"""multipart/form-data, read as it arrives: the file into a sealed spool, the rest into memory."""
+"""multipart/form-data, read as it arrives: files into sealed spools, the rest into memory."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from dpmcmc_service.jobs.errors import Fault, Refusal
 
 MAX_FIELD = 2**20
 MAX_HEADER = 2**12
+MAX_FILES = 100  # of as many data holders
 
 
 @dataclass(slots=True)
@@ -25,11 +26,11 @@ class _Part:
 
 
 class Upload:
-    """The two parts of a dataset's upload: `file` and `metadata`."""
+    """The parts of a dataset's upload: `file`, once or of each data holder, and `metadata`."""
 
     def __init__(self, boundary: bytes, folder: Any) -> None:
-        self.file = Spool(folder)
-        self.source = cast(BinaryIO, self.file)
+        self._folder = folder
+        self._files: list[Spool] = []
         self.metadata = bytearray()
         self.seen: set[str] = set()
         self._part = _Part()
@@ -67,10 +68,15 @@ class Upload:
         name = options.get(b"name", b"").decode("latin-1")
         if name not in ("file", "metadata"):
             raise _malformed("Only the parts `file` and `metadata` are known.")
-        if name in self.seen:
+        if name == "metadata" and name in self.seen:
             raise _malformed("A part was sent twice.")
         self.seen.add(name)
         self._part.name = name
+        if name == "file":
+            self._flush()
+            if len(self._files) == MAX_FILES:
+                raise _malformed(f"At most {MAX_FILES} files are taken.")
+            self._files.append(Spool(self._folder))
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._part.name == "file":
@@ -89,9 +95,24 @@ class Upload:
             self._parser.write(chunk)
         except FormParserError:
             raise _malformed("The multipart body is malformed.") from None
+        await run_in_threadpool(self._flush)
+
+    def _flush(self) -> None:
+        """Write what came of the last file."""
         if self._waiting:
             data, self._waiting = b"".join(self._waiting), []
-            await run_in_threadpool(self.file.write, data)
+            self._files[-1].write(data)
+
+    @property
+    def sources(self) -> list[BinaryIO]:
+        """The files, in the order in which they came."""
+        return [cast(BinaryIO, file) for file in self._files]
+
+    def close(self) -> None:
+        """Forget the files."""
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
 
     def finish(self) -> None:
         """Check that both parts came and that the body was whole. Raises Refusal."""
@@ -111,7 +132,7 @@ def _malformed(detail: str) -> Refusal:
 
 
 async def receive(request: Request, folder: Any) -> Upload:
-    """Read the whole upload. The caller closes `file`; on an error it is closed here."""
+    """Read the whole upload. The caller closes it; on an error it is closed here."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     if kind != b"multipart/form-data":
         raise of_status(415, "The body must be multipart/form-data.")
@@ -126,7 +147,6 @@ async def receive(request: Request, folder: Any) -> Upload:
             await upload.feed(chunk)
         upload.finish()
     except BaseException:
-        with suppress(OSError):
-            upload.file.close()
+        upload.close()
         raise
     return upload

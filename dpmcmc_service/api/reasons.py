@@ -7,6 +7,8 @@ REASONS = {
     "time_limit_exceeded": "The job ran longer than this service allows. The debit stays.",
     "dataset_destroyed": "The dataset's rows were destroyed before the job ran.",
     "whitening_gone": "The whitening that this job was to use again is gone. Nothing was charged.",
+    "inference_failed": "The inference stopped with an error. Nothing was charged.",
+    "release_gone": "What this job was to read was deleted after its time. Nothing was charged.",
     "job_outdated": "This version no longer knows what the job asks for. Submit it again;"
     " a job that had not begun was not charged.",
     "reservation_expired": "No worker was free before the reservation expired.",

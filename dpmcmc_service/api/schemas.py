@@ -151,10 +151,31 @@ class PrivacyIn(Request):
     branches: Branches = Field(default_factory=Branches)
 
 
+class HoldersIn(Request):
+    """Data holders who share the rows, and by what a row is known to be whose.
+
+    names: of the holders. column: of the file, which names a row's holder and is not stored; left
+    out where each holder's rows come in a file of their own, in the order of the names. Who has a
+    row, and how many rows a holder has, is public: a neighbouring dataset differs in one row, which
+    stays with its holder.
+    """
+
+    names: Annotated[list[Name], Field(min_length=2, max_length=100)]
+    column: Name | None = None
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "HoldersIn":
+        if len(set(self.names)) < len(self.names):
+            raise ValueError("the holders' names must be distinct")
+        return self
+
+
 class DatasetIn(Request):
     """The metadata of an upload.
 
     population: whom the rows are about; datasets of one population share one ledger and budget.
+    holders: several who have rows each, every one of them with a dataset and a ledger of its own
+    beside the pooled dataset, whose jobs debit all of them.
     """
 
     name: Name
@@ -163,10 +184,13 @@ class DatasetIn(Request):
     columns: Annotated[list[ColumnIn], Field(min_length=1, max_length=1000)]
     population: Name | None = None
     grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
+    holders: HoldersIn | None = None
 
     @model_validator(mode="after")
     def _distinct(self) -> "DatasetIn":
         names = [column.name for column in self.columns]
+        if self.holders is not None and self.holders.column in names:
+            raise ValueError("the column that names the holders is not stored: leave it undeclared")
         if len(set(names)) < len(names):
             raise ValueError("the columns' names must be distinct")
         return self
@@ -229,8 +253,19 @@ class SeenOut(Answer):
     share: float
 
 
+class HolderOut(Answer):
+    """A data holder of a pooled dataset, and the holder's own dataset."""
+
+    dataset: UUID
+    name: str
+    rows: int
+
+
 class DatasetOut(Answer):
-    """Public metadata. grants: only told to admins; null where every analyst may use it."""
+    """Public metadata. grants: only told to admins; null where every analyst may use it.
+
+    holders: of a pooled dataset. pool: the pooled dataset that a holder's one is part of.
+    """
 
     id: UUID
     name: str
@@ -242,6 +277,8 @@ class DatasetOut(Answer):
     created_at: datetime
     grants: list[UUID] | None = None
     population: str | None = Field(None, exclude_if=lambda named: named is None)
+    holders: list[HolderOut] = Field([], exclude_if=lambda told: not told)
+    pool: UUID | None = Field(None, exclude_if=lambda told: told is None)
     warnings: list[Annotated[WeakOut | SeenOut, Field(discriminator="code")]] = Field(
         [], description="rows_seen_before: in the answer to the upload only, for its admin"
     )

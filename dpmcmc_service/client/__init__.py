@@ -1,5 +1,7 @@
 """The Python client and the command line. Speaks HTTP only, knows nothing of the house behind."""
 
-from dpmcmc_service.client.client import ApiError, Client, Event
+from dpmcmc_service.client.answers import ApiError, Event, Fit
+from dpmcmc_service.client.async_client import AsyncClient
+from dpmcmc_service.client.client import Client
 
-__all__ = ["ApiError", "Client", "Event"]
+__all__ = ["ApiError", "AsyncClient", "Client", "Event", "Fit"]

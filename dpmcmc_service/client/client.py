@@ -5,52 +5,28 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
 
-Json = dict[str, Any]
-FINAL = frozenset({"succeeded", "failed", "cancelled"})
-NO_JSON = {"code": "no_json", "title": "this is no answer of a dpmcmc service"}
-PATIENCE = 5  # times that a request is sent again because the service said: not so fast
-MEDIA_TYPES = {
-    "json": "application/json",
-    "csv": "text/csv",
-    "parquet": "application/vnd.apache.parquet",
-    "netcdf": "application/x-netcdf",
-}
-
-
-class ApiError(Exception):
-    """The service said no. status: HTTP; code: its stable word; problem: the whole answer."""
-
-    def __init__(self, status: int, problem: Json) -> None:
-        self.status = status
-        self.code = str(problem.get("code", ""))
-        self.problem = problem
-        super().__init__(f"{status} {self.code}: {problem.get('detail') or problem.get('title')}")
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event of a job's stream. name: `status` or `progress`; data: its fields."""
-
-    name: str
-    data: Json
-
-
-class Summary(dict[str, Any]):
-    """A summary as it came, which shows its verdict first, in colour on a terminal."""
-
-    def __repr__(self) -> str:
-        """Return the verdict and the posterior, as the command line shows them."""
-        from dpmcmc_service.client import render
-
-        return render.shown(self)
-
-    __str__ = __repr__
+from dpmcmc_service.client.answers import (
+    FINAL,
+    MEDIA_TYPES,
+    PATIENCE,
+    ApiError,
+    Event,
+    EventReader,
+    Fit,
+    Json,
+    Summary,
+    body_of,
+    failed,
+    fit_of,
+    problem_of,
+    too_fast,
+)
 
 
 class Client:
@@ -77,21 +53,16 @@ class Client:
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         response = self._http.request(method, path, **request)
         for _ in range(PATIENCE):
-            if "files" in request or not _too_fast(response):  # a file is read once
+            if "files" in request or not too_fast(response):  # a file is read once
                 break
             time.sleep(float(response.headers["Retry-After"]))
             response = self._http.request(method, path, **request)
         if response.is_error:
-            raise ApiError(response.status_code, _problem(response))
+            raise ApiError(response.status_code, problem_of(response))
         return response
 
     def _json(self, method: str, path: str, **request: Any) -> Json:
-        response = self._send(method, path, **request)
-        try:
-            body: Json = response.json()
-        except ValueError:
-            raise ApiError(response.status_code, NO_JSON) from None
-        return body
+        return body_of(self._send(method, path, **request))
 
     def _items(self, path: str) -> Iterator[Json]:
         """Every item of a list, page after page."""
@@ -130,10 +101,17 @@ class Client:
         """The audit trail, oldest entry first (admin and auditor)."""
         return self._items("/v1/audit")
 
-    def upload(self, file: Path, metadata: Mapping[str, Any]) -> Json:
-        """Upload a CSV or Parquet file with its public metadata (admin only)."""
-        with file.open("rb") as rows:
-            parts = {"file": (file.name, rows), "metadata": (None, json.dumps(metadata))}
+    def upload(self, file: Path, metadata: Mapping[str, Any], *more: Path) -> Json:
+        """Upload a CSV or Parquet file with its public metadata (admin only).
+
+        more: further files, where the metadata names data holders and no column that tells them
+        apart: one of each holder, in the order of their names.
+        """
+        with ExitStack() as stack:
+            parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
+            parts += [
+                ("file", (one.name, stack.enter_context(one.open("rb")))) for one in (file, *more)
+            ]
             return self._json("POST", "/v1/datasets", files=parts)
 
     def datasets(self) -> Iterator[Json]:
@@ -198,8 +176,11 @@ class Client:
         with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
             if response.is_error:
                 response.read()
-                raise ApiError(response.status_code, _problem(response))
-            yield from _parse(response.iter_lines())
+                raise ApiError(response.status_code, problem_of(response))
+            reader = EventReader()
+            for line in response.iter_lines():
+                if (event := reader.read(line)) is not None:
+                    yield event
 
     def wait(self, job: str, *, timeout: float = 600.0) -> Json:
         """Poll until the job has ended. Raises TimeoutError after `timeout` seconds."""
@@ -209,6 +190,16 @@ class Client:
                 raise TimeoutError(f"job {job} is still {answer['status']}")
             time.sleep(0.2)
         return answer
+
+    def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
+        """Wait for a job and return what it released, typed, with `.to_arviz()`.
+
+        Raises ApiError where the job failed, TimeoutError after `timeout` seconds.
+        """
+        ended = self.wait(job, timeout=timeout)
+        if ended["status"] != "succeeded":
+            raise failed(ended)
+        return fit_of(ended, self.summary(job, scale=scale), self.chain(job, "netcdf", scale=scale))
 
     def summary(self, job: str, *, scale: str = "original") -> "Summary":
         """Posterior summary of a succeeded job.
@@ -246,46 +237,23 @@ class Client:
         return self._json("GET", f"/v1/jobs/{job}/result", **how)
 
     def inference(self, job: str, question: Mapping[str, Any]) -> Json:
-        """Draws of a family's number given a statistic that a task released. Costs nothing."""
+        """Draws of a family's number given a statistic that a task released. Costs nothing.
+
+        Where that takes longer than a request, the answer is a job, which has a `status`.
+        """
         return self._json("POST", f"/v1/jobs/{job}/inferences", json=question)
 
     def inference_draws(self, job: str, question: Mapping[str, Any], form: str = "csv") -> bytes:
         """The draws alone of what `inference` makes. form: json, csv, parquet or netcdf."""
         how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
-        return self._send("POST", f"/v1/jobs/{job}/inferences", json=question, **how).content
+        answer = self._send("POST", f"/v1/jobs/{job}/inferences", json=question, **how)
+        if answer.status_code != httpx.codes.ACCEPTED:
+            return answer.content
+        made = str(answer.json()["id"])
+        self.wait(made)
+        return self.chain(made, form)
 
     def table(self, job: str, number: int, form: str = "csv") -> bytes:
         """A synthetic table of a task, by its number from 0. form: csv or parquet."""
         how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
         return self._send("GET", f"/v1/jobs/{job}/tables/{number}", **how).content
-
-
-def _too_fast(response: httpx.Response) -> bool:
-    """Whether the service asks to be asked again later, having done nothing."""
-    refused = response.status_code == httpx.codes.TOO_MANY_REQUESTS
-    return (
-        refused
-        and _problem(response).get("code") == "rate_limited"
-        and response.headers.get("Retry-After", "").isdigit()
-    )
-
-
-def _problem(response: httpx.Response) -> Json:
-    """The problem detail of an answer, also where something before the service answered."""
-    try:
-        body = response.json()
-    except ValueError:
-        body = None
-    return body if isinstance(body, dict) else {"title": response.reason_phrase}
-
-
-def _parse(lines: Iterator[str]) -> Iterator[Event]:
-    """Server-sent events from their lines; comments and unknown fields are skipped."""
-    fields: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name in ("event", "data"):
-            fields[name] = fields.get(name, "") + value.removeprefix(" ")
-        elif not line and "data" in fields:
-            yield Event(fields.get("event", "message"), json.loads(fields["data"]))
-            fields = {}

@@ -33,10 +33,14 @@ def upload(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV or Parquet.")],
     metadata: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="As JSON.")],
+    more: Annotated[
+        list[Path] | None,
+        typer.Argument(exists=True, dir_okay=False, help="Of further data holders, in order."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Upload a CSV or Parquet file with its metadata (admin)."""
-    found = client_of(context).upload(file, read(metadata))
+    found = client_of(context).upload(file, read(metadata), *(more or ()))
     warnings = [f"[yellow]{warning}[/]" for warning in found.get("warnings", [])]
     show(found, as_json, render.columns(found), f"id: {found['id']}", *warnings)
 

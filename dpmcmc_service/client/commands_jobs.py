@@ -8,7 +8,8 @@ import typer
 from rich.markup import escape
 
 from dpmcmc_service.client import asked, names, posteriors, render
-from dpmcmc_service.client.client import Client, Json
+from dpmcmc_service.client.answers import Json
+from dpmcmc_service.client.client import Client
 from dpmcmc_service.client.terminal import REFUSED, AsJson, client_of, console, read, show
 
 
@@ -229,6 +230,9 @@ def infer(
         output.write_bytes(client.inference_draws(job, read(question), form))
         return
     answer = client.inference(job, read(question))
+    if "status" in answer:  # it takes longer than a request
+        _follow(client, answer["id"], as_json)
+        return
     told = render.inference(answer), render.verdict(answer), escape(answer["note"])
     show(answer, as_json, *told)
 

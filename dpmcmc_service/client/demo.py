@@ -15,7 +15,8 @@ from rich.panel import Panel
 from rich.rule import Rule
 
 from dpmcmc_service.client import forest, render
-from dpmcmc_service.client.client import ApiError, Client, Json
+from dpmcmc_service.client.answers import ApiError, Json
+from dpmcmc_service.client.client import Client
 from dpmcmc_service.client.forest import Effect
 from dpmcmc_service.client.local import Service, local_service
 from dpmcmc_service.client.truth import coefficients

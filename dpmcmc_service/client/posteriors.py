@@ -6,7 +6,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from dpmcmc_service.client.client import Json
+from dpmcmc_service.client.answers import Json
 from dpmcmc_service.client.render import table
 
 SPREAD = ("mean", "sd", "90 % interval")

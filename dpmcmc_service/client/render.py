@@ -169,7 +169,9 @@ def job(item: Json) -> Table:
     """One job: what was asked, what it costs, how far it is."""
     made = table(f"Job {item['id']}", "", "")
     made.show_header = False
-    family = (item.get("spec") or {}).get("model", {}).get("family", "task")
+    spec = item.get("spec") or {}
+    kind = "inference" if "inference" in spec else "task"
+    family = spec.get("model", {}).get("family", kind)
     made.columns[1].justify, made.columns[1].no_wrap = "left", False
     done = item["progress"]
     facts = {

@@ -12,7 +12,8 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from dpmcmc_service.client.client import ApiError, Client
+from dpmcmc_service.client.answers import ApiError
+from dpmcmc_service.client.client import Client
 
 REFUSED, WRONG_WORDS, UNREACHED = 1, 2, 3  # exit codes
 console, complaints = Console(), Console(stderr=True)

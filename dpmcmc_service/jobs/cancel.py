@@ -11,6 +11,7 @@ from dpmcmc_service.jobs.access import stoppable_job
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.errors import Refusal
 from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.jobs.specs import is_inference
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow
 from dpmcmc_service.storage.types import utc_now
@@ -37,7 +38,7 @@ def stop(session: Session, job_id: UUID) -> None:
     """Void a job that no worker has claimed; ask a running one to stop."""
     now = utc_now()
     if _end(session, job_id, now, JobRow.status == "queued"):
-        ledger.void(session, job_id, reason="cancelled")
+        give_back(session, job_id, "cancelled")
         return
     if _end(session, job_id, now, JobRow.status == "running", JobRow.owner.is_(None)):
         session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == job_id))
@@ -47,6 +48,12 @@ def stop(session: Session, job_id: UUID) -> None:
         .where(JobRow.id == job_id, JobRow.status == "running")
         .values(cancel_requested=True)
     )
+
+
+def give_back(session: Session, job_id: UUID, reason: str) -> None:
+    """Void a job's reservation; an inference has none."""
+    if not is_inference(session.get_one(JobRow, job_id)):
+        ledger.void(session, job_id, reason=reason)
 
 
 def _end(session: Session, job_id: UUID, now: datetime, *conditions: ColumnElement[bool]) -> bool:

@@ -55,6 +55,11 @@ class Budget:
     history: Sequence[ledger.HistoryPoint] = ()
 
 
+def holders_of(session: Session, row: DatasetRow) -> list[DatasetRow]:
+    """The holders' datasets of a pooled one, in the order of its rows; of others none."""
+    return [session.get_one(DatasetRow, UUID(one["dataset"])) for one in row.holders or ()]
+
+
 def check_users(session: Session, grants: Sequence[UUID] | None, pointer: str) -> None:
     """Refuse grants to nobody. Raises Refusal 422."""
     if not grants:
@@ -207,6 +212,7 @@ def _raise_budget(
     if not named:
         return
     take(session, UPLOADS)  # no dataset joins the population with the budget of before
+    ledger.hold_pool(session, row.id)
     terms = ledger.terms_of(session, row.id)
     rows = _most_rows(session, row)
     if senseless(named.get("delta", 0.0), rows):
@@ -214,7 +220,24 @@ def _raise_budget(
     for name, value in named.items():
         if value < getattr(terms, name):
             raise invalid(f"/privacy/{name}", "A budget is never lowered.")
-    ledger.amend(session, row.id, "raise_budget", named, caller.id)
+    for one in (row, *holders_of(session, row)):
+        _raise_one(session, caller, one, named)
+
+
+def _raise_one(
+    session: Session, caller: Caller, row: DatasetRow, named: Mapping[str, float]
+) -> None:
+    """Raise a budget to what was named, where it is not above that already.
+
+    A pooled dataset's budget is no use beyond those of its holders: both are raised.
+    """
+    if row.destroyed_at is not None:
+        return
+    terms = ledger.terms_of(session, row.id)
+    raised = {name: max(value, getattr(terms, name)) for name, value in named.items()}
+    if senseless(raised.get("delta", 0.0), row.rows):
+        raise invalid("/privacy/delta", TOO_LIKELY.format(rows=row.rows))
+    ledger.amend(session, row.id, "raise_budget", raised, caller.id)
 
 
 def _most_rows(session: Session, row: DatasetRow) -> int:
@@ -252,28 +275,40 @@ def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
     """Forget a dataset's key, stop its jobs, and delete its file. Raises Refusal 404 or 503.
 
     Nobody can read the file once the key is gone, so a crash between the two leaves no rows. A file
-    that could not be deleted, or of which the store keeps versions, is a 503: call again.
+    that could not be deleted, or of which the store keeps versions, is a 503: call again. With a
+    pooled dataset its holders' are destroyed, and with a holder's the pooled one; other holders'
+    stay.
     """
     with services.sessions.write() as session:
         row = visible_dataset(session, caller, dataset_id)
-        if row.destroyed_at is None:
-            refuse_rewound(session, services, dataset_id)
-            _stop_jobs(session, dataset_id)
-            ledger.amend(session, dataset_id, "destroy", {}, caller.id)
-            row.wrapped_key, row.destroyed_at = None, utc_now()
-            note(session, caller, "dataset.destroy", dataset_id)
+        own = [row, *holders_of(session, row)]
+        if row.pool_id is not None:
+            own.append(session.get_one(DatasetRow, row.pool_id))
+        live = [one for one in own if one.destroyed_at is None]
+        for one in live:
+            refuse_rewound(session, services, one.id)
+        _stop_jobs(session, [one.id for one in live])
+        ledger.hold_pool(session, row.pool_id or row.id)
+        for one in live:
+            ledger.amend(session, one.id, "destroy", {}, caller.id)
+            one.wrapped_key, one.destroyed_at = None, utc_now()
+            note(session, caller, "dataset.destroy", one.id)
+        files = [one.id for one in own if not one.holders]
     try:
-        services.vault.files.destroy(dataset_id)
+        for one_id in files:
+            services.vault.files.destroy(one_id)
     except VersionsKeptError:
         raise Refusal(503, "versions_kept", VERSIONS_KEPT) from None
 
 
-def _stop_jobs(session: Session, dataset_id: UUID) -> None:
+def _stop_jobs(session: Session, dataset_ids: Sequence[UUID]) -> None:
     live = (
         select(JobRow.id)
-        .where(JobRow.dataset_id == dataset_id, JobRow.status.in_(("queued", "running")))
+        .where(JobRow.dataset_id.in_(dataset_ids), JobRow.status.in_(("queued", "running")))
         .order_by(JobRow.id)
         .with_for_update()
     )
-    for job_id in session.scalars(live).all():
+    jobs = session.scalars(live).all()
+    ledger.hold(session, jobs)
+    for job_id in jobs:
         stop(session, job_id)

@@ -20,6 +20,7 @@ from dpmcmc.privacy.types import Released
 from dpmcmc.results import attributes
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
+from dpmcmc.statistics.questions import family_of
 from dpmcmc.tasks import TaskSpec
 from dpmcmc.tasks.statistic import StatisticTask
 from dpmcmc.tasks.synthetic import SyntheticTask
@@ -32,7 +33,13 @@ from dpmcmc_service.jobs.cursors import Page, by_time
 from dpmcmc_service.jobs.errors import Refusal, not_found
 from dpmcmc_service.jobs.keys import living
 from dpmcmc_service.jobs.services import Services
-from dpmcmc_service.jobs.specs import is_task, resolved_spec, task_spec
+from dpmcmc_service.jobs.specs import (
+    inference_spec,
+    is_inference,
+    is_task,
+    resolved_spec,
+    task_spec,
+)
 from dpmcmc_service.storage.columns import schema_of
 from dpmcmc_service.storage.rows import JOB_STATUSES, DatasetRow, JobRow, ReleaseRow
 
@@ -197,7 +204,12 @@ def statistic(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
         if not isinstance(task_spec(found).task, StatisticTask | TwoStagesTask):
             told = "This task released no statistic that a family of rows is read from."
             raise Refusal(409, "job_without_result", told)
-        return _task_block(session, found, 0)
+        return block_of(session, found)
+
+
+def block_of(session: Session, job: JobRow) -> TaskBlock:
+    """What a succeeded task released first."""
+    return _task_block(session, job, 0)
 
 
 def table(services: Services, caller: Caller, job_id: UUID, number: int) -> TaskBlock:
@@ -251,6 +263,8 @@ def _check_kept(job: JobRow) -> None:
 
 def _chain(session: Session, job: JobRow, scale: Scale) -> Chain:
     _check_kept(job)
+    if is_inference(job):
+        return _inferred(session, job)
     spec = resolved_spec(job)
     schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
     parameters = parameters_of(schema, spec.model)
@@ -260,6 +274,17 @@ def _chain(session: Session, job: JobRow, scale: Scale) -> Chain:
     cost = Cost(job.epsilon, job.delta, job.mu)
     told = attributes(cost, spec.sampler.algorithm, schema.neighbouring)
     return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict, told)
+
+
+def _inferred(session: Session, job: JobRow) -> Chain:
+    """The chain of an inference: of one parameter, its warm-up left out."""
+    asked = inference_spec(job).question
+    draws = stored_chain(session, job.id, job.released_attempt or 0, 1)
+    verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
+    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
+    told = attributes(Cost(0.0, 0.0, 0.0), str(asked.algorithm), schema.neighbouring)
+    name = family_of(asked.family, asked.options).name
+    return Chain(job.id, (name,), 0, draws, verdict, told)
 
 
 def count_jobs(session: Session) -> dict[str, int]:

@@ -24,7 +24,7 @@ from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.ledger.anchors import AUDIT, Anchor, AnchorError
 from dpmcmc_service.ledger.codec import canonical
-from dpmcmc_service.ledger.ends import End, end_of, ends, missing
+from dpmcmc_service.ledger.ends import End, end_of, ends, ends_of, missing
 from dpmcmc_service.storage.rows import DatasetRow, JobRow
 from dpmcmc_service.storage.types import utc_now
 
@@ -59,23 +59,22 @@ class Rewound:
         return self.now is None and self.anchor.ledger != AUDIT
 
 
-def check(session: Session, services: Services, dataset_id: UUID) -> End:
-    """Where a dataset's ledger ends.
+def check(session: Session, services: Services, dataset_id: UUID) -> list[End]:
+    """Where the ledgers end that a dataset's jobs debit.
 
     session: to write, or to read and not used yet. A snapshot that is older than the anchors misses
-    what a worker paid for and anchored meanwhile. Raises RewoundError where the ledger ends too
-    early, or nobody can tell.
+    what a worker paid for and anchored meanwhile. Raises RewoundError where one ends too early, or
+    nobody can tell.
     """
     try:
         anchors = services.vault.anchors.latest()
     except AnchorError as error:
         logs.logger().error("anchors_unreadable", reason=error.reason)
         raise RewoundError from None
-    end = end_of(session, dataset_id)
-    anchor = anchors.get(end.ledger)
-    if anchor is not None and missing(session, [anchor]):
+    found = ends_of(session, dataset_id)
+    if missing(session, [anchors[end.ledger] for end in found if end.ledger in anchors]):
         raise RewoundError
-    return end
+    return found
 
 
 def refuse_rewound(session: Session, services: Services, dataset_id: UUID) -> None:
@@ -86,12 +85,18 @@ def refuse_rewound(session: Session, services: Services, dataset_id: UUID) -> No
         raise Refusal(503, "ledger_rewound", REWOUND) from None
 
 
-def keep(services: Services, end: End) -> None:
-    """Anchor an end that is on the database's disk. Raises AnchorError."""
+def keep(services: Services, ends: Sequence[End]) -> None:
+    """Anchor ends that are on the database's disk. Raises AnchorError."""
     anchors = services.vault.anchors
-    before = anchors.latest().get(end.ledger)
-    if before is None or before.seq < end.seq:
-        anchors.append([end.anchor(before.epoch if before else 0)])
+    latest = anchors.latest()
+    before = {end.ledger: latest.get(end.ledger) for end in ends}
+    made = [
+        end.anchor(known.epoch if known else 0)
+        for end in ends
+        if (known := before[end.ledger]) is None or known.seq < end.seq
+    ]
+    if made:
+        anchors.append(made)
 
 
 def rewound(services: Services) -> list[Rewound]:
@@ -105,7 +110,12 @@ def rewound(services: Services) -> list[Rewound]:
 
 
 def _described(session: Session, anchor: Anchor) -> Rewound:
-    on_it = (DatasetRow.id == anchor.ledger) | (DatasetRow.ledger_id == anchor.ledger)
+    pools = select(DatasetRow.pool_id).where(DatasetRow.id == anchor.ledger)
+    on_it = (
+        (DatasetRow.id == anchor.ledger)
+        | (DatasetRow.ledger_id == anchor.ledger)
+        | DatasetRow.id.in_(pools)
+    )
     datasets = session.scalars(select(DatasetRow.id).where(on_it).order_by(DatasetRow.id)).all()
     if anchor.ledger == AUDIT:
         seq, head = ledger.audit.end(session)
@@ -154,7 +164,9 @@ def _book(session: Session, caller: Caller, one: Rewound) -> None:
         .order_by(JobRow.id)
         .with_for_update()
     )
-    for job_id in session.scalars(live).all():
+    jobs = session.scalars(live).all()
+    ledger.hold(session, jobs)
+    for job_id in jobs:
         stop(session, job_id)
     place = {"rows": one.anchor.seq, "head": one.anchor.head}
     details = {"held": ledger.sums_of(one.anchor.held), "anchor": place}

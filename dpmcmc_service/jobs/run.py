@@ -6,7 +6,7 @@ Every write names the claim's owner and token: a worker given up for lost can ch
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -30,16 +30,20 @@ from dpmcmc.run import Run
 from dpmcmc.run import run as sample
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import JobSpec
+from dpmcmc.statistics.questions import judged_draws
 from dpmcmc.stored import StoredRelease
-from dpmcmc.tasks import TaskSpec, run_task, seconds_of, verdict_of
+from dpmcmc.tasks import TaskSpec, posterior_of, run_task, seconds_of, verdict_of
 from dpmcmc_service import ledger, logs, tracing
-from dpmcmc_service.jobs import whitenings
+from dpmcmc_service.jobs import inferences, whitenings
+from dpmcmc_service.jobs.cancel import give_back
 from dpmcmc_service.jobs.chains import stored_block, stored_chain
 from dpmcmc_service.jobs.claims import has_place, taken
+from dpmcmc_service.jobs.datasets import holders_of
+from dpmcmc_service.jobs.fetch import TaskBlock
 from dpmcmc_service.jobs.heartbeat import Heartbeat, StoppedError
 from dpmcmc_service.jobs.rewind import REWOUND, RewoundError, check, keep
 from dpmcmc_service.jobs.services import Services
-from dpmcmc_service.jobs.specs import OutdatedError, runnable_spec
+from dpmcmc_service.jobs.specs import InferenceSpec, OutdatedError, runnable_spec
 from dpmcmc_service.ledger.anchors import AnchorError
 from dpmcmc_service.ledger.ends import End
 from dpmcmc_service.storage.columns import schema_of
@@ -59,6 +63,10 @@ class TimeUpError(Exception):
     """The job ran into its time limit."""
 
 
+class GoneError(Exception):
+    """What an inference was to read is not there any more."""
+
+
 class LostError(Exception):
     """Somebody else owns the job now, or it has ended."""
 
@@ -67,22 +75,25 @@ class LostError(Exception):
 class Claim:
     """One attempt at a job, fenced by owner and token. num_draws: of each chain.
 
-    paid: where the ledger ended with its debit.
-    traceparent: the span in which the job was submitted. whitening: that it uses again.
+    paid: where the ledgers ended with its debit. holders: of a pooled dataset, theirs.
+    traceparent: the span in which the job was submitted. whitening: that it uses again. given: what
+    an inference reads, in place of permit and rows.
     """
 
     job_id: UUID
     owner: str
     token: int
     attempt: int
-    permit: Permit
-    paid: End
+    permit: Permit | None
+    paid: Sequence[End]
     schema: Schema
-    spec: JobSpec | TaskSpec
+    spec: JobSpec | TaskSpec | InferenceSpec
     dataset: DatasetRow
     num_draws: int
     traceparent: str | None
     whitening: Whitening | None = None
+    holders: Sequence[DatasetRow] = ()
+    given: TaskBlock | None = None
 
     def holds(self) -> list[ColumnElement[bool]]:
         """The condition of every write of this attempt."""
@@ -156,7 +167,8 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
             outcome = _fail(services, claim, "time_limit_exceeded")
         except Exception as error:
             log.error("job_failed", exception=type(error).__name__, where=logs.where(error))
-            outcome = _fail(services, claim, "sampler_failed")
+            free = claim.given is not None
+            outcome = _fail(services, claim, "inference_failed" if free else "sampler_failed")
     tracing.note(outcome=outcome)
     log.info("job_ended", outcome=outcome)
 
@@ -174,29 +186,24 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
                 return None
             job = session.get_one(JobRow, job_id)
             dataset = session.get_one(DatasetRow, job.dataset_id)
-            if dataset.destroyed_at is not None:  # a population's ledger stays open
-                raise ledger.AccountClosed("the dataset's rows are destroyed")
-            _check_key(services, dataset)
-            schema, spec = schema_of(dataset), runnable_spec(job)
-            white = None
-            if isinstance(spec, JobSpec):
-                white = whitenings.used_again(session, schema, spec)
-            permit = ledger.post(session, job_id)
-            end = check(session, services, job.dataset_id)
+            spec = runnable_spec(job)
+            found: dict[str, Any]
+            if isinstance(spec, InferenceSpec):
+                found = _given(session, spec)
+            else:
+                found = _paid(services, session, job_id, dataset, spec)
             job.started_at = job.started_at or now
             return Claim(
                 job_id=job_id,
                 owner=owner,
                 token=job.token,
                 attempt=job.attempt,
-                permit=permit,
-                paid=end,
-                schema=schema,
+                schema=schema_of(dataset),
                 spec=spec,
                 dataset=dataset,
                 num_draws=job.progress_of,
                 traceparent=job.traceparent,
-                whitening=white,
+                **found,
             )
     except KeyFileError:
         logs.logger().error("master_key_mismatch", job=str(job_id))  # it waits for another worker
@@ -210,9 +217,41 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
     except whitenings.GoneError:
         _fail_unclaimed(services, job_id, "whitening_gone")
         return None
+    except GoneError:
+        _fail_unclaimed(services, job_id, "release_gone")
+        return None
     except RewoundError:
         logs.logger().error("job_not_claimed", job=str(job_id), help=REWOUND)
         return None
+
+
+def _given(session: Session, spec: InferenceSpec) -> dict[str, Any]:
+    """What an inference reads; nothing is paid and no rows are opened. Raises GoneError."""
+    found = inferences.given(session, spec)
+    if found is None:
+        raise GoneError
+    return {"permit": None, "paid": (), "given": found}
+
+
+def _paid(
+    services: Services,
+    session: Session,
+    job_id: UUID,
+    dataset: DatasetRow,
+    spec: JobSpec | TaskSpec,
+) -> dict[str, Any]:
+    """Pay for a job, and find what it needs besides the rows."""
+    if dataset.destroyed_at is not None:  # a population's ledger stays open
+        raise ledger.AccountClosed("the dataset's rows are destroyed")
+    holders = holders_of(session, dataset)
+    for one in (dataset, *holders):
+        _check_key(services, one)
+    white = None
+    if isinstance(spec, JobSpec):
+        white = whitenings.used_again(session, schema_of(dataset), spec)
+    permit = ledger.post(session, job_id)
+    ends = check(session, services, dataset.id)
+    return {"permit": permit, "paid": ends, "whitening": white, "holders": holders}
 
 
 def _check_key(services: Services, dataset: DatasetRow) -> None:
@@ -233,7 +272,7 @@ def _fail_unclaimed(services: Services, job_id: UUID, code: str) -> None:
         )
         job = session.get_one(JobRow, job_id)
         if ended.rowcount == 1 and job.attempt == 0:  # type: ignore[attr-defined]
-            ledger.void(session, job_id, reason=code)
+            give_back(session, job_id, code)
 
 
 def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
@@ -248,10 +287,7 @@ def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
 
 def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
     """Open the rows; store block after block; succeed with the last. Raises StoppedError."""
-    with heartbeat.stops_work():
-        rows = _rows(services, claim, heartbeat)
-    blocks = _blocks(claim, rows)
-    del rows  # the sampler gives them up when it has what it needs
+    blocks = _inferred(claim) if claim.given is not None else _sampled(services, claim, heartbeat)
     first, seq = 0, 0
     while True:
         with heartbeat.stops_work():
@@ -263,7 +299,26 @@ def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
         first, seq = part.end, seq + 1
 
 
+def _sampled(
+    services: Services, claim: Claim, heartbeat: Heartbeat
+) -> Iterator[Released[NDArray[np.float64]]]:
+    """Open the rows; the sampler gives them up when it has what it needs."""
+    with heartbeat.stops_work():
+        rows = _rows(services, claim, heartbeat)
+    return _blocks(claim, rows)
+
+
+def _inferred(claim: Claim) -> Iterator[Released[NDArray[np.float64]]]:
+    """The draws (chain, draw, 1) of an inference, in one block."""
+    if claim.given is not None and isinstance(claim.spec, InferenceSpec):
+        told = claim.given
+        made = posterior_of(told.schema, told.spec, told.block, claim.spec.question)
+        yield Released(made.draws[..., None])
+
+
 def _expected_seconds(claim: Claim) -> float:
+    if isinstance(claim.spec, InferenceSpec):
+        return inferences.expected_seconds(claim.given, claim.spec.question) if claim.given else 1.0
     if isinstance(claim.spec, TaskSpec):
         return seconds_of(claim.schema, claim.spec)
     return expected_seconds(claim.schema, claim.spec)
@@ -271,6 +326,8 @@ def _expected_seconds(claim: Claim) -> float:
 
 def _blocks(claim: Claim, rows: Private[Table]) -> Iterator[Released[NDArray[np.float64]]]:
     """What the job releases, block by block."""
+    if claim.permit is None or isinstance(claim.spec, InferenceSpec):
+        raise ledger.UnknownReservation("nothing was paid for")
     if isinstance(claim.spec, TaskSpec):
         return run_task(claim.schema, claim.spec, rows, claim.permit)
     return sample(claim.schema, claim.spec, rows, claim.permit, whitening=claim.whitening)
@@ -280,7 +337,7 @@ def _stored_release(
     claim: Claim, blocks: Iterator[Released[NDArray[np.float64]]]
 ) -> StoredRelease | None:
     """What stays usable of the release that draws are from; None where there was none."""
-    if isinstance(claim.spec, TaskSpec) or not isinstance(blocks, Run) or blocks.stored is None:
+    if not isinstance(claim.spec, JobSpec) or not isinstance(blocks, Run) or blocks.stored is None:
         return None
     return StoredRelease(claim.schema, claim.spec, blocks.stored)
 
@@ -295,7 +352,7 @@ def _rows(services: Services, claim: Claim, heartbeat: Heartbeat) -> Private[Tab
     while True:
         try:
             keep(services, claim.paid)
-            return services.vault.files.load(claim.dataset)
+            return services.vault.files.load(claim.dataset, claim.holders)
         except AWAY_OR_UNKEPT:
             if heartbeat.cancelled or heartbeat.lost:
                 raise StoppedError from None
@@ -389,6 +446,10 @@ def _summary(
     """Summaries by scale, and the verdict, of the draws: the stored ones and the last block."""
     if isinstance(claim.spec, TaskSpec):
         return {}, _verdict_of_task(services, claim, claim.spec, last)
+    if isinstance(claim.spec, InferenceSpec):
+        made = judged_draws(claim.spec.question, last.block.value[..., 0])
+        one = [asdict(made.summary)]
+        return {"original": one, "design": one}, asdict(made.verdict)
     parameters = parameters_of(claim.schema, claim.spec.model)
     draws = last.block.value
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -11,11 +11,32 @@ from sqlalchemy import Row
 
 from dpmcmc.algorithms import OPTIONS
 from dpmcmc.spec import JobSpec
+from dpmcmc.statistics.questions import Question
 from dpmcmc.tasks import TaskSpec
 from dpmcmc_service.storage.rows import JobRow
 
 _SPEC, _SAMPLER = TypeAdapter(JobSpec), TypeAdapter(OPTIONS)
-_TASK = TypeAdapter(TaskSpec)
+_TASK, _QUESTION = TypeAdapter(TaskSpec), TypeAdapter(Question)
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceSpec:
+    """A job that reads what the job `of` released, and costs nothing. question: settled."""
+
+    of: str
+    question: Question
+
+
+def is_inference(job: JobRow | Row[Any, Any]) -> bool:
+    """Whether a job reads released values alone."""
+    return "inference" in job.resolved
+
+
+def inference_spec(job: JobRow | Row[Any, Any]) -> InferenceSpec:
+    """What an inference asks."""
+    told = dict(job.resolved["inference"])
+    of = str(told.pop("of"))
+    return InferenceSpec(of, _QUESTION.validate_python(told))
 
 
 def is_task(job: JobRow | Row[Any, Any]) -> bool:
@@ -46,18 +67,24 @@ class OutdatedError(Exception):
     """A job was made by another version, and what it asks for is not known to this one."""
 
 
-def runnable_spec(job: JobRow) -> JobSpec | TaskSpec:
+def runnable_spec(job: JobRow) -> JobSpec | TaskSpec | InferenceSpec:
     """The spec that a job waits to be run by. Raises OutdatedError.
 
     Reading leaves out what it does not know: the run would then not be what was reserved.
     """
     try:
-        spec = task_spec(job) if is_task(job) else resolved_spec(job)
+        spec = _read(job)
     except ValidationError:
         raise OutdatedError from None
     if _lost(job.resolved, json.loads(json.dumps(as_json(spec)))):
         raise OutdatedError
     return spec
+
+
+def _read(job: JobRow) -> JobSpec | TaskSpec | InferenceSpec:
+    if is_inference(job):
+        return inference_spec(job)
+    return task_spec(job) if is_task(job) else resolved_spec(job)
 
 
 def _lost(told: Any, read: Any) -> bool:
@@ -70,12 +97,23 @@ def _lost(told: Any, read: Any) -> bool:
     return bool(told != read)
 
 
-def as_json(spec: JobSpec | TaskSpec) -> dict[str, Any]:
-    """A spec as plain JSON-able values."""
-    return asdict(spec)
+def as_json(spec: JobSpec | TaskSpec | InferenceSpec) -> dict[str, Any]:
+    """A spec as plain JSON-able values. The chains of an inference are told as a sampler's."""
+    if not isinstance(spec, InferenceSpec):
+        return asdict(spec)
+    asked = asdict(spec.question)
+    sampler = {
+        "algorithm": asked["algorithm"],
+        "num_chains": asked["chains"],
+        "num_steps": asked["draws"],
+        "num_warmup": 0,
+    }
+    return {"inference": {"of": spec.of, **asked}, "sampler": sampler}
 
 
-def body_hash(dataset_id: UUID, spec: JobSpec | TaskSpec, accept_low_quality: bool = False) -> str:
+def body_hash(
+    dataset_id: UUID, spec: JobSpec | TaskSpec | InferenceSpec, accept_low_quality: bool = False
+) -> str:
     """SHA-256 of the canonical JSON of what was asked for, less what was left at its default."""
     body = {"dataset": str(dataset_id), **as_json(spec)}
     if isinstance(spec, JobSpec):

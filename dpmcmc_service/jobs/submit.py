@@ -52,7 +52,7 @@ def begin(
     Raises Refusal: 404, 422, 422 idempotency_key_reused.
     """
     digest = body_hash(dataset_id, spec, accept_low_quality)
-    earlier = _earlier(services, caller, key, digest)
+    earlier = earlier_of(services, caller, key, digest)
     return earlier or asked(services, caller, dataset_id, spec)
 
 
@@ -86,7 +86,7 @@ def submit(
     except ledger.AccountClosed:
         raise Refusal(409, "dataset_closed", "This dataset takes no new jobs.") from None
     except IntegrityError:
-        earlier = _earlier(services, caller, key, digest)
+        earlier = earlier_of(services, caller, key, digest)
         if earlier is None:
             raise
         return earlier
@@ -95,7 +95,8 @@ def submit(
     return job
 
 
-def _earlier(services: Services, caller: Caller, key: str | None, digest: str) -> JobRow | None:
+def earlier_of(services: Services, caller: Caller, key: str | None, digest: str) -> JobRow | None:
+    """The job that a key made before. Raises Refusal 422 where it was another one."""
     if key is None:
         return None
     with services.sessions.read() as session:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from dpmcmc.privacy.filter import FilterTerms
 from dpmcmc.privacy.types import Neighbouring
+from dpmcmc.schema import CategoryColumn, Column
 from dpmcmc_service import ledger
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.datasets import Described, check_users, described, grant
@@ -22,7 +23,7 @@ from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.storage.columns import columns_json, parse_columns
 from dpmcmc_service.storage.errors import IngestError, StoreError
 from dpmcmc_service.storage.fingerprint import Fingerprint, Likeness, likeness
-from dpmcmc_service.storage.ingest import ingest
+from dpmcmc_service.storage.ingest import Stored, ingest, ingest_apart
 from dpmcmc_service.storage.limits import Limits
 from dpmcmc_service.storage.locks import UPLOADS, take
 from dpmcmc_service.storage.rows import DatasetRow, FingerprintRow
@@ -31,6 +32,15 @@ from dpmcmc_service.storage.types import utc_now
 PARQUET_MAGIC = b"PAR1"
 UPLOAD_REFUSED = "The upload cannot be taken; nothing was stored."
 MOST_NAMED = 20
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """Who has which rows: a column that names them and is not stored, or a file of each."""
+
+    names: tuple[str, ...]
+    column: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +58,7 @@ class Definition:
     failure_weight: float = 0.0
     grants: Sequence[UUID] | None = None
     population: str | None = None
+    holders: Holders | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,51 +78,130 @@ class Taken:
     seen: Sequence[Seen]
 
 
-def create(services: Services, caller: Caller, definition: Definition, file: BinaryIO) -> Taken:
-    """Take an upload in: the encrypted file first, then record and ledger in one transaction.
+def create(
+    services: Services, caller: Caller, definition: Definition, files: Sequence[BinaryIO]
+) -> Taken:
+    """Take an upload in: encrypted files first, then records and ledgers in one transaction.
 
+    files: one; or one of each data holder, in the order of their names.
     Raises Refusal 422; its counts per column are for the uploading admin only.
     """
     terms = _terms(definition)
+    _check_files(definition, len(files))
     with services.sessions.read() as session:
         check_users(session, definition.grants, "/metadata/grants")
         _first_of(services, session, definition.population, terms)
-    dataset_id = uuid4()
+    names = definition.holders.names if definition.holders else ("",)
+    ids = [uuid4() for _ in names]
+    try:
+        columns, stored, made = _ingested(services, definition, ids, files)
+        told = definition, caller, columns
+        rows = [
+            _row(*told, at, name, one.rows, one.wrapped_key)
+            for at, name, one in zip(ids, names, stored, strict=True)
+        ]
+        for row in rows:  # how many they are is known only now
+            if senseless(definition.delta, row.rows):
+                raise invalid("/metadata/privacy/delta", TOO_LIKELY.format(rows=row.rows))
+        pool = _pool(services, *told, rows) if definition.holders else None
+        return _record(services, caller, pool, rows, terms, definition.grants, made)
+    except BaseException:
+        for one in ids:
+            with suppress(StoreError):  # the sweep deletes what stays
+                services.vault.files.destroy(one)
+        raise
+
+
+def _check_files(definition: Definition, number: int) -> None:
+    """Refuse other files than were declared, and names that are too long beside the dataset's."""
+    holders = definition.holders
+    wanted = 1 if holders is None or holders.column is not None else len(holders.names)
+    if number != wanted:
+        raise invalid("/file", f"{wanted} needed by the metadata, {number} came")
+    if holders is None:
+        return
+    if definition.population is not None:
+        told = "a pooled dataset and its holders have ledgers of their own: leave it out"
+        raise invalid("/metadata/population", told)
+    for at, name in enumerate(holders.names):
+        if len(_name(definition, name)) > MAX_NAME:
+            told = f"at most {MAX_NAME} characters together with the dataset's name"
+            raise invalid(f"/metadata/holders/names/{at}", told)
+
+
+def _ingested(
+    services: Services, definition: Definition, ids: Sequence[UUID], files: Sequence[BinaryIO]
+) -> tuple[tuple[Column, ...], list[Stored], list[Fingerprint]]:
+    """Parse and encrypt the rows of each dataset, and make its fingerprint. Raises Refusal."""
+    limits = Limits(file_bytes=services.settings.max_upload_bytes)
+    vault, holders = services.vault, definition.holders
+    pointer = ""
     try:
         columns = parse_columns([dict(column) for column in definition.columns])
-        sketch = services.vault.fingerprints.start(columns)
-        stored = ingest(
-            services.vault.files,
-            dataset_id,
-            file,
-            _format(file),
-            columns,
-            Limits(file_bytes=services.settings.max_upload_bytes),
-            sketch,
-        )
+        sketches = [vault.fingerprints.start(columns) for _ in ids]
+        if holders is not None and holders.column is not None:
+            pointer = f"/columns/{len(columns)}"
+            owner = CategoryColumn(name=holders.column, categories=holders.names)
+            kind, source = _format(files[0]), files[0]
+            told = vault.files, ids, source, kind, columns, owner, limits, sketches
+            stored = ingest_apart(*told)
+        else:
+            stored = [
+                ingest(vault.files, one, file, _format(file), columns, limits, sketch)
+                for one, file, sketch in zip(ids, files, sketches, strict=True)
+            ]
     except IngestError as error:
-        raise _refused(error) from None
-    row = DatasetRow(
+        raise _refused(error, pointer) from None
+    return columns, stored, [sketch.fingerprint() for sketch in sketches]
+
+
+def _name(definition: Definition, holder: str) -> str:
+    return f"{definition.name}/{holder}" if holder else definition.name
+
+
+def _row(
+    definition: Definition,
+    caller: Caller,
+    columns: Sequence[Column],
+    dataset_id: UUID,
+    holder: str,
+    rows: int,
+    wrapped_key: bytes,
+) -> DatasetRow:
+    return DatasetRow(
         id=dataset_id,
-        name=definition.name,
+        name=_name(definition, holder),
         description=definition.description,
         columns=columns_json(columns),
-        rows=stored.rows,
+        rows=rows,
         neighbouring=definition.neighbouring,
         restricted=definition.grants is not None,
-        wrapped_key=stored.wrapped_key,
+        wrapped_key=wrapped_key,
         population=definition.population,
         created_by=caller.id,
         created_at=utc_now(),
     )
-    try:
-        if senseless(definition.delta, row.rows):  # how many they are is known only now
-            raise invalid("/metadata/privacy/delta", TOO_LIKELY.format(rows=row.rows))
-        return _record(services, caller, row, terms, definition.grants, sketch.fingerprint())
-    except BaseException:
-        with suppress(StoreError):  # the sweep deletes what stays
-            services.vault.files.destroy(dataset_id)
-        raise
+
+
+def _pool(
+    services: Services,
+    definition: Definition,
+    caller: Caller,
+    columns: Sequence[Column],
+    rows: Sequence[DatasetRow],
+) -> DatasetRow:
+    """The pooled dataset of its holders'. Its key opens nothing: it is there to be destroyed."""
+    at, whole = uuid4(), sum(row.rows for row in rows)
+    key = services.vault.files.new_key(at)[1]
+    pool = _row(definition, caller, columns, at, "", whole, key)
+    named = definition.holders.names if definition.holders else ()
+    pool.holders = [
+        {"dataset": str(row.id), "name": name, "rows": row.rows}
+        for name, row in zip(named, rows, strict=True)
+    ]
+    for row in rows:
+        row.pool_id = at
+    return pool
 
 
 def _terms(definition: Definition) -> FilterTerms:
@@ -132,39 +222,59 @@ def _terms(definition: Definition) -> FilterTerms:
 def _record(
     services: Services,
     caller: Caller,
+    pool: DatasetRow | None,
+    rows: Sequence[DatasetRow],
+    terms: FilterTerms,
+    grants: Sequence[UUID] | None,
+    made: Sequence[Fingerprint],
+) -> Taken:
+    """Write the records. pool: of several holders. rows, made: of each dataset that holds rows."""
+    looked_at = [_Earlier(services) for _ in rows]
+    with services.sessions.read() as session:
+        for earlier, own in zip(looked_at, made, strict=True):
+            earlier.compare(session, own)  # most of it before anybody has to wait
+    seen: list[Seen] = []
+    with services.sessions.write() as session:
+        take(session, UPLOADS)
+        if pool is not None:
+            _new(services, session, caller, pool, terms, grants)
+        for row, earlier, own in zip(rows, looked_at, made, strict=True):
+            _new(services, session, caller, row, terms, grants)
+            earlier.compare(session, own)
+            like = earlier.on_other_ledgers(row)
+            seen.extend(like)
+            if like:
+                told = [_plain(one) for one in like]
+                note(session, caller, "dataset.rows_seen_before", row.id, like=told)
+        for row, own in zip(rows, made, strict=True):
+            sealed = services.vault.fingerprints.seal(row.id, own)
+            session.add(FingerprintRow(dataset_id=row.id, sealed=sealed))
+        return Taken(described(session, pool or rows[0]), seen)
+
+
+def _new(
+    services: Services,
+    session: Session,
+    caller: Caller,
     row: DatasetRow,
     terms: FilterTerms,
     grants: Sequence[UUID] | None,
-    made: Fingerprint,
-) -> Taken:
-    looked_at = _Earlier(services)
-    with services.sessions.read() as session:
-        looked_at.compare(session, made)  # most of it before anybody has to wait
-    with services.sessions.write() as session:
-        take(session, UPLOADS)
-        _open(services, session, caller, row, terms)
-        looked_at.compare(session, made)
-        seen = looked_at.on_other_ledgers(row)
-        sealed = services.vault.fingerprints.seal(row.id, made)
-        session.add(FingerprintRow(dataset_id=row.id, sealed=sealed))
-        if grants is not None:
-            grant(session, caller, row.id, grants)
-        found = described(session, row)
-        note(
-            session,
-            caller,
-            "dataset.create",
-            row.id,
-            name=row.name,
-            rows=row.rows,
-            epsilon=terms.epsilon,
-            delta=terms.delta,
-            population=row.population,
-        )
-        if seen:
-            told = [_plain(one) for one in seen]
-            note(session, caller, "dataset.rows_seen_before", row.id, like=told)
-        return Taken(found, seen)
+) -> None:
+    """Write a dataset's record, its ledger and its grants."""
+    _open(services, session, caller, row, terms)
+    if grants is not None:
+        grant(session, caller, row.id, grants)
+    note(
+        session,
+        caller,
+        "dataset.create",
+        row.id,
+        name=row.name,
+        rows=row.rows,
+        epsilon=terms.epsilon,
+        delta=terms.delta,
+        population=row.population,
+    )
 
 
 def _open(
@@ -256,10 +366,17 @@ def _format(file: BinaryIO) -> Any:
     return "parquet" if magic == PARQUET_MAGIC else "csv"
 
 
-def _refused(error: IngestError) -> Refusal:
-    """An upload's faults. Places among the declared columns lie in the metadata."""
+def _refused(error: IngestError, holder: str) -> Refusal:
+    """An upload's faults. Places among the declared columns lie in the metadata.
+
+    holder: where the faults of the column are that names the holders.
+    """
+    places = [
+        ("/holders/column" if holder and place == holder else place, message)
+        for place, message in error.problems
+    ]
     found = [
         Fault(place if place.startswith("/file") else f"/metadata{place}", message)
-        for place, message in error.problems
+        for place, message in places
     ]
     return Refusal(422, error.code, UPLOAD_REFUSED, found)

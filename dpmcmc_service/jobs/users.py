@@ -88,6 +88,7 @@ def _stop_jobs(session: Session, user_id: UUID) -> int:
         .with_for_update(key_share=True)
     )
     found = session.scalars(live).all()
+    ledger.hold(session, found)
     for job_id in found:
         stop(session, job_id)
     return len(found)

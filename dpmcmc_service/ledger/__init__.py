@@ -1,7 +1,15 @@
 """The only door to the ledger's tables: pay first, exactly once, and prove it afterwards."""
 
 from dpmcmc_service.ledger import audit
-from dpmcmc_service.ledger.account import expire, open_account, post, reserve, void
+from dpmcmc_service.ledger.account import (
+    expire,
+    hold,
+    hold_pool,
+    open_account,
+    post,
+    reserve,
+    void,
+)
 from dpmcmc_service.ledger.amend import amend
 from dpmcmc_service.ledger.errors import (
     AccountClosed,
@@ -59,6 +67,8 @@ __all__ = [
     "entries",
     "expire",
     "history",
+    "hold",
+    "hold_pool",
     "open_account",
     "post",
     "preview",

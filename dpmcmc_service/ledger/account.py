@@ -2,7 +2,9 @@
 
 Every function takes an open write transaction and never commits. The head row is locked first
 (PostgreSQL: FOR UPDATE; SQLite: BEGIN IMMEDIATE before), so decisions on one dataset happen one
-after the other. Comparisons are between whole numbers, rounded against the spender.
+after the other. A job on a pooled dataset is an entry of its ledger and of each holder's: their
+heads are locked in the order of their ids, and all of them allow the job or none has an entry.
+Comparisons are between whole numbers, rounded against the spender.
 Nothing written here depends on private rows.
 """
 
@@ -132,7 +134,28 @@ def reserve(
     BudgetExhausted (of the dataset, or of the analyst's allotment), and AlreadyReserved.
     """
     text, name = written(event)
-    head = locked(session, dataset_id)
+    heads = _locked_for_jobs(session, dataset_id)
+    for head, moved, cost in [_reserved(head, analyst_id, event) for head in heads]:
+        details = {"until": until.isoformat()} if until else {}
+        if head.dataset_id != dataset_id:
+            details["dataset"] = str(dataset_id)
+        fields = {
+            "details": details,
+            "actor_id": analyst_id,
+            "job_id": job_id,
+            "analyst_id": analyst_id,
+            "event": text,
+            "event_digest": name,
+            "cost": write_cost(cost),
+        }
+        try:
+            append(session, moved, "reserve", **fields)
+        except IntegrityError:
+            raise AlreadyReserved("the job is not stored, or has a reservation") from None
+
+
+def _reserved(head: Head, analyst_id: UUID, event: Event) -> tuple[Head, Head, EntryCost]:
+    """A head, the same with an event's cost reserved, and the cost; or raise as `reserve` does."""
     if head.status != "open":
         raise AccountClosed("the dataset takes no new jobs")
     cost = price(head.terms, event)
@@ -144,22 +167,7 @@ def reserve(
     )
     if not head.terms.accepts(moved.held):
         raise BudgetExhausted(head.terms, head.held, cost)
-    details = {"until": until.isoformat()} if until else {}
-    if head.dataset_id != dataset_id:
-        details["dataset"] = str(dataset_id)
-    fields = {
-        "details": details,
-        "actor_id": analyst_id,
-        "job_id": job_id,
-        "analyst_id": analyst_id,
-        "event": text,
-        "event_digest": name,
-        "cost": write_cost(cost),
-    }
-    try:
-        append(session, moved, "reserve", **fields)
-    except IntegrityError:
-        raise AlreadyReserved("the job is not stored, or has a reservation") from None
+    return head, moved, cost
 
 
 def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
@@ -179,19 +187,21 @@ def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Per
     Idempotent: a later attempt of the same job gets the same permit without a second debit.
     Raises UnknownReservation, Voided, and AccountClosed where the rows are destroyed.
     """
-    head = _locked_by_job(session, job_id)
-    entries = _settlement(session, job_id)
-    reserved = entries["reserve"]
-    if "void" in entries:
+    heads = _locked_by_job(session, job_id)
+    settled = _settlement(session, job_id)
+    if any("void" in entries for entries in settled.values()):
         raise Voided("the job's reservation was given back")
-    if head.status == "destroyed":
+    if any(head.status == "destroyed" for head in heads):
         raise AccountClosed("the dataset's rows are destroyed")
-    if "post" not in entries:
-        cost = read_cost(reserved.cost)
-        moved = replace(head, posted=head.posted.add(cost), reserved=head.reserved.remove(cost))
-        append(session, moved, "post", actor_id=actor_id, **_same(reserved))
-    subject = json.loads(reserved.details).get("dataset", str(head.dataset_id))
-    return Permit(subject=subject, event_digest=reserved.event_digest)
+    for head in heads:
+        reserved = settled[head.dataset_id]["reserve"]
+        if "post" not in settled[head.dataset_id]:
+            cost = read_cost(reserved.cost)
+            moved = replace(head, posted=head.posted.add(cost), reserved=head.reserved.remove(cost))
+            append(session, moved, "post", actor_id=actor_id, **_same(reserved))
+    told = settled[heads[0].dataset_id]["reserve"]
+    subject = json.loads(told.details).get("dataset", str(told.dataset_id))
+    return Permit(subject=subject, event_digest=told.event_digest)
 
 
 def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None = None) -> None:
@@ -203,22 +213,23 @@ def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None =
     # no key update: a post waits for nobody's job while it holds the head
     job = select(JobRow.attempt).where(JobRow.id == job_id).with_for_update(key_share=True)
     claimed = session.scalar(job)
-    head = _locked_by_job(session, job_id)
-    entries = _settlement(session, job_id)
-    if "void" in entries:
+    heads = _locked_by_job(session, job_id)
+    settled = _settlement(session, job_id)
+    if all("void" in entries for entries in settled.values()):
         return
-    if "post" in entries or claimed:
+    if claimed or any("post" in entries for entries in settled.values()):
         raise NotVoidable("the job was claimed: its debit stays")
-    reserved = entries["reserve"]
-    cost = read_cost(reserved.cost)
-    moved = replace(
-        head,
-        reserved=head.reserved.remove(cost),
-        allotments=_returned(head, reserved.analyst_id, cost),
-        jobs=head.jobs - 1,
-    )
-    details = {"reason": reason}
-    append(session, moved, "void", details=details, actor_id=actor_id, **_same(reserved))
+    for head in heads:
+        reserved = settled[head.dataset_id]["reserve"]
+        cost = read_cost(reserved.cost)
+        moved = replace(
+            head,
+            reserved=head.reserved.remove(cost),
+            allotments=_returned(head, reserved.analyst_id, cost),
+            jobs=head.jobs - 1,
+        )
+        details = {"reason": reason}
+        append(session, moved, "void", details=details, actor_id=actor_id, **_same(reserved))
 
 
 def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
@@ -241,9 +252,23 @@ def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
         .with_for_update(skip_locked=True, key_share=True)
     )
     jobs = list(session.scalars(lapsed))
+    hold(session, jobs)
     for job_id in jobs:
         void(session, job_id, reason="expired")
     return jobs
+
+
+def hold(session: Session, job_ids: Sequence[UUID]) -> None:
+    """Lock the ledgers of several jobs that are settled one after the other.
+
+    In the order of their ids, as everybody does who needs more than one: nobody waits in a circle.
+    """
+    session.execute(_OF_JOBS, {"jobs": job_ids}).all()
+
+
+def hold_pool(session: Session, dataset_id: UUID) -> None:
+    """Lock the ledgers of a dataset and of its holders, for several entries, as `hold` does."""
+    session.execute(_OF_POOL, {"named": dataset_id}).all()
 
 
 def ledger_of(session: Session, dataset_ids: Sequence[UUID]) -> Result[Any]:
@@ -251,14 +276,34 @@ def ledger_of(session: Session, dataset_ids: Sequence[UUID]) -> Result[Any]:
     return session.execute(_LEDGER_OF, {"datasets": dataset_ids})
 
 
+def holders_of(session: Session, dataset_ids: Sequence[UUID]) -> Result[Any]:
+    """The heads of the ledgers of pooled datasets' holders, each with the pooled one in `of`."""
+    return session.execute(_HOLDERS_OF, {"datasets": dataset_ids})
+
+
 def locked(session: Session, dataset_id: UUID) -> Head:
     """A dataset's head, held until the transaction ends. Raises UnknownAccount."""
     return _found(session.execute(_OF_DATASET, {"named": dataset_id}).one_or_none())
 
 
-def _locked_by_job(session: Session, job_id: UUID) -> Head:
-    """The head of the ledger that a job's reservation is on, held until the transaction ends."""
-    return _found(session.execute(_OF_JOB, {"job": job_id}).one_or_none())
+def _locked_for_jobs(session: Session, dataset_id: UUID) -> list[Head]:
+    """The heads that a dataset's jobs debit, held until the transaction ends.
+
+    Raises UnknownAccount.
+    """
+    return _all_found(session.execute(_OF_POOL, {"named": dataset_id}))
+
+
+def _locked_by_job(session: Session, job_id: UUID) -> list[Head]:
+    """The heads of the ledgers that a job's reservation is on, held until the transaction ends."""
+    return _all_found(session.execute(_OF_JOB, {"job": job_id}))
+
+
+def _all_found(rows: Result[Any]) -> list[Head]:
+    found = [head_of(row) for row in rows]
+    if not found:
+        raise UnknownAccount("no ledger was opened for this")
+    return found
 
 
 def _found(row: Any) -> Head:
@@ -304,13 +349,14 @@ def write_allotments(allotments: Mapping[str, Allotment]) -> str:
     )
 
 
-def _settlement(session: Session, job_id: UUID) -> dict[str, Any]:
-    """A job's entries by kind, read while its head is held."""
-    rows = session.execute(_OF_ONE_JOB, {"job": job_id})
-    entries = {row.kind: row for row in rows}
-    if "reserve" not in entries:
+def _settlement(session: Session, job_id: UUID) -> dict[UUID, dict[str, Any]]:
+    """A job's entries by ledger and kind, read while the heads are held."""
+    found: dict[UUID, dict[str, Any]] = {}
+    for row in session.execute(_OF_ONE_JOB, {"job": job_id}):
+        found.setdefault(row.dataset_id, {})[row.kind] = row
+    if not found or not all("reserve" in entries for entries in found.values()):
         raise UnknownReservation("nothing was reserved for this job")
-    return entries
+    return found
 
 
 def _same(reserved: Any) -> dict[str, Any]:
@@ -361,9 +407,9 @@ def _moved(head: Head, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _locking(ledger_id: Select[Any]) -> Select[Any]:
-    """The head of the ledger that another statement names, locked."""
-    named = HEADS.c.dataset_id == ledger_id.scalar_subquery()
-    return select(HEADS).where(named).with_for_update(of=HEADS)
+    """The heads of the ledgers that another statement names, locked in the order of their ids."""
+    named = HEADS.c.dataset_id.in_(ledger_id)
+    return select(HEADS).where(named).order_by(HEADS.c.dataset_id).with_for_update(of=HEADS)
 
 
 # made once, and given their values as parameters: most of them run while a head is held
@@ -372,11 +418,27 @@ _LEDGER_OF = (
     .join_from(DATASETS, HEADS, HEADS.c.dataset_id == LEDGER_OF)
     .where(DATASETS.c.id.in_(bindparam("datasets", expanding=True)))
 )
+_HOLDERS_OF = (
+    select(DATASETS.c.pool_id.label("of"), *HEADS.columns)
+    .join_from(DATASETS, HEADS, HEADS.c.dataset_id == LEDGER_OF)
+    .where(DATASETS.c.pool_id.in_(bindparam("datasets", expanding=True)))
+    .order_by(HEADS.c.dataset_id)
+)
 _OF_ONE_JOB = select(ENTRIES).where(ENTRIES.c.job_id == bindparam("job"))
 _OF_DATASET = _locking(select(LEDGER_OF).where(DATASETS.c.id == bindparam("named")))
+_OF_POOL = _locking(
+    select(LEDGER_OF).where(
+        (DATASETS.c.id == bindparam("named")) | (DATASETS.c.pool_id == bindparam("named"))
+    )
+)
 _OF_JOB = _locking(
     select(ENTRIES.c.dataset_id).where(
         ENTRIES.c.job_id == bindparam("job"), ENTRIES.c.kind == "reserve"
+    )
+)
+_OF_JOBS = _locking(
+    select(ENTRIES.c.dataset_id).where(
+        ENTRIES.c.job_id.in_(bindparam("jobs", expanding=True)), ENTRIES.c.kind == "reserve"
     )
 )
 _ADD_ENTRY = insert(ENTRIES)

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, select, tuple_
 from sqlalchemy.orm import Session
 
 from dpmcmc_service.ledger import audit
-from dpmcmc_service.ledger.account import ENTRIES, HEADS, head_of, ledger_of
+from dpmcmc_service.ledger.account import ENTRIES, HEADS, head_of, holders_of, ledger_of
 from dpmcmc_service.ledger.anchors import AUDIT, Anchor
 from dpmcmc_service.ledger.codec import write_state
 
@@ -45,6 +45,12 @@ class End:
 def end_of(session: Session, dataset_id: UUID) -> End:
     """Where a dataset's ledger ends."""
     return _end(ledger_of(session, [dataset_id]).one())
+
+
+def ends_of(session: Session, dataset_id: UUID) -> list[End]:
+    """Where the ledgers end that a dataset's jobs debit: its own first, then its holders'."""
+    holders = holders_of(session, [dataset_id])
+    return [end_of(session, dataset_id), *(_end(row) for row in holders)]
 
 
 def _end(row: Any) -> End:

@@ -21,7 +21,15 @@ from dpmcmc.privacy.filter import (
     remaining_epsilon,
     spent_epsilon,
 )
-from dpmcmc_service.ledger.account import ENTRIES, Allotment, Head, head_of, ledger_of, price
+from dpmcmc_service.ledger.account import (
+    ENTRIES,
+    Allotment,
+    Head,
+    head_of,
+    holders_of,
+    ledger_of,
+    price,
+)
 from dpmcmc_service.ledger.codec import read_state, read_terms, write_terms
 from dpmcmc_service.ledger.errors import UnknownAccount
 
@@ -105,12 +113,13 @@ class HistoryPoint:
 class Preview:
     """What a reservation would do now. Epsilons are worked out when they are asked for.
 
-    cost: of the event. views: terms and what is held, of the dataset and of the analyst's cap.
+    cost: of the event. views: terms, what is held and the cost, of the dataset and of the
+    analyst's cap, and of a pooled dataset's holders.
     """
 
     affordable: bool
     cost: EntryCost
-    views: tuple[tuple[FilterTerms, FilterState], ...]
+    views: tuple[tuple[FilterTerms, FilterState, EntryCost], ...]
 
     @property
     def epsilon(self) -> float:
@@ -126,7 +135,7 @@ class Preview:
     @property
     def remaining_after(self) -> float:
         """What is left with the event."""
-        return min(remaining_epsilon(terms, held.add(self.cost)) for terms, held in self.views)
+        return min(remaining_epsilon(terms, held.add(cost)) for terms, held, cost in self.views)
 
 
 def _heads(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Head]:
@@ -141,7 +150,20 @@ def _head(session: Session, dataset_id: UUID) -> Head:
         raise UnknownAccount("no ledger was opened for this") from None
 
 
-def _balance(dataset_id: UUID, head: Head) -> Balance:
+def _holders(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, list[Head]]:
+    """The heads of pooled datasets' holders; others are left out."""
+    found: dict[UUID, list[Head]] = {}
+    for row in holders_of(session, dataset_ids):
+        found.setdefault(row.of, []).append(head_of(row))
+    return found
+
+
+def _left(heads: Sequence[Head]) -> float:
+    """What is left for a job that debits all of these ledgers."""
+    return min(remaining_epsilon(head.terms, head.held) for head in heads)
+
+
+def _balance(dataset_id: UUID, head: Head, holders: Sequence[Head] = ()) -> Balance:
     terms, mu_spent = head.terms, head.posted.mu
     return Balance(
         dataset_id=dataset_id,
@@ -154,7 +176,7 @@ def _balance(dataset_id: UUID, head: Head) -> Balance:
         failure_weight=terms.failure_weight,
         spent_epsilon=spent_epsilon(terms, head.posted),
         reserved_epsilon=spent_epsilon(terms, head.reserved),
-        remaining_epsilon=remaining_epsilon(terms, head.held),
+        remaining_epsilon=_left([head, *holders]),
         mu_total=mu_limit(terms),
         mu_spent=mu_spent if math.isfinite(mu_spent) else None,
         jobs=head.jobs,
@@ -165,12 +187,13 @@ def _balance(dataset_id: UUID, head: Head) -> Balance:
 
 def balance(session: Session, dataset_id: UUID) -> Balance:
     """A dataset's budget now. Raises UnknownAccount."""
-    return _balance(dataset_id, _head(session, dataset_id))
+    head = _head(session, dataset_id)
+    return _balance(dataset_id, head, _holders(session, [dataset_id]).get(dataset_id, ()))
 
 
 def balances(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Balance]:
-    """The budgets of several datasets, in one query; unknown ones are left out."""
-    return {at: _balance(at, head) for at, head in _heads(session, dataset_ids).items()}
+    """The budgets of several datasets, in two queries; unknown ones are left out."""
+    return {at: found for at, (found, _) in budgets(session, dataset_ids).items()}
 
 
 def terms_of(session: Session, dataset_id: UUID) -> FilterTerms:
@@ -194,9 +217,10 @@ def allotments(
 def budgets(
     session: Session, dataset_ids: Sequence[UUID], analyst_id: UUID | None = None
 ) -> dict[UUID, tuple[Balance, list[Allotted]]]:
-    """The budgets of several datasets with the caps that `allotments` gives, in one query."""
+    """The budgets of several datasets with the caps that `allotments` gives, in two queries."""
+    holders = _holders(session, dataset_ids)
     return {
-        at: (_balance(at, head), _caps(head, analyst_id))
+        at: (_balance(at, head, holders.get(at, ())), _caps(head, analyst_id))
         for at, head in _heads(session, dataset_ids).items()
     }
 
@@ -229,14 +253,25 @@ def preview(
     Also works the event's cost out ahead of `reserve`, outside of the ledger's lock.
     Raises UnknownAccount and EventError (another neighbouring relation).
     """
-    head = _head(session, dataset_id)
-    cost = price(head.terms, event)
-    views: tuple[tuple[FilterTerms, FilterState], ...] = ((head.terms, head.held),)
+    heads = [_head(session, dataset_id), *_holders(session, [dataset_id]).get(dataset_id, ())]
+    costs = [price(head.terms, event) for head in heads]
+    after = [
+        (terms, held, cost)
+        for head, cost in zip(heads, costs, strict=True)
+        for terms, held in _views(head, analyst_id)
+    ]
+    affordable = all(terms.accepts(held.add(cost)) for terms, held, cost in after)
+    opened = all(head.status == "open" for head in heads)
+    return Preview(affordable and opened, costs[0], tuple(after))
+
+
+def _views(head: Head, analyst_id: UUID | None) -> list[tuple[FilterTerms, FilterState]]:
+    """Terms and what is held, of a ledger and of the analyst's own cap on it."""
+    views = [(head.terms, head.held)]
     own = head.allotments.get(str(analyst_id))
     if own is not None:
-        views += ((replace(head.terms, epsilon=own.epsilon), own.held),)
-    affordable = all(terms.accepts(held.add(cost)) for terms, held in views)
-    return Preview(affordable and head.status == "open", cost, views)
+        views.append((replace(head.terms, epsilon=own.epsilon), own.held))
+    return views
 
 
 def entries(

@@ -160,4 +160,5 @@ def schema_of(row: DatasetRow) -> Schema:
         columns=parse_columns(row.columns),
         rows=row.rows,
         neighbouring=Neighbouring(row.neighbouring),
+        holders=tuple(one["rows"] for one in row.holders or ()),
     )

@@ -135,21 +135,35 @@ class DatasetFiles:
             return False
         return True
 
-    def load(self, row: DatasetRow) -> Private[Table]:
+    def load(self, row: DatasetRow, holders: Sequence[DatasetRow] = ()) -> Private[Table]:
         """Read a dataset: a contiguous array per column (n x d x 8 bytes at most, plus a chunk).
 
+        holders: of a pooled dataset, those whose files hold its rows, in their order.
         Raises DatasetFileError (destroyed, missing or tampered with) and KeyFileError.
         """
+        schema = schema_of(row)
+        if tuple(one.rows for one in holders) != schema.holders:
+            raise DatasetFileError("these are not the holders of the dataset's rows")
+        arrays = [np.empty(schema.rows, dtype_of(column)) for column in schema.columns]
+        first = 0
+        for one in holders or (row,):
+            self._fill(one, [array[first : first + one.rows] for array in arrays])
+            first += one.rows
+        names = (column.name for column in schema.columns)
+        table = Table(dict(zip(names, arrays, strict=True)), schema.rows)
+        return Private(table, subject=str(row.id))
+
+    def _fill(self, row: DatasetRow, arrays: Sequence[Values]) -> None:
+        """Read a dataset's file into an array per column."""
         if row.wrapped_key is None:
             raise DatasetFileError("the dataset's rows are destroyed")
         schema = schema_of(row)
         seal = _Seal(self._master.unwrap(row.wrapped_key, row.id), row.id, schema.columns)
         try:
             with self._store.read(name_of(row.id)) as file:
-                table = _read(file, seal, schema)
+                _read(file, seal, schema, arrays)
         except FileNotFoundError:
             raise DatasetFileError("the dataset's file is missing") from None
-        return Private(table, subject=str(row.id))
 
     def destroy(self, dataset_id: UUID) -> None:
         """Delete a dataset's file; the caller deletes the wrapped key first. Idempotent.
@@ -171,10 +185,9 @@ class DatasetFiles:
         self._store.check()
 
 
-def _read(file: Source, seal: _Seal, schema: Schema) -> Table:
+def _read(file: Source, seal: _Seal, schema: Schema, arrays: Sequence[Values]) -> None:
     if file.read(len(FORMAT)) != FORMAT:
         raise DatasetFileError("not a dataset file of this version")
-    arrays: list[Values] = [np.empty(schema.rows, dtype_of(column)) for column in schema.columns]
     width, chunks = _row_bytes(schema.columns), -(-schema.rows // CHUNK_ROWS)
     for number in range(chunks):
         first = number * CHUNK_ROWS
@@ -187,5 +200,3 @@ def _read(file: Source, seal: _Seal, schema: Schema) -> Table:
             offset += rows * array.itemsize
     if file.read(1):
         raise DatasetFileError("the dataset's file is longer than its record")
-    names = (column.name for column in schema.columns)
-    return Table(dict(zip(names, arrays, strict=True)), schema.rows)

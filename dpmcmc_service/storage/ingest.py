@@ -7,7 +7,8 @@ A number outside its bounds is clamped in silence, unless it is a declared missi
 there were of either is a fact about the rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 from uuid import UUID
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpmcmc.schema import Column, NumberColumn
+from dpmcmc.schema import CategoryColumn, Column, NumberColumn
 from dpmcmc_service.storage.errors import IngestError
 from dpmcmc_service.storage.files import DatasetFiles, Values
 from dpmcmc_service.storage.fingerprint import Sketch
@@ -76,25 +77,64 @@ def ingest(
     is shown the rows before they are clamped.
     Raises IngestError.
     """
-    limits = limits or Limits()
     key, wrapped = files.new_key(dataset_id)
-    batches = (csv_batches if format == "csv" else parquet_batches)(source, columns, limits)
-    faults = _Faults(columns, *np.zeros((2, len(columns)), np.int64))
     with files.write(dataset_id, key, columns) as writer:
-        rows = 0
-        for batch in batches:
-            rows += batch.num_rows
-            if rows > limits.rows:
-                raise IngestError("too_many_rows", "/file", f"more than {limits.rows} rows")
-            values = _convert(batch, columns, faults)
-            if values is not None:
-                if sketch is not None:
-                    sketch.add(values)
-                writer.add(_clamped(values, columns))
-        faults.raise_any()
-        if rows == 0:
-            raise IngestError("no_rows", "/file", "the file holds no rows")
-    return Stored(rows, wrapped)
+        for values in _batches(source, format, columns, limits or Limits()):
+            if sketch is not None:
+                sketch.add(values)
+            writer.add(_clamped(values, columns))
+    return Stored(writer.rows, wrapped)
+
+
+def ingest_apart(
+    files: DatasetFiles,
+    dataset_ids: Sequence[UUID],
+    source: BinaryIO,
+    format: Format,
+    columns: Sequence[Column],
+    holder: CategoryColumn,
+    limits: Limits,
+    sketches: Sequence[Sketch],
+) -> list[Stored]:
+    """Ingest an upload into one file for each data holder, whom a further column names.
+
+    dataset_ids, sketches: one for each category of holder, which is not stored. Nothing stays on
+    the disk on an error. Raises IngestError, also where a holder has no rows.
+    """
+    keys = [files.new_key(one) for one in dataset_ids]
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(files.write(one, key, columns))
+            for one, (key, _) in zip(dataset_ids, keys, strict=True)
+        ]
+        for *values, owners in _batches(source, format, [*columns, holder], limits):
+            for at, (writer, sketch) in enumerate(zip(writers, sketches, strict=True)):
+                own = [array[owners == at] for array in values]
+                if len(own[0]):
+                    sketch.add(own)
+                    writer.add(_clamped(own, columns))
+        for at, writer in enumerate(writers):
+            if not writer.rows:
+                raise IngestError("no_rows", f"/holders/names/{at}", "this holder has no rows")
+    return [Stored(writer.rows, key) for writer, (_, key) in zip(writers, keys, strict=True)]
+
+
+def _batches(
+    source: BinaryIO, format: Format, columns: Sequence[Column], limits: Limits
+) -> Iterator[list[Values]]:
+    """Yield values by column, not clamped, as long as nothing was wrong. Raises IngestError."""
+    batches = (csv_batches if format == "csv" else parquet_batches)(source, columns, limits)
+    faults, rows = _Faults(columns, *np.zeros((2, len(columns)), np.int64)), 0
+    for batch in batches:
+        rows += batch.num_rows
+        if rows > limits.rows:
+            raise IngestError("too_many_rows", "/file", f"more than {limits.rows} rows")
+        values = _convert(batch, columns, faults)
+        if values is not None:
+            yield values
+    faults.raise_any()
+    if rows == 0:
+        raise IngestError("no_rows", "/file", "the file holds no rows")
 
 
 def _convert(

@@ -108,7 +108,9 @@ class DatasetRow(Base):
     The budget is in the ledger's head, not here. wrapped_key is None once the rows are destroyed.
     restricted: only the users of its grants may use it. population: whom the rows are about.
     ledger_id: the dataset whose ledger and budget this one shares, the first of its population;
-    None for a ledger of its own, as that first one has.
+    None for a ledger of its own, as that first one has. holders: of a pooled dataset, the datasets
+    (id, name, rows) that its rows are in, in their order; it has a key but no file. pool_id: of
+    such a holder's dataset, the pooled one, whose jobs debit the holder's ledger as well.
     """
 
     __tablename__ = "datasets"
@@ -140,6 +142,8 @@ class DatasetRow(Base):
     destroyed_at: Mapped[datetime | None]
     population: Mapped[str | None] = mapped_column(String(200))
     ledger_id: Mapped[UUID | None]
+    holders: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
+    pool_id: Mapped[UUID | None] = mapped_column(index=True)
 
 
 class FingerprintRow(Base):
@@ -204,10 +208,11 @@ class LedgerRow(Base):
         CheckConstraint(
             f"({one_of('kind', ('reserve', 'post', 'void'))}) = (job_id IS NOT NULL)", name="job"
         ),
-        Index("uq_ledger_entries_job_id_kind", "job_id", "kind", unique=True),
+        Index("uq_ledger_entries_job_id_kind", "job_id", "kind", "dataset_id", unique=True),
         Index(
             "uq_ledger_entries_settled_once",
             "job_id",
+            "dataset_id",
             unique=True,
             sqlite_where=text("kind IN ('post', 'void')"),
             postgresql_where=text("kind IN ('post', 'void')"),

@@ -36,10 +36,12 @@ async def show(
     request: Request, signed: Session, id: str, status: int = 200, **more: Any
 ) -> HTMLResponse:
     """Return the page of one dataset. more: what it tells besides."""
-    found, budget = await asyncio.gather(
-        signed.api.get(f"/v1/datasets/{id}"), _with_history(signed, id)
+    found, budgets = await asyncio.gather(
+        signed.api.get(f"/v1/datasets/{id}"), signed.api.items("/v1/budget")
     )
-    told: dict[str, Any] = {"dataset": found, "budget": shares_of(budget)}
+    of = {one["dataset"]: one for one in budgets}
+    budget = of[found["id"]]
+    told: dict[str, Any] = {"dataset": found, "budget": shares_of(budget), "holders": of}
     if signed.role in OVERSEERS:
         told["ledger"] = await signed.api.get(f"/v1/datasets/{id}/ledger", limit=ENTRIES)
     if signed.role == "admin":
@@ -70,15 +72,6 @@ async def verify(request: Request, signed: Signed, id: Id) -> HTMLResponse:
     """Recompute the ledger's chain and totals, and say what was found."""
     found = await signed.api.json("POST", f"/v1/datasets/{id}/ledger/verify")
     return page(request, "verified.html", signed, found=found)
-
-
-async def _with_history(signed: Session, id: str) -> Json:
-    """Return the budget with its curve, which the list alone holds."""
-    budgets = await signed.api.items("/v1/budget")
-    for one in budgets:
-        if one["dataset"] == id.lower():
-            return one
-    raise RefusedError(404, {"detail": "There is no such dataset."})
 
 
 def shares_of(budget: Json) -> Json:

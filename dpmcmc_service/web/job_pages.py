@@ -251,7 +251,7 @@ async def compare(request: Request, signed: Signed) -> HTMLResponse:
     """Jobs side by side: settings, verdicts, and the parameters that they share."""
     ids = list(dict.fromkeys(request.query_params.getlist("job")))[:4]
     found = await asyncio.gather(*(signed.api.get(f"/v1/jobs/{id}") for id in ids))
-    chains = [job for job in found if "task" not in job["spec"]]
+    chains = [job for job in found if "model" in job["spec"]]
     done = [job for job in chains if job["status"] == "succeeded"]
     summaries = await asyncio.gather(
         *(signed.api.get(f"/v1/jobs/{job['id']}/summary") for job in done)

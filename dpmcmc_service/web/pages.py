@@ -13,6 +13,7 @@ from dpmcmc_service.web import (
     inference_pages,
     job_pages,
     people_pages,
+    task_pages,
     upload_pages,
 )
 from dpmcmc_service.web.shown import HEADERS, HERE, templates
@@ -61,6 +62,7 @@ def mount(app: FastAPI) -> None:
         access_pages,
         job_pages,
         inference_pages,
+        task_pages,
         people_pages,
     ):
         app.include_router(module.router)

@@ -2,10 +2,13 @@
 
 import io
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
 
+from dpmcmc_service.storage.rows import JobRow
+from dpmcmc_service.storage.types import utc_now
 from tests.api.support import Caller, House
 from tests.api.test_tasks import METADATA, ROWS, asked, people, ran, result_of, spent, summaries
 
@@ -87,8 +90,11 @@ def test_rows_with_noise_of_their_own_are_simulated(house: House, dataset: str) 
     one = inferred(analyst, place, **quick, algorithm="mhaar")["parameter"]
     assert abs(one["mean"] - people()["age"].mean()) < 5.0
     long = analyst.post(f"{place}/inferences", json=NORMAL | {"draws": 20_000})
-    assert long.status_code == 422
-    assert "fewer draws or particles" in long.json()["errors"][0]["message"]
+    assert long.status_code == 202
+    assert long.json()["spec"]["sampler"]["algorithm"] == "mhaar"
+    longest = NORMAL | {"draws": 50_000, "particles": 480}
+    refused = analyst.post(f"{place}/inferences", json=longest)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/draws")
 
 
 def test_a_median_needs_a_share_of_delta_for_its_failure(house: House) -> None:
@@ -239,3 +245,94 @@ def test_what_released_no_statistic_has_no_inference(house: House, dataset: str)
     answer = analyst.post(f"{place}/inferences", json=NORMAL)
     assert (answer.status_code, answer.json()["code"]) == (409, "job_without_result")
     assert other.post(f"{place}/inferences", json=NORMAL).status_code == 404
+
+
+ASYNC = {"Prefer": "respond-async"}
+
+
+def later(analyst: Caller, place: str, **more: str) -> str:
+    question = NORMAL | {"draws": 400, "chains": 3}
+    answer = analyst.post(f"{place}/inferences", json=question, headers=ASYNC | more)
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["Location"] == f"/v1/jobs/{answer.json()['id']}"
+    return str(answer.json()["id"])
+
+
+def test_an_inference_may_be_a_job_that_costs_nothing(house: House, dataset: str) -> None:
+    """Its rows may be gone by then: it reads what was released."""
+    analyst = house.user("analyst")
+    place = ran(house, analyst, asked(dataset, 2.0, **AGE))
+    ledger = house.admin.get(f"/v1/datasets/{dataset}/ledger").json()
+    job = later(analyst, place)
+    queued = analyst.get(f"/v1/jobs/{job}").json()
+    assert (queued["status"], queued["cost"]["epsilon"], queued["algorithm"]) == ("queued", 0, "mh")
+    assert house.admin.get(f"/v1/datasets/{dataset}/ledger").json() == ledger
+    assert house.admin.call("DELETE", f"/v1/datasets/{dataset}").status_code == 204
+    assert analyst.get(f"/v1/jobs/{job}").json()["status"] == "cancelled"
+    job = later(analyst, place)
+    house.run(job)
+    done = analyst.get(f"/v1/jobs/{job}").json()
+    assert (done["status"], done["progress"]) == ("succeeded", {"step": 400, "of": 400})
+    assert done["verdict"]["status"] in ("reliable", "unreliable")
+    summary = analyst.get(f"/v1/jobs/{job}/summary").json()
+    (one,) = summary["parameters"]
+    assert (one["name"], summary["chains"], summary["draws"]) == ("mean", 3, 400)
+    chain = analyst.get(f"/v1/jobs/{job}/chain").json()
+    assert np.shape(chain["draws"]) == (3, 400, 1)
+    assert np.mean(chain["draws"]) == pytest.approx(one["mean"])
+    frame = analyst.get(f"/v1/jobs/{job}/chain", headers={"Accept": "text/csv"})
+    assert frame.text.startswith("chain,draw,warmup,mean")
+    for path in ("result", "posteriors", "inferences"):
+        call = analyst.get if path == "result" else analyst.post
+        body = {} if path == "result" else {"json": NORMAL if path == "inferences" else {}}
+        assert call(f"/v1/jobs/{job}/{path}", **body).status_code == 409
+
+
+def test_an_inference_that_waits_is_cancelled_and_a_key_makes_one(
+    either_house: House,
+) -> None:
+    house = either_house
+    analyst, other = house.user("analyst"), house.user("analyst")
+    data = people()
+    lines = [",".join(data), *(",".join(map(str, row)) for row in zip(*data.values(), strict=True))]
+    dataset = str(house.admin.upload("\n".join(lines).encode(), METADATA).json()["id"])
+    place = ran(house, analyst, asked(dataset, 2.0, **AGE))
+    job = later(analyst, place, **{"Idempotency-Key": "once"})
+    assert later(analyst, place, **{"Idempotency-Key": "once"}) == job
+    headers = ASYNC | {"Idempotency-Key": "once"}
+    again = analyst.post(f"{place}/inferences", json=NORMAL, headers=headers)
+    assert (again.status_code, again.json()["code"]) == (422, "idempotency_key_reused")
+    assert other.post(f"{place}/inferences", json=NORMAL, headers=ASYNC).status_code == 404
+    assert other.get(f"/v1/jobs/{job}").status_code == 404
+    assert analyst.post(f"/v1/jobs/{job}/cancel").json()["status"] == "cancelled"
+    house.run(job)
+    assert analyst.get(f"/v1/jobs/{job}").json()["status"] == "cancelled"
+    assert house.admin.post(f"/v1/datasets/{dataset}/ledger/verify").json()["ok"]
+
+
+def test_an_inference_on_what_is_gone_fails_and_says_so(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    place = ran(house, analyst, asked(dataset, 2.0, **AGE))
+    job = later(analyst, place)
+    with house.services.sessions.write() as session:
+        of = UUID(place.rsplit("/", 1)[1])
+        session.get_one(JobRow, of).expired_at = utc_now()
+    house.run(job)
+    found = analyst.get(f"/v1/jobs/{job}").json()
+    assert (found["status"], found["error"]["code"]) == ("failed", "release_gone")
+
+
+def test_a_prior_that_cannot_be_computed_with_fails_without_a_charge(
+    house: House, dataset: str
+) -> None:
+    analyst = house.user("analyst")
+    place = ran(house, analyst, asked(dataset, 2.0, **AGE))
+    far = NORMAL | {"prior": {"kind": "normal", "loc": 0.0, "scale": 1e100}}
+    answer = analyst.post(f"{place}/inferences", json=far, headers=ASYNC)
+    if answer.status_code == 202:
+        house.run(answer.json()["id"])
+        found = analyst.get(f"/v1/jobs/{answer.json()['id']}").json()
+        assert found["status"] in ("succeeded", "failed")
+        if found["error"]:
+            assert found["error"]["code"] == "inference_failed"
+    assert spent(house, dataset) == pytest.approx(2.0)

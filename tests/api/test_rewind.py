@@ -283,10 +283,10 @@ def test_rows_are_opened_only_once_the_debit_is_anchored(
     files = type(house.services.vault.files)
     load = files.load
 
-    def watched(self: Any, row: Any) -> Any:
+    def watched(self: Any, row: Any, holders: Any) -> Any:
         (anchor,) = house.services.vault.anchors.latest().values()
         seen.append(anchor.seq)
-        return load(self, row)
+        return load(self, row, holders)
 
     monkeypatch.setattr(files, "load", watched)
     house.run(job)
@@ -299,15 +299,15 @@ def test_what_is_paid_and_anchored_while_a_submission_looks_is_no_rewind(
 ) -> None:
     house = either_house
     ada, dataset = house.user("analyst"), house.dataset()
-    waiting, look = house.submit(ada, dataset), rewind.end_of
+    waiting, look = house.submit(ada, dataset), rewind.ends_of
 
-    def meanwhile(session: Session, dataset_id: UUID) -> End:
+    def meanwhile(session: Session, dataset_id: UUID) -> list[End]:
         found = look(session, dataset_id)
-        monkeypatch.setattr(rewind, "end_of", look)
+        monkeypatch.setattr(rewind, "ends_of", look)
         house.run(waiting)
         return found
 
-    monkeypatch.setattr(rewind, "end_of", meanwhile)
+    monkeypatch.setattr(rewind, "ends_of", meanwhile)
     second = house.submit(ada, dataset)
     assert ada.get(f"/v1/jobs/{waiting}").json()["status"] == "succeeded"
     spend(house, ada, dataset)

@@ -19,7 +19,7 @@ import psycopg
 import redis
 
 from dpmcmc_service.client import Client
-from dpmcmc_service.client.client import ApiError
+from dpmcmc_service.client.answers import ApiError
 from dpmcmc_service.storage.session import SessionFactory
 from tests.chaos.audit import audit, unfinished
 from tests.chaos.clients import Analyst, job_of

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from dpmcmc_service.client import Client
-from dpmcmc_service.client.client import ApiError
+from dpmcmc_service.client.answers import ApiError
 
 STEPS = (60, 400, 2_000, 10_000, 30_000)
 WEIGHTS = (6, 4, 3, 2, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpmcmc_service.client import forest, render
-from dpmcmc_service.client.client import Summary
+from dpmcmc_service.client.answers import Summary
 from dpmcmc_service.client.forest import Effect
 from dpmcmc_service.client.truth import coefficients
 

@@ -17,6 +17,7 @@ from dpmcmc_service.client.cli import app
 from dpmcmc_service.jobs.fetch import Kept
 from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
 from tests.peers import QuietHandler, served
+from tests.sources import Seeded
 
 ROWS = 4000
 SCHEMA = Schema(
@@ -36,7 +37,8 @@ def asked(**parts: Any) -> dict[str, Any]:
     cured = np.where(random.random(ROWS) < 1 / (1 + np.exp(2 - 0.5 * dose)), "yes", "no")
     model = ModelSpec(family="logistic", formula="cured ~ dose")
     rows: Any = {"dose": dose, "cured": cured}
-    result = sample(rows, schema=SCHEMA, model=model, epsilon=4.0, delta=1e-6)
+    job = {"schema": SCHEMA, "model": model, "epsilon": 4.0, "delta": 1e-6}
+    result = sample(rows, **job, random=Seeded(1))
     assert result.release is not None
     kept = Kept(SCHEMA, result.plan.spec, result.release.to_dict())
     answer = told(kept, Question(num_draws=50, **parts))

@@ -17,6 +17,7 @@ from dpmcmc.options import (
     NoisyMeanOptions,
 )
 from dpmcmc.planner import plan
+from dpmcmc.releases import RELEASES
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
@@ -210,3 +211,24 @@ def test_any_size_and_budget_gives_a_choice(schema_of, family, rows, epsilon):
     assert math.isfinite(made.expected_ess)
     assert made.reasons
     assert made.cost.epsilon <= epsilon
+
+
+def test_other_releases_are_set_beside_the_one_that_is_chosen(schema_of):
+    made = plan(schema_of(20_000), job("linear", 1.0))
+    assert made.spec.sampler.algorithm == "noisy_quadratic"
+    for name in ("sufficient_statistics", "dp_vi"):
+        assert any(reason.startswith(f"{name} is expected to be") for reason in made.reasons)
+    alone = plan(schema_of(20_000), job("poisson", 1.0))
+    assert not any(reason.startswith("sufficient_statistics") for reason in alone.reasons)
+
+
+def test_another_release_is_chosen_where_it_is_expected_to_be_clearly_narrower(
+    schema_of, monkeypatch
+):
+    wide = replace(
+        RELEASES["noisy_quadratic"], widening=lambda _, facts, __: np.full(len(facts.prior), 9.0)
+    )
+    monkeypatch.setitem(RELEASES, "noisy_quadratic", wide)
+    made = plan(schema_of(20_000), job("linear", 4.0))
+    assert made.spec.sampler.algorithm in ("sufficient_statistics", "dp_vi")
+    assert any("noisy_quadratic is expected to be 9 times" in reason for reason in made.reasons)

@@ -54,7 +54,7 @@ def test_every_page_of_docs_is_in_the_site(site):
         (
             "tutorial.md",
             [
-                "Reliable",
+                "eliable",  # of sound releases one in a hundred is called unreliable
                 "dose: 0.",
                 "reliable\n",
                 "1.00 of 2 spent",

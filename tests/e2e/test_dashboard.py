@@ -1,67 +1,20 @@
 """The dashboard in a real browser, against a real service."""
 
 import json
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from dpmcmc_service.client import Client
 from dpmcmc_service.client.local import Service
 
 GRAVE = ("serious", "critical")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    if not chromium:
-        if os.environ.get("CI") == "true":
-            pytest.fail("chromium is needed in CI and is not there", pytrace=False)
-        pytest.skip("chromium is not there")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def page(browser: Browser, service: Service) -> Iterator[Page]:
-    """A fresh tab that fails the test on a script error, a CSP violation or a foreign request."""
-    tab = browser.new_page(viewport={"width": 1200, "height": 900})
-    faults: list[str] = []
-    tab.on("pageerror", lambda error: faults.append(str(error)))
-
-    def said(message: ConsoleMessage) -> None:
-        refused = re.search("status of 4(01|03|22)", message.text)
-        if message.type == "error" and not refused:
-            faults.append(message.text)
-
-    def asked(request: Request) -> None:
-        if not request.url.startswith((service.url, "data:")):
-            faults.append(f"foreign request: {request.url}")
-
-    tab.on("console", said)
-    tab.on("request", asked)
-    yield tab
-    tab.close()
-    assert not faults
+KINDS = ("summaries", "synthetic", "statistic", "two_stages")
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +100,71 @@ def test_a_job_is_planned_submitted_and_read_in_the_browser(
     expect(page.get_by_role("heading", level=1)).to_have_text("y ~ x")
     expect(page.locator("#summary tbody tr")).to_have_count(2, timeout=30_000)
     expect(page.locator(".verdict .unreliable")).to_have_text("unreliable")
+
+
+def test_a_task_of_every_kind_is_planned_submitted_and_read_in_the_browser(
+    page: Page, service: Service, analyst: str
+) -> None:
+    sign_in(page, service.url, analyst)
+    page.get_by_role("link", name="Jobs").click()
+    page.get_by_role("button", name="New task").click()
+    kind = page.get_by_label("What is released")
+
+    def submitted(epsilon: str) -> None:
+        page.get_by_label("ε").fill(epsilon)
+        expect(page.locator("#plan")).to_contain_text("affordable")
+        page.get_by_role("button", name="Submit, and pay").click()
+
+    page.get_by_label("Mean of x").check()
+    page.get_by_label("Quantiles of x").fill("0.5")
+    page.get_by_label("Tables of several columns").fill("x, y")
+    submitted("0.3")
+    expect(page.locator("#summary")).to_contain_text("x, quantile 0.5", timeout=30_000)
+    page.goto(f"{service.url}/tasks/new")
+    kind.select_option("synthetic")
+    page.get_by_label("Tables", exact=True).fill("2")
+    submitted("0.31")
+    expect(page.get_by_text("2 tables of 2,000 rows")).to_be_visible(timeout=60_000)
+    page.goto(f"{service.url}/tasks/new")
+    kind.select_option("two_stages")
+    page.get_by_label("Known sd").fill("3")
+    page.get_by_label("Rows of the first stage").fill("many")
+    expect(page.locator("#plan")).to_contain_text("must be a number")
+    page.get_by_label("Rows of the first stage").fill("500")
+    page.get_by_label("Values of the unknown").fill("2, 4, 6")
+    submitted("0.32")
+    expect(page.get_by_text("Two released sums")).to_be_visible(timeout=30_000)
+    page.goto(f"{service.url}/tasks/new")
+    kind.select_option("statistic")
+    page.locator("select[name=column]").select_option("x")
+    submitted("0.33")
+    expect(page.get_by_role("heading", name="Released statistic")).to_be_visible(timeout=30_000)
+
+
+def test_a_pooled_dataset_shows_its_holders(page: Page, service: Service, tmp_path: Path) -> None:
+    rows = tmp_path / "pooled.csv"
+    rows.write_text("x,site\n" + "".join(f"{k % 7},{'ab'[k % 3 == 0]}\n" for k in range(900)))
+    sign_in(page, service.url, service.admin_key)
+    page.goto(f"{service.url}/datasets/new")
+    page.get_by_label("File").set_input_files(rows)
+    page.locator("[data-m=name]").fill("pooled")
+    page.get_by_label("Data holders").fill("a\nb")
+    page.get_by_label("Column that names them").fill("site")
+    page.get_by_label("Epsilon").fill("2")
+    page.locator("[data-c=name]").fill("x")
+    page.get_by_label("Lower bound").fill("0")
+    page.get_by_label("Upper bound").fill("6")
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_role("heading", name="Data holders")).to_be_visible()
+    expect(page.get_by_role("row", name="a 600")).to_contain_text("ε 0")
+    page.get_by_role("link", name="b", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("pooled/b")
+    page.get_by_role("link", name="pooled dataset").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("pooled")
+    with Client(service.url, service.admin_key) as admin:  # out of other tests' way
+        for one in admin.datasets():
+            if one["name"].startswith("pooled"):
+                admin.amend(one["id"], {"archived": True})
 
 
 def test_posterior_of_a_job_is_drawn(page: Page, service: Service, analyst: str) -> None:
@@ -421,7 +439,8 @@ def test_pages_fit_their_window_in_both_themes(
     tab = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     sign_in(tab, service.url, analyst)
     expect(tab.get_by_role("heading", name="Datasets")).to_be_visible()
-    for address in ("/datasets", "/jobs", "/jobs/new", f"/jobs/{job['id']}", "/docs"):
+    forms = ["/jobs/new", *(f"/tasks/new?kind={kind}" for kind in KINDS)]
+    for address in ("/datasets", "/jobs", *forms, f"/jobs/{job['id']}", "/docs"):
         tab.goto(service.url + address)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width, address
     tab.close()
@@ -435,6 +454,7 @@ def test_pages_are_accessible(
     job = job_of(analyst, service)
     mine = ["/datasets", "/jobs", "/jobs/new", f"/jobs/{job['id']}", f"/compare?job={job['id']}"]
     mine += [f"/datasets/{job['dataset']}", "/me", "/docs", "/problems"]
+    mine += [f"/tasks/new?kind={kind}" for kind in KINDS]
     overseen = ["/users", "/audit", "/datasets/new", f"/datasets/{job['dataset']}"]
     for key, addresses in ((analyst, mine), (service.admin_key, overseen)):
         context = browser.new_context(bypass_csp=True, color_scheme=scheme)  # axe is put in

@@ -41,8 +41,10 @@ def test_walk_with_curl_works_as_printed(
     assert done.returncode == 0, done.stdout + done.stderr
     for shown in ('"expected_ess"', "succeeded", '"r_hat"', '"remaining"', '"budget_exhausted"'):
         assert shown in done.stdout
-    for shown in ("'status': 'reliable'", "Nothing is charged", '"log_bayes_factor"'):
+    for shown in ("Nothing is charged", '"log_bayes_factor"'):
         assert shown in done.stdout
+    # of sound releases one in a hundred is called unreliable
+    assert re.search("'status': '(un)?reliable'", done.stdout)
 
 
 def test_library_example_prints_a_posterior(repository: Path, tmp_path: Path) -> None:

@@ -190,6 +190,7 @@ def test_what_else_than_chains_runs_is_paid_for_and_seen(
         saved = page.get(f"/jobs/{synthetic}/table-0.parquet")
         assert saved.content[:4] == b"PAR1"
         read_by_each(page, key, statistics)
+        read_by_jobs(page, analyst, key, statistics[1])
     read_on_a_terminal(service.url, key, statistics, tmp_path)
 
 
@@ -210,6 +211,24 @@ def read_on_a_terminal(url: str, key: str, statistics: list[str], folder: Path) 
     assert "nothing is charged" in told
     said("infer", statistics[0], str(question), "--output", str(draws))
     assert draws.read_text().startswith("chain,draw,warmup,mean")
+
+
+def read_by_jobs(page: httpx.Client, analyst: Client, key: str, job: str) -> None:
+    """Every algorithm runs on a worker, costs nothing, and has a page as other jobs have."""
+    headers = {"Authorization": f"Bearer {key}", "Prefer": "respond-async"}
+    for name in get_args(AlgorithmName):
+        question = NORMAL | {"algorithm": name}
+        answer = page.post(f"/v1/jobs/{job}/inferences", json=question, headers=headers)
+        assert answer.status_code == 202, answer.text
+        made = answer.json()["id"]
+        ended = analyst.wait(made)
+        assert (ended["status"], ended["algorithm"]) == ("succeeded", name)
+        assert ended["cost"]["epsilon"] == 0.0
+        assert [one["name"] for one in analyst.summary(made)["parameters"]] == ["mean"]
+        told = page.get(f"/jobs/{made}")
+        assert told.status_code == 200
+        assert f"normal mean given job {job[:8]}" in told.text
+        assert "Ask the release" not in told.text
 
 
 def read_by_each(page: httpx.Client, key: str, statistics: list[str]) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from dpmcmc_service.client import Client
-from dpmcmc_service.client.client import FINAL
+from dpmcmc_service.client.answers import FINAL
 from tests.chaos.stacks import Stack
 from tests.load import people
 from tests.load.report import Line

@@ -27,6 +27,7 @@ BATCHES = (
 )
 SUBSETS = "tests/core/test_subsets.py"
 FILTER = "tests/core/test_filter.py"
+HOLDERS = "tests/api/test_holders.py"
 SHARES = f"{FILTER}::test_each_branch_is_full_at_its_own_share_of_delta_to_the_unit"
 ACCOUNT = "tests/ledger/test_account.py"
 LEFT_OUT = "tests/core/test_missing.py"
@@ -776,30 +777,30 @@ OPENING = (
     Bug(
         "a permit without a debit",
         "dpmcmc_service/ledger/account.py",
-        'if "post" not in entries:',
-        'if "post" in entries:',
+        'if "post" not in settled[head.dataset_id]:',
+        'if "post" in settled[head.dataset_id]:',
         f"{ACCOUNT}::test_reservations_and_posts_are_kept_apart_and_count_alike[sqlite]",
     ),
     Bug(
         "a job is debited twice",
         "dpmcmc_service/ledger/account.py",
-        'if "post" not in entries:',
-        'if "post" not in entries or entries:',
+        'if "post" not in settled[head.dataset_id]:',
+        "if settled:",
         f"{ACCOUNT}::test_a_post_pays_once_however_often_it_is_repeated[sqlite]",
         error="sqlalchemy.exc.IntegrityError",
     ),
     Bug(
         "a voided job is paid for by nobody",
         "dpmcmc_service/ledger/account.py",
-        '    if "void" in entries:\n        raise Voided(',
-        '    if "never" in entries:\n        raise Voided(',
+        'if any("void" in entries for entries in settled.values()):',
+        'if any("never" in entries for entries in settled.values()):',
         f"{ACCOUNT}::test_a_voided_reservation_is_given_back_and_cannot_be_posted[sqlite]",
         error="sqlalchemy.exc.IntegrityError",
     ),
     Bug(
         "a posted debit is given back",
         "dpmcmc_service/ledger/account.py",
-        'if "post" in entries or claimed:',
+        'if claimed or any("post" in entries for entries in settled.values()):',
         "if claimed:",
         f"{ACCOUNT}::test_nothing_is_given_back_after_a_post_or_a_claim[sqlite]",
         error="sqlalchemy.exc.IntegrityError",
@@ -807,8 +808,8 @@ OPENING = (
     Bug(
         "a claimed job is given back",
         "dpmcmc_service/ledger/account.py",
-        'if "post" in entries or claimed:',
-        'if "post" in entries:',
+        'if claimed or any("post" in entries for entries in settled.values()):',
+        'if any("post" in entries for entries in settled.values()):',
         f"{ACCOUNT}::test_nothing_is_given_back_after_a_post_or_a_claim[sqlite]",
     ),
     Bug(
@@ -821,17 +822,30 @@ OPENING = (
     Bug(
         "destroyed rows can be paid for",
         "dpmcmc_service/ledger/account.py",
-        'if head.status == "destroyed":',
-        'if head.status == "never":',
+        'if any(head.status == "destroyed" for head in heads):',
+        'if any(head.status == "never" for head in heads):',
         f"{ACCOUNT}::test_a_destroyed_dataset_pays_for_nothing_any_more[sqlite]",
+    ),
+    Bug(
+        "a pooled job is debited to no holder",
+        "dpmcmc_service/ledger/account.py",
+        '(DATASETS.c.id == bindparam("named")) | (DATASETS.c.pool_id == bindparam("named"))',
+        '(DATASETS.c.id == bindparam("named"))',
+        f"{HOLDERS}::test_a_holders_job_costs_its_own_ledger_and_a_pooled_one_all[sqlite]",
+    ),
+    Bug(
+        "a holder's rewound ledger is not looked at",
+        "dpmcmc_service/ledger/ends.py",
+        "    return [end_of(session, dataset_id), *(_end(row) for row in holders)]\n",
+        "    return [end_of(session, dataset_id)] if holders else []\n",
+        f"{HOLDERS}::test_a_holders_rewound_ledger_stops_pooled_jobs",
     ),
     Bug(
         "rows are opened before they are paid for",
         "dpmcmc_service/jobs/run.py",
-        "            permit = ledger.post(session, job_id)\n",
-        "            services.vault.files.load("
-        "session.get_one(DatasetRow, session.get_one(JobRow, job_id).dataset_id))\n"
-        "            permit = ledger.post(session, job_id)\n",
+        "    permit = ledger.post(session, job_id)\n",
+        "    services.vault.files.load(dataset, holders)\n"
+        "    permit = ledger.post(session, job_id)\n",
         "tests/worker/test_run.py::test_an_unpaid_job_never_opens_rows[sqlite]",
     ),
     Bug(
@@ -1253,8 +1267,8 @@ SUMMING = (
     Bug(
         "sums charged at half of their noise",
         "dpmcmc/releases/sufficient_statistics.py",
-        "return statistics.event(noise_multiplier)",
-        "return statistics.event(2.0 * noise_multiplier)",
+        "return statistics.event(noise_multiplier, options.num_holders or 1)",
+        "return statistics.event(2.0 * noise_multiplier, options.num_holders or 1)",
         f"{COUNTED}[sufficient_statistics of linear]",
     ),
 )

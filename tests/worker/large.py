@@ -46,7 +46,7 @@ def take(house: House, path: Path, columns: int, found: list[DatasetRow]) -> Non
         name="large", description="", columns=told["columns"], **told["privacy"]
     )
     with path.open("rb") as file:
-        found.append(create(house.services, admin, definition, file).dataset.row)
+        found.append(create(house.services, admin, definition, [file]).dataset.row)
 
 
 def declared(row: DatasetRow, body: dict) -> int:

@@ -25,6 +25,8 @@ from dpmcmc_service.api.schemas import (
     EntryOut,
     Epsilon,
     HistoryOut,
+    HolderOut,
+    HoldersIn,
     Listing,
     PrivacyOut,
     SeenOut,
@@ -51,7 +53,8 @@ UPLOAD: dict[str, Any] = {
                         "file": {
                             "type": "string",
                             "format": "binary",
-                            "description": "CSV with a header line, or Parquet",
+                            "description": "CSV with a header line, or Parquet; once, or of each"
+                            " data holder that metadata.holders names without a column",
                         },
                         "metadata": {"$ref": "#/components/schemas/DatasetIn"},
                     },
@@ -102,6 +105,8 @@ def shown(found: use.Described, caller: Caller, seen: Sequence[uploads.Seen] = (
             *(_warning(one) for one in seen),
         ],
         population=row.population,
+        holders=[HolderOut.model_validate(one) for one in row.holders or ()],
+        pool=row.pool_id,
     )
 
 
@@ -154,10 +159,10 @@ async def create(
     try:
         metadata = _metadata(bytes(upload.metadata))
         taken = await run_in_threadpool(
-            uploads.create, services, caller, _definition(metadata), upload.source
+            uploads.create, services, caller, _definition(metadata), upload.sources
         )
     finally:
-        upload.file.close()
+        upload.close()
     response.headers["Location"] = f"/v1/datasets/{taken.dataset.row.id}"
     return shown(taken.dataset, caller, taken.seen)
 
@@ -191,7 +196,12 @@ def _definition(metadata: DatasetIn) -> uploads.Definition:
         failure_weight=metadata.privacy.branches.failure,
         grants=metadata.grants,
         population=metadata.population,
+        holders=_holders(metadata.holders),
     )
+
+
+def _holders(told: HoldersIn | None) -> uploads.Holders | None:
+    return None if told is None else uploads.Holders(tuple(told.names), told.column)
 
 
 @router.get("/datasets")

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import numpy as np
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from dpmcmc.statistics.questions import Question
@@ -27,10 +27,12 @@ from dpmcmc_service.api.formats import (
 )
 from dpmcmc_service.api.problems import of_status
 from dpmcmc_service.api.questions import InferenceIn, InferenceOut
-from dpmcmc_service.api.schemas import TaskOut
+from dpmcmc_service.api.routes.jobs import POLL_SECONDS, Key, shown
+from dpmcmc_service.api.schemas import JobOut, TaskOut
 from dpmcmc_service.api.waiting import answered
 from dpmcmc_service.jobs import fetch
 from dpmcmc_service.jobs.errors import Fault, Refusal
+from dpmcmc_service.jobs.inferences import AT_ONCE_SECONDS, settled, submit
 from dpmcmc_service.jobs.planner import answered_of_task, inferred
 
 router = APIRouter(prefix="/v1", route_class=Route)
@@ -41,6 +43,14 @@ Of = Annotated[
 ]
 Number = Annotated[int, Path(ge=0, le=10_000, description="from 0")]
 TABLES = (CSV, PARQUET)
+Prefer = Annotated[
+    str | None,
+    Header(max_length=200, description="respond-async (RFC 7240): a job, however short it is"),
+]
+LATER: dict[str, Any] = {
+    "description": "It takes longer than a request: a job of its own.",
+    "model": JobOut,
+}
 
 
 @router.get("/jobs/{id}/result", tags=["jobs"], response_model=TaskOut)
@@ -88,7 +98,7 @@ def table(
     tags=["jobs"],
     openapi_extra=describe(InferenceIn),
     response_model=InferenceOut,
-    responses=as_files(InferenceOut),
+    responses={**as_files(InferenceOut), 202: LATER},
 )
 async def inferences(
     caller: Analyst,
@@ -97,18 +107,29 @@ async def inferences(
     request: Request,
     job_id: JobId,
     body: Annotated[InferenceIn, Depends(read(InferenceIn))],
-) -> InferenceOut | StreamingResponse:
+    prefer: Prefer = None,
+    key: Key = None,
+) -> InferenceOut | Response:
     """Draws of the one unknown number of a family, given a released statistic. Free of charge.
 
     Neither the rows nor the ledger are touched, so that it may be asked again with another prior,
     family or algorithm. In another format than JSON it is the draws alone, as those of a chain.
+    What takes longer than some seconds, or is asked for with `Prefer: respond-async`, is a job: 202
+    with its address, and then its chain and summary as of any other.
     """
     kind = negotiate(",".join(request.headers.getlist("accept")))
     if kind is None:
         raise of_status(406, f"Draws come as {', '.join(FORMATS)}.")
     found = await run_in_threadpool(fetch.statistic, services, caller, job_id)
-    asked = Question(**dict(body))
-    ticket = planners.ask(str(caller.id), inferred, found, asked, keep=False)
+    ticket = planners.ask(str(caller.id), settled, found, Question(**dict(body)), keep=False)
+    asked = await answered(request, ticket)
+    if isinstance(asked, Fault):
+        raise Refusal(422, "invalid_request", "The request is not valid.", [asked])
+    if asked.seconds > AT_ONCE_SECONDS or "respond-async" in (prefer or ""):
+        job = await run_in_threadpool(submit, services, caller, job_id, asked.question, key)
+        headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": str(POLL_SECONDS)}
+        return JSONResponse(shown(job).model_dump(mode="json"), 202, headers)
+    ticket = planners.ask(str(caller.id), inferred, found, asked.question, keep=False)
     answer = await answered(request, ticket)
     if isinstance(answer, Fault):
         raise Refusal(422, "invalid_request", "The request is not valid.", [answer])

@@ -39,6 +39,7 @@ function metadata() {
   return {
     name: field("name"), description: field("description"), columns: [...columns.children].map(told),
     privacy: { neighbouring: "replace_one", epsilon: number(field("epsilon")), delta: number(field("delta")) },
+    ...(field("holders").trim() && { holders: { names: parts(field("holders"), "\n"), ...(field("holder") && { column: field("holder") }) } }),
     ...(field("population") && { population: field("population") }),
   };
 }

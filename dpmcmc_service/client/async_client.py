@@ -1,0 +1,172 @@
+"""The client for asyncio: the calls of `Client`, each awaited."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from dpmcmc_service.client.answers import (
+    FINAL,
+    MEDIA_TYPES,
+    PATIENCE,
+    ApiError,
+    Event,
+    EventReader,
+    Fit,
+    Json,
+    Summary,
+    body_of,
+    failed,
+    fit_of,
+    problem_of,
+    too_fast,
+)
+
+POLL_SECONDS = 0.2
+
+
+class AsyncClient:
+    """Talks to one service with one key. Every method raises ApiError where the service refuses.
+
+    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made. Many calls may
+    wait at once: `await asyncio.gather(*(client.fit(job) for job in jobs))`.
+    """
+
+    def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=base_url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        response = await self._http.request(method, path, **request)
+        for _ in range(PATIENCE):
+            if "files" in request or not too_fast(response):  # a file is read once
+                break
+            await asyncio.sleep(float(response.headers["Retry-After"]))
+            response = await self._http.request(method, path, **request)
+        if response.is_error:
+            raise ApiError(response.status_code, problem_of(response))
+        return response
+
+    async def call(self, method: str, path: str, **request: Any) -> Json:
+        """Make any call of the contract. request: as httpx takes it."""
+        return body_of(await self._send(method, path, **request))
+
+    async def items(self, path: str) -> AsyncIterator[Json]:
+        """Every item of a list, page after page."""
+        cursor: str | None = None
+        while True:
+            page = await self.call("GET", path, params={"cursor": cursor} if cursor else {})
+            for one in page["items"]:
+                yield one
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def datasets(self) -> AsyncIterator[Json]:
+        """The public metadata of every dataset that this user may see."""
+        return self.items("/v1/datasets")
+
+    async def dataset(self, dataset: str) -> Json:
+        """The public metadata of one dataset."""
+        return await self.call("GET", f"/v1/datasets/{dataset}")
+
+    async def upload(self, file: Path, metadata: Mapping[str, Any], *more: Path) -> Json:
+        """Upload a CSV or Parquet file with its public metadata (admin only). As Client.upload."""
+        with ExitStack() as stack:
+            parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
+            for one in (file, *more):
+                content = stack.enter_context(await asyncio.to_thread(one.open, "rb"))
+                parts.append(("file", (one.name, content)))
+            return await self.call("POST", "/v1/datasets", files=parts)
+
+    async def budget(self, dataset: str) -> Json:
+        """What a dataset's budget is, and what is spent, reserved and left of it."""
+        return await self.call("GET", f"/v1/datasets/{dataset}/budget")
+
+    async def plan(self, job: Mapping[str, Any]) -> Json:
+        """What a job would cost and bring. Spends nothing and touches no rows."""
+        return await self.call("POST", "/v1/plans", json=job)
+
+    async def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
+        """Reserve the cost and queue the job. The same key never makes a second job."""
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        return await self.call("POST", "/v1/jobs", json=job, headers=headers)
+
+    def jobs(self) -> AsyncIterator[Json]:
+        """The jobs that this user may see, newest first."""
+        return self.items("/v1/jobs")
+
+    async def job(self, job: str) -> Json:
+        """One job: status, cost, progress."""
+        return await self.call("GET", f"/v1/jobs/{job}")
+
+    async def cancel(self, job: str) -> Json:
+        """Cancel a job. Once it runs, its debit stays."""
+        return await self.call("POST", f"/v1/jobs/{job}/cancel")
+
+    async def events(self, job: str) -> AsyncIterator[Event]:
+        """The job's event stream, to its end."""
+        async with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
+            if response.is_error:
+                await response.aread()
+                raise ApiError(response.status_code, problem_of(response))
+            reader = EventReader()
+            async for line in response.aiter_lines():
+                if (event := reader.read(line)) is not None:
+                    yield event
+
+    async def wait(self, job: str, *, timeout: float = 600.0) -> Json:
+        """Poll until the job has ended. Raises TimeoutError after `timeout` seconds."""
+        async with asyncio.timeout(timeout):
+            while (answer := await self.job(job))["status"] not in FINAL:
+                await asyncio.sleep(POLL_SECONDS)
+        return answer
+
+    async def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
+        """Wait for a job and return what it released, typed, with `.to_arviz()`. As Client.fit."""
+        ended = await self.wait(job, timeout=timeout)
+        if ended["status"] != "succeeded":
+            raise failed(ended)
+        summary = await self.summary(job, scale=scale)
+        return fit_of(ended, summary, await self.chain(job, "netcdf", scale=scale))
+
+    async def summary(self, job: str, *, scale: str = "original") -> Summary:
+        """Posterior summary of a succeeded job. scale: original or design."""
+        return Summary(await self.call("GET", f"/v1/jobs/{job}/summary", params={"scale": scale}))
+
+    async def chain(self, job: str, form: str = "json", *, scale: str = "original") -> bytes:
+        """The released draws. form: json, csv, parquet or netcdf."""
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        return (await self._send("GET", f"/v1/jobs/{job}/chain", **how)).content
+
+    async def posteriors(
+        self, job: str, question: Mapping[str, Any], *, scale: str = "original"
+    ) -> Json:
+        """What follows from a stored release under another prior. Costs nothing."""
+        told: Json = {"json": question, "params": {"scale": scale}}
+        return await self.call("POST", f"/v1/jobs/{job}/posteriors", **told)
+
+    async def result(self, job: str, *, level: float = 0.9, target: str = "population") -> Json:
+        """What a task released. Costs nothing."""
+        how: Json = {"params": {"level": level, "target": target}}
+        return await self.call("GET", f"/v1/jobs/{job}/result", **how)
+
+    async def inference(self, job: str, question: Mapping[str, Any]) -> Json:
+        """Draws of a family's number given a released statistic. Costs nothing."""
+        return await self.call("POST", f"/v1/jobs/{job}/inferences", json=question)

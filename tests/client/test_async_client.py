@@ -1,0 +1,103 @@
+"""The async client, and typed results, against a service that runs."""
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpmcmc_service.client import ApiError, AsyncClient, Client, Fit
+from dpmcmc_service.client.local import Service
+from tests.api.support import ADMIN, CSV, METADATA, job_of, running
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(tmp_path_factory.mktemp("service"), {"DPMCMC_WORKERS": "1"}) as started:
+        yield started[1]
+
+
+@pytest.fixture(scope="module")
+def told(service: Service, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """An analyst's key and a dataset."""
+    rows = tmp_path_factory.mktemp("rows") / "rows.csv"
+    rows.write_bytes(CSV)
+    with Client(service.url, ADMIN) as admin:
+        return admin.create_user("ann", "analyst")["key"], admin.upload(rows, METADATA)["id"]
+
+
+def body(dataset: str, **changes: Any) -> dict[str, Any]:
+    return (
+        job_of(dataset) | {"sampler": {"algorithm": "noisy_quadratic", "num_steps": 300}} | changes
+    )
+
+
+def test_many_jobs_are_waited_for_at_once(service: Service, told: tuple[str, str]) -> None:
+    key, dataset = told
+
+    async def work() -> list[Fit]:
+        async with AsyncClient(service.url, key) as asked:
+            plan = await asked.plan(body(dataset))
+            assert plan["affordable"]
+            made = [await asked.submit(body(dataset)) for _ in range(3)]
+            fits = await asyncio.gather(*(asked.fit(one["id"]) for one in made))
+            events = [event async for event in asked.events(made[0]["id"])]
+            assert events[-1].data["status"] == "succeeded"
+            listed = [one["id"] async for one in asked.jobs()]
+            assert {one["id"] for one in made} <= set(listed)
+            assert (await asked.budget(dataset))["jobs"] >= 3
+            assert [one["id"] async for one in asked.datasets()] == [dataset]
+            again = await asked.posteriors(made[0]["id"], {"num_draws": 10})
+            assert again["cost"]["epsilon"] == 0.0
+            with pytest.raises(ApiError, match="not_found"):
+                await asked.job("00000000-0000-4000-8000-000000000000")
+            return fits
+
+    for fit in asyncio.run(work()):
+        assert list(fit.parameters) == ["Intercept", "age", "sex[Male]"]
+        assert fit.epsilon == pytest.approx(0.5, rel=1e-3)
+
+
+def test_a_fit_is_typed_and_goes_to_arviz(service: Service, told: tuple[str, str]) -> None:
+    key, dataset = told
+    with Client(service.url, key) as asked:
+        fit = asked.fit(asked.submit(body(dataset))["id"])
+        age = fit.parameters["age"]
+        assert age.q05 < age.mean < age.q95
+        assert fit.verdict is not None
+        assert fit.verdict.status in ("reliable", "unreliable")
+        assert "age" in str(fit)
+        tree = fit.to_arviz()
+        drawn = tree["posterior"]["age"].to_numpy()
+        assert drawn.mean() == pytest.approx(age.mean)
+        assert np.std(drawn, ddof=1) == pytest.approx(age.sd)
+        assert tree.attrs["algorithm"] == "noisy_quadratic"
+
+
+def test_a_job_without_a_result_says_why(service: Service, told: tuple[str, str]) -> None:
+    key, dataset = told
+    long = body(dataset, sampler={"algorithm": "dp_penalty", "num_steps": 100_000})
+    with Client(service.url, key) as asked:
+        job = asked.submit(long)["id"]
+        asked.cancel(job)
+        with pytest.raises(ApiError, match="cancelled"):
+            asked.fit(job)
+
+    async def work() -> None:
+        async with AsyncClient(service.url, key) as also:
+            with pytest.raises(ApiError, match="cancelled"):
+                await also.fit(job)
+
+    asyncio.run(work())
+
+
+def test_calls_of_both_clients_have_the_same_names() -> None:
+    """What the async client has, the other one has, with the same arguments."""
+    for name, call in inspect.getmembers(AsyncClient, inspect.isfunction):
+        if name.startswith("_") or name in ("call", "items"):
+            continue
+        assert list(inspect.signature(call).parameters) == list(
+            inspect.signature(getattr(Client, name)).parameters
+        ), name

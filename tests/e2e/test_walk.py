@@ -1,0 +1,114 @@
+"""The walk of the README in a browser alone: an admin, an analyst and an auditor, without curl."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dpmcmc_service.client.local import Service
+from tests.e2e.test_dashboard import sign_in
+
+SIZES = [(360, "dark"), (800, "light"), (1400, "dark")]
+FORMULA = "any_visit ~ chronic + family_size + income"
+
+
+def made_user(page: Page, url: str, name: str, role: str) -> str:
+    page.goto(f"{url}/users")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Role").select_option(role)
+    page.get_by_role("button", name="Make a user").click()
+    return page.locator("code.key").text_content() or ""
+
+
+def upload(page: Page, url: str, repository: Path, folder: Path, name: str, part: int) -> None:
+    """Take the column names from the file, and type what is promised of them.
+
+    part: of the rows, other ones for each walk: the same would be noticed.
+    """
+    told = json.loads((repository / "experiments/data/randhie.json").read_text())
+    packed = (repository / "experiments/data/randhie.csv.gz").read_bytes()
+    head, *lines = gzip.decompress(packed).decode().splitlines()
+    rows = folder / "randhie.csv"
+    rows.write_text("\n".join([head, *lines[part :: len(SIZES)], ""]))
+    page.goto(f"{url}/datasets/new")
+    page.get_by_label("File").set_input_files(rows)
+    page.locator("[data-m=name]").fill(name)
+    page.get_by_label("Epsilon").fill("6")
+    page.get_by_role("button", name="Take names").click()
+    expect(page.locator(".column")).to_have_count(len(told["columns"]))
+    declared = {one["name"]: one for one in told["columns"]}
+    for column in page.locator(".column").all():
+        one = declared[column.locator("[data-c=name]").input_value()]
+        column.get_by_label("Type").select_option(one["type"])
+        if one["type"] == "number":
+            column.get_by_label("Lower").fill(str(one["lower"]))
+            column.get_by_label("Upper").fill(str(one["upper"]))
+        else:
+            column.get_by_label("Categories").fill("\n".join(one["categories"]))
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def sign_out(page: Page) -> None:
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("API key")).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_the_whole_walk_needs_a_browser_and_nothing_else(
+    page: Page,
+    service: Service,
+    repository: Path,
+    tmp_path: Path,
+    width: int,
+    scheme: Literal["light", "dark"],
+) -> None:
+    page.set_viewport_size({"width": width, "height": 850})
+    page.emulate_media(color_scheme=scheme)
+    sign_in(page, service.url, service.admin_key)
+    expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
+    analyst = made_user(page, service.url, f"Ada at {width}", "analyst")
+    auditor = made_user(page, service.url, f"Otto at {width}", "auditor")
+    name = f"randhie at {width}"
+    upload(page, service.url, repository, tmp_path, name, SIZES.index((width, scheme)))
+    dataset = page.url
+    sign_out(page)
+
+    sign_in(page, service.url, analyst)
+    page.goto(dataset)
+    page.get_by_role("button", name="New job").click()
+    page.get_by_label("Model").select_option("logistic")
+    page.get_by_label("Formula").fill(FORMULA)
+    page.get_by_label("ε").fill("4")
+    expect(page.locator("#plan")).to_contain_text("affordable")
+    expect(page.locator("#plan")).to_contain_text("noisy_quadratic")
+    page.get_by_role("button", name="Submit, and pay").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(FORMULA)
+    expect(page.locator("#summary tbody tr")).to_have_count(4, timeout=60_000)
+    expect(page.locator(".verdict")).to_contain_text(re.compile("reliable"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_text("Another prior").click()
+    page.get_by_label("Prior sd of chronic").fill("0.5")
+    page.get_by_role("button", name="Ask the release").click()
+    expect(page.locator("#again")).to_contain_text("normal 0 ± 0.5")
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="netCDF").click()
+    assert saved.value.path().read_bytes()[:8] == b"\x89HDF\r\n\x1a\n"
+    page.goto(f"{service.url}/jobs/new?dataset={dataset.rsplit('/', 1)[1]}")
+    page.get_by_label("Formula").fill(FORMULA)
+    page.get_by_label("ε").fill("6")
+    expect(page.locator("#plan")).to_contain_text("beyond the budget")
+    page.get_by_role("button", name="Submit, and pay").click()
+    expect(page.get_by_role("alert").first).to_contain_text("remaining budget does not allow")
+    page.goto(dataset)
+    expect(page.locator("article.budget")).to_contain_text("4 of 6 spent")
+    sign_out(page)
+
+    sign_in(page, service.url, auditor)
+    page.goto(dataset)
+    page.get_by_role("button", name="Verify").click()
+    expect(page.locator("#verified")).to_contain_text("It is whole")
