@@ -8,7 +8,7 @@ from typing import Any, Literal
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from dpmcmc_service.client import Client
 from dpmcmc_service.client.local import Service
@@ -206,6 +206,20 @@ def test_jobs_stand_side_by_side(page: Page, service: Service, analyst: str) -> 
     boxes.nth(1).check()
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("row").filter(has_text="Intercept").locator("td")).to_have_count(2)
+
+
+def test_what_is_chosen_before_the_scripts_run_is_not_forgotten(
+    page: Page, service: Service, analyst: str
+) -> None:
+    sign_in(page, service.url, analyst)
+    expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
+    held: list[Route] = []
+    page.route("**/htmx.min.js", lambda route: held.append(route))
+    page.goto(f"{service.url}/jobs", wait_until="commit")
+    page.get_by_label("Status").select_option("failed")
+    (script,) = held
+    script.continue_()
+    expect(page).to_have_url(re.compile("status=failed"))
 
 
 def test_the_session_is_a_key_that_ends_with_signing_out(
