@@ -16,7 +16,6 @@ from dpmcmc.diagnostics import ParameterSummary, summarise
 from dpmcmc.errors import SpecError
 from dpmcmc.files import Path
 from dpmcmc.free.effects import Prediction
-from dpmcmc.free.posterior import SHOWN
 from dpmcmc.free.settings import Setting
 from dpmcmc.planner import Cost, Plan, event
 from dpmcmc.plots import PlotKind
@@ -25,6 +24,7 @@ from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.spec import JobSpec
 from dpmcmc.stored import StoredRelease
+from dpmcmc.summary_table import SHOWN, Summaries, as_lines
 from dpmcmc.units import SCALES, Scale, in_units
 from dpmcmc.verdicts import Verdict, of_chain, of_release
 from dpmcmc.version import __version__
@@ -57,13 +57,13 @@ class Result:
         """
         return in_units(self.design, self.plan.parameters, self.draws, scale)
 
-    def summary(self, scale: Scale = "original", *, mixing: bool = True) -> list[ParameterSummary]:
-        """Return moments, quantiles and diagnostics of the draws after warm-up.
+    def summary(self, scale: Scale = "original", *, mixing: bool = True) -> Summaries:
+        """Return moments, quantiles and diagnostics of the draws after warm-up, as a table.
 
         mixing: whether R-hat and effective sizes are wanted, which takes longer.
         """
         kept = self.on(scale)[:, self.plan.num_warmup :]
-        return summarise(Released(kept), self.plan.parameters, mixing=mixing)
+        return Summaries(tuple(summarise(Released(kept), self.plan.parameters, mixing=mixing)))
 
     def __str__(self) -> str:
         """Return the verdict, in colour on a terminal, and the posterior."""
@@ -78,9 +78,8 @@ class Result:
             *(f"note: {note.sentence}" for note in self.verdict.notes),
             f"cost: epsilon {cost.epsilon:.4g}, delta {cost.delta:g}",
         ]
-        for row in self.summary(mixing=False)[:SHOWN]:
-            interval = f"90 % from {row.q05:.4g} to {row.q95:.4g}"
-            lines.append(f"  {row.name}: {row.mean:.4g} +- {row.sd:.2g}, {interval}")
+        shown = [(row.name, row) for row in self.summary(mixing=False)[:SHOWN]]
+        lines += as_lines(shown)
         left = len(self.plan.parameters) - SHOWN
         return "\n".join([*lines, f"  and {left} more"] if left > 0 else lines)
 
@@ -102,16 +101,10 @@ class Result:
         """Return the verdict and the posterior as a table, for notebooks."""
         colour = {"reliable": "green", "unreliable": "#c00"}[self.verdict.status]
         word, _, rest = self.verdict.sentence.partition(":")
-        rows = "".join(
-            f"<tr><th>{escape(one.name)}</th><td>{one.mean:.4g}</td><td>{one.sd:.2g}</td>"
-            f"<td>{one.q05:.4g} to {one.q95:.4g}</td></tr>"
-            for one in self.summary(mixing=False)
-        )
         return (
             f'<p><b style="color:{colour}">{escape(word)}</b>:{escape(rest)}</p>'
             f"<p>{self.plan.spec.sampler.algorithm}, cost: epsilon {self.cost.epsilon:.4g},"
-            f" delta {self.cost.delta:g}</p><table><tr><th>parameter</th><th>mean</th><th>sd</th>"
-            f"<th>90 % interval</th></tr>{rows}</table>"
+            f" delta {self.cost.delta:g}</p>{self.summary(mixing=False)._repr_html_()}"
         )
 
     def save(self, path: Path) -> None:

@@ -16,10 +16,9 @@ from dpmcmc.free.spreads import Spread, spread
 from dpmcmc.models import MODELS
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.spec import JobSpec
+from dpmcmc.summary_table import SHOWN, as_lines
 from dpmcmc.units import Scale, in_units
 from dpmcmc.verdicts import Verdict
-
-SHOWN = 20  # parameters in a representation
 
 
 class Known(Protocol):
@@ -97,8 +96,8 @@ class FreePosterior:
     def __repr__(self) -> str:
         """Return whether it may be believed, and the posterior."""
         formula, told = self.release.spec.model.formula, self.verdict.told(sys.stdout.isatty())
-        rows = [f"  {name}: {one.mean:.4g} +- {one.sd:.2g}" for name, one in self.summary().items()]
-        return "\n".join([f"StoredRelease({formula!r}): {told}", *rows[:SHOWN]])
+        rows = as_lines(list(self.summary().items())[:SHOWN])
+        return "\n".join([f"StoredRelease({formula!r}): {told}", *rows])
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -63,6 +63,27 @@ def test_six_lines_lead_to_a_posterior(kind):
     assert "<th>sex[m]</th>" in shown
 
 
+def test_a_summary_is_a_table_and_found_by_name():
+    frame = people()
+    schema = Schema.from_frame(frame, BOUNDS)
+    fit = sample("town ~ age + cost", frame, schema, epsilon=4.0, random=Seeded(6))
+    found = fit.summary()
+    assert found["b:age"] == found[1]
+    assert [one.name for one in found[1:3]] == ["b:age", "b:cost"]
+    with pytest.raises(KeyError, match="'bage' is none of b:Intercept"):
+        found["bage"]
+    heading, *lines = str(found).splitlines()
+    assert heading.split() == ["mean", "sd", "5", "%", "95", "%", "R-hat", "ESS"]
+    assert len({len(line) for line in (heading, *lines)}) == 1  # aligned
+    for one, line in zip(found, lines, strict=True):
+        name, mean, sd, low, high, r_hat, ess = line.split()
+        assert name == one.name
+        told = [float(number) for number in (mean, sd, low, high, r_hat, ess)]
+        shown = [one.mean, one.sd, one.q05, one.q95, one.r_hat, one.ess_bulk]
+        assert told == pytest.approx(shown, rel=0.06)
+    assert lines[0].rsplit(maxsplit=2)[0] in str(fit)
+
+
 @pytest.mark.parametrize(
     ("formula", "family"),
     [("cost ~ age", "linear"), ("town ~ age", "multinomial"), ("sick ~ age", "logistic")],

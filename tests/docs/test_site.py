@@ -55,7 +55,7 @@ def test_every_page_of_docs_is_in_the_site(site):
             "tutorial.md",
             [
                 "eliable",  # of sound releases one in a hundred is called unreliable
-                "dose: 0.",
+                "\n  dose  ",
                 "reliable\n",
                 "1.00 of 2 spent",
                 "is left of the budget",
