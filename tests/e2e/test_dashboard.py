@@ -208,18 +208,51 @@ def test_jobs_stand_side_by_side(page: Page, service: Service, analyst: str) -> 
     expect(page.get_by_role("row").filter(has_text="Intercept").locator("td")).to_have_count(2)
 
 
+def held_back(page: Page, address: str) -> Route:
+    """Open a page whose script does not come yet. Returns what waits."""
+    held: list[Route] = []
+    page.route("**/htmx.min.js", lambda route: held.append(route))
+    page.goto(address, wait_until="commit")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    (script,) = held
+    return script
+
+
 def test_what_is_chosen_before_the_scripts_run_is_not_forgotten(
     page: Page, service: Service, analyst: str
 ) -> None:
     sign_in(page, service.url, analyst)
     expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
-    held: list[Route] = []
-    page.route("**/htmx.min.js", lambda route: held.append(route))
-    page.goto(f"{service.url}/jobs", wait_until="commit")
+    script = held_back(page, f"{service.url}/jobs")
     page.get_by_label("Status").select_option("failed")
-    (script,) = held
     script.continue_()
     expect(page).to_have_url(re.compile("status=failed"))
+
+
+def test_what_is_sent_before_the_scripts_run_is_answered(page: Page, service: Service) -> None:
+    sign_in(page, service.url, service.admin_key)
+    expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
+    script = held_back(page, f"{service.url}/audit")
+    page.get_by_role("button", name="Verify").click()
+    script.continue_()
+    expect(page.locator("#verified")).to_contain_text("It is whole")
+
+
+def test_drawings_move_nothing(page: Page, service: Service, analyst: str) -> None:
+    """Figures are drawn after the page is shown: what stands below them stays where it is."""
+    job = job_of(analyst, service)
+    sign_in(page, service.url, analyst)
+    expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
+    for address in (f"/jobs/{job['id']}", f"/datasets/{job['dataset']}"):
+        page.goto(service.url + address)
+        drawn = page.locator("figure.plot")
+        expect(drawn.locator("canvas").first).to_be_visible()
+        heights = "all => all.map(one => one.getBoundingClientRect().height)"
+        after = drawn.evaluate_all(heights)
+        page.evaluate(
+            "document.querySelectorAll('figure.plot .uplot').forEach(one => one.remove())"
+        )
+        assert drawn.evaluate_all(heights) == after
 
 
 def test_the_session_is_a_key_that_ends_with_signing_out(

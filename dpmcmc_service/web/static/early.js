@@ -1,14 +1,26 @@
-// What a reader changed before the page could answer, and what the browser filled in again on
-// reload, is announced once htmx listens: otherwise the form says one thing and the page another.
-addEventListener("htmx:load", () => {
+// What a reader does before the page can answer is not lost: a form that is sent before htmx listens
+// is sent again when it does, and fields that were changed by then (or that the browser filled in
+// again on reload) are announced, so that the page shows what the form says.
+{
+  const early = [];
+  const hold = (event) => {
+    if (!event.target.matches(":is([hx-get], [hx-post]):not([hx-trigger])")) return;
+    event.preventDefault();
+    early.push([event.target, event.submitter]);
+  };
   const served = (select) => Math.max(0, [...select.options].findLastIndex((option) => option.defaultSelected));
-  const fields = "input, select, textarea";
-  for (const form of document.querySelectorAll("form[hx-get], form[hx-post]")) {
-    for (const field of form.querySelectorAll(fields)) {
-      const same = field.matches("select")
-        ? field.selectedIndex === served(field)
-        : field.value === field.defaultValue && field.checked === field.defaultChecked;
-      if (!same) field.dispatchEvent(new Event("change", { bubbles: true }));
+  const same = (field) => field.matches("select")
+    ? field.selectedIndex === served(field)
+    : field.value === field.defaultValue && field.checked === field.defaultChecked;
+
+  addEventListener("submit", hold, true);
+  addEventListener("htmx:load", () => {
+    removeEventListener("submit", hold, true);
+    for (const form of document.querySelectorAll("form:is([hx-get], [hx-post])[hx-trigger]")) {
+      for (const field of form.querySelectorAll("input, select, textarea")) {
+        if (!same(field)) field.dispatchEvent(new Event("change", { bubbles: true }));
+      }
     }
-  }
-}, { once: true });
+    for (const [form, button] of early) form.requestSubmit(button);
+  }, { once: true });
+}
