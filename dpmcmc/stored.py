@@ -205,7 +205,7 @@ class StoredRelease:
     def _holding(self, precision: Floats) -> Floats | None:
         """Return the precision (d,) that the verdict counts as information; None with a scale."""
         family = self._family
-        return None if family is None or family.scaled else precision
+        return None if family is None or family.additive else precision
 
     def _away(self, coefficients: Floats) -> Floats:
         """Return how far coefficients (p,) are from the place of the release, by its root."""

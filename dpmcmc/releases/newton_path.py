@@ -19,6 +19,7 @@ from dpmcmc.releases import classwise, scales, whitening
 from dpmcmc.releases.joint_sums import Block, Caps, Sums, release
 from dpmcmc.releases.newton_budget import ROUNDING_MARGIN, WHITENING_SHARE, shares
 from dpmcmc.releases.newton_problem import Problem, rare_moments
+from dpmcmc.releases.quadratic_rates import FARTHEST_LOG_RATE
 from dpmcmc.releases.quadratic_steps import (
     MIN_WEIGHT_CUT,
     Iterate,
@@ -38,6 +39,8 @@ from dpmcmc.releases.whitening import (
 )
 
 PILOT_ITERATES = 2  # of the far ones, at the log of a count
+# of a rare category's coefficient there: noise must not carry it up, from where steps are short
+PILOT_PRIOR_SD = 1.0
 NOISE, SQUARE_FAR, SQUARE_NEAR = 0.05, 0.15, 0.10  # parts of an iterate: variance, scale
 LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
 TARGET_CURVATURE_NOISE = 0.08  # the larger, the more its noise is above this part of it
@@ -57,7 +60,6 @@ FARTHEST_EFFECT, UNEQUAL = (
     (-6.0, 3.0),
     0.3,
 )  # of a category on the log of a count; part of it that is held
-FARTHEST_RATE = (-8.0, 20.0)  # log of a mean count
 RIDGE = 1e-9  # of the mean precision of where the mode is
 LEAST_BLOCK = 512  # rows at a time, where they have several predictors
 
@@ -116,7 +118,8 @@ class _Path:
         """Move to the fit of a linear regression of the log of the response."""
         problem, family, scale = self._problem, self._family, self._scale
         self._family, logs = pilot(family, problem.y)
-        self._problem, self._scale = replace(problem, y=logs), 2.0
+        held = np.where(self._rare > 0.0, PILOT_PRIOR_SD**-2, problem.prior)
+        self._problem, self._scale = replace(problem, y=logs, prior=held), 2.0
         self._stretch(1.0)
         for part in parts:
             self.far(part)
@@ -131,7 +134,7 @@ class _Path:
         mean = float(second[0] @ self._place)
         spread = float(self._place @ second @ self._place) - mean * mean
         mean += shift_of(self._family)
-        low, high = FARTHEST_RATE
+        low, high = FARTHEST_LOG_RATE
         return math.exp(min(max(mean + 0.5 * min(max(spread, 0.0), 4.0), low), high))
 
     def far(self, z: float) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.families.base import Family
-from dpmcmc.families.given import heaviest_of, packed
+from dpmcmc.families.given import heaviest_of, packed, shift_of
 from dpmcmc.models import MODELS
 from dpmcmc.models.linear import unit_of
 from dpmcmc.options import NoisyQuadraticOptions
@@ -224,6 +224,7 @@ def released(
         fixed=rows.fixed,
         heaviest=heaviest_of(rows.family),
         indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
+        log_shift=shift_of(rows.family) if rows.family.pilot else None,
     )
 
 

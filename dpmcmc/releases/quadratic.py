@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dpmcmc.families.base import TINY
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import scales
+from dpmcmc.releases import quadratic_rates, scales
 from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.releases.matrices import even, roots_of, turned
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
 from dpmcmc.releases.whitening import Whitening
 
@@ -41,7 +42,8 @@ class Quadratic:
     clip: of a row's score, in mean lengths of such scores as residuals of this dispersion have.
     gaps: whether rows may be left out; rows is then about how many were not. heaviest: largest
     declared weight of a row's log likelihood. indicators: (d,), 1 for columns
-    that are declared to hold 0 and 1 alone; None where that is not known.
+    that are declared to hold 0 and 1 alone; None where that is not known. log_shift: what offsets
+    add to a predictor on average, where an expected response is its exponential; else None.
     """
 
     place: Floats
@@ -72,6 +74,7 @@ class Quadratic:
     gaps: bool = False
     heaviest: float = 1.0
     indicators: Floats | None = None
+    log_shift: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -124,7 +127,14 @@ class Quadratic:
         pull = prior @ (back @ (mean[:p] - self.place))
         count = int(min(max(MIXTURE * (MANY / p) ** 1.5, LEAST_MIXTURE), MIXTURE))
         curves = self._curvatures(count, random)
-        means, roots = self._given(curves, self._powers(len(curves), random), prior, pull)
+        powers = self._powers(len(curves), random)
+        whole, gain = self._likelihoods(curves)
+        told = whole, gain @ self.score
+        rates = quadratic_rates.of(self, mean[:p], precision[:p])
+        if rates is not None:
+            noise, middle = gain * self.score_sd, float(np.mean(powers))
+            told = quadratic_rates.matched(*told, noise, rates, middle)
+        means, roots = self._given(told, powers, prior, pull)
         last = (float(mean[p]), float(precision[p])) if self.scaled else None
         return Mixture(self, means, roots, last)
 
@@ -186,11 +196,11 @@ class Quadratic:
     def _variance(self, half: Floats, inverse: Floats) -> Floats:
         """Return the score's variance (k, p, p): between 0 and the curvature, half @ half.T."""
         share, off = self._thinned()
-        curve = half @ _turned(half)
-        values, vectors = np.linalg.eigh(_even(inverse @ (share * curve + off) @ _turned(inverse)))
+        curve = half @ turned(half)
+        values, vectors = np.linalg.eigh(even(inverse @ (share * curve + off) @ turned(inverse)))
         directions = half @ vectors
         return np.asarray(
-            (directions * np.clip(values, LEAST_PART, 1.0)[:, None]) @ _turned(directions)
+            (directions * np.clip(values, LEAST_PART, 1.0)[:, None]) @ turned(directions)
         )
 
     def _thinned(self) -> tuple[float, Floats]:
@@ -216,13 +226,10 @@ class Quadratic:
         cubes = np.maximum(1.0 - third + math.sqrt(third) * random.normals((count,)), 0.1)
         return np.asarray(self.tempering * free * cubes**3 / rows)
 
-    def _given(
-        self, curves: Floats, weights: Floats, prior: Floats, pull: Floats
-    ) -> tuple[Floats, Floats]:
-        """Return means (k, p) and roots (k, p, p) of covariances by u.
+    def _likelihoods(self, curves: Floats) -> tuple[Floats, Floats]:
+        """Return precisions (k, p, p) by u, given curvatures, and what leads to their means.
 
-        Given curvatures (k, p, p) and powers of the likelihood (k,). Means have the mean power: a
-        prior that is far from the rows would else scatter them.
+        Of the score, (k, p, p): curvature times the inverse of the score's variance.
         """
         p = curves.shape[1]
         levels = np.abs(np.trace(curves, axis1=1, axis2=2)) / p
@@ -230,17 +237,27 @@ class Quadratic:
         values = np.maximum(values, np.maximum(FLAT * levels, TINY**0.25)[:, None])
         half, inverse = (
             vectors * np.sqrt(values)[:, None],
-            _turned(vectors / np.sqrt(values)[:, None]),
+            turned(vectors / np.sqrt(values)[:, None]),
         )
-        curves = half @ _turned(half)
+        curves = half @ turned(half)
         variance = self._variance(half, inverse) + self.score_sd**2 * np.eye(p)
-        gain = _turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
-        whole, middle = _even(gain @ curves), float(np.mean(weights))
-        roots = _roots(prior + middle * whole)
-        pulled = (middle * (gain @ self.score) + pull)[..., None]
-        means = np.asarray((roots @ (_turned(roots) @ pulled))[..., 0])
+        gain = turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
+        return even(gain @ curves), gain
+
+    def _given(
+        self, told: tuple[Floats, Floats], powers: Floats, prior: Floats, pull: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return means (k, p) and roots (k, p, p) of covariances by u.
+
+        told: precisions, and those times means. Means have the mean of the powers (k,): a prior
+        that is far from the rows would else scatter them.
+        """
+        (whole, pulled), middle = told, float(np.mean(powers))
+        roots = roots_of(prior + middle * whole)
+        pulled = (middle * pulled + pull)[..., None]
+        means = np.asarray((roots @ (turned(roots) @ pulled))[..., 0])
         if self.scaled:
-            roots = _roots(prior + weights[:, None, None] * whole)
+            roots = roots_of(prior + powers[:, None, None] * whole)
         return means, roots
 
 
@@ -321,25 +338,6 @@ class Mixture:
         few = shares * np.minimum(steps * largest**2, most)
         some = np.minimum(steps, shares * most)
         return np.asarray(np.where(_few(values), few, some).sum(axis=1))
-
-
-def _roots(precisions: Floats) -> Floats:
-    """Return roots (k, p, p) of the inverses of precisions (k, p, p), singular ones included.
-
-    A direction that neither rows nor the prior tell in floating point is as wide as that allows.
-    """
-    sizes = np.sqrt(np.maximum(np.diagonal(precisions, axis1=1, axis2=2), TINY))
-    values, vectors = np.linalg.eigh(_even(precisions / sizes[:, :, None] / sizes[:, None]))
-    values = np.maximum(values, values[:, -1:] * np.finfo(float).eps)
-    return np.asarray(vectors / np.sqrt(values)[:, None] / sizes[:, :, None])
-
-
-def _turned(matrices: Any) -> Floats:
-    return np.asarray(matrices.swapaxes(-1, -2), dtype=np.float64)
-
-
-def _even(matrices: Any) -> Floats:
-    return np.asarray(0.5 * (matrices + _turned(matrices)), dtype=np.float64)
 
 
 def _few(sizes: Floats) -> NDArray[np.bool_]:

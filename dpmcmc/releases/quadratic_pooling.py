@@ -24,6 +24,7 @@ def pooled(
     fixed: bool,
     heaviest: float = 1.0,
     indicators: Floats | None = None,
+    log_shift: float | None = None,
 ) -> Quadratic:
     """Return two iterates in the same coordinates pooled, weighted by the inverse noise variance.
 
@@ -85,6 +86,7 @@ def pooled(
         noise_multiplier=noise_multiplier,
         heaviest=heaviest,
         indicators=indicators,
+        log_shift=log_shift,
     )
 
 

@@ -26,6 +26,8 @@ NOISY_DIRECTION_RATIO = 1.25  # such an sd over that without privacy
 # sd of a prior of predictors that keeps such a direction where a likelihood of bounded
 # scores is nearly quadratic
 MAX_PRIOR_PREDICTOR_SD = 5.0
+# largest part of a number or an intercept, of a direction that is that of a category's rate
+OTHERS_PART = 0.3
 OVERDISPERSION_RATIO = 1.3  # residuals over those of a Poisson count
 # (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
@@ -127,6 +129,10 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
         return bool(dim.any())
     directions = release.root @ vectors[:, dim]
     directions = directions / np.maximum(np.abs(directions).max(axis=0), TINY)
+    if release.log_shift is not None:
+        rates = np.zeros(p) if release.indicators is None else release.indicators
+        if np.abs(directions[rates == 0.0]).max(initial=0.0) > OTHERS_PART:
+            return True
     variances = (directions**2 / np.maximum(precision[:p], TINY)[:, None]).sum(axis=0)
     return bool((variances > MAX_PRIOR_PREDICTOR_SD**2).any())
 

@@ -1,0 +1,128 @@
+"""Rates of rare categories: normal likelihoods with the moments of the right ones."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm, poisson
+
+from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, sample
+from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.releases.quadratic_rates import Rates, matched
+from tests.sources import Seeded
+
+CHANGES = np.linspace(-16.0, 9.0, 5001)
+PRIOR_SD = 2.5
+
+
+def exactly(seen, each, rows, noise, room, prior_mean):
+    """Mean and sd of b given the noisy sum of the clipped counts of rows, each expected once."""
+    rate, least = each * np.exp(CHANGES)[:, None], np.arange(2000)
+    weights = poisson.pmf(least, rate)
+    cut = np.clip(least - each, -room, room)
+    beyond = np.maximum(1.0 - weights.sum(axis=1), 0.0)  # counts above those of the table
+    mean = weights @ cut + beyond * room
+    variance = rows * (weights @ cut**2 + beyond * room**2 - mean**2) + noise**2
+    logs = norm.logpdf(seen, rows * mean, np.sqrt(variance))
+    logs += norm.logpdf(CHANGES, prior_mean, PRIOR_SD)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    middle = float(weights @ CHANGES)
+    return middle, float(np.sqrt(weights @ (CHANGES - middle) ** 2))
+
+
+@pytest.mark.parametrize(
+    ("seen", "each", "rows", "noise", "room", "prior_mean"),
+    [
+        (-42.0, 1.0, 50, 8.0, 9.0, 0.5),  # a sixth of the rate at the place, or none
+        (-20.0, 1.0, 50, 40.0, 9.0, 0.0),  # hardly anything
+        (30.0, 5.0, 50, 10.0, 20.0, 0.0),
+        (-100.0, 5.0, 40, 12.0, 30.0, 2.0),
+        (20.0, 25.0, 40, 12.0, 1.0, 0.0),  # nearly all counts are clipped
+        (39.0, 25.0, 40, 6.0, 1.0, 0.0),  # all of them: any higher rate will do
+    ],
+)
+def test_moments_are_those_of_the_rate(seen, each, rows, noise, room, prior_mean):
+    """In one dimension, with the slope and the variance that a score has at the place."""
+    step, least = 1e-4, np.arange(2000)
+    cut = np.clip(least - each, -room, room)
+    up, middle, down = (poisson.pmf(least, each * np.exp(b)) @ cut for b in (step, 0.0, -step))
+    slope = rows * (up - down) / (2.0 * step)
+    own = rows * (poisson.pmf(least, each) @ cut**2 - middle**2)
+    unit = np.ones((1, 1, 1))
+    precision = slope**2 / (own + noise**2) * unit
+    pulled = slope * (seen - rows * middle) / (own + noise**2) * np.ones((1, 1))
+    root = slope / (own + noise**2) * noise * unit
+    prior = np.array([prior_mean]), np.array([PRIOR_SD**-2])
+    rates = Rates(np.ones((1, 1)), np.array([each]), np.array([room]), *prior)
+    whole, pull = matched(precision, pulled, root, rates, 1.0)
+    found = float(whole[0, 0, 0]) + PRIOR_SD**-2
+    mean = (float(pull[0, 0]) + PRIOR_SD**-2 * prior_mean) / found
+    expected, sd = exactly(seen, each, rows, noise, room, prior_mean)
+    assert mean == pytest.approx(expected, abs=0.03 * sd)
+    assert found**-0.5 == pytest.approx(sd, rel=0.03)
+
+
+def test_what_is_well_known_and_tight_priors_are_left():
+    whole, pulled = np.array([np.diag([1e4, 4.0])]), np.array([[50.0, -4.0]])
+    noise = np.zeros((1, 2, 2))
+
+    def found(sd):
+        row = np.array([2.0, 2.0]), np.array([9.0, 9.0])
+        return matched(
+            whole, pulled, noise, Rates(np.eye(2), *row, np.zeros(2), np.full(2, sd**-2)), 1.0
+        )
+
+    assert [part.tolist() for part in found(1e-3)] == [whole.tolist(), pulled.tolist()]
+    other, moved = found(2.5)
+    assert other[0, 0, 0] == whole[0, 0, 0]
+    assert moved[0, 0] == pulled[0, 0]
+    assert moved[0, 1] / other[0, 1, 1] < -1.2  # expm1(-2) is near -1, the step
+
+
+def released(seed, *, effect=-2.5, rows=2000, epsilon=4.0):
+    rng, few = np.random.default_rng(seed), np.arange(rows) < rows // 50
+    x = rng.uniform(-1.0, 1.0, rows)
+    counts = rng.poisson(np.exp(1.0 + 0.5 * x + effect * few))
+    data = {"x": x, "g": np.where(few, "few", "many"), "t": np.minimum(counts, 200) * 1.0}
+    columns = (
+        NumberColumn(name="x", lower=-1, upper=1),
+        CategoryColumn(name="g", categories=("many", "few")),
+        NumberColumn(name="t", lower=0, upper=200),
+    )
+    model = ModelSpec(family="poisson", formula="t ~ x + g")
+    return sample(
+        data,
+        schema=Schema(columns=columns, rows=rows),
+        model=model,
+        epsilon=epsilon,
+        delta=1e-6,
+        sampler="noisy_quadratic",
+        random=Seeded(seed),
+    )
+
+
+@pytest.mark.parametrize("effect", [-2.5, 1.5])
+def test_a_rare_category_of_counts_is_held_by_its_interval(effect):
+    """Forty rows with nine counts in all, or with 490: seeds alone decide what is drawn."""
+    held, away, unreliable = 0, [], 0
+    for seed in range(25):
+        result = released(seed, effect=effect)
+        row = result.summary(mixing=False)["g[few]"]
+        held += row.q05 < effect < row.q95
+        away.append(abs(row.mean - effect) / row.sd)
+        unreliable += result.verdict.status == "unreliable"
+    assert held >= 19  # 22.5 are expected, 1.5 the sd
+    assert max(away) < 4.0
+    assert unreliable <= 2
+
+
+def test_releases_that_were_stored_before_have_no_rates():
+    told = released(1).release.to_dict()
+    assert told["log_shift"] == 0.0
+    own = Quadratic.from_dict(told)
+    del told["log_shift"]
+    before = Quadratic.from_dict(told)
+    p = len(own.place)
+    prior = np.zeros(p), np.full(p, 2.5**-2)
+    first, second = (one.posterior(*prior, Seeded(3)).parts() for one in (own, before))
+    assert before.log_shift is None
+    assert not np.allclose(first[0], second[0])
