@@ -16,11 +16,13 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.releases.matrices import roots_of, turned
 
 LEAST_SD = 0.05  # of a coefficient, or of its prior: below it exp(b) is a line
 POINTS = 161  # of each of two grids: even in the rate, and in its log
 RATE_SDS, PRIOR_SDS = 8.0, 6.0  # how far they reach
 SMALLEST_RATE, LARGEST_LOG_RATE = 1e-3, 50.0  # over the one at the place
+WIDEST_SD = 1e3  # of a coefficient
 REFERENCE_SD = 2.5  # of a prior that moments are matched under, where the own one is not normal
 FARTHEST_LOG_RATE = (-8.0, 20.0)  # of a mean count
 LEAST_OWN = 0.02  # of the variance of a score, of that at the place
@@ -35,7 +37,7 @@ class Rates:
 
     expected: counts of a row at the place. room: by how much more or less a count may be before it
     is clipped. mean, precision: of the normal prior of b; a precision of 0 says that it is not
-    normal.
+    normal. ridge: (p, p), a precision that is next to none, where the rows tell nothing at all.
     """
 
     directions: Floats
@@ -43,6 +45,7 @@ class Rates:
     room: Floats
     mean: Floats
     precision: Floats
+    ridge: Floats
 
 
 class Looked(Protocol):
@@ -93,6 +96,7 @@ def of(release: Looked, mean: Floats, precision: Floats) -> Rates | None:
         room,
         (mean - release.place)[which],
         precision[which],
+        WIDEST_SD**-2 * release.root.T @ release.root,
     )
 
 
@@ -109,7 +113,8 @@ def matched(
     (k, p, p), noise @ noise.T is what of the covariance of `pulled` is noise. power: of the
     likelihood.
     """
-    whole, pulled, inverse = whole.copy(), pulled.copy(), np.linalg.inv(whole)
+    whole, pulled = whole + rates.ridge, pulled.copy()
+    inverse = _inverse(whole)
     by_noise = ((rates.directions @ inverse @ noise) ** 2).sum(axis=2)
     for c, direction in enumerate(rates.directions):
         variance, own = (inverse @ direction) @ direction, rates.precision[c]
@@ -126,7 +131,7 @@ def matched(
         pull = (middle * (told + precision) - precision * mean) / power - step / variance
         whole += change[:, None, None] * np.outer(direction, direction)
         pulled += pull[:, None] * direction
-        inverse = np.linalg.inv(whole)
+        inverse = _inverse(whole)
     return whole, pulled
 
 
@@ -175,7 +180,7 @@ def _clipped(change: Floats, expected: float, room: float) -> tuple[Floats, Floa
 
     It is expected to be exp(change) times that, and is taken as normal.
     """
-    rate = expected * np.exp(np.minimum(change, LARGEST_LOG_RATE))
+    rate = expected * np.exp(np.clip(change, -LARGEST_LOG_RATE, LARGEST_LOG_RATE))
     off, sd = rate - expected, np.sqrt(rate)
     low, high = (-room - off) / sd, (room - off) / sd
     inside, below, above = ndtr(high) - ndtr(low), ndtr(low), ndtr(-high)
@@ -184,6 +189,11 @@ def _clipped(change: Floats, expected: float, room: float) -> tuple[Floats, Floa
     square = (off * off + rate) * inside - 2.0 * off * sd * (last - first)
     square += rate * (low * first - high * last) + room * room * (above + below)
     return np.asarray(mean), np.asarray(np.maximum(square - mean * mean, 0.0))
+
+
+def _inverse(precisions: Floats) -> Floats:
+    roots = roots_of(precisions)
+    return np.asarray(roots @ turned(roots))
 
 
 def _density(at: Floats) -> Floats:

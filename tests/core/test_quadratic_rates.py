@@ -1,5 +1,7 @@
 """Rates of rare categories: normal likelihoods with the moments of the right ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm, poisson
@@ -10,7 +12,7 @@ from dpmcmc.releases.quadratic_rates import Rates, matched
 from tests.sources import Seeded
 
 CHANGES = np.linspace(-16.0, 9.0, 5001)
-PRIOR_SD = 2.5
+PRIOR_SD, NO_RIDGE = 2.5, np.zeros((1, 1))
 
 
 def exactly(seen, each, rows, noise, room, prior_mean):
@@ -52,7 +54,7 @@ def test_moments_are_those_of_the_rate(seen, each, rows, noise, room, prior_mean
     pulled = slope * (seen - rows * middle) / (own + noise**2) * np.ones((1, 1))
     root = slope / (own + noise**2) * noise * unit
     prior = np.array([prior_mean]), np.array([PRIOR_SD**-2])
-    rates = Rates(np.ones((1, 1)), np.array([each]), np.array([room]), *prior)
+    rates = Rates(np.ones((1, 1)), np.array([each]), np.array([room]), *prior, NO_RIDGE)
     whole, pull = matched(precision, pulled, root, rates, 1.0)
     found = float(whole[0, 0, 0]) + PRIOR_SD**-2
     mean = (float(pull[0, 0]) + PRIOR_SD**-2 * prior_mean) / found
@@ -67,15 +69,28 @@ def test_what_is_well_known_and_tight_priors_are_left():
 
     def found(sd):
         row = np.array([2.0, 2.0]), np.array([9.0, 9.0])
-        return matched(
-            whole, pulled, noise, Rates(np.eye(2), *row, np.zeros(2), np.full(2, sd**-2)), 1.0
-        )
+        prior = np.zeros(2), np.full(2, sd**-2)
+        return matched(whole, pulled, noise, Rates(np.eye(2), *row, *prior, NO_RIDGE), 1.0)
 
     assert [part.tolist() for part in found(1e-3)] == [whole.tolist(), pulled.tolist()]
     other, moved = found(2.5)
     assert other[0, 0, 0] == whole[0, 0, 0]
     assert moved[0, 0] == pulled[0, 0]
     assert moved[0, 1] / other[0, 1, 1] < -1.2  # expm1(-2) is near -1, the step
+
+
+def test_a_curvature_of_nothing_leaves_the_prior():
+    """Draws of a curvature that is all noise are of any size and sign."""
+    own = Quadratic.from_dict(released(1).release.to_dict())
+    p = len(own.place)
+    prior = np.zeros(p), np.full(p, PRIOR_SD**-2)
+    for size in (0.0, 1e-200, 1e-20, 1e20):
+        flat = replace(own, curvature=size * np.eye(p), noise=size * np.eye(p), curvature_sd=size)
+        means, roots = flat.posterior(*prior, Seeded(3)).parts()
+        assert np.isfinite(means).all()
+        if size < 1.0:
+            sds = np.sqrt((roots**2).sum(axis=2))
+            assert sds == pytest.approx(PRIOR_SD, rel=0.05)
 
 
 def released(seed, *, effect=-2.5, rows=2000, epsilon=4.0):
