@@ -78,22 +78,23 @@ class Looked(Protocol):
 def of(release: Looked, mean: Floats, precision: Floats) -> Rates | None:
     """Return the categories of a release under a normal prior (p,); None where it has none.
 
-    The predictor of a category's rows is taken as the mean one and its coefficient. The first
-    column is the intercept where its mean square is about 1; without one, its coefficient alone.
+    The first column is the intercept where its mean square is about 1. Rows of a category then have
+    the mean predictor and its coefficient, and the mean of the other columns; without an intercept
+    the coefficient and the column alone.
     """
     if release.log_shift is None or release.indicators is None:
         return None
     which, second = release.indicators > 0.0, release.moments()[0]
-    logs = release.place + release.log_shift
+    logs, rows = release.place + release.log_shift, np.eye(len(which))
     if abs(second[0, 0] - 1.0) < INTERCEPT_ROOM:
-        logs[0] = release.log_shift
+        which[0] = False
         logs += second[0] @ release.place
-    directions = release.root[which]
-    room = release.clip * np.sqrt(len(which)) / np.linalg.norm(directions, axis=1)
+        rows = second[0] + (1.0 - second[0])[:, None] * rows
+    room = release.clip * np.sqrt(len(which)) / np.linalg.norm(rows @ release.root, axis=1)
     return Rates(
-        directions,
+        release.root[which],
         np.exp(np.clip(logs[which], *FARTHEST_LOG_RATE)),
-        room,
+        room[which],
         (mean - release.place)[which],
         precision[which],
         WIDEST_SD**-2 * release.root.T @ release.root,
