@@ -10,11 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpmcmc.families.base import TINY
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import quadratic_rates, scales
+from dpmcmc.releases import quadratic_looks, quadratic_rates, scales
 from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.matrices import even, roots_of, turned
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
@@ -25,8 +24,6 @@ FLAT, LEAST_PART = 1e-3, 0.02  # of the mean curvature; of the curvature that is
 # of a squared scale, that is left when the distance to the mean is taken off
 MIN_SQUARE_LEFT = 0.02
 MIN_CURVATURE_LEFT = 0.1  # of a curvature that is told too steep
-SPARSE_DIRECTION_RATIO = 0.5  # of the usual curvature, where a direction is carried by few rows
-CLEAR_SCORE_SDS = 2.0  # sds of noise, beyond which a score says that the place lies further on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,12 +125,13 @@ class Quadratic:
         count = int(min(max(MIXTURE * (MANY / p) ** 1.5, LEAST_MIXTURE), MIXTURE))
         curves = self._curvatures(count, random)
         powers = self._powers(len(curves), random)
-        whole, gain = self._likelihoods(curves)
-        told = whole, gain @ self.score
+        score, noise = quadratic_looks.agreed(self)
+        whole, gain = self._likelihoods(curves, noise)
+        told = whole, gain @ score
         rates = quadratic_rates.of(self, mean[:p], precision[:p])
         if rates is not None:
-            noise, middle = gain * self.score_sd, float(np.mean(powers))
-            told = quadratic_rates.matched(*told, noise, rates, middle)
+            middle = float(np.mean(powers))
+            told = quadratic_rates.matched(*told, gain * self.score_sd, rates, middle)
         means, roots = self._given(told, powers, prior, pull)
         last = (float(mean[p]), float(precision[p])) if self.scaled else None
         return Mixture(self, means, roots, last)
@@ -167,31 +165,13 @@ class Quadratic:
         by an unknown length: a uniform part of the curvature is left.
         """
         vectors = np.linalg.eigh(self.curvature)[1]
-        directions = vectors[:, self.unmoved(vectors)]
+        directions = vectors[:, quadratic_looks.unmoved(self, vectors)]
         if not directions.shape[1]:
             return curves
         parts = random.uniforms((len(curves), directions.shape[1]))
         left = np.sqrt(MIN_CURVATURE_LEFT + (1.0 - MIN_CURVATURE_LEFT) * parts)
         shrink = np.eye(len(directions)) - (directions * (1.0 - left)[:, None]) @ directions.T
         return np.asarray(shrink @ curves @ shrink)
-
-    def unmoved(self, vectors: Floats) -> NDArray[np.bool_]:
-        """Return (p,) in which of the curvature's directions the last score still pulls on.
-
-        Asked of those alone that few rows carry, which the place may be far from.
-        """
-        sizes = np.einsum("pk,pq,qk->k", vectors, self.curvature, vectors)
-        step = np.linalg.solve(self.root, self.places[1] - self.places[0])
-        turned = vectors.T @ (self.scores[1] - self.scores[0] + self.curvature @ step)
-        pull, moved = vectors.T @ self.scores[1], vectors.T @ step
-        noise = float((self.score_sds**2).sum()) + self.curvature_sd**2 * float(step @ step)
-        on = (
-            (pull * moved > 0.0)
-            & (turned * moved > 0.0)
-            & (np.abs(turned) > CLEAR_SCORE_SDS * noise**0.5)
-        )
-        on &= _few(sizes)
-        return np.asarray(on & (np.abs(pull) > CLEAR_SCORE_SDS * self.score_sds[1]))
 
     def _variance(self, half: Floats, inverse: Floats) -> Floats:
         """Return the score's variance (k, p, p): between 0 and the curvature, half @ half.T."""
@@ -226,10 +206,10 @@ class Quadratic:
         cubes = np.maximum(1.0 - third + math.sqrt(third) * random.normals((count,)), 0.1)
         return np.asarray(self.tempering * free * cubes**3 / rows)
 
-    def _likelihoods(self, curves: Floats) -> tuple[Floats, Floats]:
+    def _likelihoods(self, curves: Floats, noise: Floats) -> tuple[Floats, Floats]:
         """Return precisions (k, p, p) by u, given curvatures, and what leads to their means.
 
-        Of the score, (k, p, p): curvature times the inverse of the score's variance.
+        Of the score, (k, p, p): curvature times the inverse of the score's variance. noise: (p, p).
         """
         p = curves.shape[1]
         levels = np.abs(np.trace(curves, axis1=1, axis2=2)) / p
@@ -240,7 +220,7 @@ class Quadratic:
             turned(vectors / np.sqrt(values)[:, None]),
         )
         curves = half @ turned(half)
-        variance = self._variance(half, inverse) + self.score_sd**2 * np.eye(p)
+        variance = self._variance(half, inverse) + noise
         gain = turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
         return even(gain @ curves), gain
 
@@ -337,9 +317,4 @@ class Mixture:
         largest = np.abs(told.root @ vectors).max(axis=0) / told.scales[which]
         few = shares * np.minimum(steps * largest**2, most)
         some = np.minimum(steps, shares * most)
-        return np.asarray(np.where(_few(values), few, some).sum(axis=1))
-
-
-def _few(sizes: Floats) -> NDArray[np.bool_]:
-    """Return (p,) which directions, with these curvatures, carry the information of few rows."""
-    return np.asarray(sizes < SPARSE_DIRECTION_RATIO * np.median(sizes))
+        return np.asarray(np.where(quadratic_looks.few(values), few, some).sum(axis=1))

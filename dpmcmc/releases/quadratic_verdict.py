@@ -9,10 +9,10 @@ from scipy.special import chdtri
 
 from dpmcmc.families.base import TINY
 from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.releases.quadratic_looks import SURPRISING, agreed, compared, parted, unmoved
 from dpmcmc.releases.scales import UNCUT
 
 Floats = NDArray[np.float64]
-SURPRISING = 0.005  # probability of such a difference of two scores by noise alone
 # change of a predictor in the last step, mean square, in sds of what a row tells
 MAX_LAST_STEP = 0.5
 # n mu^2 over the number of coefficients, below which nothing is promised
@@ -63,20 +63,19 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
     where they have none, as of counts: such a likelihood bends too much for any prior.
     """
     p, n = len(release.place), release.rows
-    step = np.linalg.solve(release.root, release.places[1] - release.places[0])
-    turned = release.scores[1] - release.scores[0] + release.curvature @ step
-    allowed = float((release.score_sds**2).sum()) + release.curvature_sd**2 * float(step @ step)
+    _, turned, allowed = compared(release)
     values, vectors = np.linalg.eigh(release.curvature)
     moved = np.maximum(values, 0.0) * _rescaled(release) ** 2
     surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
-    surprise[release.unmoved(vectors)] = 0.0  # there the posterior is as wide as need be
+    surprise[unmoved(release, vectors)] = 0.0  # there the posterior is as wide as need be
+    surprise[parted(release, vectors)] = 0.0  # and there it is that of the last look
     jump = max(
         float(surprise.sum() / chdtri(p, SURPRISING)),
         float(surprise.max() / chdtri(1, SURPRISING / p)),
     )
     edge = math.sqrt(2.0 * p) * release.curvature_sd
     safe = np.maximum(values, max(edge, TINY**0.5))
-    step = vectors @ ((vectors.T @ release.score) / safe)
+    step = vectors @ ((vectors.T @ agreed(release)[0]) / safe)
     last = release.places[1] - release.place
     step = step - np.linalg.solve(release.root, last)
     stretch = float(np.linalg.norm(step @ release.counting()))

@@ -14,6 +14,7 @@ from dpmcmc.local import table_of
 from dpmcmc.options import NoisyQuadraticOptions
 from dpmcmc.planner import plan
 from dpmcmc.releases.noisy_quadratic import opened, released, usual_far
+from dpmcmc.releases.quadratic_looks import agreed, parted, unmoved
 from dpmcmc.releases.quadratic_verdict import verdict
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
@@ -102,8 +103,8 @@ def test_a_score_that_still_pulls_widens_its_direction_alone():
     pulls = np.stack((pull + found.curvature @ way, pull))  # as a step by the tangent says
     steady = dataclasses.replace(found, places=places, scores=pulls, score=pull)
     bent = dataclasses.replace(steady, scores=np.stack((pull, pull)))
-    assert not steady.unmoved(vectors).any()
-    assert bent.unmoved(vectors).tolist() == [True, False, False]
+    assert not unmoved(steady, vectors).any()
+    assert unmoved(bent, vectors).tolist() == [True, False, False]
     mean, prior = np.zeros(4), np.full(4, 1e-4)
     sds = []
     for release in (steady, bent):
@@ -112,6 +113,31 @@ def test_a_score_that_still_pulls_widens_its_direction_alone():
     assert sds[1][0] > 2.0 * sds[0][0]
     assert (sds[1][1:] < 1.4 * sds[0][1:]).all()
     assert verdict(bent).jump < 1.0
+
+
+def test_a_look_from_afar_does_not_count_where_few_rows_tell_otherwise():
+    """It is left out in that direction; the place is the last look's, as wide as its noise says."""
+    found = dataclasses.replace(told(DECLARED, 3)[0], scaled=False)
+    vectors = np.linalg.eigh(found.curvature)[1]
+    way = 0.4 * vectors[:, 0]
+    first, last = found.score_sds**2
+    share = last / (first + last)  # of the first look, in the pooled place and score
+    places = np.stack((found.place - (1.0 - share) * found.root @ way, found.place))
+    places[1] = places[0] + found.root @ way
+    far = 9.0 * first**0.5 * vectors[:, 0]
+    agree = np.stack((found.curvature @ way, np.zeros(3)))
+    for scores, apart in ((agree, False), (agree + np.stack((far, np.zeros(3))), True)):
+        pooled = share * scores[0] + (1.0 - share) * scores[1]
+        release = dataclasses.replace(found, places=places, scores=scores, score=pooled)
+        assert parted(release, vectors).tolist() == [apart, False, False]
+        score, noise = agreed(release)
+        mode = release.place + release.root @ np.linalg.solve(release.curvature, score)
+        assert mode == pytest.approx(places[1])  # its own score is 0
+        sizes = np.diag(vectors.T @ noise @ vectors)
+        assert sizes[0] == pytest.approx(last if apart else found.score_sd**2)
+        assert sizes[1:] == pytest.approx(found.score_sd**2)
+        assert verdict(release).jump < 1.0
+    assert not parted(dataclasses.replace(release, scaled=True), vectors).any()
 
 
 def test_classes_get_as_many_looks_as_counts():
