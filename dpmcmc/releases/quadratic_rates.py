@@ -22,7 +22,8 @@ LEAST_SD = 0.05  # of a coefficient, or of its prior: below it exp(b) is a line
 POINTS = 161  # of each of two grids: even in the rate, and in its log
 RATE_SDS, PRIOR_SDS = 8.0, 6.0  # how far they reach
 SMALLEST_RATE, LARGEST_LOG_RATE = 1e-3, 50.0  # over the one at the place
-WIDEST_SD = 1e3  # of a coefficient
+WIDE_SD, WIDEST_SD = 1e2, 1e3  # of a coefficient of which rows tell nothing
+LEAST_PRECISION = 1e-4  # of a prior that moments are matched under
 REFERENCE_SD = 2.5  # of a prior that moments are matched under, where the own one is not normal
 FARTHEST_LOG_RATE = (-8.0, 20.0)  # of a mean count
 LEAST_OWN = 0.02  # of the variance of a score, of that at the place
@@ -115,24 +116,29 @@ def matched(
     likelihood.
     """
     whole, pulled = whole + rates.ridge, pulled.copy()
-    inverse = _inverse(whole)
+    roots = roots_of(whole)
+    inverse = roots @ turned(roots)
     by_noise = ((rates.directions @ inverse @ noise) ** 2).sum(axis=2)
     for c, direction in enumerate(rates.directions):
-        variance, own = (inverse @ direction) @ direction, rates.precision[c]
+        along, own = inverse @ direction, rates.precision[c]
+        variance = along @ direction
         if min(float(np.median(variance)), 1.0 / max(own, LEAST_VARIANCE)) < LEAST_SD**2:
             continue
         part = np.minimum(by_noise[:, c] / variance, 1.0)
-        mean, precision = rates.mean[c], own if own > 0.0 else REFERENCE_SD**-2
-        step = np.einsum("kp,kp->k", inverse @ direction, pulled)
+        mean, precision = rates.mean[c], max(own, LEAST_PRECISION) if own else REFERENCE_SD**-2
+        step = np.einsum("kp,kp->k", along, pulled)
         middle, spread = _moments(
             step, variance, part, (rates.expected[c], rates.room[c]), (mean, precision), power
         )
         told = np.maximum(1.0 / spread - precision, LEAST_PART * precision)
+        told = np.where(variance < WIDE_SD**2, told, power / variance)  # the others tell nothing
         change = told / power - 1.0 / variance
         pull = (middle * (told + precision) - precision * mean) / power - step / variance
+        pull = np.where(variance < WIDE_SD**2, pull, 0.0)
         whole += change[:, None, None] * np.outer(direction, direction)
         pulled += pull[:, None] * direction
-        inverse = _inverse(whole)
+        part_left = told / power * variance  # 1 + change * variance
+        inverse -= (change / part_left)[:, None, None] * along[:, :, None] * along[:, None, :]
     return whole, pulled
 
 
@@ -190,11 +196,6 @@ def _clipped(change: Floats, expected: float, room: float) -> tuple[Floats, Floa
     square = (off * off + rate) * inside - 2.0 * off * sd * (last - first)
     square += rate * (low * first - high * last) + room * room * (above + below)
     return np.asarray(mean), np.asarray(np.maximum(square - mean * mean, 0.0))
-
-
-def _inverse(precisions: Floats) -> Floats:
-    roots = roots_of(precisions)
-    return np.asarray(roots @ turned(roots))
 
 
 def _density(at: Floats) -> Floats:
