@@ -291,17 +291,22 @@ class Epsilon(Answer):
 
 
 class AllotmentOut(Answer):
-    """What one analyst may use of a budget. spent: with reservations. remaining: in both."""
+    """What one analyst may use of a budget. spent: with reservations. remaining: in both.
+
+    jobs_left: of the epsilon that was asked for with job_epsilon; absent without it.
+    """
 
     epsilon: float
     spent: Epsilon
     remaining: Epsilon
+    jobs_left: int | None = Field(None, exclude_if=lambda count: count is None)
 
 
 class BudgetOut(Answer):
     """A budget; every epsilon is composed, at the dataset's delta.
 
     allotments: by analysts' ids, only where there are any; an analyst is told the own one.
+    jobs_left: how many jobs of job_epsilon still fit, one after the other; absent without it.
     """
 
     dataset: UUID
@@ -314,6 +319,7 @@ class BudgetOut(Answer):
     mu_total: float
     mu_spent: float | None
     jobs: int
+    jobs_left: int | None = Field(None, exclude_if=lambda count: count is None)
     allotments: dict[UUID, AllotmentOut] = Field({}, exclude_if=lambda caps: not caps)
 
 

@@ -1,5 +1,10 @@
 """Which promises make sense: docs/guides/operation.md, "What a budget promises"."""
 
+import math
+
+from dpmcmc.privacy.accountant import mu_of_epsilon
+
+ROUNDING = 1e-9  # of a number of jobs
 LARGEST_PROMISE = 1e4  # epsilon: beyond it a promise says nothing at all
 WEAK = 20.0  # epsilon above which a promise says little
 
@@ -20,3 +25,13 @@ def warnings(epsilon: float) -> list[str]:
         f"epsilon {epsilon:g} is above {WEAK:g}: whoever knows all other rows can be nearly certain"
         " of the last one. Values up to 10 are usual"
     ]
+
+
+def jobs_within(left: float, job: float, delta: float) -> int:
+    """Return how many Gaussian jobs of epsilon `job` fit into epsilon `left`: both at delta.
+
+    They add up in mu^2, so that it is more than left / job.
+    """
+    if left <= 0.0:
+        return 0
+    return math.floor((mu_of_epsilon(left, delta) / mu_of_epsilon(job, delta)) ** 2 + ROUNDING)

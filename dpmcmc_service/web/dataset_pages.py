@@ -36,12 +36,14 @@ async def show(
     request: Request, signed: Session, id: str, status: int = 200, **more: Any
 ) -> HTMLResponse:
     """Return the page of one dataset. more: what it tells besides."""
-    found, budgets = await asyncio.gather(
-        signed.api.get(f"/v1/datasets/{id}"), signed.api.items("/v1/budget")
+    found, budgets, own = await asyncio.gather(
+        signed.api.get(f"/v1/datasets/{id}"),
+        signed.api.items("/v1/budget"),
+        signed.api.get(f"/v1/datasets/{id}/budget", job_epsilon=1),
     )
     of = {one["dataset"]: one for one in budgets}
     budget = of[found["id"]]
-    told: dict[str, Any] = {"dataset": found, "budget": shares_of(budget), "holders": of}
+    told: dict[str, Any] = {"dataset": found, "budget": shares_of(own), "holders": of}
     if signed.role in OVERSEERS:
         told["ledger"] = await signed.api.get(f"/v1/datasets/{id}/ledger", limit=ENTRIES)
     if signed.role == "admin":

@@ -43,6 +43,11 @@ def whole(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
 
 
+def jobs_of_one(count: int) -> str:
+    """Return a number of jobs of epsilon 1 in words."""
+    return f"{count or 'no'} {'job' if count == 1 else 'jobs'} of ε 1"
+
+
 def moment(written: str | None) -> str:
     """Return a time to the minute, in UTC."""
     return f"{datetime.fromisoformat(written):%Y-%m-%d %H:%M}" if written else "–"
@@ -68,7 +73,7 @@ def what(job: dict[str, Any]) -> str:
 
 
 templates.env.filters |= {"digits": digits, "whole": whole, "moment": moment, "compact": compact}
-templates.env.filters |= {"what": what}
+templates.env.filters |= {"what": what, "jobs_of_one": jobs_of_one}
 
 
 def page(

@@ -54,6 +54,26 @@ def test_a_new_budget_is_untouched(house: House) -> None:
     assert budget["jobs"] == 0
 
 
+def test_a_budget_says_how_many_jobs_of_an_epsilon_it_has_room_for(house: House) -> None:
+    """As many as the ledger takes, one after the other: they add up in mu squared."""
+    dataset, ada = house.dataset(), house.user("analyst")
+    asked = f"/v1/datasets/{dataset}/budget?job_epsilon=1.5"
+    assert allot(house, dataset, {ada.id: 2.5}).status_code == 200
+    told = ada.get(asked).json()
+    assert told["jobs_left"] > told["allotments"][ada.id]["jobs_left"] >= 2
+    body = job_of(dataset) | {"privacy": {"epsilon": 1.5, "delta": 1e-6}}
+    for left in range(told["allotments"][ada.id]["jobs_left"], 0, -1):
+        assert ada.get(asked).json()["allotments"][ada.id]["jobs_left"] == left
+        assert ada.post("/v1/jobs", json=body).status_code == 202
+    assert ada.get(asked).json()["allotments"][ada.id]["jobs_left"] == 0
+    assert ada.post("/v1/jobs", json=body).json()["code"] == "budget_exhausted"
+    plain = ada.get(f"/v1/datasets/{dataset}/budget").json()
+    assert "jobs_left" not in plain | plain["allotments"][ada.id]
+    for wrong in ("0", "-1", "nan", "inf", "1e5", "one"):
+        answer = ada.get(f"/v1/datasets/{dataset}/budget?job_epsilon={wrong}")
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
 def test_raising_the_budget_is_a_ledger_entry(house: House) -> None:
     dataset = house.dataset()
     answer = house.admin.call(

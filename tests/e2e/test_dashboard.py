@@ -80,6 +80,7 @@ def test_budget_of_a_dataset_is_shown_as_the_api_tells_it(
     card.get_by_role("link", name="small").click()
     expect(page.locator("figure canvas")).to_be_visible()
     expect(page.get_by_role("row", name="x number 0 to 9")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("or 13 jobs of ε 1")
 
 
 def test_a_job_is_planned_submitted_and_read_in_the_browser(

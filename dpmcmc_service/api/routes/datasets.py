@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from dpmcmc_service import ledger
@@ -38,7 +38,7 @@ from dpmcmc_service.jobs import datasets as use
 from dpmcmc_service.jobs import uploads
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.errors import Fault, Refusal
-from dpmcmc_service.jobs.promises import warnings
+from dpmcmc_service.jobs.promises import LARGEST_PROMISE, jobs_within, warnings
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=Route)
 UPLOAD: dict[str, Any] = {
@@ -77,6 +77,14 @@ SEEN = {
     "columns": "{:.0%} of the columns are those of an earlier dataset with a budget of its own."
     + _ADVICE,
 }
+JobEpsilon = Annotated[
+    float | None,
+    Query(
+        gt=0,
+        le=LARGEST_PROMISE,
+        description="of jobs, at the dataset's delta, whose number is wanted",
+    ),
+]
 
 
 def shown(found: use.Described, caller: Caller, seen: Sequence[uploads.Seen] = ()) -> DatasetOut:
@@ -122,9 +130,13 @@ def _warning(seen: uploads.Seen) -> SeenOut:
     )
 
 
-def budget_of(found: use.Budget) -> dict[str, Any]:
-    """The members of a budget's answer."""
+def budget_of(found: use.Budget, job_epsilon: float | None = None) -> dict[str, Any]:
+    """The members of a budget's answer. job_epsilon: of jobs whose number is wanted."""
     balance = found.balance
+
+    def fit(left: float) -> int | None:
+        return None if job_epsilon is None else jobs_within(left, job_epsilon, balance.delta)
+
     return {
         "dataset": balance.dataset_id,
         "neighbouring": balance.neighbouring,
@@ -136,11 +148,13 @@ def budget_of(found: use.Budget) -> dict[str, Any]:
         "mu_total": balance.mu_total,
         "mu_spent": balance.mu_spent,
         "jobs": balance.jobs,
+        "jobs_left": fit(balance.remaining_epsilon),
         "allotments": {
             own.analyst_id: AllotmentOut(
                 epsilon=own.epsilon,
                 spent=Epsilon(epsilon=own.spent_epsilon),
                 remaining=Epsilon(epsilon=own.remaining_epsilon),
+                jobs_left=fit(own.remaining_epsilon),
             )
             for own in found.allotments
         },
@@ -242,9 +256,12 @@ def destroy(caller: Admin, services: House, dataset_id: DatasetId) -> None:
 
 
 @router.get("/datasets/{id}/budget")
-def budget(caller: Anyone, services: House, dataset_id: DatasetId) -> BudgetOut:
-    """What is spent, reserved and left."""
-    return BudgetOut.model_validate(budget_of(use.budget(services, caller, dataset_id)))
+def budget(
+    caller: Anyone, services: House, dataset_id: DatasetId, job_epsilon: JobEpsilon = None
+) -> BudgetOut:
+    """What is spent, reserved and left, and with `job_epsilon` for how many such jobs."""
+    found = use.budget(services, caller, dataset_id)
+    return BudgetOut.model_validate(budget_of(found, job_epsilon))
 
 
 @router.get("/budget")
