@@ -16,10 +16,10 @@ from dpmcmc.families.base import NONE, TINY, Floats, Place
 from dpmcmc.families.given import pilot, shift_of, slope_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import classwise, scales, whitening
+from dpmcmc.releases.categories import FARTHEST_LOG_RATE
 from dpmcmc.releases.joint_sums import Block, Caps, Sums, release
 from dpmcmc.releases.newton_budget import ROUNDING_MARGIN, WHITENING_SHARE, shares
 from dpmcmc.releases.newton_problem import Problem, rare_moments
-from dpmcmc.releases.quadratic_rates import FARTHEST_LOG_RATE
 from dpmcmc.releases.quadratic_steps import (
     MIN_WEIGHT_CUT,
     Iterate,
@@ -39,8 +39,9 @@ from dpmcmc.releases.whitening import (
 )
 
 PILOT_ITERATES = 2  # of the far ones, at the log of a count
-# of a rare category's coefficient there: noise must not carry it up, from where steps are short
-PILOT_PRIOR_SD = 1.0
+# of a rare category's coefficient, on the log of a count and in eighths of a linear response's
+# range: noise must not carry it to where scores are cut and steps are short
+RARE_PRIOR_SD = 1.0
 NOISE, SQUARE_FAR, SQUARE_NEAR = 0.05, 0.15, 0.10  # parts of an iterate: variance, scale
 LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
 TARGET_CURVATURE_NOISE = 0.08  # the larger, the more its noise is above this part of it
@@ -91,10 +92,13 @@ class _Path:
 
     def __init__(self, problem: Problem, white: Whitening, random: RandomSource) -> None:
         self._rare = rare_moments(problem, white)
+        self._bends = problem.family.additive and bool(self._rare.any())
         root = kept(white.root, np.diag(self._rare)) if self._rare.any() else white.root
         self._problem, self._white, self._random = problem, replace(white, root=root), random
         self._family = problem.family
         self._place, self._scale = problem.start.copy(), problem.scale
+        if self._bends:
+            self._problem = replace(problem, prior=self._holding(problem.prior))
         self._clip, self._rows = FIRST_CLIP, float(problem.rows)  # that are not left out
         self._stretch(problem.family.level)
         self._forget()
@@ -118,7 +122,7 @@ class _Path:
         """Move to the fit of a linear regression of the log of the response."""
         problem, family, scale = self._problem, self._family, self._scale
         self._family, logs = pilot(family, problem.y)
-        held = np.where(self._rare > 0.0, PILOT_PRIOR_SD**-2, problem.prior)
+        held = self._holding(problem.prior)
         self._problem, self._scale = replace(problem, y=logs, prior=held), 2.0
         self._stretch(1.0)
         for part in parts:
@@ -126,6 +130,10 @@ class _Path:
         self._problem, self._family, self._scale = problem, family, scale
         self._stretch(slope_of(family, self._rate()))
         self._forget()
+
+    def _holding(self, prior: Floats) -> Floats:
+        """Return precisions (p,) of the way's prior, with those of rare categories."""
+        return np.where(self._rare > 0.0, RARE_PRIOR_SD**-2, prior)
 
     def _rate(self) -> float:
         """Return the mean count here, of normal predictors. The first column is the intercept."""
@@ -228,7 +236,8 @@ class _Path:
             noise = sums.sds[3] / self._rows
             tau, tau_sd = scales.solved(sums.square / self._rows, cut, noise)
         self._follow(sums, clip)
-        return Iterate(self._place, self._root, sums, self._scale, clip, cut, tau, tau_sd)
+        told = spread if self._bends else None
+        return Iterate(self._place, self._root, sums, self._scale, clip, cut, tau, tau_sd, told)
 
     def _caps(self, z: float, pooled: float, square: float) -> tuple[Caps, float, float]:
         """Return the caps of an iterate, the clip of its score and the cut of squared residuals."""
@@ -271,7 +280,7 @@ class _Path:
         The few rows of a category may lie where residuals are cut. There the score is not linear,
         and a Newton step is too short.
         """
-        if not (self._family.additive and self._rare.any()):
+        if not self._bends:
             return self._posterior_root() if mean else None
         if not self._precision.any():
             return None

@@ -87,6 +87,17 @@ def pooled(
         heaviest=heaviest,
         indicators=indicators,
         log_shift=log_shift,
+        spreads=_spreads(iterates),
+    )
+
+
+def _spreads(iterates: tuple[Iterate, Iterate]) -> Floats | None:
+    """Return (2, p, p) what slopes are means over, where that decides what scores say."""
+    roots = [iterate.spread for iterate in iterates]
+    return (
+        np.array([root for root in roots if root is not None])
+        if all(root is not None for root in roots)
+        else None
     )
 
 
