@@ -92,7 +92,6 @@ class _Path:
 
     def __init__(self, problem: Problem, white: Whitening, random: RandomSource) -> None:
         self._rare = rare_moments(problem, white)
-        self._bends = problem.family.additive and bool(self._rare.any())
         root = kept(white.root, np.diag(self._rare)) if self._rare.any() else white.root
         self._problem, self._white, self._random = problem, replace(white, root=root), random
         self._family = problem.family
@@ -102,6 +101,11 @@ class _Path:
         self._clip, self._rows = FIRST_CLIP, float(problem.rows)  # that are not left out
         self._stretch(problem.family.level)
         self._forget()
+
+    @property
+    def _bends(self) -> bool:
+        """Whether rows of a rare category may lie where residuals are cut."""
+        return self._family.additive and bool(self._rare.any())
 
     def _forget(self) -> None:
         """Drop the estimate of the mode and its precision."""
@@ -276,9 +280,8 @@ class _Path:
     def _spread(self, *, mean: bool) -> Floats | None:
         """Return a root (p, p) of the covariance that scores are averaged over, if any.
 
-        Additive families with rare categories: that of the place, as far as iterates estimate it.
-        The few rows of a category may lie where residuals are cut. There the score is not linear,
-        and a Newton step is too short.
+        Where the few rows of a category may be cut: that of the place, as far as iterates estimate
+        it. There the score is not linear, and a Newton step is too short.
         """
         if not self._bends:
             return self._posterior_root() if mean else None

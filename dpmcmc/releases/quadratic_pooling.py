@@ -93,12 +93,8 @@ def pooled(
 
 def _spreads(iterates: tuple[Iterate, Iterate]) -> Floats | None:
     """Return (2, p, p) what slopes are means over, where that decides what scores say."""
-    roots = [iterate.spread for iterate in iterates]
-    return (
-        np.array([root for root in roots if root is not None])
-        if all(root is not None for root in roots)
-        else None
-    )
+    first, last = (iterate.spread for iterate in iterates)
+    return None if first is None or last is None else np.stack((first, last))
 
 
 def _scale(iterates: tuple[Iterate, Iterate], *, fixed: bool) -> float:
