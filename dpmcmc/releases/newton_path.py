@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpmcmc.families.base import NONE, TINY, Floats, Place
-from dpmcmc.families.given import pilot, shift_of, slope_of
+from dpmcmc.families.given import heaviest_of, pilot, shift_of, slope_of, usual_of
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import classwise, scales, whitening
+from dpmcmc.releases import categories, classwise, scales, whitening
+from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
 from dpmcmc.releases.joint_sums import Block, Caps, Sums, release
 from dpmcmc.releases.newton_budget import ROUNDING_MARGIN, WHITENING_SHARE, shares
@@ -99,7 +101,9 @@ class _Path:
         if self._bends:
             self._problem = replace(problem, prior=self._holding(problem.prior))
         self._clip, self._rows = FIRST_CLIP, float(problem.rows)  # that are not left out
-        self._stretch(problem.family.level)
+        level = problem.family.level
+        classes = problem.classes
+        self._stretch(classwise.at_rest(self._family, classes) if classes > 1 else [[level]])
         self._forget()
 
     @property
@@ -112,12 +116,9 @@ class _Path:
         self._mean, size = self._place.copy(), self._problem.size
         self._precision = np.zeros((size, size))
 
-    def _stretch(self, level: float) -> None:
-        """Begin with coordinates in which rows with this slope are round."""
-        level = level / self._scale**2 if self._family.additive else level
-        slopes = np.array([[level]])
-        if self._problem.classes > 1:
-            slopes = classwise.at_rest(self._family, self._problem.classes)
+    def _stretch(self, slopes: ArrayLike) -> None:
+        """Begin with coordinates in which rows with this slope (k, k) are round."""
+        slopes = np.asarray(slopes) / (self._scale**2 if self._family.additive else 1.0)
         self._root = np.asarray(np.kron(lifted(slopes, 0.0), self._white.root), np.float64)
         self._known = np.asarray(np.kron(slopes, self._white.known), np.float64)
         self._held = self._white.held
@@ -128,11 +129,11 @@ class _Path:
         self._family, logs = pilot(family, problem.y)
         held = self._holding(problem.prior)
         self._problem, self._scale = replace(problem, y=logs, prior=held), 2.0
-        self._stretch(1.0)
+        self._stretch([[1.0]])
         for part in parts:
             self.far(part)
         self._problem, self._family, self._scale = problem, family, scale
-        self._stretch(slope_of(family, self._rate()))
+        self._stretch([[slope_of(family, self._rate())]])
         self._forget()
 
     def _holding(self, prior: Floats) -> Floats:
@@ -152,6 +153,8 @@ class _Path:
     def far(self, z: float) -> None:
         """Release at a far iterate, and take a Newton step."""
         iterate = self._query(z, z, SQUARE_FAR)
+        if not (self._family.pilot or self._family.additive) and self._found_shares(iterate):
+            return
         step, curve = self._step(iterate)
         self._place = np.asarray(self._place + self._root @ step)
         left = self._scale_left(iterate, float(step @ curve @ step))
@@ -163,6 +166,28 @@ class _Path:
             self._root = np.asarray(self._root * left)
             self._known = np.asarray(self._known / left**2)
         self._scale *= left
+
+    def _found_shares(self, iterate: Iterate) -> bool:
+        """Move intercepts to the shares of the responses, if these are far. Return whether they are."""
+        back, inverse, n = np.linalg.inv(self._white.root), np.linalg.inv(iterate.root), self._rows
+        rows, known = categories.typical(back.T @ back)
+        if not known:
+            return False
+        sums, size = iterate.sums, len(rows)
+        chosen = slice(0, None, size)
+        told = response_shares.found(
+            self._place.reshape(-1, size) @ (back.T @ back)[0] + shift_of(self._family),
+            (inverse.T @ sums.score)[chosen] / n,
+            sums.sds[0] * np.linalg.norm(inverse[:, chosen], axis=0) / n,
+            (inverse.T @ sums.curvature @ inverse)[chosen, chosen] / n,
+            heaviest_of(self._family),
+        )
+        if told is None:
+            return False
+        self._place[chosen] += told[0]
+        self._stretch(usual_of(self._family) * told[1])
+        self._forget()
+        return True
 
     def _round(self, iterate: Iterate, curve: Floats) -> None:
         """Change to coordinates in which the curvature of this iterate is the identity."""
