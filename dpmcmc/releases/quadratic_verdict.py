@@ -21,6 +21,8 @@ MAX_CURVATURE_NOISE = 0.5  # noise of the curvature over the curvature
 # noise of the curvature, in which a direction is not told from none: its quadratic is lost. The
 # second where rows have several predictors, since rare classes are stretched on
 UNRESOLVED_NOISE, UNRESOLVED_NOISE_CLASSES = 2.0, 5.0
+RIDGE = 1e-12  # of the largest precision
+MAX_RARE_CHANGE = 0.5  # sd of log odds in rows with a rare response, and their last change
 MAX_MODE_DISTANCE = 2.0  # residuals' sds, see _widest
 NOISY_DIRECTION_RATIO = 1.25  # such an sd over that without privacy
 # sd of a prior of predictors that keeps such a direction where a likelihood of bounded
@@ -69,6 +71,8 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
     surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
     surprise[unmoved(release, vectors)] = 0.0  # there the posterior is as wide as need be
     surprise[parted(release, vectors)] = 0.0  # and there it is that of the last look
+    if release.alone:
+        surprise[:] = 0.0
     jump = max(
         float(surprise.sum() / chdtri(p, SURPRISING)),
         float(surprise.max() / chdtri(1, SURPRISING / p)),
@@ -88,6 +92,7 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
         and blur <= MAX_CURVATURE_NOISE
     )
     enough = enough and not lost(release, precision)
+    enough = enough and _unsure(release, precision) <= MAX_RARE_CHANGE
     skewed = release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
     return Verdict(
@@ -108,6 +113,25 @@ def _dim(release: Quadratic) -> bool:
     p, least = len(release.place), float(np.linalg.eigvalsh(release.curvature)[0])
     clear = UNRESOLVED_NOISE if p == len(release.whitening) else UNRESOLVED_NOISE_CLASSES
     return least < clear * math.sqrt(2.0 * p) * release.curvature_sd
+
+
+def _unsure(release: Quadratic, precision: Floats | None) -> float:
+    """Return how uncertain log odds are in rows with a rare response: an sd, and the last step.
+
+    Their probabilities are exponentials of these, and a quadratic is one of them near 0 alone.
+    """
+    if not release.odds:
+        return 0.0
+    p, noise = len(release.place), release.score_sd**2
+    prior = np.zeros(p) if precision is None else precision[:p]
+    values, vectors = np.linalg.eigh(release.curvature)
+    values = np.maximum(values, 0.0)
+    told, gain = values**2 / (values + noise), values / (values + noise)
+    whole = (vectors * told) @ vectors.T + release.root.T @ (prior[:, None] * release.root)
+    sizes, ways = np.linalg.eigh(whole)
+    spread = ways / np.sqrt(np.maximum(sizes, TINY**0.25 + RIDGE * sizes[-1]))
+    score = vectors @ (gain * (vectors.T @ agreed(release)[0]))
+    return max(release.changes(spread.T), release.changes((spread @ (spread.T @ score))[None]))
 
 
 def lost(release: Quadratic, precision: Floats | None) -> bool:
