@@ -1,35 +1,34 @@
 """Every block of README and docs is run, or held against what it speaks of.
 
-python run              run, page by page, one block after the other
-text [about P]          what the block before it prints: to the letter, or each number within P %
-sh                      run against a service by tests/e2e/test_readme.py
-bash                    not run, since it installs, deploys or goes on for ever: its commands exist
-json NAME               a body: accepted by the schema of that name
-nginx, text config      a proxy's: they agree with the service's own settings
-python, diff, markdown  what the guides build, in tests/docs and tests/test_architecture.py
+- python run: run, page by page, one block after the other
+- text: what the block before it prints, to the letter; text about P, where noise is in it: but for
+  numbers, which are off by P % of the largest on their line at most
+- sh: run against a service by tests/e2e/test_readme.py
+- bash: not run, since it installs, deploys or goes on for ever; its commands exist
+- json NAME: a body that the schema of that name accepts
+- nginx, text config: a proxy's; they agree with the service's own settings
+- python, diff, markdown of guides that add something: what they build, in tests of their own
 """
 
 import contextlib
 import importlib.util
 import io
-import json
-import math
 import re
 import subprocess
 import tomllib
-import warnings
 
 import pydantic
 import pytest
 
 from dpmcmc_service.api import questions, schemas
 from dpmcmc_service.settings import Settings, variables_of
-from tests.docs.pages import ROOT, all_pages, blocks_of
+from tests.docs.pages import BLOCK, ROOT, all_pages, blocks_of
 
 RUN_BY_E2E = {"README.md", "docs/guides/command_line.md", "docs/guides/budgets.md"}
 BUILT = {
     page for page in all_pages() if page.startswith("docs/guides/add_a_")
 }  # tests of their own
+TRIES = 3
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 
 
@@ -48,7 +47,7 @@ def test_every_block_is_of_a_kind_that_something_holds(page):
     text = (ROOT / page).read_text()
     fences = re.findall(r"^ *```", text, re.M)
     assert len(fences) == 2 * len(blocks_of(page)), "a block without a language, or indented"
-    assert not re.search(r"^ {4}[\"{]", text, re.M), "an indented block: fence it"
+    assert not re.search(r"^ {4}[\"{]", BLOCK.sub("", text), re.M), "an indented block: fence it"
     for word, said, _ in blocks_of(page):
         held = (
             (word == "python" and (said == "run" or page in BUILT))
@@ -64,24 +63,33 @@ def test_every_block_is_of_a_kind_that_something_holds(page):
 
 
 def alike(shown, said, percent):
-    """Whether it is what is shown: words to the letter, numbers within so many percent.
+    """Whether it is what is shown, but for noise in its numbers.
 
-    Or within one of the last digit that is shown.
+    Words are the same. A number is off by so many percent of the largest on its line, or by one of
+    its last digit, at most.
     """
     if percent is None:
         return shown == said
-    words, other = NUMBER.sub("#", shown).split(), NUMBER.sub("#", said).split()
-    pairs = zip(NUMBER.findall(shown), NUMBER.findall(said), strict=words == other)
-    return words == other and all(near(*pair, percent / 100) for pair in pairs)
+    if NUMBER.sub("#", shown).split() != NUMBER.sub("#", said).split():
+        return False
+    lines = [NUMBER.findall(line) for line in shown.splitlines()]
+    largest = [max(abs(value(word)) for word in line) for line in lines for _ in line]
+    pairs = zip(NUMBER.findall(shown), NUMBER.findall(said), largest, strict=True)
+    return all(
+        abs(value(one) - value(other)) <= max(most * percent / 100, 1.01 * last_digit(one))
+        for one, other, most in pairs
+    )
 
 
-def near(shown, said, share):
-    """Whether two numbers, as they are written, are about the same."""
-    decimals = len(re.match(r"[-+\d,]*\.?(\d*)", shown).group(1))
-    _, _, power = shown.partition("e")
-    unit = 10.0 ** (int(power or 0) - decimals)
-    one, other = (float(word.replace(",", "")) for word in (shown, said))
-    return math.isclose(one, other, rel_tol=share, abs_tol=1.01 * unit)
+def value(word):
+    """The number that is written."""
+    return float(word.replace(",", ""))
+
+
+def last_digit(word):
+    """What one more of its last digit is worth."""
+    digits, _, power = word.partition("e")
+    return 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +100,7 @@ def near(shown, said, share):
         ("a 1.00 b", "c 1.00 b", False),
         ("-0.012", "-0.013", True),
         ("-0.012", "0.012", False),
+        ("1.00 -0.012", "1.00 0.012", True),
         ("1.0e-04", "1.2e-04", False),
         ("3 %", "4 %", True),
         ("3 %", "5 %", False),
@@ -101,22 +110,30 @@ def test_outputs_are_compared_number_by_number(shown, said, same):
     assert alike(shown, said, 10) is same
 
 
-@pytest.mark.parametrize("page", pages_with("python", "run"))
-def test_the_blocks_of_a_page_run_and_print_what_it_shows(page, monkeypatch, tmp_path):
-    """In CI noise is the same in each run; elsewhere one release in a hundred is unreliable."""
-    if page == "README.md" or page == "docs/tutorial.md":
-        monkeypatch.chdir(tmp_path)  # they need nothing of the repository
-    else:
-        monkeypatch.chdir(ROOT)
-    names, said = {"__name__": "page"}, io.StringIO()
+def unlike(page):
+    """What was printed where it is not what the page shows; None where all of it is."""
+    names, said = {"__name__": "page"}, ""
     for word, how, text in blocks_of(page):
         if word == "text" and how != "config":
             percent = float(how.removeprefix("about")) if how else None
-            assert alike(text.rstrip(), said.getvalue().rstrip(), percent), said.getvalue()
-        said = io.StringIO()
+            if not alike(text.rstrip(), said.rstrip(), percent):
+                return said
         if word == "python":
-            with contextlib.redirect_stdout(said), warnings.catch_warnings():
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(compile(text, page, "exec"), names)
+            said = printed.getvalue()
+    return None
+
+
+@pytest.mark.parametrize("page", pages_with("python", "run"))
+def test_the_blocks_of_a_page_run_and_print_what_it_shows(page, monkeypatch, tmp_path):
+    """Noise is fresh, and of sound releases one in a hundred is called unreliable: three tries."""
+    alone = page in ("README.md", "docs/tutorial.md")  # they need nothing of the repository
+    monkeypatch.chdir(tmp_path if alone else ROOT)
+    printed = [unlike(page)]
+    while printed[-1] is not None and len(printed) < TRIES:
+        printed.append(unlike(page))
+    assert printed[-1] is None, printed
 
 
 @pytest.mark.parametrize("page", pages_with("json"))

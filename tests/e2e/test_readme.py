@@ -1,17 +1,16 @@
-"""The README's walk with curl is run as it stands, against a service of its own."""
+"""The README's walk with curl, and guides' commands, are run as they stand against a service."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc_service.client.local import Service
+from dpmcmc_service.client.demo import ALONE
+from dpmcmc_service.client.local import Service, local_service
 
 
 def walk(readme: str) -> str:
@@ -47,31 +46,40 @@ def test_walk_with_curl_works_as_printed(
     assert re.search("'status': '(un)?reliable'", done.stdout)
 
 
-def test_library_example_prints_a_posterior(repository: Path, tmp_path: Path) -> None:
-    (example,) = re.findall(
-        r"^```python\n(.*?)^```", (repository / "README.md").read_text(), re.M | re.S
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    assert "cost: epsilon 1, delta 1e-06" in done.stdout
-    assert "1 calls, a call of 1.6" in done.stdout
-    assert "Intercept" in done.stdout
+@pytest.mark.parametrize("guide", ["command_line", "budgets"])
+def test_commands_of_a_guide_work_as_printed(guide: str, repository: Path, tmp_path: Path) -> None:
+    """Each on a service of its own, as both destroy or spend."""
+    script = walk((repository / "docs" / "guides" / f"{guide}.md").read_text())
+    command = tmp_path / "dpmcmc"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m dpmcmc_service "$@"\n')
+    command.chmod(0o755)
+    (tmp_path / "data").mkdir()
+    with local_service(tmp_path / "data", ALONE) as service:
+        done = subprocess.run(
+            [str(shutil.which("bash")), "-euo", "pipefail", "-c", script],
+            cwd=repository,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env={
+                **os.environ,
+                "PATH": f"{tmp_path}:{os.environ['PATH']}",
+                "PYTHONPATH": str(repository),
+                "DPMCMC_URL": service.url,
+                "DPMCMC_KEY": service.admin_key,
+                "TMPDIR": str(tmp_path),
+            },
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = {
+        "command_line": ("expected width", "succeeded", "Bayes factor"),
+        "budgets": ("raise_budget", "whole: 5 entries", "destroyed"),
+    }
+    for words in shown[guide]:
+        assert words in done.stdout, done.stdout
 
 
 def test_every_dev_command_of_the_readme_exists(repository: Path) -> None:
     known = set(re.findall(r"^\./dev (\w+)", (repository / "dev").read_text(), re.M))
     named = set(re.findall(r"\./dev (\w+)", (repository / "README.md").read_text()))
     assert named <= known
-
-
-def test_table_of_algorithms_is_the_registry(repository: Path) -> None:
-    """Every algorithm has a line, and the options that it names are there."""
-    lines = re.findall(
-        r"^\| `(\w+)` \|[^|]*\|[^|]*\| (.*) \|$", (repository / "README.md").read_text(), re.M
-    )
-    assert [name for name, _ in lines] == list(ALGORITHMS)
-    for name, own in lines:
-        known = {field.name for field in fields(ALGORITHMS[name].options)}
-        assert set(re.findall(r"`(\w+)`", own)) <= known
