@@ -39,6 +39,7 @@ def write_pages(stage: Path) -> None:
     for source in sorted(DOCS.rglob("*.md")):
         _write(pages / source.relative_to(DOCS), source, source.read_text())
     shutil.copytree(DOCS / "vendor", pages / "vendor")
+    shutil.copy(DOCS / "site.css", pages)
     _write(pages / "index.md", ROOT / "README.md", (ROOT / "README.md").read_text())
     for name, text in reference():
         place = pages / "reference" / name

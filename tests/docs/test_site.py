@@ -6,12 +6,13 @@ import sys
 
 import pytest
 import typer
+from axe_playwright_python.sync_playwright import Axe
 
 import dpmcmc
 from docs.reference import RETURNED
 from dpmcmc_service.client.cli import app
 from dpmcmc_service.main import create_app
-from tests.docs.pages import ROOT
+from tests.docs.pages import BLOCK, ROOT
 from tests.e2e.conftest import browser  # noqa: F401 - a fixture
 
 LOOKED_AT = (
@@ -43,6 +44,15 @@ def test_no_page_loads_anything_from_elsewhere(site):
         assert "```" not in page.read_text(), page
 
 
+def test_formulas_are_shown_as_they_are_written(site):
+    """Neither as superscripts, nor as signs of their own, nor as tags that a browser hides."""
+    for page in site.rglob("*.html"):
+        assert not re.search(r"<su[pb]>|<del>|<mark>|[©®½]", page.read_text()), page
+    for page in (ROOT / "docs").rglob("*.md"):
+        prose = re.sub(r"`[^`]*`|<!--.*?-->|<https?:[^>]*>", "", BLOCK.sub("", page.read_text()))
+        assert not re.search(r"<(?!img )[A-Za-z/][^>\n]*>", prose), page
+
+
 def test_the_reference_knows_every_name_command_operation_and_schema(site):
     def anchors(page):
         return set(re.findall(r'<h\d id="([^"]+)"', (site / "reference" / page).read_text()))
@@ -56,10 +66,10 @@ def test_the_reference_knows_every_name_command_operation_and_schema(site):
     assert len(anchors("schemas.html")) > len(document["components"]["schemas"])
 
 
-@pytest.mark.parametrize("width", [360, 1400])
-def test_a_reader_finds_what_is_searched_without_a_server(site, browser, width):  # noqa: F811
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1400, "light")])
+def test_a_reader_finds_what_is_searched_without_a_server(site, browser, width, scheme):  # noqa: F811
     """Read from the disk: nothing is asked elsewhere, nothing is wider than the screen."""
-    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     asked, faults = [], []
     tab.on("request", lambda request: asked.append(request.url))
     tab.on("pageerror", lambda error: faults.append(str(error)))
@@ -67,6 +77,8 @@ def test_a_reader_finds_what_is_searched_without_a_server(site, browser, width):
         tab.goto((site / f"{page}.html").as_uri())
         wide = tab.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, page
+        found = Axe().run(tab, options={"resultTypes": ["violations"]}).response["violations"]
+        assert not [one["id"] for one in found if one["impact"] in ("serious", "critical")], page
     tab.goto((site / "tutorial.html").as_uri())
     tab.keyboard.press("Control+k")
     tab.keyboard.type("choose epsilon")
