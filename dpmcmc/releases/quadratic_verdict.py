@@ -173,15 +173,15 @@ def _sentence(
     told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
     if not arrived:
         told = (
-            "unreliable: the last two looks at the rows disagree or lie far apart, so this budget did"
-            " not find where the posterior is"
+            "unreliable: the last two looks at the rows disagree or lie far apart, so this budget"
+            " did not find where the posterior is"
         )
     elif not enough:
         told = "unreliable: with this budget the rows do not stand out from the noise"
     elif skewed:
         told = (
-            "unreliable: responses are not as the model says, and many of them had to be cut to keep"
-            " the noise of this budget bearable"
+            "unreliable: responses are not as the model says, and many of them had to be cut to"
+            " keep the noise of this budget bearable"
         )
     elif uneven:
         told = (
