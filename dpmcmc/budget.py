@@ -82,7 +82,8 @@ class Budget:
 
     def __str__(self) -> str:
         """Say what is spent and left."""
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
         return (
             f"epsilon {self.epsilon:g} at delta {self.delta:g}: {self.spent:.4g} spent by"
-            f" {self.calls} calls, a call of {self.remaining:.4g} still fits"
+            f" {calls}, a call of {self.remaining:.4g} still fits"
         )

@@ -1,6 +1,7 @@
 """What a job gave: draws, summaries and a verdict."""
 
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from html import escape
@@ -32,6 +33,9 @@ from dpmcmc.version import __version__
 if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
+
+WIDTH = 88  # of the sentences that are printed
+HANGING: dict[str, Any] = {"subsequent_indent": "  ", "break_on_hyphens": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +77,12 @@ class Result:
 
     def _told(self, colour: bool) -> str:
         cost = self.cost
-        lines = [
+        said = [
             f"{self.plan.spec.sampler.algorithm}: {self.verdict.told(colour)}",
             *(f"note: {note.sentence}" for note in self.verdict.notes),
             f"cost: epsilon {cost.epsilon:.4g}, delta {cost.delta:g}",
         ]
+        lines = [part for line in said for part in textwrap.wrap(line, WIDTH, **HANGING)]
         shown = [(row.name, row) for row in self.summary(mixing=False)[:SHOWN]]
         lines += as_lines(shown)
         left = len(self.plan.parameters) - SHOWN

@@ -197,21 +197,21 @@ def _sentence(
     told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
     if not arrived:
         told = (
-            "unreliable: the last looks at the rows disagree, or were far apart; the place was not"
-            " found with this budget"
+            "unreliable: the last two looks at the rows disagree or lie far apart, so this budget"
+            " did not find where the posterior is"
         )
     elif not enough:
-        told = "unreliable: with this budget the rows do not stand out of the noise"
+        told = "unreliable: with this budget the rows do not stand out from the noise"
     elif skewed:
         told = (
-            "unreliable: responses are not as the model says, and the noise of this budget is kept"
-            " bearable by cutting many of them"
+            "unreliable: responses are not as the model says, and many of them had to be cut to"
+            " keep the noise of this budget bearable"
         )
     elif uneven:
         told = (
-            f"unreliable: weights reach up to {release.heaviest:g} and rows that weigh much were"
-            " cut, so that the answer is that of other weights; a larger budget, or weights with"
-            " narrower declared bounds, would mend it"
+            f"unreliable: weights reach up to {release.heaviest:g} and heavy rows were cut, so that"
+            " the answer is that of other weights; a larger budget, or weights with narrower"
+            " declared bounds, would help"
         )
     notes = _notes(release)
     return "; ".join([told, *notes] if told.startswith("unreliable") else [*notes, told])
@@ -222,15 +222,15 @@ def _notes(release: Quadratic) -> list[str]:
     found = []
     if _dim(release):
         found.append(
-            "with this noise the rows do not tell some coefficients apart, as where columns say the"
+            "with this noise the rows do not tell some coefficients apart, as when columns say the"
             " same or hardly vary: there the prior decides"
         )
     if release.gaps:
         found.append(f"about {release.rows:,} rows are complete, and these are theirs")
     if release.weight < NEGLIGIBLE_CUT_WEIGHT:
         found.append(
-            f"rows count {100.0 * release.weight:.3g} % on average, for long and far ones weigh"
-            " less, so that where the model is wrong the answer is that of a robust fit"
+            f"rows keep {100.0 * release.weight:.3g} % of their weight on average, since outlying"
+            " ones are weighted down, as in a robust regression"
         )
     if release.dispersion > OVERDISPERSION_RATIO:
         found.append(

@@ -275,7 +275,7 @@ def test_every_representation_carries_the_verdict(logistic, monkeypatch):
     """In words everywhere, and in colour on a terminal."""
     found = logistic.release.posterior(num_draws=50)
     for shown in (repr(logistic), repr(logistic.release), repr(found)):
-        assert logistic.verdict.sentence in shown
+        assert logistic.verdict.sentence in " ".join(shown.split())
         assert "\x1b" not in shown
     assert logistic.to_datatree().attrs["verdict"] == "reliable"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
