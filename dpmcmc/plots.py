@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,8 +41,9 @@ class Shown:
 
 def drawn(kind: PlotKind, shown: Shown) -> "Figure":
     """Return a figure. Raises SpecError on another kind, ImportError without matplotlib."""
-    if kind not in KINDS:
-        raise SpecError("/kind", f"must be one of {', '.join(get_args(PlotKind))}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        told = f"must be one of {', '.join(KINDS)}{near(str(kind), KINDS)}"
+        raise SpecError("/kind", told)
     try:
         from matplotlib.figure import Figure
     except ImportError:

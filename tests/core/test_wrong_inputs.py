@@ -81,7 +81,7 @@ MISTAKES = {
         'binary column as its response: ("0", "1")',
     ),
     "words for a number": (lambda: fit(family="linear"), "needs a number as its response"),
-    "columns missing": (lambda: fit(data={"dose": DATA["dose"]}), "'cured' must have 400"),
+    "columns missing": (lambda: fit(data={"dose": DATA["dose"]}), "have no column 'cured'"),
     "holes": (lambda: fit(data=HOLES), "'dose' has values that are not finite"),
     "too few rows": (lambda: fit(data=SHORT), "must have 400 values"),
     "columns of two lengths": (
