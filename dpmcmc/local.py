@@ -199,7 +199,7 @@ def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
         if len(values) != schema.rows or np.ndim(cast("Any", values)) > 1:
             raise ValueError(f"column {column.name!r} must have {schema.rows} values")
         if isinstance(values, np.ma.MaskedArray):
-            values = values.astype(object).filled(None)
+            values = np.where(np.ma.getmaskarray(values), None, values.data)
         if isinstance(column, NumberColumn):
             columns[column.name] = column.clamped(_numbers(column.name, values))
         else:

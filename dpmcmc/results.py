@@ -17,7 +17,7 @@ from dpmcmc.design import Design, make_design
 from dpmcmc.diagnostics import ParameterSummary, summarise
 from dpmcmc.errors import SpecError, near
 from dpmcmc.files import Path
-from dpmcmc.free.effects import Prediction
+from dpmcmc.free.effects import Predictions
 from dpmcmc.free.settings import Setting
 from dpmcmc.planner import Cost, Plan, event
 from dpmcmc.plots import PlotKind
@@ -103,7 +103,7 @@ class Result:
         """What the run cost. The data owner keeps the account."""
         return self.plan.cost
 
-    def predict(self, given: Sequence[Setting]) -> list[Prediction]:
+    def predict(self, given: Sequence[Setting]) -> Predictions:
         """Return the mean response with its interval at each setting of the covariates. Free.
 
         given: covariates by column, all of them. Raises SpecError, also where only a chain ran.

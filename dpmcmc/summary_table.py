@@ -95,7 +95,7 @@ def as_html(
         f"<tr><th>{escape(name)}</th>{''.join(f'<td>{escape(n)}</td>' for n in numbers)}</tr>"
         for name, *numbers in lines
     )
-    return f"<table><tr>{above}</tr>{below}</table>"
+    return f'<table style="color:inherit;text-align:right"><tr>{above}</tr>{below}</table>'
 
 
 def _columns(

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
-from dpmcmc.free.effects import Comparison, Effect, Fitted, Prediction
+from dpmcmc.free.effects import Comparison, Effect, Fitted, Predictions
 from dpmcmc.free.priors import CoefficientPrior, Floats, check_number
 from dpmcmc.free.settings import Setting, at
 from dpmcmc.free.spreads import Spread, spread
@@ -187,7 +187,7 @@ class FreePosterior:
         *,
         random: RandomSource | None = None,
         pointer: str = "/given",
-    ) -> list[Prediction]:
+    ) -> Predictions:
         """Return what is expected where covariates, all of them by column, are these.
 
         Numbers lie within their declared bounds: beyond them nothing was fitted. Raises SpecError.

@@ -35,7 +35,7 @@ def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None
         return means, sds
     for name, one in (prior or {}).items():
         if name not in names:
-            guess = near(name, names)
+            guess = near(str(name), names)
             raise SpecError(place(name), f"no such parameter; there are {', '.join(names)}{guess}")
         k = names.index(name)
         means[k], sds[k] = one.loc, one.scale
@@ -49,6 +49,7 @@ def usual(count: int) -> Normals:
 
 def place(name: str) -> str:
     """Return the JSON pointer of one coefficient's prior."""
+    name = str(name)
     return f"{POINTER}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
@@ -94,7 +95,7 @@ def check_numbers(prior: Prior) -> None:
     if not isinstance(prior, dict):
         raise SpecError(POINTER, f"must be a normal prior, {RIGHT}")
     for name, one in prior.items():
-        _check_one(one, place(str(name)), 0.0, math.inf)
+        _check_one(one, place(name), 0.0, math.inf)
 
 
 def _check_one(one: NormalPrior, at: str, least: float, most: float) -> None:

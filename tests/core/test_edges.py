@@ -10,11 +10,9 @@ import pytest
 from dpmcmc.errors import SpecError
 from dpmcmc.local import sample, table_of
 from dpmcmc.models import MODELS
-from dpmcmc.options import DpPenaltyOptions
-from dpmcmc.planner import plan
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
 
 FORMULAS = {
     "logistic": "y ~ x + C(g)",
