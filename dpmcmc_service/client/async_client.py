@@ -26,6 +26,15 @@ from dpmcmc_service.client.answers import (
     problem_of,
     too_fast,
 )
+from dpmcmc_service.client.released import (
+    Inference,
+    Posterior,
+    Task,
+    inference_of,
+    inference_of_job,
+    posterior_of,
+    task_of,
+)
 
 POLL_SECONDS = 0.2
 
@@ -140,11 +149,16 @@ class AsyncClient:
 
     async def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
         """Wait for a job and return what it released, typed, with `.to_arviz()`. As Client.fit."""
+        ended = await self._succeeded(job, timeout)
+        summary = await self.summary(job, scale=scale)
+        return fit_of(ended, summary, await self.chain(job, "netcdf", scale=scale))
+
+    async def _succeeded(self, job: str, timeout: float) -> Json:
+        """Wait for a job. Raises ApiError where it has not succeeded."""
         ended = await self.wait(job, timeout=timeout)
         if ended["status"] != "succeeded":
             raise failed(ended)
-        summary = await self.summary(job, scale=scale)
-        return fit_of(ended, summary, await self.chain(job, "netcdf", scale=scale))
+        return ended
 
     async def summary(self, job: str, *, scale: str = "original") -> Summary:
         """Posterior summary of a succeeded job. scale: original or design."""
@@ -161,6 +175,35 @@ class AsyncClient:
         """What follows from a stored release under another prior. Costs nothing."""
         told: Json = {"json": question, "params": {"scale": scale}}
         return await self.call("POST", f"/v1/jobs/{job}/posteriors", **told)
+
+    async def posterior(
+        self, job: str, question: Mapping[str, Any], *, scale: str = "original"
+    ) -> Posterior:
+        """What follows from a stored release, typed, with `.to_arviz()`. Costs nothing."""
+        return posterior_of(await self.posteriors(job, question, scale=scale))
+
+    async def task(
+        self,
+        job: str,
+        *,
+        level: float = 0.9,
+        target: str = "population",
+        timeout: float = 600.0,
+    ) -> Task:
+        """Wait for a task and return what it released, typed. As Client.task."""
+        ended = await self._succeeded(job, timeout)
+        return task_of(ended, await self.result(job, level=level, target=target))
+
+    async def infer(
+        self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0
+    ) -> Inference:
+        """Infer a family's number from a released statistic, typed. As Client.infer."""
+        answer = await self.inference(job, question)
+        if "status" not in answer:
+            return inference_of(answer)
+        made = answer["id"]
+        ended, summary = await self._succeeded(made, timeout), await self.summary(made)
+        return inference_of_job(ended, summary, json.loads(await self.chain(made)))
 
     async def result(self, job: str, *, level: float = 0.9, target: str = "population") -> Json:
         """What a task released. Costs nothing."""

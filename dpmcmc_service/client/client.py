@@ -27,6 +27,15 @@ from dpmcmc_service.client.answers import (
     problem_of,
     too_fast,
 )
+from dpmcmc_service.client.released import (
+    Inference,
+    Posterior,
+    Task,
+    inference_of,
+    inference_of_job,
+    posterior_of,
+    task_of,
+)
 
 
 class Client:
@@ -196,10 +205,15 @@ class Client:
 
         Raises ApiError where the job failed, TimeoutError after `timeout` seconds.
         """
+        ended = self._succeeded(job, timeout)
+        return fit_of(ended, self.summary(job, scale=scale), self.chain(job, "netcdf", scale=scale))
+
+    def _succeeded(self, job: str, timeout: float) -> Json:
+        """Wait for a job. Raises ApiError where it has not succeeded."""
         ended = self.wait(job, timeout=timeout)
         if ended["status"] != "succeeded":
             raise failed(ended)
-        return fit_of(ended, self.summary(job, scale=scale), self.chain(job, "netcdf", scale=scale))
+        return ended
 
     def summary(self, job: str, *, scale: str = "original") -> "Summary":
         """Posterior summary of a succeeded job.
@@ -212,6 +226,12 @@ class Client:
         """What follows from a stored release under another prior. Costs nothing."""
         path = f"/v1/jobs/{job}/posteriors"
         return self._json("POST", path, json=question, params={"scale": scale})
+
+    def posterior(
+        self, job: str, question: Mapping[str, Any], *, scale: str = "original"
+    ) -> Posterior:
+        """What follows from a stored release, typed, with `.to_arviz()`. Costs nothing."""
+        return posterior_of(self.posteriors(job, question, scale=scale))
 
     def posterior_draws(
         self,
@@ -235,6 +255,32 @@ class Client:
         """What a task released. level, target: of the intervals of summaries. Costs nothing."""
         how: Json = {"params": {"level": level, "target": target}}
         return self._json("GET", f"/v1/jobs/{job}/result", **how)
+
+    def task(
+        self,
+        job: str,
+        *,
+        level: float = 0.9,
+        target: str = "population",
+        timeout: float = 600.0,
+    ) -> Task:
+        """Wait for a task and return what it released, typed: see `released.Task`.
+
+        Raises ApiError where the job failed, TimeoutError after `timeout` seconds.
+        """
+        ended = self._succeeded(job, timeout)
+        return task_of(ended, self.result(job, level=level, target=target))
+
+    def infer(self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0) -> Inference:
+        """Infer a family's number from a released statistic, typed, with `.to_arviz()`.
+
+        Costs nothing. Waits where it takes longer than a request. Raises as `fit` does.
+        """
+        answer = self.inference(job, question)
+        if "status" not in answer:
+            return inference_of(answer)
+        ended, made = self._succeeded(answer["id"], timeout), answer["id"]
+        return inference_of_job(ended, self.summary(made), json.loads(self.chain(made)))
 
     def inference(self, job: str, question: Mapping[str, Any]) -> Json:
         """Draws of a family's number given a statistic that a task released. Costs nothing.

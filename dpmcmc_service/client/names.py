@@ -61,7 +61,14 @@ def _only(kind: str, word: str, known: list[Json]) -> str:
 
 def _hint(kind: str, word: str, known: list[Json]) -> str:
     names = [str(one.get("name") or one["id"][:SHORT]) for one in known]
-    near = difflib.get_close_matches(word, names, n=3)
+    near = like(word, names)
     if near:
-        return f" Did you mean {' or '.join(near)}?"
+        return f" Did you mean {near}?"
     return f" There is {', '.join(names[:10])}." if names else f" There is no {kind} at all."
+
+
+def like(word: str, names: Iterable[str]) -> str:
+    """The names that a word is like, in whatever case; nothing where there is none."""
+    plain = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(word.casefold(), plain, n=3)
+    return " or ".join(plain[name] for name in near)
