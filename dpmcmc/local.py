@@ -25,11 +25,15 @@ from dpmcmc.results import Result, judged, told
 from dpmcmc.reuse import POINTER, Earlier
 from dpmcmc.run import run
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table, word_of
-from dpmcmc.spec import JobSpec, ModelSpec, Prior, PrivacySpec
+from dpmcmc.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec
 from dpmcmc.stored import StoredRelease
 
 FORMULA = 'is needed, such as "y ~ age + sex"'
-FAMILIES = {"binary": "logistic", "category": "multinomial", "number": "linear"}
+FAMILIES: dict[str, FamilyName] = {
+    "binary": "logistic",
+    "category": "multinomial",
+    "number": "linear",
+}
 
 
 def sample(
@@ -40,7 +44,7 @@ def sample(
     epsilon: float | None = None,
     delta: float | None = None,
     noise_multiplier: float | None = None,
-    family: str | None = None,
+    family: FamilyName | None = None,
     prior: Prior = None,
     model: ModelSpec | None = None,
     sampler: AlgorithmOptions | AlgorithmName | None = None,

@@ -50,7 +50,7 @@ def upload(
 ) -> None:
     """Upload a CSV or Parquet file with its metadata (admin)."""
     found = client_of(context).upload(file, read(metadata), *(more or ()))
-    warnings = [f"[yellow]{escape(warning)}[/]" for warning in found.get("warnings", [])]
+    warnings = [f"[yellow]{escape(one['detail'])}[/]" for one in found.get("warnings", [])]
     show(found, as_json, render.columns(found), f"id: {found['id']}", *warnings)
 
 

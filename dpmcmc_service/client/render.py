@@ -29,7 +29,8 @@ def table(title: str, *columns: str) -> Table:
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     made.padding, made.pad_edge = (0, 1, 0, 0), False
     for index, column in enumerate(columns):
-        made.add_column(column, justify="right" if index else "left", no_wrap=True)
+        made.add_column(column, justify="right" if index else "left", no_wrap=index > 0)
+    made.columns[0].overflow = "fold"  # a long name is broken, never a number
     return made
 
 
@@ -120,7 +121,6 @@ def result(answer: Json) -> Table:
     """What a task released."""
     if answer["kind"] == "summaries":
         made = table("Summaries", "", "estimate", "lower", "upper")
-        made.columns[0].overflow, made.columns[0].no_wrap = "fold", False
         for one in answer["estimates"]:
             numbers = (f"{one[key]:.4g}" for key in ("estimate", "lower", "upper"))
             made.add_row(escape(one["name"]), *numbers)
@@ -247,8 +247,9 @@ def ledger(items: Iterable[Json]) -> Table:
 def audit(items: Iterable[Json]) -> Table:
     """One line for each administrative act."""
     made = table("Audit trail", "#", "at", "action", "subject")
+    made.columns[2].justify = "left"
     for item in items:
-        subject = str(item.get("subject") or "-")
+        subject = str(item.get("subject") or "-")[:8]
         made.add_row(str(item["seq"]), item["at"][:19], item["action"], escape(subject))
     return made
 

@@ -61,6 +61,8 @@ def _wrong_words(error: Exception) -> int:
     said, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
     if said is None:
         raise error
+    if not said().strip():  # no word at all: the help was shown
+        return WRONG_WORDS
     call = context.command_path if context else "dpmcmc"
     told = " ".join(said().replace("Value error, ", "").split()).rstrip(".")
     complaints.print(escape(f"{told}. Try '{call} --help'."), style="red", soft_wrap=True)

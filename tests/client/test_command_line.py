@@ -309,6 +309,12 @@ def test_help_and_typing_errors_need_no_key() -> None:
     assert "No such command 'sumbit'" in run("http://127.0.0.1:9", "sumbit", key="").stderr
 
 
+def test_without_a_word_the_help_is_shown_alone() -> None:
+    done = CliRunner().invoke(app, [])
+    assert (done.exit_code, done.stderr.strip()) == (2, "")
+    assert "submit" in done.stdout
+
+
 def test_an_answer_of_something_else_is_told(peer: str) -> None:
     class Page(Handler):
         def do_GET(self) -> None:
@@ -368,6 +374,33 @@ def test_tables_fit_eighty_columns_and_json_is_whole(
         assert max(map(len, shown.stdout.splitlines())) <= 80
         assert "…" not in shown.stdout
         json.loads(run(peer, *words, "--json").stdout)
+
+
+def test_a_long_name_is_broken_and_no_number(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = {**ADULT, "name": "a name that is far too long for a line of eighty columns, and more"}
+
+    class Long(Handler):
+        def do_GET(self) -> None:
+            self.answer(200, {"items": [long], "next_cursor": None})
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            said = {"code": "rows_seen", "detail": "these rows [were] seen"}
+            self.answer(201, {**long, "warnings": [said]})
+
+    with served(Long) as address:
+        shown = run(address, "datasets").stdout
+        told = run(address, "upload", str(files / "rows.csv"), str(files / "job.json")).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    assert "53c40a79" in shown
+    assert "these rows [were] seen" in told
+    act = {"seq": 1, "at": "2026-01-01T00:00:00.1", "action": "dataset.rows_seen_before"}
+    audit = render.text(render.audit([{**act, "subject": ADULT["id"]}]))
+    assert "dataset.rows_seen_before" in audit
+    assert "53c40a79" in audit
+    assert "…" not in audit
 
 
 def test_the_version_needs_no_service() -> None:

@@ -20,7 +20,9 @@ from dpmcmc import (
 )
 from dpmcmc.frames import columns_of
 from dpmcmc.local import table_of
+from dpmcmc.models import MODELS
 from dpmcmc.options import AlgorithmName, AlgorithmOptions
+from dpmcmc.spec import FamilyName
 from dpmcmc.summary_table import rounded
 from tests.sources import Seeded
 
@@ -297,3 +299,5 @@ def test_wrong_calls_say_what_would_be_right(given, told):
 def test_a_checker_knows_the_names_of_algorithms():
     own = {options().algorithm for options in typing.get_args(AlgorithmOptions)}
     assert set(typing.get_args(AlgorithmName)) == own
+    assert set(typing.get_args(FamilyName)) == set(MODELS)
+    assert typing.get_type_hints(sample)["family"] == FamilyName | None
