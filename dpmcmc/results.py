@@ -25,6 +25,7 @@ from dpmcmc.privacy.types import Neighbouring, Released
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.spec import JobSpec
+from dpmcmc.starting import release_of
 from dpmcmc.stored import StoredRelease
 from dpmcmc.summary_table import SHOWN, Summaries, as_lines
 from dpmcmc.units import SCALES, Scale, in_units
@@ -180,7 +181,7 @@ class Result:
     def to_datatree(self, scale: Scale = "original") -> "xarray.DataTree":
         """Return all draws as one ArviZ DataTree, warm-up in a group of its own: see datatree."""
         plan = self.plan
-        how = attributes(plan.cost, plan.spec.sampler.algorithm, self.design.schema.neighbouring)
+        how = attributes_of(plan.spec, plan.cost, self.design.schema.neighbouring)
         worth = {"verdict": self.verdict.status, "verdict_sentence": self.verdict.sentence}
         return data_tree(self.on(scale), plan.parameters, plan.num_warmup, {**how, **worth})
 
@@ -209,8 +210,21 @@ def _read(facts: Mapping[str, Any], draws: NDArray[np.float64]) -> Result:
     return Result(plan, draws, files.verdict_of(facts["verdict"]), design, release)
 
 
-def attributes(cost: Cost, algorithm: str, neighbouring: Neighbouring) -> dict[str, str | float]:
-    """Return what a file of draws says of how they were made."""
+def attributes_of(spec: JobSpec, cost: Cost, neighbouring: Neighbouring) -> dict[str, str | float]:
+    """Return what a file of a resolved job's draws says of how they were made."""
+    algorithm, release = spec.sampler.algorithm, "none"
+    if algorithm in RELEASES or getattr(spec.sampler, "start", None) is not None:
+        release = release_of(spec).name
+    return attributes(cost, algorithm, neighbouring, release)
+
+
+def attributes(
+    cost: Cost, algorithm: str, neighbouring: Neighbouring, release: str = "none"
+) -> dict[str, str | float]:
+    """Return what a file of draws says of how they were made.
+
+    release: what was released of the rows beside the draws, or in their place.
+    """
     return {
         "inference_library": "dpmcmc",
         "inference_library_version": __version__,
@@ -219,6 +233,7 @@ def attributes(cost: Cost, algorithm: str, neighbouring: Neighbouring) -> dict[s
         "delta": cost.delta,
         "relation": neighbouring.value,
         "algorithm": algorithm,
+        "release": release,
     }
 
 

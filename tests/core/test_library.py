@@ -89,6 +89,7 @@ def test_six_lines_lead_to_a_posterior(kind):
     found = {one.name: one for one in fit.summary()}
     assert 0.04 < found["age"].q05 < found["age"].q95 < 0.06  # 1 / 20 a year
     assert (fit.plan.spec.model.family, fit.cost.delta) == ("logistic", 1e-6)
+    assert fit.to_datatree().attrs["release"] == fit.plan.spec.sampler.algorithm
     young, old = fit.predict([{"age": 20, "sex": "f"}, {"age": 88, "sex": "f"}])
     assert young.expected.q95 < 0.5 < old.expected.q05
     assert len(str(fit).splitlines()) < 40
