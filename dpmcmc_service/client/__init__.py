@@ -3,6 +3,7 @@
 from dpmcmc_service.client.answers import ApiError, Event, Fit
 from dpmcmc_service.client.async_client import AsyncClient
 from dpmcmc_service.client.client import Client
+from dpmcmc_service.client.named import UnclearError
 from dpmcmc_service.client.released import (
     Inference,
     Posterior,
@@ -26,4 +27,5 @@ __all__ = [
     "Synthetic",
     "Task",
     "TwoStages",
+    "UnclearError",
 ]

@@ -8,6 +8,7 @@ import typer
 
 from dpmcmc_service.client import names
 from dpmcmc_service.client.client import Client
+from dpmcmc_service.client.named import like
 from dpmcmc_service.client.terminal import WRONG_WORDS, complain, complaints, finite, read
 
 Json = dict[str, Any]
@@ -101,7 +102,7 @@ def _family(dataset: Json, formula: str) -> str:
             code=WRONG_WORDS,
         )
     if response not in kinds:
-        near = names.like(response, kinds)
+        near = like(response, kinds)
         told = f"Did you mean {near}?" if near else f"There is {', '.join(list(kinds)[:10])}."
         complain(
             f"the response {response!r} is no column of {dataset['name']}. {told}"

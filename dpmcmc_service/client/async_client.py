@@ -26,6 +26,7 @@ from dpmcmc_service.client.answers import (
     problem_of,
     too_fast,
 )
+from dpmcmc_service.client.named import is_id, meant
 from dpmcmc_service.client.released import (
     Inference,
     Posterior,
@@ -87,13 +88,24 @@ class AsyncClient:
             if cursor is None:
                 return
 
+    async def _dataset(self, word: str) -> str:
+        """The id of a dataset that may be named in its place. Raises UnclearError."""
+        if is_id(word):
+            return word
+        return meant("dataset", word, [one async for one in self.datasets()])
+
+    async def _job(self, body: Mapping[str, Any]) -> Json:
+        """A job with the id of its dataset."""
+        word = body.get("dataset")
+        return {**body, "dataset": await self._dataset(word)} if isinstance(word, str) else {**body}
+
     def datasets(self) -> AsyncIterator[Json]:
         """The public metadata of every dataset that this user may see."""
         return self.items("/v1/datasets")
 
     async def dataset(self, dataset: str) -> Json:
         """The public metadata of one dataset."""
-        return await self.call("GET", f"/v1/datasets/{dataset}")
+        return await self.call("GET", f"/v1/datasets/{await self._dataset(dataset)}")
 
     async def upload(self, file: Path, metadata: Mapping[str, Any], *more: Path) -> Json:
         """Upload a CSV or Parquet file with its public metadata (admin only). As Client.upload."""
@@ -106,16 +118,16 @@ class AsyncClient:
 
     async def budget(self, dataset: str) -> Json:
         """What a dataset's budget is, and what is spent, reserved and left of it."""
-        return await self.call("GET", f"/v1/datasets/{dataset}/budget")
+        return await self.call("GET", f"/v1/datasets/{await self._dataset(dataset)}/budget")
 
     async def plan(self, job: Mapping[str, Any]) -> Json:
         """What a job would cost and bring. Spends nothing and touches no rows."""
-        return await self.call("POST", "/v1/plans", json=job)
+        return await self.call("POST", "/v1/plans", json=await self._job(job))
 
     async def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
         """Reserve the cost and queue the job. The same key never makes a second job."""
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        return await self.call("POST", "/v1/jobs", json=job, headers=headers)
+        return await self.call("POST", "/v1/jobs", json=await self._job(job), headers=headers)
 
     def jobs(self) -> AsyncIterator[Json]:
         """The jobs that this user may see, newest first."""

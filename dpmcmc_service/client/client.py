@@ -27,6 +27,7 @@ from dpmcmc_service.client.answers import (
     problem_of,
     too_fast,
 )
+from dpmcmc_service.client.named import is_id, meant
 from dpmcmc_service.client.released import (
     Inference,
     Posterior,
@@ -41,7 +42,9 @@ from dpmcmc_service.client.released import (
 class Client:
     """Talks to one service with one key. Every method raises ApiError where the service refuses.
 
-    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made.
+    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made. Where a dataset
+    is asked for, also in a job, its name does in place of its id: UnclearError where none has it,
+    or several.
     """
 
     def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
@@ -82,6 +85,15 @@ class Client:
             cursor = page["next_cursor"]
             if cursor is None:
                 return
+
+    def _dataset(self, word: str) -> str:
+        """The id of a dataset that may be named in its place. Raises UnclearError."""
+        return word if is_id(word) else meant("dataset", word, list(self.datasets()))
+
+    def _job(self, body: Mapping[str, Any]) -> Json:
+        """A job with the id of its dataset."""
+        word = body.get("dataset")
+        return {**body, "dataset": self._dataset(word)} if isinstance(word, str) else {**body}
 
     def create_user(self, name: str, role: str) -> Json:
         """Make a user (admin only). role: admin, analyst or auditor. The key is in the answer."""
@@ -129,19 +141,19 @@ class Client:
 
     def dataset(self, dataset: str) -> Json:
         """The public metadata of one dataset."""
-        return self._json("GET", f"/v1/datasets/{dataset}")
+        return self._json("GET", f"/v1/datasets/{self._dataset(dataset)}")
 
     def amend(self, dataset: str, changes: Mapping[str, Any]) -> Json:
         """Raise a budget, archive, or grant (admin only)."""
-        return self._json("PATCH", f"/v1/datasets/{dataset}", json=changes)
+        return self._json("PATCH", f"/v1/datasets/{self._dataset(dataset)}", json=changes)
 
     def destroy(self, dataset: str) -> None:
         """Destroy a dataset's rows and their key (admin only). The ledger stays."""
-        self._send("DELETE", f"/v1/datasets/{dataset}")
+        self._send("DELETE", f"/v1/datasets/{self._dataset(dataset)}")
 
     def budget(self, dataset: str) -> Json:
         """What a dataset's budget is, and what is spent, reserved and left of it."""
-        return self._json("GET", f"/v1/datasets/{dataset}/budget")
+        return self._json("GET", f"/v1/datasets/{self._dataset(dataset)}/budget")
 
     def budgets(self) -> Iterator[Json]:
         """The budget of every dataset that this user may see, each with its history."""
@@ -149,20 +161,20 @@ class Client:
 
     def ledger(self, dataset: str) -> Iterator[Json]:
         """The ledger's rows, oldest first (admin and auditor)."""
-        return self._items(f"/v1/datasets/{dataset}/ledger")
+        return self._items(f"/v1/datasets/{self._dataset(dataset)}/ledger")
 
     def verify(self, dataset: str) -> Json:
         """Recompute the ledger's chain and totals (admin and auditor)."""
-        return self._json("POST", f"/v1/datasets/{dataset}/ledger/verify")
+        return self._json("POST", f"/v1/datasets/{self._dataset(dataset)}/ledger/verify")
 
     def plan(self, job: Mapping[str, Any]) -> Json:
         """What a job would cost and bring. Spends nothing and touches no rows."""
-        return self._json("POST", "/v1/plans", json=job)
+        return self._json("POST", "/v1/plans", json=self._job(job))
 
     def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
         """Reserve the cost and queue the job. The same key never makes a second job."""
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        return self._json("POST", "/v1/jobs", json=job, headers=headers)
+        return self._json("POST", "/v1/jobs", json=self._job(job), headers=headers)
 
     def jobs(self) -> Iterator[Json]:
         """The jobs that this user may see, newest first."""

@@ -141,11 +141,12 @@ def destroy(
     """Destroy a dataset's rows and their key (admin). The ledger stays."""
     client = client_of(context)
     found = names.dataset(client, dataset)
+    name = client.dataset(found)["name"]  # the word may be the beginning of an id
     if not yes:
-        ask = f"Destroy the rows of {dataset}? They cannot be had back"
+        ask = f"Destroy the rows of {name}? They cannot be had back"
         typer.confirm(ask, abort=True, err=True)
     client.destroy(found)
-    show({"id": found, "destroyed": True}, as_json, escape(f"The rows of {dataset} are gone."))
+    show({"id": found, "destroyed": True}, as_json, escape(f"The rows of {name} are gone."))
 
 
 @commands.command()

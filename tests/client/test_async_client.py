@@ -2,6 +2,9 @@
 
 import asyncio
 import inspect
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,9 +21,11 @@ from dpmcmc_service.client import (
     Summaries,
     Synthetic,
     Task,
+    UnclearError,
 )
 from dpmcmc_service.client.local import Service
 from tests.api.support import ADMIN, CSV, METADATA, job_of, running
+from tests.docs.pages import blocks
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +63,10 @@ def test_many_jobs_are_waited_for_at_once(service: Service, told: tuple[str, str
             listed = [one["id"] async for one in asked.jobs()]
             assert {one["id"] for one in made} <= set(listed)
             assert (await asked.budget(dataset))["jobs"] >= 3
+            assert await asked.budget("people") == await asked.budget(dataset)
+            assert (await asked.plan(body("people")))["epsilon"] == plan["epsilon"]
+            with pytest.raises(UnclearError, match="Did you mean people"):
+                await asked.plan(body("peopel"))
             assert [one["id"] async for one in asked.datasets()] == [dataset]
             again = await asked.posteriors(made[0]["id"], {"num_draws": 10})
             assert again["cost"]["epsilon"] == 0.0
@@ -171,6 +180,29 @@ def test_tasks_and_inferences_are_typed(service: Service, told: tuple[str, str])
         tree = one.to_arviz()["posterior"]
         assert float(tree[one.parameter.name].mean()) == pytest.approx(one.parameter.mean)
         assert tree.sizes["draw"] == len(one.draws[0])
+
+
+def test_the_guide_asks_from_python(service: Service, told: tuple[str, str]) -> None:
+    (code,) = blocks("command_line.md", "python", run=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "DPMCMC_URL": service.url, "DPMCMC_KEY": told[0]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "sex[Male]" in ran.stdout
+
+
+def test_datasets_are_named_in_place_of_their_ids(service: Service, told: tuple[str, str]) -> None:
+    key, dataset = told
+    with Client(service.url, key) as asked:
+        assert asked.dataset("people")["id"] == dataset
+        assert asked.plan(body("people"))["epsilon"] == asked.plan(body(dataset))["epsilon"]
+        for wrong in ("peopel", dataset[:8], ""):  # how an id begins may be another's name
+            with pytest.raises(UnclearError):
+                asked.budget(wrong)
 
 
 def test_a_fit_is_typed_and_goes_to_arviz(service: Service, told: tuple[str, str]) -> None:
