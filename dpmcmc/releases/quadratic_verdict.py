@@ -177,11 +177,11 @@ def _sentence(
             " found with this budget"
         )
     elif not enough:
-        told = "unreliable: with this budget the rows do not stand out of the noise"
+        told = "unreliable: at this budget the rows do not stand out of the noise"
     elif skewed:
         told = (
-            "unreliable: responses are not as the model says, and the noise of this budget is kept"
-            " bearable by cutting many of them"
+            "unreliable: responses do not follow the model, and many of them had to be cut to keep"
+            " the noise of this budget bearable"
         )
     elif uneven:
         told = (
@@ -198,15 +198,15 @@ def _notes(release: Quadratic) -> list[str]:
     found = []
     if _dim(release):
         found.append(
-            "with this noise the rows do not tell some coefficients apart, as where columns say the"
-            " same or hardly vary: there the prior decides"
+            "with this noise the rows do not tell some coefficients apart, as where columns say"
+            " nearly the same or hardly vary: there the prior decides"
         )
     if release.gaps:
-        found.append(f"about {release.rows:,} rows are complete, and these are theirs")
+        found.append(f"about {release.rows:,} rows are complete, and only those are used")
     if release.weight < NEGLIGIBLE_CUT_WEIGHT:
         found.append(
-            f"rows count {100.0 * release.weight:.3g} % on average, for long and far ones weigh"
-            " less, so that where the model is wrong the answer is that of a robust fit"
+            f"rows weigh {100.0 * release.weight:.3g} % on average, because outlying ones count for"
+            " less: if the model is wrong, this is a robust fit"
         )
     if release.dispersion > OVERDISPERSION_RATIO:
         found.append(
