@@ -309,6 +309,18 @@ def test_help_and_typing_errors_need_no_key() -> None:
     assert "No such command 'sumbit'" in run("http://127.0.0.1:9", "sumbit", key="").stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [("--port 99999999", "give 0 to 65535"), ("--port many", "no port"), ("--prot 3", "--prot 3")],
+)
+def test_wrong_words_for_the_service_are_one_line(words: str, told: str) -> None:
+    call = [sys.executable, "-m", "dpmcmc_service", "serve", *words.split()]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert told in done.stderr
+    assert "dpmcmc serve --help" in done.stderr
+
+
 def test_without_a_word_the_help_is_shown_alone() -> None:
     done = CliRunner().invoke(app, [])
     assert (done.exit_code, done.stderr.strip()) == (2, "")
