@@ -226,7 +226,7 @@ def _notes(release: Quadratic) -> list[str]:
             " same or hardly vary: there the prior decides"
         )
     if release.gaps:
-        found.append(f"about {release.rows:,} rows are complete, and these are theirs")
+        found.append(f"about {release.rows:,} rows are complete, and only those are used")
     if release.weight < NEGLIGIBLE_CUT_WEIGHT:
         found.append(
             f"rows keep {100.0 * release.weight:.3g} % of their weight on average, since outlying"

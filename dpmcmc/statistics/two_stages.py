@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpmcmc.budget import Budget
 from dpmcmc.contingency.paid import Paid, opened
 from dpmcmc.errors import SpecError
-from dpmcmc.local import owned
+from dpmcmc.local import check_call, owned
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.events import Parallel
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
@@ -29,7 +29,7 @@ from dpmcmc.statistics.mechanisms import (
     Statistic,
     StatisticKind,
 )
-from dpmcmc.statistics.plans import Asked, Plan, planned
+from dpmcmc.statistics.plans import Asked, Plan, number, planned
 from dpmcmc.statistics.populations import Population, moments
 from dpmcmc.statistics.release import noise_of, of_values, shuffled, told
 
@@ -191,8 +191,9 @@ def release_in_two_stages(
     row is in one. Proof: docs/proofs/statistics.md, section 3. Raises SpecError on the request,
     ValueError where the data do not suit the schema, BudgetExhaustedError where too little is left.
     """
+    check_call(schema, budget, random)
     asked = Asked(column=column, kind=kind, a=first_power, noise=noise)
-    privacy = float(epsilon), float(delta)
+    privacy = number("epsilon", epsilon), number("delta", delta)
     plan = plan_of_stages(schema, asked, first_rows, population, thetas, powers, privacy)
-    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget)
+    rows, permit = owned(schema, data, plan.paid.event, budget)
     return release_of_stages(plan, rows, permit, random or SystemRandom())

@@ -17,7 +17,7 @@ from dpmcmc.design import make_design
 from dpmcmc.models import parameters_of
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.types import Released
-from dpmcmc.results import attributes
+from dpmcmc.results import attributes, attributes_of
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 from dpmcmc.statistics.questions import family_of
@@ -272,7 +272,7 @@ def _chain(session: Session, job: JobRow, scale: Scale) -> Chain:
     draws = in_units(make_design(schema, spec.model.formula), parameters, draws, scale)
     verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
     cost = Cost(job.epsilon, job.delta, job.mu)
-    told = attributes(cost, spec.sampler.algorithm, schema.neighbouring)
+    told = attributes_of(spec, cost, schema.neighbouring)
     return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict, told)
 
 

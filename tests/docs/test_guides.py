@@ -53,7 +53,7 @@ def test_the_family_of_the_guide_is_used_as_it_says():
     ran = python("-c", code)
     assert ran.returncode == 0, ran.stderr
     assert "eliable" in ran.stdout  # of sound releases one in a hundred is called unreliable
-    assert "Spread(mean=" in ran.stdout
+    assert ", 90 % from " in ran.stdout
 
 
 def used(guide, name):
