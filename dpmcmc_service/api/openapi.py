@@ -12,7 +12,7 @@ from dpmcmc.privacy.events import Event
 from dpmcmc_service.api.bodies import BODIES, REFERENCE
 from dpmcmc_service.api.codes import CODES
 from dpmcmc_service.api.problems import MEDIA_TYPE, Problem
-from dpmcmc_service.api.schemas import StatusEvent
+from dpmcmc_service.api.schemas import JobEvent, StatusEvent
 
 VERSION = "1.0.0"
 DESCRIPTION = """Posterior samples from sensitive data under differential privacy.
@@ -27,7 +27,7 @@ PROBLEM = {
     "description": "A problem detail",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-SHOWN = (Problem, StatusEvent)
+SHOWN = (Problem, StatusEvent, JobEvent)
 PUBLIC = ("/healthz", "/readyz", "/metrics")
 
 

@@ -497,6 +497,19 @@ class VerdictOut(Answer):
     notes: list[NoteOut] = []
 
 
+class JobEvent(Answer):
+    """An event of a stream of several jobs: one of them as it is now.
+
+    step, of: its progress. verdict: on its result; null until it succeeded.
+    """
+
+    id: UUID
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    step: int
+    of: int
+    verdict: VerdictOut | None = None
+
+
 class StatusEvent(Answer):
     """An event of a stream: the job's status, from now on or in the end.
 

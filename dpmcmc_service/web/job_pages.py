@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
 from dpmcmc_service.web import figures, forms
 from dpmcmc_service.web.forms import NotReadError, problem_of
@@ -48,9 +48,10 @@ async def jobs(
         signed,
         jobs=found["items"],
         next=found["next_cursor"],
-        live=any(job["status"] in LIVE for job in found["items"]),
+        live=[job["id"] for job in found["items"] if job["status"] in LIVE],
         datasets={one["id"]: one["name"] for one in known},
         asked=asked,
+        comparable=(*LIVE, "succeeded"),
         statuses=STATUSES,
     )
 
@@ -146,6 +147,24 @@ async def _job(signed: Session, id: str) -> Json:
     return {"job": job, "dataset": dataset, "live": job["status"] in LIVE}
 
 
+@router.get("/jobs/events")
+async def events_of_several(request: Request, signed: Signed) -> Response:
+    """What becomes of the jobs of a list, as the API tells it."""
+    return signed.api.stream("/v1/jobs/events", request.url.query)
+
+
+@router.get("/jobs/{id}/events")
+async def events(signed: Signed, id: Id) -> Response:
+    """What becomes of a job, as the API tells it."""
+    return signed.api.stream(f"/v1/jobs/{id}/events")
+
+
+@router.get("/jobs/{id}/cell", response_class=HTMLResponse)
+async def cell(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """A job's status as a list shows it."""
+    return page(request, "job_cell.html", signed, job=await signed.api.get(f"/v1/jobs/{id}"))
+
+
 @router.get("/jobs/{id}", response_class=HTMLResponse)
 async def job(
     request: Request,
@@ -173,25 +192,39 @@ async def _results(signed: Session, job: Json, scale: str, all: bool) -> Json:
     length = (summary["draws"] + summary["num_warmup"]) * summary["chains"]
     if length * len(summary["parameters"]) > figures.MAX_CELLS:
         return told
-    chain = await signed.api.get(f"/v1/jobs/{job['id']}/chain", scale=scale)
-    draws = np.array(chain["draws"])
-    names = chain["parameters"] if all else chain["parameters"][: figures.MAX_DRAWN]
-    told["figures"] = {
-        name: figures.of_parameter(draws[:, :, k], chain["num_warmup"])
-        for k, name in enumerate(names)
-    }
-    told["hidden"] = len(chain["parameters"]) - len(names)
-    return told
+    names, draws = await _draws(signed, job["id"], scale)
+    count = len(names) if all else figures.MAX_DRAWN
+    drawn = await run_in_threadpool(figures.of, names[:count], draws, summary["num_warmup"])
+    return told | drawn | {"names": names, "hidden": max(0, len(names) - count)}
+
+
+async def _draws(signed: Session, id: str, scale: str) -> tuple[list[str], figures.Floats]:
+    """Return the names of parameters, and draws: (chain, draw, parameter), warm-up included."""
+    accept = {"Accept": FILES["parquet"]}
+    found = await signed.api.send(
+        "GET", f"/v1/jobs/{id}/chain", params={"scale": scale}, headers=accept
+    )
+    return await run_in_threadpool(figures.read, found.content)
+
+
+@router.get("/jobs/{id}/pair", response_class=HTMLResponse)
+async def pair(
+    request: Request, signed: Signed, id: Id, x: str = "", y: str = "", scale: str = "original"
+) -> HTMLResponse:
+    """The draws of two parameters that were chosen."""
+    summary = await signed.api.get(f"/v1/jobs/{id}/summary", scale=scale)
+    names, draws = await _draws(signed, id, scale)
+    if x not in names or y not in names:
+        raise RefusedError(404, {"detail": f"The parameters are {', '.join(names)}."})
+    kept = draws[:, summary["num_warmup"] :]
+    two = figures.pair(x, y, *(kept[:, :, names.index(one)].ravel() for one in (x, y)))
+    return page(request, "job_pair.html", signed, pair=two)
 
 
 @router.get("/jobs/{id}/state", response_class=HTMLResponse)
 async def state(request: Request, signed: Signed, id: Id) -> HTMLResponse:
-    """How far a job is; the whole page anew once it has ended."""
-    told = await _job(signed, id)
-    answer = page(request, "job_state.html", signed, **told)
-    if not told["live"]:
-        answer.headers["HX-Refresh"] = "true"
-    return answer
+    """How far a job is."""
+    return page(request, "job_state.html", signed, **await _job(signed, id))
 
 
 @router.post("/jobs/{id}/posterior", response_class=HTMLResponse)

@@ -199,6 +199,30 @@ def test_one_look_serves_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     assert looks == [10] * 4
 
 
+def test_a_stream_of_several_jobs_tells_what_changed_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import asyncio
+
+    from dpmcmc_service.api import sse
+    from dpmcmc_service.jobs.caller import Caller
+    from dpmcmc_service.jobs.fetch import Watched
+
+    monkeypatch.setattr(sse, "LOOK_SECONDS", 0.01)
+    first, second = (Watched(uuid4(), "queued", 0, 10, None) for _ in range(2))
+    running = Watched(second.id, "running", 5, 10, None)
+    looks = iter([{first.id: first, second.id: second}] + [{first.id: first, second.id: running}])
+
+    def look(_: Any, who: Any) -> Any:
+        return next(looks, {first.id: first}), set(who)  # in the end one is not there any more
+
+    async def read() -> list[Watched | None]:
+        follow = sse.Notifier(look, threading.Event()).follow
+        return [found async for found in follow(Caller(uuid4(), "analyst", uuid4()), first, second)]
+
+    assert asyncio.run(read()) == [first, second, running]
+
+
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service that waits a second for headers."""
