@@ -11,6 +11,7 @@ from dpmcmc.models import MODELS
 from dpmcmc.privacy.events import Event
 from dpmcmc_service.api.bodies import BODIES, REFERENCE
 from dpmcmc_service.api.codes import CODES
+from dpmcmc_service.api.illustrate import illustrate
 from dpmcmc_service.api.problems import MEDIA_TYPE, Problem
 from dpmcmc_service.api.schemas import JobEvent, StatusEvent
 
@@ -59,6 +60,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
             _answers(path, operation)
             said = operation.get("description", "")
             operation["summary"] = re.split(r"(?<=\w)\.\s|\.$", said)[0] or operation["summary"]
+    illustrate(made)
     return made
 
 

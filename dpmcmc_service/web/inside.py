@@ -84,12 +84,12 @@ class Api:
         """Return what a GET answers. Parameters that are None or empty are left out."""
         return await self.json("GET", path, params={k: v for k, v in params.items() if v})
 
-    async def items(self, path: str) -> list[Json]:
+    async def items(self, path: str, **params: Any) -> list[Json]:
         """Return all items of a list."""
         found: list[Json] = []
         cursor = ""
         while True:
-            page = await self.get(path, limit=PAGE, cursor=cursor)
+            page = await self.get(path, limit=PAGE, cursor=cursor, **params)
             found += page["items"]
             cursor = page["next_cursor"] or ""
             if not cursor:

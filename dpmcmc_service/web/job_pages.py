@@ -1,8 +1,6 @@
 """Jobs: the list, the form with its plan, and what a job released."""
 
 import asyncio
-from typing import Any
-from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -51,93 +49,10 @@ async def jobs(
         live=[job["id"] for job in found["items"] if job["status"] in LIVE],
         datasets={one["id"]: one["name"] for one in known},
         asked=asked,
+        cursor=cursor,
         comparable=(*LIVE, "succeeded"),
         statuses=STATUSES,
     )
-
-
-# ---- the form ----
-
-
-async def _registered(signed: Session, what: str) -> dict[str, Json]:
-    found = await signed.api.get(f"/v1/{what}")
-    return {one["name"]: one for one in found["items"]}
-
-
-async def _form(
-    request: Request, signed: Session, form: dict[str, str], status: int = 200, **told: Any
-) -> HTMLResponse:
-    datasets, models, samplers = await asyncio.gather(
-        signed.api.items("/v1/datasets"),
-        _registered(signed, "models"),
-        _registered(signed, "samplers"),
-    )
-    usable = [one for one in datasets if one["status"] == "open"]
-    chosen = samplers.get(form.get("algorithm", ""))
-    return page(
-        request,
-        "job_form.html",
-        signed,
-        status,
-        form={"again": str(uuid4())} | form,
-        datasets=usable,
-        models=models,
-        samplers=samplers,
-        options=forms.fields(chosen["options"]) if chosen else [],
-        **told,
-    )
-
-
-@router.get("/jobs/new", response_class=HTMLResponse)
-async def new(request: Request, signed: Signed, dataset: str = "", like: str = "") -> HTMLResponse:
-    """An empty form, or one filled like an earlier job."""
-    form = forms.filled(await signed.api.get(f"/v1/jobs/{like}")) if like else {}
-    return await _form(request, signed, ({"dataset": dataset} if dataset else {}) | form)
-
-
-@router.get("/jobs/options", response_class=HTMLResponse)
-async def options(request: Request, signed: Signed, algorithm: str = "") -> HTMLResponse:
-    """The fields of an algorithm's options."""
-    samplers = await _registered(signed, "samplers")
-    chosen = samplers.get(algorithm)
-    found = forms.fields(chosen["options"]) if chosen else []
-    return page(request, "job_options.html", signed, options=found, form={}, chosen=chosen)
-
-
-async def _body(signed: Session, form: dict[str, str]) -> Json:
-    samplers = await _registered(signed, "samplers")
-    return forms.job(form, {name: one["options"] for name, one in samplers.items()})
-
-
-@router.post("/jobs/plan", response_class=HTMLResponse)
-async def plan(request: Request, signed: Signed) -> HTMLResponse:
-    """What the job of a form would cost and bring, or what it lacks. Spends nothing."""
-    told: Json = {}
-    try:
-        body = await _body(signed, await fields_of(request))
-        body.pop("accept_low_quality", None)
-        told["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
-    except (NotReadError, RefusedError) as error:
-        told["problem"] = problem_of(error)
-    return page(request, "plan.html", signed, **told)
-
-
-@router.post("/jobs", response_model=None)
-async def submit(request: Request, signed: Signed) -> Response:
-    """Submit the job of a form once, however often it is sent."""
-    form = await fields_of(request)
-    try:
-        body = await _body(signed, form)
-        job = await signed.api.json(
-            "POST", "/v1/jobs", json=body, headers={"Idempotency-Key": form.get("again", "")}
-        )
-    except (NotReadError, RefusedError) as error:
-        fresh = form | {"again": str(uuid4())}
-        return await _form(request, signed, fresh, 422, problem=problem_of(error))
-    return RedirectResponse(f"/jobs/{job['id']}", status_code=303)
-
-
-# ---- one job ----
 
 
 async def _job(signed: Session, id: str) -> Json:

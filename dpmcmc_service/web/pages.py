@@ -11,46 +11,46 @@ from dpmcmc_service.web import (
     dataset_pages,
     front_pages,
     inference_pages,
+    job_form_pages,
     job_pages,
     people_pages,
+    reference,
     task_pages,
     upload_pages,
 )
-from dpmcmc_service.web.shown import HEADERS, HERE, templates
-
-METHODS = ("get", "post", "put", "patch", "delete")
+from dpmcmc_service.web.session import Session, SignInNeededError, signed_in
+from dpmcmc_service.web.shown import HERE, page
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/docs", response_class=HTMLResponse)
-def documentation(request: Request) -> HTMLResponse:
-    """Every operation of the API, rendered here: no script and no foreign host."""
+async def documentation(request: Request) -> HTMLResponse:
+    """Every operation of the API, from its own document: for everybody, no foreign host."""
     document = request.app.openapi()
-    operations = [
-        {"method": method.upper(), "path": path, **item[method]}
-        for path, item in document["paths"].items()
-        for method in METHODS
-        if method in item
-    ]
-    return templates.TemplateResponse(
+    return page(
         request,
         "docs.html",
-        {"info": document["info"], "operations": operations, "schemas": schemas_of(document)},
-        headers=HEADERS,
+        await whoever(request),
+        info=document["info"],
+        sections=reference.sections(document),
+        schemas=reference.schemas(document),
     )
 
 
 @router.get(PLACE, response_class=HTMLResponse)
-def problems(request: Request) -> HTMLResponse:
+async def problems(request: Request) -> HTMLResponse:
     """Every code of a problem, and every reason for which a job can end."""
-    told = {"codes": CODES, "reasons": REASONS}
-    return templates.TemplateResponse(request, "problems.html", told, headers=HEADERS)
+    session = await whoever(request)
+    return page(request, "problems.html", session, codes=CODES, reasons=REASONS)
 
 
-def schemas_of(document: dict[str, dict[str, dict[str, object]]]) -> dict[str, object]:
-    """The named schemas of an OpenAPI document."""
-    return document.get("components", {}).get("schemas", {})
+async def whoever(request: Request) -> Session | None:
+    """Return the session, None where nobody is signed in."""
+    try:
+        return await signed_in(request)
+    except SignInNeededError:
+        return None
 
 
 def mount(app: FastAPI) -> None:
@@ -60,6 +60,7 @@ def mount(app: FastAPI) -> None:
         upload_pages,
         dataset_pages,
         access_pages,
+        job_form_pages,
         job_pages,
         inference_pages,
         task_pages,

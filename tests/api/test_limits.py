@@ -211,7 +211,7 @@ def test_a_stream_of_several_jobs_tells_what_changed_and_nothing_else(
     monkeypatch.setattr(sse, "LOOK_SECONDS", 0.01)
     first, second = (Watched(uuid4(), "queued", 0, 10, None) for _ in range(2))
     running = Watched(second.id, "running", 5, 10, None)
-    looks = iter([{first.id: first, second.id: second}] + [{first.id: first, second.id: running}])
+    looks = iter([{first.id: first, second.id: second}, {first.id: first, second.id: running}])
 
     def look(_: Any, who: Any) -> Any:
         return next(looks, {first.id: first}), set(who)  # in the end one is not there any more

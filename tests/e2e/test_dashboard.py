@@ -177,7 +177,7 @@ def test_posterior_of_a_job_is_drawn(page: Page, service: Service, analyst: str)
     expect(page.locator("#summary tbody tr")).to_have_count(2)
     expect(page.locator("figure.plot canvas")).to_have_count(7)
     expect(page.locator("figure.plot").last).to_contain_text("x against Intercept; correlation")
-    expect(page.locator("h3 .unreliable")).to_have_text(["unreliable"] * 2)
+    expect(page.locator("h3 .unreliable")).to_have_text(["unreliable"] * 3)
     with page.expect_download() as download:
         page.get_by_role("link", name="csv").click()
     assert download.value.path().read_text().startswith("chain,")
@@ -197,6 +197,32 @@ def test_a_release_is_asked_again_for_nothing(page: Page, service: Service, anal
     page.get_by_label("x", exact=True).fill("four")
     page.get_by_role("button", name="Ask the release").click()
     expect(page.locator("#again").get_by_role("alert")).to_contain_text("/given/0/x")
+
+
+def test_a_job_is_duplicated_as_it_was_asked_for(
+    page: Page, service: Service, analyst: str
+) -> None:
+    told = {"model": {"family": "logistic", "formula": "y ~ x"}, "privacy": {"epsilon": 0.11}}
+    told["privacy"]["delta"] = 1e-6
+    told["model"]["prior"] = {"x": {"kind": "normal", "loc": 0.5, "scale": 0.25}}
+    told["sampler"] = {"algorithm": "dp_penalty", "num_steps": 30, "proposal": {"scale": 0.5}}
+    job = job_of(analyst, service, **told)
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/{job['id']}")
+    page.get_by_role("button", name="Duplicate").click()
+    expect(page.get_by_label("Formula")).to_have_value("y ~ x")
+    expect(page.get_by_label("Priors of single")).to_have_value("x, 0.5, 0.25")
+    expect(page.get_by_label("num steps")).to_have_value("30")
+    expect(page.get_by_label("num chains")).to_have_value("")
+    expect(page.get_by_label("proposal: scale")).to_have_value("0.5")
+    expect(page.locator("#plan")).to_contain_text("dp_penalty")
+    page.get_by_label("Algorithm").select_option("dp_hmc")
+    expect(page.get_by_label("num leapfrog")).to_be_visible()
+    page.get_by_label("mass").fill("1, x")
+    expect(page.locator("#plan")).to_contain_text("/sampler/mass must be numbers between commas")
+    page.get_by_label("Model").select_option("negative_binomial")
+    page.get_by_label("dispersion").fill("much")
+    expect(page.locator("#plan")).to_contain_text("/model/dispersion must be a number")
 
 
 def test_jobs_stand_side_by_side(page: Page, service: Service, analyst: str) -> None:
@@ -329,8 +355,22 @@ def test_an_admin_makes_and_disables_a_user(page: Page, service: Service) -> Non
     row.get_by_role("button", name="Disable").click()
     expect(row).to_contain_text("disabled")
     assert httpx.get(f"{service.url}/v1/users/me", **asked).status_code == 401
-    page.get_by_role("link", name="Audit").click()
-    expect(page.locator("tbody")).to_contain_text("user.disable")
+    row.get_by_role("button", name="Enable").click()
+    page.get_by_role("link", name="Grace").click()
+    page.get_by_label("Label").fill("laptop")
+    page.get_by_label("Ends on").fill("2031-05-01")
+    page.get_by_role("button", name="Make a key").click()
+    further = page.locator("code.key").text_content() or ""
+    asked = {"headers": {"Authorization": f"Bearer {further}"}}
+    assert httpx.get(f"{service.url}/v1/users/me", **asked).status_code == 200
+    row = page.get_by_role("row").filter(has_text="laptop")
+    expect(row).to_contain_text("2031-05-01 23:59")
+    row.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Grace")
+    expect(page.get_by_role("row").filter(has_text="laptop")).to_have_count(0)
+    assert httpx.get(f"{service.url}/v1/users/me", **asked).status_code == 401
+    page.get_by_role("link", name="Audit", exact=True).click()
+    expect(page.get_by_role("row").filter(has_text="user.disable")).to_contain_text("Grace")
     page.get_by_role("button", name="Verify").click()
     expect(page.locator("#verified")).to_contain_text("It is whole")
 
@@ -457,10 +497,39 @@ def test_somebody_elses_job_is_not_found(page: Page, service: Service, analyst: 
         assert page.request.get(service.url + address).status == 404
 
 
-def test_api_page_lists_the_operations_without_a_foreign_host(page: Page, service: Service) -> None:
+def test_api_page_lists_the_operations_without_a_foreign_host(
+    page: Page, service: Service, analyst: str
+) -> None:
     page.goto(f"{service.url}/docs")
     page.get_by_text("/v1/plans").first.click()
-    expect(page.locator("details[open]")).to_contain_text("Body")
+    plan = page.locator("#post-v1-plans")
+    expect(plan).to_contain_text("Body")
+    expect(plan.locator("pre")).to_have_count(4)  # two bodies, curl, the answer
+    plan.get_by_role("link", name="PlanOut").click()
+    expect(page.locator("#PlanOut")).to_contain_text("expected_ess")
+    send = plan.get_by_role("button", name="Send POST")
+    send.click()
+    expect(plan.locator(".answer")).to_contain_text("401")
+    page.get_by_label("API key").fill(analyst)
+    with Client(service.url, analyst) as client:
+        dataset = next(one["id"] for one in client.datasets() if "small" in one["name"])
+    model = {"family": "logistic", "formula": "y ~ x"}
+    body = {"dataset": dataset, "model": model, "privacy": {"epsilon": 1, "delta": 1e-6}}
+    plan.locator("[data-body]").fill(json.dumps(body))
+    send.click()
+    expect(plan.locator(".answer")).to_contain_text('"affordable": true')
+    job = job_of(analyst, service)["id"]
+    chain = page.locator("#get-v1-jobs-id-chain")
+    chain.locator("summary").click()
+    chain.get_by_label("id", exact=True).fill(job)
+    chain.get_by_label("Answer as").select_option("text/csv")
+    chain.get_by_role("button", name="Send GET").click()
+    expect(chain.locator(".answer pre")).to_contain_text("chain,draw,warmup,Intercept,x")
+    chain.get_by_label("Answer as").select_option("application/x-netcdf")
+    chain.get_by_role("button", name="Send GET").click()
+    with page.expect_download() as saved:
+        chain.get_by_role("link", name="Save").click()
+    assert saved.value.path().read_bytes()[:4] == b"\x89HDF"
     assert (
         page.request.get(f"{service.url}/login")
         .headers["content-security-policy"]
@@ -504,7 +573,16 @@ def test_pages_are_accessible(
     mine = ["/datasets", "/jobs", "/jobs/new", f"/jobs/{job['id']}", f"/compare?job={job['id']}"]
     mine += [f"/datasets/{job['dataset']}", "/me", "/docs", "/problems"]
     mine += [f"/tasks/new?kind={kind}" for kind in KINDS]
-    overseen = ["/users", "/audit", "/datasets/new", f"/datasets/{job['dataset']}"]
+    with Client(service.url, service.admin_key) as admin:
+        user = next(one["id"] for one in admin.users() if one["name"] == "reader")
+    overseen = [
+        "/users",
+        f"/users/{user}",
+        "/me",
+        "/audit",
+        "/datasets/new",
+        f"/datasets/{job['dataset']}",
+    ]
     for key, addresses in ((analyst, mine), (service.admin_key, overseen)):
         context = browser.new_context(bypass_csp=True, color_scheme=scheme)  # axe is put in
         tab = context.new_page()

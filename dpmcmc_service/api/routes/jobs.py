@@ -79,8 +79,8 @@ def spec_of(body: JobIn | TaskIn) -> JobSpec | TaskSpec:
     return JobSpec(model=body.model, sampler=body.sampler, privacy=body.privacy)
 
 
-def shown(job: JobRow) -> JobOut:
-    """A job as the contract shows it."""
+def shown(job: JobRow, submitted: Any = None) -> JobOut:
+    """A job as the contract shows it. submitted: its spec as it was asked for."""
     code = job.error_code
     return JobOut(
         id=job.id,
@@ -97,6 +97,7 @@ def shown(job: JobRow) -> JobOut:
         reasons=job.reasons or [],
         verdict=VerdictOut.model_validate(job.verdict) if job.verdict else None,
         spec=job.resolved,
+        submitted=submitted,
     )
 
 
@@ -191,10 +192,10 @@ def jobs(
 @router.get("/jobs/{id}", tags=["jobs"])
 def job(caller: Analyst, services: House, job_id: JobId, response: Response) -> JobOut:
     """One of your jobs."""
-    found = fetch.job(services, caller, job_id)
+    found, submitted = fetch.job_and_request(services, caller, job_id)
     if found.status not in FINAL_STATUSES:
         response.headers["Retry-After"] = str(POLL_SECONDS)
-    return shown(found)
+    return shown(found, submitted)
 
 
 @router.post("/jobs/{id}/cancel", tags=["jobs"])
