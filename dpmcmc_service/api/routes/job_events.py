@@ -1,5 +1,7 @@
 """Server-sent events: what becomes of a job, or of several."""
 
+import math
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from uuid import UUID
@@ -21,7 +23,7 @@ EVENTS = """Server-sent events. `event: status` has data `{"status": ...}` (Stat
 progress` has data `{"step": ..., "of": ...}` (ProgressOut). Comments (`: still here`) keep the \
 connection open. The stream ends after a final status, which has the verdict on a result, with the \
 key, or with the service."""
-MOST_JOBS = 100
+MOST_JOBS, PROGRESS_SECONDS = 100, 1.0
 Followed = Annotated[
     list[UUID], Query(min_length=1, max_length=MOST_JOBS, description="your jobs to follow")
 ]
@@ -80,12 +82,20 @@ async def events_of_several(
 
 
 async def job_events(seen: AsyncIterator[Watched | None], number: int) -> AsyncIterator[bytes]:
-    """What jobs are now, first and whenever one changes, until so many have ended."""
+    """What jobs are now, first and whenever one changes, until so many have ended.
+
+    Progress alone is told once in PROGRESS_SECONDS: many jobs may run at once.
+    """
     ended: set[UUID] = set()
+    told: dict[UUID, tuple[str, float]] = {}
     async for found in seen:
         if found is None:
             yield b": still here\n\n"
             continue
+        status, at = told.get(found.id, ("", -math.inf))
+        if found.status == status and time.monotonic() < at + PROGRESS_SECONDS:
+            continue
+        told[found.id] = found.status, time.monotonic()
         yield event("job", JobEvent.model_validate(found).model_dump(mode="json"))
         if found.status in FINAL_STATUSES:
             ended.add(found.id)
