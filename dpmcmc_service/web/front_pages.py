@@ -59,8 +59,11 @@ def _ours(then: str) -> str:
 
 
 def _from_here(request: Request) -> bool:
-    origin = request.headers.get("origin")
-    return origin in (None, "null") or urlsplit(origin or "").netloc == request.headers.get("host")
+    """Whether a form was sent by a page of ours, or by no browser."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        return site in ("same-origin", "none")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
 async def _sign_in(request: Request, error: SignInNeededError) -> Response:

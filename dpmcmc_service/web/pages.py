@@ -1,6 +1,8 @@
 """/docs (the API, from the OpenAPI document) and /problems, for everybody; and all pages' place."""
 
-from fastapi import APIRouter, FastAPI, Request
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
@@ -53,20 +55,33 @@ async def whoever(request: Request) -> Session | None:
         return None
 
 
+class Assets(StaticFiles):
+    """Scripts and styles: kept by the browser, which asks each time whether they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Return the file, or that it is as it was."""
+        answer = super().file_response(*args, **kwargs)
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer
+
+
+ROUTERS = (
+    front_pages.router,
+    upload_pages.router,
+    dataset_pages.router,
+    access_pages.router,
+    job_form_pages.router,
+    job_pages.router,
+    inference_pages.router,
+    task_pages.router,
+    people_pages.router,
+    router,
+)
+
+
 def mount(app: FastAPI) -> None:
     """Add the pages and their assets. The app is made with docs_url=None and redoc_url=None."""
-    for module in (
-        front_pages,
-        upload_pages,
-        dataset_pages,
-        access_pages,
-        job_form_pages,
-        job_pages,
-        inference_pages,
-        task_pages,
-        people_pages,
-    ):
-        app.include_router(module.router)
-    app.include_router(router)
+    for one in ROUTERS:
+        app.include_router(one)
     front_pages.install(app)
-    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    app.mount("/static", Assets(directory=HERE / "static"), name="static")

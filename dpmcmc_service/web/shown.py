@@ -21,6 +21,8 @@ HEADERS = {
         " form-action 'self'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
