@@ -22,8 +22,11 @@ async def datasets(request: Request, signed: Signed) -> HTMLResponse:
     found, budgets = await asyncio.gather(
         signed.api.items("/v1/datasets"), signed.api.items("/v1/budget", job_epsilon=1)
     )
-    shares = {one["dataset"]: shares_of(one) for one in budgets}
-    return page(request, "datasets.html", signed, datasets=found, budgets=shares)
+    told: Json = {"budgets": {one["dataset"]: shares_of(one) for one in budgets}}
+    if signed.role == "admin":
+        users = await signed.api.items("/v1/users")
+        told["analysts"] = [one for one in users if one["role"] == "analyst"]
+    return page(request, "datasets.html", signed, datasets=found, **told)
 
 
 @router.get("/datasets/{id}", response_class=HTMLResponse)

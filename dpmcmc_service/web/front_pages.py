@@ -81,7 +81,8 @@ async def _forged(request: Request, _: ForgedError) -> Response:
 async def _refused(request: Request, error: RefusedError) -> Response:
     words = {404: "Nothing is here", 403: "Not for your role", 429: "Too many requests"}
     title = words.get(error.status, "The service said no")
-    return page(request, "refused.html", None, error.status, title=title, told=str(error))
+    session = await sessions.whoever(request) if request.method == "GET" else None
+    return page(request, "refused.html", session, error.status, title=title, told=str(error))
 
 
 def install(app: FastAPI) -> None:

@@ -20,7 +20,7 @@ from dpmcmc_service.web import (
     task_pages,
     upload_pages,
 )
-from dpmcmc_service.web.session import Session, SignInNeededError, signed_in
+from dpmcmc_service.web.session import whoever
 from dpmcmc_service.web.shown import HERE, page
 
 router = APIRouter(include_in_schema=False)
@@ -45,14 +45,6 @@ async def problems(request: Request) -> HTMLResponse:
     """Every code of a problem, and every reason for which a job can end."""
     session = await whoever(request)
     return page(request, "problems.html", session, codes=CODES, reasons=REASONS)
-
-
-async def whoever(request: Request) -> Session | None:
-    """Return the session, None where nobody is signed in."""
-    try:
-        return await signed_in(request)
-    except SignInNeededError:
-        return None
 
 
 class Assets(StaticFiles):

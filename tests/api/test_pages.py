@@ -97,3 +97,26 @@ def test_what_others_named_is_text_on_every_page(house: House) -> None:
             text = house.http.get(address).text
             assert "alert(1)" in text, address
             assert "<script>alert" not in text, address
+
+
+def test_an_empty_installation_leads_by_the_hand(house: House) -> None:
+    def steps() -> list[str]:
+        text = house.http.get("/datasets").text.partition('class="begin"')[2].partition("</ol>")[0]
+        return re.findall(r"<li(?: class=\"(done)\")?>", text)
+
+    signed_in(house, ADMIN)
+    assert steps() == ["", "", ""]
+    house.user("analyst")
+    assert steps() == ["", "done", ""]
+    house.dataset()
+    assert "Begin here" not in house.http.get("/datasets").text
+    signed_in(house, house.user("auditor").key)
+    assert "Begin here" not in house.http.get("/datasets").text
+
+
+def test_who_is_refused_a_page_keeps_the_way_back(house: House) -> None:
+    signed_in(house, house.user("analyst").key)
+    for address, status in (("/jobs/nothing", 404), ("/users", 403)):
+        answer = house.http.get(address)
+        assert answer.status_code == status
+        assert 'href="/jobs"' in answer.text

@@ -596,40 +596,6 @@ def test_pages_are_accessible(
         context.close()
 
 
-def test_keys_alone_lead_through_the_pages(page: Page, service: Service, analyst: str) -> None:
-    """Signing in, to the form, a plan, and a job: with Tab, Enter and letters."""
-    page.goto(service.url)
-    page.keyboard.type(analyst)  # the field has the focus
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
-    to(page, "New job")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="New job")).to_be_visible()
-    to(page, "Formula")
-    page.keyboard.type("y ~ x")
-    to(page, "ε")
-    page.keyboard.press("Control+A")
-    page.keyboard.type("0.9")
-    to(page, "Submit, and pay")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("y ~ x")
-    expect(page.locator("#summary tbody tr")).to_have_count(2, timeout=30_000)
-
-
-def to(page: Page, name: str) -> None:
-    """Press Tab until what has this label or text has the focus."""
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if page.evaluate(
-            "(name) => { const at = document.activeElement;"
-            " return [at.innerText, at.labels?.[0]?.innerText, at.ariaLabel]"
-            ".some((text) => text?.trim().startsWith(name)); }",
-            name,
-        ):
-            return
-    pytest.fail(f"{name!r} is not reached by Tab")
-
-
 def test_a_page_at_rest_asks_for_nothing(page: Page, service: Service, analyst: str) -> None:
     sign_in(page, service.url, analyst)
     page.goto(f"{service.url}/jobs", wait_until="networkidle")
