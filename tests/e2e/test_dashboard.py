@@ -234,6 +234,7 @@ def test_jobs_stand_side_by_side(page: Page, service: Service, analyst: str) -> 
     boxes.nth(1).check()
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("row").filter(has_text="Intercept").locator("td")).to_have_count(2)
+    expect(page.get_by_role("row").filter(has_text="Dataset")).to_contain_text("small <i>table</i>")
 
 
 def held_back(page: Page, address: str) -> Route:
@@ -416,6 +417,9 @@ def test_an_admin_uploads_a_dataset_whose_columns_are_typed(
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("alert")).to_contain_text("/metadata/privacy/epsilon")
     page.get_by_label("Epsilon").fill("3")
+    page.get_by_text("Samplers on secret batches").click()
+    page.get_by_label("Share for secret batches").fill("0.3")
+    page.get_by_label("Share for medians").fill("0.1")
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("heading", name="ward rounds")).to_be_visible()
     expect(page.get_by_role("row", name="age number 0 to 100")).to_be_visible()
@@ -423,6 +427,7 @@ def test_an_admin_uploads_a_dataset_whose_columns_are_typed(
     with Client(service.url, service.admin_key) as admin:
         made = next(one for one in admin.datasets() if one["name"] == "ward rounds")
         assert (made["rows"], made["privacy"]["epsilon"]) == (500, 3.0)
+        assert made["privacy"]["branches"] == {"gdp": 0.6, "rdp": [[16, 0.3]], "failure": 0.1}
         admin.destroy(made["id"])
 
 
