@@ -254,4 +254,7 @@ def problem_of(error: NotReadError | RefusedError) -> Json:
     if isinstance(error, NotReadError):
         return {"told": "", "faults": [{"pointer": error.pointer, "message": error.message}]}
     told = "" if error.faults and error.code == "invalid_request" else str(error)
+    left = error.problem.get("remaining", {}).get("epsilon")
+    if left is not None:
+        told += f" Left for one job is ε {left:.4g}."
     return {"told": told, "faults": error.faults, "code": error.code}

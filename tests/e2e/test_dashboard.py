@@ -422,6 +422,7 @@ def test_an_admin_uploads_a_dataset_whose_columns_are_typed(
     page.get_by_label("Share for medians").fill("0.1")
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("heading", name="ward rounds")).to_be_visible()
+    expect(page.locator("article.budget")).to_contain_text("60 % the Gaussian filter, 30 % a Rényi")
     expect(page.get_by_role("row", name="age number 0 to 100")).to_be_visible()
     expect(page.get_by_role("row", name="ill, at all binary no, yes")).to_be_visible()
     with Client(service.url, service.admin_key) as admin:

@@ -77,7 +77,7 @@ def test_the_page_of_a_job_follows_it_and_keeps_what_the_reader_does(
     assert len(asked) <= 2  # the bar moves without a request
     page.evaluate("window.same = true")
     analyst.cancel(job)
-    expect(page.locator("#status")).to_contain_text("cancelled")
+    expect(page.locator("#status")).to_contain_text("what it cost stays paid")
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     assert page.evaluate("window.same")  # it was not loaded again
     expect(page.locator("main")).to_be_focused()
