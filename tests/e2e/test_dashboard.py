@@ -177,6 +177,8 @@ def test_posterior_of_a_job_is_drawn(page: Page, service: Service, analyst: str)
     expect(page.locator("#summary tbody tr")).to_have_count(2)
     expect(page.locator("figure.plot canvas")).to_have_count(7)
     expect(page.locator("figure.plot").last).to_contain_text("x against Intercept; correlation")
+    drawn = page.get_by_role("img", name="Trace")
+    expect(drawn.first).to_have_accessible_name("Intercept: Trace; shaded: warm-up")
     expect(page.locator("h3 .unreliable")).to_have_text(["unreliable"] * 3)
     with page.expect_download() as download:
         page.get_by_role("link", name="csv").click()

@@ -119,6 +119,27 @@ def test_a_list_redraws_the_status_of_a_job_and_keeps_ticks_and_focus(
     assert asked == []  # nothing is left to follow
 
 
+def test_a_page_that_nobody_sees_follows_nothing(
+    page: Page, service: Service, key: str, analyst: Client
+) -> None:
+    job = submitted(analyst, LONG, 0.3)
+    opened(page, service, key, f"/jobs/{job}")
+    bar = page.locator("#state progress")
+    expect(bar).not_to_have_js_property("value", 0)
+    show = """hidden => {
+        Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    page.evaluate(show, True)
+    before = bar.evaluate("bar => bar.value")
+    analyst.cancel(job)
+    analyst.wait(job, timeout=60)
+    page.wait_for_timeout(500)
+    assert bar.evaluate("bar => bar.value") == before
+    page.evaluate(show, False)
+    expect(page.locator("#status")).to_contain_text("cancelled")
+
+
 def test_an_ended_session_and_a_lost_service_are_told(
     browser: Browser, service: Service, key: str, analyst: Client
 ) -> None:

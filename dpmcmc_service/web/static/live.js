@@ -82,9 +82,10 @@ function followList(source) {
 let source = null;
 function follow() {
   source?.close();
+  source = null;
   const live = document.querySelector("[data-live]");
-  source = live && new EventSource(live.dataset.live);
-  if (!source) return;
+  if (!live || document.hidden) return;
+  source = new EventSource(live.dataset.live);
   const own = source;
   own.addEventListener("open", () => notice(""));
   own.addEventListener("error", () => {
@@ -105,4 +106,6 @@ addEventListener("htmx:responseError", ({ detail }) => {
 addEventListener("htmx:afterSettle", ({ target }) => target.id === "jobs" && follow());
 addEventListener("pagehide", () => source?.close());
 addEventListener("pageshow", ({ persisted }) => persisted && follow());
+// browsers keep few connections open: a page that nobody sees needs none
+document.addEventListener("visibilitychange", () => (document.hidden ? source?.close() : follow()));
 follow();
