@@ -98,7 +98,7 @@ def _answers(path: str, operation: dict[str, Any]) -> None:
     statuses = ["500"]
     if path not in PUBLIC:
         statuses += ["401", "403", "429", "503"]
-        if "{id}" in path or "requestBody" in operation:
+        if "{id}" in path or path.endswith("/events") or "requestBody" in operation:
             statuses += ["404", "409"]
     if "requestBody" in operation:
         statuses += ["408", "413", "415"]

@@ -566,15 +566,22 @@ def test_pages_fit_their_window_in_both_themes(
     sign_in(tab, service.url, analyst)
     expect(tab.get_by_role("heading", name="Datasets")).to_be_visible()
     forms = ["/jobs/new", *(f"/tasks/new?kind={kind}" for kind in KINDS)]
-    for address in ("/datasets", "/jobs", *forms, f"/jobs/{job['id']}", "/docs"):
+    mine = ["/datasets", f"/datasets/{job['dataset']}", "/jobs", "/me", f"/jobs/{job['id']}"]
+    for address in (*mine, *forms, f"/compare?job={job['id']}", "/docs", "/problems"):
+        tab.goto(service.url + address)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width, address
+    tab.context.clear_cookies()
+    sign_in(tab, service.url, service.admin_key)
+    expect(tab.get_by_role("heading", name="Datasets")).to_be_visible()
+    for address in ("/users", "/audit", "/datasets/new", "/me", f"/datasets/{job['dataset']}"):
         tab.goto(service.url + address)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width, address
     tab.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_pages_are_accessible(
-    browser: Browser, service: Service, analyst: str, scheme: Literal["light", "dark"]
+    browser: Browser, service: Service, analyst: str, scheme: Literal["light", "dark"], width: int
 ) -> None:
     """No fault of axe's that counts as serious or critical."""
     job = job_of(analyst, service)
@@ -592,7 +599,11 @@ def test_pages_are_accessible(
         f"/datasets/{job['dataset']}",
     ]
     for key, addresses in ((analyst, mine), (service.admin_key, overseen)):
-        context = browser.new_context(bypass_csp=True, color_scheme=scheme)  # axe is put in
+        context = browser.new_context(
+            bypass_csp=True,  # axe is put in
+            color_scheme=scheme,
+            viewport={"width": width, "height": 800},
+        )
         tab = context.new_page()
         sign_in(tab, service.url, key)
         expect(tab.get_by_role("heading", name="Datasets")).to_be_visible()
