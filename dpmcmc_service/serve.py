@@ -95,7 +95,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         spare_what_is_loaded()
         if self.started:
-            tell("Dashboard", f"http://{self.config.host}:{self.config.port}")
+            tell("Dashboard", address(self.config.host, self.config.port))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -103,11 +103,21 @@ class Server(uvicorn.Server):
         yield
 
 
+def address(host: str, port: int) -> str:
+    """Return where a browser on this machine finds the service."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104  all interfaces
+    return f"http://{here.get(host, f'[{host}]' if ':' in host else host)}:{port}"
+
+
 def tell(what: str, where: str) -> None:
     """Print a line for whoever started the service, in colour on a terminal."""
-    bold, plain = ("\x1b[1;36m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
+    bold, plain = ("\x1b[1;36m", "\x1b[0m") if _in_colour() else ("", "")
     sys.stdout.write(f"{what}: {bold}{where}{plain}\n")
     sys.stdout.flush()
+
+
+def _in_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def prepare(using: Settings) -> None:
@@ -123,7 +133,7 @@ def prepare(using: Settings) -> None:
     if key:
         tell("The first admin's key, shown this once", key)
     elif using.admin_key.get_secret_value():
-        tell("The first admin's key", "as DPMCMC_ADMIN_KEY has it")
+        tell("The first admin's key", "the value of DPMCMC_ADMIN_KEY")
     else:
         tell("The first admin's key", "was shown when the service was first started")
 

@@ -94,6 +94,19 @@ def job(services: Services, caller: Caller, job_id: UUID) -> JobRow:
         return own_job(session, caller, job_id)
 
 
+def job_and_request(services: Services, caller: Caller, job_id: UUID) -> tuple[JobRow, Any]:
+    """The caller's job, and its spec as it was submitted. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        found = own_job(session, caller, job_id)
+        return found, found.spec
+
+
+def own_jobs(services: Services, caller: Caller, job_ids: Collection[UUID]) -> list[JobRow]:
+    """The caller's jobs of these identifiers. Raises Refusal 404 where one is not."""
+    with services.sessions.read() as session:
+        return [own_job(session, caller, job_id) for job_id in job_ids]
+
+
 def watched(
     services: Services, job_ids: Collection[UUID], callers: Collection[Caller]
 ) -> tuple[dict[UUID, Watched], set[Caller]]:
