@@ -92,7 +92,7 @@ def plan_of_stages(
 
 @lru_cache(maxsize=128)
 def _is_known(plan: StagesPlan) -> bool:
-    """Return whether information is a number at every theta, whichever power is chosen."""
+    """Return whether information is a number at every theta, and some power has any."""
     try:
         with np.errstate(all="ignore"):
             _, scores = _chosen(plan, np.ones(len(plan.thetas)))
@@ -100,7 +100,8 @@ def _is_known(plan: StagesPlan) -> bool:
     except (ValueError, ArithmeticError):
         return False
     there = all(math.isfinite(x) for one in known for x in one)
-    return there and not any(map(math.isnan, scores.values()))
+    told = list(scores.values())
+    return there and math.isfinite(min(told)) and not any(map(math.isnan, told))
 
 
 def release_of_stages(
