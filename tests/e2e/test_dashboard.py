@@ -177,6 +177,14 @@ def test_posterior_of_a_job_is_drawn(page: Page, service: Service, analyst: str)
     expect(page.locator("#summary tbody tr")).to_have_count(2)
     expect(page.locator("figure.plot canvas")).to_have_count(7)
     expect(page.locator("figure.plot").last).to_contain_text("x against Intercept; correlation")
+    for ticks, told in (
+        ([0.25, 0.275, 0.3], ["0.250", "0.275", "0.300"]),
+        ([0, 2.5e-5, 5e-5], ["0", "2.5e-5", "5.0e-5"]),
+        ([-0.2, 0, 0.2], ["-0.2", "0.0", "0.2"]),
+        ([0, 50000, 100000], ["0", "50,000", "100,000"]),
+        ([2000000, 4000000], ["2e6", "4e6"]),
+    ):
+        assert page.evaluate("at => ticks(null, at)", ticks) == told
     drawn = page.get_by_role("img", name="Trace")
     expect(drawn.first).to_have_accessible_name("Intercept: Trace; shaded: warm-up")
     expect(page.locator("h3 .unreliable")).to_have_text(["unreliable"] * 3)

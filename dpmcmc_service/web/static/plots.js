@@ -4,15 +4,24 @@ const style = (name) => getComputedStyle(document.documentElement).getPropertyVa
 const colours = () => ["--first", "--second", "--third", "--fourth"].map(style);
 const HEIGHT = 150;
 
+// How many decimals write a step between ticks exactly.
+function decimals(step) {
+  for (let count = 0; count < 12; count++) {
+    const shifted = step * 10 ** count;
+    if (Math.abs(shifted - Math.round(shifted)) < 1e-6) return count;
+  }
+  return 12;
+}
+
 // Ticks with the digits that tell them apart, and powers of ten where these are many.
 function ticks(_, splits) {
   const step = Math.abs(splits[1] - splits[0]) || 1;
   const most = Math.max(...splits.map(Math.abs));
   if (most && (most < 1e-3 || most >= 1e6)) {
-    const digits = Math.max(0, Math.floor(Math.log10(most)) - Math.floor(Math.log10(step) + 1e-9));
+    const digits = decimals(step / 10 ** Math.floor(Math.log10(most)));
     return splits.map((at) => (at ? at.toExponential(digits).replace("e+", "e") : "0"));
   }
-  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const digits = decimals(step);
   return splits.map((at) => at.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 }
 
