@@ -159,7 +159,7 @@ class _Path:
     def far(self, z: float) -> None:
         """Release at a far iterate, and take a Newton step."""
         iterate = self._query(z, z, SQUARE_FAR)
-        if self._odds and self._found_shares(iterate):
+        if self._odds and not self._precision.any() and self._found_shares(iterate):
             return
         step, curve = self._step(iterate)
         self._place = np.asarray(self._place + self._root @ step)
