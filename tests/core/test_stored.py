@@ -237,7 +237,7 @@ def test_chains_are_judged_by_mixing_size_and_start():
 
 @pytest.mark.compiled("thousands of steps")
 def test_results_show_their_verdict(logistic, monkeypatch):
-    assert repr(logistic).startswith("noisy_quadratic: Reliable:")
+    assert repr(logistic).splitlines()[1].startswith("noisy_quadratic: Reliable:")
     assert "g[b]" in str(logistic)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert "\x1b[32mReliable\x1b[0m" in repr(logistic)
