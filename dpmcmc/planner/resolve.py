@@ -43,7 +43,8 @@ RELIABLE_ESS = 400.0  # below this a chain's own diagnostics call it unreliable:
 # times the posterior's sds: what a twenty-fifth of the rows would tell without noise
 MAX_WIDTH_RATIO = 5.0
 HIGHEST_EPSILON = 1000.0  # that is worth naming
-# d / n times that is the squared error of a normal approximation, in posterior sds
+# d / n times that is the squared error of a normal approximation, in posterior sds; where the
+# likelihood is quadratic there is none
 NORMAL_APPROXIMATION_ERROR = 1.0
 ROUND_UP = 1.0 + 1e-12  # of a noise multiplier: several releases cost no more than one
 
@@ -127,7 +128,7 @@ def chains_know(family: str) -> None:
 def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any]) -> Filled:
     suits(release, spec.model.family)
     facts = known.of(replace(spec, model=release.model(spec.model))).of_release
-    z = whole_multiplier(spec)
+    z, known_rows = whole_multiplier(spec), facts.assumptions.rows
     options: Any = release.settle(spec.sampler, facts, z)
     options = replace(
         options,
@@ -139,11 +140,9 @@ def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any])
     poor = release.poor is not None and release.poor(options, facts, z)
     privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
     draws = options.num_chains * (options.num_steps - options.num_warmup)
-    bent = (
-        0.0
-        if release.exact
-        else NORMAL_APPROXIMATION_ERROR * len(facts.prior) / facts.assumptions.rows
-    )
+    family = MODELS[spec.model.family].rows(spec.model.options)
+    quadratic = release.exact or (family is not None and family.additive)
+    bent = 0.0 if quadratic else NORMAL_APPROXIMATION_ERROR * len(facts.prior) / known_rows
     return Filled(
         replace(spec, sampler=options, privacy=privacy),
         float(draws),

@@ -44,8 +44,10 @@ PILOT_PRIOR_SD = 1.0
 NOISE, SQUARE_FAR, SQUARE_NEAR = 0.05, 0.15, 0.10  # parts of an iterate: variance, scale
 LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
 TARGET_CURVATURE_NOISE = 0.08  # the larger, the more its noise is above this part of it
-# times a mean slope * length^2, beyond which rows are weighted down at any noise
+# times a mean slope * length^2, beyond which rows are weighted down at any noise but one that is
+# next to nothing: a part of the curvature, and of a score in posterior sds
 MAX_WEIGHT_CUT = 20.0
+UNHEARD_CURVATURE, UNHEARD_SCORE = 0.005, 0.01
 # noise of a score, in posterior sds, that does not matter: no clip below it. The second where
 # residuals are wider than the model's, since clipping then adds bias
 NEGLIGIBLE_NOISE, NEGLIGIBLE_NOISE_WIDE = 0.2, 1.0
@@ -240,9 +242,11 @@ class _Path:
         # noise in posterior sds for a clip of 1
         each = 2.0 * math.sqrt(p / (n * parts[0])) * pooled
         quiet = NEGLIGIBLE_NOISE if self._rough() < WIDE_RESIDUAL_SCALE else NEGLIGIBLE_NOISE_WIDE
-        clip = min(max(quiet / each, self._clip), WIDEST_CLIP) * self._rough()
+        widest = max(WIDEST_CLIP, UNHEARD_SCORE / each)
+        clip = min(max(quiet / each, self._clip), widest) * self._rough()
         blur = blur * math.sqrt(LEAST_CURVE / curve) / MIN_WEIGHT_CUT
-        most = min(max(TARGET_CURVATURE_NOISE / blur, MIN_WEIGHT_CUT), MAX_WEIGHT_CUT) * p
+        widest = max(MAX_WEIGHT_CUT, UNHEARD_CURVATURE / blur)
+        most = min(max(TARGET_CURVATURE_NOISE / blur, MIN_WEIGHT_CUT), widest) * p
         cut = scales.best_cut(math.sqrt(2.0 / square) * z / math.sqrt(n)) if square else 1.0
         return Caps(clip * math.sqrt(p), most, most, cut * cut, parts), clip, cut
 

@@ -13,6 +13,7 @@ from dpmcmc.releases.quadratic_looks import SURPRISING, agreed, compared, parted
 from dpmcmc.releases.scales import UNCUT
 
 Floats = NDArray[np.float64]
+Normals = tuple[Floats, Floats]  # mean and precision (d,) of independent priors of positions
 # change of a predictor in the last step, mean square, in sds of what a row tells
 MAX_LAST_STEP = 0.5
 # n mu^2 over the number of coefficients, below which nothing is promised
@@ -32,6 +33,9 @@ OVERDISPERSION_RATIO = 1.3  # residuals over those of a Poisson count
 # (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
 MAX_UNEVEN_WEIGHT = 0.5
+# posterior sd of a row's predictor, root mean square: where the likelihood is not quadratic it is
+# about normal up to there, and means are within .2 sds
+MAX_PREDICTOR_SD = 1.0
 NEGLIGIBLE_CUT_WEIGHT = 0.998  # mean weight of a row, from which on nothing is said of it
 
 
@@ -56,11 +60,11 @@ class Verdict:
     sentence: str
 
 
-def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
+def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     """Judge a release by its own numbers: free.
 
-    precision: (d,) of the normal prior of its positions, where rows' scores have a bound; None
-    where they have none, as of counts: such a likelihood bends too much for any prior.
+    prior: of the job, where the likelihood is not quadratic, so that it matters where the posterior
+    lies; else None.
     """
     p, n = len(release.place), release.rows
     _, turned, allowed = compared(release)
@@ -75,7 +79,7 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
     )
     edge = math.sqrt(2.0 * p) * release.curvature_sd
     safe = np.maximum(values, max(edge, TINY**0.5))
-    step = vectors @ ((vectors.T @ agreed(release)[0]) / safe)
+    step = _mode(release, (vectors * safe) @ vectors.T, prior)
     last = release.places[1] - release.place
     step = step - np.linalg.solve(release.root, last)
     stretch = float(np.linalg.norm(step @ release.counting()))
@@ -87,11 +91,12 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
         n / release.noise_multiplier**2 >= MIN_INFORMATION_PER_COEFFICIENT * p
         and blur <= MAX_CURVATURE_NOISE
     )
-    enough = enough and not lost(release, precision)
+    enough = enough and not lost(release, None if prior is None else prior[1])
     skewed = release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
+    wide = prior is not None and predictor_sd(release, prior[1]) > MAX_PREDICTOR_SD
     return Verdict(
-        reliable=arrived and enough and not skewed and not uneven,
+        reliable=arrived and enough and not skewed and not uneven and not wide,
         arrived=arrived,
         privacy_share=share,
         effective_rows=n * (1.0 - share),
@@ -99,8 +104,38 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
         jump=jump,
         stretch=stretch,
         blur=blur,
-        sentence=_sentence(release, arrived, enough, skewed, uneven, share),
+        sentence=_sentence(release, (arrived, enough, skewed, uneven, wide), share),
     )
+
+
+def _mode(release: Quadratic, curvature: Floats, prior: Normals | None) -> Floats:
+    """Return how far (p,) by u the posterior's mode is from the place. curvature: (p, p)."""
+    score = agreed(release)[0]
+    if prior is None:
+        return np.asarray(np.linalg.solve(curvature, score))
+    p, root = len(score), release.root
+    mean, precision = (part[:p] for part in prior)
+    held = root.T @ (precision[:, None] * root)
+    pull = root.T @ (precision * (mean - release.place))
+    return np.asarray(np.linalg.solve(curvature + held, score + pull))
+
+
+def predictor_sd(release: Quadratic, precision: Floats) -> float:
+    """Return the posterior sd of a row's linear predictor, root mean square over rows.
+
+    precision: (d,) of the prior. By the moments of covariates that the whitening released.
+    """
+    p, root = len(release.place), release.root
+    values, vectors = np.linalg.eigh(release.curvature)
+    safe = np.maximum(values, math.sqrt(2.0 * p) * release.curvature_sd)
+    told = (vectors * (safe**2 / np.maximum(safe + release.score_sd**2, TINY))) @ vectors.T
+    held = root.T @ (precision[:p, None] * root)
+    covariance = root @ np.linalg.solve(told + held, root.T)
+    moments, _ = release.moments()
+    d = len(moments)
+    each = covariance.reshape(p // d, d, p // d, d)
+    total = np.einsum("cicj,ij->", each, moments)
+    return math.sqrt(max(float(total), 0.0) / (p // d))
 
 
 def _dim(release: Quadratic) -> bool:
@@ -166,10 +201,9 @@ def _rescaled(release: Quadratic) -> float:
     return math.log(float(release.scales[1] / release.scales[0]))
 
 
-def _sentence(
-    release: Quadratic, arrived: bool, enough: bool, skewed: bool, uneven: bool, share: float
-) -> str:
-    """Say it in words."""
+def _sentence(release: Quadratic, found: tuple[bool, bool, bool, bool, bool], share: float) -> str:
+    """Say it in words. found: as in verdict."""
+    arrived, enough, skewed, uneven, wide = found
     told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
     if not arrived:
         told = (
@@ -188,6 +222,12 @@ def _sentence(
             f"unreliable: weights reach up to {release.heaviest:g} and rows that weigh much were"
             " cut, so that the answer is that of other weights; a larger budget, or weights with"
             " narrower declared bounds, would mend it"
+        )
+    elif wide:
+        told = (
+            "unreliable: the rows leave the predictor so uncertain that the posterior is not"
+            " normal, as where covariates tell nearly all responses apart or rows are few; a"
+            " narrower prior would mend it"
         )
     notes = _notes(release)
     return "; ".join([told, *notes] if told.startswith("unreliable") else [*notes, told])
