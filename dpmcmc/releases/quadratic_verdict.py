@@ -33,8 +33,8 @@ OVERDISPERSION_RATIO = 1.3  # residuals over those of a Poisson count
 # (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
 MAX_UNEVEN_WEIGHT = 0.5
-# posterior sd of a row's predictor, root mean square: where the likelihood is not quadratic it is
-# about normal up to there, and means are within .2 sds
+# of a row's predictor, posterior sd and change in the last step, root mean square: up to there a
+# likelihood that is not quadratic is about so, and means are within .2 sds
 MAX_PREDICTOR_SD = 1.0
 NEGLIGIBLE_CUT_WEIGHT = 0.998  # mean weight of a row, from which on nothing is said of it
 
@@ -94,7 +94,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     enough = enough and not lost(release, None if prior is None else prior[1])
     skewed = release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
-    wide = prior is not None and predictor_sd(release, prior[1]) > MAX_PREDICTOR_SD
+    wide = prior is not None and _reach(release, step, prior[1]) > MAX_PREDICTOR_SD
     return Verdict(
         reliable=arrived and enough and not skewed and not uneven and not wide,
         arrived=arrived,
@@ -132,10 +132,21 @@ def predictor_sd(release: Quadratic, precision: Floats) -> float:
     held = root.T @ (precision[:p, None] * root)
     covariance = root @ np.linalg.solve(told + held, root.T)
     moments, _ = release.moments()
-    d = len(moments)
-    each = covariance.reshape(p // d, d, p // d, d)
-    total = np.einsum("cicj,ij->", each, moments)
-    return math.sqrt(max(float(total), 0.0) / (p // d))
+    each = covariance.reshape(p // len(moments), len(moments), -1, len(moments))
+    total = float(np.einsum("cicj,ij->", each, moments))
+    return math.sqrt(max(total, 0.0) / len(each))
+
+
+def _reach(release: Quadratic, step: Floats, precision: Floats) -> float:
+    """Return how far from the last place the likelihood is taken to be quadratic.
+
+    In predictors, root mean square over rows: their posterior sd and their change in the last step
+    (p,) by u.
+    """
+    moments, _ = release.moments()
+    moves = (release.root @ step).reshape(-1, len(moments))
+    change = float(np.einsum("ci,ij,cj->", moves, moments, moves)) / len(moves)
+    return math.hypot(predictor_sd(release, precision), math.sqrt(max(change, 0.0)))
 
 
 def _dim(release: Quadratic) -> bool:
@@ -225,9 +236,9 @@ def _sentence(release: Quadratic, found: tuple[bool, bool, bool, bool, bool], sh
         )
     elif wide:
         told = (
-            "unreliable: the rows leave the predictor so uncertain that the posterior is not"
-            " normal, as where covariates tell nearly all responses apart or rows are few; a"
-            " narrower prior would mend it"
+            "unreliable: predictors are so uncertain that the posterior is not normal, as where"
+            " covariates tell nearly all responses apart or rows are few; a narrower prior or a"
+            " larger budget would mend it"
         )
     notes = _notes(release)
     return "; ".join([told, *notes] if told.startswith("unreliable") else [*notes, told])
