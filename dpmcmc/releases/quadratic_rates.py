@@ -29,6 +29,7 @@ FARTHEST_LOG_RATE = (-8.0, 20.0)  # of a mean count
 LEAST_OWN = 0.02  # of the variance of a score, of that at the place
 INTERCEPT_ROOM = 0.5  # of the mean square of the first column, noise included
 LEAST_VARIANCE = 1e-8
+MOST_SHARED = 2.0  # variance of a coefficient over that given all others
 LEAST_PART = 1e-4  # of the prior's precision, which a likelihood has in any case
 
 
@@ -36,12 +37,14 @@ LEAST_PART = 1e-4  # of the prior's precision, which a likelihood has in any cas
 class Rates:
     """Categories (c,). directions: (c, p), directions @ u are changes b of their coefficients.
 
+    alone: (c, p), the u by which one of them changes by 1, and no other coefficient.
     expected: counts of a row at the place. room: by how much more or less a count may be before it
     is clipped. mean, precision: of the normal prior of b; a precision of 0 says that it is not
     normal. ridge: (p, p), a precision that is next to none, where the rows tell nothing at all.
     """
 
     directions: Floats
+    alone: Floats
     expected: Floats
     room: Floats
     mean: Floats
@@ -94,6 +97,7 @@ def of(release: Looked, mean: Floats, precision: Floats) -> Rates | None:
     room = release.clip * np.sqrt(len(which)) / np.linalg.norm(rows @ release.root, axis=1)
     return Rates(
         release.root[which],
+        np.linalg.inv(release.root).T[which],
         np.exp(np.clip(logs[which], *FARTHEST_LOG_RATE)),
         room[which],
         (mean - release.place)[which],
@@ -118,12 +122,15 @@ def matched(
     whole, pulled = whole + rates.ridge, pulled.copy()
     roots = roots_of(whole)
     inverse = roots @ turned(roots)
+    own_rows = np.einsum("cp,kpq,cq->kc", rates.alone, whole, rates.alone)
     by_noise = ((rates.directions @ inverse @ noise) ** 2).sum(axis=2)
     for c, direction in enumerate(rates.directions):
         along, own = inverse @ direction, rates.precision[c]
         variance = along @ direction
         if min(float(np.median(variance)), 1.0 / max(own, LEAST_VARIANCE)) < LEAST_SD**2:
             continue
+        if float(np.median(variance * own_rows[:, c])) > MOST_SHARED:
+            continue  # what is not known is the rate of others, as of the reference
         part = np.minimum(by_noise[:, c] / variance, 1.0)
         mean, precision = rates.mean[c], max(own, LEAST_PRECISION) if own else REFERENCE_SD**-2
         step = np.einsum("kp,kp->k", along, pulled)

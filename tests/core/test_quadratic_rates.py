@@ -54,7 +54,7 @@ def test_moments_are_those_of_the_rate(seen, each, rows, noise, room, prior_mean
     pulled = slope * (seen - rows * middle) / (own + noise**2) * np.ones((1, 1))
     root = slope / (own + noise**2) * noise * unit
     prior = np.array([prior_mean]), np.array([PRIOR_SD**-2])
-    rates = Rates(np.ones((1, 1)), np.array([each]), np.array([room]), *prior, NO_RIDGE)
+    rates = Rates(*2 * [np.ones((1, 1))], np.array([each]), np.array([room]), *prior, NO_RIDGE)
     whole, pull = matched(precision, pulled, root, rates, 1.0)
     found = float(whole[0, 0, 0]) + PRIOR_SD**-2
     mean = (float(pull[0, 0]) + PRIOR_SD**-2 * prior_mean) / found
@@ -70,13 +70,25 @@ def test_what_is_well_known_and_tight_priors_are_left():
     def found(sd):
         row = np.array([2.0, 2.0]), np.array([9.0, 9.0])
         prior = np.zeros(2), np.full(2, sd**-2)
-        return matched(whole, pulled, noise, Rates(np.eye(2), *row, *prior, NO_RIDGE), 1.0)
+        return matched(whole, pulled, noise, Rates(*2 * [np.eye(2)], *row, *prior, NO_RIDGE), 1.0)
 
     assert [part.tolist() for part in found(1e-3)] == [whole.tolist(), pulled.tolist()]
     other, moved = found(2.5)
     assert other[0, 0, 0] == whole[0, 0, 0]
     assert moved[0, 0] == pulled[0, 0]
     assert moved[0, 1] / other[0, 1, 1] < -1.2  # expm1(-2) is near -1, the step
+
+
+def test_what_all_share_with_a_rare_reference_is_left_to_it():
+    """Two categories, known well but for the reference that both are measured from."""
+    root = np.linalg.cholesky(np.full((2, 2), 0.1) + np.diag([0.01, 0.02]))
+    whole, pulled = np.linalg.inv(root @ root.T)[None], np.array([[0.5, 0.2]])
+    both, ones = np.eye(2), np.ones(2)
+    row, prior = (20.0 * ones, 100.0 * ones), (np.zeros(2), ones)
+    found = matched(
+        whole, pulled, np.zeros((1, 2, 2)), Rates(both, both, *row, *prior, NO_RIDGE), 1.0
+    )
+    assert [part.tolist() for part in found] == [whole.tolist(), pulled.tolist()]
 
 
 def test_a_curvature_of_nothing_leaves_the_prior():
