@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpmcmc.families.base import NONE, TINY, Floats, Place
-from dpmcmc.families.given import pilot, shift_of, slope_of
+from dpmcmc.families.given import heaviest_of, pilot, shift_of, slope_of, usual_of
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import classwise, scales, whitening
+from dpmcmc.releases import categories, classwise, scales, whitening
+from dpmcmc.releases import shares as response_shares
+from dpmcmc.releases.categories import FARTHEST_LOG_RATE
 from dpmcmc.releases.joint_sums import Block, Caps, Sums, release
 from dpmcmc.releases.newton_budget import ROUNDING_MARGIN, WHITENING_SHARE, shares
 from dpmcmc.releases.newton_problem import Problem, rare_moments
-from dpmcmc.releases.quadratic_rates import FARTHEST_LOG_RATE
 from dpmcmc.releases.quadratic_steps import (
     MIN_WEIGHT_CUT,
     Iterate,
@@ -39,8 +41,9 @@ from dpmcmc.releases.whitening import (
 )
 
 PILOT_ITERATES = 2  # of the far ones, at the log of a count
-# of a rare category's coefficient there: noise must not carry it up, from where steps are short
-PILOT_PRIOR_SD = 1.0
+# of a rare category's coefficient, on the log of a count and in eighths of a linear response's
+# range: noise must not carry it to where scores are cut and steps are short
+RARE_PRIOR_SD = 1.0
 NOISE, SQUARE_FAR, SQUARE_NEAR = 0.05, 0.15, 0.10  # parts of an iterate: variance, scale
 LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
 TARGET_CURVATURE_NOISE = 0.08  # the larger, the more its noise is above this part of it
@@ -93,21 +96,27 @@ class _Path:
         self._problem, self._white, self._random = problem, replace(white, root=root), random
         self._family = problem.family
         self._place, self._scale = problem.start.copy(), problem.scale
+        if self._bends:
+            self._problem = replace(problem, prior=self._holding(problem.prior))
         self._clip, self._rows = FIRST_CLIP, float(problem.rows)  # that are not left out
-        self._stretch(problem.family.level)
+        level = problem.family.level
+        classes = problem.classes
+        self._stretch(classwise.at_rest(self._family, classes) if classes > 1 else [[level]])
         self._forget()
+
+    @property
+    def _bends(self) -> bool:
+        """Whether rows of a rare category may lie where residuals are cut."""
+        return self._family.additive and bool(self._rare.any())
 
     def _forget(self) -> None:
         """Drop the estimate of the mode and its precision."""
         self._mean, size = self._place.copy(), self._problem.size
         self._precision = np.zeros((size, size))
 
-    def _stretch(self, level: float) -> None:
-        """Begin with coordinates in which rows with this slope are round."""
-        level = level / self._scale**2 if self._family.additive else level
-        slopes = np.array([[level]])
-        if self._problem.classes > 1:
-            slopes = classwise.at_rest(self._family, self._problem.classes)
+    def _stretch(self, slopes: ArrayLike) -> None:
+        """Begin with coordinates in which rows with this slope (k, k) are round."""
+        slopes = np.asarray(slopes) / (self._scale**2 if self._family.additive else 1.0)
         self._root = np.asarray(np.kron(lifted(slopes, 0.0), self._white.root), np.float64)
         self._known = np.asarray(np.kron(slopes, self._white.known), np.float64)
         self._held = self._white.held
@@ -116,14 +125,18 @@ class _Path:
         """Move to the fit of a linear regression of the log of the response."""
         problem, family, scale = self._problem, self._family, self._scale
         self._family, logs = pilot(family, problem.y)
-        held = np.where(self._rare > 0.0, PILOT_PRIOR_SD**-2, problem.prior)
+        held = self._holding(problem.prior)
         self._problem, self._scale = replace(problem, y=logs, prior=held), 2.0
-        self._stretch(1.0)
+        self._stretch([[1.0]])
         for part in parts:
             self.far(part)
         self._problem, self._family, self._scale = problem, family, scale
-        self._stretch(slope_of(family, self._rate()))
+        self._stretch([[slope_of(family, self._rate())]])
         self._forget()
+
+    def _holding(self, prior: Floats) -> Floats:
+        """Return precisions (p,) of the way's prior, with those of rare categories."""
+        return np.where(self._rare > 0.0, RARE_PRIOR_SD**-2, prior)
 
     def _rate(self) -> float:
         """Return the mean count here, of normal predictors. The first column is the intercept."""
@@ -138,6 +151,8 @@ class _Path:
     def far(self, z: float) -> None:
         """Release at a far iterate, and take a Newton step."""
         iterate = self._query(z, z, SQUARE_FAR)
+        if not (self._family.pilot or self._family.additive) and self._found_shares(iterate):
+            return
         step, curve = self._step(iterate)
         self._place = np.asarray(self._place + self._root @ step)
         left = self._scale_left(iterate, float(step @ curve @ step))
@@ -149,6 +164,28 @@ class _Path:
             self._root = np.asarray(self._root * left)
             self._known = np.asarray(self._known / left**2)
         self._scale *= left
+
+    def _found_shares(self, iterate: Iterate) -> bool:
+        """Move intercepts to the shares of the responses, if these are far. Return whether they are."""
+        back, inverse, n = np.linalg.inv(self._white.root), np.linalg.inv(iterate.root), self._rows
+        rows, known = categories.typical(back.T @ back)
+        if not known:
+            return False
+        sums, size = iterate.sums, len(rows)
+        chosen = slice(0, None, size)
+        told = response_shares.found(
+            self._place.reshape(-1, size) @ (back.T @ back)[0] + shift_of(self._family),
+            (inverse.T @ sums.score)[chosen] / n,
+            sums.sds[0] * np.linalg.norm(inverse[:, chosen], axis=0) / n,
+            (inverse.T @ sums.curvature @ inverse)[chosen, chosen] / n,
+            heaviest_of(self._family),
+        )
+        if told is None:
+            return False
+        self._place[chosen] += told[0]
+        self._stretch(usual_of(self._family) * told[1])
+        self._forget()
+        return True
 
     def _round(self, iterate: Iterate, curve: Floats) -> None:
         """Change to coordinates in which the curvature of this iterate is the identity."""
@@ -226,7 +263,8 @@ class _Path:
             noise = sums.sds[3] / self._rows
             tau, tau_sd = scales.solved(sums.square / self._rows, cut, noise)
         self._follow(sums, clip)
-        return Iterate(self._place, self._root, sums, self._scale, clip, cut, tau, tau_sd)
+        told = spread if self._bends else None
+        return Iterate(self._place, self._root, sums, self._scale, clip, cut, tau, tau_sd, told)
 
     def _caps(self, z: float, pooled: float, square: float) -> tuple[Caps, float, float]:
         """Return the caps of an iterate, the clip of its score and the cut of squared residuals."""
@@ -267,11 +305,10 @@ class _Path:
     def _spread(self, *, mean: bool) -> Floats | None:
         """Return a root (p, p) of the covariance that scores are averaged over, if any.
 
-        Additive families with rare categories: that of the place, as far as iterates estimate it.
-        The few rows of a category may lie where residuals are cut. There the score is not linear,
-        and a Newton step is too short.
+        Where the few rows of a category may be cut: that of the place, as far as iterates estimate
+        it. There the score is not linear, and a Newton step is too short.
         """
-        if not (self._family.additive and self._rare.any()):
+        if not self._bends:
             return self._posterior_root() if mean else None
         if not self._precision.any():
             return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpmcmc.families.base import TINY
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import quadratic_looks, quadratic_rates, scales
+from dpmcmc.releases import categories, quadratic_looks, scales
 from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.matrices import even, roots_of, turned
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
@@ -41,6 +41,7 @@ class Quadratic:
     declared weight of a row's log likelihood. indicators: (d,), 1 for columns
     that are declared to hold 0 and 1 alone; None where that is not known. log_shift: what offsets
     add to a predictor on average, where an expected response is its exponential; else None.
+    spreads: (2, p, p), of the near iterates of linear models with rare categories, see Iterate.
     """
 
     place: Floats
@@ -72,6 +73,7 @@ class Quadratic:
     heaviest: float = 1.0
     indicators: Floats | None = None
     log_shift: float | None = None
+    spreads: Floats | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -95,6 +97,14 @@ class Quadratic:
         """
         total = max(float(np.trace(self.curvature)), TINY)
         return min(max(float(np.trace(self.noise)) / total, 0.0), 1.0)
+
+    @property
+    def residual_sd(self) -> float:
+        """Sd of the residuals of a linear model, in units in which a fixed one is 1."""
+        if not self.scaled:
+            return 1.0
+        weights = self.tau_sds**-2.0 / (self.tau_sds**-2.0).sum()
+        return math.exp(float(weights @ np.log(self.scales * self.taus)))
 
     @property
     def paid(self) -> Whitening:
@@ -128,10 +138,10 @@ class Quadratic:
         score, noise = quadratic_looks.agreed(self)
         whole, gain = self._likelihoods(curves, noise)
         told = whole, gain @ score
-        rates = quadratic_rates.of(self, mean[:p], precision[:p])
-        if rates is not None:
+        kinds = categories.of(self, mean[:p], precision[:p])
+        if kinds is not None:
             middle = float(np.mean(powers))
-            told = quadratic_rates.matched(*told, gain * self.score_sd, rates, middle)
+            told = categories.matched(*told, gain * self.score_sd, kinds, middle)
         means, roots = self._given(told, powers, prior, pull)
         last = (float(mean[p]), float(precision[p])) if self.scaled else None
         return Mixture(self, means, roots, last)

@@ -87,7 +87,14 @@ def pooled(
         heaviest=heaviest,
         indicators=indicators,
         log_shift=log_shift,
+        spreads=_spreads(iterates),
     )
+
+
+def _spreads(iterates: tuple[Iterate, Iterate]) -> Floats | None:
+    """Return (2, p, p) what slopes are means over, where that decides what scores say."""
+    first, last = (iterate.spread for iterate in iterates)
+    return None if first is None or last is None else np.stack((first, last))
 
 
 def _scale(iterates: tuple[Iterate, Iterate], *, fixed: bool) -> float:

@@ -24,7 +24,8 @@ class Iterate:
     """A place, and what was released there, in the coordinates of root (p, p).
 
     clip: of the score, in mean lengths of a row's. tau: scale of the residuals over the one that
-    was taken, with tau_sd the noise of its log. cut: of squared residuals.
+    was taken, with tau_sd the noise of its log. cut: of squared residuals. spread: (p, p), root of
+    the covariance that slopes are means over, of linear models with rare categories; else None.
     """
 
     place: Floats
@@ -35,6 +36,7 @@ class Iterate:
     cut: float
     tau: float
     tau_sd: float
+    spread: Floats | None = None
 
 
 def newton_step(iterate: Iterate, rows: float) -> tuple[Floats, Floats, Floats, Floats]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from dpmcmc import sample
 from dpmcmc.design import make_design
 from dpmcmc.families.base import Place
 from dpmcmc.families.linear import Linear
@@ -81,6 +82,27 @@ def test_rows_of_a_hidden_category_do_not_shift_the_scale(schema, most):
     assert abs(np.mean(off)) < most
 
 
+def test_a_category_far_from_where_noise_puts_it_is_not_sure_and_wrong():
+    """Twenty rows whose mean is six residual sds off, in a response of 65: scores are cut there."""
+    rows, few, effect, away, widths = 4000, 20, 6.0, [], []
+    names = "a", "c", "d", "e"
+    numbers = tuple(NumberColumn(name=name, lower=-1.0, upper=1.0) for name in names)
+    response = NumberColumn(name="t", lower=-32.0, upper=33.0)
+    schema = Schema(columns=(*numbers, response, DECLARED.columns[2]), rows=rows)
+    for seed in range(40):
+        rng, rare = np.random.default_rng(seed), np.arange(rows) < few
+        data = {name: rng.uniform(-1, 1, rows) for name in names}
+        data["t"] = sum(data.values()) + effect * rare + rng.standard_normal(rows)
+        data["b"] = np.where(rare, "yes", "no")
+        told = {"epsilon": 10, "delta": 1e-6, "random": Seeded(seed)}
+        fit = sample("t ~ a + c + d + e + b", data, schema, **told)
+        row = fit.summary(mixing=False)["b[yes]"]
+        away.append(abs(row.mean - effect) / row.sd)
+        widths.append(row.sd)
+    assert max(away) < 5.0
+    assert np.median(widths) < 4.0  # where the response may be anywhere within 65
+
+
 def test_a_slope_is_that_over_where_the_mean_may_lie():
     """Beyond the cut a score is no line: its mean slope over N(0, 2^2), by integration."""
     sd, spread, most, reach = 1.5, 2.0, 3.0, 2.5
@@ -95,7 +117,7 @@ def test_a_slope_is_that_over_where_the_mean_may_lie():
 
 
 def test_a_score_that_still_pulls_widens_its_direction_alone():
-    found = told(DECLARED, 3)[0]
+    found = dataclasses.replace(told(DECLARED, 3)[0], spreads=None)  # as where it is a number
     values, vectors = np.linalg.eigh(found.curvature)
     assert values[0] < 0.5 * np.median(values)
     way, pull = 0.4 * vectors[:, 0], 8.0 * found.score_sds[1] * vectors[:, 0]

@@ -1,4 +1,4 @@
-"""Rates of rare categories: normal likelihoods with the moments of the right ones."""
+"""Rare categories: normal likelihoods with the moments of the right ones."""
 
 from dataclasses import replace
 
@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import norm, poisson
 
 from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, sample
+from dpmcmc.releases.categories import Categories, matched
+from dpmcmc.releases.category_scores import Counts, Residuals
 from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.releases.quadratic_rates import Rates, matched
 from tests.sources import Seeded
 
 CHANGES = np.linspace(-16.0, 9.0, 5001)
@@ -54,12 +55,56 @@ def test_moments_are_those_of_the_rate(seen, each, rows, noise, room, prior_mean
     pulled = slope * (seen - rows * middle) / (own + noise**2) * np.ones((1, 1))
     root = slope / (own + noise**2) * noise * unit
     prior = np.array([prior_mean]), np.array([PRIOR_SD**-2])
-    rates = Rates(*2 * [np.ones((1, 1))], np.array([each]), np.array([room]), *prior, NO_RIDGE)
-    whole, pull = matched(precision, pulled, root, rates, 1.0)
+    kinds = Categories(np.ones((1, 1)), (Counts(each, room),), *prior, NO_RIDGE)
+    whole, pull = matched(precision, pulled, root, kinds, 1.0)
     found = float(whole[0, 0, 0]) + PRIOR_SD**-2
     mean = (float(pull[0, 0]) + PRIOR_SD**-2 * prior_mean) / found
     expected, sd = exactly(seen, each, rows, noise, room, prior_mean)
     assert mean == pytest.approx(expected, abs=0.03 * sd)
+    assert found**-0.5 == pytest.approx(sd, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("seen", "noise", "room", "earlier"),
+    [
+        (6.0, 3.0, 2.0, None),  # a third of a residual's sd
+        (17.0, 4.0, 1.2, None),  # nearly all are cut: any larger effect will do
+        (17.0, 4.0, 1.2, (1.0, 0.5)),  # and earlier looks speak against it
+        (-30.0, 2.0, 2.0, (4.0, 2.0)),
+    ],
+)
+def test_moments_are_those_of_residuals_that_are_cut(seen, noise, room, earlier):
+    """Twenty of them, of sd 1, by integration over their sum and over a draw of each."""
+    rows, slope, errors = 20, 0.8, np.linspace(-8.0, 8.0, 2001)
+    changes = np.linspace(-16.0, 16.0, 3001)
+    density = norm.pdf(errors) / norm.pdf(errors).sum()
+    cut = np.clip(errors + changes[:, None], -room, room)
+    mean, square = cut @ density, cut**2 @ density
+    logs = norm.logpdf(seen, rows * mean, np.sqrt(rows * (square - mean**2) + noise**2))
+    logs += norm.logpdf(changes, 0.0, PRIOR_SD)
+    if earlier is not None:
+        own = float(np.clip(errors, -room, room) ** 2 @ density)
+        known = earlier[1] + 9.0 * (rows * own + noise**2) / (rows * slope) ** 2
+        logs -= np.log1p((changes - earlier[0]) ** 2 / known)
+    weights = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+    middle = float(weights @ changes)
+    sd = float(np.sqrt(weights @ (changes - middle) ** 2))
+
+    own = rows * float(np.clip(errors, -room, room) ** 2 @ density)
+    unit, total = np.ones((1, 1, 1)), own + noise**2
+    prior = np.zeros(1), np.array([PRIOR_SD**-2])
+    told = None if earlier is None else tuple(np.array([part]) for part in earlier)
+    kinds = Categories(np.ones((1, 1)), (Residuals(1.0, room, slope),), *prior, NO_RIDGE, told)
+    steep = rows * slope
+    whole, pull = matched(
+        steep**2 / total * unit,
+        steep * seen / total * unit[0],
+        steep / total * noise * unit,
+        kinds,
+        1.0,
+    )
+    found = float(whole[0, 0, 0]) + PRIOR_SD**-2
+    assert float(pull[0, 0]) / found == pytest.approx(middle, abs=0.03 * sd)
     assert found**-0.5 == pytest.approx(sd, rel=0.03)
 
 
@@ -68,9 +113,10 @@ def test_what_is_well_known_and_tight_priors_are_left():
     noise = np.zeros((1, 2, 2))
 
     def found(sd):
-        row = np.array([2.0, 2.0]), np.array([9.0, 9.0])
+        row = Counts(2.0, 9.0)
         prior = np.zeros(2), np.full(2, sd**-2)
-        return matched(whole, pulled, noise, Rates(*2 * [np.eye(2)], *row, *prior, NO_RIDGE), 1.0)
+        kinds = Categories(np.eye(2), (row, row), *prior, NO_RIDGE)
+        return matched(whole, pulled, noise, kinds, 1.0)
 
     assert [part.tolist() for part in found(1e-3)] == [whole.tolist(), pulled.tolist()]
     other, moved = found(2.5)
@@ -84,10 +130,8 @@ def test_what_all_share_with_a_rare_reference_is_left_to_it():
     root = np.linalg.cholesky(np.full((2, 2), 0.1) + np.diag([0.01, 0.02]))
     whole, pulled = np.linalg.inv(root @ root.T)[None], np.array([[0.5, 0.2]])
     both, ones = np.eye(2), np.ones(2)
-    row, prior = (20.0 * ones, 100.0 * ones), (np.zeros(2), ones)
-    found = matched(
-        whole, pulled, np.zeros((1, 2, 2)), Rates(both, both, *row, *prior, NO_RIDGE), 1.0
-    )
+    kinds = Categories(both, 2 * (Counts(20.0, 100.0),), np.zeros(2), ones, NO_RIDGE, alone=both)
+    found = matched(whole, pulled, np.zeros((1, 2, 2)), kinds, 1.0)
     assert [part.tolist() for part in found] == [whole.tolist(), pulled.tolist()]
 
 

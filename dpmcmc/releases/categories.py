@@ -1,0 +1,251 @@
+"""Rare categories: what a score says of a coefficient where a Newton step would go too far.
+
+Where a score says that the rate of counts is half, their coefficient is lower by log 2. Where noise
+leaves open that the rate is 0, or that the score is as large as clipped rows make it, the
+coefficient may be of any size, and the prior says how far. The normal likelihood of such a
+coefficient is replaced by the one that leads to the right mean and variance (expectation
+propagation, one site a coefficient; Minka 2001).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.families.linear import WIDEST_CUT, inside
+from dpmcmc.releases.category_scores import Counts, Residuals, Response
+from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.releases.matrices import roots_of, turned
+
+WIDE_SD, WIDEST_SD = 1e2, 1e3  # of a coefficient of which rows tell nothing
+LEAST_PRECISION = 1e-4  # of a prior that moments are matched under
+REFERENCE_SD = 2.5  # of a prior that moments are matched under, where the own one is not normal
+FARTHEST_LOG_RATE = (-8.0, 20.0)  # of a mean count
+LEAST_OWN = 0.02  # of the variance of a score, of that at the place
+INTERCEPT_ROOM = 0.5  # of the mean square of the first column, noise included
+LEAST_VARIANCE = 1e-8
+MOST_SHARED = 1.5  # variance of a coefficient over that given all others
+LEAST_PART = 1e-4  # of the prior's precision, which a likelihood has in any case
+# variances of the last look, added to those of earlier ones: they are of the same rows, and count
+# next to nothing where the last one knows better
+EARLIER_ROOM = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Categories:
+    """Categories (c,). directions: (c, p), directions @ u are changes b of their coefficients.
+
+    mean, precision: of the normal prior of b; a precision of 0 says that it is not normal.
+    ridge: (p, p), a precision that is next to none, where the rows tell nothing at all.
+    earlier: places (c,) and variances (c,) of b by earlier looks, which may be far off where scores
+    were cut: their likelihood is a Cauchy law's.
+    alone: (c, p), of counts, the u by which one of them changes by 1, and no other coefficient.
+    """
+
+    directions: Floats
+    responses: tuple[Response, ...]
+    mean: Floats
+    precision: Floats
+    ridge: Floats
+    earlier: tuple[Floats, Floats] | None = None
+    alone: Floats | None = None
+
+
+class Looked(Protocol):
+    """What is read of a stored release: see Quadratic."""
+
+    @property
+    def place(self) -> Floats:
+        """Coefficients (p,) that the score is of."""
+
+    @property
+    def root(self) -> Floats:
+        """Coordinates (p, p): coefficients are place + root @ u."""
+
+    @property
+    def clip(self) -> float:
+        """Largest score of a row that is not clipped, in mean lengths."""
+
+    @property
+    def indicators(self) -> Floats | None:
+        """1 for columns (d,) that hold 0 and 1 alone."""
+
+    @property
+    def log_shift(self) -> float | None:
+        """What offsets add to a predictor on average; None without a log link."""
+
+    @property
+    def residual_sd(self) -> float:
+        """Of a linear model."""
+
+    @property
+    def places(self) -> Floats:
+        """Of the two last looks (2, p)."""
+
+    @property
+    def spreads(self) -> Floats | None:
+        """Of them (2, p, p), see Iterate; None but of linear models with rare categories."""
+
+    @property
+    def score_sds(self) -> Floats:
+        """Of their noise (2,)."""
+
+    def moments(self) -> tuple[Floats, float]:
+        """Return (mean of x x^T (d, d), sd of its noise)."""
+
+
+def of(release: Looked, mean: Floats, precision: Floats) -> Categories | None:
+    """Return the categories of a release under a normal prior (p,); None where it has none."""
+    if release.indicators is None or (release.log_shift is None and release.spreads is None):
+        return None
+    which, second = release.indicators > 0.0, release.moments()[0]
+    rows, intercept = typical(second)
+    which[0] &= not intercept
+    told: Sequence[Response]
+    before = alone = None
+    if release.spreads is None:
+        told = counts(release, rows, second[0] * intercept)
+        alone = np.linalg.inv(release.root).T[which]
+    else:
+        told = residuals(release, rows, release.spreads)
+        before = earlier(release, which, release.spreads[0])
+    return Categories(
+        release.root[which],
+        tuple(told[j] for j in np.flatnonzero(which)),
+        (mean - release.place)[which],
+        precision[which],
+        WIDEST_SD**-2 * release.root.T @ release.root,
+        before,
+        alone,
+    )
+
+
+def typical(second: Floats) -> tuple[Floats, bool]:
+    """Return (mean row of each column's category (d, d), whether the first is the intercept).
+
+    second: (d, d), mean of x x^T. The first column is the intercept where its mean square is about
+    1; rows of a category then have the mean of the other columns, and else none of them.
+    """
+    if abs(second[0, 0] - 1.0) < INTERCEPT_ROOM:
+        return second[0] + (1.0 - second[0])[:, None] * np.eye(len(second)), True
+    return np.eye(len(second)), False
+
+
+def counts(release: Looked, rows: Floats, mean: Floats) -> list[Counts]:
+    """Return how scores of rows (d, p) with counts change. mean: (p,), of all rows, or 0."""
+    logs = release.place + (release.log_shift or 0.0) + mean @ release.place
+    room = release.clip * np.sqrt(len(rows)) / np.linalg.norm(rows @ release.root, axis=1)
+    return [
+        Counts(*told) for told in zip(np.exp(np.clip(logs, *FARTHEST_LOG_RATE)), room, strict=True)
+    ]
+
+
+def residuals(release: Looked, rows: Floats, spreads: Floats) -> list[Residuals]:
+    """Return how scores of rows (d, p) with residuals change. spreads: see Looked."""
+    sd, seen = release.residual_sd, rows @ release.root
+    cut = release.clip * np.sqrt(len(rows)) * sd / np.linalg.norm(seen, axis=1)
+    cut, weights = np.minimum(cut, WIDEST_CUT), release.score_sds**-2.0
+    slopes = np.zeros(len(rows))
+    for weight, spread in zip(weights / weights.sum(), spreads, strict=True):
+        moved = np.linalg.norm(seen @ spread, axis=1) / sd
+        slopes += weight * inside(cut / np.sqrt(1.0 + moved**2))
+    return [Residuals(sd, k * sd, slope) for k, slope in zip(cut, slopes, strict=True)]
+
+
+def earlier(release: Looked, which: NDArray[np.bool_], spread: Floats) -> tuple[Floats, Floats]:
+    """Return where looks before the two last ones had coefficients, and its variance.
+
+    spread: (p, p), see Looked, of the first of the two.
+    """
+    own = release.root[which] @ spread
+    return (release.places[0] - release.place)[which], (own**2).sum(axis=1)
+
+
+def matched(
+    whole: Floats,
+    pulled: Floats,
+    noise: Floats,
+    categories: Categories,
+    power: float,
+) -> tuple[Floats, Floats]:
+    """Return (whole, pulled) of normal likelihoods with the same moments as those of categories.
+
+    whole: (k, p, p), pulled: (k, p): precisions, and precisions times means, by u. noise:
+    (k, p, p), noise @ noise.T is what of the covariance of `pulled` is noise. power: of the
+    likelihood.
+    """
+    whole, pulled = whole + categories.ridge, pulled.copy()
+    roots = roots_of(whole)
+    inverse = roots @ turned(roots)
+    shared = _shared(categories, whole, inverse)
+    by_noise = ((categories.directions @ inverse @ noise) ** 2).sum(axis=2)
+    for c, direction in enumerate(categories.directions):
+        along, own, response = inverse @ direction, categories.precision[c], categories.responses[c]
+        variance, step = along @ direction, np.einsum("kp,kp->k", along, pulled)
+        sd, prior_sd = float(np.median(variance)) ** 0.5, max(own, LEAST_VARIANCE) ** -0.5
+        if shared[c]:
+            continue
+        off = sd if isinstance(response, Counts) else abs(float(np.median(step))) + 2.0 * sd
+        if response.straight(min(off, prior_sd)):
+            continue
+        part = np.minimum(by_noise[:, c] / variance, 1.0)
+        mean, precision = categories.mean[c], max(own, LEAST_PRECISION) if own else REFERENCE_SD**-2
+        earlier = None
+        if categories.earlier is not None:
+            earlier = categories.earlier[0][c], categories.earlier[1][c] + EARLIER_ROOM * sd * sd
+        middle, spread = _moments(step, variance, part, response, (mean, precision), earlier, power)
+        told = np.maximum(1.0 / spread - precision, LEAST_PART * precision)
+        told = np.where(variance < WIDE_SD**2, told, power / variance)  # the others tell nothing
+        change = told / power - 1.0 / variance
+        pull = (middle * (told + precision) - precision * mean) / power - step / variance
+        pull = np.where(variance < WIDE_SD**2, pull, 0.0)
+        whole += change[:, None, None] * np.outer(direction, direction)
+        pulled += pull[:, None] * direction
+        part_left = told / power * variance  # 1 + change * variance
+        inverse -= (change / part_left)[:, None, None] * along[:, :, None] * along[:, None, :]
+    return whole, pulled
+
+
+def _shared(categories: Categories, whole: Floats, inverse: Floats) -> NDArray[np.bool_]:
+    """Return (c,) whether what is not known is the rate of others, as of a rare reference.
+
+    whole: (k, p, p) precisions by u. inverse: of them.
+    """
+    if categories.alone is None:
+        return np.zeros(len(categories.directions), np.bool_)
+    given = np.einsum("cp,kpq,cq->kc", categories.alone, whole, categories.alone)
+    variance = np.einsum("cp,kpq,cq->kc", categories.directions, inverse, categories.directions)
+    return np.asarray(np.median(variance * given, axis=0) > MOST_SHARED)
+
+
+def _moments(
+    step: Floats,
+    variance: Floats,
+    part: Floats,
+    response: Response,
+    prior: tuple[float, float],
+    earlier: tuple[float, float] | None,
+    power: float,
+) -> tuple[Floats, Floats]:
+    """Return posterior means and variances (k,) of the change b of a coefficient.
+
+    The change of the score over its slope was seen as step with this variance. A part of it is
+    noise, the rest is that of the rows.
+    """
+    at = response.grid(step, np.sqrt(variance), prior)
+    told, own = response.told(at)
+    own, noise = np.maximum(own, LEAST_OWN), part[:, None]
+    spread = variance[:, None] * (noise + (1.0 - noise) * own)
+    sd = np.sqrt(variance)
+    seen = np.clip(step, told.min(axis=1) - sd, told.max(axis=1) + sd)  # beyond it noise has a part
+    logs = -0.5 * power * ((seen[:, None] - told) ** 2 / spread + np.log(spread))
+    logs -= 0.5 * prior[1] * (at - prior[0]) ** 2
+    if earlier is not None:
+        logs -= np.log1p((at - earlier[0]) ** 2 / earlier[1])
+    gaps = np.diff(at, axis=1, prepend=at[:, :1], append=at[:, -1:])
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True)) * (gaps[:, 1:] + gaps[:, :-1])
+    weights /= weights.sum(axis=1, keepdims=True)
+    middle = (weights * at).sum(axis=1)
+    return middle, np.maximum((weights * (at - middle[:, None]) ** 2).sum(axis=1), LEAST_VARIANCE)
