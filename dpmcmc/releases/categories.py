@@ -107,7 +107,7 @@ def of(release: Looked, mean: Floats, precision: Floats) -> Categories | None:
     before = alone = None
     if release.spreads is None:
         told = counts(release, rows, second[0] * intercept)
-        alone = np.linalg.inv(release.root).T[which]
+        alone = np.asarray(np.linalg.inv(release.root).T[which], np.float64)
     else:
         told = residuals(release, rows, release.spreads)
         before = earlier(release, which, release.spreads[0])
