@@ -68,8 +68,13 @@ def _sentence(column: NumberColumn, mean: float, sd: float) -> str:
     low = max(column.lower, middle + half * (mean - SUGGESTED_SDS * sd))
     high = min(column.upper, middle + half * (mean + SUGGESTED_SDS * sd))
     return (
-        f"{column.name} varies by about {half * sd:.2g} around {middle + half * mean:.3g},"
+        f"{column.name} varies by about {_plain(half * sd)} around {middle + half * mean:.3g},"
         f" {1 / sd:.0f} times less than half of its declared range of {column.lower:g} to"
-        f" {column.upper:g}: for the next dataset, bounds of about {low:.2g} to {high:.2g} would"
+        f" {column.upper:g}: next time, bounds of about {_plain(low)} to {_plain(high)} would"
         " cost less noise, if you know that rows beyond them are few (they would be clamped)"
     )
+
+
+def _plain(value: float) -> str:
+    """Return a number of two digits, without an exponent where that can be."""
+    return f"{float(f'{value:.2g}'):g}"

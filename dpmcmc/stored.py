@@ -24,7 +24,12 @@ from dpmcmc.models import MODELS
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases.base import Posterior, Stored, prior_of
 from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.releases.quadratic_verdict import MAX_LAST_STEP, lost
+from dpmcmc.releases.quadratic_verdict import (
+    MAX_LAST_STEP,
+    MAX_PREDICTOR_SD,
+    lost,
+    predictor_sd,
+)
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.reuse import POINTER, in_order
 from dpmcmc.schema import Schema
@@ -71,9 +76,7 @@ class StoredRelease:
         """Whether it may be believed."""
         judge, moments = self._release.judge, self._told.moments()
         found = notes(self._design, *moments) if moments is not None else ()
-        return of_release(
-            None if judge is None else judge(self._told, self._holding(self._prior[1])), found
-        )
+        return of_release(None if judge is None else judge(self._told, self._held), found)
 
     def __repr__(self) -> str:
         """Return what it is of, and whether it may be believed."""
@@ -188,9 +191,11 @@ class StoredRelease:
         p, reasons = len(self._told.place), []
         if family.additive or p > draws.shape[1]:
             return ()
-        own, other = self._holding(self._prior[1]), self._holding(precision)
-        if lost(self._told, other) and not lost(self._told, own):
+        own, told = self._prior[1], self._told
+        if lost(told, precision) and not lost(told, own):
             reasons.append("the rows do not tell some direction, which the job's prior held")
+        if predictor_sd(told, precision) > MAX_PREDICTOR_SD >= predictor_sd(told, own):
+            reasons.append("under this prior the posterior is too wide to be normal")
         away = float(np.linalg.norm(self._away(draws[:, :p].mean(axis=0))))
         if away > MAX_LAST_STEP:
             reasons.append(
@@ -205,10 +210,11 @@ class StoredRelease:
         model = self._own.model
         return MODELS[model.family].rows(model.options)
 
-    def _holding(self, precision: Floats) -> Floats | None:
-        """Return the precision (d,) that the verdict counts as information; None with a scale."""
+    @property
+    def _held(self) -> tuple[Floats, Floats] | None:
+        """The prior that the verdict counts; None where the likelihood is quadratic."""
         family = self._family
-        return None if family is None or family.additive else precision
+        return None if family is None or family.additive else self._prior
 
     def _away(self, coefficients: Floats) -> Floats:
         """Return how far coefficients (p,) are from the place of the release, by its root."""

@@ -31,6 +31,7 @@ from dpmcmc.diagnostics import summarise
 from dpmcmc.errors import SpecError
 from dpmcmc.evaluation import median_bandwidth, mmd2
 from dpmcmc.local import sample
+from dpmcmc.models import MODELS
 from dpmcmc.privacy.types import Released
 from dpmcmc.releases import RELEASES
 from experiments.posteriors import POSTERIORS, SHARED, STORED
@@ -140,8 +141,9 @@ def measured(name, algorithm, run, epsilon, quick):
 
 def suits(algorithm, name):
     """Whether a sampler, or a release, is for the family of a posterior."""
-    return algorithm not in RELEASES or (
-        reference(name)[0].model.family in RELEASES[algorithm].families
+    family = reference(name)[0].model.family
+    return (
+        family in RELEASES[algorithm].families if algorithm in RELEASES else MODELS[family].chains
     )
 
 

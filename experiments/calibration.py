@@ -265,7 +265,7 @@ def one(case, y, mu, random):
     draws = found.posterior(mean, prior, random).draws(1, DRAWS, random)[0]
     draws[:, :d] *= unit
     draws[:, d:] += math.log(unit)
-    return draws, verdict(found, None if linear else prior)
+    return draws, verdict(found, None if linear else (mean, prior))
 
 
 def measured(name, case, epsilon, runs, seed):

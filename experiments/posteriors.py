@@ -6,6 +6,8 @@ forms, from a grid over log sigma, or by rejection from a Student t around the m
 them. For experiments and tests only.
 """
 
+import csv
+import gzip
 import json
 import os
 from collections.abc import Callable
@@ -14,19 +16,24 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from scipy.special import expit
 
 from dpmcmc.design import make_design
+from dpmcmc.families.multinomial import probabilities
 from dpmcmc.local import table_of
 from dpmcmc.models.banana import Banana, draw_posterior, simulate
 from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
+from experiments import categories
 
+RAND = Path(__file__).parent / "data"  # of the demo
 SHARED = Path(os.environ.get("DPMCMC_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 EXACT = 12_000  # draws of a posterior that was made here
 FLAT = 1000.0  # prior scale that stands for a flat prior
 ROOMS = {"tight": (0.0, 0.0), "wide": (2.0, 2.0), "off-centre": (0.0, 3.0)}  # in ranges of the data
 DEGREES = 8  # of freedom of the t that draws are rejected from
 GRID = 4001
+DISPERSION = 2.0  # of negative binomial counts
 
 
 @dataclass(frozen=True)
@@ -209,13 +216,7 @@ def logistic(bounds):
         ),
         rows=rows,
     )
-    model = ModelSpec(family="logistic", formula="y ~ far + group", prior=NormalPrior(scale=10.0))
-    x, y = make_design(schema, model.formula).build(table_of(schema, columns))
-    draws = _rejected(
-        *(x, y, lambda eta: np.log1p(np.exp(eta)), lambda eta: 1.0 / (1.0 + np.exp(-eta))),
-        *(lambda eta: 0.25 / np.cosh(0.5 * eta) ** 2, 10.0, rng),
-    )
-    return _made(schema, columns, model, draws)
+    return _of_two("y ~ far + group", schema, columns, 10.0, rng)
 
 
 def _rejected(x, y, potential, mean, information, scale, rng):
@@ -223,35 +224,42 @@ def _rejected(x, y, potential, mean, information, scale, rng):
 
     potential, and its first and second derivatives: log likelihood y eta - potential(eta).
     """
-    d = len(x)
-    mode = np.zeros(d)
+    mode = np.zeros(len(x))
     for _ in range(60):
         eta = mode @ x
-        hessian = (x * information(eta)) @ x.T + np.eye(d) / scale**2
+        hessian = (x * information(eta)) @ x.T + np.eye(len(x)) / scale**2
         move = np.linalg.solve(hessian, x @ (y - mean(eta)) - mode / scale**2)
         mode += move / max(1.0, np.abs(move @ x).max())
-    root = np.linalg.inv(np.linalg.cholesky(hessian)).T
 
-    def over(z):  # log density over that of the t, for z (draw, d)
-        theta = mode + z @ root.T
-        inside = theta @ (x @ y)
-        inside -= np.concatenate([potential(one @ x).sum(axis=1) for one in _parts(theta)])
-        inside -= 0.5 * (theta**2).sum(axis=1) / scale**2
-        return inside + 0.5 * (DEGREES + d) * np.log1p((z**2).sum(axis=1) / DEGREES)
+    def log(theta):  # (draw, d)
+        inside = theta @ (x @ y) - 0.5 * (theta**2).sum(axis=1) / scale**2
+        return inside - np.concatenate(
+            [potential(one @ x).sum(axis=1) for one in _parts(theta, len(y))]
+        )
 
-    kept, highest = [], 0.3 + over(np.zeros((1, d)))[0]
+    return _around(mode, hessian, log, rng)
+
+
+def _around(mode, hessian, log, rng):
+    """Exact draws (EXACT, p) of a log density of positions (draw, p), by rejection from a t."""
+    p, root = len(mode), np.linalg.inv(np.linalg.cholesky(hessian)).T
+
+    def over(z):  # log density over that of the t, for z (draw, p)
+        return log(mode + z @ root.T) + 0.5 * (DEGREES + p) * np.log1p((z**2).sum(axis=1) / DEGREES)
+
+    kept, highest = [], 0.3 + over(np.zeros((1, p)))[0]
     while sum(map(len, kept)) < EXACT:
-        z = rng.normal(size=(8000, d)) / np.sqrt(rng.chisquare(DEGREES, (8000, 1)) / DEGREES)
-        log = over(z)
-        if log.max() > highest:  # the bound was too low for what came before: begin again
-            kept, highest = [], log.max() + 0.1
+        z = rng.normal(size=(8000, p)) / np.sqrt(rng.chisquare(DEGREES, (8000, 1)) / DEGREES)
+        found = over(z)
+        if found.max() > highest:  # the bound was too low for what came before: begin again
+            kept, highest = [], found.max() + 0.1
             continue
-        kept.append(mode + z[np.log(rng.random(8000)) < log - highest] @ root.T)
+        kept.append(mode + z[np.log(rng.random(8000)) < found - highest] @ root.T)
     return np.concatenate(kept)[:EXACT]
 
 
-def _parts(draws):
-    return np.array_split(draws, max(1, len(draws) // 500))
+def _parts(draws, rows):
+    return np.array_split(draws, max(1, len(draws) * rows // 4_000_000))
 
 
 def counts(bounds):
@@ -280,6 +288,120 @@ def groups(bounds):
     model = ModelSpec(family="poisson", formula="y ~ x + g", prior=NormalPrior(scale=5.0))
     built = make_design(schema, model.formula).build(table_of(schema, columns))
     return _made(schema, columns, model, _rejected(*built, np.exp, np.exp, np.exp, 5.0, rng))
+
+
+def negative_binomial(bounds):
+    """Counts of two columns that vary more than Poisson ones."""
+    rng, rows = np.random.default_rng(34), 1000
+    x = _covariates(rng, rows)
+    rates = np.exp(0.8 + 0.3 * x["x0"] - 0.2 * x["x1"])
+    y = rng.poisson(rates * rng.gamma(DISPERSION, 1.0 / DISPERSION, rows)).astype(float)
+    facts = [number(k, v, ROOMS[bounds]) for k, v in x.items()]
+    top = NumberColumn(name="y", lower=0.0, upper=float(y.max() * (1.0 + ROOMS[bounds][1])))
+    schema, columns = Schema(columns=(*facts, top), rows=rows), x | {"y": y}
+    return _of_counts("y ~ x0 + x1", schema, columns, rng)
+
+
+def _of_counts(formula, schema, columns, rng):
+    """The posterior of negative binomial counts under Normal(0, 5^2)."""
+    model = ModelSpec(
+        family="negative_binomial",
+        formula=formula,
+        prior=NormalPrior(scale=5.0),
+        options=ModelOptions(dispersion=DISPERSION),
+    )
+    x, y = make_design(schema, formula).build(table_of(schema, columns))
+    k, mode = DISPERSION, np.zeros(len(x))
+    for _ in range(60):
+        mean = np.exp(mode @ x)
+        slope = k * mean * (k + y) / (k + mean) ** 2
+        hessian = (x * slope) @ x.T + np.eye(len(x)) / 5.0**2
+        move = np.linalg.solve(hessian, x @ (k * (y - mean) / (k + mean)) - mode / 5.0**2)
+        mode += move / max(1.0, np.abs(move @ x).max())
+
+    def log(theta):
+        found = [
+            ((one @ x) * y - (y + k) * np.logaddexp(np.log(k), one @ x)).sum(axis=1)
+            for one in _parts(theta, len(y))
+        ]
+        return np.concatenate(found) - 0.5 * (theta**2).sum(axis=1) / 5.0**2
+
+    return _made(schema, columns, model, _around(mode, hessian, log, rng))
+
+
+def multinomial(bounds):
+    """Three categories, of two correlated columns, one of them skewed."""
+    rng, rows = np.random.default_rng(35), 1500
+    x = _covariates(rng, rows)
+    scores = np.stack([0.0 * x["x0"], 0.4 + 0.8 * x["x0"], -1.0 + 0.7 * x["x1"]])
+    codes = (scores + rng.gumbel(size=scores.shape)).argmax(axis=0)
+    facts = [number(k, v, ROOMS[bounds]) for k, v in x.items()]
+    schema = Schema(
+        columns=(*facts, CategoryColumn(name="y", categories=("a", "b", "c"))), rows=rows
+    )
+    return _of_categories("y ~ x0 + x1", schema, x | {"y": np.array(list("abc"))[codes]}, rng)
+
+
+def _of_categories(formula, schema, columns, rng):
+    """The posterior of a multinomial regression under Normal(0, 2.5^2)."""
+    model = ModelSpec(family="multinomial", formula=formula, prior=NormalPrior(scale=2.5))
+    x, y = make_design(schema, formula).build(table_of(schema, columns))
+    precision = 2.5**-2
+    mode, _ = categories.fitted(x, y, precision)
+    _, q = probabilities(mode.reshape(-1, len(x)) @ x)
+    hessian = categories.curvature(x, q) + precision * np.eye(len(mode))
+    hit = (y == np.arange(1, len(q) + 1)[:, None]) @ x.T  # (class, d)
+
+    def log(theta):
+        found = theta @ hit.ravel() - 0.5 * precision * (theta**2).sum(axis=1)
+        ends = []
+        for one in _parts(theta, len(y) * len(q)):
+            eta = one.reshape(len(one), len(q), len(x)) @ x
+            top = np.maximum(eta.max(axis=1), 0.0)
+            total = np.exp(-top) + np.exp(eta - top[:, None]).sum(axis=1)
+            ends.append((top + np.log(total)).sum(axis=1))
+        return found - np.concatenate(ends)
+
+    return _made(schema, columns, model, _around(mode, hessian, log, rng))
+
+
+def nearly_separated(bounds):
+    """A binary response that a column tells but for a few rows: the prior rules the slope."""
+    rng, x = np.random.default_rng(36), np.linspace(-3.0, 3.0, 400)
+    answers = x + 0.15 * rng.logistic(size=400) > 0.0
+    facts = number("x", x, ROOMS[bounds]), BinaryColumn(name="y", categories=("0", "1"))
+    schema, columns = Schema(columns=facts, rows=400), {"x": x, "y": np.where(answers, "1", "0")}
+    return _of_two("y ~ x", schema, columns, 2.5, rng)
+
+
+def _of_two(formula, schema, columns, scale, rng):
+    """The posterior of a logistic regression under Normal(0, scale^2)."""
+    model = ModelSpec(family="logistic", formula=formula, prior=NormalPrior(scale=scale))
+    x, y = make_design(schema, formula).build(table_of(schema, columns))
+    draws = _rejected(
+        *(x, y, lambda eta: np.logaddexp(0.0, eta), expit),
+        *(lambda eta: expit(eta) * expit(-eta), scale, rng),
+    )
+    return _made(schema, columns, model, draws)
+
+
+def rand(made, formula, *others):
+    """A posterior of the RAND data, with their declared bounds. made: what makes it."""
+    table = json.loads((RAND / "randhie.json").read_text())
+    with gzip.open(RAND / "randhie.csv.gz", "rt") as lines:
+        rows = list(csv.DictReader(lines))
+    facts, columns = [], {}
+    for one in table["columns"]:
+        name, words = one["name"], tuple(one.get("categories", ()))
+        columns[name] = np.array([row[name] for row in rows])
+        if one["type"] == "number":
+            facts.append(NumberColumn(name=name, lower=one["lower"], upper=one["upper"]))
+            columns[name] = columns[name].astype(float)
+        else:
+            kind = BinaryColumn if one["type"] == "binary" else CategoryColumn
+            facts.append(kind(name=name, categories=words))
+    schema = Schema(columns=tuple(facts), rows=len(rows))
+    return made(formula, schema, columns, *others, np.random.default_rng(37))
 
 
 def years(bounds):
@@ -347,7 +469,10 @@ MADE = {
     "linear-small": partial(linear, rows=46),
     "linear-heavy": partial(linear, rows=3000, degrees=4),
     "poisson": poisson,
+    "negative-binomial": negative_binomial,
+    "multinomial": multinomial,
     "logistic": logistic,
+    "nearly-separated": nearly_separated,
     "counts": counts,
     "groups": groups,
     "years": years,
@@ -365,4 +490,7 @@ POSTERIORS = {
     **{
         f"{name}/{bounds}": partial(make, bounds) for name, make in MADE.items() for bounds in ROOMS
     },
+    "rand-visit/declared": partial(rand, _of_two, "any_visit ~ chronic + income + health", 2.5),
+    "rand-family/declared": partial(rand, _of_counts, "family_size ~ age + income + sex"),
+    "rand-health/declared": partial(rand, _of_categories, "health ~ age + chronic + income"),
 }

@@ -11,6 +11,7 @@ import numpy as np
 from dpmcmc.families.base import TINY, Floats, Place, Terms, single
 
 MAX_PREDICTOR = 30.0  # of a predictor: more is not told apart
+HARDLY_CUT = 0.99  # of a slope that cutting leaves
 UpTo = Callable[[Floats, int], Floats]
 
 
@@ -55,9 +56,22 @@ def counted(
     longest = gain * np.maximum(high - rate - mean, rate + mean - low)
     w = np.minimum(1.0, t / np.maximum(longest, TINY))
     w = np.minimum(w, place.curved / np.maximum(slope * place.row_norm**2, TINY))
+    seen = _observed(psi, slope, rate, gain) if place.spread.any() else 1.0
     z = (y - rate) ** 2 / np.maximum(rate / gain * place.scale**2, TINY)
     told = np.minimum(z, place.cut**2)
-    return single(w * psi, w * slope, w * w * gain * gain * variance, told)
+    return single(w * psi, w * slope * seen, w * w * gain * gain * variance * seen, told)
+
+
+def _observed(psi: Floats, slope: Floats, rate: Floats, gain: Floats | float) -> Floats:
+    """Return observed slopes over the expected ones: a gain falls with the predictor as well.
+
+    By 1 - gain of itself. Their mean is 1 under the model; where it is wrong, what a posterior has
+    for its width are the observed ones. Of rows whose counts are hardly ever cut: of others it
+    would be noise, and might be negative.
+    """
+    whole = slope >= HARDLY_CUT * gain * rate
+    more = np.where(whole, (1.0 - gain) * psi / np.maximum(slope, TINY), 0.0)
+    return np.asarray(np.maximum(1.0 + more, 0.0))
 
 
 def _secant(psi: Floats, apart: Floats, slope: Floats) -> Floats:

@@ -44,6 +44,19 @@ def root_of(first: Floats, q: Floats) -> Floats:
     return np.asarray(root)
 
 
+def softened(root: Floats, cover: Floats) -> Floats:
+    """Return a root of the mean slope over predictors with this covariance (k, k, m).
+
+    To the second order in it: a mean of diag q - q q^T is that of the mean probabilities, root @
+    root.T, less the covariance of q, root @ part @ root.T.
+    """
+    if not cover.size:
+        return root
+    part = np.einsum("cjm,cdm,dim->jim", root, cover, root, optimize=True)
+    part = part / np.maximum(1.0, np.einsum("ccm->m", part))
+    return np.asarray(root - 0.5 * np.einsum("cjm,jim->cim", root, part))
+
+
 class Multinomial:
     """A row counts less where the response that would move the score most would be too much."""
 
@@ -61,5 +74,5 @@ class Multinomial:
         w = np.minimum(1.0, place.most / np.maximum(longest, TINY))
         w = np.minimum(w, place.curved / np.maximum(slope, TINY))
         hit = y == np.arange(1.0, len(q) + 1.0)[:, None]
-        root = root_of(first, q)
+        root = softened(root_of(first, q), place.cover)
         return Terms(w * (hit - q), np.sqrt(w) * root, w * root, np.zeros_like(y))

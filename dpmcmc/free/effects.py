@@ -71,12 +71,14 @@ class Comparison:
     """One setting less another. ratio: exp of the predictors' difference, where it has a meaning.
 
     multiplies: what the ratio multiplies: odds (logistic), a mean count (Poisson); else empty.
+    probabilities: differences by category, where the response is one of several: nothing else then.
     """
 
-    predictor: Spread
-    expected: Spread
-    ratio: Spread | None
-    multiplies: str
+    predictor: Spread | None = None
+    expected: Spread | None = None
+    ratio: Spread | None = None
+    multiplies: str = ""
+    probabilities: dict[str, Spread] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +86,15 @@ class Effect:
     """Average effect of one covariate on the mean response, over settings of the others.
 
     value, against: expected there less expected here. Both None: the derivative, per unit of the
-    covariate, at the settings' own values.
+    covariate, at the settings' own values. probabilities: of each category, where the response is
+    one of several; in place of expected.
     """
 
     covariate: str
     value: float | str | None
     against: float | str | None
-    expected: Spread
+    expected: Spread | None = None
+    probabilities: dict[str, Spread] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,8 +115,6 @@ class Fitted:
         return int(self.coefficients.shape[1]) // len(self.design.parameters)
 
     def _response(self, pointer: str) -> Response:
-        if self._classes > 1:
-            raise SpecError(pointer, "a response of several categories has predictions alone")
         if self.response is None:
             raise SpecError(pointer, "this model has no response to predict")
         return self.response
@@ -131,14 +133,24 @@ class Fitted:
 
     def _categories(self, given: Sequence[Setting], pointer: str) -> list[Prediction]:
         """Return how the probability of each category is spread."""
+        found = self._means(given, pointer)
+        return [
+            Prediction(probabilities={name: spread(q[:, k]) for name, q in found.items()})
+            for k in range(len(given))
+        ]
+
+    def _means(self, given: Sequence[Setting], pointer: str) -> dict[str, Floats]:
+        """Return the mean response (draw, setting), or probabilities by category. Raises SpecError.
+
+        Of a response that is not one of several, under the empty name.
+        """
+        if self._classes == 1:
+            response = self._response(pointer)
+            return {"": response.expected(self.predictors(given, pointer))}
         x, offset = settings.rows(self.design, given, pointer)
         weights = self.coefficients.reshape(len(self.coefficients), self._classes, len(x))
-        made, names = [], categories_of(self.design)
-        for eta in (weights @ x + offset).transpose(2, 1, 0):  # (given, class, draw)
-            first, others = probabilities(eta)
-            told = zip(names, [first, *others], strict=True)
-            made.append(Prediction(probabilities={name: spread(q) for name, q in told}))
-        return made
+        first, others = probabilities((weights @ x + offset).swapaxes(0, 1))
+        return dict(zip(categories_of(self.design), [first, *others], strict=True))
 
     def _prediction(self, response: Response, eta: Floats, random: RandomSource) -> Prediction:
         mean = response.expected(eta)
@@ -147,6 +159,12 @@ class Fitted:
 
     def compare(self, given: Setting, against: Setting, pointer: str) -> Comparison:
         """Return what one setting has more than another. Raises SpecError."""
+        if self._classes > 1:
+            ends = [
+                self._means([one], f"{pointer}/{name}")
+                for name, one in (("given", given), ("against", against))
+            ]
+            return Comparison(probabilities=_spreads({k: ends[0][k] - ends[1][k] for k in ends[0]}))
         response = self._response(pointer)
         here, there = (
             self.predictors([one], f"{pointer}/{name}")[:, 0]
@@ -167,14 +185,15 @@ class Fitted:
         pointer: str,
     ) -> list[Effect]:
         """Return effects, one for each category where none is named. Raises SpecError."""
-        response = self._response(pointer)
+        if self._classes == 1:
+            self._response(pointer)
         settings.check_covariate(self.design, covariate, f"{pointer}/covariate")
         if not given:
             raise SpecError(f"{pointer}/given", "give a setting of the covariates, or several")
         column = column_of(self.design.schema, covariate)
         if isinstance(column, NumberColumn):
             if value is None and against is None:
-                return [self._slope(response, column, given, pointer)]
+                return [self._slope(column, given, pointer)]
             for name, one in (("value", value), ("against", against)):
                 if one is None:
                     raise SpecError(f"{pointer}/{name}", "give both, or neither for a derivative")
@@ -183,11 +202,10 @@ class Fitted:
             base = column.categories[0] if against is None else against
             levels = [word for word in column.categories if word != base]
             pairs = [(one, base) for one in (levels if value is None else [value])]
-        return [self._step(response, covariate, given, pair, pointer) for pair in pairs]
+        return [self._step(covariate, given, pair, pointer) for pair in pairs]
 
     def _step(
         self,
-        response: Response,
         covariate: str,
         given: Sequence[Setting],
         pair: tuple[float | str | None, float | str | None],
@@ -195,15 +213,10 @@ class Fitted:
     ) -> Effect:
         for name, one in zip(("value", "against"), pair, strict=True):
             settings.value_of(self.design, covariate, one, f"{pointer}/{name}")
-        there, here = (
-            response.expected(self._with(covariate, given, [one] * len(given), pointer))
-            for one in pair
-        )
-        return Effect(covariate, *pair, spread((there - here).mean(axis=1)))
+        there, here = (self._with(covariate, given, [one] * len(given), pointer) for one in pair)
+        return _effect(covariate, pair, {k: there[k] - here[k] for k in there})
 
-    def _slope(
-        self, response: Response, column: NumberColumn, given: Sequence[Setting], pointer: str
-    ) -> Effect:
+    def _slope(self, column: NumberColumn, given: Sequence[Setting], pointer: str) -> Effect:
         """Return the mean derivative, by differences that stay within the declared bounds."""
         width = DIFFERENCE_STEP * (column.upper - column.lower)
         places = []
@@ -216,15 +229,29 @@ class Fitted:
             np.clip(np.array(places) + way * width, column.lower, column.upper) for way in (-1, 1)
         )
         below, above = (
-            response.expected(self._with(column.name, given, ends.tolist(), pointer))
-            for ends in (low, high)
+            self._with(column.name, given, ends.tolist(), pointer) for ends in (low, high)
         )
-        slopes = (above - below) / (high - low)
-        return Effect(column.name, None, None, spread(slopes.mean(axis=1)))
+        slopes = {k: (above[k] - below[k]) / (high - low) for k in above}
+        return _effect(column.name, (None, None), slopes)
 
     def _with(
         self, covariate: str, given: Sequence[Setting], values: Sequence[object], pointer: str
-    ) -> Floats:
-        """Return predictors (draw, setting) with one covariate set to these values."""
+    ) -> dict[str, Floats]:
+        """Return mean responses with one covariate set to these values, see _means."""
         changed = [{**row, covariate: one} for row, one in zip(given, values, strict=True)]
-        return self.predictors(changed, f"{pointer}/given")
+        return self._means(changed, f"{pointer}/given")
+
+
+def _spreads(found: dict[str, Floats]) -> dict[str, Spread]:
+    """Return how means over settings of (draw, setting) are spread."""
+    return {name: spread(values.mean(axis=1)) for name, values in found.items()}
+
+
+def _effect(
+    covariate: str, pair: tuple[float | str | None, float | str | None], found: dict[str, Floats]
+) -> Effect:
+    """Return an effect of differences (draw, setting) by category."""
+    spreads = _spreads(found)
+    if "" in spreads:
+        return Effect(covariate, *pair, spreads[""])
+    return Effect(covariate, *pair, probabilities=spreads)

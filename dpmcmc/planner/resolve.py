@@ -43,7 +43,9 @@ RELIABLE_ESS = 400.0  # below this a chain's own diagnostics call it unreliable:
 # times the posterior's sds: what a twenty-fifth of the rows would tell without noise
 MAX_WIDTH_RATIO = 5.0
 HIGHEST_EPSILON = 1000.0  # that is worth naming
-# d / n times that is the squared error of a normal approximation, in posterior sds
+WITHIN = 1.01  # times the smallest epsilon that is enough, before it is rounded up
+# d / n times that is the squared error of a normal approximation, in posterior sds; where the
+# likelihood is quadratic there is none
 NORMAL_APPROXIMATION_ERROR = 1.0
 ROUND_UP = 1.0 + 1e-12  # of a noise multiplier: several releases cost no more than one
 
@@ -127,7 +129,7 @@ def chains_know(family: str) -> None:
 def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any]) -> Filled:
     suits(release, spec.model.family)
     facts = known.of(replace(spec, model=release.model(spec.model))).of_release
-    z = whole_multiplier(spec)
+    z, known_rows = whole_multiplier(spec), facts.assumptions.rows
     options: Any = release.settle(spec.sampler, facts, z)
     options = replace(
         options,
@@ -139,11 +141,9 @@ def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any])
     poor = release.poor is not None and release.poor(options, facts, z)
     privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
     draws = options.num_chains * (options.num_steps - options.num_warmup)
-    bent = (
-        0.0
-        if release.exact
-        else NORMAL_APPROXIMATION_ERROR * len(facts.prior) / facts.assumptions.rows
-    )
+    family = MODELS[spec.model.family].rows(spec.model.options)
+    quadratic = release.exact or (family is not None and family.additive)
+    bent = 0.0 if quadratic else NORMAL_APPROXIMATION_ERROR * len(facts.prior) / known_rows
     return Filled(
         replace(spec, sampler=options, privacy=privacy),
         float(draws),
@@ -287,9 +287,10 @@ def step_seconds(rows: int, columns: float, chains: int) -> float:
 def smallest_epsilon(
     facts: PublicFacts, spec: JobSpec, enough: Callable[[Filled], bool], above: float
 ) -> float | None:
-    """Return about the smallest epsilon above at which enough(filled job) holds, within 10 %.
+    """Return about the smallest epsilon above at which enough(filled job) holds, within 2 %.
 
-    None where none up to HIGHEST_EPSILON does. enough must be monotone.
+    Of three digits, so that what is told and typed again is enough. None where none up to
+    HIGHEST_EPSILON does. enough must be monotone.
     """
     low = high = above
 
@@ -301,7 +302,8 @@ def smallest_epsilon(
         low, high = high, 2.0 * high
         if high > HIGHEST_EPSILON:
             return None
-    while high / low > 1.1:
+    while high / low > WITHIN:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    digit = 10.0 ** (math.floor(math.log10(high)) - 2)
+    return float(f"{math.ceil(high / digit) * digit:.3g}")

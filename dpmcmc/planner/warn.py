@@ -243,4 +243,4 @@ def _narrower(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
 
 
 def _at(epsilon: float | None) -> str:
-    return "at no epsilon up to 1000" if epsilon is None else f"at epsilon {epsilon:.2g}"
+    return "at no epsilon up to 1000" if epsilon is None else f"at epsilon {epsilon:.3g}"

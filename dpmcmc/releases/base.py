@@ -138,8 +138,9 @@ class Release(Generic[Options, Opened, Kept]):
     model: the model in the coordinates that publish works in; it releases the same parameters.
     opened: (design, job, table) -> what publish reads in place of a target, if not None.
     poor: (settled options, facts, noise multiplier) -> whether nothing is promised of its draws.
-    read: what a stored one's to_dict made -> it again. judge: (a stored one, precision (d,) of a
-    prior that holds what rows do not tell, or None) -> its judgement. None where nothing is stored.
+    read: what a stored one's to_dict made -> it again. judge: (a stored one, mean and
+    precision (d,) of the job's prior, or None where the likelihood is quadratic) -> its judgement.
+    None where nothing is stored.
     automatic: whether the planner may choose it by itself: only what its widening tells all of.
     """
 
@@ -156,7 +157,7 @@ class Release(Generic[Options, Opened, Kept]):
     opened: Callable[[Design, JobSpec, Table], Opened] | None = None
     poor: Callable[[Options, Facts, float], bool] | None = None
     read: Callable[[dict[str, Any]], Kept] | None = None
-    judge: Callable[[Kept, Floats | None], Judgement] | None = None
+    judge: Callable[[Kept, tuple[Floats, Floats] | None], Judgement] | None = None
     automatic: bool = True
 
 

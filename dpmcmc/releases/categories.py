@@ -27,6 +27,7 @@ FARTHEST_LOG_RATE = (-8.0, 20.0)  # of a mean count
 LEAST_OWN = 0.02  # of the variance of a score, of that at the place
 INTERCEPT_ROOM = 0.5  # of the mean square of the first column, noise included
 LEAST_VARIANCE = 1e-8
+MOST_SHARED = 1.5  # variance of a coefficient over that given all others
 LEAST_PART = 1e-4  # of the prior's precision, which a likelihood has in any case
 # variances of the last look, added to those of earlier ones: they are of the same rows, and count
 # next to nothing where the last one knows better
@@ -41,6 +42,7 @@ class Categories:
     ridge: (p, p), a precision that is next to none, where the rows tell nothing at all.
     earlier: places (c,) and variances (c,) of b by earlier looks, which may be far off where scores
     were cut: their likelihood is a Cauchy law's.
+    alone: (c, p), of counts, the u by which one of them changes by 1, and no other coefficient.
     """
 
     directions: Floats
@@ -49,6 +51,7 @@ class Categories:
     precision: Floats
     ridge: Floats
     earlier: tuple[Floats, Floats] | None = None
+    alone: Floats | None = None
 
 
 class Looked(Protocol):
@@ -102,8 +105,10 @@ def of(release: Looked, mean: Floats, precision: Floats) -> Categories | None:
     rows, intercept = typical(second)
     which[0] &= not intercept
     told: Sequence[Response]
+    before = alone = None
     if release.spreads is None:
-        told, before = counts(release, rows, second[0] * intercept), None
+        told = counts(release, rows, second[0] * intercept)
+        alone = np.asarray(np.linalg.inv(release.root).T[which], np.float64)
     else:
         told = residuals(release, rows, release.spreads)
         before = earlier(release, which, release.spreads[0])
@@ -114,6 +119,7 @@ def of(release: Looked, mean: Floats, precision: Floats) -> Categories | None:
         precision[which],
         WIDEST_SD**-2 * release.root.T @ release.root,
         before,
+        alone,
     )
 
 
@@ -180,11 +186,14 @@ def matched(
     whole, pulled = whole + categories.ridge, pulled.copy()
     roots = roots_of(whole)
     inverse = roots @ turned(roots)
+    shared = _shared(categories, whole, inverse)
     by_noise = ((categories.directions @ inverse @ noise) ** 2).sum(axis=2)
     for c, direction in enumerate(categories.directions):
         along, own, response = inverse @ direction, categories.precision[c], categories.responses[c]
         variance, step = along @ direction, np.einsum("kp,kp->k", along, pulled)
         sd, prior_sd = float(np.median(variance)) ** 0.5, max(own, LEAST_VARIANCE) ** -0.5
+        if shared[c]:
+            continue
         off = sd if isinstance(response, Counts) else abs(float(np.median(step))) + 2.0 * sd
         if response.straight(min(off, prior_sd)):
             continue
@@ -204,6 +213,18 @@ def matched(
         part_left = told / power * variance  # 1 + change * variance
         inverse -= (change / part_left)[:, None, None] * along[:, :, None] * along[:, None, :]
     return whole, pulled
+
+
+def _shared(categories: Categories, whole: Floats, inverse: Floats) -> NDArray[np.bool_]:
+    """Return (c,) whether what is not known is the rate of others, as of a rare reference.
+
+    whole: (k, p, p) precisions by u. inverse: of them.
+    """
+    if categories.alone is None:
+        return np.zeros(len(categories.directions), np.bool_)
+    given = np.einsum("cp,kpq,cq->kc", categories.alone, whole, categories.alone)
+    variance = np.einsum("cp,kpq,cq->kc", categories.directions, inverse, categories.directions)
+    return np.asarray(np.median(variance * given, axis=0) > MOST_SHARED)
 
 
 def _moments(

@@ -47,8 +47,9 @@ RARE_PRIOR_SD = 1.0
 NOISE, SQUARE_FAR, SQUARE_NEAR = 0.05, 0.15, 0.10  # parts of an iterate: variance, scale
 LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
 TARGET_CURVATURE_NOISE = 0.08  # the larger, the more its noise is above this part of it
-# times a mean slope * length^2, beyond which rows are weighted down at any noise
-MAX_WEIGHT_CUT = 20.0
+# times a mean slope * length^2, beyond which rows are weighted down at any noise, but such a part
+# of the curvature; noise of a score, in posterior sds, for which no row is cut
+MAX_WEIGHT_CUT, UNHEARD_CURVATURE, UNHEARD_SCORE = 20.0, 0.005, 0.01
 # noise of a score, in posterior sds, that does not matter: no clip below it. The second where
 # residuals are wider than the model's, since clipping then adds bias
 NEGLIGIBLE_NOISE, NEGLIGIBLE_NOISE_WIDE = 0.2, 1.0
@@ -59,10 +60,7 @@ FIRST_CLIP, LEAST_CLIP, MOST_CLIP, WIDEST_CLIP = 1.5, 0.7, 10.0, 50.0
 TARGET_KEPT_VARIANCE = 0.8
 TIGHT_CLIP_RATIO = 1.5  # times a clip that is that tight
 MOST_GROWTH, LEAST_LEFT = 6.0, 0.1  # of a scale in one iterate, and of its square in one step
-FARTHEST_EFFECT, UNEQUAL = (
-    (-6.0, 3.0),
-    0.3,
-)  # of a category on the log of a count; part of it that is held
+FARTHEST_EFFECT, UNEQUAL = (-6.0, 3.0), 0.3  # of a category on a log count; part that is held
 RIDGE = 1e-9  # of the mean precision of where the mode is
 LEAST_BLOCK = 512  # rows at a time, where they have several predictors
 
@@ -295,9 +293,11 @@ class _Path:
         # noise in posterior sds for a clip of 1
         each = 2.0 * math.sqrt(p / (n * parts[0])) * pooled
         quiet = NEGLIGIBLE_NOISE if self._rough() < WIDE_RESIDUAL_SCALE else NEGLIGIBLE_NOISE_WIDE
-        clip = min(max(quiet / each, self._clip), WIDEST_CLIP) * self._rough()
+        clip = min(max(quiet / each, self._clip), max(WIDEST_CLIP, UNHEARD_SCORE / each))
+        clip *= self._rough()
         blur = blur * math.sqrt(LEAST_CURVE / curve) / MIN_WEIGHT_CUT
-        most = min(max(TARGET_CURVATURE_NOISE / blur, MIN_WEIGHT_CUT), MAX_WEIGHT_CUT) * p
+        most = max(TARGET_CURVATURE_NOISE / blur, MIN_WEIGHT_CUT) * p
+        most = min(most, max(MAX_WEIGHT_CUT, UNHEARD_CURVATURE / blur) * p)
         cut = scales.best_cut(math.sqrt(2.0 / square) * z / math.sqrt(n)) if square else 1.0
         return Caps(clip * math.sqrt(p), most, most, cut * cut, parts), clip, cut
 

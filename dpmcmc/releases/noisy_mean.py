@@ -167,7 +167,7 @@ class Judgement:
     sentence: str
 
 
-def judge(release: NoisyMean, precision: Floats | None) -> Judgement:
+def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judgement:
     """Judge a release by its own numbers: free."""
     share = release.variance / (release.variance + 1.0 / release.weight)
     blurred = release.complete_sd > MAX_COUNT_NOISE * (release.complete or 0.0)

@@ -38,11 +38,14 @@ from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec
 from dpmcmc.target import Floats
 
 NUM_FAR, MORE_FAR = 4, 6  # more with a pilot, and where several predictors have to move far
+# n mu^2 for each coefficient, from which their noise is next to nothing; for predictors far from 0
+AND_MORE, GENEROUS = 4, 1e5
 LEAST_FAR, MOST_FAR = 3, 12
 # scale of the residuals to begin with, where an eighth of the response's range is 1
-# The way has priors of its own, around where it starts, so that what is stored serves any prior: a
 FIRST_RESIDUAL_SCALE = 2.0
-RANGE, LARGEST_PREDICTOR = 8.0, 50.0  # response's declared range, and farther than predictors go
+# priors that the path has of its own, around where it starts: the response's declared range, and
+# farther than predictors go
+RANGE, LARGEST_PREDICTOR = 8.0, 50.0
 # of the score's share, where noise decides how rows are cut: see experiments
 CLIPPED_SCORE_EFFICIENCY = 0.45
 
@@ -121,7 +124,8 @@ def settle(
     """Return options with nothing left open but the numbers of draws. Raises SpecError."""
     num_far = options.num_far
     if num_far is None:
-        num_far = usual_far(facts.family)
+        each = facts.assumptions.rows / noise_multiplier**2 / len(facts.prior)
+        num_far = usual_far(facts.family) + (AND_MORE if each > GENEROUS else 0)
     if type(num_far) is not int or not LEAST_FAR <= num_far <= MOST_FAR:
         raise SpecError(
             "/sampler/num_far", f"must be a whole number between {LEAST_FAR} and {MOST_FAR}"
@@ -198,13 +202,14 @@ def released(
     newton_budget.event(z, num_far, paid=True), all of it spent on the iterates.
     """
     p = len(rows.x) * rows.classes
+    mean, precision = _on_the_way(rows, p)
     problem = newton_problem.Problem(
         family=rows.family,
         x=rows.x,
         y=rows.y,
         start=rows.start[:p],
-        prior_mean=rows.start[:p],
-        prior=np.full(p, RANGE**-2 if rows.family.additive else LARGEST_PREDICTOR**-2),
+        prior_mean=mean,
+        prior=precision,
         max_row_norm=max_row_norm,
         scale=FIRST_RESIDUAL_SCALE if rows.family.additive and not rows.fixed else 1.0,
         noise_multiplier=z,
@@ -228,6 +233,20 @@ def released(
         log_shift=shift_of(rows.family) if rows.family.pilot else None,
         odds=not (rows.family.pilot or rows.family.additive) and has_intercept(white),
     )
+
+
+def _on_the_way(rows: Rows, p: int) -> tuple[Floats, Floats]:
+    """Return mean and precision (p,) of the priors that the path goes by.
+
+    Where the likelihood is not quadratic the job's own count: what is released of it holds nearby,
+    and a prior may keep the posterior far from where the likelihood is highest.
+    """
+    start, own = rows.start[:p], rows.prior[:p]
+    if rows.family.additive:
+        return start, np.full(p, RANGE**-2)
+    wide = LARGEST_PREDICTOR**-2
+    precision = own + wide
+    return (own * rows.prior_mean[:p] + wide * start) / precision, precision
 
 
 def publish(

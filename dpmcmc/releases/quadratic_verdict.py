@@ -13,6 +13,7 @@ from dpmcmc.releases.quadratic_looks import SURPRISING, agreed, compared, parted
 from dpmcmc.releases.scales import UNCUT
 
 Floats = NDArray[np.float64]
+Normals = tuple[Floats, Floats]  # mean and precision (d,) of independent priors of positions
 # change of a predictor in the last step, mean square, in sds of what a row tells
 MAX_LAST_STEP = 0.5
 # n mu^2 over the number of coefficients, below which nothing is promised
@@ -34,6 +35,9 @@ OVERDISPERSION_RATIO = 1.3  # residuals over those of a Poisson count
 # (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
 MAX_UNEVEN_WEIGHT = 0.5
+# of a row's predictor, posterior sd and change in the last step, root mean square: up to there a
+# likelihood that is not quadratic is about so, and means are within .2 sds
+MAX_PREDICTOR_SD = 1.0
 NEGLIGIBLE_CUT_WEIGHT = 0.998  # mean weight of a row, from which on nothing is said of it
 
 
@@ -58,11 +62,11 @@ class Verdict:
     sentence: str
 
 
-def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
+def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     """Judge a release by its own numbers: free.
 
-    precision: (d,) of the normal prior of its positions, where rows' scores have a bound; None
-    where they have none, as of counts: such a likelihood bends too much for any prior.
+    prior: of the job, where the likelihood is not quadratic, so that it matters where the posterior
+    lies; else None.
     """
     p, n = len(release.place), release.rows
     _, turned, allowed = compared(release)
@@ -79,7 +83,7 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
     )
     edge = math.sqrt(2.0 * p) * release.curvature_sd
     safe = np.maximum(values, max(edge, TINY**0.5))
-    step = vectors @ ((vectors.T @ agreed(release)[0]) / safe)
+    step = _mode(release, (vectors * safe) @ vectors.T, prior)
     last = release.places[1] - release.place
     step = step - np.linalg.solve(release.root, last)
     stretch = float(np.linalg.norm(step @ release.counting()))
@@ -91,12 +95,14 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
         n / release.noise_multiplier**2 >= MIN_INFORMATION_PER_COEFFICIENT * p
         and blur <= MAX_CURVATURE_NOISE
     )
+    precision = None if prior is None else prior[1]
     enough = enough and not lost(release, precision)
-    enough = enough and _unsure(release, precision) <= MAX_RARE_CHANGE
     skewed = release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
+    wide = prior is not None and _reach(release, step, prior[1]) > MAX_PREDICTOR_SD
+    wide = wide or _unsure(release, step, precision) > MAX_RARE_CHANGE
     return Verdict(
-        reliable=arrived and enough and not skewed and not uneven,
+        reliable=arrived and enough and not skewed and not uneven and not wide,
         arrived=arrived,
         privacy_share=share,
         effective_rows=n * (1.0 - share),
@@ -104,8 +110,49 @@ def verdict(release: Quadratic, precision: Floats | None = None) -> Verdict:
         jump=jump,
         stretch=stretch,
         blur=blur,
-        sentence=_sentence(release, arrived, enough, skewed, uneven, share),
+        sentence=_sentence(release, (arrived, enough, skewed, uneven, wide), share),
     )
+
+
+def _mode(release: Quadratic, curvature: Floats, prior: Normals | None) -> Floats:
+    """Return how far (p,) by u the posterior's mode is from the place. curvature: (p, p)."""
+    score = agreed(release)[0]
+    if prior is None:
+        return np.asarray(np.linalg.solve(curvature, score))
+    p, root = len(score), release.root
+    mean, precision = (part[:p] for part in prior)
+    held = root.T @ (precision[:, None] * root)
+    pull = root.T @ (precision * (mean - release.place))
+    return np.asarray(np.linalg.solve(curvature + held, score + pull))
+
+
+def predictor_sd(release: Quadratic, precision: Floats) -> float:
+    """Return the posterior sd of a row's linear predictor, root mean square over rows.
+
+    precision: (d,) of the prior. By the moments of covariates that the whitening released.
+    """
+    p, root = len(release.place), release.root
+    values, vectors = np.linalg.eigh(release.curvature)
+    safe = np.maximum(values, math.sqrt(2.0 * p) * release.curvature_sd)
+    told = (vectors * (safe**2 / np.maximum(safe + release.score_sd**2, TINY))) @ vectors.T
+    held = root.T @ (precision[:p, None] * root)
+    covariance = root @ np.linalg.solve(told + held, root.T)
+    moments, _ = release.moments()
+    each = covariance.reshape(p // len(moments), len(moments), -1, len(moments))
+    total = float(np.einsum("cicj,ij->", each, moments))
+    return math.sqrt(max(total, 0.0) / len(each))
+
+
+def _reach(release: Quadratic, step: Floats, precision: Floats) -> float:
+    """Return how far from the last place the likelihood is taken to be quadratic.
+
+    In predictors, root mean square over rows: their posterior sd and their change in the last step
+    (p,) by u.
+    """
+    moments, _ = release.moments()
+    moves = (release.root @ step).reshape(-1, len(moments))
+    change = float(np.einsum("ci,ij,cj->", moves, moments, moves)) / len(moves)
+    return math.hypot(predictor_sd(release, precision), math.sqrt(max(change, 0.0)))
 
 
 def _dim(release: Quadratic) -> bool:
@@ -115,10 +162,11 @@ def _dim(release: Quadratic) -> bool:
     return least < clear * math.sqrt(2.0 * p) * release.curvature_sd
 
 
-def _unsure(release: Quadratic, precision: Floats | None) -> float:
+def _unsure(release: Quadratic, step: Floats, precision: Floats | None) -> float:
     """Return how uncertain log odds are in rows with a rare response: an sd, and the last step.
 
     Their probabilities are exponentials of these, and a quadratic is one of them near 0 alone.
+    step: (p,) by u.
     """
     if not release.odds:
         return 0.0
@@ -126,12 +174,11 @@ def _unsure(release: Quadratic, precision: Floats | None) -> float:
     prior = np.zeros(p) if precision is None else precision[:p]
     values, vectors = np.linalg.eigh(release.curvature)
     values = np.maximum(values, 0.0)
-    told, gain = values**2 / (values + noise), values / (values + noise)
+    told = values**2 / (values + noise)
     whole = (vectors * told) @ vectors.T + release.root.T @ (prior[:, None] * release.root)
     sizes, ways = np.linalg.eigh(whole)
     spread = ways / np.sqrt(np.maximum(sizes, TINY**0.25 + RIDGE * sizes[-1]))
-    score = vectors @ (gain * (vectors.T @ agreed(release)[0]))
-    return max(release.changes(spread.T), release.changes((spread @ (spread.T @ score))[None]))
+    return max(release.changes(spread.T), release.changes(step[None]))
 
 
 def lost(release: Quadratic, precision: Floats | None) -> bool:
@@ -190,10 +237,9 @@ def _rescaled(release: Quadratic) -> float:
     return math.log(float(release.scales[1] / release.scales[0]))
 
 
-def _sentence(
-    release: Quadratic, arrived: bool, enough: bool, skewed: bool, uneven: bool, share: float
-) -> str:
-    """Say it in words."""
+def _sentence(release: Quadratic, found: tuple[bool, bool, bool, bool, bool], share: float) -> str:
+    """Say it in words. found: as in verdict."""
+    arrived, enough, skewed, uneven, wide = found
     told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
     if not arrived:
         told = (
@@ -212,6 +258,12 @@ def _sentence(
             f"unreliable: weights reach up to {release.heaviest:g} and heavy rows were cut, so that"
             " the answer is that of other weights; a larger budget, or weights with narrower"
             " declared bounds, would help"
+        )
+    elif wide:
+        told = (
+            "unreliable: predictors are so uncertain that the posterior is not normal, as where"
+            " covariates tell nearly all responses apart or rows are few; a narrower prior or a"
+            " larger budget would mend it"
         )
     notes = _notes(release)
     return "; ".join([told, *notes] if told.startswith("unreliable") else [*notes, told])

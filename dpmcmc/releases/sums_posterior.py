@@ -136,7 +136,7 @@ class Judgement:
     sentence: str
 
 
-def judge(release: Sums, _: Floats | None) -> Judgement:
+def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judgement:
     """Judge a release by its own numbers: free."""
     theta, r_hat = np.array(release.found[0]), release.found[1]
     total = release.noisy.total

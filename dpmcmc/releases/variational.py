@@ -138,8 +138,8 @@ class Judgement:
     sentence: str
 
 
-def judge(release: Variational, precision: Floats | None) -> Judgement:
-    """Judge a release by its own numbers: free. precision: (d,) of the prior that holds it."""
+def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judgement:
+    """Judge a release by its own numbers: free."""
     values, vectors = np.linalg.eigh(release.slope)
     safe = np.maximum(values, max(release.edge, SMALLEST_DIVISOR))
     step = (vectors.T @ release.score) / safe

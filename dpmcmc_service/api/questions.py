@@ -130,23 +130,32 @@ class ContrastOut(SpreadOut):
 
 
 class ComparisonOut(Answer):
-    """One setting less another. ratio: what `multiplies`, the odds or the mean count, grows by."""
+    """One setting less another. ratio: what `multiplies`, the odds or the mean count, grows by.
+
+    probabilities: differences by category, where the response is one of several; all else is null
+    then.
+    """
 
     given: dict[str, Any]
     against: dict[str, Any]
-    predictor: SpreadOut
-    expected: SpreadOut
+    predictor: SpreadOut | None
+    expected: SpreadOut | None
     ratio: SpreadOut | None
     multiplies: str
+    probabilities: dict[str, SpreadOut] | None = None
 
 
 class EffectOut(Answer):
-    """An average effect on the mean response. value and against are null for a derivative."""
+    """An average effect on the mean response. value and against are null for a derivative.
+
+    probabilities: of each category, where the response is one of several; expected is null then.
+    """
 
     covariate: str
     value: float | str | None
     against: float | str | None
-    expected: SpreadOut
+    expected: SpreadOut | None
+    probabilities: dict[str, SpreadOut] | None = None
 
 
 class BayesFactorOut(Answer):

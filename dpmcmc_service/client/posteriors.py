@@ -1,6 +1,6 @@
 """What followed from a stored release, on a terminal."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.markup import escape
@@ -18,12 +18,18 @@ def tables(answer: Json) -> Iterator[Table]:
     parts = (
         (
             "Mean response",
-            [(_named(one["given"]), one["expected"]) for one in answer["predictions"]],
+            _by_category((_named(one["given"]), one) for one in answer["predictions"]),
         ),
         ("Contrasts", [(_named(one["weights"]), one) for one in answer["contrasts"]]),
-        ("Differences in mean response", _differences(answer["comparisons"], "expected")),
-        (f"Ratios of {_ratio(answer)}", _differences(answer["comparisons"], "ratio")),
-        ("Effects on the mean response", [(_effect(e), e["expected"]) for e in answer["effects"]]),
+        (
+            "Differences in mean response",
+            _by_category((_difference(one), one) for one in answer["comparisons"]),
+        ),
+        (f"Ratios of {_ratio(answer)}", _ratios(answer["comparisons"])),
+        (
+            "Effects on the mean response",
+            _by_category((_effect(one), one) for one in answer["effects"]),
+        ),
     )
     for title, rows in parts:
         if rows:
@@ -36,12 +42,25 @@ def _ratio(answer: Json) -> str:
     return next((one["multiplies"] for one in answer["comparisons"]), "")
 
 
-def _differences(found: Sequence[Json], what: str) -> list[tuple[str, Json]]:
+def _by_category(found: Iterable[tuple[str, Json]]) -> list[tuple[str, Json]]:
+    """Mean responses by name, or the probability of each category where there are several."""
     return [
-        (f"{_named(one['given'])} against {_named(one['against'])}", one[what])
-        for one in found
-        if one[what] is not None
+        row
+        for name, one in found
+        for row in (
+            [(name, one["expected"])]
+            if one["expected"] is not None
+            else [(f"{word}: {name}", share) for word, share in one["probabilities"].items()]
+        )
     ]
+
+
+def _difference(one: Json) -> str:
+    return f"{_named(one['given'])} against {_named(one['against'])}"
+
+
+def _ratios(found: Sequence[Json]) -> list[tuple[str, Json]]:
+    return [(_difference(one), one["ratio"]) for one in found if one["ratio"] is not None]
 
 
 def _effect(one: Json) -> str:

@@ -107,7 +107,7 @@ def low_quality(made: planner.Plan, epsilon: float | None) -> Refusal:
     remedy = (
         "No epsilon up to 1000 is known to mend that: leave the algorithm and its steps open."
         if epsilon is None
-        else f"At epsilon {epsilon:.2g} it would do."
+        else f"At epsilon {epsilon:.3g} it would do."
     )
     return Refusal(
         422,

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from dpmcmc import CoefficientPrior, ModelSpec, NumberColumn, Schema, sample
 from dpmcmc.schema import BinaryColumn
-from dpmcmc_service.client import Client
+from dpmcmc_service.client import Client, posteriors
 from dpmcmc_service.client.cli import app
 from dpmcmc_service.jobs.fetch import Kept
 from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
@@ -106,6 +106,23 @@ def test_an_answer_is_shown_part_by_part_with_its_verdict(peer: str, tmp_path: P
         "Nothing is charged",
     ):
         assert part in shown, part
+
+
+def test_a_response_of_several_categories_is_shown_by_their_probabilities() -> None:
+    empty = dict.fromkeys(("predictor", "expected", "response", "ratio"))
+    spread = ANSWER["summary"][0]
+    shares = {"red": spread, "blue": spread}
+    one = {**empty, "given": {"dose": 5}, "probabilities": shares}
+    answer = ANSWER | {
+        "predictions": [one],
+        "comparisons": [{**one, "against": {"dose": 4}, "multiplies": ""}],
+        "effects": [{**one, "covariate": "dose", "value": None, "against": None}],
+    }
+    told = {made.title: list(made.columns[0].cells) for made in posteriors.tables(answer)}
+    assert told["Mean response"] == ["red: dose 5", "blue: dose 5"]
+    assert told["Differences in mean response"][1] == "blue: dose 5 against dose 4"
+    assert told["Effects on the mean response"][0] == "red: dose, per unit"
+    assert not any(title.startswith("Ratios") for title in told)
 
 
 def test_an_answer_may_be_had_as_it_came(peer: str, tmp_path: Path) -> None:

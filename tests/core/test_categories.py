@@ -125,6 +125,16 @@ def test_what_is_well_known_and_tight_priors_are_left():
     assert moved[0, 1] / other[0, 1, 1] < -1.2  # expm1(-2) is near -1, the step
 
 
+def test_what_all_share_with_a_rare_reference_is_left_to_it():
+    """Two categories, known well but for the reference that both are measured from."""
+    root = np.linalg.cholesky(np.full((2, 2), 0.1) + np.diag([0.01, 0.02]))
+    whole, pulled = np.linalg.inv(root @ root.T)[None], np.array([[0.5, 0.2]])
+    both, ones = np.eye(2), np.ones(2)
+    kinds = Categories(both, 2 * (Counts(20.0, 100.0),), np.zeros(2), ones, NO_RIDGE, alone=both)
+    found = matched(whole, pulled, np.zeros((1, 2, 2)), kinds, 1.0)
+    assert [part.tolist() for part in found] == [whole.tolist(), pulled.tolist()]
+
+
 def test_a_curvature_of_nothing_leaves_the_prior():
     """Draws of a curvature that is all noise are of any size and sign."""
     own = Quadratic.from_dict(released(1).release.to_dict())

@@ -136,8 +136,8 @@ def test_a_budget_too_small_for_a_chain_names_one_that_does(schema_of):
     (warning,) = [w for w in made.warnings if "expected_ess" in w]
     better = named_epsilon(warning)
     assert 1.0 < better < 50.0
-    assert plan(schema, job("logistic", 1.03 * better, DpPenaltyOptions())).expected_ess >= 400
-    assert plan(schema, job("logistic", 0.8 * better, DpPenaltyOptions())).expected_ess < 400
+    assert plan(schema, job("logistic", better, DpPenaltyOptions())).expected_ess >= 400
+    assert plan(schema, job("logistic", 0.97 * better, DpPenaltyOptions())).expected_ess < 400
     assert re.search(r"noisy_quadratic .* [\d.]+ times as wide", warning)
 
 

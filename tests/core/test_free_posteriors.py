@@ -271,16 +271,19 @@ def test_what_is_told_in_units_of_the_columns_is_the_same_posterior(logistic):
     assert math.isfinite(design.bayes_factor({"Intercept": 0.0}).log)
 
 
-def test_a_response_of_several_categories_has_predictions_and_any_prior():
+def test_a_response_of_several_categories_is_told_by_probabilities_under_any_prior():
     model = ModelSpec(family="multinomial", formula="g ~ x")
     release = sample(people(), schema=SCHEMA, model=model, **BUDGET).release
     found = release.posterior({"c:x": prior("uniform", upper=0.0)}, 200, scale="design")
     assert found.draws[:, found.parameters.index("c:x")].max() <= 0.0
-    (told,) = found.predict([{"x": 1.0}])
-    assert sum(one.mean for one in told.probabilities.values()) == pytest.approx(1.0)
-    for ask in (
-        lambda: found.compare({"x": 1.0}, {"x": 2.0}),
-        lambda: found.effects("x", [{"x": 1.0}]),
-    ):
-        with pytest.raises(SpecError, match="several categories"):
-            ask()
+    near, there = found.predict([{"x": 1.0}, {"x": 1.004}])
+    assert sum(one.mean for one in near.probabilities.values()) == pytest.approx(1.0)
+    compared = found.compare({"x": 1.004}, {"x": 1.0})
+    (slope,) = found.effects("x", [{"x": 1.002}])
+    (step,) = found.effects("x", [{"x": 1.0}], value=1.004, against=1.0)
+    assert (compared.expected, compared.ratio, slope.expected) == (None, None, None)
+    for name, share in near.probabilities.items():
+        gone = there.probabilities[name].mean - share.mean
+        assert compared.probabilities[name].mean == pytest.approx(gone, abs=1e-9)
+        assert step.probabilities[name].mean == pytest.approx(gone, abs=1e-9)
+        assert slope.probabilities[name].mean == pytest.approx(gone / 0.004, rel=0.01, abs=1e-4)

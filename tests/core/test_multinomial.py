@@ -9,7 +9,7 @@ import pytest
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
 from dpmcmc.families.base import Place
-from dpmcmc.families.multinomial import averaged, probabilities, root_of
+from dpmcmc.families.multinomial import averaged, probabilities, root_of, softened
 from dpmcmc.local import sample, table_of
 from dpmcmc.models import parameters_of
 from dpmcmc.options import NoisyQuadraticOptions
@@ -219,6 +219,23 @@ def test_mean_probabilities_are_those_over_a_normal_spread():
     assert np.abs(found - wanted).max() < 0.15 * np.abs(plain - wanted).max()
 
 
+def test_mean_slopes_are_those_of_what_predictors_may_be():
+    """To the second order, as means of probabilities are; never negative."""
+    rng, eta = np.random.default_rng(4), np.array([0.8, -0.5, 1.5])
+    root = np.linalg.qr(rng.normal(size=(3, 3)))[0] * np.array([0.6, 0.3, 0.4])
+    cover = (root @ root.T)[:, :, None]
+    some = probabilities(eta[:, None] + root @ rng.standard_normal((3, 400_000)))[1]
+    wanted = np.diag(some.mean(axis=1)) - some @ some.T / some.shape[1]
+    first, q = averaged(eta[:, None], cover)
+    found, plain = (
+        half[:, :, 0] for half in (softened(root_of(first, q), cover), root_of(first, q))
+    )
+    off, before = (np.abs(half @ half.T - wanted).max() for half in (found, plain))
+    assert off < 0.3 * before
+    wide = softened(root_of(first, q), 1e6 * cover)[:, :, 0]
+    assert np.linalg.eigvalsh(wide @ wide.T).min() > 0.0
+
+
 def test_two_categories_say_what_logistic_rows_say():
     rng = np.random.default_rng(5)
     eta, y = rng.normal(size=(1, 60)), rng.integers(2, size=60).astype(float)
@@ -233,7 +250,7 @@ def test_two_categories_say_what_logistic_rows_say():
 # ---- what it costs ----
 
 
-def looks_of(monkeypatch, x, y, classes, place, root):
+def looks_of(monkeypatch, x, y, classes, place, root, *, mean=True):
     """The vector that noise is added to in one look, and the sensitivity it is charged at."""
     seen = {}
 
@@ -252,7 +269,7 @@ def looks_of(monkeypatch, x, y, classes, place, root):
     path._root = root
     monkeypatch.setattr(joint_sums, "noisy_sums", spy)
     with np.errstate(all="ignore"):
-        path._query(1.0, 1.0, 0.1, mean=True)
+        path._query(1.0, 1.0, 0.1, mean=mean)
     monkeypatch.undo()
     return seen["flat"], seen["sensitivity"]
 
@@ -282,14 +299,17 @@ def test_no_neighbour_is_further_away_than_is_paid_for(monkeypatch, classes, str
 
 @pytest.mark.compiled("a climb over thousands of pairs of rows")
 def test_an_adversary_comes_near_to_what_is_paid_for_and_not_past_it(monkeypatch):
-    """By hill climbing over both rows, their responses and the place."""
+    """By hill climbing over both rows, their responses and the place, of a far look.
+
+    A near one has means over a spread, of a single row a wide one, which leaves more room.
+    """
     rng, classes, d = np.random.default_rng(7), 2, 2
     root = np.eye(classes * d)
 
     def apart(told, answers):
         rows, place = told[:4].reshape(2, 2, 1), told[4:]
         ends = [
-            looks_of(monkeypatch, x, np.array([y]), classes, place, root)
+            looks_of(monkeypatch, x, np.array([y]), classes, place, root, mean=False)
             for x, y in zip(rows, answers, strict=True)
         ]
         return float(np.linalg.norm(ends[0][0] - ends[1][0])) / ends[0][1]

@@ -116,12 +116,22 @@ def test_cut_scores_have_mean_0_and_the_slope_and_variance_that_they_say(k, eta,
     told, p = family.terms(y, place), nbinom.pmf(y, k, k / (k + mean))
     psi = told.psi[0]
     assert p @ psi == pytest.approx(0.0, abs=1e-7)
-    assert p @ psi**2 == pytest.approx(told.noise[0, 0, 0] ** 2, rel=1e-6)
+    assert p @ psi**2 == pytest.approx(p @ told.noise[0, 0] ** 2, rel=1e-6)
     other = np.exp(eta + 1e-4)
     moved = nbinom.pmf(y, k, k / (k + other)) @ psi / 1e-4
-    assert moved == pytest.approx(told.root[0, 0, 0] ** 2, rel=2e-3)
+    assert moved == pytest.approx(p @ told.root[0, 0] ** 2, rel=2e-3)
     assert np.abs(psi).max() <= most * (1 + 1e-9)
     assert (told.square <= 16.0).all()
+
+
+def test_the_curvature_near_the_mode_is_that_of_the_counts_that_were_seen():
+    """Where a mean is wrong, the posterior's width is not what the model expects."""
+    y, one, k, mean = np.array([0.0, 3.0, 90.0]), np.ones(3), 2.0, np.exp(1.2)
+    place = Place(1.2 * one[None], one, 1e-6 * one, 1e9, 1e9, 1.0, 4.0)
+    told = rows_of(k).terms(y, place)
+    observed = k * mean * (k + y) / (k + mean) ** 2
+    np.testing.assert_allclose(told.root[0, 0] ** 2, observed, rtol=1e-6)
+    np.testing.assert_allclose(told.noise[0, 0] ** 2, observed, rtol=1e-6)
 
 
 def test_so_large_a_dispersion_is_poisson_regression():
