@@ -250,8 +250,8 @@ def _sentence(release: Quadratic, found: tuple[bool, bool, bool, bool, bool], sh
         told = "unreliable: with this budget the rows do not stand out from the noise"
     elif skewed:
         told = (
-            "unreliable: responses are not as the model says, and many of them had to be cut to"
-            " keep the noise of this budget bearable"
+            "unreliable: responses do not follow the model, and many of them had to be cut to keep"
+            " the noise of this budget bearable"
         )
     elif uneven:
         told = (
