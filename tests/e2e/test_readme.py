@@ -56,7 +56,7 @@ def test_library_example_prints_a_posterior(repository: Path, tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert "cost: epsilon 1, delta 1e-06" in done.stdout
-    assert "1 calls, a call of 1.6" in done.stdout
+    assert "1 call, a call of 1.6" in done.stdout
     assert "Intercept" in done.stdout
 
 
