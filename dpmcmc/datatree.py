@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.loading import loaded
+
 if TYPE_CHECKING:
     import xarray
 
@@ -36,8 +38,7 @@ def data_tree(
     1), which anybody sees from the draws. warmup_posterior, warmup_sample_stats: the same of the
     warm-up, where there is one. attributes: of the tree and of its posterior.
     """
-    import xarray
-
+    dataset = loaded("xarray").Dataset
     names = columns(parameters)
     moved = np.ones(draws.shape[:2], np.int8)
     moved[:, 1:] = (np.diff(draws, axis=1) != 0.0).any(axis=2)
@@ -49,8 +50,8 @@ def data_tree(
         at = {"chain": np.arange(len(kept)), "draw": np.arange(kept.shape[1])}
         each = {name: (("chain", "draw"), kept[:, :, k]) for k, name in enumerate(names)}
         stats = {"accepted": (("chain", "draw"), moved[:, part])}
-        groups[f"{prefix}posterior"] = xarray.Dataset(each, at, dict(attributes))
-        groups[f"{prefix}sample_stats"] = xarray.Dataset(stats, at)
-    tree = xarray.DataTree.from_dict(groups)
+        groups[f"{prefix}posterior"] = dataset(each, at, dict(attributes))
+        groups[f"{prefix}sample_stats"] = dataset(stats, at)
+    tree: xarray.DataTree = loaded("xarray").DataTree.from_dict(groups)
     tree.attrs = dict(attributes)
     return tree

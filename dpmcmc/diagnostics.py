@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.loading import loaded
 from dpmcmc.privacy.types import Released
 
 FEWEST_DRAWS = 8  # draws of a chain that its halves' halves can be compared in
@@ -71,7 +72,7 @@ def _mixing(draws: NDArray[np.float64]) -> tuple[float | None, float | None, flo
     """Return R-hat, bulk and tail ESS of (chain, draw)."""
     if draws.shape[1] < FEWEST_DRAWS or bool((np.ptp(draws, axis=1) == 0.0).all()):
         return None, None, None
-    from arviz_stats.base import array_stats
+    array_stats = loaded("arviz_stats.base").array_stats
 
     return (
         _finite(array_stats.rhat(_two_chains(draws), chain_axis=0, draw_axis=1)),

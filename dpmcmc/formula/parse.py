@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpmcmc.errors import SpecError
+from dpmcmc.loading import loaded
 
 POINTER = "/model/formula"
 RIGHT = "write it as response ~ covariate + covariate"
@@ -40,15 +41,13 @@ class Parsed:
 def parse(formula: str) -> Parsed:
     """Return the terms of `y ~ a + C(b) + a:b + c*d + e/f + (g + h)**2 - 1`. Raises SpecError."""
     _check_form(formula)
-    from formulaic.errors import FormulaicError
-    from formulaic.parser import DefaultFormulaParser
-
+    parsers, wrong = loaded("formulaic.parser"), loaded("formulaic.errors").FormulaicError
     try:
-        parser = DefaultFormulaParser()
+        parser = parsers.DefaultFormulaParser()
         if _count(parser.get_ast(formula)) > MAX_TERMS:
             raise SpecError(POINTER, f"it expands to more than {MAX_TERMS} terms")
         sides = parser.get_terms(formula)._to_dict()
-    except (FormulaicError, AttributeError, SyntaxError, TypeError, ValueError, RecursionError):
+    except (wrong, AttributeError, SyntaxError, TypeError, ValueError, RecursionError):
         raise SpecError(POINTER, f"cannot be parsed: {RIGHT}") from None
     if set(sides) == {"root"}:
         return Parsed(None, _terms(sides["root"]))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import digamma, polygamma
 
+from dpmcmc.loading import loaded
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.regression import chains, intercept, joint_normal, ridge
 from dpmcmc.regression.fixed import Prior, conditionals, informed, nearest
@@ -201,7 +202,7 @@ def _many(noisy: Noisy) -> Noisy:
 
 def _mixing(thetas: list[Floats]) -> float:
     """Return the largest R-hat of coefficients, of states (B, d) one after the other."""
-    from arviz_stats.base import array_stats
+    array_stats = loaded("arviz_stats.base").array_stats
 
     states = np.stack(thetas, axis=1)
     many = range(states.shape[-1])

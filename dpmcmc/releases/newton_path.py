@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpmcmc.families.base import NONE, TINY, Floats, Place
-from dpmcmc.families.given import heaviest_of, pilot, shift_of, slope_of, usual_of
+from dpmcmc.families.given import pilot, shift_of, slope_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, classwise, scales, whitening
 from dpmcmc.releases import shares as response_shares
@@ -172,36 +172,24 @@ class _Path:
 
     def _found_shares(self, iterate: Iterate) -> bool:
         """Move intercepts to the shares of responses, if they are far. Return whether so."""
-        back, inverse, n = np.linalg.inv(self._white.root), np.linalg.inv(iterate.root), self._rows
-        sums, size = iterate.sums, len(back)
-        chosen = slice(0, None, size)
-        told = response_shares.found(
-            self._place.reshape(-1, size) @ (back.T @ back)[0] + shift_of(self._family),
-            (inverse.T @ sums.score)[chosen] / n,
-            sums.sds[0] * np.linalg.norm(inverse[:, chosen], axis=0) / n,
-            (inverse.T @ sums.curvature @ inverse)[chosen, chosen] / n,
-            heaviest_of(self._family),
-        )
+        told = response_shares.moved(iterate, self._white, self._family, self._rows)
         if told is None:
             return False
-        self._place[chosen] += told[0]
-        self._stretch(usual_of(self._family) * told[1])
+        self._place = self._place + told[0]
+        self._stretch(told[1])
         self._round_by_shares()
         self._forget()
         return True
 
     def _round_by_shares(self) -> bool:
         """Change to coordinates in which the expected curvature is round, if a response is rare."""
-        back = np.linalg.inv(self._white.root)
-        places = self._place.reshape(-1, len(back))
-        shift = shift_of(self._family)
-        curve = response_shares.expected(places, back.T @ back, shift) if self._odds else None
+        odds, white = self._odds, self._white
+        curve = response_shares.expected(self._place, white, self._family) if odds else None
         if curve is None:
             return False
-        root = np.kron(np.eye(self._problem.classes), self._white.root)
-        curve = usual_of(self._family) * curve
+        root = np.kron(np.eye(self._problem.classes), white.root)
         self._root = np.asarray(root @ lifted(root.T @ curve @ root, 0.0), np.float64)
-        self._known, self._held = curve, self._white.held
+        self._known, self._held = curve, white.held
         return True
 
     def _round(self, iterate: Iterate, curve: Floats) -> None:

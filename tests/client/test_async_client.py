@@ -183,7 +183,7 @@ def test_tasks_and_inferences_are_typed(service: Service, told: tuple[str, str])
 
 
 def test_the_guide_asks_from_python(service: Service, told: tuple[str, str]) -> None:
-    (code,) = blocks("command_line.md", "python", run=True)
+    (code,) = blocks("command_line.md", "python")
     ran = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "DPMCMC_URL": service.url, "DPMCMC_KEY": told[0]},

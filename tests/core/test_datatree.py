@@ -1,5 +1,8 @@
 """Draws as one ArviZ DataTree."""
 
+import subprocess
+import sys
+
 import arviz
 import numpy as np
 import pytest
@@ -63,6 +66,36 @@ def test_it_holds_every_draw_once_and_says_how_they_were_made(fit):
         assert attrs["release"] == "none"
         assert attrs["version"] == dpmcmc.__version__
         assert attrs["verdict"] == fit.verdict.status
+
+
+RACE = """
+import threading
+import numpy as np
+from dpmcmc.datatree import data_tree
+from dpmcmc.formula.parse import parse
+
+gate, faults = threading.Barrier(8), []
+
+def work(k):
+    gate.wait()
+    try:
+        parse(f"y ~ x{k}") if k % 2 else data_tree(np.zeros((1, 5, 1)), ("x",), 0, {})
+    except Exception as error:
+        faults.append(error)
+
+threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+assert not faults, faults
+"""
+
+
+@pytest.mark.parametrize("again", range(3))  # without the lock every other one fails
+def test_first_requests_at_once_find_whole_packages(again):
+    ran = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_without_warm_up_there_is_no_group_of_it():
