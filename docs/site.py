@@ -1,23 +1,18 @@
 """`./dev docs`: the documentation as a site in var/docs/site, its reference made from the code.
 
 Pages are the Markdown files of docs, and README.md as the first. A link out of docs has no page to
-lead to: it becomes the file's name. Any other broken link or anchor fails the build.
+lead to: it becomes the file's name. Any other broken link or anchor fails the build. The site is
+read from the disk or from any server of files: its search asks nobody.
 """
 
-import inspect
-import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import dpmcmc
-from dpmcmc.algorithms import OPTIONS
-from dpmcmc_service.main import create_app
+from docs.reference import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, CONFIG = ROOT / "docs", ROOT / "docs" / "site.toml"
@@ -43,6 +38,8 @@ def write_pages(stage: Path) -> None:
     pages = stage / "docs"
     for source in sorted(DOCS.rglob("*.md")):
         _write(pages / source.relative_to(DOCS), source, source.read_text())
+    shutil.copytree(DOCS / "vendor", pages / "vendor")
+    shutil.copy(DOCS / "site.css", pages)
     _write(pages / "index.md", ROOT / "README.md", (ROOT / "README.md").read_text())
     for name, text in reference():
         place = pages / "reference" / name
@@ -92,8 +89,8 @@ def _write(place: Path, source: Path, text: str) -> None:
 
 
 def _outside_code(text: str, changed: Any) -> str:
-    """The text with all but its code blocks changed; "run" in these is for the tests."""
-    text = re.sub(r"^```(\w+) run$", r"```\1", text, flags=re.M)
+    """The text with all but its code blocks changed; words beside a language are for tests."""
+    text = re.sub(r"^```(\w+) .*$", r"```\1", text, flags=re.M)
     parts = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
     return "".join(part if part.startswith("```") else changed(part) for part in parts)
 
@@ -101,94 +98,6 @@ def _outside_code(text: str, changed: Any) -> str:
 def _named(source: Path, target: str) -> str:
     found = (source.parent / target).resolve()
     return found.relative_to(ROOT).as_posix() if found.is_relative_to(ROOT) else target
-
-
-def reference() -> Iterator[tuple[str, str]]:
-    """Yield name and text of each page that the code makes."""
-    yield "library.md", _library()
-    yield "options.md", _options()
-    yield "rest.md", _rest()
-
-
-def _library() -> str:
-    lines = ["# The library", "", "What `import dpmcmc` offers, in the order of the alphabet.", ""]
-    for name in sorted(dpmcmc.__all__):
-        found = getattr(dpmcmc, name)
-        lines += _entry("##", name, name, found)
-        for method in _methods(found) if inspect.isclass(found) else ():
-            lines += _entry("###", f"{name}.{method}", method, getattr(found, method))
-    return "\n".join(lines)
-
-
-def _methods(kind: type) -> list[str]:
-    callables = inspect.isfunction, inspect.ismethod
-    made = [name for name in vars(kind) if any(is_one(getattr(kind, name)) for is_one in callables)]
-    return sorted(name for name in made if not name.startswith("_"))
-
-
-def _entry(level: str, title: str, name: str, found: Any) -> list[str]:
-    signature = ["```python", f"{name}{_signature(found)}", "```"]
-    return [f"{level} {title}", "", *signature, "", _prose(found), ""]
-
-
-def _signature(found: Any) -> str:
-    try:
-        return str(inspect.signature(found))
-    except (TypeError, ValueError):
-        return ""
-
-
-def _prose(found: Any) -> str:
-    text = inspect.cleandoc(found.__doc__ or "")
-    return re.sub(r"(?<![`\w])([A-Za-z_][\w.]*\([^()\n]*\))(?![`\w])", r"`\1`", text)
-
-
-def _options() -> str:
-    lines = [
-        "# Options of the algorithms",
-        "",
-        "As `sampler` of a job, and as classes of `dpmcmc.options`.",
-    ]
-    for kind in get_args(OPTIONS):
-        lines += ["", f"## {kind.__name__}", "", _prose(kind), ""]
-        lines += ["| option | default |", "|---|---|"]
-        for one in fields(kind):
-            default = one.default if one.default is not MISSING else "needed"
-            if one.default_factory is not MISSING:
-                default = one.default_factory()
-            lines.append(f"| `{one.name}` | `{default!r}` |")
-    return "\n".join(lines)
-
-
-def _rest() -> str:
-    app = create_app()
-    document = app.openapi()
-    lines = ["# The REST API", "", str(document["info"].get("description", "")), ""]
-    for path, item in document["paths"].items():
-        for method, one in item.items():
-            told = one.get("description") or one.get("summary", "")
-            lines += [f"## {method.upper()} {path}", "", told, "", *_parameters(one), *_body(one)]
-            codes = ", ".join(f"{code}" for code in one["responses"])
-            lines += [f"Answers: {codes}.", ""]
-    return "\n".join(lines)
-
-
-def _parameters(one: dict[str, Any]) -> list[str]:
-    named = one.get("parameters", [])
-    if not named:
-        return []
-    rows = [f"| `{p['name']}` | {p['in']} | {p.get('description', '')} |" for p in named]
-    return ["| parameter | in | |", "|---|---|---|", *rows, ""]
-
-
-def _body(one: dict[str, Any]) -> list[str]:
-    content = one.get("requestBody", {}).get("content", {}).get("application/json", {})
-    examples = [content["example"]] if "example" in content else []
-    examples += [found["value"] for found in content.get("examples", {}).values()]
-    lines = []
-    for example in examples:
-        lines += ["```json", json.dumps(example, indent=2), "```", ""]
-    return lines
 
 
 if __name__ == "__main__":

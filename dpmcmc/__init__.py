@@ -71,4 +71,12 @@ def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)
-    raise AttributeError(name)
+    from dpmcmc.errors import near
+
+    message = f"module 'dpmcmc' has no attribute {name!r}{near(name, __all__)}"
+    raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    """Return also what was not asked for yet, which a notebook completes."""
+    return sorted({*globals(), *__all__})

@@ -70,7 +70,7 @@ def _sentence(column: NumberColumn, mean: float, sd: float) -> str:
     return (
         f"{column.name} varies by about {_plain(half * sd)} around {middle + half * mean:.3g},"
         f" {1 / sd:.0f} times less than half of its declared range of {column.lower:g} to"
-        f" {column.upper:g}: for the next dataset, bounds of about {_plain(low)} to {_plain(high)} would"
+        f" {column.upper:g}: next time, bounds of about {_plain(low)} to {_plain(high)} would"
         " cost less noise, if you know that rows beyond them are few (they would be clamped)"
     )
 

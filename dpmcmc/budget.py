@@ -3,6 +3,7 @@
 It composes as the service does: fully adaptively, by the same filter (docs/proofs/filter.md).
 """
 
+import math
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -17,12 +18,15 @@ from dpmcmc.privacy.filter import (
 
 
 class BudgetExhaustedError(ValueError):
-    """A call that would cost more than is left. requested, remaining: epsilon at its delta."""
+    """A call that would cost more than is left. requested, remaining: epsilon at delta."""
 
-    def __init__(self, requested: float, remaining: float) -> None:
-        super().__init__(
-            f"this call costs epsilon {requested:.4g}, and {remaining:.4g} is left of the budget"
-        )
+    def __init__(self, requested: float, remaining: float, delta: float) -> None:
+        told = f"this call costs epsilon {requested:.4g} at delta {delta:g}"
+        if math.isinf(requested):
+            told = (
+                "this call needs a failure_share, or a larger one: Budget(..., failure_share=0.1)"
+            )
+        super().__init__(f"{told}, and {remaining:.4g} is left of the budget")
         self.requested = requested
         self.remaining = remaining
 
@@ -46,7 +50,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name, value in (("epsilon", self.epsilon), ("delta", self.delta)):
-            if not isinstance(value, Real):
+            if not isinstance(value, Real) or isinstance(value, bool):
                 raise ValueError(f"{name} must be a number")
         self._state = FilterState.empty(self._terms)
 
@@ -70,19 +74,23 @@ class Budget:
         """Largest epsilon of a Gaussian call that is still accepted, at the budget's delta."""
         return remaining_epsilon(self._terms, self._state)
 
-    def take(self, event: Event, requested: float) -> None:
-        """Take what an event costs. requested: its epsilon, for the error.
+    def take(self, event: Event) -> None:
+        """Take what an event costs.
 
         Raises BudgetExhaustedError where it does not fit; then nothing is taken.
         """
-        after = self._state.add(entry_cost(self._terms, event))
+        cost = entry_cost(self._terms, event)
+        after = self._state.add(cost)
         if not self._terms.accepts(after):
-            raise BudgetExhaustedError(requested, self.remaining)
+            alone = FilterState.empty(self._terms).add(cost)
+            requested = spent_epsilon(self._terms, alone)
+            raise BudgetExhaustedError(requested, self.remaining, self.delta)
         self._state, self.calls = after, self.calls + 1
 
     def __str__(self) -> str:
         """Say what is spent and left."""
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
         return (
             f"epsilon {self.epsilon:g} at delta {self.delta:g}: {self.spent:.4g} spent by"
-            f" {self.calls} calls, a call of {self.remaining:.4g} still fits"
+            f" {calls}, a call of {self.remaining:.4g} still fits"
         )

@@ -6,6 +6,7 @@ The file is a zip archive of `fit.json` (schema, resolved job, plan, verdict, st
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any
@@ -31,6 +32,7 @@ Path = str | PathLike[str]
 
 def write(path: Path, facts: Mapping[str, Any], draws: NDArray[np.float64]) -> None:
     """Write facts that JSON holds, and draws (chain, draw, parameter)."""
+    _check_path(path)
     head = {"format": FORMAT, "version": VERSION, "dpmcmc": __version__}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(FACTS, json.dumps({**head, **facts}))
@@ -40,20 +42,31 @@ def write(path: Path, facts: Mapping[str, Any], draws: NDArray[np.float64]) -> N
 
 def read(path: Path) -> tuple[dict[str, Any], NDArray[np.float64]]:
     """Return what `write` wrote. Raises ValueError where the file is something else, OSError."""
-    if not isinstance(path, str | PathLike):
-        raise TypeError("the path of a file is needed")
+    _check_path(path)
     try:
         with zipfile.ZipFile(path) as archive:
             facts = json.loads(archive.read(FACTS))
             with archive.open(DRAWS) as file:
                 draws = np.lib.format.read_array(file, allow_pickle=False)
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError):
-        raise ValueError(f"{path} holds no fit: name a file that fit.save(path) wrote") from None
+    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError):
+        raise no_fit(path) from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise ValueError(f"{path} holds no fit: name a file that fit.save(path) wrote")
+        raise no_fit(path)
     if facts.get("version") != VERSION:
         raise ValueError(f"{path} was written by dpmcmc {facts.get('dpmcmc')}: read it with that")
     return facts, draws
+
+
+def no_fit(path: Path) -> ValueError:
+    """Return what is wrong with a file that holds something else, or too little."""
+    return ValueError(
+        f"{path} holds no fit, or a broken one: name a file that fit.save(path) wrote"
+    )
+
+
+def _check_path(path: object) -> None:
+    if not isinstance(path, str | PathLike):
+        raise TypeError("the path of a file is needed")
 
 
 def schema_of(told: Mapping[str, Any]) -> Schema:

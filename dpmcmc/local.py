@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.budget import Budget
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError, near
+from dpmcmc.frames import columns_of
 from dpmcmc.options import AlgorithmName, AlgorithmOptions, AutoOptions
 from dpmcmc.planner import Plan, expected_seconds, plan
 from dpmcmc.privacy.event_json import digest
@@ -23,11 +24,16 @@ from dpmcmc.releases import RELEASES
 from dpmcmc.results import Result, judged, told
 from dpmcmc.reuse import POINTER, Earlier
 from dpmcmc.run import run
-from dpmcmc.schema import NumberColumn, Schema, Table, columns_of, word_of
-from dpmcmc.spec import JobSpec, ModelSpec, Prior, PrivacySpec
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table, word_of
+from dpmcmc.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec
 from dpmcmc.stored import StoredRelease
 
-FAMILIES = {"binary": "logistic", "category": "multinomial", "number": "linear"}
+FORMULA = 'is needed, such as "y ~ age + sex"'
+FAMILIES: dict[str, FamilyName] = {
+    "binary": "logistic",
+    "category": "multinomial",
+    "number": "linear",
+}
 
 
 def sample(
@@ -38,7 +44,7 @@ def sample(
     epsilon: float | None = None,
     delta: float | None = None,
     noise_multiplier: float | None = None,
-    family: str | None = None,
+    family: FamilyName | None = None,
     prior: Prior = None,
     model: ModelSpec | None = None,
     sampler: AlgorithmOptions | AlgorithmName | None = None,
@@ -68,26 +74,46 @@ def sample(
     data do not suit the schema.
     """
     if formula is not None and not isinstance(formula, str):
+        if data is not None:
+            raise SpecError("/model/formula", f"{FORMULA}, before the data")
         formula, data = None, formula
-    if not isinstance(schema, Schema):
-        raise SpecError("/schema", "is needed: Schema.from_frame(data, bounds={...}) makes one")
-    model = model or modelled(schema, str(formula or ""), family, prior)
+    known = check_call(schema, budget, random)
+    if whitening is not None and not isinstance(whitening, StoredRelease):
+        raise SpecError(POINTER, "must be the release of an earlier fit: whitening=fit.release")
+    if model is None:
+        model = modelled(known, formula or "", family, prior)
+    elif not isinstance(model, ModelSpec):
+        told = 'must be a ModelSpec, such as ModelSpec(family="logistic", formula="y ~ x")'
+        raise SpecError("/model", told)
+    elif (formula, family, prior) != (None, None, None):
+        raise SpecError("/model", "holds formula, family and prior already: leave those out")
     if delta is None:
-        delta = budget.delta if budget else min(1e-6, 0.1 / max(schema.rows, 1))
+        delta = budget.delta if budget else min(1e-6, 0.1 / max(known.rows, 1))
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     spec = JobSpec(model=model, sampler=_options(sampler), privacy=privacy)
     earlier: tuple[Earlier, ...] = ()
     if whitening is not None:
         spec, earlier = _with_whitening(spec, whitening)
-    planned = plan(schema, spec, earlier=earlier)
-    rows, permit = owned(schema, data, planned.event, planned.cost.epsilon, budget)
-    return _ran(schema, planned, (rows, permit), whitening, progress, random)
+    planned = plan(known, spec, earlier=earlier)
+    rows, permit = owned(known, data, planned.event, budget)
+    return _ran(known, planned, (rows, permit), whitening, progress, random)
+
+
+def check_call(schema: object, budget: object, random: object) -> Schema:
+    """Return the schema, before anything is planned. Raises SpecError on what is none of these."""
+    if not isinstance(schema, Schema):
+        raise SpecError("/schema", "is needed: Schema.from_frame(data, bounds={...}) makes one")
+    if budget is not None and not isinstance(budget, Budget):
+        raise SpecError("/budget", "must be a Budget, such as Budget(epsilon=2, delta=1e-6)")
+    if random is not None and not hasattr(random, "integers"):
+        raise SpecError("/random", "is for tests alone: leave it out, and noise is secure")
+    return schema
 
 
 def modelled(schema: Schema, formula: str, family: str | None, prior: Prior) -> ModelSpec:
     """Return the model of a formula. Raises SpecError where its family is not clear."""
     if not formula:
-        raise SpecError("/model/formula", 'is needed, such as "y ~ age + sex"')
+        raise SpecError("/model/formula", FORMULA)
     if family is not None:
         return ModelSpec(family=family, formula=formula, prior=prior)
     response = formula.partition("~")[0].strip()
@@ -126,17 +152,16 @@ def _ran(
 
 
 def owned(
-    schema: Schema, data: object, happens: Event, epsilon: float, budget: Budget | None
+    schema: Schema, data: object, happens: Event, budget: Budget | None
 ) -> tuple[Private[Table], Permit]:
     """Return rows of the caller's own, and the permit that opens them for one event.
 
-    data: as in `sample`. epsilon: what the event costs, for the error. budget: pays; without one
-    the cost is the caller's to account for. Raises ValueError where data do not suit the schema,
-    BudgetExhaustedError where too little is left.
+    data: as in `sample`. budget: pays; without one the cost is the caller's to account for. Raises
+    ValueError where data do not suit the schema, BudgetExhaustedError where too little is left.
     """
     table = table_of(schema, columns_of(data))
     if budget is not None:
-        budget.take(happens, epsilon)
+        budget.take(happens)
     subject = str(uuid.uuid4())
     permit = Permit(subject=subject, event_digest=digest(happens))
     return Private(table, subject=subject), permit
@@ -157,7 +182,7 @@ def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
     """Return the options of an algorithm that may be told by name. Raises SpecError."""
     if sampler is None or sampler == "auto":
         return AutoOptions()
-    if not isinstance(sampler, str) and hasattr(sampler, "algorithm"):
+    if not isinstance(sampler, str | type) and hasattr(sampler, "algorithm"):
         return sampler
     if not isinstance(sampler, str) or sampler not in ALGORITHMS:
         names = ", ".join(["auto", *ALGORITHMS])
@@ -171,17 +196,58 @@ def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
     """Return data as a clamped table. Raises ValueError on a missing column, value or category."""
     columns: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {}
     for column in schema.columns:
-        if column.name not in data or len(data[column.name]) != schema.rows:
+        if column.name not in data:
+            guess = near(column.name, data)
+            raise ValueError(f"the data have no column {column.name!r}, which is declared{guess}")
+        values = data[column.name]
+        if len(values) != schema.rows or np.ndim(cast("Any", values)) > 1:
             raise ValueError(f"column {column.name!r} must have {schema.rows} values")
+        if isinstance(values, np.ma.MaskedArray):
+            values = np.where(np.ma.getmaskarray(values), None, values.data)
         if isinstance(column, NumberColumn):
-            numbers = np.asarray(data[column.name], dtype=np.float64)
-            if not np.isfinite(numbers).all():
-                raise ValueError(f"column {column.name!r} has values that are not finite")
-            columns[column.name] = column.clamped(numbers)
+            columns[column.name] = column.clamped(_numbers(column.name, values))
         else:
-            codes = {word: code for code, word in enumerate(column.categories)}
-            words = [word_of(value) for value in data[column.name]]
-            if not set(words) <= set(codes):
-                raise ValueError(f"column {column.name!r} has values outside its categories")
-            columns[column.name] = np.array([codes[word] for word in words], np.int32)
+            columns[column.name] = _codes(column, values)
     return Table(columns=columns, rows=schema.rows)
+
+
+def _numbers(name: str, values: Sequence[object]) -> NDArray[np.float64]:
+    """Return a column's values (rows,), all finite. Raises ValueError without naming one."""
+    found = np.asarray(values)
+    if found.dtype.kind in "mMc":
+        kind = "complex numbers" if found.dtype.kind == "c" else "dates or times"
+        message = f"column {name!r} has {kind}: give numbers, such as days since a date"
+        raise ValueError(message)
+    try:
+        if found.dtype == object:
+            numbers = np.array([np.nan if _is_missing(one) else float(one) for one in found])
+        else:
+            numbers = found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        told = "give numbers, or declare its categories"
+        raise ValueError(f"column {name!r} has values that are no numbers: {told}") from None
+    if not np.isfinite(numbers).all():
+        told = f"fill in a code where none is known, and declare it: missing={{{name!r}: [code]}}"
+        raise ValueError(f"column {name!r} has values that are not finite: {told}")
+    return numbers
+
+
+def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> NDArray[np.int32]:
+    """Return the places (rows,) of a column's values among its categories. Raises ValueError."""
+    codes = {word: code for code, word in enumerate(column.categories)}
+    words = [None if _is_missing(value) else word_of(value) for value in values]
+    if None in words:
+        told = "name them, and declare that name as a category"
+        raise ValueError(f"column {column.name!r} has missing values: {told}")
+    if not set(words) <= set(codes):
+        declared = ", ".join(column.categories[:12])
+        raise ValueError(f"column {column.name!r} has values outside its categories: {declared}")
+    return np.array([codes[word or ""] for word in words], np.int32)
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value is None, not a number, or pandas' NA, which is neither true nor false."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return True

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +19,11 @@ INK, SOFT, FAINT, WARNING = "#1f4e79", "#7fa6c9", "#d5dde5", "#b3261e"
 MOST_ROWS = 12  # of panels, where nobody named the parameters
 RANK_BINS, POINTS, GRID = 20, 1500, 256
 WIDTH = 7.0  # inches
+FOREST = (0.05, 0.25, 0.5, 0.75, 0.95)
+INTERVALS = "90 % (thin) and 50 % (thick) interval, median"
+LEAST_SHARE = 0.02  # of an axis, that an interval takes to be seen
+MOST_RANGES = 2.0  # of the kept draws, that a trace shows of a warm-up beyond them
+LONGEST_LABEL = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,9 @@ class Shown:
 
 def drawn(kind: PlotKind, shown: Shown) -> "Figure":
     """Return a figure. Raises SpecError on another kind, ImportError without matplotlib."""
-    if kind not in KINDS:
-        raise SpecError("/kind", f"must be one of {', '.join(get_args(PlotKind))}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        told = f"must be one of {', '.join(KINDS)}{near(str(kind), KINDS)}"
+        raise SpecError("/kind", told)
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -60,27 +66,56 @@ def drawn(kind: PlotKind, shown: Shown) -> "Figure":
 
 def _forest(made: "Figure", shown: Shown) -> None:
     count = len(shown.names)
+    quantiles = np.array([np.quantile(shown.kept(k), FOREST) for k in range(count)])
+    if not _comparable(quantiles):
+        for k, axes in _rows(made, shown, height=0.75):
+            _interval(axes, quantiles[k], 0)
+            axes.set_yticks([])
+        axes.set_xlabel(f"each on a scale of its own: {INTERVALS}")
+        return
     made.set_size_inches(WIDTH, 1.0 + 0.32 * count)
     axes = made.add_subplot()
     for k in range(count):
-        low, inner, middle, outer, high = np.quantile(shown.kept(k), (0.05, 0.25, 0.5, 0.75, 0.95))
-        axes.plot((low, high), (k, k), color=INK, linewidth=1.2)
-        axes.plot((inner, outer), (k, k), color=INK, linewidth=4.0, solid_capstyle="butt")
-        axes.plot(middle, k, "o", color="white", markeredgecolor=INK, markersize=5.0)
+        _interval(axes, quantiles[k], k)
     axes.axvline(0.0, color=SOFT, linestyle=":", linewidth=1.0)
     axes.set_yticks(range(count), shown.names)
     axes.set_ylim(count - 0.5, -0.5)
-    axes.set_xlabel("90 % (thin) and 50 % (thick) interval, median")
+    axes.set_xlabel(INTERVALS)
     _plain(axes)
+
+
+def _comparable(quantiles: Floats) -> bool:
+    """Whether intervals (parameter, quantile) are seen on one axis: most are no mere points."""
+    low, high = quantiles.min(), quantiles.max()
+    widths = quantiles[:, -1] - quantiles[:, 0]
+    return bool(np.sort(widths)[(len(widths) - 1) // 2] >= LEAST_SHARE * max(high - low, 1e-300))
+
+
+def _interval(axes: "Axes", quantiles: Floats, height: int) -> None:
+    low, inner, middle, outer, high = quantiles
+    at = (height, height)
+    axes.plot((low, high), at, color=INK, linewidth=1.2)
+    axes.plot((inner, outer), at, color=INK, linewidth=4.0, solid_capstyle="butt")
+    axes.plot(middle, height, "o", color="white", markeredgecolor=INK, markersize=5.0)
 
 
 def _trace(made: "Figure", shown: Shown) -> None:
     for k, axes in _rows(made, shown):
         for chain in shown.draws[:, :, k]:
             axes.plot(chain, linewidth=0.5, alpha=0.8)
+        axes.set_ylim(*_ends(shown.draws[:, :, k], shown.kept(k)))
         if shown.num_warmup:
             axes.axvspan(0, shown.num_warmup, color=FAINT, linewidth=0.0)
     axes.set_xlabel("draw; shaded: warm-up" if shown.num_warmup else "draw")
+
+
+def _ends(draws: Floats, kept: Floats) -> tuple[float, float]:
+    """Return where a trace begins and ends: the kept draws, and the warm-up as far as is near."""
+    reach = MOST_RANGES * max(float(np.ptp(kept)), 1e-12 * float(np.abs(kept).max()), 1e-300)
+    low = max(float(draws.min()), float(kept.min()) - reach)
+    high = min(float(draws.max()), float(kept.max()) + reach)
+    margin = 0.05 * max(high - low, reach)
+    return low - margin, high + margin
 
 
 def _rank(made: "Figure", shown: Shown) -> None:
@@ -138,12 +173,13 @@ def _pair(made: "Figure", shown: Shown) -> None:
             _plain(axes)
             axes.tick_params(labelsize="x-small")
             axes.locator_params(nbins=3)
+            axes.tick_params("x", rotation=45)
             if row == count - 1:
-                axes.set_xlabel(shown.names[column], fontsize="small")
+                axes.set_xlabel(_short(shown.names[column]), fontsize="x-small")
             else:
                 axes.tick_params(labelbottom=False)
             if column == 0 and row:
-                axes.set_ylabel(shown.names[row], fontsize="small")
+                axes.set_ylabel(_short(shown.names[row]), fontsize="x-small")
             elif column:
                 axes.tick_params(labelleft=False)
 
@@ -158,10 +194,16 @@ KINDS: dict[str, Callable[["Figure", Shown], None]] = {
 }
 
 
-def _rows(made: "Figure", shown: Shown) -> "list[tuple[int, Axes]]":
-    """Return a panel for each parameter, its name above it."""
+def _short(name: str) -> str:
+    """Return a name that leaves room for its neighbours."""
+    half = LONGEST_LABEL // 2
+    return name if len(name) <= LONGEST_LABEL else f"{name[:half]}…{name[1 - half :]}"
+
+
+def _rows(made: "Figure", shown: Shown, height: float = 1.1) -> "list[tuple[int, Axes]]":
+    """Return a panel for each parameter, its name above it. height: of each, in inches."""
     count = len(shown.names)
-    made.set_size_inches(WIDTH, 0.6 + 1.1 * count)
+    made.set_size_inches(WIDTH, 0.6 + height * count)
     found = made.subplots(count, 1, squeeze=False)[:, 0]
     for name, axes in zip(shown.names, found, strict=True):
         axes.set_title(name, loc="left", fontsize="small")

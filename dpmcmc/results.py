@@ -4,18 +4,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from html import escape
+from textwrap import fill, shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dacite import DaciteError
 from numpy.typing import NDArray
 
 from dpmcmc import files, plots
 from dpmcmc.datatree import data_tree
 from dpmcmc.design import Design, make_design
 from dpmcmc.diagnostics import ParameterSummary, summarise
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.files import Path
-from dpmcmc.free.effects import Prediction
+from dpmcmc.free.effects import Predictions
 from dpmcmc.free.settings import Setting
 from dpmcmc.planner import Cost, Plan, event
 from dpmcmc.plots import PlotKind
@@ -23,15 +25,18 @@ from dpmcmc.privacy.types import Neighbouring, Released
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.spec import JobSpec
+from dpmcmc.starting import release_of
 from dpmcmc.stored import StoredRelease
 from dpmcmc.summary_table import SHOWN, Summaries, as_lines
 from dpmcmc.units import SCALES, Scale, in_units
-from dpmcmc.verdicts import Verdict, of_chain, of_release
+from dpmcmc.verdicts import LINE, Verdict, of_chain, of_release
 from dpmcmc.version import __version__
 
 if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
+
+NOTES = 2  # of a verdict, in a representation
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +77,33 @@ class Result:
     __repr__ = __str__
 
     def _told(self, colour: bool) -> str:
-        cost = self.cost
+        known, notes = self.verdict, [f"note: {note.sentence}" for note in self.verdict.notes]
         lines = [
-            f"{self.plan.spec.sampler.algorithm}: {self.verdict.told(colour)}",
-            *(f"note: {note.sentence}" for note in self.verdict.notes),
-            f"cost: epsilon {cost.epsilon:.4g}, delta {cost.delta:g}",
+            shorten(self._model(), LINE),
+            known.told(colour, f"{self.plan.spec.sampler.algorithm}: "),
+            *(fill(note, LINE, subsequent_indent="  ") for note in notes[:NOTES]),
+            self._cost(),
         ]
-        shown = [(row.name, row) for row in self.summary(mixing=False)[:SHOWN]]
-        lines += as_lines(shown)
+        if len(notes) > NOTES:
+            lines.insert(-1, f"and {len(notes) - NOTES} more notes in fit.verdict.notes")
+        lines += as_lines([(row.name, row) for row in self.summary(mixing=False)[:SHOWN]])
         left = len(self.plan.parameters) - SHOWN
-        return "\n".join([*lines, f"  and {left} more"] if left > 0 else lines)
+        return "\n".join([*lines, f"  and {left} more" if left > 0 else ""]).rstrip("\n")
+
+    def _model(self) -> str:
+        model, rows = self.plan.spec.model, self.design.schema.rows
+        family = model.family.replace("_", " ")
+        return f"{model.formula}: {family}, {rows:,} {'row' if rows == 1 else 'rows'}"
+
+    def _cost(self) -> str:
+        return f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}"
 
     @property
     def cost(self) -> Cost:
         """What the run cost. The data owner keeps the account."""
         return self.plan.cost
 
-    def predict(self, given: Sequence[Setting]) -> list[Prediction]:
+    def predict(self, given: Sequence[Setting]) -> Predictions:
         """Return the mean response with its interval at each setting of the covariates. Free.
 
         given: covariates by column, all of them. Raises SpecError, also where only a chain ran.
@@ -98,13 +113,16 @@ class Result:
         return self.release.posterior().predict(given)
 
     def _repr_html_(self) -> str:
-        """Return the verdict and the posterior as a table, for notebooks."""
-        colour = {"reliable": "green", "unreliable": "#c00"}[self.verdict.status]
+        """Return the verdict and the posterior as a table, for notebooks, light or dark."""
+        ground = {"reliable": "#1a7f37", "unreliable": "#b3261e"}[self.verdict.status]
         word, _, rest = self.verdict.sentence.partition(":")
+        style = f"background:{ground};color:#fff;padding:0 .4em;border-radius:.2em"
+        notes = "".join(f"<p>Note: {escape(note.sentence)}</p>" for note in self.verdict.notes)
         return (
-            f'<p><b style="color:{colour}">{escape(word)}</b>:{escape(rest)}</p>'
-            f"<p>{self.plan.spec.sampler.algorithm}, cost: epsilon {self.cost.epsilon:.4g},"
-            f" delta {self.cost.delta:g}</p>{self.summary(mixing=False)._repr_html_()}"
+            f"<p>{escape(self._model())}</p>"
+            f'<p><b style="{style}">{escape(word)}</b> {escape(rest.strip())}</p>{notes}'
+            f"<p>{self.plan.spec.sampler.algorithm}, {self._cost()}</p>"
+            f"{self.summary(mixing=False)._repr_html_()}"
         )
 
     def save(self, path: Path) -> None:
@@ -142,9 +160,12 @@ class Result:
         """
         names = tuple(self.plan.parameters)
         chosen = tuple(names if parameters is None else parameters)
+        if isinstance(parameters, str) or not chosen:
+            raise SpecError("/parameters", f"must be a list of some of {', '.join(names)}")
         for name in chosen:
             if name not in names:
-                raise SpecError("/parameters", f"{name!r} is none of {', '.join(names)}")
+                told = f"{name!r} is none of {', '.join(names)}{near(str(name), names)}"
+                raise SpecError("/parameters", told)
         priors = self._priors() if kind == "prior" else {}
         draws = self.on("design" if kind == "prior" else scale)
         at = [names.index(name) for name in chosen]
@@ -159,7 +180,7 @@ class Result:
     def to_datatree(self, scale: Scale = "original") -> "xarray.DataTree":
         """Return all draws as one ArviZ DataTree, warm-up in a group of its own: see datatree."""
         plan = self.plan
-        how = attributes(plan.cost, plan.spec.sampler.algorithm, self.design.schema.neighbouring)
+        how = attributes_of(plan.spec, plan.cost, self.design.schema.neighbouring)
         worth = {"verdict": self.verdict.status, "verdict_sentence": self.verdict.sentence}
         return data_tree(self.on(scale), plan.parameters, plan.num_warmup, {**how, **worth})
 
@@ -170,18 +191,39 @@ def load(path: Path) -> Result:
     Nothing in the file is executed. Raises ValueError where it is no such file, OSError.
     """
     facts, draws = files.read(path)
+    try:
+        return _read(facts, draws)
+    except (DaciteError, LookupError, TypeError, AttributeError, ValueError):
+        raise files.no_fit(path) from None
+
+
+def _read(facts: Mapping[str, Any], draws: NDArray[np.float64]) -> Result:
     schema, told = files.schema_of(facts["schema"]), facts["plan"]
     spec = files.spec_of(told["spec"])
     design, release = make_design(schema, spec.model.formula), None
     if facts["release"] is not None:
         release = StoredRelease.read(schema, spec, facts["release"])
-    happens = event(schema, spec)
-    plan = files.plan_of(told, spec, happens)
+    plan = files.plan_of(told, spec, event(schema, spec))
+    if draws.ndim != 3 or draws.shape[2] != len(plan.parameters):
+        raise ValueError("draws of other parameters")
     return Result(plan, draws, files.verdict_of(facts["verdict"]), design, release)
 
 
-def attributes(cost: Cost, algorithm: str, neighbouring: Neighbouring) -> dict[str, str | float]:
-    """Return what a file of draws says of how they were made."""
+def attributes_of(spec: JobSpec, cost: Cost, neighbouring: Neighbouring) -> dict[str, str | float]:
+    """Return what a file of a resolved job's draws says of how they were made."""
+    algorithm, release = spec.sampler.algorithm, "none"
+    if algorithm in RELEASES or getattr(spec.sampler, "start", None) is not None:
+        release = release_of(spec).name
+    return attributes(cost, algorithm, neighbouring, release)
+
+
+def attributes(
+    cost: Cost, algorithm: str, neighbouring: Neighbouring, release: str = "none"
+) -> dict[str, str | float]:
+    """Return what a file of draws says of how they were made.
+
+    release: what was released of the rows beside the draws, or in their place.
+    """
     return {
         "inference_library": "dpmcmc",
         "inference_library_version": __version__,
@@ -190,6 +232,7 @@ def attributes(cost: Cost, algorithm: str, neighbouring: Neighbouring) -> dict[s
         "delta": cost.delta,
         "relation": neighbouring.value,
         "algorithm": algorithm,
+        "release": release,
     }
 
 

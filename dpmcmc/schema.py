@@ -1,13 +1,15 @@
 """Public facts about a table: columns with declared bounds and categories, and the row count."""
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.errors import near
+from dpmcmc.frames import columns_of, rows_of
 from dpmcmc.privacy.types import Neighbouring
 
 LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
@@ -19,6 +21,7 @@ class NumberColumn:
 
     missing: codes, wherever they lie, that stand for no value. They are kept as they are, and a row
     with one in a column of a model is left out of that model. It counts as a row all the same.
+    Raises ValueError where bounds or codes are none.
     """
 
     name: str
@@ -28,6 +31,15 @@ class NumberColumn:
     missing: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not _is_number(self.lower) or not _is_number(self.upper):
+            raise ValueError(f"{self.name!r} needs finite numbers as its bounds (lower, upper)")
+        if not -np.inf < self.lower < self.upper < np.inf:
+            raise ValueError(f"{self.name!r} needs finite bounds with lower below upper")
+        if not isinstance(self.missing, Sequence | np.ndarray) or isinstance(self.missing, str):
+            raise ValueError(f"the missing codes of {self.name!r} must be a list, such as [-9]")
+        if not all(_is_number(code) and np.isfinite(code) for code in self.missing):
+            raise ValueError(f"the missing codes of {self.name!r} must be finite numbers")
         object.__setattr__(self, "missing", tuple(self.missing))
 
     def clamped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -42,26 +54,32 @@ class NumberColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryColumn:
-    """A column of declared categories (at least two, distinct)."""
+    """A column of declared categories (at least two, distinct). Raises ValueError on others."""
 
     name: str
     categories: tuple[str, ...]
     type: Literal["category"] = "category"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "categories", tuple(map(word_of, self.categories)))
+        object.__setattr__(self, "categories", _words(self.name, self.categories))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryColumn:
-    """A column of exactly two declared categories; the second one is coded as 1."""
+    """A column of exactly two declared categories, the second one coded as 1.
+
+    Raises ValueError on others.
+    """
 
     name: str
     categories: tuple[str, str]
     type: Literal["binary"] = "binary"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "categories", tuple(map(word_of, self.categories)))
+        words = _words(self.name, self.categories)
+        if len(words) != 2:
+            raise ValueError(f"{self.name!r} has {len(words)} categories: a binary column has two")
+        object.__setattr__(self, "categories", words)
 
 
 Column = NumberColumn | CategoryColumn | BinaryColumn
@@ -73,7 +91,7 @@ class Schema:
 
     holders: where several data holders have the rows, how many each of them has, in the order of
     the rows; who holds a row is public then, and a replaced row stays with its holder. Raises
-    ValueError where they do not add up to the rows.
+    ValueError where they do not add up to the rows, and on what is no column or no number of rows.
     """
 
     columns: tuple[Column, ...]
@@ -82,7 +100,21 @@ class Schema:
     holders: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.columns))
+        told = self.columns
+        if not isinstance(told, Sequence) or not all(isinstance(c, get_args(Column)) for c in told):
+            kinds = "NumberColumn, CategoryColumn and BinaryColumn"
+            raise ValueError(f"columns must be a tuple of {kinds}; Schema.from_frame makes them")
+        names = [column.name for column in told]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"column {twice!r} is declared twice")
+        if not isinstance(self.rows, Integral) or isinstance(self.rows, bool) or self.rows < 0:
+            raise ValueError("rows must be a whole number, 0 or more")
+        if self.neighbouring not in tuple(Neighbouring):
+            raise ValueError(f"neighbouring must be one of {', '.join(Neighbouring)}")
+        object.__setattr__(self, "neighbouring", Neighbouring(self.neighbouring))
+        object.__setattr__(self, "rows", int(self.rows))
+        object.__setattr__(self, "columns", tuple(told))
         object.__setattr__(self, "holders", tuple(self.holders))
         if self.holders and (min(self.holders) < 1 or sum(self.holders) != self.rows):
             raise ValueError("holders need a row each, and their rows add up to all rows")
@@ -97,62 +129,81 @@ class Schema:
     ) -> "Schema":
         """Return the schema of a data frame: its number of rows, and what you declare of columns.
 
-        frame: pandas, polars, Arrow or any other that narwhals reads, or column name -> values.
-        bounds: of each column that is used, its bounds (lower, upper) where it holds numbers, or
-        its categories as words; two categories make a binary column, whose second one is coded 1.
-        missing: of number columns, the codes that stand for no value. Bounds and categories are
-        public promises: state them from what is known of the world, not from these rows.
+        frame: pandas, polars, Arrow or any other that narwhals reads or that has `__dataframe__`,
+        or column name -> values. bounds: of each column that is used, its bounds (lower, upper)
+        where it holds numbers, or its categories; two categories make a binary column, whose second
+        one is coded 1, and so do two words, also "0" and "1". missing: of number columns, the codes
+        that stand for no value. Bounds and categories are public promises: state them from what is
+        known of the world, not from these rows.
         Raises ValueError on a column that is not there, and on bounds that are none.
         """
-        there = set(columns_of(frame))
+        for what, given in (("bounds", bounds), ("missing", missing)):
+            if not isinstance(given, Mapping) and (what, given) != ("missing", None):
+                raise ValueError(f"{what} must be a dictionary, {_EXAMPLES[what]}")
+        there = columns_of(frame)
         for name in (*bounds, *(missing or {})):
             if name not in there:
                 raise ValueError(f"there is no column {name!r}{near(name, there)}")
-        codes = missing or {}
-        columns = tuple(_declared(name, told, codes.get(name, ())) for name, told in bounds.items())
-        return cls(columns=columns, rows=rows_of(frame))
+        columns = tuple(_declared(name, told, missing or {}) for name, told in bounds.items())
+        for name in set(missing or {}) - set(bounds):
+            raise ValueError(f"{name!r} has missing codes and no bounds: declare those as well")
+        return cls(columns=columns, rows=rows_of(there))
 
 
-def columns_of(data: object) -> Mapping[str, Sequence[object]]:
-    """Return column name -> values of a mapping, or of any data frame that narwhals reads.
-
-    Raises TypeError where it is neither.
-    """
-    if isinstance(data, Mapping):
-        return data
-    import narwhals  # a service has no data frames, and starts without it
-
-    try:
-        frame: Any = narwhals.from_native(cast("Any", data), eager_only=True)
-    except TypeError:
-        kind = type(data).__name__
-        raise TypeError(f"a data frame or a mapping of columns is needed, not {kind}") from None
-    return {name: frame[name].to_numpy() for name in frame.columns}
+_EXAMPLES = {
+    "bounds": 'such as {"age": (0, 120), "sex": ("f", "m")}',
+    "missing": 'such as {"age": [-9]}',
+}
 
 
-def rows_of(data: object) -> int:
-    """Return the number of rows. Raises ValueError where columns differ in length."""
-    lengths = {len(values) for values in columns_of(data).values()}
-    if len(lengths) != 1:
-        raise ValueError("all columns need the same number of values, and there must be one")
-    return lengths.pop()
-
-
-def _declared(name: str, told: Sequence[object], missing: Sequence[float]) -> Column:
-    """Return a column from its bounds or categories."""
-    if isinstance(told, str) or not isinstance(told, Sized) or len(told) < 2:
-        raise ValueError(f"{name!r} needs bounds (lower, upper) or two categories or more")
-    numbers = [float(one) for one in told if isinstance(one, int | float)]
-    if len(told) == len(numbers) == 2 and not all(isinstance(one, bool) for one in told):
-        if not -np.inf < numbers[0] < numbers[1] < np.inf:
-            raise ValueError(f"{name!r} needs finite bounds with lower below upper")
-        return NumberColumn(name=name, lower=numbers[0], upper=numbers[1], missing=tuple(missing))
-    words = tuple(map(word_of, told))
-    if len(set(words)) < len(words):
-        raise ValueError(f"{name!r} has the same category twice")
+def _declared(name: str, told: object, missing: Mapping[str, Any]) -> Column:
+    """Return a column from its bounds or categories. Raises ValueError."""
+    if isinstance(told, np.ndarray):
+        told = told.tolist()
+    if isinstance(told, str) or not isinstance(told, Sequence) or len(told) < 2:
+        raise ValueError(
+            f"{name!r} needs bounds (lower, upper) or two categories or more, in order"
+        )
+    numbers = [_is_number(one) for one in told]
+    if len(told) == 2 and all(numbers):
+        lower, upper = (float(one) for one in told)
+        return NumberColumn(name=name, lower=lower, upper=upper, missing=missing.get(name, ()))
+    if any(numbers) and not all(numbers):
+        raise ValueError(f"{name!r} has numbers and words: give two numbers, or categories alike")
+    if name in missing:
+        raise ValueError(
+            f"{name!r} has categories: declare what stands for no value as one of them"
+        )
+    words = _words(name, told)
     if len(words) == 2:
         return BinaryColumn(name=name, categories=(words[0], words[1]))
     return CategoryColumn(name=name, categories=words)
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a number, of Python or NumPy; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def _words(name: str, categories: object) -> tuple[str, ...]:
+    """Return categories as words. Raises ValueError where they are none."""
+    _check_name(name)
+    if isinstance(categories, str) or not isinstance(categories, Sequence | np.ndarray):
+        raise ValueError(f'the categories of {name!r} must be a list, such as ("no", "yes")')
+    known = (str, bool, np.bool_, Real)
+    if not all(isinstance(one, known) and one == one for one in categories):
+        raise ValueError(f"the categories of {name!r} must be words, numbers or truth values")
+    words = tuple(map(word_of, categories))
+    if len(set(words)) < len(words):
+        raise ValueError(f"{name!r} has the same category twice")
+    if len(words) < 2:
+        raise ValueError(f"{name!r} needs two or more different categories")
+    return words
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"a column's name must be a word, and {name!r} is none")
 
 
 def word_of(value: object) -> str:

@@ -5,6 +5,16 @@ from typing import Literal
 
 from dpmcmc.options import AlgorithmOptions, AutoOptions
 
+FamilyName = Literal[
+    "logistic",
+    "linear",
+    "poisson",
+    "negative_binomial",
+    "multinomial",
+    "gaussian_mean",
+    "banana",
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalPrior:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpmcmc.breadth import notes
 from dpmcmc.design import Design, make_design
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.families.base import Family
 from dpmcmc.free.closed import Closed
 from dpmcmc.free.posterior import FreePosterior
@@ -80,8 +80,8 @@ class StoredRelease:
 
     def __repr__(self) -> str:
         """Return what it is of, and whether it may be believed."""
-        formula, told = self._own.model.formula, self.verdict.told(sys.stdout.isatty())
-        return f"{type(self).__name__}({formula!r}): {told}"
+        named = f"{type(self).__name__}({self._own.model.formula!r}): "
+        return self.verdict.told(sys.stdout.isatty(), named)
 
     def whitening(self, design: Design) -> Whitening:
         """Return the coordinates that it paid for, or used again, for the columns of a design.
@@ -124,6 +124,9 @@ class StoredRelease:
         self, prior: Mapping[str, Asked]
     ) -> tuple[tuple[Floats, Floats], dict[int, CoefficientPrior]]:
         """Return normals (mean, precision) by position, and what is not normal by its place."""
+        if not isinstance(prior, Mapping):
+            told = 'must be priors by parameter, such as {"age": CoefficientPrior(...)}'
+            raise SpecError("/prior", told)
         mean, precision = (part.copy() for part in self._prior)
         others: dict[int, CoefficientPrior] = {}
         if prior:
@@ -224,7 +227,7 @@ class StoredRelease:
     def place(self, name: str, pointer: str) -> int:
         """Return which parameter that is. Raises SpecError."""
         if name not in self.parameters:
-            known = ", ".join(self.parameters[:12])
+            known = f"{', '.join(self.parameters[:12])}{near(name, self.parameters)}"
             raise SpecError(at(pointer, name), f"is no parameter of this job; it has {known}")
         return self.parameters.index(name)
 

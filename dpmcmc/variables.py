@@ -3,8 +3,6 @@
 import ast
 from itertools import product
 
-import numpy as np
-
 from dpmcmc.errors import SpecError, near
 from dpmcmc.formula.arithmetic import Call, Interval, expression, read_call
 from dpmcmc.formula.bases import BASES, basis, powers
@@ -20,15 +18,6 @@ def column_of(schema: Schema, name: str) -> Column:
             return column
     guess = near(name, [column.name for column in schema.columns])
     raise SpecError(POINTER, f"the dataset has no column {name!r}{guess}")
-
-
-def _check_column(column: Column) -> None:
-    """Refuse infinite or empty bounds, and fewer than two categories. Raises SpecError."""
-    if not isinstance(column, NumberColumn):
-        if len(set(column.categories)) < max(2, len(column.categories)):
-            raise SpecError(POINTER, f"{column.name!r} needs two or more different categories")
-    elif not -np.inf < column.lower < column.upper < np.inf:
-        raise SpecError(POINTER, f"{column.name!r} needs finite bounds, lower below upper")
 
 
 def is_offset(term: Term) -> bool:
@@ -91,7 +80,9 @@ def _variable(schema: Schema, token: Token) -> Variable:
         raise call.refuse("an offset is a term of its own")
     name = _only_column(call)
     if call.name == "C":
-        column = column_of(schema, name or "")
+        if name is None:
+            raise call.refuse("C() takes one column; its first declared category is the baseline")
+        column = column_of(schema, name)
         if isinstance(column, NumberColumn):
             raise SpecError(
                 POINTER, f"C() needs a column of categories, {column.name!r} is a number"
@@ -110,7 +101,6 @@ def _only_column(call: Call) -> str | None:
 
 
 def _plain(column: Column, call: Call | None = None) -> Variable:
-    _check_column(column)
     name = column.name
     if isinstance(column, CategoryColumn | BinaryColumn):
         if call is not None:
@@ -123,7 +113,7 @@ def _plain(column: Column, call: Call | None = None) -> Variable:
 def _computed(schema: Schema, call: Call) -> Variable:
     bounds = {}
     for column in schema.columns:
-        if isinstance(column, NumberColumn) and -np.inf < column.lower < column.upper < np.inf:
+        if isinstance(column, NumberColumn):
             bounds[column.name] = Interval(column.lower, column.upper)
     text = call.text
     if call.name in BASES:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpmcmc.releases.base import Judgement
 MAX_RHAT = 1.01  # largest rank-normalised R-hat of a chain that has mixed: Vehtari et al. 2021
 MIN_ESS = 200.0  # 50 for each half chain that R-hat compares: with fewer it is above MAX_RHAT
 COLOURS, PLAIN = {"reliable": "\x1b[32m", "unreliable": "\x1b[31m"}, "\x1b[0m"
+LINE = 88  # characters of a line of text
 MOST_SDS_AWAY = 10.0  # sds from where a chain went to where its release had put it
 
 
@@ -37,10 +39,14 @@ class Verdict:
         """The status as titles carry it: nothing where all is well."""
         return "" if self.status == "reliable" else " (unreliable)"
 
-    def told(self, colour: bool) -> str:
-        """Return the sentence, its first word in colour for a terminal if that is wanted."""
-        word, colon, rest = self.sentence.partition(":")
-        return f"{COLOURS[self.status]}{word}{PLAIN}{colon}{rest}" if colour else self.sentence
+    def told(self, colour: bool, before: str = "") -> str:
+        """Return the sentence in lines for a terminal, after what it is of.
+
+        colour: whether its first word is coloured.
+        """
+        word = self.sentence.partition(":")[0]
+        lines = fill(before + self.sentence, LINE, subsequent_indent="  ", break_long_words=False)
+        return lines.replace(word, f"{COLOURS[self.status]}{word}{PLAIN}", 1) if colour else lines
 
 
 def of_release(judged: Judgement | None, notes: tuple[Note, ...] = ()) -> Verdict:

@@ -2,6 +2,8 @@
 
 import sys
 
+from dpmcmc.version import __version__
+
 
 def main() -> None:
     """Run what is asked for, or say what to install: the core alone lacks its packages."""
@@ -12,6 +14,9 @@ def main() -> None:
             return serve(sys.argv[2:])
         from dpmcmc_service.client.cli import app
     except ModuleNotFoundError as error:
+        if sys.argv[1:] == ["--version"]:
+            sys.stdout.write(f"dpmcmc {__version__}\n")
+            return
         sys.exit(f"dpmcmc: {error.name} is missing. Run: pip install 'dpmcmc[service]'")
     app(prog_name="dpmcmc")
 

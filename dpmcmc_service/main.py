@@ -20,7 +20,16 @@ from dpmcmc_service.api.limits import Rates, Streams
 from dpmcmc_service.api.metrics import Metrics
 from dpmcmc_service.api.middleware import CLIENT_LEFT, Front
 from dpmcmc_service.api.problems import ProblemResponse
-from dpmcmc_service.api.routes import audit, catalogue, datasets, jobs, operations, tasks, users
+from dpmcmc_service.api.routes import (
+    audit,
+    catalogue,
+    datasets,
+    job_events,
+    jobs,
+    operations,
+    tasks,
+    users,
+)
 from dpmcmc_service.api.sse import Notifier
 from dpmcmc_service.api.waiting import ClientLeft
 from dpmcmc_service.jobs.errors import Refusal
@@ -84,7 +93,7 @@ def create_app(
     )
     app.state.metrics = Metrics()
     app.state.worker_seen = False
-    for module in (datasets, jobs, tasks, users, audit, catalogue, operations):
+    for module in (datasets, job_events, jobs, tasks, users, audit, catalogue, operations):
         app.include_router(module.router)
     web.mount(app)
     problems.install(app)

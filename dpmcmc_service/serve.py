@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import uvicorn
 from pydantic import ValidationError
@@ -29,6 +29,7 @@ from dpmcmc_service.storage.keys import KeyFileError
 
 RESTART_SECONDS = (0.5, 10.0)
 STEADY_SECONDS = 60.0  # a worker that ran for longer was not broken from its start
+MOST_PORT = 65_535
 PARENT = "DPMCMC_PARENT_PID"
 SWITCH_SECONDS = 0.001  # that the event loop waits for a thread that computes
 
@@ -94,7 +95,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         spare_what_is_loaded()
         if self.started:
-            tell("Dashboard", f"http://{self.config.host}:{self.config.port}")
+            tell("Dashboard", address(self.config.host, self.config.port))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -102,11 +103,21 @@ class Server(uvicorn.Server):
         yield
 
 
+def address(host: str, port: int) -> str:
+    """Return where a browser on this machine finds the service."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104  all interfaces
+    return f"http://{here.get(host, f'[{host}]' if ':' in host else host)}:{port}"
+
+
 def tell(what: str, where: str) -> None:
     """Print a line for whoever started the service, in colour on a terminal."""
-    bold, plain = ("\x1b[1;36m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
+    bold, plain = ("\x1b[1;36m", "\x1b[0m") if _in_colour() else ("", "")
     sys.stdout.write(f"{what}: {bold}{where}{plain}\n")
     sys.stdout.flush()
+
+
+def _in_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def prepare(using: Settings) -> None:
@@ -122,7 +133,7 @@ def prepare(using: Settings) -> None:
     if key:
         tell("The first admin's key, shown this once", key)
     elif using.admin_key.get_secret_value():
-        tell("The first admin's key", "as DPMCMC_ADMIN_KEY has it")
+        tell("The first admin's key", "the value of DPMCMC_ADMIN_KEY")
     else:
         tell("The first admin's key", "was shown when the service was first started")
 
@@ -177,11 +188,26 @@ def _serve(using: Settings, host: str, port: int) -> None:
         its_services.close()
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells wrong words in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print it to stderr and exit with 2."""
+        self.exit(2, f"{message}. Try '{self.prog} --help'.\n")
+
+
+def _port(word: str) -> int:
+    """Return a port. Raises ArgumentTypeError."""
+    if not word.isdecimal() or not 0 <= int(word) <= MOST_PORT:
+        raise argparse.ArgumentTypeError(f"{word!r} is no port: give 0 to {MOST_PORT}")
+    return int(word)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="serve", description="Run the dpmcmc service.")
+    parser = _Parser(prog="dpmcmc serve", description="Run the dpmcmc service.")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--port", type=_port, default=8000)
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["serve"]:
         given = given[1:]

@@ -154,10 +154,13 @@ def test_an_installed_wheel_samples_with_nothing_else_at_hand(python: Path, tmp_
 
 
 def test_the_command_says_what_it_needs(python: Path) -> None:
-    done = subprocess.run([python.parent / "dpmcmc"], capture_output=True, text=True, timeout=60)
+    command = python.parent / "dpmcmc"
+    done = subprocess.run([command], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "pip install 'dpmcmc[service]'" in done.stderr
     assert "Traceback" not in done.stderr
+    told = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert told.stdout == f"dpmcmc {dpmcmc.__version__}\n"
 
 
 def test_an_installed_wheel_serves(wheel: Path, tmp_path: Path) -> None:

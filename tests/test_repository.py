@@ -1,6 +1,7 @@
 """The repository keeps its own promises: pins, hashes, no foreign host, doors that stay shut."""
 
 import ast
+import itertools
 import json
 import re
 import subprocess
@@ -295,7 +296,14 @@ def test_demo_data_keeps_to_its_metadata() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs/proofs").glob("*.md")), ids=lambda p: p.stem)
 def test_every_proof_begins_with_a_summary_in_plain_words(path: Path) -> None:
-    title, empty, summary = path.read_text().splitlines()[:3]
+    """What is released, what one row can change, what it costs, and where it would fail."""
+    title, empty, *rest = path.read_text().splitlines()
     assert title.startswith("# ")
     assert not empty
-    assert summary.startswith("> **In plain words.** ")
+    quoted = list(itertools.takewhile(lambda line: line.startswith("> "), rest))
+    summary = " ".join(line.removeprefix("> ") for line in quoted)
+    assert summary.startswith("**In plain words.** ")
+    sentences = re.split(r"(?<=[.?]) (?=[A-Z])", summary.removeprefix("**In plain words.** "))
+    assert 3 <= len(sentences) <= 5, sentences
+    for told in (r"\brows?\b", r"\b(cost|costs|paid|budget|nothing|free)\b", r"\bfails?\b"):
+        assert re.search(told, summary), told

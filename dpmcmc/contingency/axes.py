@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.schema import Column, NumberColumn, Schema, Table
 
 Integers = NDArray[np.int64]
@@ -79,10 +79,13 @@ def _edges(column: NumberColumn, bins: Bins) -> tuple[float, ...]:
 
 def axes(schema: Schema, names: Sequence[str], bins: Mapping[str, Bins]) -> tuple[Axis, ...]:
     """Return the axes of these columns. Raises SpecError on a name that is not declared."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise SpecError("/columns", 'must be a list of names, such as ("age", "sex")')
     known = {column.name: column for column in schema.columns}
     strange = [name for name in (*names, *bins) if name not in known]
     if strange:
-        raise SpecError("/columns", f"{strange[0]!r} is not a declared column")
+        guess = near(str(strange[0]), known)
+        raise SpecError("/columns", f"{strange[0]!r} is not a declared column{guess}")
     if len(set(names)) < len(names):
         raise SpecError("/columns", "must be distinct")
     return tuple(axis(known[name], bins.get(name, BINS)) for name in names)

@@ -1,6 +1,7 @@
 """What one Gaussian mechanism costs, and the door through which its rows are opened."""
 
 from dataclasses import dataclass
+from numbers import Real
 
 from dpmcmc.errors import SpecError
 from dpmcmc.planner import Cost
@@ -39,6 +40,10 @@ def settled(schema: Schema, privacy: PrivacySpec) -> Paid:
 def _multiplier(privacy: PrivacySpec) -> float:
     if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
         raise SpecError("/privacy", "needs one of epsilon and noise_multiplier")
+    for name in ("epsilon", "delta", "noise_multiplier"):
+        value = getattr(privacy, name)
+        if value is not None and (not isinstance(value, Real) or isinstance(value, bool)):
+            raise SpecError(f"/privacy/{name}", "must be a number")
     if privacy.noise_multiplier is not None:
         return privacy.noise_multiplier
     try:

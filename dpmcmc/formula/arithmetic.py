@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.formula.parse import POINTER
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ FUNCTIONS = {
 DATA_DEPENDENT_FUNCTIONS = frozenset(
     {"center", "scale", "standardize", "lag", "rank", "hashed", "lookup"}
 )
-KNOWN_FUNCTIONS = f"I(), C(), poly(), bs(), cr(), offset(), abs(), {'(), '.join(FUNCTIONS)}()"
+NAMES = ("I", "C", "poly", "bs", "cr", "offset", "abs", *FUNCTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,13 @@ def read_call(text: str) -> Call:
     if name in DATA_DEPENDENT_FUNCTIONS:
         why = "it is computed from the data; columns are standardised by their declared bounds"
         raise SpecError(POINTER, f"{text}: {why}")
+    if name not in NAMES:
+        raise SpecError(POINTER, f"{text}: {_unknown(name)}")
     return Call(text, name, tuple(tree.args), options, names)
+
+
+def _unknown(name: str) -> str:
+    return f"{name} is not known; there are {'(), '.join(NAMES)}(){near(name, NAMES)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +141,7 @@ def _body(call: Call) -> ast.expr:
 
 def _bounds_of(call: Call, bounds: Mapping[str, Interval], name: str) -> Interval:
     if name not in bounds:
-        raise call.refuse(f"{name!r} is no number column of the dataset")
+        raise call.refuse(f"{name!r} is no number column of the dataset{near(name, bounds)}")
     return bounds[name]
 
 
@@ -173,7 +179,7 @@ class _Walk:
     def _function(self, node: ast.Call) -> str:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in FUNCTIONS and name not in ("I", "abs"):
-            raise self._call.refuse(f"{name or 'that'} is not known; there are {KNOWN_FUNCTIONS}")
+            raise self._call.refuse(_unknown(name or "that"))
         if len(node.args) != 1 or node.keywords:
             raise self._call.refuse(f"{name} takes one argument")
         return name

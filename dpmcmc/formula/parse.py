@@ -8,6 +8,7 @@ from typing import Any
 from dpmcmc.errors import SpecError
 
 POINTER = "/model/formula"
+RIGHT = "write it as response ~ covariate + covariate"
 MAX_LENGTH = 2000
 MAX_TERMS = 2000  # before those that are the same are taken together
 MAX_FACTORS = 5  # of a term
@@ -48,11 +49,11 @@ def parse(formula: str) -> Parsed:
             raise SpecError(POINTER, f"it expands to more than {MAX_TERMS} terms")
         sides = parser.get_terms(formula)._to_dict()
     except (FormulaicError, AttributeError, SyntaxError, TypeError, ValueError, RecursionError):
-        raise SpecError(POINTER, "the formula cannot be parsed") from None
+        raise SpecError(POINTER, f"cannot be parsed: {RIGHT}") from None
     if set(sides) == {"root"}:
         return Parsed(None, _terms(sides["root"]))
     if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
-        raise SpecError(POINTER, "write a formula as: response ~ covariate + covariate")
+        raise SpecError(POINTER, RIGHT)
     response = _terms(sides["lhs"])[0]
     if len(response) != 1:
         raise SpecError(POINTER, "the response must be one column")
@@ -61,12 +62,15 @@ def parse(formula: str) -> Parsed:
 
 def _check_form(formula: str) -> None:
     """Refuse, before any parser sees it, what no formula needs."""
+    if not isinstance(formula, str):
+        raise SpecError(POINTER, RIGHT)
     if len(formula) > MAX_LENGTH:
         raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
     bare = _QUOTED.sub("c", formula)
     if not _PLAIN.fullmatch(bare) or bare.count("~") != 1:
         signs = "~ + - * : / ** ( )"
-        raise SpecError(POINTER, f"only columns, calls of them, 0, 1 and the signs {signs} may be")
+        told = "columns, calls such as log(x) or C(g), numbers and the signs"
+        raise SpecError(POINTER, f"only one ~, {told} {signs} may be in it")
 
 
 def _count(node: Any) -> int:

@@ -3,7 +3,7 @@
 Each quantity is computed for every draw, so that its spread is that of the posterior.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from dpmcmc.free.spreads import Spread, spread
 from dpmcmc.models.multinomial import categories_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.schema import NumberColumn
+from dpmcmc.summary_table import as_html, as_lines
 from dpmcmc.variables import column_of
 
 # of a column's range: how far apart settings are that a derivative is taken from
@@ -39,6 +40,30 @@ class Prediction:
     expected: Spread | None = None
     response: Spread | None = None
     probabilities: dict[str, Spread] | None = None
+
+
+class Predictions(list[Prediction]):
+    """A prediction for each setting, in their order; printed, a table of the mean responses."""
+
+    def __init__(self, found: Iterable[Prediction], given: Sequence[Setting]) -> None:
+        super().__init__(found)
+        self._given = tuple(given)
+
+    def _rows(self) -> list[tuple[str, Spread]]:
+        rows: list[tuple[str, Spread]] = []
+        for one, setting in zip(self, self._given, strict=False):
+            name = ", ".join(f"{covariate} {value}" for covariate, value in setting.items())
+            if one.expected is not None:
+                rows.append((name, one.expected))
+            rows += [(f"{name}: {word}", each) for word, each in (one.probabilities or {}).items()]
+        return rows
+
+    def __repr__(self) -> str:
+        """Return the table of mean responses, or of the probabilities of categories."""
+        return "\n".join(["mean response", *as_lines(self._rows())]) if self else "[]"
+
+    def _repr_html_(self) -> str:
+        return f"<p>mean response</p>{as_html(self._rows())}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +124,12 @@ class Fitted:
         x, offset = settings.rows(self.design, given, pointer)
         return np.asarray(self.coefficients @ x + offset)
 
-    def predict(
-        self, given: Sequence[Setting], random: RandomSource, pointer: str
-    ) -> list[Prediction]:
+    def predict(self, given: Sequence[Setting], random: RandomSource, pointer: str) -> Predictions:
         """Return what is expected at each setting. Raises SpecError."""
         if self._classes > 1:
-            return self._categories(given, pointer)
-        response = self._response(pointer)
-        return [
-            self._prediction(response, eta, random) for eta in self.predictors(given, pointer).T
-        ]
+            return Predictions(self._categories(given, pointer), given)
+        response, etas = self._response(pointer), self.predictors(given, pointer).T
+        return Predictions((self._prediction(response, eta, random) for eta in etas), given)
 
     def _categories(self, given: Sequence[Setting], pointer: str) -> list[Prediction]:
         """Return how the probability of each category is spread."""

@@ -3,20 +3,21 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Protocol
 
 import numpy as np
 
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
-from dpmcmc.free.effects import Comparison, Effect, Fitted, Prediction
+from dpmcmc.free.effects import Comparison, Effect, Fitted, Predictions
 from dpmcmc.free.priors import CoefficientPrior, Floats, check_number
 from dpmcmc.free.settings import Setting, at
 from dpmcmc.free.spreads import Spread, spread
 from dpmcmc.models import MODELS
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.spec import JobSpec
-from dpmcmc.summary_table import SHOWN, as_lines
+from dpmcmc.summary_table import SHOWN, as_html, as_lines
 from dpmcmc.units import Scale, in_units
 from dpmcmc.verdicts import Verdict
 
@@ -64,6 +65,12 @@ class Tested(Protocol):
         """Return (ln of the Bayes factor against told @ coefficients = values, its error)."""
 
 
+def _check_named(values: object, pointer: str) -> None:
+    """Refuse what is not a number by parameter, or none at all. Raises SpecError."""
+    if not isinstance(values, Mapping) or not values:
+        raise SpecError(pointer, 'name at least one parameter with its number, such as {"age": 1}')
+
+
 @dataclass(frozen=True, slots=True)
 class BayesFactor:
     """Natural logarithm, above 0 where the larger model is favoured; error: sd of its sampling."""
@@ -95,9 +102,13 @@ class FreePosterior:
 
     def __repr__(self) -> str:
         """Return whether it may be believed, and the posterior."""
-        formula, told = self.release.spec.model.formula, self.verdict.told(sys.stdout.isatty())
-        rows = as_lines(list(self.summary().items())[:SHOWN])
-        return "\n".join([f"StoredRelease({formula!r}): {told}", *rows])
+        named = f"{type(self).__name__}({self.release.spec.model.formula!r}): "
+        told = self.verdict.told(sys.stdout.isatty(), named)
+        return "\n".join([told, *as_lines(list(self.summary().items())[:SHOWN])])
+
+    def _repr_html_(self) -> str:
+        """Return whether it may be believed, and the posterior, for notebooks."""
+        return f"<p>{escape(self.verdict.sentence)}</p>{as_html(list(self.summary().items()))}"
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -121,8 +132,7 @@ class FreePosterior:
 
     def contrast(self, weights: Mapping[str, float], *, pointer: str = "/contrasts") -> Spread:
         """Return how a sum of parameters, each times its weight, is spread. Raises SpecError."""
-        if not weights:
-            raise SpecError(pointer, "name at least one parameter")
+        _check_named(weights, pointer)
         total, shown = np.zeros(len(self.draws)), self.shown
         for name, weight in weights.items():
             check_number(weight, at(pointer, name))
@@ -135,6 +145,7 @@ class FreePosterior:
         The density of the prior there over that of the posterior (Dickey and Lientz 1970). Raises
         SpecError, also where a prior has no density.
         """
+        _check_named(null, pointer)
         told, values = self.release.fixed(null, self.scale, pointer)
         size = self.release.coefficients
         if not len(told) or told[:, size:].any():
@@ -176,7 +187,7 @@ class FreePosterior:
         *,
         random: RandomSource | None = None,
         pointer: str = "/given",
-    ) -> list[Prediction]:
+    ) -> Predictions:
         """Return what is expected where covariates, all of them by column, are these.
 
         Numbers lie within their declared bounds: beyond them nothing was fitted. Raises SpecError.

@@ -7,13 +7,14 @@ that is all that the sampler in dpmcmc/free/walk.py needs to know.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, gammaln, ndtr, stdtr
 
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.spec import NormalPrior
 
@@ -125,7 +126,9 @@ def checked(prior: NormalPrior | CoefficientPrior, pointer: str) -> CoefficientP
         loc = getattr(prior, "loc", 0.0)
         prior = CoefficientPrior(kind="normal", loc=loc, scale=prior.scale)
     if not isinstance(prior, CoefficientPrior) or prior.kind not in get_args(Kind):
-        raise SpecError(f"{pointer}/kind", "must be one of " + ", ".join(get_args(Kind)))
+        kinds = get_args(Kind)
+        guess = near(str(getattr(prior, "kind", "")), kinds)
+        raise SpecError(f"{pointer}/kind", f"must be one of {', '.join(kinds)}{guess}")
     check_number(prior.loc, f"{pointer}/loc")
     _check_scale(prior, pointer)
     _check_df(prior, pointer)
@@ -134,6 +137,9 @@ def checked(prior: NormalPrior | CoefficientPrior, pointer: str) -> CoefficientP
 
 
 def _check_scale(prior: CoefficientPrior, pointer: str) -> None:
+    for field, value in (("scale", prior.scale), ("df", prior.df)):
+        if value is not None:
+            check_number(value, f"{pointer}/{field}")
     if prior.kind == "uniform":
         if prior.scale is not None or prior.loc != 0.0:
             field = "loc" if prior.scale is None else "scale"
@@ -166,7 +172,7 @@ def _check_bounds(prior: CoefficientPrior, pointer: str) -> None:
 
 def check_number(value: float, pointer: str) -> None:
     """Refuse what is no number, or too large for arithmetic. Raises SpecError."""
-    if not abs(value) <= LARGEST_NUMBER:
+    if not isinstance(value, Real) or isinstance(value, bool) or not abs(value) <= LARGEST_NUMBER:
         raise SpecError(pointer, f"must be a number within +-{LARGEST_NUMBER:g}")
 
 

@@ -2,21 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from dpmcmc.design import Design
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.free.priors import Floats
-from dpmcmc.schema import NumberColumn, Table
+from dpmcmc.schema import NumberColumn, Table, word_of
 from dpmcmc.variables import column_of
 
+SETTINGS = 'must be a list of settings, each with a value by covariate, such as [{"age": 40}]'
 Setting = Mapping[str, object]
 
 
 def at(pointer: str, name: str) -> str:
     """Return the JSON pointer of a member."""
+    name = str(name)
     return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
@@ -31,12 +34,14 @@ def rows(design: Design, given: Sequence[Setting], pointer: str) -> tuple[Floats
     A number beyond its declared bounds is refused and not clamped: rows were clamped to them, so
     that nothing was fitted out there.
     """
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise SpecError(pointer, SETTINGS)
     names = covariates(design)
     columns: dict[str, Any] = {name: [] for name in names}
     for k, row in enumerate(given):
         place = f"{pointer}/{k}"
         if not isinstance(row, Mapping):
-            raise SpecError(pointer, "must be a list of settings, each with a value by covariate")
+            raise SpecError(pointer, SETTINGS)
         for name in row:
             check_covariate(design, name, at(place, name))
         for name in names:
@@ -53,7 +58,7 @@ def check_covariate(design: Design, name: str, pointer: str) -> None:
     """Refuse what is no covariate. Raises SpecError."""
     names = covariates(design)
     if name not in names:
-        known = ", ".join(names[:12]) or "none"
+        known = (", ".join(names[:12]) or "none") + near(str(name), names)
         raise SpecError(pointer, f"is no covariate of this job; it has {known}")
 
 
@@ -61,15 +66,17 @@ def value_of(design: Design, name: str, value: object, pointer: str) -> float:
     """Return a number, or the code of a category. Raises SpecError."""
     column = column_of(design.schema, name)
     if not isinstance(column, NumberColumn):
-        if value not in column.categories:
-            known = ", ".join(column.categories[:12])
+        word = word_of(value)
+        if word not in column.categories:
+            known = ", ".join(column.categories[:12]) + near(word, column.categories)
             raise SpecError(pointer, f"must be a declared category: {known}")
-        return float(column.categories.index(str(value)))
+        return float(column.categories.index(word))
     bounds = f"must be a number between its declared bounds, {column.lower:g} and {column.upper:g}"
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise SpecError(pointer, bounds)
     if value in column.missing:
         raise SpecError(pointer, "is a missing code: rows that have it were left out")
-    if not column.lower <= value <= column.upper:
+    number = float(value)
+    if not column.lower <= number <= column.upper:
         raise SpecError(pointer, bounds)
-    return float(value)
+    return number

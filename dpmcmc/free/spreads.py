@@ -6,6 +6,7 @@ import numpy as np
 
 from dpmcmc.diagnostics import QUANTILES
 from dpmcmc.free.priors import Floats
+from dpmcmc.summary_table import rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class Spread:
     q50: float
     q75: float
     q95: float
+
+    def __str__(self) -> str:
+        """Return the mean and the 90 % interval."""
+        mean, low, high = (rounded(one, self.sd) for one in (self.mean, self.q05, self.q95))
+        return f"{mean}, 90 % from {low} to {high}"
 
 
 def spread(values: Floats) -> Spread:

@@ -7,14 +7,16 @@ a response: see the `prior` of each family. A plan writes what applies into its 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.spec import ModelSpec, NormalPrior, Prior
 
 Floats = NDArray[np.float64]
+RIGHT = 'such as NormalPrior(scale=1), or some by parameter, {"age": NormalPrior(scale=1)}'
 Normals = tuple[Floats, Floats]  # means and sds, (d,) each, of parameters as they are released
 POINTER = "/model/prior"
 DEFAULT_SCALE = NormalPrior().scale
@@ -33,7 +35,8 @@ def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None
         return means, sds
     for name, one in (prior or {}).items():
         if name not in names:
-            raise SpecError(place(name), "no such parameter; there are " + ", ".join(names))
+            guess = near(str(name), names)
+            raise SpecError(place(name), f"no such parameter; there are {', '.join(names)}{guess}")
         k = names.index(name)
         means[k], sds[k] = one.loc, one.scale
     return means, sds
@@ -46,6 +49,7 @@ def usual(count: int) -> Normals:
 
 def place(name: str) -> str:
     """Return the JSON pointer of one coefficient's prior."""
+    name = str(name)
     return f"{POINTER}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
@@ -89,14 +93,21 @@ def check_numbers(prior: Prior) -> None:
         _check_one(prior, POINTER, SMALLEST_SD, LARGEST_SD)
         return
     if not isinstance(prior, dict):
-        raise SpecError(POINTER, "must be a normal prior, or one for each of some parameters")
+        raise SpecError(POINTER, f"must be a normal prior, {RIGHT}")
     for name, one in prior.items():
         _check_one(one, place(name), 0.0, math.inf)
 
 
 def _check_one(one: NormalPrior, at: str, least: float, most: float) -> None:
-    if not isinstance(one, NormalPrior) or one.kind != "normal":
-        raise SpecError(f"{at}/kind", "must be normal")
+    if getattr(one, "kind", "normal") != "normal":
+        told = "must be normal; ask the release for others afterwards: fit.release.posterior(...)"
+        raise SpecError(f"{at}/kind", told)
+    if not isinstance(one, NormalPrior):
+        raise SpecError(at, f"must be a normal prior, {RIGHT}")
+    for field in ("scale", "loc"):
+        value = getattr(one, field)
+        if not isinstance(value, Real) or isinstance(value, bool):
+            raise SpecError(f"{at}/{field}", "must be a number")
     if not (least <= one.scale <= most and 0.0 < one.scale < math.inf):
         limits = f"between {least:g} and {most:g}" if least > 0.0 else "above 0 and finite"
         raise SpecError(f"{at}/scale", f"must be {limits}")

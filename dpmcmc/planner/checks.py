@@ -2,13 +2,13 @@
 
 from dataclasses import fields
 from numbers import Real
-from typing import get_args, get_type_hints
 
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError, near
 from dpmcmc.models import MODELS
 from dpmcmc.models.priors import check_numbers
 from dpmcmc.options import ComponentProposal, Proposal
+from dpmcmc.planner.kinds import check_kinds
 from dpmcmc.planner.resolve import seconds
 from dpmcmc.planner.select import MOST_SECONDS
 from dpmcmc.samplers import SAMPLERS
@@ -16,6 +16,7 @@ from dpmcmc.samplers.penalty_efficiency import MOST_STRETCH
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec, ModelSpec
 
+COUNTS = ("num_steps", "num_chains", "num_warmup")
 LEAST_DELTA = 1e-20  # a smaller delta has no meaning in practice
 MAX_STEPS = 1_000_000
 MAX_CHAINS = 16
@@ -24,10 +25,14 @@ MAX_NUMBERS = 20_000_000
 
 def check_spec(schema: Schema, spec: JobSpec) -> None:
     """Refuse every number that no plan can be made of."""
+    if not isinstance(schema, Schema) or not isinstance(spec, JobSpec):
+        raise TypeError("a plan takes a Schema and a JobSpec, in this order")
     model, options, privacy = spec.model, spec.sampler, spec.privacy
-    if model.family not in MODELS:
+    if not isinstance(model.family, str) or model.family not in MODELS:
         guess = near(model.family, MODELS)
         raise SpecError("/model/family", f"must be one of {', '.join(MODELS)}{guess}")
+    check_kinds(model, "/model", ("prior", "tempering"))
+    check_kinds(options, "/sampler", COUNTS)
     _check_options(model)
     if schema.rows < 1:
         raise SpecError("/dataset", "the dataset has no rows")
@@ -50,13 +55,7 @@ def check_spec(schema: Schema, spec: JobSpec) -> None:
 
 
 def _check_proposal(proposal: Proposal | ComponentProposal) -> None:
-    """Refuse words that only a caller from Python can give, and scales that are none."""
-    for option in fields(proposal):
-        value, pointer = getattr(proposal, option.name), f"/sampler/proposal/{option.name}"
-        if option.name in ("kind", "shape"):
-            known = get_args(get_type_hints(type(proposal))[option.name])
-            if value not in known:
-                raise SpecError(pointer, "must be one of " + ", ".join(known))
+    """Refuse scales that are none."""
     _check_number("/sampler/proposal/scale", proposal.scale, 1e-60, 1e3)
     _check_number("/sampler/proposal/stretch", proposal.stretch, 1.0, MOST_STRETCH)
 
@@ -80,7 +79,7 @@ def _check_number(pointer: str, value: float | None, least: float, most: float) 
     """Refuse what is not within [least, most]; not a number is neither."""
     if value is None:
         return
-    if not isinstance(value, Real) or not least <= value <= most:
+    if not isinstance(value, Real) or isinstance(value, bool) or not least <= value <= most:
         raise SpecError(pointer, f"must be between {least:g} and {most:g}")
 
 

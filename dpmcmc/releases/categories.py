@@ -18,6 +18,7 @@ from dpmcmc.families.linear import WIDEST_CUT, inside
 from dpmcmc.releases.category_scores import Counts, Residuals, Response
 from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.matrices import roots_of, turned
+from dpmcmc.releases.whitening import Whitening
 
 WIDE_SD, WIDEST_SD = 1e2, 1e3  # of a coefficient of which rows tell nothing
 LEAST_PRECISION = 1e-4  # of a prior that moments are matched under
@@ -131,6 +132,12 @@ def typical(second: Floats) -> tuple[Floats, bool]:
     if abs(second[0, 0] - 1.0) < INTERCEPT_ROOM:
         return second[0] + (1.0 - second[0])[:, None] * np.eye(len(second)), True
     return np.eye(len(second)), False
+
+
+def has_intercept(white: Whitening) -> bool:
+    """Return whether the first column is the intercept, by the whitening."""
+    back = np.linalg.inv(white.root)
+    return typical(back.T @ back)[1]
 
 
 def counts(release: Looked, rows: Floats, mean: Floats) -> list[Counts]:

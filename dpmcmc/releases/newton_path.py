@@ -109,6 +109,12 @@ class _Path:
         """Whether rows of a rare category may lie where residuals are cut."""
         return self._family.additive and bool(self._rare.any())
 
+    @property
+    def _odds(self) -> bool:
+        """Whether predictors are log odds, and the first column is the intercept."""
+        log_odds = not (self._family.pilot or self._family.additive)
+        return log_odds and categories.has_intercept(self._white)
+
     def _forget(self) -> None:
         """Drop the estimate of the mode and its precision."""
         self._mean, size = self._place.copy(), self._problem.size
@@ -151,27 +157,23 @@ class _Path:
     def far(self, z: float) -> None:
         """Release at a far iterate, and take a Newton step."""
         iterate = self._query(z, z, SQUARE_FAR)
-        if not (self._family.pilot or self._family.additive) and self._found_shares(iterate):
+        if self._odds and not self._precision.any() and self._found_shares(iterate):
             return
         step, curve = self._step(iterate)
         self._place = np.asarray(self._place + self._root @ step)
         left = self._scale_left(iterate, float(step @ curve @ step))
-        if self._problem.classes > 1:
-            self._round_classes(iterate, curve)
-        else:
-            self._round(iterate, curve)
+        if not self._round_by_shares():
+            rounded = self._round_classes if self._problem.classes > 1 else self._round
+            rounded(iterate, curve)
         if self._family.additive:
             self._root = np.asarray(self._root * left)
             self._known = np.asarray(self._known / left**2)
         self._scale *= left
 
     def _found_shares(self, iterate: Iterate) -> bool:
-        """Move intercepts to the shares of the responses, if these are far. Return whether they are."""
+        """Move intercepts to the shares of responses, if they are far. Return whether so."""
         back, inverse, n = np.linalg.inv(self._white.root), np.linalg.inv(iterate.root), self._rows
-        rows, known = categories.typical(back.T @ back)
-        if not known:
-            return False
-        sums, size = iterate.sums, len(rows)
+        sums, size = iterate.sums, len(back)
         chosen = slice(0, None, size)
         told = response_shares.found(
             self._place.reshape(-1, size) @ (back.T @ back)[0] + shift_of(self._family),
@@ -184,7 +186,22 @@ class _Path:
             return False
         self._place[chosen] += told[0]
         self._stretch(usual_of(self._family) * told[1])
+        self._round_by_shares()
         self._forget()
+        return True
+
+    def _round_by_shares(self) -> bool:
+        """Change to coordinates in which the expected curvature is round, if a response is rare."""
+        back = np.linalg.inv(self._white.root)
+        places = self._place.reshape(-1, len(back))
+        shift = shift_of(self._family)
+        curve = response_shares.expected(places, back.T @ back, shift) if self._odds else None
+        if curve is None:
+            return False
+        root = np.kron(np.eye(self._problem.classes), self._white.root)
+        curve = usual_of(self._family) * curve
+        self._root = np.asarray(root @ lifted(root.T @ curve @ root, 0.0), np.float64)
+        self._known, self._held = curve, self._white.held
         return True
 
     def _round(self, iterate: Iterate, curve: Floats) -> None:

@@ -23,6 +23,7 @@ from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import newton_budget, newton_path, newton_problem, quadratic_steps, whitening
 from dpmcmc.releases.base import Facts, Release, prior_of
+from dpmcmc.releases.categories import has_intercept
 from dpmcmc.releases.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.releases.quadratic import Mixture, Quadratic
 from dpmcmc.releases.quadratic_pooling import pooled
@@ -230,6 +231,7 @@ def released(
         heaviest=heaviest_of(rows.family),
         indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
         log_shift=shift_of(rows.family) if rows.family.pilot else None,
+        odds=not (rows.family.pilot or rows.family.additive) and has_intercept(white),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpmcmc.families.base import TINY
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import categories, quadratic_looks, scales
+from dpmcmc.releases import categories, quadratic_looks, scales, shares
 from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.matrices import even, roots_of, turned
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
@@ -42,6 +42,7 @@ class Quadratic:
     that are declared to hold 0 and 1 alone; None where that is not known. log_shift: what offsets
     add to a predictor on average, where an expected response is its exponential; else None.
     spreads: (2, p, p), of the near iterates of linear models with rare categories, see Iterate.
+    odds: whether predictors are log odds, and the first column is the intercept.
     """
 
     place: Floats
@@ -74,6 +75,7 @@ class Quadratic:
     indicators: Floats | None = None
     log_shift: float | None = None
     spreads: Floats | None = None
+    odds: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -105,6 +107,22 @@ class Quadratic:
             return 1.0
         weights = self.tau_sds**-2.0 / (self.tau_sds**-2.0).sum()
         return math.exp(float(weights @ np.log(self.scales * self.taus)))
+
+    @property
+    def alone(self) -> bool:
+        """Whether this is what the last near iterate said, without the first."""
+        return self.score_sd == float(self.score_sds[1])
+
+    def changes(self, moves: Floats) -> float:
+        """Return the rms change of log odds in rows with a rare response, by moves (m, p) of u.
+
+        Their squares are added up. 0 where predictors are no log odds, or no response is rare.
+        """
+        if not self.odds:
+            return 0.0
+        back = np.linalg.inv(self.root)
+        moved = (moves @ self.root.T).reshape(len(moves), -1, len(self.whitening))
+        return shares.changes(back.T @ self.curvature @ back, float(self.rows), moved)
 
     @property
     def paid(self) -> Whitening:

@@ -4,12 +4,16 @@ import math
 
 import numpy as np
 
+from dpmcmc.releases import shares
 from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_steps import Iterate
 from dpmcmc.releases.whitening import Whitening
 
-ROWS = ("rows", "rows_sd")
+ROWS, LAST = ("rows", "rows_sd"), np.array([0.0, 1.0])
+# change of log odds between the near iterates in rows with a rare response, beyond which the first
+# one's score is no line up to where the last one is
+FAR_APART = 0.3
 
 
 def pooled(
@@ -25,6 +29,7 @@ def pooled(
     heaviest: float = 1.0,
     indicators: Floats | None = None,
     log_shift: float | None = None,
+    odds: bool = False,
 ) -> Quadratic:
     """Return two iterates in the same coordinates pooled, weighted by the inverse noise variance.
 
@@ -42,7 +47,8 @@ def pooled(
     noise_sds = np.array(
         [u * iterate.sums.sds[2] for u, iterate in zip(units, iterates, strict=True)]
     )
-    by_score, by_curve = _weights(score_sds), _weights(curve_sds)
+    alone = odds and _far_apart(iterates, rows, len(white.root))
+    by_score, by_curve = (LAST, LAST) if alone else (_weights(score_sds), _weights(curve_sds))
     places = np.array([iterate.place for iterate in iterates])
     scores = np.array([u * iterate.sums.score for u, iterate in zip(units, iterates, strict=True)])
     curves = np.array(
@@ -88,7 +94,16 @@ def pooled(
         indicators=indicators,
         log_shift=log_shift,
         spreads=_spreads(iterates),
+        odds=odds,
     )
+
+
+def _far_apart(iterates: tuple[Iterate, Iterate], rows: int, size: int) -> bool:
+    """Return whether rows with a rare response look different from the two places."""
+    last = iterates[1]
+    back = np.linalg.inv(last.root)
+    step = (last.place - iterates[0].place).reshape(1, -1, size)
+    return shares.changes(back.T @ last.sums.curvature @ back, rows, step) > FAR_APART
 
 
 def _spreads(iterates: tuple[Iterate, Iterate]) -> Floats | None:

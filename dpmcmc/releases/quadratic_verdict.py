@@ -22,6 +22,8 @@ MAX_CURVATURE_NOISE = 0.5  # noise of the curvature over the curvature
 # noise of the curvature, in which a direction is not told from none: its quadratic is lost. The
 # second where rows have several predictors, since rare classes are stretched on
 UNRESOLVED_NOISE, UNRESOLVED_NOISE_CLASSES = 2.0, 5.0
+RIDGE = 1e-12  # of the largest precision
+MAX_RARE_CHANGE = 0.5  # sd of log odds in rows with a rare response, and their last change
 MAX_MODE_DISTANCE = 2.0  # residuals' sds, see _widest
 NOISY_DIRECTION_RATIO = 1.25  # such an sd over that without privacy
 # sd of a prior of predictors that keeps such a direction where a likelihood of bounded
@@ -73,6 +75,8 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
     surprise[unmoved(release, vectors)] = 0.0  # there the posterior is as wide as need be
     surprise[parted(release, vectors)] = 0.0  # and there it is that of the last look
+    if release.alone:
+        surprise[:] = 0.0
     jump = max(
         float(surprise.sum() / chdtri(p, SURPRISING)),
         float(surprise.max() / chdtri(1, SURPRISING / p)),
@@ -91,10 +95,12 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         n / release.noise_multiplier**2 >= MIN_INFORMATION_PER_COEFFICIENT * p
         and blur <= MAX_CURVATURE_NOISE
     )
-    enough = enough and not lost(release, None if prior is None else prior[1])
+    precision = None if prior is None else prior[1]
+    enough = enough and not lost(release, precision)
     skewed = release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
     wide = prior is not None and _reach(release, step, prior[1]) > MAX_PREDICTOR_SD
+    wide = wide or _unsure(release, step, precision) > MAX_RARE_CHANGE
     return Verdict(
         reliable=arrived and enough and not skewed and not uneven and not wide,
         arrived=arrived,
@@ -154,6 +160,25 @@ def _dim(release: Quadratic) -> bool:
     p, least = len(release.place), float(np.linalg.eigvalsh(release.curvature)[0])
     clear = UNRESOLVED_NOISE if p == len(release.whitening) else UNRESOLVED_NOISE_CLASSES
     return least < clear * math.sqrt(2.0 * p) * release.curvature_sd
+
+
+def _unsure(release: Quadratic, step: Floats, precision: Floats | None) -> float:
+    """Return how uncertain log odds are in rows with a rare response: an sd, and the last step.
+
+    Their probabilities are exponentials of these, and a quadratic is one of them near 0 alone.
+    step: (p,) by u.
+    """
+    if not release.odds:
+        return 0.0
+    p, noise = len(release.place), release.score_sd**2
+    prior = np.zeros(p) if precision is None else precision[:p]
+    values, vectors = np.linalg.eigh(release.curvature)
+    values = np.maximum(values, 0.0)
+    told = values**2 / (values + noise)
+    whole = (vectors * told) @ vectors.T + release.root.T @ (prior[:, None] * release.root)
+    sizes, ways = np.linalg.eigh(whole)
+    spread = ways / np.sqrt(np.maximum(sizes, TINY**0.25 + RIDGE * sizes[-1]))
+    return max(release.changes(spread.T), release.changes(step[None]))
 
 
 def lost(release: Quadratic, precision: Floats | None) -> bool:
@@ -218,21 +243,21 @@ def _sentence(release: Quadratic, found: tuple[bool, bool, bool, bool, bool], sh
     told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
     if not arrived:
         told = (
-            "unreliable: the last looks at the rows disagree, or were far apart; the place was not"
-            " found with this budget"
+            "unreliable: the last two looks at the rows disagree or lie far apart, so this budget"
+            " did not find where the posterior is"
         )
     elif not enough:
-        told = "unreliable: with this budget the rows do not stand out of the noise"
+        told = "unreliable: with this budget the rows do not stand out from the noise"
     elif skewed:
         told = (
-            "unreliable: responses are not as the model says, and the noise of this budget is kept"
-            " bearable by cutting many of them"
+            "unreliable: responses are not as the model says, and many of them had to be cut to"
+            " keep the noise of this budget bearable"
         )
     elif uneven:
         told = (
-            f"unreliable: weights reach up to {release.heaviest:g} and rows that weigh much were"
-            " cut, so that the answer is that of other weights; a larger budget, or weights with"
-            " narrower declared bounds, would mend it"
+            f"unreliable: weights reach up to {release.heaviest:g} and heavy rows were cut, so that"
+            " the answer is that of other weights; a larger budget, or weights with narrower"
+            " declared bounds, would help"
         )
     elif wide:
         told = (
@@ -249,15 +274,15 @@ def _notes(release: Quadratic) -> list[str]:
     found = []
     if _dim(release):
         found.append(
-            "with this noise the rows do not tell some coefficients apart, as where columns say the"
+            "with this noise the rows do not tell some coefficients apart, as when columns say the"
             " same or hardly vary: there the prior decides"
         )
     if release.gaps:
-        found.append(f"about {release.rows:,} rows are complete, and these are theirs")
+        found.append(f"about {release.rows:,} rows are complete, and only those are used")
     if release.weight < NEGLIGIBLE_CUT_WEIGHT:
         found.append(
-            f"rows count {100.0 * release.weight:.3g} % on average, for long and far ones weigh"
-            " less, so that where the model is wrong the answer is that of a robust fit"
+            f"rows keep {100.0 * release.weight:.3g} % of their weight on average, since outlying"
+            " ones are weighted down, as in a robust regression"
         )
     if release.dispersion > OVERDISPERSION_RATIO:
         found.append(

@@ -1,17 +1,23 @@
-"""Where the share of a response is far from what it is at the place: intercepts that are moved to it.
+"""Log odds of rare responses.
 
-A Newton step takes the mean response to be linear in the intercept. From a share of a half to one of
-a hundredth it makes seven steps of about 1. The mean residual says the share at once.
+A Newton step takes the mean response to be linear in the intercept: from a share of a half to one
+of a hundredth it makes seven steps of about 1. The mean residual says the share at once. Curvatures
+of rare responses hardly stand out of their noise, and are expected from the place and the
+covariates.
 """
+
+import math
 
 import numpy as np
 
-from dpmcmc.families.multinomial import probabilities
+from dpmcmc.families.multinomial import averaged, probabilities
 from dpmcmc.releases.joint_sums import Floats
 
 FAR = 2.0  # of log odds, that Newton steps find by themselves
 LEAST_WEIGHT = 0.1  # of a row in the score
 LEAST_SHARE = 1e-9
+RARE = 0.05  # share of a response, below which curvatures are too noisy to be round by
+LARGEST_CHANGE = 1e3  # of log odds, where the rows tell nothing
 
 
 def found(
@@ -33,3 +39,47 @@ def found(
         return None
     shares = shares / (shares.sum() + rest)
     return change, np.diag(shares) - np.outer(shares, shares)
+
+
+def expected(places: Floats, second: Floats, shift: float) -> Floats | None:
+    """Return (k d, k d), the mean curvature of a row, if a response is rare; else None.
+
+    places: (k, d) coefficients. second: (d, d), mean of x x^T of rows whose first column is 1. Rows
+    with a rare response have other covariates than most: those of normal ones are shifted by their
+    covariance times the coefficients, by no more than an sd.
+    """
+    mean = second[0]
+    covariance = second - np.outer(mean, mean)
+    spread = places @ covariance @ places.T
+    first, q = (
+        part[..., 0] for part in averaged((places @ mean + shift)[:, None], spread[..., None])
+    )
+    if min(float(first), float(q.min())) > RARE:
+        return None
+    most = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    shifted = mean + np.clip((1.0 - 2.0 * q)[:, None] * (places @ covariance), -most, most)
+    moments = covariance + shifted[:, :, None] * shifted[:, None, :]
+    slopes = np.diag(q) - np.outer(q, q)
+    blocks = slopes[:, :, None, None] * 0.5 * (moments[:, None] + moments[None])
+    return np.asarray(blocks.transpose(0, 2, 1, 3).reshape(places.size, places.size))
+
+
+def changes(curvature: Floats, rows: float, moves: Floats) -> float:
+    """Return the rms change of log odds that moves make, in rows with a rare response.
+
+    The largest over responses; 0 where none is rare. curvature: (k d, k d) by coefficients whose
+    first column is the intercept: its diagonal there is the sum of slopes. moves: (m, k, d), whose
+    squares are added up.
+    """
+    k, d = moves.shape[1:]
+    blocks = curvature.reshape(k, d, k, d)
+    found = 0.0
+    for told, moved in [
+        *((blocks[c, :, c], moves[:, c]) for c in range(k)),
+        (blocks.sum(axis=(0, 2)), moves.mean(axis=1)),  # of the reference
+    ]:
+        if told[0, 0] < RARE * (1.0 - RARE) * rows:
+            square = float(np.einsum("md,de,me->", moved, told, moved))
+            change = max(square, 0.0) / max(float(told[0, 0]), LEAST_SHARE * rows)
+            found = max(found, min(math.sqrt(change), LARGEST_CHANGE))
+    return found

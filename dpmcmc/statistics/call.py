@@ -1,11 +1,11 @@
 """One statistic of rows of your own, released in one call."""
 
 from dpmcmc.budget import Budget
-from dpmcmc.local import owned
+from dpmcmc.local import check_call, owned
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.schema import Schema
 from dpmcmc.statistics.mechanisms import Form, Released, StatisticKind
-from dpmcmc.statistics.plans import Asked, NoiseName, planned
+from dpmcmc.statistics.plans import Asked, NoiseName, number, planned
 from dpmcmc.statistics.release import release
 
 
@@ -35,7 +35,8 @@ def release_statistic(
     Raises SpecError on the request, ValueError where the data do not suit the schema,
     BudgetExhaustedError where too little is left. Source: thesis B, chapters 3 and 4.
     """
+    check_call(schema, budget, random)
     asked = Asked(column=column, kind=kind, a=a, form=form, noise=noise)
-    plan = planned(schema, asked, float(epsilon), float(delta))
-    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget)
+    plan = planned(schema, asked, number("epsilon", epsilon), number("delta", delta))
+    rows, permit = owned(schema, data, plan.paid.event, budget)
     return release(plan, rows, permit, random or SystemRandom())

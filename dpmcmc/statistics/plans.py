@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from numbers import Real
+from typing import Literal, get_args
 
 from dpmcmc.contingency.paid import Paid
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, near
 from dpmcmc.planner import Cost
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.costs import float_up
@@ -78,6 +79,13 @@ def planned(schema: Schema, asked: Asked, epsilon: float, delta: float) -> Plan:
     return Plan(schema, asked, statistic, epsilon, Paid(multiplier, event, cost))
 
 
+def number(name: str, value: object) -> float:
+    """Return epsilon or delta. Raises SpecError where it is no number."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise SpecError(f"/privacy/{name}", "must be a number")
+    return float(value)
+
+
 def _mu(event: Event) -> float | None:
     mu = accountant.gdp_mu(event)
     return mu if mu < float("inf") else None
@@ -87,7 +95,8 @@ def _column(schema: Schema, name: str) -> Column:
     for column in schema.columns:
         if column.name == name:
             return column
-    raise SpecError("/column", f"{name!r} is no declared column")
+    guess = near(str(name), [column.name for column in schema.columns])
+    raise SpecError("/column", f"{name!r} is no declared column{guess}")
 
 
 def _bounds(column: Column) -> tuple[float, float]:
@@ -104,7 +113,9 @@ def _bounds(column: Column) -> tuple[float, float]:
 def _check_together(asked: Asked, column: Column) -> None:
     """Refuse noise that does not suit what is released."""
     if asked.form not in ("batch", "sequential", *ORDERS) or asked.noise not in MECHANISMS:
-        raise SpecError("/statistic", "no such form or noise")
+        forms, noises = ", ".join(get_args(Form)), ", ".join(MECHANISMS)
+        told = f"the form is one of {forms}; the noise one of {noises}"
+        raise SpecError("/statistic", f"no such form or noise: {told}")
     if (asked.form in ORDERS) != (asked.noise == "smooth_laplace"):
         raise SpecError("/noise", "is smooth_laplace for the median and the maximum, and no other")
     if asked.noise == "randomised_response":

@@ -17,6 +17,7 @@ from dpmcmc.statistics.mechanisms import Statistic
 Floats = NDArray[np.float64]
 FARTHEST = 14.0  # sds: beyond lies a probability below 1e-43
 _T = np.linspace(-4.0, 4.0, 257)  # of tanh-sinh quadrature; its error is below 1e-14
+ROUNDING = 1e-14  # of a mean: rows that differ from it by less are as it is
 
 
 class Nodes(NamedTuple):
@@ -55,7 +56,8 @@ def moments(population: Population, statistic: Statistic, theta: float) -> Momen
     x, weights, slopes = population.nodes(theta, breaks_of(statistic))
     s = statistic.of(x)
     mean = float(weights @ s)
-    squares = (s - mean) ** 2
+    off = s - mean
+    squares = np.where(np.abs(off) > ROUNDING * abs(mean), off, 0.0) ** 2
     return Moments(mean, float(weights @ squares), float(slopes @ s), float(slopes @ squares))
 
 

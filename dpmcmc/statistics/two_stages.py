@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpmcmc.budget import Budget
 from dpmcmc.contingency.paid import Paid, opened
 from dpmcmc.errors import SpecError
-from dpmcmc.local import owned
+from dpmcmc.local import check_call, owned
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.events import Parallel
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
@@ -29,7 +29,7 @@ from dpmcmc.statistics.mechanisms import (
     Statistic,
     StatisticKind,
 )
-from dpmcmc.statistics.plans import Asked, Plan, planned
+from dpmcmc.statistics.plans import Asked, Plan, number, planned
 from dpmcmc.statistics.populations import Population, moments
 from dpmcmc.statistics.release import noise_of, of_values, shuffled, told
 
@@ -92,7 +92,7 @@ def plan_of_stages(
 
 @lru_cache(maxsize=128)
 def _is_known(plan: StagesPlan) -> bool:
-    """Return whether information is a number at every theta, whichever power is chosen."""
+    """Return whether information is a number at every theta, and some power has any."""
     try:
         with np.errstate(all="ignore"):
             _, scores = _chosen(plan, np.ones(len(plan.thetas)))
@@ -100,7 +100,8 @@ def _is_known(plan: StagesPlan) -> bool:
     except (ValueError, ArithmeticError):
         return False
     there = all(math.isfinite(x) for one in known for x in one)
-    return there and not any(map(math.isnan, scores.values()))
+    told = list(scores.values())
+    return there and math.isfinite(min(told)) and not any(map(math.isnan, told))
 
 
 def release_of_stages(
@@ -191,8 +192,9 @@ def release_in_two_stages(
     row is in one. Proof: docs/proofs/statistics.md, section 3. Raises SpecError on the request,
     ValueError where the data do not suit the schema, BudgetExhaustedError where too little is left.
     """
+    check_call(schema, budget, random)
     asked = Asked(column=column, kind=kind, a=first_power, noise=noise)
-    privacy = float(epsilon), float(delta)
+    privacy = number("epsilon", epsilon), number("delta", delta)
     plan = plan_of_stages(schema, asked, first_rows, population, thetas, powers, privacy)
-    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget)
+    rows, permit = owned(schema, data, plan.paid.event, budget)
     return release_of_stages(plan, rows, permit, random or SystemRandom())

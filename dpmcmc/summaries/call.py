@@ -1,7 +1,7 @@
 """Summary statistics in one call: one Gaussian event for all, intervals that know the noise."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from dpmcmc.budget import Budget
 from dpmcmc.contingency.counts import check_cells, noise_sd, released
 from dpmcmc.contingency.paid import Paid, opened, settled
 from dpmcmc.errors import SpecError
-from dpmcmc.local import owned
+from dpmcmc.local import check_call, owned
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.types import Permit, Private
@@ -143,7 +143,7 @@ class Summaries:
 
 
 def describe(
-    data: Mapping[str, Sequence[object]],
+    data: object,
     statistics: Sequence[Statistic],
     *,
     schema: Schema,
@@ -161,7 +161,8 @@ def describe(
     it anew. budget: takes what the call costs, see dpmcmc.budget. random: for tests only.
     Raises SpecError on the request, ValueError where the data do not suit the schema.
     """
+    check_call(schema, budget, random)
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     plan = planned(schema, statistics, privacy)
-    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget)
+    rows, permit = owned(schema, data, plan.paid.event, budget)
     return Summaries(plan, release(plan, rows, permit, random or SystemRandom()))

@@ -1,7 +1,7 @@
 """What can be asked for: means, quantiles and tables of counts, and what each releases of rows."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,9 @@ class Asked:
 
 def asked(schema: Schema, statistic: Statistic) -> Asked:
     """Return a statistic that suits the schema. Raises SpecError."""
+    if not isinstance(statistic, get_args(Statistic)):
+        told = 'must be Mean(column="x"), Quantiles(column="x") or Counts(columns=("x", "y"))'
+        raise SpecError("/statistics", f"each of them {told}")
     if isinstance(statistic, Counts):
         if not set(statistic.bins) <= set(statistic.columns):
             raise SpecError("/statistics", "bins name a column that is not counted")

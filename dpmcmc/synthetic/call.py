@@ -14,7 +14,7 @@ from dpmcmc.contingency.axes import Axis, Bins, axes
 from dpmcmc.contingency.counts import check_cells, counted, noise_sd, released
 from dpmcmc.contingency.paid import Paid, opened, settled
 from dpmcmc.errors import SpecError
-from dpmcmc.local import owned
+from dpmcmc.local import check_call, owned
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.types import Permit, Private
@@ -192,7 +192,7 @@ class Synthetic:
 
 
 def synthesise(
-    data: Mapping[str, Sequence[object]],
+    data: object,
     *,
     schema: Schema,
     delta: float,
@@ -224,15 +224,14 @@ def synthesise(
     Raises SpecError on the request, ValueError where the data do not suit the schema.
     Source: McKenna et al. 2019 (the model), Räisä et al. 2023 (inference).
     """
+    check_call(schema, budget, random)
     check_sizes(tables, moves)
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     plan = planned(
         schema, privacy, columns=columns, marginals=marginals, bins=bins, impossible=impossible
     )
     source = random or SystemRandom()
-    counts = release(
-        plan, *owned(schema, data, plan.paid.event, plan.paid.cost.epsilon, budget), source
-    )
+    counts = release(plan, *owned(schema, data, plan.paid.event, budget), source)
     return drawn(plan, counts, tables, moves, source)
 
 

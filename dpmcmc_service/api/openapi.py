@@ -11,8 +11,9 @@ from dpmcmc.models import MODELS
 from dpmcmc.privacy.events import Event
 from dpmcmc_service.api.bodies import BODIES, REFERENCE
 from dpmcmc_service.api.codes import CODES
+from dpmcmc_service.api.illustrate import illustrate
 from dpmcmc_service.api.problems import MEDIA_TYPE, Problem
-from dpmcmc_service.api.schemas import StatusEvent
+from dpmcmc_service.api.schemas import JobEvent, StatusEvent
 
 VERSION = "1.0.0"
 DESCRIPTION = """Posterior samples from sensitive data under differential privacy.
@@ -27,7 +28,7 @@ PROBLEM = {
     "description": "A problem detail",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-SHOWN = (Problem, StatusEvent)
+SHOWN = (Problem, StatusEvent, JobEvent)
 PUBLIC = ("/healthz", "/readyz", "/metrics")
 
 
@@ -59,6 +60,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
             _answers(path, operation)
             said = operation.get("description", "")
             operation["summary"] = re.split(r"(?<=\w)\.\s|\.$", said)[0] or operation["summary"]
+    illustrate(made)
     return made
 
 
@@ -96,7 +98,7 @@ def _answers(path: str, operation: dict[str, Any]) -> None:
     statuses = ["500"]
     if path not in PUBLIC:
         statuses += ["401", "403", "429", "503"]
-        if "{id}" in path or "requestBody" in operation:
+        if "{id}" in path or path.endswith("/events") or "requestBody" in operation:
             statuses += ["404", "409"]
     if "requestBody" in operation:
         statuses += ["408", "413", "415"]

@@ -497,6 +497,19 @@ class VerdictOut(Answer):
     notes: list[NoteOut] = []
 
 
+class JobEvent(Answer):
+    """An event of a stream of several jobs: one of them as it is now.
+
+    step, of: its progress. verdict: on its result; null until it succeeded.
+    """
+
+    id: UUID
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    step: int
+    of: int
+    verdict: VerdictOut | None = None
+
+
 class StatusEvent(Answer):
     """An event of a stream: the job's status, from now on or in the end.
 
@@ -511,7 +524,8 @@ class JobOut(Answer):
     """A job. spec: as planned and paid for; algorithm: its sampler's or release's name.
 
     reasons: why the planner chose the algorithm; empty where the job named it. verdict: null until
-    the job has succeeded. expired_at: when its draws were deleted, after their time.
+    the job has succeeded. expired_at: when its draws were deleted, after their time. submitted: the
+    spec as it was asked for, before the planner filled it; of a single job, absent in a list.
     """
 
     id: UUID
@@ -528,6 +542,7 @@ class JobOut(Answer):
     reasons: list[str]
     verdict: VerdictOut | None
     spec: dict[str, Any]
+    submitted: dict[str, Any] | None = Field(None, exclude_if=lambda spec: spec is None)
 
 
 class ParameterOut(Answer):

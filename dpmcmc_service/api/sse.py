@@ -30,11 +30,11 @@ def event(name: str, data: dict[str, Any]) -> bytes:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """One stream. seen: what it was last told of."""
+    """One stream. seen: what each of its jobs was when last looked at. new: those not told yet."""
 
-    job_id: UUID
     caller: Caller
-    seen: Watched
+    seen: dict[UUID, Watched]
+    new: set[UUID] = field(default_factory=set)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     ended: bool = False
 
@@ -55,14 +55,15 @@ class Notifier:
         self._streams: set[_Stream] = set()
         self._task: asyncio.Task[None] | None = None
 
-    async def follow(self, caller: Caller, first: Watched) -> AsyncIterator[Watched | None]:
-        """What there is to see of a job, until it ends; None now and then: still alive."""
-        stream = _Stream(first.id, caller, first)
+    async def follow(self, caller: Caller, *first: Watched) -> AsyncIterator[Watched | None]:
+        """What there is to see of jobs, without an end; None now and then: still alive."""
+        stream = _Stream(caller, {one.id: one for one in first})
         self._streams.add(stream)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
-            yield first
+            for one in first:
+                yield one
             while not stream.ended:
                 try:
                     await asyncio.wait_for(stream.news.wait(), ALIVE_SECONDS)
@@ -70,8 +71,8 @@ class Notifier:
                     yield None
                     continue
                 stream.news.clear()
-                if not stream.ended:
-                    yield stream.seen
+                while stream.new and not stream.ended:
+                    yield stream.seen[stream.new.pop()]
         finally:
             self._streams.discard(stream)
 
@@ -79,7 +80,7 @@ class Notifier:
         while self._streams and not self._stopping.is_set():
             await asyncio.sleep(LOOK_SECONDS)
             watching = list(self._streams)
-            jobs = {stream.job_id for stream in watching}
+            jobs = {job for stream in watching for job in stream.seen}
             callers = {stream.caller for stream in watching}
             try:
                 found, living = await run_in_threadpool(self._look, jobs, callers)
@@ -87,18 +88,18 @@ class Notifier:
                 logs.logger().warning("streams_blind", exception=type(error).__name__)
                 continue
             for stream in watching:
-                self._tell(stream, found.get(stream.job_id), stream.caller in living)
+                self._tell(stream, found, stream.caller in living)
         for stream in self._streams:
-            self._tell(stream, None, False)
+            self._tell(stream, {}, False)
 
-    def _tell(self, stream: _Stream, now: Watched | None, welcome: bool) -> None:
-        if now is None or not welcome:
-            stream.ended = True
-        elif now == stream.seen:
-            return
-        else:
-            stream.seen = now
-        stream.news.set()
+    def _tell(self, stream: _Stream, found: Mapping[UUID, Watched], welcome: bool) -> None:
+        stream.ended = not welcome or not stream.seen.keys() <= found.keys()
+        if not stream.ended:
+            changed = {job for job, before in stream.seen.items() if found[job] != before}
+            stream.seen.update((job, found[job]) for job in changed)
+            stream.new |= changed
+        if stream.ended or stream.new:
+            stream.news.set()
 
 
 class EventStream(StreamingResponse):

@@ -3,5 +3,29 @@
 from dpmcmc_service.client.answers import ApiError, Event, Fit
 from dpmcmc_service.client.async_client import AsyncClient
 from dpmcmc_service.client.client import Client
+from dpmcmc_service.client.named import UnclearError
+from dpmcmc_service.client.released import (
+    Inference,
+    Posterior,
+    Statistic,
+    Summaries,
+    Synthetic,
+    Task,
+    TwoStages,
+)
 
-__all__ = ["ApiError", "AsyncClient", "Client", "Event", "Fit"]
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "Client",
+    "Event",
+    "Fit",
+    "Inference",
+    "Posterior",
+    "Statistic",
+    "Summaries",
+    "Synthetic",
+    "Task",
+    "TwoStages",
+    "UnclearError",
+]

@@ -30,7 +30,17 @@ class ApiError(Exception):
         self.status = status
         self.code = str(problem.get("code", ""))
         self.problem = problem
-        super().__init__(f"{status} {self.code}: {problem.get('detail') or problem.get('title')}")
+        told = str(problem.get("detail") or problem.get("title"))
+        super().__init__(f"{status} {self.code}: {told}{_amounts(problem)}")
+
+
+def _amounts(problem: Json) -> str:
+    """What was asked of a budget and what is left of it, where a refusal says so."""
+    asked, left = (problem.get(name) for name in ("requested", "remaining"))
+    if not isinstance(asked, dict) or not isinstance(left, dict):
+        return ""
+    both = [f"{one['epsilon']:.4g}" for one in (asked, left) if one.get("epsilon") is not None]
+    return f" It costs epsilon {both[0]}, and {both[1]} is left." if len(both) == 2 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +117,6 @@ class Fit:
 def fit_of(job: Json, summary: Json, netcdf: bytes) -> Fit:
     """Make a job's answers into one typed result."""
     found = [Parameter(**{k: one[k] for k in _PARAMETER}) for one in summary["parameters"]]
-    told = summary.get("verdict")
-    verdict = None
-    if told is not None:
-        width = told["width_from_privacy"]
-        verdict = Verdict(told["status"], told["sentence"], tuple(told["reasons"]), width)
     cost = job["cost"]
     return Fit(
         job["id"],
@@ -119,13 +124,22 @@ def fit_of(job: Json, summary: Json, netcdf: bytes) -> Fit:
         cost["epsilon"],
         cost["delta"],
         {one.name: one for one in found},
-        verdict,
+        verdict_of(summary),
         Summary(summary),
         netcdf,
     )
 
 
 _PARAMETER = tuple(Parameter.__dataclass_fields__)
+
+
+def verdict_of(answer: Json) -> Verdict | None:
+    """Return an answer's verdict; None of a job that ran before results were judged."""
+    told = answer.get("verdict")
+    if told is None:
+        return None
+    width = told["width_from_privacy"]
+    return Verdict(told["status"], told["sentence"], tuple(told["reasons"]), width)
 
 
 def failed(job: Json) -> ApiError:

@@ -8,7 +8,8 @@ import typer
 
 from dpmcmc_service.client import names
 from dpmcmc_service.client.client import Client
-from dpmcmc_service.client.terminal import WRONG_WORDS, complain, complaints, read
+from dpmcmc_service.client.named import like
+from dpmcmc_service.client.terminal import WRONG_WORDS, complain, complaints, finite, read
 
 Json = dict[str, Any]
 FAMILIES = {"binary": "logistic", "category": "multinomial", "number": "linear"}
@@ -22,11 +23,14 @@ Formula = Annotated[str | None, typer.Option(help='Such as "visits ~ age + sex".
 Family = Annotated[
     str | None, typer.Option(help="By default that of the response's type: logistic, linear, ...")
 ]
-Epsilon = Annotated[float | None, typer.Option(help="What the job may cost.")]
-Delta = Annotated[float | None, typer.Option(help="By default that of the dataset.")]
+Epsilon = Annotated[float | None, typer.Option(callback=finite, help="What the job may cost.")]
+Delta = Annotated[
+    float | None, typer.Option(callback=finite, help="By default that of the dataset.")
+]
 Algorithm = Annotated[str | None, typer.Option(help="By default the planner chooses.")]
 PriorScale = Annotated[
-    float | None, typer.Option("--prior-scale", help="Sd of the normal prior of coefficients.")
+    float | None,
+    typer.Option("--prior-scale", callback=finite, help="Sd of the normal prior of coefficients."),
 ]
 AcceptLow = Annotated[
     bool, typer.Option("--accept-low-quality", help="Run also what the plan calls useless.")
@@ -90,11 +94,19 @@ def _complete(client: Client, body: Json) -> Json:
 
 
 def _family(dataset: Json, formula: str) -> str:
-    response = formula.partition("~")[0].strip()
+    response, tilde, _ = (part.strip() for part in formula.partition("~"))
     kinds = {column["name"]: column["type"] for column in dataset["columns"]}
-    if response not in kinds:
+    if not tilde:
         complain(
-            f"of which family is {formula!r}? Give --family, such as linear or poisson.",
+            f'{formula!r} is no formula: write one as "response ~ covariate + covariate".',
+            code=WRONG_WORDS,
+        )
+    if response not in kinds:
+        near = like(response, kinds)
+        told = f"Did you mean {near}?" if near else f"There is {', '.join(list(kinds)[:10])}."
+        complain(
+            f"the response {response!r} is no column of {dataset['name']}. {told}"
+            " For one that is computed give --family, such as linear.",
             code=WRONG_WORDS,
         )
     family = FAMILIES[kinds[response]]

@@ -26,6 +26,16 @@ from dpmcmc_service.client.answers import (
     problem_of,
     too_fast,
 )
+from dpmcmc_service.client.named import is_id, meant
+from dpmcmc_service.client.released import (
+    Inference,
+    Posterior,
+    Task,
+    inference_of,
+    inference_of_job,
+    posterior_of,
+    task_of,
+)
 
 POLL_SECONDS = 0.2
 
@@ -78,13 +88,24 @@ class AsyncClient:
             if cursor is None:
                 return
 
+    async def _dataset(self, word: str) -> str:
+        """The id of a dataset that may be named in its place. Raises UnclearError."""
+        if is_id(word):
+            return word
+        return meant("dataset", word, [one async for one in self.datasets()])
+
+    async def _job(self, body: Mapping[str, Any]) -> Json:
+        """A job with the id of its dataset."""
+        word = body.get("dataset")
+        return {**body, "dataset": await self._dataset(word)} if isinstance(word, str) else {**body}
+
     def datasets(self) -> AsyncIterator[Json]:
         """The public metadata of every dataset that this user may see."""
         return self.items("/v1/datasets")
 
     async def dataset(self, dataset: str) -> Json:
         """The public metadata of one dataset."""
-        return await self.call("GET", f"/v1/datasets/{dataset}")
+        return await self.call("GET", f"/v1/datasets/{await self._dataset(dataset)}")
 
     async def upload(self, file: Path, metadata: Mapping[str, Any], *more: Path) -> Json:
         """Upload a CSV or Parquet file with its public metadata (admin only). As Client.upload."""
@@ -97,16 +118,16 @@ class AsyncClient:
 
     async def budget(self, dataset: str) -> Json:
         """What a dataset's budget is, and what is spent, reserved and left of it."""
-        return await self.call("GET", f"/v1/datasets/{dataset}/budget")
+        return await self.call("GET", f"/v1/datasets/{await self._dataset(dataset)}/budget")
 
     async def plan(self, job: Mapping[str, Any]) -> Json:
         """What a job would cost and bring. Spends nothing and touches no rows."""
-        return await self.call("POST", "/v1/plans", json=job)
+        return await self.call("POST", "/v1/plans", json=await self._job(job))
 
     async def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
         """Reserve the cost and queue the job. The same key never makes a second job."""
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        return await self.call("POST", "/v1/jobs", json=job, headers=headers)
+        return await self.call("POST", "/v1/jobs", json=await self._job(job), headers=headers)
 
     def jobs(self) -> AsyncIterator[Json]:
         """The jobs that this user may see, newest first."""
@@ -140,11 +161,16 @@ class AsyncClient:
 
     async def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
         """Wait for a job and return what it released, typed, with `.to_arviz()`. As Client.fit."""
+        ended = await self._succeeded(job, timeout)
+        summary = await self.summary(job, scale=scale)
+        return fit_of(ended, summary, await self.chain(job, "netcdf", scale=scale))
+
+    async def _succeeded(self, job: str, timeout: float) -> Json:
+        """Wait for a job. Raises ApiError where it has not succeeded."""
         ended = await self.wait(job, timeout=timeout)
         if ended["status"] != "succeeded":
             raise failed(ended)
-        summary = await self.summary(job, scale=scale)
-        return fit_of(ended, summary, await self.chain(job, "netcdf", scale=scale))
+        return ended
 
     async def summary(self, job: str, *, scale: str = "original") -> Summary:
         """Posterior summary of a succeeded job. scale: original or design."""
@@ -161,6 +187,35 @@ class AsyncClient:
         """What follows from a stored release under another prior. Costs nothing."""
         told: Json = {"json": question, "params": {"scale": scale}}
         return await self.call("POST", f"/v1/jobs/{job}/posteriors", **told)
+
+    async def posterior(
+        self, job: str, question: Mapping[str, Any], *, scale: str = "original"
+    ) -> Posterior:
+        """What follows from a stored release, typed, with `.to_arviz()`. Costs nothing."""
+        return posterior_of(await self.posteriors(job, question, scale=scale))
+
+    async def task(
+        self,
+        job: str,
+        *,
+        level: float = 0.9,
+        target: str = "population",
+        timeout: float = 600.0,
+    ) -> Task:
+        """Wait for a task and return what it released, typed. As Client.task."""
+        ended = await self._succeeded(job, timeout)
+        return task_of(ended, await self.result(job, level=level, target=target))
+
+    async def infer(
+        self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0
+    ) -> Inference:
+        """Infer a family's number from a released statistic, typed. As Client.infer."""
+        answer = await self.inference(job, question)
+        if "status" not in answer:
+            return inference_of(answer)
+        made = answer["id"]
+        ended, summary = await self._succeeded(made, timeout), await self.summary(made)
+        return inference_of_job(ended, summary, json.loads(await self.chain(made)))
 
     async def result(self, job: str, *, level: float = 0.9, target: str = "population") -> Json:
         """What a task released. Costs nothing."""

@@ -52,4 +52,8 @@ def connect(
         complain(
             "DPMCMC_KEY is no key: a key begins with dpm_ and is plain text.", code=WRONG_WORDS
         )
-    context.obj = context.with_resource(Client(url, key) if key else Keyless(url, key))
+    try:
+        client = Client(url, key) if key else Keyless(url, key)
+    except (ImportError, ValueError) as error:  # of the environment's proxies
+        complain(f"cannot use this proxy: {error}", code=WRONG_WORDS)
+    context.obj = context.with_resource(client)

@@ -27,12 +27,24 @@ from dpmcmc_service.client.answers import (
     problem_of,
     too_fast,
 )
+from dpmcmc_service.client.named import is_id, meant
+from dpmcmc_service.client.released import (
+    Inference,
+    Posterior,
+    Task,
+    inference_of,
+    inference_of_job,
+    posterior_of,
+    task_of,
+)
 
 
 class Client:
     """Talks to one service with one key. Every method raises ApiError where the service refuses.
 
-    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made.
+    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made. Where a dataset
+    is asked for, also in a job, its name does in place of its id: UnclearError where none has it,
+    or several.
     """
 
     def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
@@ -73,6 +85,15 @@ class Client:
             cursor = page["next_cursor"]
             if cursor is None:
                 return
+
+    def _dataset(self, word: str) -> str:
+        """The id of a dataset that may be named in its place. Raises UnclearError."""
+        return word if is_id(word) else meant("dataset", word, list(self.datasets()))
+
+    def _job(self, body: Mapping[str, Any]) -> Json:
+        """A job with the id of its dataset."""
+        word = body.get("dataset")
+        return {**body, "dataset": self._dataset(word)} if isinstance(word, str) else {**body}
 
     def create_user(self, name: str, role: str) -> Json:
         """Make a user (admin only). role: admin, analyst or auditor. The key is in the answer."""
@@ -120,19 +141,19 @@ class Client:
 
     def dataset(self, dataset: str) -> Json:
         """The public metadata of one dataset."""
-        return self._json("GET", f"/v1/datasets/{dataset}")
+        return self._json("GET", f"/v1/datasets/{self._dataset(dataset)}")
 
     def amend(self, dataset: str, changes: Mapping[str, Any]) -> Json:
         """Raise a budget, archive, or grant (admin only)."""
-        return self._json("PATCH", f"/v1/datasets/{dataset}", json=changes)
+        return self._json("PATCH", f"/v1/datasets/{self._dataset(dataset)}", json=changes)
 
     def destroy(self, dataset: str) -> None:
         """Destroy a dataset's rows and their key (admin only). The ledger stays."""
-        self._send("DELETE", f"/v1/datasets/{dataset}")
+        self._send("DELETE", f"/v1/datasets/{self._dataset(dataset)}")
 
     def budget(self, dataset: str) -> Json:
         """What a dataset's budget is, and what is spent, reserved and left of it."""
-        return self._json("GET", f"/v1/datasets/{dataset}/budget")
+        return self._json("GET", f"/v1/datasets/{self._dataset(dataset)}/budget")
 
     def budgets(self) -> Iterator[Json]:
         """The budget of every dataset that this user may see, each with its history."""
@@ -140,20 +161,20 @@ class Client:
 
     def ledger(self, dataset: str) -> Iterator[Json]:
         """The ledger's rows, oldest first (admin and auditor)."""
-        return self._items(f"/v1/datasets/{dataset}/ledger")
+        return self._items(f"/v1/datasets/{self._dataset(dataset)}/ledger")
 
     def verify(self, dataset: str) -> Json:
         """Recompute the ledger's chain and totals (admin and auditor)."""
-        return self._json("POST", f"/v1/datasets/{dataset}/ledger/verify")
+        return self._json("POST", f"/v1/datasets/{self._dataset(dataset)}/ledger/verify")
 
     def plan(self, job: Mapping[str, Any]) -> Json:
         """What a job would cost and bring. Spends nothing and touches no rows."""
-        return self._json("POST", "/v1/plans", json=job)
+        return self._json("POST", "/v1/plans", json=self._job(job))
 
     def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
         """Reserve the cost and queue the job. The same key never makes a second job."""
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        return self._json("POST", "/v1/jobs", json=job, headers=headers)
+        return self._json("POST", "/v1/jobs", json=self._job(job), headers=headers)
 
     def jobs(self) -> Iterator[Json]:
         """The jobs that this user may see, newest first."""
@@ -196,10 +217,15 @@ class Client:
 
         Raises ApiError where the job failed, TimeoutError after `timeout` seconds.
         """
+        ended = self._succeeded(job, timeout)
+        return fit_of(ended, self.summary(job, scale=scale), self.chain(job, "netcdf", scale=scale))
+
+    def _succeeded(self, job: str, timeout: float) -> Json:
+        """Wait for a job. Raises ApiError where it has not succeeded."""
         ended = self.wait(job, timeout=timeout)
         if ended["status"] != "succeeded":
             raise failed(ended)
-        return fit_of(ended, self.summary(job, scale=scale), self.chain(job, "netcdf", scale=scale))
+        return ended
 
     def summary(self, job: str, *, scale: str = "original") -> "Summary":
         """Posterior summary of a succeeded job.
@@ -212,6 +238,12 @@ class Client:
         """What follows from a stored release under another prior. Costs nothing."""
         path = f"/v1/jobs/{job}/posteriors"
         return self._json("POST", path, json=question, params={"scale": scale})
+
+    def posterior(
+        self, job: str, question: Mapping[str, Any], *, scale: str = "original"
+    ) -> Posterior:
+        """What follows from a stored release, typed, with `.to_arviz()`. Costs nothing."""
+        return posterior_of(self.posteriors(job, question, scale=scale))
 
     def posterior_draws(
         self,
@@ -235,6 +267,32 @@ class Client:
         """What a task released. level, target: of the intervals of summaries. Costs nothing."""
         how: Json = {"params": {"level": level, "target": target}}
         return self._json("GET", f"/v1/jobs/{job}/result", **how)
+
+    def task(
+        self,
+        job: str,
+        *,
+        level: float = 0.9,
+        target: str = "population",
+        timeout: float = 600.0,
+    ) -> Task:
+        """Wait for a task and return what it released, typed: see `released.Task`.
+
+        Raises ApiError where the job failed, TimeoutError after `timeout` seconds.
+        """
+        ended = self._succeeded(job, timeout)
+        return task_of(ended, self.result(job, level=level, target=target))
+
+    def infer(self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0) -> Inference:
+        """Infer a family's number from a released statistic, typed, with `.to_arviz()`.
+
+        Costs nothing. Waits where it takes longer than a request. Raises as `fit` does.
+        """
+        answer = self.inference(job, question)
+        if "status" not in answer:
+            return inference_of(answer)
+        ended, made = self._succeeded(answer["id"], timeout), answer["id"]
+        return inference_of_job(ended, self.summary(made), json.loads(self.chain(made)))
 
     def inference(self, job: str, question: Mapping[str, Any]) -> Json:
         """Draws of a family's number given a statistic that a task released. Costs nothing.

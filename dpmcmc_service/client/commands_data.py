@@ -4,9 +4,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from dpmcmc_service.client import names, render
-from dpmcmc_service.client.terminal import WRONG_WORDS, AsJson, client_of, complain, read, show
+from dpmcmc_service.client.terminal import (
+    WRONG_WORDS,
+    AsJson,
+    client_of,
+    complain,
+    finite,
+    read,
+    show,
+)
 
 Dataset = Annotated[str, typer.Argument(help="A dataset's name or id.")]
 User = Annotated[str, typer.Argument(help="A user's name or id.")]
@@ -41,7 +50,7 @@ def upload(
 ) -> None:
     """Upload a CSV or Parquet file with its metadata (admin)."""
     found = client_of(context).upload(file, read(metadata), *(more or ()))
-    warnings = [f"[yellow]{warning}[/]" for warning in found.get("warnings", [])]
+    warnings = [f"[yellow]{escape(one['detail'])}[/]" for one in found.get("warnings", [])]
     show(found, as_json, render.columns(found), f"id: {found['id']}", *warnings)
 
 
@@ -69,7 +78,7 @@ def budget(
 def amend(
     context: typer.Context,
     dataset: Dataset,
-    epsilon: Annotated[float | None, typer.Option(help="The new budget.")] = None,
+    epsilon: Annotated[float | None, typer.Option(callback=finite, help="The new budget.")] = None,
     archive: Annotated[
         bool | None, typer.Option("--archive/--unarchive", help="Take jobs on it no more.")
     ] = None,
@@ -101,7 +110,9 @@ def allot(
     context: typer.Context,
     dataset: Dataset,
     user: User,
-    epsilon: Annotated[float | None, typer.Argument(help="Left out: no cap any more.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Argument(callback=finite, help="Left out: no cap any more.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Cap what one analyst may spend of a dataset's budget (admin)."""
@@ -125,13 +136,17 @@ def destroy(
     context: typer.Context,
     dataset: Dataset,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Destroy a dataset's rows and their key (admin). The ledger stays."""
     client = client_of(context)
     found = names.dataset(client, dataset)
+    name = client.dataset(found)["name"]  # the word may be the beginning of an id
     if not yes:
-        typer.confirm(f"Destroy the rows of {dataset}? They cannot be had back", abort=True)
+        ask = f"Destroy the rows of {name}? They cannot be had back"
+        typer.confirm(ask, abort=True, err=True)
     client.destroy(found)
+    show({"id": found, "destroyed": True}, as_json, escape(f"The rows of {name} are gone."))
 
 
 @commands.command()

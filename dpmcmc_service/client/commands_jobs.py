@@ -10,7 +10,18 @@ from rich.markup import escape
 from dpmcmc_service.client import asked, names, posteriors, render
 from dpmcmc_service.client.answers import Json
 from dpmcmc_service.client.client import Client
-from dpmcmc_service.client.terminal import REFUSED, AsJson, client_of, console, read, show
+from dpmcmc_service.client.terminal import (
+    INTERRUPTED,
+    REFUSED,
+    AsJson,
+    client_of,
+    complain,
+    console,
+    finite,
+    read,
+    save,
+    show,
+)
 
 
 class Target(StrEnum):
@@ -105,11 +116,16 @@ def submit(
 def watch(context: typer.Context, job: JobId, as_json: AsJson = False) -> None:
     """Follow a job to its end, then show the posterior. Exits with 1 where it fails."""
     client = client_of(context)
-    _follow(client, names.job(client, job), as_json)
+    found = names.job(client, job)
+    client.job(found)  # is refused before a bar is drawn
+    _follow(client, found, as_json)
 
 
 def _follow(client: Client, job: str, as_json: bool) -> None:
-    ended = client.wait(job) if as_json else render.follow(client, console, job)
+    try:
+        ended = client.wait(job) if as_json else render.follow(client, console, job)
+    except KeyboardInterrupt:
+        complain(f"no longer followed; the job goes on: dpmcmc watch {job[:8]}", code=INTERRUPTED)
     if ended["status"] == "succeeded" and "task" in ended["spec"]:
         answer = client.result(job)
         show(answer, as_json, render.result(answer), render.verdict(ended), escape(answer["note"]))
@@ -166,7 +182,9 @@ def summary(
 def result(
     context: typer.Context,
     job: JobId,
-    level: Annotated[float, typer.Option(help="Of the intervals of summaries.")] = 0.9,
+    level: Annotated[
+        float, typer.Option(callback=finite, help="Of the intervals of summaries.")
+    ] = 0.9,
     target: Annotated[
         Target, typer.Option(help="population: sampling and noise; rows: noise alone.")
     ] = Target.population,
@@ -187,10 +205,11 @@ def table(
     number: Annotated[int, typer.Argument(min=0, help="Of the synthetic table, from 0.")],
     output: Output,
     form: TableForm = TableForm.csv,
+    as_json: AsJson = False,
 ) -> None:
     """Save one synthetic table of a task."""
     client = client_of(context)
-    output.write_bytes(client.table(names.job(client, job), number, form))
+    save(output, client.table(names.job(client, job), number, form), as_json)
 
 
 @commands.command()
@@ -207,7 +226,7 @@ def posterior(
     client = client_of(context)
     job = names.job(client, job)
     if output is not None:
-        output.write_bytes(client.posterior_draws(job, read(question), form, scale=scale))
+        save(output, client.posterior_draws(job, read(question), form, scale=scale), as_json)
         return
     answer = client.posteriors(job, read(question), scale=scale)
     tables = posteriors.tables(answer)
@@ -227,7 +246,7 @@ def infer(
     client = client_of(context)
     job = names.job(client, job)
     if output is not None:
-        output.write_bytes(client.inference_draws(job, read(question), form))
+        save(output, client.inference_draws(job, read(question), form), as_json)
         return
     answer = client.inference(job, read(question))
     if "status" in answer:  # it takes longer than a request
@@ -244,9 +263,10 @@ def chain(
     output: Output,
     form: Form = Form.netcdf,
     scale: ScaleOf = Scale.original,
+    as_json: AsJson = False,
 ) -> None:
     """Save the draws of a job."""
     client = client_of(context)
     job = names.job(client, job)
-    output.write_bytes(client.chain(job, form, scale=scale))
-    console.print(render.verdict(client.job(job)))
+    told = render.verdict(client.job(job))
+    save(output, client.chain(job, form, scale=scale), as_json, told)

@@ -71,9 +71,10 @@ def key(
 
 
 @commands.command()
-def revoke(context: typer.Context, key: str) -> None:
+def revoke(context: typer.Context, key: str, as_json: AsJson = False) -> None:
     """Revoke a key, given its id (`dpmcmc users --json` lists them)."""
     client_of(context).revoke(key)
+    show({"id": key, "revoked": True}, as_json, "The key lets nobody in any more.")
 
 
 @commands.command()

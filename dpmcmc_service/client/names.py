@@ -1,14 +1,10 @@
 """Datasets, users and jobs by the names that people use: ids are asked of nobody."""
 
-import difflib
 from collections.abc import Iterable
-from typing import Any, Protocol
-from uuid import UUID
+from typing import Protocol
 
+from dpmcmc_service.client.named import Json, UnclearError, is_id, meant
 from dpmcmc_service.client.terminal import complain
-
-Json = dict[str, Any]
-SHORT = 8  # digits of an id that tables show
 
 
 class Listed(Protocol):
@@ -22,14 +18,6 @@ class Listed(Protocol):
 
     def jobs(self) -> Iterable[Json]:
         """Yield the jobs."""
-
-
-def is_id(word: str) -> bool:
-    """Whether a word is a whole id."""
-    try:
-        return str(UUID(word)) == word.lower()
-    except ValueError:
-        return False
 
 
 def dataset(client: Listed, word: str) -> str:
@@ -48,20 +36,7 @@ def job(client: Listed, word: str) -> str:
 
 
 def _only(kind: str, word: str, known: list[Json]) -> str:
-    """The id of the one that is meant. A name comes before the beginning of an id."""
-    named = [one for one in known if one.get("name") == word]
-    found = named or [one for one in known if word and one["id"].startswith(word.lower())]
-    if len(found) == 1:
-        return str(found[0]["id"])
-    if found:
-        ids = ", ".join(one["id"] for one in found)
-        complain(f"{len(found)} {kind}s are called {word!r}. Give the id of one of them: {ids}")
-    complain(f"there is no {kind} {word!r} that you may see.{_hint(kind, word, known)}")
-
-
-def _hint(kind: str, word: str, known: list[Json]) -> str:
-    names = [str(one.get("name") or one["id"][:SHORT]) for one in known]
-    near = difflib.get_close_matches(word, names, n=3)
-    if near:
-        return f" Did you mean {' or '.join(near)}?"
-    return f" There is {', '.join(names[:10])}." if names else f" There is no {kind} at all."
+    try:
+        return meant(kind, word, known, shortened=True)
+    except UnclearError as error:
+        complain(str(error))

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dpmcmc_service.client.answers import Json
-from dpmcmc_service.client.render import table
+from dpmcmc_service.client.render import moments, table
 
 SPREAD = ("mean", "sd", "90 % interval")
 
@@ -76,8 +76,7 @@ def _named(values: Mapping[str, Any]) -> str:
 def _spreads(title: str, head: str, rows: Sequence[tuple[str, Json]]) -> Table:
     made = table(title, head, *SPREAD)
     for name, one in rows:
-        interval = f"{one['q05']:.4g} .. {one['q95']:.4g}"
-        made.add_row(escape(name), f"{one['mean']:.4g}", f"{one['sd']:.2g}", interval)
+        made.add_row(escape(name), *moments(one))
     return made
 
 

@@ -1,11 +1,12 @@
 """Answers of the service as tables for a terminal."""
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -14,6 +15,7 @@ Json = dict[str, Any]
 
 COLOURS = {"reliable": "green", "unreliable": "red", "succeeded": "green", "failed": "red"}
 SHOWN = 10  # values of a statistic
+MOST_PLACES, MOST_DIGITS = 6, 9  # of a number without an exponent, behind its point and before it
 MIXED_BELOW = 1.01  # a chain whose R-hat is above this has not mixed by the usual standard
 
 
@@ -27,7 +29,8 @@ def table(title: str, *columns: str) -> Table:
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     made.padding, made.pad_edge = (0, 1, 0, 0), False
     for index, column in enumerate(columns):
-        made.add_column(column, justify="right" if index else "left", no_wrap=True)
+        made.add_column(column, justify="right" if index else "left", no_wrap=index > 0)
+    made.columns[0].overflow = "fold"  # a long name is broken, never a number
     return made
 
 
@@ -46,7 +49,7 @@ def budgets(items: Iterable[Json]) -> Table:
     made = table("Privacy budgets", "dataset", "epsilon", "delta", "spent", "reserved", "remaining")
     for item in items:
         made.add_row(
-            str(item.get("name") or item["dataset"]),
+            escape(str(item.get("name") or item["dataset"])),
             epsilon(item["epsilon"]),
             f"{item['delta']:g}",
             *(epsilon(item[kind]["epsilon"]) for kind in ("spent", "reserved", "remaining")),
@@ -64,13 +67,13 @@ def plan(answer: Json) -> Table:
     made.add_row("chains x steps", f"{answer['num_chains']} x {answer['num_steps']:,}")
     made.add_row("noise multiplier", f"{answer['noise_multiplier']:.4g}")
     if answer["expected_ess"] is not None:
-        made.add_row("expected ESS", f"{answer['expected_ess']:.3g}")
+        made.add_row("expected ESS", f"{answer['expected_ess']:,.0f}")
     if answer.get("expected_width") is not None:
         made.add_row("expected width", f"{answer['expected_width']:.3g} times the posterior's")
     made.add_row("left afterwards", f"epsilon {epsilon(left)}")
     made.add_row("affordable", "[green]yes[/]" if answer["affordable"] else "[red]no[/]")
     if not answer.get("usable", True):
-        made.add_row("usable", "[red]no[/]: it would be refused without accept_low_quality")
+        made.add_row("usable", "[red]no[/]: it would be refused without --accept-low-quality")
     return made
 
 
@@ -118,7 +121,6 @@ def result(answer: Json) -> Table:
     """What a task released."""
     if answer["kind"] == "summaries":
         made = table("Summaries", "", "estimate", "lower", "upper")
-        made.columns[0].overflow, made.columns[0].no_wrap = "fold", False
         for one in answer["estimates"]:
             numbers = (f"{one[key]:.4g}" for key in ("estimate", "lower", "upper"))
             made.add_row(escape(one["name"]), *numbers)
@@ -156,12 +158,11 @@ def inference(answer: Json) -> Table:
     """A family's number, given a released statistic."""
     made = table(f"By {answer['algorithm']}", "", "mean", "sd", "90 % interval", "R-hat", "ESS")
     one = answer["parameter"]
-    interval = f"{one['q05']:.4g} to {one['q95']:.4g}"
     mixing = (
         "" if one[key] is None else f"{one[key]:.{digits}g}"
         for key, digits in (("r_hat", 4), ("ess_bulk", 3))
     )
-    made.add_row(one["name"], f"{one['mean']:.4g}", f"{one['sd']:.3g}", interval, *mixing)
+    made.add_row(escape(one["name"]), *moments(one), *mixing)
     return made
 
 
@@ -213,6 +214,8 @@ def columns(item: Json) -> Table:
     for column in item["columns"]:
         words = ", ".join(map(str, column.get("categories", ())))
         values = words or f"{column['lower']:g} to {column['upper']:g}"
+        if column.get("missing"):
+            values += f"; none: {', '.join(f'{code:g}' for code in column['missing'])}"
         made.add_row(escape(column["name"]), column["type"], escape(values))
     return made
 
@@ -244,8 +247,9 @@ def ledger(items: Iterable[Json]) -> Table:
 def audit(items: Iterable[Json]) -> Table:
     """One line for each administrative act."""
     made = table("Audit trail", "#", "at", "action", "subject")
+    made.columns[2].justify = "left"
     for item in items:
-        subject = str(item.get("subject") or "-")
+        subject = str(item.get("subject") or "-")[:8]
         made.add_row(str(item["seq"]), item["at"][:19], item["action"], escape(subject))
     return made
 
@@ -259,10 +263,15 @@ def verification(item: Json) -> str:
 
 def shown(answer: Json) -> str:
     """A summary and its verdict as text, in colour where the terminal has any."""
+    return text(verdict(answer), summary(answer))
+
+
+def text(*parts: RenderableType) -> str:
+    """What is shown on a terminal as text, in colour where it has any."""
     console = Console()
     with console.capture() as captured:
-        console.print(verdict(answer))
-        console.print(summary(answer))
+        for part in parts:
+            console.print(part)
     return captured.get().rstrip()
 
 
@@ -276,14 +285,28 @@ def summary(answer: Json) -> Table:
         hat = row["r_hat"]
         colour = "green" if hat is not None and hat < MIXED_BELOW else "yellow"
         made.add_row(
-            row["name"],
-            f"{row['mean']:.3g}",
-            f"{row['sd']:.2g}",
-            f"{row['q05']:.3g} .. {row['q95']:.3g}",
+            escape(row["name"]),
+            *moments(row),
             "-" if hat is None else f"[{colour}]{hat:.3f}[/]",
             *("-" if row[k] is None else f"{row[k]:.0f}" for k in ("ess_bulk", "ess_tail")),
         )
     return made
+
+
+def moments(row: Json) -> tuple[str, str, str]:
+    """Mean, sd and the 90 % interval, all to the second digit of the sd: what is below is noise."""
+    mean, sd, low, high = (_rounded(row[key], row["sd"]) for key in ("mean", "sd", "q05", "q95"))
+    return mean, sd, f"{low} .. {high}"
+
+
+def _rounded(value: float, sd: float) -> str:
+    if not sd > 0.0:
+        return f"{value:.4g}"
+    places = 1 - math.floor(math.log10(sd))
+    size = math.log10(max(abs(value), sd))
+    if places > MOST_PLACES or size > MOST_DIGITS:
+        return f"{value:.{max(2, min(math.ceil(size) + places, 17))}g}"
+    return f"{value:.{max(places, 0)}f}"
 
 
 def title_of(text: str, answer: Json) -> str:

@@ -1,6 +1,8 @@
 """What all commands share: the output, the exit codes, and errors as one line."""
 
 import json
+import math
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +17,7 @@ from typer.core import TyperGroup
 from dpmcmc_service.client.answers import ApiError
 from dpmcmc_service.client.client import Client
 
-REFUSED, WRONG_WORDS, UNREACHED = 1, 2, 3  # exit codes
+REFUSED, WRONG_WORDS, UNREACHED, INTERRUPTED = 1, 2, 3, 130  # exit codes
 console, complaints = Console(), Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
@@ -45,8 +47,13 @@ class Refusing(TyperGroup):
             complain("cannot reach the service; is DPMCMC_URL right?", code=UNREACHED)
         except TimeoutError as error:
             complain(str(error))
+        except BrokenPipeError:  # who read has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
-            complain(f"{error.filename}: {error.strerror}")
+            place = "" if error.filename is None else f"{error.filename}: "
+            complain(f"{place}{error.strerror or error}", code=WRONG_WORDS)
+        except KeyboardInterrupt:
+            complain("interrupted.", code=INTERRUPTED)
 
 
 def _wrong_words(error: Exception) -> int:
@@ -54,8 +61,11 @@ def _wrong_words(error: Exception) -> int:
     said, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
     if said is None:
         raise error
+    if not said().strip():  # no word at all: the help was shown
+        return WRONG_WORDS
     call = context.command_path if context else "dpmcmc"
-    complaints.print(escape(f"{said()} Try '{call} --help'."), style="red", soft_wrap=True)
+    told = " ".join(said().replace("Value error, ", "").split()).rstrip(".")
+    complaints.print(escape(f"{told}. Try '{call} --help'."), style="red", soft_wrap=True)
     return WRONG_WORDS
 
 
@@ -85,18 +95,36 @@ def show(answer: Any, as_json: bool, *shown: RenderableType) -> None:
         console.print(part)
 
 
+def save(file: Path, content: bytes, as_json: bool, *shown: RenderableType) -> None:
+    """Write a download, and print as JSON where it is, or what is made of it for people."""
+    file.write_bytes(content)
+    show({"file": str(file), "bytes": len(content)}, as_json, *shown)
+
+
 def read(file: Path) -> dict[str, Any]:
     """A JSON object from a file. Exits where the file holds none."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        json.dumps(content, allow_nan=False)
+    except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{file} is no JSON: {_where(error)}") from None
     if not isinstance(content, dict):
-        raise typer.BadParameter(f"{file} does not hold a JSON object")
+        raise typer.BadParameter(f"{file} does not hold a JSON object, such as {{...}}")
     return content
 
 
-def _where(error: ValueError) -> str:
+def _where(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} in line {error.lineno}, column {error.colno}"
-    return "it is not UTF-8"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    if isinstance(error, RecursionError):
+        return "its brackets are nested too deep"
+    return "its numbers must be finite"
+
+
+def finite(value: float | None) -> float | None:
+    """Return an option's number. Refuses what no request can hold."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter("must be a finite number")
+    return value

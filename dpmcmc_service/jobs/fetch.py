@@ -17,7 +17,7 @@ from dpmcmc.design import make_design
 from dpmcmc.models import parameters_of
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.types import Released
-from dpmcmc.results import attributes
+from dpmcmc.results import attributes, attributes_of
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 from dpmcmc.statistics.questions import family_of
@@ -92,6 +92,19 @@ def job(services: Services, caller: Caller, job_id: UUID) -> JobRow:
     """The caller's job. Raises Refusal 404."""
     with services.sessions.read() as session:
         return own_job(session, caller, job_id)
+
+
+def job_and_request(services: Services, caller: Caller, job_id: UUID) -> tuple[JobRow, Any]:
+    """The caller's job, and its spec as it was submitted. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        found = own_job(session, caller, job_id)
+        return found, found.spec
+
+
+def own_jobs(services: Services, caller: Caller, job_ids: Collection[UUID]) -> list[JobRow]:
+    """The caller's jobs of these identifiers. Raises Refusal 404 where one is not."""
+    with services.sessions.read() as session:
+        return [own_job(session, caller, job_id) for job_id in job_ids]
 
 
 def watched(
@@ -272,7 +285,7 @@ def _chain(session: Session, job: JobRow, scale: Scale) -> Chain:
     draws = in_units(make_design(schema, spec.model.formula), parameters, draws, scale)
     verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
     cost = Cost(job.epsilon, job.delta, job.mu)
-    told = attributes(cost, spec.sampler.algorithm, schema.neighbouring)
+    told = attributes_of(spec, cost, schema.neighbouring)
     return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict, told)
 
 

@@ -20,22 +20,25 @@ OVERSEERS = ("admin", "auditor")
 async def datasets(request: Request, signed: Signed) -> HTMLResponse:
     """All datasets with their budgets."""
     found, budgets = await asyncio.gather(
-        signed.api.items("/v1/datasets"), signed.api.items("/v1/budget")
+        signed.api.items("/v1/datasets"), signed.api.items("/v1/budget", job_epsilon=1)
     )
-    shares = {one["dataset"]: shares_of(one) for one in budgets}
-    return page(request, "datasets.html", signed, datasets=found, budgets=shares)
+    told: Json = {"budgets": {one["dataset"]: shares_of(one) for one in budgets}}
+    if signed.role == "admin":
+        users = await signed.api.items("/v1/users")
+        told["analysts"] = [one for one in users if one["role"] == "analyst"]
+    return page(request, "datasets.html", signed, datasets=found, **told)
 
 
 @router.get("/datasets/{id}", response_class=HTMLResponse)
-async def dataset(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+async def dataset(request: Request, signed: Signed, id: Id, cursor: str = "") -> HTMLResponse:
     """One dataset: its budget and how it went, columns, and for overseers the ledger."""
-    return await show(request, signed, id)
+    return await show(request, signed, id, cursor=cursor)
 
 
 async def show(
-    request: Request, signed: Session, id: str, status: int = 200, **more: Any
+    request: Request, signed: Session, id: str, status: int = 200, cursor: str = "", **more: Any
 ) -> HTMLResponse:
-    """Return the page of one dataset. more: what it tells besides."""
+    """Return the page of one dataset. cursor: of its ledger. more: what it tells besides."""
     found, budgets, own = await asyncio.gather(
         signed.api.get(f"/v1/datasets/{id}"),
         signed.api.items("/v1/budget"),
@@ -43,11 +46,19 @@ async def show(
     )
     of = {one["dataset"]: one for one in budgets}
     budget = of[found["id"]]
-    told: dict[str, Any] = {"dataset": found, "budget": shares_of(own), "holders": of}
+    told: dict[str, Any] = {
+        "cursor": cursor,
+        "dataset": found,
+        "budget": shares_of(own),
+        "holders": of,
+    }
     if signed.role in OVERSEERS:
-        told["ledger"] = await signed.api.get(f"/v1/datasets/{id}/ledger", limit=ENTRIES)
+        told["ledger"] = await signed.api.get(
+            f"/v1/datasets/{id}/ledger", limit=ENTRIES, cursor=cursor
+        )
     if signed.role == "admin":
         users = await signed.api.items("/v1/users")
+        told["users"] = {one["id"]: one["name"] for one in users}
         told["analysts"] = [one for one in users if one["role"] == "analyst"]
     return page(request, "dataset.html", signed, status, curve=curve(budget), **told, **more)
 

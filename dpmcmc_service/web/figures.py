@@ -1,5 +1,8 @@
 """What the figures of a job show, from released draws alone. Drawn in the browser by plots.js."""
 
+import io
+import math
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,30 @@ BINS, RANK_BINS = 40, 20
 MAX_POINTS = 400  # of a trace, which is some 300 pixels wide
 MAX_PAIRS = 300  # points of a scatter plot
 MAX_CELLS = 2_000_000  # numbers of a chain that is fetched for its figures
+MAX_PAIRED = 4  # parameters that are shown against one another unless others are chosen
 MAX_DRAWN = 12  # parameters whose figures are drawn unless all are asked for
+
+
+def read(parquet: bytes) -> tuple[list[str], Floats]:
+    """Return a chain's parameters, and its draws: (chain, draw, parameter)."""
+    from pyarrow import parquet as files  # heavy: first needed here
+
+    table = files.read_table(io.BytesIO(parquet)).drop_columns(["draw", "warmup"])
+    chains = 1 + int(table["chain"][-1].as_py())
+    names = table.column_names[1:]
+    draws = np.stack([table[name].to_numpy().reshape(chains, -1) for name in names], axis=-1)
+    return names, draws
+
+
+def of(names: list[str], draws: Floats, num_warmup: int) -> Json:
+    """Return the figures of parameters, and of pairs of the first few. draws: as `read` does."""
+    kept = draws[:, num_warmup:]
+    pairs = [
+        pair(names[i], names[j], kept[:, :, i].ravel(), kept[:, :, j].ravel())
+        for i, j in combinations(range(min(MAX_PAIRED, len(names))), 2)
+    ]
+    each = {name: of_parameter(draws[:, :, k], num_warmup) for k, name in enumerate(names)}
+    return {"figures": each, "pairs": pairs}
 
 
 def of_parameter(draws: Floats, num_warmup: int) -> Json:
@@ -53,11 +79,15 @@ def ranks(draws: Floats) -> Json:
     return {"counts": counts, "level": draws.shape[1] / RANK_BINS}
 
 
-def pair(first: Floats, second: Floats) -> Json:
-    """Return points of two parameters, each a draw; both (draw,)."""
+def pair(x: str, y: str, first: Floats, second: Floats) -> Json:
+    """Return draws of two parameters against one another. x, y: their names; both (draw,)."""
     every = max(1, -(-first.size // MAX_PAIRS))
     order = first[::every].argsort()
-    return {"x": _short(first[::every][order]), "y": _short(second[::every][order])}
+    points = {"x": _short(first[::every][order]), "y": _short(second[::every][order])}
+    with np.errstate(invalid="ignore"):  # what does not move has no correlation
+        correlation = float(np.corrcoef(first, second)[0, 1])
+    told = correlation if np.isfinite(correlation) else None
+    return {"x": x, "y": y, "correlation": told, "points": points}
 
 
 def _short(values: Floats) -> list[Any]:
@@ -70,12 +100,14 @@ def _short(values: Floats) -> list[Any]:
     return short
 
 
-def forest(parameters: list[Json]) -> list[Json]:
-    """Return intervals in parts of the width of a forest plot, zero where it is inside.
+def forest(parameters: list[Json]) -> Json:
+    """Return the rows of a forest plot and the ticks of its axis, places in per cent of its width.
 
-    parameters: of a summary on the standardised scale; the intercept is left out.
+    parameters: of a summary on the standardised scale; only coefficients can be compared, so
+    intercepts and log_sigma are left out where there is anything else.
     """
-    shown = [one for one in parameters if one["name"] != "Intercept"] or parameters
+    apart = ("Intercept", "log_sigma")
+    shown = [one for one in parameters if one["name"].split(":")[-1] not in apart] or parameters
     ends = [value for one in shown for value in (one["q05"], one["q95"])]
     low, high = min([*ends, 0.0]), max([*ends, 0.0])
     width = (high - low) or 1.0
@@ -83,7 +115,7 @@ def forest(parameters: list[Json]) -> list[Json]:
     def at(value: float) -> float:
         return float(round(2.0 + 96.0 * (value - low) / width, 3))
 
-    return [
+    rows = [
         {
             **one,
             "zero": at(0.0),
@@ -95,3 +127,13 @@ def forest(parameters: list[Json]) -> list[Json]:
         }
         for one in shown
     ]
+    ticks = [{"at": at(value), "value": value} for value in _ticks(low, high)]
+    return {"rows": rows, "ticks": ticks, "apart": len(parameters) - len(shown)}
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return up to five round numbers from low to high."""
+    rough = ((high - low) or 1.0) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(k * power for k in (1, 2, 5, 10) if k * power >= rough)
+    return [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]

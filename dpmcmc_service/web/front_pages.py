@@ -59,8 +59,11 @@ def _ours(then: str) -> str:
 
 
 def _from_here(request: Request) -> bool:
-    origin = request.headers.get("origin")
-    return origin in (None, "null") or urlsplit(origin or "").netloc == request.headers.get("host")
+    """Whether a form was sent by a page of ours, or by no browser."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        return site in ("same-origin", "none")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
 async def _sign_in(request: Request, error: SignInNeededError) -> Response:
@@ -78,7 +81,8 @@ async def _forged(request: Request, _: ForgedError) -> Response:
 async def _refused(request: Request, error: RefusedError) -> Response:
     words = {404: "Nothing is here", 403: "Not for your role", 429: "Too many requests"}
     title = words.get(error.status, "The service said no")
-    return page(request, "refused.html", None, error.status, title=title, told=str(error))
+    session = await sessions.whoever(request) if request.method == "GET" else None
+    return page(request, "refused.html", session, error.status, title=title, told=str(error))
 
 
 def install(app: FastAPI) -> None:

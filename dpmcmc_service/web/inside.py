@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import httpx
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
+from starlette.types import Receive, Scope, Send
 
 Json = dict[str, Any]
 PAGE = 200  # items asked for at once
@@ -55,6 +56,7 @@ class Api:
             app=request.app, client=(client.host, client.port) if client else ("127.0.0.1", 0)
         )
         headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._request, self._key = request, key
         self._http = httpx.AsyncClient(
             transport=transport, base_url="http://inside", headers=headers, timeout=PATIENCE
         )
@@ -69,6 +71,10 @@ class Api:
             raise RefusedError(answer.status_code, _problem(answer))
         return answer
 
+    def stream(self, path: str, query: str = "") -> Response:
+        """Return an answer that is handed on as it comes: a stream of events."""
+        return _Stream(self._request, self._key, path, query)
+
     async def json(self, method: str, path: str, **given: Any) -> Json:
         """Return the answer's object."""
         found: Json = (await self.send(method, path, **given)).json()
@@ -78,16 +84,36 @@ class Api:
         """Return what a GET answers. Parameters that are None or empty are left out."""
         return await self.json("GET", path, params={k: v for k, v in params.items() if v})
 
-    async def items(self, path: str) -> list[Json]:
+    async def items(self, path: str, **params: Any) -> list[Json]:
         """Return all items of a list."""
         found: list[Json] = []
         cursor = ""
         while True:
-            page = await self.get(path, limit=PAGE, cursor=cursor)
+            page = await self.get(path, limit=PAGE, cursor=cursor, **params)
             found += page["items"]
             cursor = page["next_cursor"] or ""
             if not cursor:
                 return found
+
+
+class _Stream(Response):
+    """The API's own answer to a GET, its parts sent on as they come."""
+
+    def __init__(self, request: Request, key: str, path: str, query: str) -> None:
+        super().__init__()
+        self._app, self._key, self._path, self._query = request.app, key, path, query
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Ask the API in place of this request."""
+        kept = ("type", "asgi", "http_version", "scheme", "root_path", "client", "server")
+        asked = {name: scope[name] for name in kept if name in scope} | {
+            "method": "GET",
+            "path": self._path,
+            "raw_path": self._path.encode(),
+            "query_string": self._query.encode(),
+            "headers": [(b"host", b"inside"), (b"authorization", f"Bearer {self._key}".encode())],
+        }
+        await self._app(asked, receive, send)
 
 
 def _problem(answer: httpx.Response) -> Json:

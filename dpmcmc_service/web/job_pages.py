@@ -1,23 +1,21 @@
 """Jobs: the list, the form with its plan, and what a job released."""
 
 import asyncio
-from typing import Any
-from uuid import uuid4
 
-import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
 from dpmcmc_service.web import figures, forms
 from dpmcmc_service.web.forms import NotReadError, problem_of
-from dpmcmc_service.web.inside import Id, Json, RefusedError
+from dpmcmc_service.web.inside import Id, Json, RefusedError, identifier
 from dpmcmc_service.web.session import Session, Signed, fields_of
 from dpmcmc_service.web.shown import page
 
 router = APIRouter(include_in_schema=False)
 STATUSES = ("queued", "running", "succeeded", "failed", "cancelled")
 LIVE = ("queued", "running")
-LISTED = 50
+LISTED, COMPARED = 50, 4
 FILES = {
     "csv": "text/csv",
     "parquet": "application/vnd.apache.parquet",
@@ -48,95 +46,13 @@ async def jobs(
         signed,
         jobs=found["items"],
         next=found["next_cursor"],
-        live=any(job["status"] in LIVE for job in found["items"]),
+        live=[job["id"] for job in found["items"] if job["status"] in LIVE],
         datasets={one["id"]: one["name"] for one in known},
         asked=asked,
+        cursor=cursor,
+        comparable=(*LIVE, "succeeded"),
         statuses=STATUSES,
     )
-
-
-# ---- the form ----
-
-
-async def _registered(signed: Session, what: str) -> dict[str, Json]:
-    found = await signed.api.get(f"/v1/{what}")
-    return {one["name"]: one for one in found["items"]}
-
-
-async def _form(
-    request: Request, signed: Session, form: dict[str, str], status: int = 200, **told: Any
-) -> HTMLResponse:
-    datasets, models, samplers = await asyncio.gather(
-        signed.api.items("/v1/datasets"),
-        _registered(signed, "models"),
-        _registered(signed, "samplers"),
-    )
-    usable = [one for one in datasets if one["status"] == "open"]
-    chosen = samplers.get(form.get("algorithm", ""))
-    return page(
-        request,
-        "job_form.html",
-        signed,
-        status,
-        form={"again": str(uuid4())} | form,
-        datasets=usable,
-        models=models,
-        samplers=samplers,
-        options=forms.fields(chosen["options"]) if chosen else [],
-        **told,
-    )
-
-
-@router.get("/jobs/new", response_class=HTMLResponse)
-async def new(request: Request, signed: Signed, dataset: str = "", like: str = "") -> HTMLResponse:
-    """An empty form, or one filled like an earlier job."""
-    form = forms.filled(await signed.api.get(f"/v1/jobs/{like}")) if like else {}
-    return await _form(request, signed, ({"dataset": dataset} if dataset else {}) | form)
-
-
-@router.get("/jobs/options", response_class=HTMLResponse)
-async def options(request: Request, signed: Signed, algorithm: str = "") -> HTMLResponse:
-    """The fields of an algorithm's options."""
-    samplers = await _registered(signed, "samplers")
-    chosen = samplers.get(algorithm)
-    found = forms.fields(chosen["options"]) if chosen else []
-    return page(request, "job_options.html", signed, options=found, form={}, chosen=chosen)
-
-
-async def _body(signed: Session, form: dict[str, str]) -> Json:
-    samplers = await _registered(signed, "samplers")
-    return forms.job(form, {name: one["options"] for name, one in samplers.items()})
-
-
-@router.post("/jobs/plan", response_class=HTMLResponse)
-async def plan(request: Request, signed: Signed) -> HTMLResponse:
-    """What the job of a form would cost and bring, or what it lacks. Spends nothing."""
-    told: Json = {}
-    try:
-        body = await _body(signed, await fields_of(request))
-        body.pop("accept_low_quality", None)
-        told["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
-    except (NotReadError, RefusedError) as error:
-        told["problem"] = problem_of(error)
-    return page(request, "plan.html", signed, **told)
-
-
-@router.post("/jobs", response_model=None)
-async def submit(request: Request, signed: Signed) -> Response:
-    """Submit the job of a form once, however often it is sent."""
-    form = await fields_of(request)
-    try:
-        body = await _body(signed, form)
-        job = await signed.api.json(
-            "POST", "/v1/jobs", json=body, headers={"Idempotency-Key": form.get("again", "")}
-        )
-    except (NotReadError, RefusedError) as error:
-        fresh = form | {"again": str(uuid4())}
-        return await _form(request, signed, fresh, 422, problem=problem_of(error))
-    return RedirectResponse(f"/jobs/{job['id']}", status_code=303)
-
-
-# ---- one job ----
 
 
 async def _job(signed: Session, id: str) -> Json:
@@ -144,6 +60,24 @@ async def _job(signed: Session, id: str) -> Json:
     job = await signed.api.get(f"/v1/jobs/{id}")
     dataset = await signed.api.get(f"/v1/datasets/{job['dataset']}")
     return {"job": job, "dataset": dataset, "live": job["status"] in LIVE}
+
+
+@router.get("/jobs/events")
+async def events_of_several(request: Request, signed: Signed) -> Response:
+    """What becomes of the jobs of a list, as the API tells it."""
+    return signed.api.stream("/v1/jobs/events", request.url.query)
+
+
+@router.get("/jobs/{id}/events")
+async def events(signed: Signed, id: Id) -> Response:
+    """What becomes of a job, as the API tells it."""
+    return signed.api.stream(f"/v1/jobs/{id}/events")
+
+
+@router.get("/jobs/{id}/cell", response_class=HTMLResponse)
+async def cell(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """A job's status as a list shows it."""
+    return page(request, "job_cell.html", signed, job=await signed.api.get(f"/v1/jobs/{id}"))
 
 
 @router.get("/jobs/{id}", response_class=HTMLResponse)
@@ -173,25 +107,39 @@ async def _results(signed: Session, job: Json, scale: str, all: bool) -> Json:
     length = (summary["draws"] + summary["num_warmup"]) * summary["chains"]
     if length * len(summary["parameters"]) > figures.MAX_CELLS:
         return told
-    chain = await signed.api.get(f"/v1/jobs/{job['id']}/chain", scale=scale)
-    draws = np.array(chain["draws"])
-    names = chain["parameters"] if all else chain["parameters"][: figures.MAX_DRAWN]
-    told["figures"] = {
-        name: figures.of_parameter(draws[:, :, k], chain["num_warmup"])
-        for k, name in enumerate(names)
-    }
-    told["hidden"] = len(chain["parameters"]) - len(names)
-    return told
+    names, draws = await _draws(signed, job["id"], scale)
+    count = len(names) if all else figures.MAX_DRAWN
+    drawn = await run_in_threadpool(figures.of, names[:count], draws, summary["num_warmup"])
+    return told | drawn | {"names": names, "hidden": max(0, len(names) - count)}
+
+
+async def _draws(signed: Session, id: str, scale: str) -> tuple[list[str], figures.Floats]:
+    """Return the names of parameters, and draws: (chain, draw, parameter), warm-up included."""
+    accept = {"Accept": FILES["parquet"]}
+    found = await signed.api.send(
+        "GET", f"/v1/jobs/{id}/chain", params={"scale": scale}, headers=accept
+    )
+    return await run_in_threadpool(figures.read, found.content)
+
+
+@router.get("/jobs/{id}/pair", response_class=HTMLResponse)
+async def pair(
+    request: Request, signed: Signed, id: Id, x: str = "", y: str = "", scale: str = "original"
+) -> HTMLResponse:
+    """The draws of two parameters that were chosen."""
+    summary = await signed.api.get(f"/v1/jobs/{id}/summary", scale=scale)
+    names, draws = await _draws(signed, id, scale)
+    if x not in names or y not in names:
+        raise RefusedError(404, {"detail": f"The parameters are {', '.join(names)}."})
+    kept = draws[:, summary["num_warmup"] :]
+    two = figures.pair(x, y, *(kept[:, :, names.index(one)].ravel() for one in (x, y)))
+    return page(request, "job_pair.html", signed, pair=two)
 
 
 @router.get("/jobs/{id}/state", response_class=HTMLResponse)
 async def state(request: Request, signed: Signed, id: Id) -> HTMLResponse:
-    """How far a job is; the whole page anew once it has ended."""
-    told = await _job(signed, id)
-    answer = page(request, "job_state.html", signed, **told)
-    if not told["live"]:
-        answer.headers["HX-Refresh"] = "true"
-    return answer
+    """How far a job is."""
+    return page(request, "job_state.html", signed, **await _job(signed, id))
 
 
 @router.post("/jobs/{id}/posterior", response_class=HTMLResponse)
@@ -249,13 +197,25 @@ async def _saved(signed: Session, path: str, name: str, kind: str) -> Response:
 @router.get("/compare", response_class=HTMLResponse)
 async def compare(request: Request, signed: Signed) -> HTMLResponse:
     """Jobs side by side: settings, verdicts, and the parameters that they share."""
-    ids = list(dict.fromkeys(request.query_params.getlist("job")))[:4]
-    found = await asyncio.gather(*(signed.api.get(f"/v1/jobs/{id}") for id in ids))
+    ids = [await identifier(id) for id in dict.fromkeys(request.query_params.getlist("job"))]
+    found, known = await asyncio.gather(
+        asyncio.gather(*(signed.api.get(f"/v1/jobs/{id}") for id in ids[:COMPARED])),
+        signed.api.items("/v1/datasets"),
+    )
     chains = [job for job in found if "model" in job["spec"]]
-    done = [job for job in chains if job["status"] == "succeeded"]
+    done = [job for job in chains if job["status"] == "succeeded" and not job["expired_at"]]
     summaries = await asyncio.gather(
         *(signed.api.get(f"/v1/jobs/{job['id']}/summary") for job in done)
     )
     by_job = [{one["name"]: one for one in summary["parameters"]} for summary in summaries]
     names = list(dict.fromkeys(name for one in by_job for name in one))
-    return page(request, "compare.html", signed, jobs=done, by_job=by_job, names=names)
+    return page(
+        request,
+        "compare.html",
+        signed,
+        jobs=done,
+        by_job=by_job,
+        names=names,
+        datasets={one["id"]: one["name"] for one in known},
+        left_out=len(ids) - len(done),
+    )

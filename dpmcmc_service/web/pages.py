@@ -1,6 +1,8 @@
 """/docs (the API, from the OpenAPI document) and /problems, for everybody; and all pages' place."""
 
-from fastapi import APIRouter, FastAPI, Request
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
@@ -11,61 +13,67 @@ from dpmcmc_service.web import (
     dataset_pages,
     front_pages,
     inference_pages,
+    job_form_pages,
     job_pages,
     people_pages,
+    reference,
     task_pages,
     upload_pages,
 )
-from dpmcmc_service.web.shown import HEADERS, HERE, templates
-
-METHODS = ("get", "post", "put", "patch", "delete")
+from dpmcmc_service.web.session import whoever
+from dpmcmc_service.web.shown import HERE, page
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/docs", response_class=HTMLResponse)
-def documentation(request: Request) -> HTMLResponse:
-    """Every operation of the API, rendered here: no script and no foreign host."""
+async def documentation(request: Request) -> HTMLResponse:
+    """Every operation of the API, from its own document: for everybody, no foreign host."""
     document = request.app.openapi()
-    operations = [
-        {"method": method.upper(), "path": path, **item[method]}
-        for path, item in document["paths"].items()
-        for method in METHODS
-        if method in item
-    ]
-    return templates.TemplateResponse(
+    return page(
         request,
         "docs.html",
-        {"info": document["info"], "operations": operations, "schemas": schemas_of(document)},
-        headers=HEADERS,
+        await whoever(request),
+        info=document["info"],
+        sections=reference.sections(document),
+        schemas=reference.schemas(document),
     )
 
 
 @router.get(PLACE, response_class=HTMLResponse)
-def problems(request: Request) -> HTMLResponse:
+async def problems(request: Request) -> HTMLResponse:
     """Every code of a problem, and every reason for which a job can end."""
-    told = {"codes": CODES, "reasons": REASONS}
-    return templates.TemplateResponse(request, "problems.html", told, headers=HEADERS)
+    session = await whoever(request)
+    return page(request, "problems.html", session, codes=CODES, reasons=REASONS)
 
 
-def schemas_of(document: dict[str, dict[str, dict[str, object]]]) -> dict[str, object]:
-    """The named schemas of an OpenAPI document."""
-    return document.get("components", {}).get("schemas", {})
+class Assets(StaticFiles):
+    """Scripts and styles: kept by the browser, which asks each time whether they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Return the file, or that it is as it was."""
+        answer = super().file_response(*args, **kwargs)
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer
+
+
+ROUTERS = (
+    front_pages.router,
+    upload_pages.router,
+    dataset_pages.router,
+    access_pages.router,
+    job_form_pages.router,
+    job_pages.router,
+    inference_pages.router,
+    task_pages.router,
+    people_pages.router,
+    router,
+)
 
 
 def mount(app: FastAPI) -> None:
     """Add the pages and their assets. The app is made with docs_url=None and redoc_url=None."""
-    for module in (
-        front_pages,
-        upload_pages,
-        dataset_pages,
-        access_pages,
-        job_pages,
-        inference_pages,
-        task_pages,
-        people_pages,
-    ):
-        app.include_router(module.router)
-    app.include_router(router)
+    for one in ROUTERS:
+        app.include_router(one)
     front_pages.install(app)
-    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    app.mount("/static", Assets(directory=HERE / "static"), name="static")

@@ -1,12 +1,13 @@
 """Users, their keys, and the audit trail: for admins, and the trail for auditors as well."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from dpmcmc_service.web.forms import problem_of
-from dpmcmc_service.web.inside import Id, RefusedError
+from dpmcmc_service.web.inside import Id, Json, RefusedError
 from dpmcmc_service.web.session import Session, Signed, fields_of, signed_in
 from dpmcmc_service.web.shown import page
 
@@ -39,6 +40,39 @@ async def create(request: Request, signed: Signed) -> HTMLResponse:
     return await _users(request, signed, 201, made=made)
 
 
+@router.get("/users/{id}", response_class=HTMLResponse)
+async def user(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """One user's keys."""
+    return await _user(request, signed, id)
+
+
+async def _user(
+    request: Request, signed: Session, id: str, status: int = 200, **told: object
+) -> HTMLResponse:
+    found = [one for one in await signed.api.items("/v1/users") if one["id"] == id]
+    if not found:
+        raise RefusedError(404, {"detail": "There is no such user."})
+    return page(request, "user.html", signed, status, user=found[0], **told)
+
+
+@router.post("/users/{id}/keys", response_class=HTMLResponse)
+async def add_key(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """Make a further key for a user, and show it this once."""
+    try:
+        made = await _made(signed, f"/v1/users/{id}/keys", await fields_of(request))
+    except RefusedError as refused:
+        return await _user(request, signed, id, 422, problem=problem_of(refused))
+    return await _user(request, signed, id, 201, made=made)
+
+
+async def _made(signed: Session, path: str, form: dict[str, str]) -> Json:
+    """Make a key as a form says; one that ends does so with the end of the day that was chosen."""
+    wanted = {"label": form["label"]} if form.get("label") else {}
+    if day := form.get("expires_on"):
+        wanted["expires_at"] = f"{day}T23:59:59Z"
+    return await signed.api.json("POST", path, json=wanted)
+
+
 @router.post("/users/{id}/{state}")
 async def disable(signed: Signed, id: Id, state: str) -> Response:
     """Close a user's account, or open it again."""
@@ -54,18 +88,46 @@ async def me(request: Request, signed: Signed) -> HTMLResponse:
     return page(request, "me.html", signed)
 
 
+@router.post("/me/keys", response_class=HTMLResponse)
+async def add_own_key(request: Request, signed: Signed) -> HTMLResponse:
+    """Make a further key for the reader, and show it this once."""
+    told: Json = {}
+    try:
+        told["made"] = await _made(signed, "/v1/users/me/keys", await fields_of(request))
+        signed.user["keys"] = (await signed.api.get("/v1/users/me"))["keys"]
+    except RefusedError as refused:
+        return page(request, "me.html", signed, 422, problem=problem_of(refused))
+    return page(request, "me.html", signed, 201, **told)
+
+
 @router.post("/keys/{id}/revoke")
 async def revoke(signed: Annotated[Session, Depends(signed_in)], id: Id) -> RedirectResponse:
-    """Revoke a key of one's own."""
+    """Revoke a key: an own one, or as an admin any."""
+    owner = ""
+    if signed.role == "admin" and id not in {one["id"] for one in signed.user["keys"]}:
+        users = await signed.api.items("/v1/users")
+        owner = next((u["id"] for u in users if id in {k["id"] for k in u["keys"]}), "")
     await signed.api.send("DELETE", f"/v1/keys/{id}")
-    return RedirectResponse("/me", status_code=303)
+    return RedirectResponse(f"/users/{owner}" if owner else "/me", status_code=303)
 
 
 @router.get("/audit", response_class=HTMLResponse)
 async def audit(request: Request, signed: Signed, cursor: str = "") -> HTMLResponse:
     """Every administrative act."""
-    found = await signed.api.get("/v1/audit", limit=ENTRIES, cursor=cursor)
-    return page(request, "audit.html", signed, entries=found["items"], next=found["next_cursor"])
+    lists = ["/v1/datasets", *(["/v1/users"] if signed.role == "admin" else [])]
+    found, known = await asyncio.gather(
+        signed.api.get("/v1/audit", limit=ENTRIES, cursor=cursor),
+        asyncio.gather(*map(signed.api.items, lists)),
+    )
+    return page(
+        request,
+        "audit.html",
+        signed,
+        entries=found["items"],
+        next=found["next_cursor"],
+        cursor=cursor,
+        names={one["id"]: one["name"] for some in known for one in some},
+    )
 
 
 @router.post("/audit/verify", response_class=HTMLResponse)

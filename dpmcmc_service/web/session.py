@@ -65,6 +65,14 @@ async def signed_in(request: Request) -> Session:
     return await _session(request, lambda: fields_of(request))
 
 
+async def whoever(request: Request) -> Session | None:
+    """Return the session of a GET, None where nobody is signed in or the API says no."""
+    try:
+        return await signed_in(request)
+    except (SignInNeededError, RefusedError):
+        return None
+
+
 async def signed_by_header(request: Request) -> Session:
     """Return the session as `signed_in` does, of a form too large to be looked into for a token."""
     return await _session(request, nothing)

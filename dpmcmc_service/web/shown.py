@@ -1,6 +1,7 @@
 """How a page is made: its template, what all pages show, and headers that keep it at home."""
 
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ HEADERS = {
         " form-action 'self'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -33,9 +36,22 @@ templates = Jinja2Templates(
 )
 
 
+EXPONENT = re.compile(r"e(?:\+|(-))0*(\d+)$")  # 1e-06 is written 1e-6
+
+
 def digits(value: float | None, count: int = 4) -> str:
     """Return a number with so many digits that count, a dash for none."""
-    return "–" if value is None else f"{value:.{count}g}"
+    return "–" if value is None else EXPONENT.sub(r"e\1\2", f"{value:.{count}g}")
+
+
+def r_hat(value: float | None) -> str:
+    """Return an R-hat, whose third decimal tells, a dash for none."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def exact(value: float) -> str:
+    """Return a number with all its digits: what somebody declared, or is to send again."""
+    return EXPONENT.sub(r"e\1\2", repr(float(value)).removesuffix(".0"))
 
 
 def whole(value: float | None) -> str:
@@ -73,7 +89,7 @@ def what(job: dict[str, Any]) -> str:
 
 
 templates.env.filters |= {"digits": digits, "whole": whole, "moment": moment, "compact": compact}
-templates.env.filters |= {"what": what, "jobs_of_one": jobs_of_one}
+templates.env.filters |= {"what": what, "jobs_of_one": jobs_of_one, "r_hat": r_hat, "exact": exact}
 
 
 def page(

@@ -38,6 +38,7 @@ EXPECTED = {  # statuses in the order of CALLERS
     "POST /v1/jobs": "401 401 202 202 404 403 403",
     "GET /v1/jobs": "401 401 200 200 200 403 403",
     "GET /v1/jobs/{id}": OWN_JOB,
+    "GET /v1/jobs/events": OWN_JOB,
     "GET /v1/jobs/{id}/events": OWN_JOB,
     "GET /v1/jobs/{id}/chain": OWN_JOB,
     "GET /v1/jobs/{id}/summary": OWN_JOB,
@@ -88,6 +89,8 @@ class World:
     def request(self, operation: str) -> tuple[str, dict[str, Any]]:
         """A valid request: its address, and what comes with it. What it uses up is made anew."""
         path = operation.split()[1]
+        if path == "/v1/jobs/events":
+            return f"{path}?job={self.job}", {}
         made: dict[str, Callable[[], str]] = {
             "DELETE /v1/datasets/{id}": self.house.dataset,
             "POST /v1/jobs/{id}/cancel": self._waiting,

@@ -340,6 +340,23 @@ def test_events_tell_that_a_job_ran_between_two_looks(
     assert statuses == (["queued", "running", "succeeded"] if runs else ["queued", "cancelled"])
 
 
+def test_several_jobs_are_followed_in_one_stream(house: House, analyst: Caller) -> None:
+    dataset = house.dataset()
+    first, second = house.submit(analyst, dataset), house.submit(analyst, dataset)
+    house.run(first)
+    analyst.post(f"/v1/jobs/{second}/cancel")
+    address = f"/v1/jobs/events?job={first}&job={second}&job={first}"
+    told = events_in(analyst.get(address).text)
+    assert [(name, data["id"], data["status"]) for name, data in told] == [
+        ("job", first, "succeeded"),
+        ("job", second, "cancelled"),
+    ]
+    assert told[0][1]["verdict"] == analyst.get(f"/v1/jobs/{first}").json()["verdict"]
+    other = house.user("analyst")
+    assert other.get(address).status_code == 404
+    assert other.get("/v1/jobs/events").json()["code"] == "invalid_request"
+
+
 def test_too_many_waiting_jobs_are_429(house: House, analyst: Caller) -> None:
     dataset = house.dataset()
     object.__setattr__(house.settings, "max_jobs_waiting", 1)

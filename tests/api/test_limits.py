@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -197,6 +197,54 @@ def test_one_look_serves_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     told = asyncio.run(all_of_them())
     assert told == [["queued", "succeeded"]] * 100
     assert looks == [10] * 4
+
+
+def test_a_stream_of_several_jobs_tells_what_changed_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import asyncio
+
+    from dpmcmc_service.api import sse
+    from dpmcmc_service.jobs.caller import Caller
+    from dpmcmc_service.jobs.fetch import Watched
+
+    monkeypatch.setattr(sse, "LOOK_SECONDS", 0.01)
+    first, second = (Watched(uuid4(), "queued", 0, 10, None) for _ in range(2))
+    running = Watched(second.id, "running", 5, 10, None)
+    looks = iter([{first.id: first, second.id: second}, {first.id: first, second.id: running}])
+
+    def look(_: Any, who: Any) -> Any:
+        return next(looks, {first.id: first}), set(who)  # in the end one is not there any more
+
+    async def read() -> list[Watched | None]:
+        follow = sse.Notifier(look, threading.Event()).follow
+        return [found async for found in follow(Caller(uuid4(), "analyst", uuid4()), first, second)]
+
+    assert asyncio.run(read()) == [first, second, running]
+
+
+def test_progress_of_several_jobs_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    from dpmcmc_service.api.routes import job_events
+    from dpmcmc_service.jobs.fetch import Watched
+
+    monkeypatch.setattr(job_events, "PROGRESS_SECONDS", 60.0)
+    one, other = uuid4(), uuid4()
+    steps = [Watched(one, "running", step, 1000, None) for step in range(0, 1000, 10)]
+    ends = [Watched(job, "cancelled", 990, 1000, None) for job in (one, other)]
+
+    async def seen() -> AsyncIterator[Watched | None]:
+        for found in [steps[0], None, *steps, *ends]:
+            yield found
+
+    async def read() -> list[bytes]:
+        return [part async for part in job_events.job_events(seen(), 2)]
+
+    told = asyncio.run(read())
+    assert [b'"running"' in part for part in told] == [True, False, False, False]
+    assert told[1] == b": still here\n\n"
+    assert [b'"cancelled"' in part for part in told[2:]] == [True, True]
 
 
 @pytest.fixture(scope="module")

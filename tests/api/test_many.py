@@ -1,5 +1,6 @@
-"""Pages of a service with 1,000 jobs on 50 datasets stay small."""
+"""Pages of a service with 1,000 jobs on 50 datasets stay small, their scripts and styles too."""
 
+import re
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -33,6 +34,7 @@ def test_pages_stay_small_whatever_there_is(house: House) -> None:
             ],
         )
     mine = ["/datasets", "/jobs", "/jobs?formula=age", "/jobs/new", "/tasks/new", f"/jobs/{first}"]
+    mine += ["/docs", "/problems", "/me"]
     overseen = ["/datasets", f"/datasets/{datasets[0]}", "/users", "/audit", "/datasets/new"]
     for key, addresses in ((analyst.key, mine), (ADMIN, overseen)):
         house.http.cookies.clear()
@@ -40,7 +42,10 @@ def test_pages_stay_small_whatever_there_is(house: House) -> None:
         for address in addresses:
             answer = house.http.get(address)
             assert answer.status_code == 200, address
-            assert len(answer.content) < MOST_BYTES, address
+            assets = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', answer.text))
+            assert "/static/board.css" in assets
+            whole = len(answer.content) + sum(len(house.http.get(one).content) for one in assets)
+            assert whole < MOST_BYTES, address
     house.http.cookies.clear()
     house.http.post("/login", data={"key": analyst.key, "then": "/jobs"})
     listed = house.http.get("/jobs").text

@@ -75,6 +75,32 @@ def test_the_examples_of_an_upload_and_a_job_do_what_they_say(house: House) -> N
     assert analyst.post("/v1/accounting/compose", json=EXAMPLES["ComposeIn"]).status_code == 200
 
 
+def test_every_operation_has_examples_that_its_schemas_allow(document: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator
+
+    def told(schema: dict[str, Any], example: Any) -> list[str]:
+        whole = {**schema, "components": document["components"]}
+        return [error.message for error in Draft202012Validator(whole).iter_errors(example)]
+
+    bare = []
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            for parameter in operation.get("parameters", []):
+                if parameter["required"]:
+                    assert not told(parameter["schema"], parameter["example"]), (path, method)
+            contents = [
+                answer.get("content", {})
+                for status, answer in operation["responses"].items()
+                if status.startswith("2")
+            ]
+            for kind, answer in (pair for one in contents for pair in one.items()):
+                if kind == "application/json":
+                    assert not told(answer["schema"], answer["example"]), (path, method)
+            if not any("example" in one for content in contents for one in content.values()):
+                bare.append(f"{method} {path}")
+    assert bare == ["delete /v1/datasets/{id}", "delete /v1/keys/{id}", "get /metrics"]
+
+
 def test_every_operation_is_summed_up_in_a_plain_line(document: dict[str, Any]) -> None:
     for path, item in document["paths"].items():
         for operation in item.values():

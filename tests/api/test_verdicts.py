@@ -116,7 +116,7 @@ def test_a_later_plan_says_what_an_earlier_release_found_of_bounds(
 
 def test_a_release_says_how_many_rows_were_complete(house: House, dataset: str) -> None:
     found = ran(house, house.user("analyst"), job(dataset, "y ~ age + dose", 8.0, **RELEASE))
-    assert "rows are complete, and these are theirs" in found["verdict"]["sentence"]
+    assert "rows are complete, and only those are used" in found["verdict"]["sentence"]
 
 
 @pytest.mark.parametrize(

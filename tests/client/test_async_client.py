@@ -2,15 +2,30 @@
 
 import asyncio
 import inspect
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpmcmc_service.client import ApiError, AsyncClient, Client, Fit
+from dpmcmc_service.client import (
+    ApiError,
+    AsyncClient,
+    Client,
+    Fit,
+    Inference,
+    Statistic,
+    Summaries,
+    Synthetic,
+    Task,
+    UnclearError,
+)
 from dpmcmc_service.client.local import Service
 from tests.api.support import ADMIN, CSV, METADATA, job_of, running
+from tests.docs.pages import blocks
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +63,10 @@ def test_many_jobs_are_waited_for_at_once(service: Service, told: tuple[str, str
             listed = [one["id"] async for one in asked.jobs()]
             assert {one["id"] for one in made} <= set(listed)
             assert (await asked.budget(dataset))["jobs"] >= 3
+            assert await asked.budget("people") == await asked.budget(dataset)
+            assert (await asked.plan(body("people")))["epsilon"] == plan["epsilon"]
+            with pytest.raises(UnclearError, match="Did you mean people"):
+                await asked.plan(body("peopel"))
             assert [one["id"] async for one in asked.datasets()] == [dataset]
             again = await asked.posteriors(made[0]["id"], {"num_draws": 10})
             assert again["cost"]["epsilon"] == 0.0
@@ -58,6 +77,132 @@ def test_many_jobs_are_waited_for_at_once(service: Service, told: tuple[str, str
     for fit in asyncio.run(work()):
         assert list(fit.parameters) == ["Intercept", "age", "sex[Male]"]
         assert fit.epsilon == pytest.approx(0.5, rel=1e-3)
+
+
+QUESTION = {
+    "prior": {"age": {"kind": "normal", "scale": 1.0}},
+    "num_draws": 400,
+    "given": [{"age": 40, "sex": "Male"}],
+    "contrasts": [{"age": 2.0}],
+    "comparisons": [
+        {"given": {"age": 60, "sex": "Male"}, "against": {"age": 30, "sex": "Male"}},
+    ],
+    "effects": [{"covariate": "age", "given": [{"age": 40, "sex": "Male"}]}],
+    "null": [{"age": 0.0}],
+}
+
+
+def test_a_posterior_is_typed_and_goes_to_arviz(service: Service, told: tuple[str, str]) -> None:
+    key, dataset = told
+    with Client(service.url, key) as asked:
+        job = asked.submit(body(dataset))["id"]
+        asked.wait(job)
+        found = asked.posterior(job, QUESTION)
+        assert list(found.parameters) == ["Intercept", "age", "sex[Male]"]
+        age, (contrast,) = found.parameters["age"], found.contrasts
+        assert age.q05 < age.mean < age.q95
+        assert (contrast.weights, found.scale) == ({"age": 2.0}, "original")
+        assert contrast.spread.mean == pytest.approx(2.0 * age.mean)
+        assert (found.priors["age"].kind, found.priors["age"].scale) == ("normal", 1.0)
+        (prediction,), (comparison,), (effect,) = (
+            found.predictions,
+            found.comparisons,
+            found.effects,
+        )
+        assert prediction.expected is not None
+        assert 0.0 < prediction.expected.mean < 1.0
+        assert (prediction.response, prediction.probabilities) == (None, None)
+        assert comparison.predictor.mean == pytest.approx(30.0 * age.mean)
+        assert comparison.ratio is not None
+        assert (comparison.multiplies, effect.covariate, effect.value) == ("odds", "age", None)
+        assert found.bayes_factors[0].null == {"age": 0.0}
+        assert found.verdict is not None
+        assert "Bayes factors" in str(found)
+        tree = found.to_arviz()
+        assert dict(tree["posterior"].sizes) == {"chain": 1, "draw": 400}
+        drawn = tree["posterior"]["age"].to_numpy()
+        assert drawn.mean() == pytest.approx(age.mean)
+        assert np.std(drawn, ddof=1) == pytest.approx(age.sd)
+        assert tree.attrs["verdict"] == found.verdict.status
+
+
+SUM = {"kind": "statistic", "column": "age", "noise": "gaussian"}
+TASKS = {
+    Summaries: {"kind": "summaries", "statistics": [{"kind": "mean", "column": "age"}]},
+    Synthetic: {"kind": "synthetic", "columns": ["sex"], "tables": 3},
+    Statistic: SUM,
+}
+
+
+def test_tasks_and_inferences_are_typed(service: Service, told: tuple[str, str]) -> None:
+    key, dataset = told
+    privacy = {"epsilon": 0.5, "delta": 1e-6}
+    family = {"family": "normal_mean", "options": {"sd": 13}, "draws": 200}
+    family |= {"prior": {"kind": "uniform", "lower": 17, "upper": 90}}
+
+    async def work() -> tuple[list[Task], Inference, Inference]:
+        async with AsyncClient(service.url, key) as asked:
+            made = [
+                await asked.submit({"dataset": dataset, "task": task, "privacy": privacy})
+                for task in TASKS.values()
+            ]
+            found = [await asked.task(one["id"], level=0.8) for one in made]
+            short = await asked.infer(made[2]["id"], family)
+        with Client(service.url, key) as plain:
+            assert plain.task(made[0]["id"], level=0.8) == found[0]
+
+            def put_off(job: str, question: Any) -> Any:
+                later_on = {"Prefer": "respond-async"}
+                path = f"/v1/jobs/{job}/inferences"
+                return plain._json("POST", path, json=question, headers=later_on)
+
+            plain.inference = put_off  # type: ignore[method-assign]
+            long = plain.infer(made[2]["id"], family)
+        return found, short, long
+
+    found, short, long = asyncio.run(work())
+    assert [type(one) for one in found] == list(TASKS)
+    summaries, synthetic, statistic = found
+    assert isinstance(summaries, Summaries)
+    assert summaries.level == 0.8
+    assert summaries.epsilon == pytest.approx(0.5, rel=1e-3)
+    (mean, sd) = summaries.estimates
+    assert (mean.name, sd.name) == ("mean of age", "sd of age")
+    assert mean.lower < mean.estimate < mean.upper
+    assert "mean of age" in str(summaries)
+    assert isinstance(synthetic, Synthetic)
+    assert (synthetic.tables, synthetic.columns) == (3, ("sex",))
+    assert len(synthetic.marginals[0].counts) == len(synthetic.levels["sex"]) == 2
+    assert isinstance(statistic, Statistic)
+    assert len(statistic.released.values) == 1
+    for one in (short, long):
+        assert one.parameter.q05 < one.parameter.mean < one.parameter.q95
+        tree = one.to_arviz()["posterior"]
+        assert float(tree[one.parameter.name].mean()) == pytest.approx(one.parameter.mean)
+        assert tree.sizes["draw"] == len(one.draws[0])
+
+
+def test_the_guide_asks_from_python(service: Service, told: tuple[str, str]) -> None:
+    (code,) = blocks("command_line.md", "python", run=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "DPMCMC_URL": service.url, "DPMCMC_KEY": told[0]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "sex[Male]" in ran.stdout
+
+
+def test_datasets_are_named_in_place_of_their_ids(service: Service, told: tuple[str, str]) -> None:
+    key, dataset = told
+    with Client(service.url, key) as asked:
+        assert asked.dataset("people")["id"] == dataset
+        assert asked.plan(body("people"))["epsilon"] == asked.plan(body(dataset))["epsilon"]
+        for wrong in ("peopel", dataset[:8], ""):  # how an id begins may be another's name
+            with pytest.raises(UnclearError):
+                asked.budget(wrong)
 
 
 def test_a_fit_is_typed_and_goes_to_arviz(service: Service, told: tuple[str, str]) -> None:

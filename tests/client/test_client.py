@@ -118,10 +118,10 @@ def test_every_submission_has_an_idempotency_key_of_its_own(client: Client) -> N
 
 
 def test_key_travels_as_a_bearer_header_only(client: Client) -> None:
-    client.budget("d1")
+    client.budget(ID)
     path, headers = Handler.asked[-1]
     assert headers["authorization"] == "Bearer k"
-    assert path == "/v1/datasets/d1/budget"
+    assert path == f"/v1/datasets/{ID}/budget"
 
 
 def test_command_line_shows_a_refusal_without_a_traceback(peer: str, tmp_path: Any) -> None:
@@ -174,5 +174,5 @@ def test_a_client_that_asks_too_fast_waits_as_it_is_told(
     waited: list[float] = []
     monkeypatch.setattr(Handler, "do_GET", refuse)
     monkeypatch.setattr("dpmcmc_service.client.client.time.sleep", waited.append)
-    assert client.budget("d") == BUDGET
+    assert client.budget(ID) == BUDGET
     assert waited == [2.0, 2.0]

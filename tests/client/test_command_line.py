@@ -1,12 +1,15 @@
 """The command line on what people type: one line that says what would be right, no traceback."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from dpmcmc_service.client import ApiError, Client, render
 from dpmcmc_service.client.cli import app
 from tests.peers import QuietHandler, served
 
@@ -84,6 +87,10 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "latin.json").write_bytes(b'{"name": "\xe9"}')
     (tmp_path / "empty.json").write_text("")
     (tmp_path / "nobody.json").write_text("{}")
+    (tmp_path / "nan.json").write_text('{"dataset": "adult", "privacy": {"epsilon": NaN}}')
+    (tmp_path / "large.json").write_text('{"dataset": "adult", "privacy": {"epsilon": 1e999}}')
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "shut").write_text("")
     (tmp_path / "job.json").write_text(json.dumps({"dataset": "adult", "model": 3, "privacy": []}))
     (tmp_path / "rows.csv").write_text("age,income\n1,low\n")
     return tmp_path
@@ -153,6 +160,25 @@ WRONG = [
     ("submit --dataset adult --formula incom~age --epsilon 1", 2, "--family"),
     ("submit --dataset adult --formula income~agee --epsilon 1", 1, "no column 'agee'"),
     ("plan --dataset adult --epsilon 1", 2, "--formula"),
+    ("dataset ADULT", 1, "Did you mean adult"),
+    ("dataset [bold]", 1, "no dataset '[bold]'"),
+    (f"watch {ADULT['id']}", 1, "not_found"),
+    (f"chain {ADULT['id']} out.csv --form cvs", 2, "'--form': 'cvs' is not one of"),
+    (f"chain {ADULT['id']} nowhere/out.csv", 1, "not_found"),
+    (f"posterior {ADULT['id']} list.json", 2, "a JSON object, such as {...}. Try"),
+    (f"posterior {ADULT['id']} nan.json", 2, "numbers must be finite"),
+    ("submit nan.json", 2, "numbers must be finite"),
+    ("submit large.json", 2, "numbers must be finite"),
+    ("submit deep.json", 2, "nested too deep"),
+    ("submit --dataset adult --formula income~age --epsilon nan", 2, "must be a finite number"),
+    ("submit --dataset adult --formula income~age --epsilon inf", 2, "must be a finite number"),
+    ("plan --dataset adult --formula income~age --epsilon 1 --delta nan", 2, "finite"),
+    ("plan job.json --prior-scale nan", 2, "finite"),
+    ("submit --dataset adult --formula income --epsilon 1", 2, "response ~ covariate"),
+    ("submit --dataset adult --formula incme~age --epsilon 1", 2, "Did you mean income?"),
+    ("amend adult --epsilon nan", 2, "finite"),
+    ("allot adult ann inf", 2, "finite"),
+    (f"result {ADULT['id']} --level nan", 2, "finite"),
     ("plan job.json --prior-scale wide", 2, "valid number"),
     ("plan job.json --delta little", 2, "valid number"),
     ("user", 2, "Missing argument 'name'"),
@@ -175,9 +201,10 @@ def test_wrong_words_are_told_in_words(
     done = run(peer, *line.split())
     assert done.exit_code == code, done.output
     assert told in done.stderr
-    lines = [one for one in done.stderr.splitlines() if not one.startswith("family: logistic")]
+    told_besides = ("family: logistic", "Destroy the rows of adult? They cannot be had back [y/N]:")
+    lines = [one for one in done.stderr.splitlines() if not one.startswith(told_besides)]
     assert all(one.startswith("  /") for one in lines[1:])
-    assert done.stdout.strip() in ("", "Destroy the rows of adult? They cannot be had back [y/N]:")
+    assert done.stdout.strip() == ""
     assert "Traceback" not in done.output
     assert isinstance(done.exception, SystemExit)
 
@@ -201,11 +228,103 @@ def test_a_wrong_place_or_key_is_told(url: str, key: str, code: int, told: str) 
     assert isinstance(done.exception, SystemExit)
 
 
+def test_a_proxy_that_cannot_be_used_is_told(peer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "sox://127.0.0.1:9")
+    done = run(peer, "datasets")
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert "cannot use this proxy" in done.stderr
+
+
+def test_where_nothing_can_be_written_is_told(
+    peer: str, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Client, "chain", lambda *_, **__: b"x")
+    monkeypatch.setattr(Client, "job", lambda *_: {"id": ADULT["id"]})
+    done = run(peer, "chain", ADULT["id"], str(files / "nowhere" / "out.csv"))
+    assert done.exit_code == 2
+    assert "No such file or directory" in done.stderr
+    saved = run(peer, "chain", ADULT["id"], str(files / "out.csv"), "--json")
+    assert json.loads(saved.stdout) == {"file": str(files / "out.csv"), "bytes": 1}
+
+
+def test_a_refusal_of_a_budget_says_how_much_is_left() -> None:
+    problem = {"code": "budget_exhausted", "detail": "It does not allow this job."}
+    problem |= {"requested": {"epsilon": 100.0}, "remaining": {"epsilon": 5.8635}}
+    assert str(ApiError(409, problem)).endswith("It costs epsilon 100, and 5.864 is left.")
+
+
+def test_who_interrupts_is_told_that_the_job_goes_on(
+    peer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "job", lambda *_: {"id": ADULT["id"]})
+    monkeypatch.setattr(Client, "events", interrupted)
+    done = run(peer, "watch", ADULT["id"])
+    assert done.exit_code == 130
+    assert f"the job goes on: dpmcmc watch {ADULT['id'][:8]}" in done.stderr
+    monkeypatch.setattr(Client, "datasets", interrupted)
+    done = run(peer, "datasets")
+    assert (done.exit_code, done.stderr.strip()) == (130, "interrupted.")
+
+
+def test_who_reads_less_than_is_written_is_not_told_of_it(peer: str) -> None:
+    many = [{**ADULT, "name": f"adult {k}"} for k in range(4000)]
+
+    class Many(Handler):
+        def do_GET(self) -> None:
+            self.answer(200, {"items": many, "next_cursor": None})
+
+    with served(Many) as address:
+        call = [sys.executable, "-m", "dpmcmc_service", "--url", address, "--key", "k", "datasets"]
+        with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as told:
+            assert told.stdout is not None
+            assert told.stderr is not None
+            told.stdout.readline()
+            told.stdout.close()
+            assert told.stderr.read() == b""
+            assert told.wait(60) == 0
+
+
+def test_names_in_brackets_are_shown_as_they_are() -> None:
+    row = {"name": "ward[b]", "mean": 454.4, "sd": 0.012, "q05": 454.38, "q95": 454.42}
+    row |= {"r_hat": None, "ess_bulk": None, "ess_tail": None}
+    shown = render.shown({"parameters": [row]})
+    assert "ward[b]" in shown
+    assert "454.380 .. 454.420" in shown  # to the second digit of the sd
+    amounts = {name: {"epsilon": 1.0} for name in ("spent", "reserved", "remaining")}
+    budget = {"name": "air [hourly]", "dataset": "d", "epsilon": 2.0, "delta": 1e-6, **amounts}
+    assert "air [hourly]" in render.text(render.budgets([budget]))
+    column = {"name": "x", "type": "number", "lower": 0, "upper": 1, "missing": [-200]}
+    assert "0 to 1; none: -200" in render.text(
+        render.columns({"name": "a", "rows": 1, "columns": [column]})
+    )
+
+
 def test_help_and_typing_errors_need_no_key() -> None:
     done = run("http://127.0.0.1:9", "submit", "--help", key="")
     assert done.exit_code == 0
     assert "--formula" in done.stdout
     assert "No such command 'sumbit'" in run("http://127.0.0.1:9", "sumbit", key="").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [("--port 99999999", "give 0 to 65535"), ("--port many", "no port"), ("--prot 3", "--prot 3")],
+)
+def test_wrong_words_for_the_service_are_one_line(words: str, told: str) -> None:
+    call = [sys.executable, "-m", "dpmcmc_service", "serve", *words.split()]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert told in done.stderr
+    assert "dpmcmc serve --help" in done.stderr
+
+
+def test_without_a_word_the_help_is_shown_alone() -> None:
+    done = CliRunner().invoke(app, [])
+    assert (done.exit_code, done.stderr.strip()) == (2, "")
+    assert "submit" in done.stdout
 
 
 def test_an_answer_of_something_else_is_told(peer: str) -> None:
@@ -267,6 +386,33 @@ def test_tables_fit_eighty_columns_and_json_is_whole(
         assert max(map(len, shown.stdout.splitlines())) <= 80
         assert "…" not in shown.stdout
         json.loads(run(peer, *words, "--json").stdout)
+
+
+def test_a_long_name_is_broken_and_no_number(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = {**ADULT, "name": "a name that is far too long for a line of eighty columns, and more"}
+
+    class Long(Handler):
+        def do_GET(self) -> None:
+            self.answer(200, {"items": [long], "next_cursor": None})
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            said = {"code": "rows_seen", "detail": "these rows [were] seen"}
+            self.answer(201, {**long, "warnings": [said]})
+
+    with served(Long) as address:
+        shown = run(address, "datasets").stdout
+        told = run(address, "upload", str(files / "rows.csv"), str(files / "job.json")).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    assert "53c40a79" in shown
+    assert "these rows [were] seen" in told
+    act = {"seq": 1, "at": "2026-01-01T00:00:00.1", "action": "dataset.rows_seen_before"}
+    audit = render.text(render.audit([{**act, "subject": ADULT["id"]}]))
+    assert "dataset.rows_seen_before" in audit
+    assert "53c40a79" in audit
+    assert "…" not in audit
 
 
 def test_the_version_needs_no_service() -> None:

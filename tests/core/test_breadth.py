@@ -87,7 +87,8 @@ def test_a_note_stays_with_the_stored_release_and_with_what_is_printed():
     release = result.release
     again = StoredRelease.read(schema_of(200.0), release.spec, release.to_dict())
     assert again.verdict.notes == result.verdict.notes != ()
-    assert f"note: {result.verdict.notes[0].sentence}" in repr(result)
+    assert f"note: {result.verdict.notes[0].sentence}" in " ".join(repr(result).split())
+    assert result.verdict.notes[0].sentence in result._repr_html_()
 
 
 @pytest.mark.parametrize(("times", "said"), [(0.98, False), (1.02, True)])

@@ -60,6 +60,7 @@ def test_it_holds_every_draw_once_and_says_how_they_were_made(fit):
         assert attrs["epsilon"] == fit.cost.epsilon
         assert attrs["delta"] == 1e-6
         assert (attrs["relation"], attrs["algorithm"]) == ("replace_one", "dp_penalty")
+        assert attrs["release"] == "none"
         assert attrs["version"] == dpmcmc.__version__
         assert attrs["verdict"] == fit.verdict.status
 

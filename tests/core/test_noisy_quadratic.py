@@ -403,7 +403,7 @@ def test_skewed_counts_are_not_cut_away_from_their_mean():
     assert np.abs((draws.mean(axis=0) - mode) / draws.std(axis=0)).max() < 2.5
     close = stored("poisson", rows, 0.1, 11, data=data)[1]
     assert not verdict(close).reliable
-    assert verdict(close).sentence.startswith("unreliable: responses are not as the model says")
+    assert verdict(close).sentence.startswith("unreliable: responses do not follow the model")
 
 
 @pytest.mark.parametrize("num_far", [0, 2, 13, 4.0, True])

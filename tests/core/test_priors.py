@@ -157,7 +157,8 @@ def test_a_narrow_named_prior_decides(algorithm):
         ("/model/prior/x/loc", "linear", {"x": both(math.inf, 1.0)}),
         ("/model/prior/x/loc", "logistic", {"x": both(1e9, 1.0)}),
         ("/model/prior/loc", "logistic", both(math.nan, 1.0)),
-        ("/model/prior/x/kind", "logistic", {"x": 2.5}),
+        ("/model/prior/x", "logistic", {"x": 2.5}),
+        ("/model/prior/x/scale", "logistic", {"x": both(0.0, "1")}),
         ("/model/prior", "logistic", 2.5),
     ],
 )

@@ -109,9 +109,37 @@ def newer(path, fit):
         archive.writestr("draws.npy", draws)
 
 
+def changed(**parts):
+    """A file with other facts of these names; None leaves one out."""
+
+    def made(path, fit):
+        with zipfile.ZipFile(path.parent / "fit") as archive:
+            facts = json.loads(archive.read("fit.json")) | parts
+            draws = archive.read("draws.npy")
+        with zipfile.ZipFile(path, "w") as archive:
+            kept = {name: value for name, value in facts.items() if value is not None}
+            archive.writestr("fit.json", json.dumps(kept))
+            archive.writestr("draws.npy", draws)
+
+    return made
+
+
+def flipped(path, fit):
+    content = bytearray((path.parent / "fit").read_bytes())
+    content[200] ^= 0xFF
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("made", "told"),
     [
+        (changed(plan=None), "fit.save"),
+        (changed(plan="x"), "fit.save"),
+        (changed(release={}), "fit.save"),
+        (changed(release=3), "fit.save"),
+        (changed(schema=[]), "fit.save"),
+        (changed(verdict={"status": "x"}), "fit.save"),
+        (flipped, "fit.save"),
         (lambda path, _: path.write_text("x,y\n"), "fit.save"),
         (lambda path, _: path.write_bytes(b""), "fit.save"),
         (torn, "fit.save"),

@@ -3,19 +3,23 @@
 import numpy as np
 import pytest
 
+import dpmcmc
 from dpmcmc import (
     Budget,
+    CoefficientPrior,
     Counts,
     Mean,
+    ModelSpec,
     NormalPrior,
     Schema,
     SpecError,
     describe,
     load,
+    plan,
     release_statistic,
     sample,
 )
-from dpmcmc.options import DpHmcOptions
+from dpmcmc.options import DpHmcOptions, DpPenaltyOptions, Proposal
 
 ROWS = 400
 rng = np.random.default_rng(1)
@@ -29,6 +33,7 @@ BOUNDS = {"dose": (0, 10), "cured": ("no", "yes"), "ward": ("a", "b", "c"), "smo
 SCHEMA = Schema.from_frame(DATA, bounds=BOUNDS)
 HOLES = DATA | {"dose": np.where(DATA["dose"] > 9.0, np.nan, DATA["dose"])}
 SHORT = {name: values[:-1] for name, values in DATA.items()}
+DAYS = np.datetime64("2020-01-01") + np.arange(ROWS)
 FORMULA = "cured ~ dose"
 
 
@@ -36,8 +41,16 @@ def fit(formula=FORMULA, data=DATA, schema=SCHEMA, epsilon=1, **given):
     return sample(formula, data, schema, epsilon=epsilon, **given)
 
 
+def free():
+    return fit(epsilon=9).release
+
+
 def declared(**bounds):
     return Schema.from_frame(DATA, bounds=bounds)
+
+
+def coded(**codes):
+    return Schema.from_frame(DATA, bounds=BOUNDS, missing=codes)
 
 
 MISTAKES = {
@@ -81,7 +94,7 @@ MISTAKES = {
         'binary column as its response: ("0", "1")',
     ),
     "words for a number": (lambda: fit(family="linear"), "needs a number as its response"),
-    "columns missing": (lambda: fit(data={"dose": DATA["dose"]}), "'cured' must have 400"),
+    "columns missing": (lambda: fit(data={"dose": DATA["dose"]}), "have no column 'cured'"),
     "holes": (lambda: fit(data=HOLES), "'dose' has values that are not finite"),
     "too few rows": (lambda: fit(data=SHORT), "must have 400 values"),
     "columns of two lengths": (
@@ -138,6 +151,137 @@ MISTAKES = {
         "does",
     ),
     "a number for a file": (lambda: load(3), "path of a file"),
+    "a path to save to": (lambda: fit(epsilon=9).save(None), "path of a file"),
+    "a family in a list": (lambda: fit(family=["logistic"]), "did you mean 'logistic'"),
+    "arguments swapped": (lambda: sample(DATA, FORMULA, SCHEMA, epsilon=1), "before the data"),
+    "a formula as a list": (lambda: fit(["cured", "dose"]), "before the data"),
+    "a function with a typo": (lambda: fit("cured ~ lgo(dose)"), "did you mean 'log'"),
+    "a basis with a typo": (lambda: fit("cured ~ ply(dose, 2)"), "did you mean 'poly'"),
+    "a typo in a function": (lambda: fit("cured ~ exp(does)"), "did you mean 'dose'"),
+    "contrasts": (lambda: fit("cured ~ C(ward, Sum)"), "C() takes one column"),
+    "a dot": (lambda: fit("cured ~ ."), "response ~ covariate"),
+    "random effects": (lambda: fit("cured ~ dose + (1|ward)"), "the signs ~ + - *"),
+    "True for epsilon": (lambda: fit(epsilon=True), "/privacy/epsilon"),
+    "a class for options": (lambda: fit(sampler=DpHmcOptions), "must be options"),
+    "a word for a start": (lambda: fit(sampler=DpHmcOptions(start="far")), "must be Start(...)"),
+    "a word for a number": (lambda: fit(sampler=DpHmcOptions(step_size="1")), "must be a number"),
+    "a word for a proposal": (
+        lambda: fit(sampler=DpPenaltyOptions(proposal="full")),
+        "must be Proposal(...)",
+    ),
+    "a shape with a typo": (
+        lambda: fit(sampler=DpPenaltyOptions(proposal=Proposal(shape="nromal"))),
+        "did you mean 'normal'",
+    ),
+    "a word for a scale": (lambda: fit(prior=NormalPrior(scale="1")), "/prior/scale: must be a"),
+    "a prior by a number": (lambda: fit(prior={1: NormalPrior()}), "there are Intercept, dose"),
+    "a prior as in a job": (lambda: fit(prior={"kind": "normal"}), "NormalPrior(scale=1)"),
+    "a prior with a typo": (
+        lambda: fit(prior={"dsoe": NormalPrior()}),
+        "did you mean 'dose'",
+    ),
+    "a laplace prior": (
+        lambda: fit(prior={"dose": CoefficientPrior(kind="laplace", scale=1)}),
+        "fit.release.posterior",
+    ),
+    "a number for a budget": (lambda: fit(budget=3), "must be a Budget"),
+    "True for a budget": (lambda: Budget(True, 1e-6), "must be a number"),
+    "a budget of a smaller delta": (
+        lambda: fit(budget=Budget(1, 1e-9), delta=1e-6),
+        "costs epsilon 1.318 at delta 1e-09",
+    ),
+    "a budget without a failure share": (
+        lambda: release_statistic(
+            DATA,
+            "dose",
+            schema=SCHEMA,
+            epsilon=0.1,
+            delta=1e-7,
+            form="median",
+            noise="smooth_laplace",
+            budget=Budget(1, 1e-6),
+        ),
+        "failure_share",
+    ),
+    "a word for a model": (lambda: sample(DATA, schema=SCHEMA, model="x", epsilon=1), "ModelSpec"),
+    "a model and a formula": (
+        lambda: fit(model=ModelSpec(family="logistic", formula="cured ~ dose")),
+        "leave those out",
+    ),
+    "a fit for a whitening": (lambda: fit(whitening=fit(epsilon=9)), "whitening=fit.release"),
+    "a seed": (lambda: fit(random=3), "leave it out"),
+    "a word among numbers": (
+        lambda: fit(data=DATA | {"dose": ["much", *DATA["dose"][1:]]}),
+        "no numbers",
+    ),
+    "dates": (lambda: fit(data=DATA | {"dose": DAYS}), "days since a date"),
+    "complex numbers": (lambda: fit(data=DATA | {"dose": DATA["dose"] + 1j}), "complex"),
+    "lists in a column": (lambda: fit(data=DATA | {"dose": [[1]] * ROWS}), "400 values"),
+    "a column of two axes": (lambda: fit(data=DATA | {"dose": np.ones((ROWS, 2))}), "400 values"),
+    "one number for a column": (lambda: fit(data=DATA | {"dose": 1}), "must be a list"),
+    "a mask": (
+        lambda: fit(data=DATA | {"dose": np.ma.masked_greater(DATA["dose"], 9)}),
+        "missing={'dose': [code]}",
+    ),
+    "no category": (
+        lambda: fit("cured ~ ward", data=DATA | {"ward": [None, *DATA["ward"][1:]]}),
+        "declare that name",
+    ),
+    "a list for bounds of columns": (lambda: Schema.from_frame(DATA, [("dose", 1)]), "dictionary"),
+    "no bounds at all": (lambda: Schema.from_frame(DATA, None), "dictionary"),
+    "a number and a word": (lambda: declared(dose=(0, "10")), "numbers and words"),
+    "a dictionary for bounds": (lambda: declared(dose={"lower": 0, "upper": 9}), "in order"),
+    "a set of categories": (lambda: declared(ward={"a", "b"}), "in order"),
+    "None as a category": (lambda: declared(ward=("a", None)), "words, numbers or truth values"),
+    "a code that is no list": (lambda: coded(dose=-9), "a list, such as [-9]"),
+    "a code that is a word": (lambda: coded(dose=["none"]), "finite numbers"),
+    "a code that is no number": (lambda: coded(dose=[float("nan")]), "finite numbers"),
+    "a code of categories": (lambda: coded(ward=[-9]), "as one of them"),
+    "a code of what has no bounds": (
+        lambda: Schema.from_frame(DATA, {"dose": (0, 10)}, missing={"smokes": [-9]}),
+        "no bounds",
+    ),
+    "rows of a word": (lambda: Schema(columns=SCHEMA.columns, rows="400"), "whole number"),
+    "fewer rows than none": (lambda: Schema(columns=SCHEMA.columns, rows=-1), "0 or more"),
+    "a column twice": (lambda: Schema(columns=SCHEMA.columns[:1] * 2, rows=1), "declared twice"),
+    "a column that is none": (lambda: Schema(columns=({},), rows=1), "Schema.from_frame"),
+    "a relation that is none": (
+        lambda: Schema(columns=SCHEMA.columns, rows=1, neighbouring="add"),
+        "replace_one",
+    ),
+    "settings that are no list": (lambda: fit(epsilon=9).predict(None), '[{"age": 40}]'),
+    "a figure of one name": (lambda: fit(epsilon=9).plot(parameters="dose"), "must be a list"),
+    "a figure of nothing": (lambda: fit(epsilon=9).plot(parameters=[]), "must be a list"),
+    "a figure with a typo": (lambda: fit(epsilon=9).plot("forrest"), "did you mean 'forest'"),
+    "a list of figures": (lambda: fit(epsilon=9).plot(["forest"]), "one of forest"),
+    "a prior for all": (lambda: free().posterior(NormalPrior()), "by parameter"),
+    "a kind with a typo": (
+        lambda: free().posterior({"dose": CoefficientPrior(kind="nromal", scale=1)}),
+        "did you mean 'normal'",
+    ),
+    "a word for a prior's scale": (
+        lambda: free().posterior({"dose": CoefficientPrior(kind="normal", scale="1")}),
+        "/prior/dose/scale: must be a number",
+    ),
+    "a contrast of one name": (lambda: free().posterior().contrast("dose"), "with its number"),
+    "a null in a list": (lambda: free().posterior().bayes_factor(["dose"]), "with its number"),
+    "a parameter with a typo": (
+        lambda: free().posterior().contrast({"dsoe": 1}),
+        "did you mean 'dose'",
+    ),
+    "no statistic": (
+        lambda: describe(DATA, ["mean"], schema=SCHEMA, epsilon=1, delta=1e-6),
+        "Mean(column=",
+    ),
+    "a statistic without a schema": (
+        lambda: describe(DATA, [Mean(column="dose")], schema=None, epsilon=1, delta=1e-6),
+        "Schema.from_frame",
+    ),
+    "a word for a statistic's epsilon": (
+        lambda: release_statistic(DATA, "dose", schema=SCHEMA, epsilon="1", delta=1e-6),
+        "/privacy/epsilon: must be a number",
+    ),
+    "a plan of words": (lambda: plan(SCHEMA, "job"), "JobSpec"),
 }
 
 
@@ -158,3 +302,14 @@ def test_categories_may_be_numbers_and_truth_values():
     schema = Schema.from_frame(data, bounds=bounds)
     for response in ("smokes", "high"):
         assert fit(f"{response} ~ dose", data, schema, 5).plan.spec.model.family == "logistic"
+
+
+def test_a_category_may_be_asked_about_as_a_number():
+    fitted = fit("dose ~ smokes", schema=declared(dose=(0, 10), smokes=("0", "1")), epsilon=9)
+    assert [one.expected.mean for one in fitted.predict([{"smokes": 1}, {"smokes": np.int64(0)}])]
+
+
+def test_a_name_of_the_package_with_a_typo_is_told():
+    with pytest.raises(AttributeError, match="did you mean 'sample'"):
+        dpmcmc.sampel  # noqa: B018 - what is tested
+    assert {"sample", "Schema", "load"} <= set(dir(dpmcmc))  # a notebook completes them

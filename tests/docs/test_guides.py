@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
+from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.models import MODELS
 from tests.docs.pages import ROOT, blocks, built, kind_of, name_of
 
@@ -51,7 +53,7 @@ def test_the_family_of_the_guide_is_used_as_it_says():
     ran = python("-c", code)
     assert ran.returncode == 0, ran.stderr
     assert "eliable" in ran.stdout  # of sound releases one in a hundred is called unreliable
-    assert "Spread(mean=" in ran.stdout
+    assert ", 90 % from " in ran.stdout
 
 
 def used(guide, name):
@@ -91,3 +93,13 @@ def test_registration_brings_the_conformance_tests(guide, name, tests):
     ran = python("-m", "pytest", "-p", "tests.docs.added", "-q", "-n0", "-k", name, *files)
     assert ran.returncode == 0, ran.stdout
     assert int(re.search(r"(\d+) passed", ran.stdout).group(1)) >= 6
+
+
+def test_table_of_algorithms_is_the_registry():
+    """Every algorithm has a line, and the options that it names are there."""
+    page = (ROOT / "docs/guides/choose_algorithm.md").read_text()
+    lines = re.findall(r"^\| `(\w+)` \|[^|]*\|[^|]*\| (.*) \|$", page, re.M)
+    assert [name for name, _ in lines] == list(ALGORITHMS)
+    for name, own in lines:
+        known = {field.name for field in fields(ALGORITHMS[name].options)}
+        assert set(re.findall(r"`(\w+)`", own)) <= known

@@ -175,8 +175,19 @@ def test_posterior_of_a_job_is_drawn(page: Page, service: Service, analyst: str)
     expect(row.locator(".status")).to_have_text(["succeeded", "unreliable"])
     row.get_by_role("link").click()
     expect(page.locator("#summary tbody tr")).to_have_count(2)
-    expect(page.locator("figure.plot canvas")).to_have_count(6)
-    expect(page.locator("h3 .unreliable")).to_have_text(["unreliable"] * 2)
+    expect(page.locator("figure.plot canvas")).to_have_count(7)
+    expect(page.locator("figure.plot").last).to_contain_text("x against Intercept; correlation")
+    for ticks, told in (
+        ([0.25, 0.275, 0.3], ["0.250", "0.275", "0.300"]),
+        ([0, 2.5e-5, 5e-5], ["0", "2.5e-5", "5.0e-5"]),
+        ([-0.2, 0, 0.2], ["-0.2", "0.0", "0.2"]),
+        ([0, 50000, 100000], ["0", "50,000", "100,000"]),
+        ([2000000, 4000000], ["2e6", "4e6"]),
+    ):
+        assert page.evaluate("at => ticks(null, at)", ticks) == told
+    drawn = page.get_by_role("img", name="Trace")
+    expect(drawn.first).to_have_accessible_name("Intercept: Trace; shaded: warm-up")
+    expect(page.locator("h3 .unreliable")).to_have_text(["unreliable"] * 3)
     with page.expect_download() as download:
         page.get_by_role("link", name="csv").click()
     assert download.value.path().read_text().startswith("chain,")
@@ -198,6 +209,32 @@ def test_a_release_is_asked_again_for_nothing(page: Page, service: Service, anal
     expect(page.locator("#again").get_by_role("alert")).to_contain_text("/given/0/x")
 
 
+def test_a_job_is_duplicated_as_it_was_asked_for(
+    page: Page, service: Service, analyst: str
+) -> None:
+    told = {"model": {"family": "logistic", "formula": "y ~ x"}, "privacy": {"epsilon": 0.11}}
+    told["privacy"]["delta"] = 1e-6
+    told["model"]["prior"] = {"x": {"kind": "normal", "loc": 0.5, "scale": 0.25}}
+    told["sampler"] = {"algorithm": "dp_penalty", "num_steps": 30, "proposal": {"scale": 0.5}}
+    job = job_of(analyst, service, **told)
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/{job['id']}")
+    page.get_by_role("button", name="Duplicate").click()
+    expect(page.get_by_label("Formula")).to_have_value("y ~ x")
+    expect(page.get_by_label("Priors of single")).to_have_value("x, 0.5, 0.25")
+    expect(page.get_by_label("num steps")).to_have_value("30")
+    expect(page.get_by_label("num chains")).to_have_value("")
+    expect(page.get_by_label("proposal: scale")).to_have_value("0.5")
+    expect(page.locator("#plan")).to_contain_text("dp_penalty")
+    page.get_by_label("Algorithm").select_option("dp_hmc")
+    expect(page.get_by_label("num leapfrog")).to_be_visible()
+    page.get_by_label("mass").fill("1, x")
+    expect(page.locator("#plan")).to_contain_text("/sampler/mass must be numbers between commas")
+    page.get_by_label("Model").select_option("negative_binomial")
+    page.get_by_label("dispersion").fill("much")
+    expect(page.locator("#plan")).to_contain_text("/model/dispersion must be a number")
+
+
 def test_jobs_stand_side_by_side(page: Page, service: Service, analyst: str) -> None:
     job_of(analyst, service)
     sign_in(page, service.url, analyst)
@@ -207,6 +244,7 @@ def test_jobs_stand_side_by_side(page: Page, service: Service, analyst: str) -> 
     boxes.nth(1).check()
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("row").filter(has_text="Intercept").locator("td")).to_have_count(2)
+    expect(page.get_by_role("row").filter(has_text="Dataset")).to_contain_text("small <i>table</i>")
 
 
 def held_back(page: Page, address: str) -> Route:
@@ -328,8 +366,22 @@ def test_an_admin_makes_and_disables_a_user(page: Page, service: Service) -> Non
     row.get_by_role("button", name="Disable").click()
     expect(row).to_contain_text("disabled")
     assert httpx.get(f"{service.url}/v1/users/me", **asked).status_code == 401
-    page.get_by_role("link", name="Audit").click()
-    expect(page.locator("tbody")).to_contain_text("user.disable")
+    row.get_by_role("button", name="Enable").click()
+    page.get_by_role("link", name="Grace").click()
+    page.get_by_label("Label").fill("laptop")
+    page.get_by_label("Ends on").fill("2031-05-01")
+    page.get_by_role("button", name="Make a key").click()
+    further = page.locator("code.key").text_content() or ""
+    asked = {"headers": {"Authorization": f"Bearer {further}"}}
+    assert httpx.get(f"{service.url}/v1/users/me", **asked).status_code == 200
+    row = page.get_by_role("row").filter(has_text="laptop")
+    expect(row).to_contain_text("2031-05-01 23:59")
+    row.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Grace")
+    expect(page.get_by_role("row").filter(has_text="laptop")).to_have_count(0)
+    assert httpx.get(f"{service.url}/v1/users/me", **asked).status_code == 401
+    page.get_by_role("link", name="Audit", exact=True).click()
+    expect(page.get_by_role("row").filter(has_text="user.disable")).to_contain_text("Grace")
     page.get_by_role("button", name="Verify").click()
     expect(page.locator("#verified")).to_contain_text("It is whole")
 
@@ -375,13 +427,18 @@ def test_an_admin_uploads_a_dataset_whose_columns_are_typed(
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("alert")).to_contain_text("/metadata/privacy/epsilon")
     page.get_by_label("Epsilon").fill("3")
+    page.get_by_text("Samplers on secret batches").click()
+    page.get_by_label("Share for secret batches").fill("0.3")
+    page.get_by_label("Share for medians").fill("0.1")
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("heading", name="ward rounds")).to_be_visible()
+    expect(page.locator("article.budget")).to_contain_text("60 % the Gaussian filter, 30 % a Rényi")
     expect(page.get_by_role("row", name="age number 0 to 100")).to_be_visible()
     expect(page.get_by_role("row", name="ill, at all binary no, yes")).to_be_visible()
     with Client(service.url, service.admin_key) as admin:
         made = next(one for one in admin.datasets() if one["name"] == "ward rounds")
         assert (made["rows"], made["privacy"]["epsilon"]) == (500, 3.0)
+        assert made["privacy"]["branches"] == {"gdp": 0.6, "rdp": [[16, 0.3]], "failure": 0.1}
         admin.destroy(made["id"])
 
 
@@ -456,10 +513,39 @@ def test_somebody_elses_job_is_not_found(page: Page, service: Service, analyst: 
         assert page.request.get(service.url + address).status == 404
 
 
-def test_api_page_lists_the_operations_without_a_foreign_host(page: Page, service: Service) -> None:
+def test_api_page_lists_the_operations_without_a_foreign_host(
+    page: Page, service: Service, analyst: str
+) -> None:
     page.goto(f"{service.url}/docs")
     page.get_by_text("/v1/plans").first.click()
-    expect(page.locator("details[open]")).to_contain_text("Body")
+    plan = page.locator("#post-v1-plans")
+    expect(plan).to_contain_text("Body")
+    expect(plan.locator("pre")).to_have_count(4)  # two bodies, curl, the answer
+    plan.get_by_role("link", name="PlanOut").click()
+    expect(page.locator("#PlanOut")).to_contain_text("expected_ess")
+    send = plan.get_by_role("button", name="Send POST")
+    send.click()
+    expect(plan.locator(".answer")).to_contain_text("401")
+    page.get_by_label("API key").fill(analyst)
+    with Client(service.url, analyst) as client:
+        dataset = next(one["id"] for one in client.datasets() if "small" in one["name"])
+    model = {"family": "logistic", "formula": "y ~ x"}
+    body = {"dataset": dataset, "model": model, "privacy": {"epsilon": 1, "delta": 1e-6}}
+    plan.locator("[data-body]").fill(json.dumps(body))
+    send.click()
+    expect(plan.locator(".answer")).to_contain_text('"affordable": true')
+    job = job_of(analyst, service)["id"]
+    chain = page.locator("#get-v1-jobs-id-chain")
+    chain.locator("summary").click()
+    chain.get_by_label("id", exact=True).fill(job)
+    chain.get_by_label("Answer as").select_option("text/csv")
+    chain.get_by_role("button", name="Send GET").click()
+    expect(chain.locator(".answer pre")).to_contain_text("chain,draw,warmup,Intercept,x")
+    chain.get_by_label("Answer as").select_option("application/x-netcdf")
+    chain.get_by_role("button", name="Send GET").click()
+    with page.expect_download() as saved:
+        chain.get_by_role("link", name="Save").click()
+    assert saved.value.path().read_bytes()[:4] == b"\x89HDF"
     assert (
         page.request.get(f"{service.url}/login")
         .headers["content-security-policy"]
@@ -488,24 +574,44 @@ def test_pages_fit_their_window_in_both_themes(
     sign_in(tab, service.url, analyst)
     expect(tab.get_by_role("heading", name="Datasets")).to_be_visible()
     forms = ["/jobs/new", *(f"/tasks/new?kind={kind}" for kind in KINDS)]
-    for address in ("/datasets", "/jobs", *forms, f"/jobs/{job['id']}", "/docs"):
+    mine = ["/datasets", f"/datasets/{job['dataset']}", "/jobs", "/me", f"/jobs/{job['id']}"]
+    for address in (*mine, *forms, f"/compare?job={job['id']}", "/docs", "/problems"):
+        tab.goto(service.url + address)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width, address
+    tab.context.clear_cookies()
+    sign_in(tab, service.url, service.admin_key)
+    expect(tab.get_by_role("heading", name="Datasets")).to_be_visible()
+    for address in ("/users", "/audit", "/datasets/new", "/me", f"/datasets/{job['dataset']}"):
         tab.goto(service.url + address)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width, address
     tab.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_pages_are_accessible(
-    browser: Browser, service: Service, analyst: str, scheme: Literal["light", "dark"]
+    browser: Browser, service: Service, analyst: str, scheme: Literal["light", "dark"], width: int
 ) -> None:
     """No fault of axe's that counts as serious or critical."""
     job = job_of(analyst, service)
     mine = ["/datasets", "/jobs", "/jobs/new", f"/jobs/{job['id']}", f"/compare?job={job['id']}"]
     mine += [f"/datasets/{job['dataset']}", "/me", "/docs", "/problems"]
     mine += [f"/tasks/new?kind={kind}" for kind in KINDS]
-    overseen = ["/users", "/audit", "/datasets/new", f"/datasets/{job['dataset']}"]
+    with Client(service.url, service.admin_key) as admin:
+        user = next(one["id"] for one in admin.users() if one["name"] == "reader")
+    overseen = [
+        "/users",
+        f"/users/{user}",
+        "/me",
+        "/audit",
+        "/datasets/new",
+        f"/datasets/{job['dataset']}",
+    ]
     for key, addresses in ((analyst, mine), (service.admin_key, overseen)):
-        context = browser.new_context(bypass_csp=True, color_scheme=scheme)  # axe is put in
+        context = browser.new_context(
+            bypass_csp=True,  # axe is put in
+            color_scheme=scheme,
+            viewport={"width": width, "height": 800},
+        )
         tab = context.new_page()
         sign_in(tab, service.url, key)
         expect(tab.get_by_role("heading", name="Datasets")).to_be_visible()
@@ -515,40 +621,6 @@ def test_pages_are_accessible(
             told = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in GRAVE]
             assert not told, address
         context.close()
-
-
-def test_keys_alone_lead_through_the_pages(page: Page, service: Service, analyst: str) -> None:
-    """Signing in, to the form, a plan, and a job: with Tab, Enter and letters."""
-    page.goto(service.url)
-    page.keyboard.type(analyst)  # the field has the focus
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
-    to(page, "New job")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="New job")).to_be_visible()
-    to(page, "Formula")
-    page.keyboard.type("y ~ x")
-    to(page, "ε")
-    page.keyboard.press("Control+A")
-    page.keyboard.type("0.9")
-    to(page, "Submit, and pay")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("y ~ x")
-    expect(page.locator("#summary tbody tr")).to_have_count(2, timeout=30_000)
-
-
-def to(page: Page, name: str) -> None:
-    """Press Tab until what has this label or text has the focus."""
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if page.evaluate(
-            "(name) => { const at = document.activeElement;"
-            " return [at.innerText, at.labels?.[0]?.innerText, at.ariaLabel]"
-            ".some((text) => text?.trim().startsWith(name)); }",
-            name,
-        ):
-            return
-    pytest.fail(f"{name!r} is not reached by Tab")
 
 
 def test_a_page_at_rest_asks_for_nothing(page: Page, service: Service, analyst: str) -> None:

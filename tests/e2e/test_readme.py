@@ -1,16 +1,14 @@
-"""The README's walk with curl is run as it stands, against a service of its own."""
+"""The README's walk with curl, and guides' commands, are run as they stand against a service."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc_service.client.local import Service
 
 
@@ -19,59 +17,67 @@ def walk(readme: str) -> str:
     return "\n".join(re.findall(r"^```sh\n(.*?)^```", readme, re.M | re.S))
 
 
-def test_walk_with_curl_works_as_printed(
-    service: Service, repository: Path, tmp_path: Path
-) -> None:
-    if not shutil.which("curl") and os.environ.get("CI") != "true":
-        pytest.skip("curl is not there")
-    script = walk((repository / "README.md").read_text())
+def ran(script: str, repository: Path, **variables: str) -> str:
+    """What a script prints. It must end well."""
     done = subprocess.run(
         [str(shutil.which("bash")), "-euo", "pipefail", "-c", script],
         cwd=repository,
         capture_output=True,
         text=True,
         timeout=240,
-        env={
-            **os.environ,
-            "URL": service.url,
-            "DPMCMC_ADMIN_KEY": service.admin_key,
-            "TMPDIR": str(tmp_path),
-        },
+        env={**os.environ, **variables},
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_walk_with_curl_works_as_printed(
+    service: Service, repository: Path, tmp_path: Path
+) -> None:
+    if not shutil.which("curl") and os.environ.get("CI") != "true":
+        pytest.skip("curl is not there")
+    done = ran(
+        walk((repository / "README.md").read_text()),
+        repository,
+        URL=service.url,
+        DPMCMC_ADMIN_KEY=service.admin_key,
+        TMPDIR=str(tmp_path),
+    )
     for shown in ('"expected_ess"', "succeeded", '"r_hat"', '"remaining"', '"budget_exhausted"'):
-        assert shown in done.stdout
+        assert shown in done
     for shown in ("Nothing is charged", '"log_bayes_factor"'):
-        assert shown in done.stdout
+        assert shown in done
     # of sound releases one in a hundred is called unreliable
-    assert re.search("'status': '(un)?reliable'", done.stdout)
+    assert re.search("'status': '(un)?reliable'", done)
 
 
-def test_library_example_prints_a_posterior(repository: Path, tmp_path: Path) -> None:
-    (example,) = re.findall(
-        r"^```python\n(.*?)^```", (repository / "README.md").read_text(), re.M | re.S
+@pytest.mark.parametrize(
+    ("guide", "shown"),
+    [
+        ("command_line", ("expected width", "succeeded", "Bayes factor")),
+        ("budgets", ("raise_budget", "whole: 5 entries", "destroyed")),
+    ],
+)
+def test_commands_of_a_guide_work_as_printed(
+    guide: str, shown: tuple[str, ...], service: Service, repository: Path, tmp_path: Path
+) -> None:
+    command = tmp_path / "dpmcmc"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m dpmcmc_service "$@"\n')
+    command.chmod(0o755)
+    done = ran(
+        walk((repository / "docs" / "guides" / f"{guide}.md").read_text()),
+        repository,
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
+        PYTHONPATH=str(repository),
+        DPMCMC_URL=service.url,
+        DPMCMC_KEY=service.admin_key,
+        TMPDIR=str(tmp_path),
     )
-    done = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    assert "cost: epsilon 1, delta 1e-06" in done.stdout
-    assert "1 calls, a call of 1.6" in done.stdout
-    assert "Intercept" in done.stdout
+    for words in shown:
+        assert words in done, done
 
 
 def test_every_dev_command_of_the_readme_exists(repository: Path) -> None:
     known = set(re.findall(r"^\./dev (\w+)", (repository / "dev").read_text(), re.M))
     named = set(re.findall(r"\./dev (\w+)", (repository / "README.md").read_text()))
     assert named <= known
-
-
-def test_table_of_algorithms_is_the_registry(repository: Path) -> None:
-    """Every algorithm has a line, and the options that it names are there."""
-    lines = re.findall(
-        r"^\| `(\w+)` \|[^|]*\|[^|]*\| (.*) \|$", (repository / "README.md").read_text(), re.M
-    )
-    assert [name for name, _ in lines] == list(ALGORITHMS)
-    for name, own in lines:
-        known = {field.name for field in fields(ALGORITHMS[name].options)}
-        assert set(re.findall(r"`(\w+)`", own)) <= known

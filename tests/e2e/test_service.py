@@ -19,6 +19,7 @@ import redis
 from typer.testing import CliRunner
 
 from dpmcmc.statistics.inference import AlgorithmName
+from dpmcmc_service import serve
 from dpmcmc_service.client import Client
 from dpmcmc_service.client.cli import app as cli
 from dpmcmc_service.client.local import Service, stop
@@ -367,6 +368,41 @@ def test_the_first_admins_key_is_made_and_told_once(tmp_path: Path) -> None:
         assert "The first admin's key: was shown when the service was first started" in lines
         assert f"Dashboard: {service.url}" in lines
         assert list(client(service, key).datasets()) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::1", "http://[::1]:8000"),
+        ("::", "http://[::1]:8000"),
+        ("data.example", "http://data.example:8000"),
+    ],
+)
+def test_the_address_that_is_told_opens_in_a_browser(host: str, told: str) -> None:
+    assert serve.address(host, 8000) == told
+
+
+@pytest.mark.parametrize(
+    ("terminal", "without", "told"),
+    [
+        (True, "", "Dashboard: \x1b[1;36mhere\x1b[0m\n"),
+        (True, "1", "Dashboard: here\n"),
+        (False, "", "Dashboard: here\n"),
+    ],
+)
+def test_colour_is_for_terminals(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    terminal: bool,
+    without: str,
+    told: str,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", without)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    serve.tell("Dashboard", "here")
+    assert capsys.readouterr().out == told
 
 
 def test_a_service_with_plans_under_way_ends_in_time(tmp_path: Path) -> None:

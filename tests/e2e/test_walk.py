@@ -1,5 +1,6 @@
 """The walk of the README in a browser alone: an admin, an analyst and an auditor, without curl."""
 
+import csv
 import gzip
 import json
 import re
@@ -103,7 +104,9 @@ def test_the_whole_walk_needs_a_browser_and_nothing_else(
     page.get_by_label("ε").fill("6")
     expect(page.locator("#plan")).to_contain_text("beyond the budget")
     page.get_by_role("button", name="Submit, and pay").click()
-    expect(page.get_by_role("alert").first).to_contain_text("remaining budget does not allow")
+    refused = page.locator("form [role=alert]")
+    expect(refused).to_contain_text("remaining budget does not allow")
+    expect(refused).to_contain_text("Left for one job is ε 4.086")
     page.goto(dataset)
     expect(page.locator("article.budget")).to_contain_text("4 of 6 spent")
     sign_out(page)
@@ -111,4 +114,116 @@ def test_the_whole_walk_needs_a_browser_and_nothing_else(
     sign_in(page, service.url, auditor)
     page.goto(dataset)
     page.get_by_role("button", name="Verify").click()
+    expect(page.locator("#verified")).to_contain_text("It is whole")
+
+
+def to(page: Page, name: str) -> None:
+    """Press Tab until what has this label or text has the focus."""
+    for _ in range(150):
+        page.keyboard.press("Tab")
+        if page.evaluate(
+            "(name) => { const at = document.activeElement;"
+            " return [at.innerText, at.labels?.[0]?.innerText, at.ariaLabel]"
+            ".some((text) => text?.trim().startsWith(name)); }",
+            name,
+        ):
+            return
+    pytest.fail(f"{name!r} is not reached by Tab")
+
+
+def typed(page: Page, name: str, text: str) -> None:
+    """Write into the field with this label."""
+    to(page, name)
+    page.keyboard.press("Control+A")
+    page.keyboard.type(text)
+
+
+def pressed(page: Page, name: str) -> None:
+    to(page, name)
+    page.keyboard.press("Enter")
+
+
+def entered(page: Page, url: str, key: str) -> None:
+    page.goto(url)
+    expect(page.get_by_label("API key")).to_be_focused()
+    page.keyboard.type(key)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
+
+
+def test_the_whole_walk_by_keys_alone(
+    page: Page, service: Service, repository: Path, tmp_path: Path
+) -> None:
+    """Tab, Enter and letters lead all three roles through it; nothing is clicked."""
+    told = json.loads((repository / "experiments/data/randhie.json").read_text())
+    wanted = ["any_visit", "chronic", "family_size", "income"]
+    packed = (repository / "experiments/data/randhie.csv.gz").read_bytes()
+    rows = list(csv.DictReader(gzip.decompress(packed).decode().splitlines()))[:6000]
+    with (tmp_path / "rows.csv").open("w") as file:
+        out = csv.DictWriter(file, wanted, extrasaction="ignore")
+        out.writeheader()
+        out.writerows(rows)
+
+    entered(page, service.url, service.admin_key)
+    keys = {}
+    for name, role in (("Kim", "analyst"), ("Kai", "auditor")):
+        pressed(page, "Users")
+        expect(page.get_by_role("heading", name="Users")).to_be_visible()
+        typed(page, "Name", name)
+        to(page, "Role")
+        page.keyboard.type(role)
+        pressed(page, "Make a user")
+        expect(page.get_by_role("heading", name=f"{name} was made")).to_be_visible()
+        keys[role] = page.locator("code.key").text_content() or ""
+    pressed(page, "Datasets")
+    expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
+    pressed(page, "Upload")
+    expect(page.get_by_role("heading", name="Upload a dataset")).to_be_visible()
+    with page.expect_file_chooser() as chooser:
+        pressed(page, "File")
+    chooser.value.set_files(tmp_path / "rows.csv")
+    typed(page, "Name", "by keys")
+    typed(page, "Epsilon", "6")
+    pressed(page, "Take names")
+    expect(page.locator(".column")).to_have_count(4)
+    declared = {one["name"]: one for one in told["columns"]}
+    for name in wanted:
+        one = declared[name]
+        to(page, "Type")
+        page.keyboard.type("number" if one["type"] == "number" else "yes")
+        if one["type"] == "number":
+            typed(page, "Lower bound", str(one["lower"]))
+            typed(page, "Upper bound", str(one["upper"]))
+        else:
+            typed(page, "Categories", "\n".join(one["categories"]))
+    pressed(page, "Upload")
+    expect(page.get_by_role("heading", level=1)).to_have_text("by keys")
+    pressed(page, "Sign out")
+    expect(page.get_by_label("API key")).to_be_focused()
+
+    entered(page, service.url, keys["analyst"])
+    pressed(page, "by keys")
+    expect(page.get_by_role("heading", level=1)).to_have_text("by keys")
+    pressed(page, "New job")
+    expect(page.get_by_role("heading", name="New job")).to_be_visible()
+    typed(page, "Formula", FORMULA)
+    typed(page, "ε", "4")
+    expect(page.locator("#plan")).to_contain_text("affordable")
+    pressed(page, "Submit, and pay")
+    expect(page.get_by_role("heading", level=1)).to_have_text(FORMULA)
+    expect(page.locator("#summary tbody tr")).to_have_count(4, timeout=60_000)
+    pressed(page, "Another prior")
+    typed(page, "Prior sd of chronic", "0.5")
+    pressed(page, "Ask the release")
+    expect(page.locator("#again")).to_contain_text("normal 0 ± 0.5")
+    with page.expect_download() as saved:
+        pressed(page, "netCDF")
+    assert saved.value.path().read_bytes()[:4] == b"\x89HDF"
+    pressed(page, "Sign out")
+    expect(page.get_by_label("API key")).to_be_focused()
+
+    entered(page, service.url, keys["auditor"])
+    pressed(page, "by keys")
+    expect(page.get_by_role("heading", level=1)).to_have_text("by keys")
+    pressed(page, "Verify")
     expect(page.locator("#verified")).to_contain_text("It is whole")

@@ -756,8 +756,8 @@ OPENING = (
     Bug(
         "an error names a value",
         "dpmcmc/local.py",
-        'raise ValueError(f"column {column.name!r} has values outside its categories")',
-        'raise ValueError(f"column {column.name!r} has {set(words) - set(codes)}")',
+        'raise ValueError(f"column {column.name!r} has values outside its categories: {declared}")',
+        'raise ValueError(f"column {column.name!r} has {set(words) - set(codes)}: {declared}")',
         "tests/core/test_run.py::test_data_that_do_not_suit_the_schema_are_refused_without_their_values",
     ),
     Bug(

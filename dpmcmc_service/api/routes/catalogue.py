@@ -37,10 +37,13 @@ def _named(schema: dict[str, Any]) -> dict[str, Any]:
 def models(_: Anyone) -> Listing[RegisteredOut]:
     """The registered models. options: the schema of a job's `model`."""
     schema = _strict(TypeAdapter(ModelSpec).json_schema())
+    every = schema["$defs"]["ModelOptions"]
     items = []
     for name, model in MODELS.items():
         fixed = {**schema["properties"], "family": {"const": name}}
-        options = {**schema, "properties": fixed}
+        known = {key: one for key, one in every["properties"].items() if key in model.options}
+        defs = {**schema["$defs"], "ModelOptions": _strict({**every, "properties": known})}
+        options = {**schema, "properties": fixed, "$defs": defs}
         said = _said(inspect.getmodule(model.check))
         items.append(RegisteredOut(name=name, description=said, options=options))
     return Listing(items=items, next_cursor=None)

@@ -266,13 +266,17 @@ def budget(
 
 @router.get("/budget")
 def budgets(
-    caller: Anyone, services: House, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+    caller: Anyone,
+    services: House,
+    job_epsilon: JobEpsilon = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
 ) -> Listing[BudgetItem]:
     """Every visible dataset's budget with its history."""
     page = use.budgets(services, caller, limit, cursor)
     items = [
         BudgetItem.model_validate(
-            {**budget_of(found), "history": [_step(p) for p in found.history]}
+            {**budget_of(found, job_epsilon), "history": [_step(p) for p in found.history]}
         )
         for found in page.items
     ]

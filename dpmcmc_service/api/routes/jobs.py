@@ -1,6 +1,5 @@
 """Plans, jobs and their chains."""
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from dpmcmc.planner import Plan
 from dpmcmc.spec import JobSpec
 from dpmcmc.tasks import TaskPlan, TaskSpec
 from dpmcmc.units import Scale
-from dpmcmc_service.api.auth import Analyst, House, JobId, Places, Planning, Watch, Worker
+from dpmcmc_service.api.auth import Analyst, House, JobId, Planning, Worker
 from dpmcmc_service.api.bodies import describe, read, read_either
 from dpmcmc_service.api.endpoints import Route
 from dpmcmc_service.api.formats import FORMATS, JSON, as_files, negotiate
@@ -36,13 +35,12 @@ from dpmcmc_service.api.schemas import (
     TaskIn,
     VerdictOut,
 )
-from dpmcmc_service.api.sse import EventStream, event
 from dpmcmc_service.api.waiting import answered
 from dpmcmc_service.jobs import cancel as cancelling
 from dpmcmc_service.jobs import fetch, plans
 from dpmcmc_service.jobs import submit as submitting
 from dpmcmc_service.jobs.errors import Fault, Refusal
-from dpmcmc_service.jobs.fetch import Wanted, Watched
+from dpmcmc_service.jobs.fetch import Wanted
 from dpmcmc_service.jobs.planner import enough, quick, worked_out
 from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
 from dpmcmc_service.jobs.promises import warnings
@@ -56,29 +54,6 @@ Key = Annotated[
     Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$"),
 ]
 POLL_SECONDS = 1
-EVENTS = """Server-sent events. `event: status` has data `{"status": ...}` (StatusEvent), `event: \
-progress` has data `{"step": ..., "of": ...}` (ProgressOut). Comments (`: still here`) keep the \
-connection open. The stream ends after a final status, which has the verdict on a result, with the \
-key, or with the service."""
-EVENT_STREAM = {
-    "itemSchema": {
-        "type": "object",
-        "required": ["data"],
-        "properties": {
-            "event": {"type": "string", "enum": ["status", "progress"]},
-            "data": {
-                "type": "string",
-                "contentMediaType": "application/json",
-                "contentSchema": {
-                    "anyOf": [
-                        {"$ref": "#/components/schemas/StatusEvent"},
-                        {"$ref": "#/components/schemas/ProgressOut"},
-                    ]
-                },
-            },
-        },
-    },
-}
 ScaleOf = Annotated[
     Scale,
     Query(
@@ -104,8 +79,8 @@ def spec_of(body: JobIn | TaskIn) -> JobSpec | TaskSpec:
     return JobSpec(model=body.model, sampler=body.sampler, privacy=body.privacy)
 
 
-def shown(job: JobRow) -> JobOut:
-    """A job as the contract shows it."""
+def shown(job: JobRow, submitted: Any = None) -> JobOut:
+    """A job as the contract shows it. submitted: its spec as it was asked for."""
     code = job.error_code
     return JobOut(
         id=job.id,
@@ -122,6 +97,7 @@ def shown(job: JobRow) -> JobOut:
         reasons=job.reasons or [],
         verdict=VerdictOut.model_validate(job.verdict) if job.verdict else None,
         spec=job.resolved,
+        submitted=submitted,
     )
 
 
@@ -216,53 +192,10 @@ def jobs(
 @router.get("/jobs/{id}", tags=["jobs"])
 def job(caller: Analyst, services: House, job_id: JobId, response: Response) -> JobOut:
     """One of your jobs."""
-    found = fetch.job(services, caller, job_id)
+    found, submitted = fetch.job_and_request(services, caller, job_id)
     if found.status not in FINAL_STATUSES:
         response.headers["Retry-After"] = str(POLL_SECONDS)
-    return shown(found)
-
-
-@router.get(
-    "/jobs/{id}/events",
-    tags=["jobs"],
-    response_class=StreamingResponse,
-    responses={200: {"description": EVENTS, "content": {"text/event-stream": EVENT_STREAM}}},
-)
-async def events(
-    caller: Analyst, services: House, watch: Watch, places: Places, job_id: JobId
-) -> StreamingResponse:
-    """Server-sent events: `status` and `progress`, until the job has ended.
-
-    The last one, where the job succeeded, holds the verdict on its result.
-    """
-    first = await run_in_threadpool(fetch.job, services, caller, job_id)
-    places.take(caller.id)
-    stream = told_events(watch.follow(caller, fetch.seen(first)))
-    return EventStream(stream, lambda: places.leave(caller.id))
-
-
-async def told_events(seen: AsyncIterator[Watched | None]) -> AsyncIterator[bytes]:
-    """A job's events, told once each."""
-    status: str | None = None
-    progress: tuple[int, int] | None = None
-    async for found in seen:
-        if found is None:
-            yield b": still here\n\n"
-            continue
-        final = found.status in FINAL_STATUSES
-        if final and status == "queued" and found.started:  # it ran between two looks
-            yield event("status", {"status": "running"})
-        if found.status != status and not final:
-            yield event("status", {"status": found.status})
-        if (found.step, found.of) != progress:
-            yield event("progress", {"step": found.step, "of": found.of})
-        if final:
-            ended: dict[str, Any] = {"status": found.status}
-            if found.verdict:
-                ended["verdict"] = VerdictOut.model_validate(found.verdict).model_dump()
-            yield event("status", ended)
-            return
-        status, progress = found.status, (found.step, found.of)
+    return shown(found, submitted)
 
 
 @router.post("/jobs/{id}/cancel", tags=["jobs"])

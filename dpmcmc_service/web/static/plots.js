@@ -4,14 +4,35 @@ const style = (name) => getComputedStyle(document.documentElement).getPropertyVa
 const colours = () => ["--first", "--second", "--third", "--fourth"].map(style);
 const HEIGHT = 150;
 
+// How many decimals write a step between ticks exactly.
+function decimals(step) {
+  for (let count = 0; count < 12; count++) {
+    const shifted = step * 10 ** count;
+    if (Math.abs(shifted - Math.round(shifted)) < 1e-6) return count;
+  }
+  return 12;
+}
+
+// Ticks with the digits that tell them apart, and powers of ten where these are many.
+function ticks(_, splits) {
+  const step = Math.abs(splits[1] - splits[0]) || 1;
+  const most = Math.max(...splits.map(Math.abs));
+  if (most && (most < 1e-3 || most >= 1e6)) {
+    const digits = decimals(step / 10 ** Math.floor(Math.log10(most)));
+    return splits.map((at) => (at ? at.toExponential(digits).replace("e+", "e") : "0"));
+  }
+  const digits = decimals(step);
+  return splits.map((at) => at.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+}
+
 function frame(figure, { whole = false, ...options }, data) {
   const ink = style("--pico-muted-color");
   const grid = { stroke: style("--pico-muted-border-color"), width: 1 };
-  const axis = { stroke: ink, grid, ticks: grid, font: "11px sans-serif" };
+  const axis = { stroke: ink, grid, ticks: grid, font: "11px sans-serif", values: ticks };
   const across = { ...axis, size: 28, ...(whole && { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }) };
   const rest = {
     width: Math.max(200, figure.clientWidth), height: HEIGHT, legend: { show: false },
-    cursor: { show: false }, axes: [across, { ...axis, size: 52 }],
+    cursor: { show: false }, axes: [across, { ...axis, size: 60 }],
   };
   return new uPlot({ ...rest, ...options }, data, figure);
 }
@@ -34,8 +55,9 @@ const KINDS = {
   },
   density(figure, { at, heights }) {
     const [first] = colours();
+    const half = (at[1] - at[0]) / 2;
     return frame(figure, {
-      scales: { x: { time: false }, y: { range: (_, __, top) => [0, top * 1.1] } },
+      scales: { x: { time: false, range: (_, low, high) => [low - half, high + half] }, y: { range: (_, __, top) => [0, top * 1.1] } },
       series: [{}, { stroke: first, fill: `${first}33`, width: 1, paths: uPlot.paths.bars({ size: [1] }), points: { show: false } }],
     }, [at, heights]);
   },
@@ -50,14 +72,22 @@ const KINDS = {
       scales: { x: { time: false } }, series: [{}, ...lines(chains.length)], hooks: { drawClear: [shade] },
     }, [at, ...chains]);
   },
+  pair(figure, { x, y }) {
+    const [first] = colours();
+    return frame(figure, {
+      scales: { x: { time: false } },
+      series: [{}, { stroke: first, paths: () => null, points: { show: true, size: 4, stroke: `${first}99`, fill: `${first}55`, width: 0.5 } }],
+    }, [x, y]);
+  },
   ranks(figure, { counts, level }) {
-    const bins = counts[0].map((_, k) => k + 1);
+    const ends = [...counts[0].map((_, k) => k), counts[0].length];  // of bins, in twentieths of all ranks
+    const steps = counts.map((one) => [...one, one.at(-1)]);
     const series = lines(counts.length).map((one) => ({ ...one, width: 1.5, paths: uPlot.paths.stepped({ align: 1 }) }));
     return frame(figure, {
       whole: true,
       scales: { x: { time: false }, y: { range: (_, __, top) => [0, Math.max(top, level) * 1.2] } },
       series: [{}, ...series, { stroke: style("--pico-muted-color"), width: 1, dash: [4, 4], points: { show: false } }],
-    }, [bins, ...counts, bins.map(() => level)]);
+    }, [ends, ...steps, ends.map(() => level)]);
   },
 };
 
@@ -78,4 +108,6 @@ addEventListener("resize", () => {
   waiting = setTimeout(draw, 150);
 });
 addEventListener("themechange", draw);
+addEventListener("htmx:afterSettle", ({ target }) => target.matches(".chosen") && draw());
+addEventListener("redrawn", draw);
 draw();

@@ -34,11 +34,23 @@ function told(column) {
   return { ...made, lower: number(field("lower")), upper: number(field("upper")), ...(codes.length && { missing: codes }) };
 }
 
+// How delta is shared, where something else than the Gaussian filter has a part of it.
+function branches(field) {
+  const [rdp, failure] = [number(field("rdp")), number(field("failure"))];
+  if (rdp === "" && failure === "") return {};
+  const rest = 1 - (Number(rdp) || 0) - (Number(failure) || 0);
+  return { branches: {
+    gdp: Math.max(0, Number(rest.toFixed(12))),
+    ...(rdp !== "" && { rdp: [[number(field("order")), rdp]] }),
+    ...(failure !== "" && { failure }),
+  } };
+}
+
 function metadata() {
   const field = (name) => form.querySelector(`[data-m=${name}]`).value;
   return {
     name: field("name"), description: field("description"), columns: [...columns.children].map(told),
-    privacy: { neighbouring: "replace_one", epsilon: number(field("epsilon")), delta: number(field("delta")) },
+    privacy: { neighbouring: "replace_one", epsilon: number(field("epsilon")), delta: number(field("delta")), ...branches(field) },
     ...(field("holders").trim() && { holders: { names: parts(field("holders"), "\n"), ...(field("holder") && { column: field("holder") }) } }),
     ...(field("population") && { population: field("population") }),
   };

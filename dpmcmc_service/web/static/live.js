@@ -1,0 +1,111 @@
+// Keeps a page up to date from its stream of events, redrawing what changed and nothing else, and
+// says where the service does not answer.
+
+const notice = (text) => {
+  const line = document.getElementById("notice");
+  line.textContent = text;
+  line.hidden = !text;
+};
+const AWAY = "The service does not answer. What you typed is still here: try again in a moment.";
+const ENDED = "Your session has ended. Sign in again in another tab, then go on here.";
+const LIVE = ["queued", "running"];
+
+// Another page of ours as a document; null where it is not to be had, which is told.
+async function fetched(address) {
+  try {
+    const answer = await fetch(address);
+    if (answer.redirected && new URL(answer.url).pathname === "/login") notice(ENDED);
+    else if (!answer.ok) notice("The service refused to show this. Reload the page.");
+    else return new DOMParser().parseFromString(await answer.text(), "text/html");
+  } catch {
+    notice(AWAY);
+  }
+  return null;
+}
+
+function replaced(fresh, ...names) {
+  for (const name of names) {
+    const [now, then] = [document.getElementById(name), fresh.getElementById(name)];
+    if (!now || !then) continue;
+    const had = now.contains(document.activeElement);
+    now.replaceWith(document.adoptNode(then));
+    htmx.process(then);
+    if (had) document.getElementById("main").focus();
+  }
+}
+
+function progress(place, step, of) {
+  const bar = place?.querySelector("progress");
+  if (bar) [bar.max, bar.value] = [of || 1, step];
+}
+
+// One job: its bar follows each event; what it released is drawn when it has ended.
+function followJob(source) {
+  const at = location.pathname;
+  let known = document.querySelector("#status .status").textContent;
+  source.addEventListener("progress", ({ data }) => {
+    const { step, of } = JSON.parse(data);
+    progress(document.getElementById("state"), step, of);
+  });
+  source.addEventListener("status", async ({ data }) => {
+    const { status } = JSON.parse(data);
+    if (status === known) return;
+    known = status;
+    const ended = !LIVE.includes(status);
+    if (ended) source.close();
+    const fresh = await fetched(ended ? at + location.search : `${at}/state`);
+    if (!fresh || known !== status) return;
+    if (!ended) return replaced(fresh, "status", "paid");
+    replaced(fresh, "state", "outcome");
+    dispatchEvent(new Event("redrawn"));
+  });
+}
+
+// A list: the cell of a job is drawn anew where its status changed.
+function followList(source) {
+  const known = new Map();
+  const left = new Set(new URL(source.url).searchParams.getAll("job"));
+  source.addEventListener("job", async ({ data }) => {
+    const { id, status, step, of } = JSON.parse(data);
+    if (!LIVE.includes(status)) left.delete(id);
+    if (!left.size) source.close();
+    const cell = document.getElementById(`status-${id}`);
+    progress(cell, step, of);
+    const before = known.get(id) ?? cell?.querySelector(".status").textContent;
+    known.set(id, status);
+    if (!cell || status === before) return;
+    const fresh = await fetched(`/jobs/${id}/cell`);
+    if (fresh && known.get(id) === status) cell.replaceChildren(...fresh.body.childNodes);
+  });
+}
+
+let source = null;
+function follow() {
+  source?.close();
+  source = null;
+  const live = document.querySelector("[data-live]");
+  if (!live || document.hidden) return;
+  source = new EventSource(live.dataset.live);
+  const own = source;
+  own.addEventListener("open", () => notice(""));
+  own.addEventListener("error", () => {
+    if (own.readyState === EventSource.CLOSED) fetched("/me");  // it says why
+    else notice("The connection was lost; this page tries to find it again.");
+  });
+  if (live.id === "state") followJob(own);
+  else followList(own);
+}
+
+addEventListener("htmx:afterRequest", ({ detail }) => detail.successful && notice(""));
+addEventListener("htmx:sendError", () => notice(AWAY));
+addEventListener("htmx:responseError", ({ detail }) => {
+  const told = new DOMParser().parseFromString(detail.xhr.responseText, "text/html");
+  const alert = told.querySelector("[role=alert]:not([hidden])");
+  notice(alert?.textContent || "The service could not do this. Reload the page and try again.");
+});
+addEventListener("htmx:afterSettle", ({ target }) => target.id === "jobs" && follow());
+addEventListener("pagehide", () => source?.close());
+addEventListener("pageshow", ({ persisted }) => persisted && follow());
+// browsers keep few connections open: a page that nobody sees needs none
+document.addEventListener("visibilitychange", () => (document.hidden ? source?.close() : follow()));
+follow();

@@ -1,0 +1,100 @@
+"""What a job's form asks for, made from what is registered."""
+
+from typing import Any
+
+import pytest
+
+from dpmcmc_service.web import forms
+from dpmcmc_service.web.forms import NotReadError
+from tests.api.support import House
+
+DATASET = {
+    "id": "d",
+    "privacy": {"delta": 1e-7},
+    "columns": [
+        {"name": "y", "type": "number"},
+        {"name": "ill", "type": "binary"},
+        {"name": "ward", "type": "category"},
+    ],
+}
+
+
+@pytest.fixture
+def registered(house: House) -> tuple[dict[str, Any], dict[str, Any]]:
+    found = [house.admin.get(f"/v1/{what}").json()["items"] for what in ("models", "samplers")]
+    models, samplers = ({one["name"]: one["options"] for one in some} for some in found)
+    return models, samplers
+
+
+def test_a_family_has_the_options_that_it_knows(registered: Any) -> None:
+    names = {name: [f.name for f in forms.model_fields(one)] for name, one in registered[0].items()}
+    assert names["negative_binomial"] == ["dispersion", "tempering", "weights"]
+    assert "dispersion" not in names["logistic"]
+    assert {"variances", "a", "b", "m", "coordinates"} <= set(names["banana"])
+
+
+@pytest.mark.parametrize(
+    ("response", "family"),
+    [("ill", "logistic"), ("ward", "multinomial"), ("y", "linear"), ("other", "linear")],
+)
+def test_a_response_says_its_family(response: str, family: str) -> None:
+    form = {"formula": f" {response} ~ x", "family": ""}
+    assert forms.family_of(form, DATASET["columns"]) == family  # type: ignore[arg-type]
+    assert forms.family_of(form | {"family": "poisson"}, DATASET["columns"]) == "poisson"  # type: ignore[arg-type]
+
+
+def test_a_form_becomes_a_job_and_a_job_a_form(registered: Any) -> None:
+    form = {
+        "formula": "y ~ a:b",
+        "family": "negative_binomial",
+        "epsilon": "2",
+        "delta": "",
+        "priors": "a:b, -1, 0.5\n\nC(g)[x, y], 0, 2\n",
+        "model.dispersion": "2",
+        "model.weights": "w",
+        "algorithm": "dp_hmc",
+        "option.num_steps": "40",
+        "option.mass": "1, 2",
+        "option.start.share": "0.5",
+        "option.num_leapfrog": "",
+    }
+    body = forms.job(form, DATASET, *registered)
+    assert body == {
+        "dataset": "d",
+        "model": {
+            "family": "negative_binomial",
+            "formula": "y ~ a:b",
+            "prior": {
+                "a:b": {"kind": "normal", "loc": -1.0, "scale": 0.5},
+                "C(g)[x, y]": {"kind": "normal", "loc": 0.0, "scale": 2.0},
+            },
+            "options": {"dispersion": 2.0},
+            "weights": "w",
+        },
+        "privacy": {"epsilon": 2.0, "delta": 1e-7},
+        "sampler": {
+            "algorithm": "dp_hmc", "num_steps": 40, "mass": [1.0, 2.0], "start": {"share": 0.5},
+        },
+    }  # fmt: skip
+    again = forms.filled({"dataset": "d", "submitted": body})
+    assert forms.job(again, DATASET, *registered) == body
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer", "message"),
+    [
+        ({"epsilon": "much"}, "/privacy/epsilon", "must be a number"),
+        ({"priors": "income 0 1"}, "/model/prior", "name, mean, sd"),
+        ({"priors": "a, b, 1"}, "/model/prior/a", "must be a number"),
+        ({"priors": "a, 0, 1", "prior_scale": "1"}, "/model/prior", "not both"),
+        ({"option.num_steps": "1.5"}, "/sampler/num_steps", "a whole number"),
+        ({"option.proposal.scale": "x"}, "/sampler/proposal/scale", "a number"),
+    ],
+)
+def test_what_is_not_read_is_told_with_its_field(
+    registered: Any, wrong: dict[str, str], pointer: str, message: str
+) -> None:
+    form = {"formula": "y ~ a", "epsilon": "1", "algorithm": "dp_penalty"} | wrong
+    with pytest.raises(NotReadError, match=message) as told:
+        forms.job(form, DATASET, *registered)
+    assert told.value.pointer == pointer

@@ -1,0 +1,122 @@
+"""What holds for every page: it stays at home, and nothing is changed by a form from elsewhere."""
+
+import re
+from uuid import uuid4
+
+import pytest
+from fastapi.routing import APIRoute
+
+from dpmcmc_service.web.pages import ROUTERS
+from tests.api.support import ADMIN, House
+
+
+def paths(method: str) -> list[str]:
+    """The addresses of pages, with something in their places."""
+    routes = [one for router in ROUTERS for one in router.routes if isinstance(one, APIRoute)]
+    found = [one.path for one in routes if method in (one.methods or ())]
+    assert len(found) > 15
+    return [re.sub(r"\{\w+\}", lambda _: str(uuid4()), one) for one in found]
+
+
+def signed_in(house: House, key: str) -> str:
+    """Sign in, and return the token of the session's forms."""
+    house.http.cookies.clear()
+    house.http.post("/login", data={"key": key, "then": "/me"})
+    token = re.search('name="csrf" value="([^"]+)"', house.http.get("/me").text)
+    assert token
+    return token.group(1)
+
+
+def test_a_form_without_the_token_of_its_session_is_refused_everywhere(house: House) -> None:
+    other = signed_in(house, house.user("analyst").key)
+    token = signed_in(house, ADMIN)
+    posts = [one for one in paths("POST") if one != "/login"]
+    for address in posts:
+        for given in ({}, {"data": {"csrf": other}}, {"params": {"csrf": token}}):
+            answer = house.http.post(address, **given)  # type: ignore[arg-type]
+            assert answer.status_code == 403, (address, given)
+            assert "not from a page of your present session" in answer.text
+        for method in ("PUT", "PATCH", "DELETE"):
+            assert house.http.request(method, address).status_code in (404, 405)
+
+
+def test_only_its_own_page_signs_in(house: House) -> None:
+    form = {"data": {"key": ADMIN}}
+    for headers, status in (
+        ({"Origin": "null"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "http://testserver"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://testserver"}, 303),
+        ({}, 303),
+    ):
+        house.http.cookies.clear()
+        answer = house.http.post("/login", headers=headers, follow_redirects=False, **form)
+        assert answer.status_code == status, headers
+        assert ("set-cookie" in answer.headers) == (status == 303)
+
+
+@pytest.mark.parametrize("role", ["admin", "analyst", "auditor", None])
+def test_every_page_stays_at_home_and_out_of_frames(house: House, role: str | None) -> None:
+    house.http.cookies.clear()
+    if role:
+        signed_in(house, ADMIN if role == "admin" else house.user(role).key)
+    for address in paths("GET"):
+        answer = house.http.get(address, follow_redirects=True)
+        assert answer.status_code < 500, address
+        if "text/html" not in answer.headers["content-type"]:
+            continue
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'self';")
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+        assert not re.search(r"<script(?![^>]*(?: src=| type=.application/json))", answer.text)
+        assert not re.search(r" (?:style|on\w+)=", re.sub("<pre.*?</pre>", "", answer.text))
+        assert not re.search(r'(?:src|href|action)="(?:https?:)?//', answer.text)
+
+
+def test_scripts_are_kept_and_asked_for_again(house: House) -> None:
+    first = house.http.get("/static/live.js")
+    assert first.headers["cache-control"] == "no-cache"
+    again = house.http.get("/static/live.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_what_others_named_is_text_on_every_page(house: House) -> None:
+    evil = '"><script>alert(1)</script>'
+    user = house.admin.post("/v1/users", json={"name": evil, "role": "analyst"}).json()
+    dataset = house.dataset(name=evil, description="</script>" + evil)
+    house.admin.call("PATCH", f"/v1/datasets/{dataset}", json={"allotments": {user["id"]: 1.0}})
+    overseen = ["/datasets", f"/datasets/{dataset}", "/users", f"/users/{user['id']}", "/audit"]
+    mine = ["/datasets", f"/datasets/{dataset}", "/jobs", "/jobs/new", "/tasks/new", "/me"]
+    for key, addresses in ((ADMIN, overseen), (user["key"], mine)):
+        signed_in(house, key)
+        for address in addresses:
+            text = house.http.get(address).text
+            assert "alert(1)" in text, address
+            assert "<script>alert" not in text, address
+
+
+def test_an_empty_installation_leads_by_the_hand(house: House) -> None:
+    def steps() -> list[str]:
+        text = house.http.get("/datasets").text.partition('class="begin"')[2].partition("</ol>")[0]
+        return re.findall(r"<li(?: class=\"(done)\")?>", text)
+
+    signed_in(house, ADMIN)
+    assert steps() == ["", "", ""]
+    house.user("analyst")
+    assert steps() == ["", "done", ""]
+    house.dataset()
+    assert "Begin here" not in house.http.get("/datasets").text
+    signed_in(house, house.user("auditor").key)
+    assert "Begin here" not in house.http.get("/datasets").text
+
+
+def test_who_is_refused_a_page_keeps_the_way_back(house: House) -> None:
+    signed_in(house, house.user("analyst").key)
+    for address, status in (("/jobs/nothing", 404), ("/users", 403)):
+        answer = house.http.get(address)
+        assert answer.status_code == status
+        assert 'href="/jobs"' in answer.text
