@@ -74,3 +74,29 @@ def test_exact_draws_are_where_the_density_is_highest(name):
     assert (np.abs(scores.mean(axis=0)) < 4.0 * errors).all()
     across = (scores * (positions - positions.mean(axis=0))).mean(axis=0)
     np.testing.assert_allclose(across, -1.0, atol=0.25)  # E[score (theta - mean)] = -1
+
+
+@pytest.mark.parametrize("name", ["multinomial/tight", "negative-binomial/tight"])
+def test_draws_of_what_no_chain_samples_are_exact_as_well(name):
+    """The gradient of the log posterior, from the model's own formula, is 0 on average."""
+    from dpmcmc.design import make_design
+    from dpmcmc.local import table_of
+    from experiments.posteriors import DISPERSION
+
+    made = POSTERIORS[name]()
+    x, y = make_design(made.schema, made.model.formula).build(table_of(made.schema, made.columns))
+    draws, scores = made.draws[:1500], []
+    for theta in draws:
+        eta = theta.reshape(-1, len(x)) @ x
+        if made.model.family == "multinomial":
+            odds = np.exp(eta)
+            psi = (y == np.arange(1.0, len(eta) + 1.0)[:, None]) - odds / (1.0 + odds.sum(axis=0))
+        else:
+            psi = DISPERSION * (y - np.exp(eta)) / (DISPERSION + np.exp(eta))
+        scores.append((psi @ x.T).ravel() - theta / made.model.prior.scale**2)
+    errors = np.std(scores, axis=0) / len(scores) ** 0.5
+    assert (np.abs(np.mean(scores, axis=0)) < 4.0 * errors).all()
+    across = (np.array(scores) * (draws - draws.mean(axis=0))).mean(axis=0)
+    np.testing.assert_allclose(across, -1.0, atol=0.25)
+    assert not agreement.suits("dp_penalty", name)
+    assert agreement.suits("noisy_quadratic", name)
