@@ -19,11 +19,11 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, classwise, scales, whitening
 from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
-from dpmcmc.releases.joint_sums import Block, Caps, Sums, release
+from dpmcmc.releases.joint_sums import Block, Caps, release
 from dpmcmc.releases.newton_budget import ROUNDING_MARGIN, WHITENING_SHARE, shares
+from dpmcmc.releases.newton_cuts import Cuts
 from dpmcmc.releases.newton_problem import Problem, rare_moments
 from dpmcmc.releases.quadratic_steps import (
-    MIN_WEIGHT_CUT,
     Iterate,
     downweighted,
     newton_step,
@@ -44,21 +44,7 @@ PILOT_ITERATES = 2  # of the far ones, at the log of a count
 # of a rare category's coefficient, on the log of a count and in eighths of a linear response's
 # range: noise must not carry it to where scores are cut and steps are short
 RARE_PRIOR_SD = 1.0
-NOISE, SQUARE_FAR, SQUARE_NEAR = 0.05, 0.15, 0.10  # parts of an iterate: variance, scale
-LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
-TARGET_CURVATURE_NOISE = 0.08  # the larger, the more its noise is above this part of it
-# times a mean slope * length^2, beyond which rows are weighted down at any noise, but such a part
-# of the curvature; noise of a score, in posterior sds, for which no row is cut
-MAX_WEIGHT_CUT, UNHEARD_CURVATURE, UNHEARD_SCORE = 20.0, 0.005, 0.01
-# noise of a score, in posterior sds, that does not matter: no clip below it. The second where
-# residuals are wider than the model's, since clipping then adds bias
-NEGLIGIBLE_NOISE, NEGLIGIBLE_NOISE_WIDE = 0.2, 1.0
-# residual scale over that of the model, from which residuals count as wider
-WIDE_RESIDUAL_SCALE = 1.3
-FIRST_CLIP, LEAST_CLIP, MOST_CLIP, WIDEST_CLIP = 1.5, 0.7, 10.0, 50.0
-# what is left of the score's variance where noise decides how rows are cut
-TARGET_KEPT_VARIANCE = 0.8
-TIGHT_CLIP_RATIO = 1.5  # times a clip that is that tight
+SQUARE_FAR, SQUARE_NEAR = 0.15, 0.10  # parts of an iterate that the scale has
 MOST_GROWTH, LEAST_LEFT = 6.0, 0.1  # of a scale in one iterate, and of its square in one step
 FARTHEST_EFFECT, UNEQUAL = (-6.0, 3.0), 0.3  # of a category on a log count; part that is held
 RIDGE = 1e-9  # of the mean precision of where the mode is
@@ -98,7 +84,8 @@ class _Path:
         self._place, self._scale = problem.start.copy(), problem.scale
         if self._bends:
             self._problem = replace(problem, prior=self._holding(problem.prior))
-        self._clip, self._rows = FIRST_CLIP, float(problem.rows)  # that are not left out
+        self._rows = float(problem.rows)  # that are not left out
+        self._cuts = Cuts(problem.size, scaled=problem.family.scaled)
         level = problem.family.level
         classes = problem.classes
         self._stretch(classwise.at_rest(self._family, classes) if classes > 1 else [[level]])
@@ -257,7 +244,8 @@ class _Path:
         pooled: noise multiplier of all iterates of this kind together.
         """
         problem, p = self._problem, self._problem.size
-        caps, clip, cut = self._caps(z, pooled, square)
+        rough = self._rough()
+        caps, clip, cut = self._cuts.caps(self._rows, z, pooled, square, rough)
         spread = self._spread(mean=mean)
         blocks = self._blocks(caps, cut, spread)
         gaps = problem.counted is not None
@@ -267,43 +255,12 @@ class _Path:
         if self._family.scaled:
             noise = sums.sds[3] / self._rows
             tau, tau_sd = scales.solved(sums.square / self._rows, cut, noise)
-        self._follow(sums, clip)
+        self._cuts.follow(sums, clip, rough)
         told = spread if self._bends else None
         return Iterate(self._place, self._root, sums, self._scale, clip, cut, tau, tau_sd, told)
 
-    def _caps(self, z: float, pooled: float, square: float) -> tuple[Caps, float, float]:
-        """Return the caps of an iterate, the clip of its score and the cut of squared residuals."""
-        p, n = self._problem.size, self._rows
-        square = square if self._family.scaled else 0.0
-        blur = math.sqrt(2.0 / LEAST_CURVE) * MIN_WEIGHT_CUT * p * z / n * math.sqrt(2.0 * p)
-        curve = min(max(LEAST_CURVE * blur / TARGET_CURVATURE_NOISE, LEAST_CURVE), MOST_CURVE)
-        parts = (1.0 - NOISE - square - curve, curve, NOISE, square)
-        # noise in posterior sds for a clip of 1
-        each = 2.0 * math.sqrt(p / (n * parts[0])) * pooled
-        quiet = NEGLIGIBLE_NOISE if self._rough() < WIDE_RESIDUAL_SCALE else NEGLIGIBLE_NOISE_WIDE
-        clip = min(max(quiet / each, self._clip), max(WIDEST_CLIP, UNHEARD_SCORE / each))
-        clip *= self._rough()
-        blur = blur * math.sqrt(LEAST_CURVE / curve) / MIN_WEIGHT_CUT
-        most = max(TARGET_CURVATURE_NOISE / blur, MIN_WEIGHT_CUT) * p
-        most = min(most, max(MAX_WEIGHT_CUT, UNHEARD_CURVATURE / blur) * p)
-        cut = scales.best_cut(math.sqrt(2.0 / square) * z / math.sqrt(n)) if square else 1.0
-        return Caps(clip * math.sqrt(p), most, most, cut * cut, parts), clip, cut
-
-    def _follow(self, sums: Sums, clip: float) -> None:
-        """Fit the clip to how much of the score's variance the last one left."""
-        p, trace = self._problem.size, float(np.trace(sums.curvature))
-        clear = trace > 4.0 * (sums.sds[1] + sums.sds[2]) * math.sqrt(p)
-        clip /= self._rough()
-        if clear and clip <= TIGHT_CLIP_RATIO * self._clip:
-            kept = min(max(float(np.trace(sums.noise)) / trace, 0.05), 1.0)
-            self._clip = min(max(clip * TARGET_KEPT_VARIANCE / kept, LEAST_CLIP), MOST_CLIP)
-
     def _rough(self) -> float:
-        """Return the released scale of the residuals over that of the model, at least 1.
-
-        Cut as close as those of the model they would be cut nearly all, and the cut ones are not
-        the mean's any more.
-        """
+        """Return the released scale of the residuals over that of the model, at least 1."""
         apart = self._family.scaled and not self._family.additive
         return max(self._scale, 1.0) if apart else 1.0
 

@@ -21,7 +21,14 @@ from dpmcmc.models.linear import unit_of
 from dpmcmc.options import NoisyQuadraticOptions
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import newton_budget, newton_path, newton_problem, quadratic_steps, whitening
+from dpmcmc.releases import (
+    newton_budget,
+    newton_cuts,
+    newton_path,
+    newton_problem,
+    quadratic_steps,
+    whitening,
+)
 from dpmcmc.releases.base import Facts, Release, prior_of
 from dpmcmc.releases.categories import has_intercept
 from dpmcmc.releases.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
@@ -145,8 +152,8 @@ def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: flo
     p, rows = len(facts.prior), assumptions.rows * assumptions.tempering
     near = _near(options, noise_multiplier)
     each = 2.0 * math.sqrt(p / (assumptions.rows * CLIPPED_SCORE_EFFICIENCY)) * near
-    clip = max(newton_path.NEGLIGIBLE_NOISE / each, newton_path.FIRST_CLIP)
-    clip = min(clip, newton_path.WIDEST_CLIP)
+    clip = max(newton_cuts.NEGLIGIBLE_NOISE / each, newton_cuts.FIRST_CLIP)
+    clip = min(clip, newton_cuts.WIDEST_CLIP)
     extra = (clip * each) ** 2 * assumptions.tempering
     precision = assumptions.guess.precision
     rows_own = precision - np.diag(facts.prior)
@@ -179,7 +186,7 @@ def blurred(noise_multiplier: float, d: int, rows: int) -> float:
 def _blur(z: float, p: int, rows: float) -> float:
     """Return the noise of the last curvature, over the curvature, in round coordinates."""
     return (
-        math.sqrt(2.0 / newton_path.MOST_CURVE)
+        math.sqrt(2.0 / newton_cuts.MOST_CURVE)
         * quadratic_steps.MIN_WEIGHT_CUT
         * p
         * z

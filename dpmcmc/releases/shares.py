@@ -10,8 +10,12 @@ import math
 
 import numpy as np
 
+from dpmcmc.families.base import Family
+from dpmcmc.families.given import heaviest_of, shift_of, usual_of
 from dpmcmc.families.multinomial import averaged, probabilities
 from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.releases.quadratic_steps import Iterate
+from dpmcmc.releases.whitening import Whitening
 
 FAR = 2.0  # of log odds, that Newton steps find by themselves
 LEAST_WEIGHT = 0.1  # of a row in the score
@@ -41,27 +45,50 @@ def found(
     return change, np.diag(shares) - np.outer(shares, shares)
 
 
-def expected(places: Floats, second: Floats, shift: float) -> Floats | None:
+def moved(
+    iterate: Iterate, white: Whitening, family: Family, rows: float
+) -> tuple[Floats, Floats] | None:
+    """Return (move (k d,) of the intercepts, slope of a row there (k, k)); None if they are near.
+
+    The first column is the intercept.
+    """
+    back, inverse, sums = np.linalg.inv(white.root), np.linalg.inv(iterate.root), iterate.sums
+    mean, chosen = (back.T @ back)[0], slice(0, None, len(back))
+    told = found(
+        iterate.place.reshape(-1, len(back)) @ mean + shift_of(family),
+        (inverse.T @ sums.score)[chosen] / rows,
+        sums.sds[0] * np.linalg.norm(inverse[:, chosen], axis=0) / rows,
+        (inverse.T @ sums.curvature @ inverse)[chosen, chosen] / rows,
+        heaviest_of(family),
+    )
+    if told is None:
+        return None
+    move = np.zeros(len(iterate.place))
+    move[chosen] = told[0]
+    return move, usual_of(family) * told[1]
+
+
+def expected(place: Floats, white: Whitening, family: Family) -> Floats | None:
     """Return (k d, k d), the mean curvature of a row, if a response is rare; else None.
 
-    places: (k, d) coefficients. second: (d, d), mean of x x^T of rows whose first column is 1. Rows
-    with a rare response have other covariates than most: those of normal ones are shifted by their
-    covariance times the coefficients, by no more than an sd.
+    place: (k d,) coefficients, the first of each k the intercept. Rows with a rare response have
+    other covariates than most: those of normal ones are shifted by their covariance times the
+    coefficients, by no more than an sd.
     """
+    back = np.linalg.inv(white.root)
+    second, places = back.T @ back, place.reshape(-1, len(back))
     mean = second[0]
     covariance = second - np.outer(mean, mean)
-    spread = places @ covariance @ places.T
-    first, q = (
-        part[..., 0] for part in averaged((places @ mean + shift)[:, None], spread[..., None])
-    )
+    eta, spread = places @ mean + shift_of(family), places @ covariance @ places.T
+    first, q = (part[..., 0] for part in averaged(eta[:, None], spread[..., None]))
     if min(float(first), float(q.min())) > RARE:
         return None
     most = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     shifted = mean + np.clip((1.0 - 2.0 * q)[:, None] * (places @ covariance), -most, most)
     moments = covariance + shifted[:, :, None] * shifted[:, None, :]
-    slopes = np.diag(q) - np.outer(q, q)
+    slopes = usual_of(family) * (np.diag(q) - np.outer(q, q))
     blocks = slopes[:, :, None, None] * 0.5 * (moments[:, None] + moments[None])
-    return np.asarray(blocks.transpose(0, 2, 1, 3).reshape(places.size, places.size))
+    return np.asarray(blocks.transpose(0, 2, 1, 3).reshape(place.size, place.size))
 
 
 def changes(curvature: Floats, rows: float, moves: Floats) -> float:

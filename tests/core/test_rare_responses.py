@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from dpmcmc import BinaryColumn, CategoryColumn, NumberColumn, Schema, sample
+from dpmcmc.families.logistic import Logistic
 from dpmcmc.releases import shares
+from dpmcmc.releases.whitening import Whitening
 from tests.sources import Seeded
 
 NAMES, SLOPES = ("a", "b", "c"), np.array([-1.2, 0.6, -1.4])
@@ -54,12 +56,14 @@ def test_the_expected_curvature_is_that_of_normal_covariates():
     rng = np.random.default_rng(1)
     mean, root = np.array([0.3, -0.2]), np.array([[0.5, 0.0], [0.3, 0.4]])
     x = np.vstack((np.ones(400_000), (mean + rng.standard_normal((400_000, 2)) @ root.T).T))
-    place = np.array([[-5.0, 0.8, -0.6]])
-    chance = 1.0 / (1.0 + np.exp(-(place @ x)[0]))
+    place = np.array([-5.0, 0.8, -0.6])
+    chance = 1.0 / (1.0 + np.exp(-(place @ x)))
     exact = (x * (chance * (1.0 - chance))) @ x.T / x.shape[1]
-    found = shares.expected(place, x @ x.T / x.shape[1], 0.0)
+    back = np.linalg.cholesky(x @ x.T / x.shape[1])
+    white = Whitening(np.linalg.inv(back).T, back @ back.T, 0.0, np.zeros((3, 3)))
+    found = shares.expected(place, white, Logistic())
     assert found == pytest.approx(exact, rel=0.05, abs=0.02 * exact[0, 0])
-    assert shares.expected(np.zeros((1, 3)), x @ x.T / x.shape[1], 0.0) is None
+    assert shares.expected(np.zeros(3), white, Logistic()) is None
 
 
 def test_changes_are_those_of_rows_with_a_rare_response():
