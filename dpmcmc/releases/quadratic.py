@@ -122,7 +122,7 @@ class Quadratic:
             return 0.0
         back = np.linalg.inv(self.root)
         moved = (moves @ self.root.T).reshape(len(moves), -1, len(self.whitening))
-        return shares.changes(back.T @ self.curvature @ back, float(self.rows), moved)
+        return shares.changes(back.T @ self.curvature @ back, self.rows * self.weight, moved)
 
     @property
     def paid(self) -> Whitening:

@@ -7,7 +7,7 @@ import numpy as np
 from dpmcmc.releases import shares
 from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.releases.quadratic_steps import Iterate
+from dpmcmc.releases.quadratic_steps import Iterate, weighted
 from dpmcmc.releases.whitening import Whitening
 
 ROWS, LAST = ("rows", "rows_sd"), np.array([0.0, 1.0])
@@ -103,7 +103,8 @@ def _far_apart(iterates: tuple[Iterate, Iterate], rows: int, size: int) -> bool:
     last = iterates[1]
     back = np.linalg.inv(last.root)
     step = (last.place - iterates[0].place).reshape(1, -1, size)
-    return shares.changes(back.T @ last.sums.curvature @ back, rows, step) > FAR_APART
+    counted = rows * weighted(last.sums.curvature, last.sums.noise)
+    return shares.changes(back.T @ last.sums.curvature @ back, counted, step) > FAR_APART
 
 
 def _spreads(iterates: tuple[Iterate, Iterate]) -> Floats | None:

@@ -96,7 +96,7 @@ def changes(curvature: Floats, rows: float, moves: Floats) -> float:
 
     The largest over responses; 0 where none is rare. curvature: (k d, k d) by coefficients whose
     first column is the intercept: its diagonal there is the sum of slopes. moves: (m, k, d), whose
-    squares are added up.
+    squares are added up. rows: as many as count in the curvature.
     """
     k, d = moves.shape[1:]
     blocks = curvature.reshape(k, d, k, d)
