@@ -27,10 +27,10 @@ def check_kinds(told: Any, pointer: str, known: Sequence[str] = ()) -> None:
         if name in known:
             continue
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        if is_dataclass(value) and not isinstance(value, type):
+            check_kinds(value, place)
         if not any(_is(value, kind) for kind in kinds):
             raise SpecError(place, _right(value, kinds))
-        if is_dataclass(value):
-            check_kinds(value, place)
 
 
 def _is(value: object, kind: Any) -> bool:
