@@ -279,7 +279,7 @@ def summary(answer: Json) -> Table:
     """The posterior, one line for each parameter. Its title carries the verdict."""
     made = table(
         title_of("Posterior", answer),
-        *("parameter", "mean", "sd", "90 % interval", "R-hat", "ESS bulk", "ESS tail"),
+        *("parameter", "mean", "sd", "90 % interval", "R-hat", "ESS\nbulk", "ESS\ntail"),
     )
     for row in answer["parameters"]:
         hat = row["r_hat"]
