@@ -24,6 +24,7 @@ FLAT, LEAST_PART = 1e-3, 0.02  # of the mean curvature; of the curvature that is
 # of a squared scale, that is left when the distance to the mean is taken off
 MIN_SQUARE_LEFT = 0.02
 MIN_CURVATURE_LEFT = 0.1  # of a curvature that is told too steep
+MIN_WEIGHT = 0.05  # mean weight of a row, for what noise says is less
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +123,8 @@ class Quadratic:
             return 0.0
         back = np.linalg.inv(self.root)
         moved = (moves @ self.root.T).reshape(len(moves), -1, len(self.whitening))
-        return shares.changes(back.T @ self.curvature @ back, self.rows * self.weight, moved)
+        counted = self.rows * max(self.weight, MIN_WEIGHT)
+        return shares.changes(back.T @ self.curvature @ back, counted, moved)
 
     @property
     def paid(self) -> Whitening:
@@ -171,7 +173,7 @@ class Quadratic:
         """
         values, vectors = np.linalg.eigh(self.curvature)
         usual = max(float(np.median(values)), TINY)
-        return np.asarray(vectors * np.sqrt(np.clip(values / usual, 0.0, 1.0)))
+        return np.asarray(vectors * np.sqrt(np.clip(values, 0.0, usual) / usual))
 
     def _curvatures(self, count: int, random: RandomSource) -> Floats:
         """Return draws (count, p, p) of the curvature given what was released of it."""
@@ -213,7 +215,7 @@ class Quadratic:
 
     def _thinned(self) -> tuple[float, Floats]:
         """Return (share, rest): the variance is share * curvature + rest, as far as is known."""
-        share = max(self.weight, 0.05)
+        share = max(self.weight, MIN_WEIGHT)
         off = self.noise - share * self.curvature
         blur = math.hypot(self.noise_sd, share * self.curvature_sd)
         p, size = len(off), float((off**2).sum())

@@ -108,5 +108,5 @@ def changes(curvature: Floats, rows: float, moves: Floats) -> float:
         if told[0, 0] < RARE * (1.0 - RARE) * rows:
             square = float(np.einsum("md,de,me->", moved, told, moved))
             change = max(square, 0.0) / max(float(told[0, 0]), LEAST_SHARE * rows)
-            found = max(found, min(math.sqrt(change), LARGEST_CHANGE))
+            found = max(found, math.sqrt(min(change, LARGEST_CHANGE**2)))
     return found

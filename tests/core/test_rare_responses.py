@@ -1,11 +1,15 @@
 """Logistic and multinomial responses that few rows have: found at once, and not sure and wrong."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dpmcmc import BinaryColumn, CategoryColumn, NumberColumn, Schema, sample
 from dpmcmc.families.logistic import Logistic
 from dpmcmc.releases import shares
+from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.releases.quadratic_verdict import verdict
 from dpmcmc.releases.whitening import Whitening
 from tests.sources import Seeded
 
@@ -112,3 +116,18 @@ def test_a_rare_category_of_a_response_is_found():
         row = fit.summary(mixing=False)["w:Intercept"]
         away.append((row.mean + 4.3) / row.sd)
     assert np.sqrt(np.mean(np.square(away))) < 1.8
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-200, 1e-20, 1.0, 1e20])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_verdict_is_given_whatever_noise_made(size, sign):
+    """Curvatures and variances may be of any size and sign; the job has paid, and must not fail."""
+    (fit, _) = next(fits(0.01, 2000, 1.0, 1))
+    own = Quadratic.from_dict(fit.release.to_dict())
+    p = len(own.place)
+    prior = np.zeros(p), np.full(p, 2.5**-2)
+    for curvature, noise in ((sign * size, -size), (size, sign * size), (sign * size, 0.0)):
+        made = replace(own, curvature=curvature * np.eye(p), noise=noise * np.eye(p))
+        found = verdict(made, prior)
+        assert isinstance(found.sentence, str)
+        assert not (found.reliable and size < 1e-9)
