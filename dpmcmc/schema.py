@@ -40,6 +40,9 @@ class NumberColumn:
             raise ValueError(f"the missing codes of {self.name!r} must be a list, such as [-9]")
         if not all(_is_number(code) and np.isfinite(code) for code in self.missing):
             raise ValueError(f"the missing codes of {self.name!r} must be finite numbers")
+        # whole numbers in an array of such would cut priors to whole numbers as well
+        object.__setattr__(self, "lower", float(self.lower))
+        object.__setattr__(self, "upper", float(self.upper))
         object.__setattr__(self, "missing", tuple(self.missing))
 
     def clamped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -54,7 +54,7 @@ def prior(design: Design, model: ModelSpec) -> Normals:
     """Return the priors that apply, in units of the response. One for all is of coefficients."""
     response, names = number_of(design), parameters(design, model)
     spread, d = response.upper - response.lower, len(design.parameters)
-    means, sds = np.zeros(len(names)), np.full(len(names), spread)
+    means, sds = np.zeros(len(names)), np.full(len(names), spread, np.float64)
     if "Intercept" in names:
         middle = 0.5 * response.lower + 0.5 * response.upper
         means[names.index("Intercept")] = middle - design.middle_offset

@@ -9,7 +9,7 @@ import pytest
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError
 from dpmcmc.local import sample
-from dpmcmc.models import MODELS
+from dpmcmc.models import MODELS, linear
 from dpmcmc.planner import plan
 from dpmcmc.releases.base import prior_of
 from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
@@ -217,3 +217,13 @@ def test_all_defaults_find_the_sign_of_a_slope():
         slope = found.draws[..., 1]
         assert slope.mean() < -5.0
         assert slope.std() < 1.0
+
+
+def test_bounds_that_are_whole_numbers_leave_priors_as_they_are():
+    """They made an array of whole numbers of the response's range, and priors in it were cut."""
+    columns = NumberColumn(name="x", lower=-1, upper=1), NumberColumn(name="t", lower=-50, upper=50)
+    design = make_design(Schema(columns=columns, rows=100), "t ~ x")
+    sds = {"x": NormalPrior(scale=0.25)}
+    told = linear.prior(design, ModelSpec(family="linear", formula="t ~ x", prior=sds))[1]
+    assert told.tolist() == [100.0, 0.25, linear.SIGMA_PRIOR]
+    assert isinstance(columns[1].lower, float)
