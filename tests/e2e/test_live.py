@@ -9,7 +9,7 @@ from dpmcmc_service.client import Client
 from dpmcmc_service.client.local import Service
 from tests.e2e.test_dashboard import sign_in
 
-LONG = {"algorithm": "dp_penalty", "num_steps": 250_000, "num_chains": 2}
+LONG = {"algorithm": "dp_penalty", "num_steps": 1_000_000, "num_chains": 2}
 SHORT = LONG | {"num_steps": 50}
 
 
