@@ -141,7 +141,7 @@ class Planners:
         turns = cycle((lanes, lanes[::-1]))
         worker = _Worker(self._seconds, NICE[lanes], lambda: self._closed)
         try:
-            worker.ready()
+            _start_early(worker)
             while (ticket := self._next(next(turns))) is not None:
                 try:
                     self._finish(ticket, worker.work(ticket))
@@ -178,6 +178,15 @@ class Planners:
 def lanes_of(number: int, of: int) -> tuple[bool, ...]:
     """What a process takes: the first of several quick work alone, others by turns of either."""
     return (True,) if number == 0 and of > 1 else (False, True)
+
+
+def _start_early(worker: "_Worker") -> None:
+    """Have a process load its libraries before anybody asks; where it fails, the next who asks."""
+    try:
+        worker.ready()
+    except Exception as error:  # it was killed, or nothing could be started: this may pass
+        logs.logger().error("planner_failed", exception=type(error).__name__)
+        worker.end()
 
 
 def _busy() -> Refusal:
@@ -246,7 +255,7 @@ class _Worker:
 
     def _start(self) -> Connection:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with ours, theirs:
             arguments = [str(theirs.fileno()), str(self._seconds), str(self._nice)]
             self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "dpmcmc_service.jobs.planner_process", *arguments],
@@ -254,7 +263,7 @@ class _Worker:
                 env=_environment(),
                 start_new_session=True,
             )
-        return Connection(ours.detach())
+            return Connection(ours.detach())
 
     def end(self) -> None:
         """Kill the process, if there is one."""

@@ -102,6 +102,25 @@ def test_a_process_that_fails_is_no_answer_and_no_end(planners: Planners) -> Non
     assert planners.ask("a", math.sqrt, 25.0).answer.result(PATIENCE) == 5.0
 
 
+def test_a_process_that_dies_while_it_loads_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Killed, or not to be started at all: who asks later is answered all the same."""
+    whole = planning.sys.executable
+    for broken in ("/bin/false", "/no/such/program"):
+        monkeypatch.setattr(planning.sys, "executable", broken)
+        own = Planners(1, 5.0)
+        try:
+            own.start()
+            with pytest.raises(Refusal) as refused:
+                own.ask("a", math.sqrt, 4.0).answer.result(PATIENCE)
+            assert refused.value.status == 503
+            monkeypatch.setattr(planning.sys, "executable", whole)
+            assert own.ask("a", math.sqrt, 4.0).answer.result(PATIENCE) == 2.0
+        finally:
+            own.close()
+
+
 def test_planners_know_none_of_the_services_secrets(
     planners: Planners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
