@@ -5,7 +5,7 @@ nothing costs anything.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from dpmcmc.free.settings import at
 from dpmcmc.free.walk import walked
 from dpmcmc.models import MODELS
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.releases import prior_conflict
 from dpmcmc.releases.base import Posterior, Stored, prior_of
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import (
@@ -36,7 +37,7 @@ from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec, NormalPrior
 from dpmcmc.starting import release_of
 from dpmcmc.units import Scale, matrix
-from dpmcmc.verdicts import MAX_RHAT, Verdict, of_release
+from dpmcmc.verdicts import MAX_RHAT, Verdict, joined, of_release
 
 NUM_DRAWS, MOST_DRAWS = 4000, 1_000_000
 Asked = NormalPrior | CoefficientPrior
@@ -73,7 +74,12 @@ class StoredRelease:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it may be believed."""
+        """Whether it may be believed, with the job's prior."""
+        return joined(self.alone, self._conflict(*self._prior))
+
+    @property
+    def alone(self) -> Verdict:
+        """Whether what was released may be believed, and other priors with it."""
         judge, moments = self._release.judge, self._told.moments()
         found = notes(self._design, *moments) if moments is not None else ()
         return of_release(None if judge is None else judge(self._told, self._held), found)
@@ -112,12 +118,13 @@ class StoredRelease:
         random = random or SystemRandom()
         (mean, precision), others = self._joined(prior or {})
         found = self._told.posterior(mean, precision, random)
+        conflict = self._conflict(mean, precision, prior or ())
         if others:
             made = self._sampled(found, (mean, precision), others, num_draws, random)
-            return replace(made, scale=scale)
+            return replace(made, scale=scale, reasons=(*made.reasons, *conflict))
         draws = self._released(found.draws(1, num_draws, random)[0])
         tested, own = Closed(found, (mean, precision)), self._in_units((mean, precision), {})
-        reasons = self._judged(draws, precision if prior else None)
+        reasons = (*self._judged(draws, precision if prior else None), *conflict)
         return FreePosterior(self, draws, tested, own, reasons, scale)
 
     def _joined(
@@ -203,6 +210,20 @@ class StoredRelease:
                 f" rows were looked at; what was released of them holds within {MAX_LAST_STEP:g}"
             )
         return tuple(reasons)
+
+    def _conflict(
+        self, mean: Floats, precision: Floats, asked: Container[str] = ()
+    ) -> tuple[str, ...]:
+        """Return what is wrong with normal priors (d,) that are far from what the rows say.
+
+        asked: parameters whose prior was asked for by name, with the rows' answer at hand.
+        """
+        if not isinstance(self._told, Quadratic):
+            return ()
+        pulls = prior_conflict.pulls(self._told, mean, precision)
+        pulls *= [name not in asked for name in self.parameters[: len(pulls)]]
+        worst = [self.parameters[k] for k in np.argsort(-pulls) if pulls[k] > 0.0]
+        return (prior_conflict.sentence(worst, float(pulls.max())),) if worst else ()
 
     @property
     def _family(self) -> Family | None:

@@ -62,6 +62,15 @@ def of_release(judged: Judgement | None, notes: tuple[Note, ...] = ()) -> Verdic
     return Verdict("unreliable", f"Unreliable: {told}.", (told,), width, notes)
 
 
+def joined(told: Verdict, reasons: Sequence[str]) -> Verdict:
+    """Return a verdict with further things that are wrong."""
+    if not reasons:
+        return told
+    every = (*told.reasons, *reasons)
+    sentence = f"Unreliable: {'; '.join(every)}."
+    return Verdict("unreliable", sentence, every, told.width_from_privacy, told.notes)
+
+
 def of_chain(
     draws: NDArray[np.float64],
     num_warmup: int,

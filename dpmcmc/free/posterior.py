@@ -19,7 +19,7 @@ from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.spec import JobSpec
 from dpmcmc.summary_table import SHOWN, as_html, as_lines
 from dpmcmc.units import Scale, in_units
-from dpmcmc.verdicts import Verdict
+from dpmcmc.verdicts import Verdict, joined
 
 
 class Known(Protocol):
@@ -42,8 +42,8 @@ class Known(Protocol):
         """How many of the parameters are coefficients: the first ones."""
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether the release may be believed."""
+    def alone(self) -> Verdict:
+        """Whether what was released may be believed, whatever the prior."""
 
     def place(self, name: str, pointer: str) -> int:
         """Return which parameter that is. Raises SpecError."""
@@ -118,12 +118,7 @@ class FreePosterior:
     @property
     def verdict(self) -> Verdict:
         """The release's, and this posterior's own."""
-        told = self.release.verdict
-        if not self.reasons:
-            return told
-        reasons = (*told.reasons, *self.reasons)
-        sentence = f"Unreliable: {'; '.join(reasons)}."
-        return Verdict("unreliable", sentence, reasons, told.width_from_privacy, told.notes)
+        return joined(self.release.alone, self.reasons)
 
     def summary(self) -> dict[str, Spread]:
         """Return how each parameter is spread."""

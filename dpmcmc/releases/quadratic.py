@@ -156,7 +156,7 @@ class Quadratic:
         curves = self._curvatures(count, random)
         powers = self._powers(len(curves), random)
         score, noise = quadratic_looks.agreed(self)
-        whole, gain = self._likelihoods(curves, noise)
+        whole, gain = self.likelihoods(curves, noise)
         told = whole, gain @ score
         kinds = categories.of(self, mean[:p], precision[:p])
         if kinds is not None:
@@ -236,7 +236,7 @@ class Quadratic:
         cubes = np.maximum(1.0 - third + math.sqrt(third) * random.normals((count,)), 0.1)
         return np.asarray(self.tempering * free * cubes**3 / rows)
 
-    def _likelihoods(self, curves: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    def likelihoods(self, curves: Floats, noise: Floats) -> tuple[Floats, Floats]:
         """Return precisions (k, p, p) by u, given curvatures, and what leads to their means.
 
         Of the score, (k, p, p): curvature times the inverse of the score's variance. noise: (p, p).

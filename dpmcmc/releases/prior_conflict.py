@@ -1,0 +1,98 @@
+"""Prior-data conflict: a prior that holds the posterior far from what the rows say.
+
+A default prior is as wide as the declared bounds say that effects can be. Where these are a hundred
+times wider than the rows, effects of a usual size lie many of its sds out, and the posterior is
+where neither of the two is. Source: Evans and Moshonov 2006, with the noisy likelihood in place of
+the exact one. A function of released numbers, so it costs nothing.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpmcmc.families.base import TINY
+from dpmcmc.releases import quadratic_looks
+from dpmcmc.releases.categories import typical
+from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.releases.quadratic import Quadratic
+
+SURPRISING = 1e-4  # probability that prior and rows lie so far apart in any coefficient by chance
+USUAL_SD = 0.25  # of a column within [-1, 1], whose bounds are four of its sds out
+CLEAR_SDS = 2.0  # of its noise, by which its mean square is less than what was released
+MOST_NAMED = 4
+MAX_PULL = 0.5  # posterior sds by which a prior that is so far off may move a mean
+
+
+def pulls(release: Quadratic, mean: Floats, precision: Floats) -> Floats:
+    """Return by how many posterior sds (p,) a prior that bounds made narrow moves coefficients.
+
+    0 without conflict, and where a prior that is as wide as the rows are narrow would be in
+    conflict as well: there it is not the bounds, but rows that hardly any effect explains.
+    mean, precision: of independent normal priors (d,). Coefficients of categories are left out:
+    their size does not hang on bounds, and few rows say no quadratic of them.
+    """
+    p = len(release.place)
+    mean, precision = mean[:p], np.maximum(precision[:p], TINY)
+    own = _moved(release, mean, precision)
+    if not own.any():
+        return own
+    found = np.where(_moved(release, mean, _roomy(release, precision)) > 0.0, 0.0, own)
+    if release.indicators is not None:
+        numbers = release.indicators == 0.0
+        numbers[0] |= typical(release.moments()[0])[1]
+        found *= np.tile(numbers, p // len(numbers))
+    return np.asarray(found)
+
+
+def _moved(release: Quadratic, mean: Floats, precision: Floats) -> Floats:
+    """Return by how many sds (p,) normal priors (p,) move coefficients; 0 without conflict."""
+    p, root, power = len(mean), release.root, release.tempering
+    score, noise = quadratic_looks.agreed(release)
+    whole, gain = (
+        power * found[0] for found in release.likelihoods(release.curvature[None], noise)
+    )
+    told = np.linalg.inv(whole)
+    rows = release.place + root @ (told @ (gain @ score))
+    variances = np.einsum("ij,jk,ik->i", root, told, root)
+    back = np.linalg.inv(root)
+    whole = back.T @ whole @ back
+    both = np.linalg.inv(whole + np.diag(precision))
+    posterior = both @ (whole @ rows + precision * mean)
+    apart = np.abs(rows - mean) / np.sqrt(variances + 1.0 / np.maximum(precision, TINY))
+    moved = np.abs(posterior - rows) / np.sqrt(np.maximum(np.diag(both), TINY))
+    conflict = (apart > -ndtri(0.5 * SURPRISING / p)) & (moved > MAX_PULL)
+    return np.where(conflict, moved, 0.0)
+
+
+def _roomy(release: Quadratic, precision: Floats) -> Floats:
+    """Return precisions (p,) with which effects are as large for the rows' sds as for bounds.
+
+    A column that is narrower than the noise looks wider than it is: it is taken to be as narrow as
+    noise leaves open. An intercept is that of the bounds' middle, which effects take far away.
+    """
+    second, noise = release.moments()
+    middle, intercept = np.zeros(len(second)), typical(second)[1]
+    if intercept:
+        middle[1:] = second[0, 1:] / second[0, 0]
+    square = np.diag(second) - middle**2 - CLEAR_SDS * noise
+    part = np.clip(square, TINY, USUAL_SD**2) / USUAL_SD**2
+    part[0] = 1.0 if intercept else part[0]
+    own = 1.0 / precision.reshape(-1, len(second))
+    wide = own / part
+    wide[:, 0] += (wide - own) @ middle**2
+    return np.asarray(1.0 / wide.ravel())
+
+
+def sentence(names: Sequence[str], pull: float) -> str:
+    """Return what is wrong, and what would mend it.
+
+    names: of the coefficients that are moved, worst first. pull: by how much the first is.
+    """
+    far = f"{pull:.2g}" if pull < 1e3 else "very many"
+    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return (
+        "some declared bounds are so wide that default priors are far from what the rows say: they"
+        f" move {', '.join(names[:MOST_NAMED])}{rest} by up to {far} sds; ask for the posterior"
+        " under wider priors of these, which costs nothing"
+    )

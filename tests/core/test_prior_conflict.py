@@ -1,0 +1,120 @@
+"""Priors that lie far from what the rows say: told, by how much, and mended for free."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from dpmcmc import CoefficientPrior, NormalPrior, Schema
+from dpmcmc.local import sample
+from dpmcmc.privacy.noise import SystemRandom
+from dpmcmc.releases import prior_conflict
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn
+from dpmcmc.spec import ModelSpec
+
+ROWS = 20_000
+EFFECTS = {"x": 0.3, "z": -0.5}
+
+
+def fitted(family, times, *, prior=None, epsilon=4.0, seed=1, slope=EFFECTS["x"]):
+    """A result with the bounds of x so many times wider than those of z."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=(2, ROWS))
+    group = rng.choice(["a", "b"], ROWS)
+    eta = slope * x + EFFECTS["z"] * z
+    answers = {
+        "linear": eta + rng.normal(size=ROWS),
+        "logistic": (rng.random(ROWS) < expit(eta)).astype(int),
+        "poisson": rng.poisson(np.exp(eta)),
+    }
+    response = {
+        "linear": NumberColumn(name="y", lower=-8.0, upper=8.0),
+        "logistic": BinaryColumn(name="y", categories=("0", "1")),
+        "poisson": NumberColumn(name="y", lower=0.0, upper=40.0),
+    }[family]
+    columns = (
+        NumberColumn(name="x", lower=-4.0 * times, upper=4.0 * times),
+        NumberColumn(name="z", lower=-4.0, upper=4.0),
+        CategoryColumn(name="group", categories=("a", "b")),
+        response,
+    )
+    return sample(
+        {"x": x, "z": z, "group": group, "y": answers[family]},
+        schema=Schema(columns=columns, rows=ROWS),
+        model=ModelSpec(family=family, formula="y ~ x + z + group", prior=prior),
+        sampler="noisy_quadratic",
+        epsilon=epsilon,
+        delta=1e-6,
+    )
+
+
+@pytest.mark.parametrize(("family", "times"), [("linear", 200), ("logistic", 30), ("poisson", 100)])
+def test_a_default_prior_that_bounds_make_too_narrow_is_told_and_mended(family, times):
+    mended = 0
+    for seed in range(5):
+        found = fitted(family, times, seed=seed)
+        assert found.verdict.status == "unreliable"
+        assert found.verdict.reasons[-1].startswith("some declared bounds are so wide")
+        wider = found.release.posterior({"x": NormalPrior(scale=1e4)})
+        x = wider.summary()["x"]
+        assert wider.verdict.status == "unreliable" or abs(x.mean - EFFECTS["x"]) < 5.0 * x.sd
+        mended += wider.verdict.status == "reliable"
+    assert mended >= 3  # a path that went by the narrow prior may end too far away: it is told
+
+
+@pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_priors_near_what_the_rows_say_are_left_alone(family, epsilon):
+    for times in (1, 5):
+        found = fitted(family, times, epsilon=epsilon)
+        assert found.verdict.status == "reliable", found.verdict.sentence
+
+
+def test_no_conflict_where_the_rows_say_nothing_else():
+    found = fitted("logistic", 3000, epsilon=1.0, slope=0.0)
+    reasons = found.verdict.reasons
+    assert not any("declared bounds" in reason for reason in reasons)
+
+
+def test_what_is_told_is_by_how_much_the_posterior_moves():
+    told = fitted("linear", 200).release
+    mean, precision = told._prior
+    wide = precision * [1.0, 1e-8, 1.0, 1.0, 1.0]
+    draws = [
+        told._told.posterior(mean, held, SystemRandom()).draws(1, 100_000, SystemRandom())[0, :, 1]
+        for held in (precision, wide)
+    ]
+    pull = prior_conflict.pulls(told._told, mean, precision)
+    assert pull[1] == pytest.approx((draws[1] - draws[0]).mean() / draws[0].std(), rel=0.05)
+    assert not pull[[0, 2, 3]].any()
+
+
+def test_a_narrow_prior_that_is_meant_is_no_fault_where_bounds_fit():
+    narrow = {"x": NormalPrior(scale=0.05)}
+    assert fitted("logistic", 1, prior=narrow, slope=1.0).verdict.status == "reliable"
+
+
+def test_an_intercept_that_bounds_took_far_away_is_told_with_its_column():
+    """Of a column that fills one end of its bounds: its own prior alone mends nothing."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(0.0, 8.0, ROWS)
+    y = np.where(rng.random(ROWS) < expit(0.3 * (x - 4.0)), "yes", "no")
+    schema = Schema.from_frame({"x": x, "y": y}, bounds={"x": (0.0, 1600.0), "y": ("no", "yes")})
+    found = sample("y ~ x", {"x": x, "y": y}, schema, epsilon=4.0, delta=1e-6)
+    for name in ("x", "Intercept"):
+        assert name in found.verdict.reasons[-1]
+    wide = NormalPrior(scale=1e3)
+    half = found.release.posterior({"x": wide}).verdict
+    assert "Intercept" in half.reasons[-1]
+    whole = found.release.posterior({"x": wide, "Intercept": wide})
+    assert whole.verdict.status == "reliable"
+    assert abs(whole.summary()["x"].mean - 0.3) < 5.0 * whole.summary()["x"].sd
+
+
+def test_priors_asked_for_by_name_are_the_callers_own_and_others_the_jobs():
+    found = fitted("logistic", 30).release
+    spread = CoefficientPrior(kind="student_t", scale=100.0, df=4.0)
+    for own in (NormalPrior(scale=200.0), NormalPrior(scale=3.0), spread):
+        reasons = found.posterior({"x": own}).verdict.reasons
+        assert not any("move x by" in reason for reason in reasons)
+    again = found.posterior({"z": NormalPrior(scale=5.0)}).verdict
+    assert "move x by" in again.reasons[-1]
