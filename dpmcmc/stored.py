@@ -218,12 +218,16 @@ class StoredRelease:
 
         asked: parameters whose prior was asked for by name, with the rows' answer at hand.
         """
-        if not isinstance(self._told, Quadratic):
+        told = self._told
+        if not isinstance(told, Quadratic) or self._bent:
             return ()
-        pulls = prior_conflict.pulls(self._told, mean, precision)
+        pulls, wide = prior_conflict.pulls(told, mean, precision)
         pulls *= [name not in asked for name in self.parameters[: len(pulls)]]
-        worst = [self.parameters[k] for k in np.argsort(-pulls) if pulls[k] > 0.0]
-        return (prior_conflict.sentence(worst, float(pulls.max())),) if worst else ()
+        worst = [int(k) for k in np.argsort(-pulls) if pulls[k] > 0.0]
+        if not worst:
+            return ()
+        names, scales = [self.parameters[k] for k in worst], self._units("/prior")[0][worst]
+        return (prior_conflict.sentence(names, scales * wide[worst], float(pulls.max())),)
 
     @property
     def _family(self) -> Family | None:

@@ -6,6 +6,7 @@ where neither of the two is. Source: Evans and Moshonov 2006, with the noisy lik
 the exact one. A function of released numbers, so it costs nothing.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,36 +18,43 @@ from dpmcmc.releases.categories import typical
 from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.quadratic import Quadratic
 
-SURPRISING = 1e-4  # probability that prior and rows lie so far apart in any coefficient by chance
+SURPRISING = 0.01  # probability that prior and rows lie so far apart in any coefficient by chance
 USUAL_SD = 0.25  # of a column within [-1, 1], whose bounds are four of its sds out
 CLEAR_SDS = 2.0  # of its noise, by which its mean square is less than what was released
+WIDE_ENOUGH = 2.0  # sd of a prior that holds nothing back, over how far the posterior then lies
+LEAST_SQUARE = 1e-12  # mean square of a column around its mean
 MOST_NAMED = 4
 MAX_PULL = 0.5  # posterior sds by which a prior that is so far off may move a mean
 
 
-def pulls(release: Quadratic, mean: Floats, precision: Floats) -> Floats:
-    """Return by how many posterior sds (p,) a prior that bounds made narrow moves coefficients.
+def pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
+    """Return what a prior does (p,) that bounds made narrow, and sds (p,) that would not do so.
 
-    0 without conflict, and where a prior that is as wide as the rows are narrow would be in
-    conflict as well: there it is not the bounds, but rows that hardly any effect explains.
+    By how many posterior sds it moves each coefficient: 0 without conflict, and where a prior that
+    is as wide as the rows are narrow would be in conflict as well, for there it is not the bounds,
+    but rows that hardly any effect explains.
     mean, precision: of independent normal priors (d,). Coefficients of categories are left out:
     their size does not hang on bounds, and few rows say no quadratic of them.
     """
     p = len(release.place)
     mean, precision = mean[:p], np.maximum(precision[:p], TINY)
-    own = _moved(release, mean, precision)
-    if not own.any():
-        return own
-    found = np.where(_moved(release, mean, _roomy(release, precision)) > 0.0, 0.0, own)
+    found, _ = _moved(release, mean, precision)
+    if not found.any():
+        return found, precision**-0.5
+    moved, place = _moved(release, mean, _roomy(release, precision))
+    found = np.where(moved > 0.0, 0.0, found)
     if release.indicators is not None:
         numbers = release.indicators == 0.0
         numbers[0] |= typical(release.moments()[0])[1]
         found *= np.tile(numbers, p // len(numbers))
-    return np.asarray(found)
+    return np.asarray(found), np.maximum(WIDE_ENOUGH * np.abs(place - mean), precision**-0.5)
 
 
-def _moved(release: Quadratic, mean: Floats, precision: Floats) -> Floats:
-    """Return by how many sds (p,) normal priors (p,) move coefficients; 0 without conflict."""
+def _moved(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
+    """Return by how many sds normal priors move coefficients, or 0, and where these are then.
+
+    All (p,). Without conflict it is 0.
+    """
     p, root, power = len(mean), release.root, release.tempering
     score, noise = quadratic_looks.agreed(release)
     whole, gain = (
@@ -59,24 +67,25 @@ def _moved(release: Quadratic, mean: Floats, precision: Floats) -> Floats:
     whole = back.T @ whole @ back
     both = np.linalg.inv(whole + np.diag(precision))
     posterior = both @ (whole @ rows + precision * mean)
-    apart = np.abs(rows - mean) / np.sqrt(variances + 1.0 / np.maximum(precision, TINY))
+    apart = np.abs(rows - mean) / np.sqrt(variances + 1.0 / precision)
     moved = np.abs(posterior - rows) / np.sqrt(np.maximum(np.diag(both), TINY))
     conflict = (apart > -ndtri(0.5 * SURPRISING / p)) & (moved > MAX_PULL)
-    return np.where(conflict, moved, 0.0)
+    return np.where(conflict, moved, 0.0), posterior
 
 
 def _roomy(release: Quadratic, precision: Floats) -> Floats:
     """Return precisions (p,) with which effects are as large for the rows' sds as for bounds.
 
     A column that is narrower than the noise looks wider than it is: it is taken to be as narrow as
-    noise leaves open. An intercept is that of the bounds' middle, which effects take far away.
+    noise leaves open. An intercept is that of the middle of all bounds, which effects take far
+    away.
     """
     second, noise = release.moments()
     middle, intercept = np.zeros(len(second)), typical(second)[1]
     if intercept:
         middle[1:] = second[0, 1:] / second[0, 0]
-    square = np.diag(second) - middle**2 - CLEAR_SDS * noise
-    part = np.clip(square, TINY, USUAL_SD**2) / USUAL_SD**2
+    square = np.diag(second) - middle * second[0] - CLEAR_SDS * noise
+    part = np.clip(square, LEAST_SQUARE, USUAL_SD**2) / USUAL_SD**2
     part[0] = 1.0 if intercept else part[0]
     own = 1.0 / precision.reshape(-1, len(second))
     wide = own / part
@@ -84,15 +93,25 @@ def _roomy(release: Quadratic, precision: Floats) -> Floats:
     return np.asarray(1.0 / wide.ravel())
 
 
-def sentence(names: Sequence[str], pull: float) -> str:
+def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:
     """Return what is wrong, and what would mend it.
 
-    names: of the coefficients that are moved, worst first. pull: by how much the first is.
+    names: of the coefficients that are moved, worst first. sds: of priors that would do. pull: by
+    how much the first is moved.
     """
     far = f"{pull:.2g}" if pull < 1e3 else "very many"
     rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    would = [f"{_above(sd)} for {name}" for name, sd in zip(names, sds.tolist(), strict=True)][
+        :MOST_NAMED
+    ]
     return (
         "some declared bounds are so wide that default priors are far from what the rows say: they"
         f" move {', '.join(names[:MOST_NAMED])}{rest} by up to {far} sds; ask for the posterior"
-        " under wider priors of these, which costs nothing"
+        f" under wider priors, which costs nothing (scales of {', '.join(would)})"
     )
+
+
+def _above(sd: float) -> str:
+    """Return a number of one digit that is no smaller."""
+    unit = 10.0 ** math.floor(math.log10(sd))
+    return f"{math.ceil(sd / unit) * unit:.6g}"

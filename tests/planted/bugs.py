@@ -985,6 +985,14 @@ RELEASING = (
         "::test_two_modes_between_which_nothing_goes_are_not_believed",
     ),
     Bug(
+        "priors that bounds made too narrow are believed",
+        "dpmcmc/stored.py",
+        "        if not worst:\n",
+        "        if worst or not worst:\n",
+        "tests/core/test_prior_conflict.py"
+        "::test_an_intercept_that_bounds_took_far_away_is_told_with_its_column",
+    ),
+    Bug(
         "a t prior has a degree of freedom too few",
         "dpmcmc/free/priors.py",
         "gammaincinv(0.5 * (df + 1.0), random",
