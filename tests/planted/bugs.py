@@ -988,7 +988,7 @@ RELEASING = (
         "priors that bounds made too narrow are believed",
         "dpmcmc/stored.py",
         "        if not worst:\n",
-        "        if worst or not worst:\n",
+        "        if True:\n",
         "tests/core/test_prior_conflict.py"
         "::test_an_intercept_that_bounds_took_far_away_is_told_with_its_column",
     ),
