@@ -25,6 +25,7 @@ from dpmcmc.assumptions import Assumptions
 from dpmcmc.models import MODELS
 from dpmcmc.options import NoisyQuadraticOptions
 from dpmcmc.privacy import accountant
+from dpmcmc.releases import prior_conflict
 from dpmcmc.releases.base import Facts
 from dpmcmc.releases.noisy_quadratic import Rows, released, usual_far, widening
 from dpmcmc.releases.quadratic_verdict import verdict
@@ -247,7 +248,7 @@ LARGE = {f"plain-{family}-1000000x20": ("plain", family, 1_000_000, 20) for fami
 
 
 def one(case, y, mu, random):
-    """Return draws (DRAWS, p) in the units of the response, and the verdict."""
+    """Return draws (DRAWS, p) in the units of the response, and whether they may be believed."""
     d, linear = len(case.theta), case.family == "linear"
     unit = (case.ends[1] - case.ends[0]) / 8.0 if linear else 1.0
     middle = 0.5 * (case.ends[0] + case.ends[1]) / unit if linear else 0.0
@@ -265,7 +266,8 @@ def one(case, y, mu, random):
     draws = found.posterior(mean, prior, random).draws(1, DRAWS, random)[0]
     draws[:, :d] *= unit
     draws[:, d:] += math.log(unit)
-    return draws, verdict(found, None if linear else (mean, prior))
+    judged = verdict(found, None if linear else (mean, prior))
+    return draws, judged.reliable and not prior_conflict.pulls(found, mean, prior)[0].any()
 
 
 def measured(name, case, epsilon, runs, seed):
@@ -280,14 +282,14 @@ def measured(name, case, epsilon, runs, seed):
         sds = fitted(case.family, case.x, y)[1]
         sds = np.append(sds, 1.0 / math.sqrt(2.0 * n)) if linear else sds
         start = time.perf_counter()
-        draws, told = one(case, y, mu, Seeded(10_000 + seed * 1000 + run))
+        draws, reliable = one(case, y, mu, Seeded(10_000 + seed * 1000 + run))
         spent += time.perf_counter() - start
         low, high = np.quantile(draws, LEVEL, axis=0)
         held.append((low < truth) & (truth < high))
         wide.append(draws.std(axis=0) / sds)
         off.append((draws.mean(axis=0) - truth) / draws.std(axis=0))
         far.append((draws.mean(axis=0) - truth) / sds)
-        bad.append(not told.reliable)
+        bad.append(not reliable)
         if name in REAL and case.family != "multinomial" and run < COMPARED:
             for key, value in estimates(case, y, epsilon, mu, sds[:d], rng_of_others).items():
                 others.setdefault(key, []).append(value)

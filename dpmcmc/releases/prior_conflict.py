@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpmcmc.families.base import TINY
@@ -21,6 +22,7 @@ from dpmcmc.releases.quadratic import Quadratic
 SURPRISING = 0.01  # probability that prior and rows lie so far apart in any coefficient by chance
 USUAL_SD = 0.25  # of a column within [-1, 1], whose bounds are four of its sds out
 CLEAR_SDS = 2.0  # of its noise, by which its mean square is less than what was released
+NARROW = 0.2  # sd over the room to the next bound, up to which a column is narrow
 WIDE_ENOUGH = 2.0  # sd of a prior that holds nothing back, over how far the posterior then lies
 LEAST_SQUARE = 1e-12  # mean square of a column around its mean
 MOST_NAMED = 4
@@ -78,19 +80,43 @@ def _roomy(release: Quadratic, precision: Floats) -> Floats:
 
     A column that is narrower than the noise looks wider than it is: it is taken to be as narrow as
     noise leaves open. An intercept is that of the middle of all bounds, which effects take far
-    away.
+    away. Coefficients of categories do not hang on bounds.
+    """
+    middle, square, noise = _columns(release)
+    part = np.clip(square - CLEAR_SDS * noise, LEAST_SQUARE, USUAL_SD**2) / USUAL_SD**2
+    if release.indicators is not None:
+        part = np.where(release.indicators > 0.0, 1.0, part)
+    own = 1.0 / precision.reshape(-1, len(middle))
+    wide = own / part
+    wide[:, 0] += (wide - own) @ middle**2
+    return np.asarray(1.0 / wide.ravel())
+
+
+def narrow(release: Quadratic) -> NDArray[np.bool_]:
+    """Return (p,) whose columns fill next to nothing of their bounds, and are away from both.
+
+    At a bound a few rows far out would look the same: a column of a rare value is not narrow.
+    """
+    middle, square, _ = _columns(release)
+    room = np.clip(1.0 - np.abs(middle), 0.0, 1.0)
+    found = square < (NARROW * room) ** 2
+    if release.indicators is not None:
+        found &= release.indicators == 0.0
+    return np.tile(found, len(release.place) // len(found))
+
+
+def _columns(release: Quadratic) -> tuple[Floats, Floats, float]:
+    """Return means (d,) and variances (d,) of columns, and the sd of the noise of these.
+
+    Where the first one is the intercept its mean is 0 and its variance that of the widest column.
     """
     second, noise = release.moments()
     middle, intercept = np.zeros(len(second)), typical(second)[1]
     if intercept:
         middle[1:] = second[0, 1:] / second[0, 0]
-    square = np.diag(second) - middle * second[0] - CLEAR_SDS * noise
-    part = np.clip(square, LEAST_SQUARE, USUAL_SD**2) / USUAL_SD**2
-    part[0] = 1.0 if intercept else part[0]
-    own = 1.0 / precision.reshape(-1, len(second))
-    wide = own / part
-    wide[:, 0] += (wide - own) @ middle**2
-    return np.asarray(1.0 / wide.ravel())
+    square = np.diag(second) - middle * second[0]
+    square[0] = 1.0 if intercept else square[0]
+    return middle, square, noise
 
 
 def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from dpmcmc.families.base import TINY
+from dpmcmc.releases.prior_conflict import narrow
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_looks import SURPRISING, agreed, compared, parted, unmoved
 from dpmcmc.releases.scales import UNCUT
@@ -189,16 +190,16 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
     p = len(release.place)
     edge = math.sqrt(2.0 * p) * release.curvature_sd
     values, vectors = np.linalg.eigh(release.curvature)
-    if release.scaled:
-        return _widest(release, values, vectors, edge) > MAX_MODE_DISTANCE
-    dim = (
-        values
-        < (UNRESOLVED_NOISE if p == len(release.whitening) else UNRESOLVED_NOISE_CLASSES) * edge
-    )
-    if precision is None or not dim.any():
-        return bool(dim.any())
+    clear = UNRESOLVED_NOISE if p == len(release.whitening) else UNRESOLVED_NOISE_CLASSES
+    dim = values < clear * edge
     directions = release.root @ vectors[:, dim]
     directions = directions / np.maximum(np.abs(directions).max(axis=0), TINY)
+    if np.abs(directions[narrow(release)]).max(initial=0.0) > OTHERS_PART:
+        return True  # only a prior that bounds made narrow would hold it
+    if release.scaled:
+        return _widest(release, values, vectors, edge) > MAX_MODE_DISTANCE
+    if precision is None or not dim.any():
+        return bool(dim.any())
     if release.log_shift is not None:
         rates = np.zeros(p) if release.indicators is None else release.indicators
         if np.abs(directions[rates == 0.0]).max(initial=0.0) > OTHERS_PART:

@@ -76,6 +76,33 @@ def test_no_conflict_where_the_rows_say_nothing_else():
     assert not any("declared bounds" in reason for reason in reasons)
 
 
+def test_a_narrow_column_that_noise_hides_is_not_held_by_the_prior():
+    """Years among bounds of three thousand, which noise does not tell from a constant."""
+    bounds = {"year": (0, 3000), "z": (-5, 5), "y": ("a", "b", "c")}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        year, z = rng.integers(2015, 2021, 10_000).astype(float), rng.normal(size=10_000)
+        eta = 0.2 * (year - 2017.5) + 0.4 * z
+        shares = np.exp(np.outer([0.0, 1.0, -1.0], eta))
+        ends = np.cumsum(shares / shares.sum(axis=0), axis=0)
+        chosen = (rng.random(10_000) > ends[:2]).sum(axis=0)
+        data = {"year": year, "z": z, "y": np.array(["a", "b", "c"])[chosen]}
+        schema = Schema.from_frame(data, bounds=bounds)
+        found = sample("y ~ year + z", data, schema, epsilon=4, random=Seeded(1000 + seed))
+        slope = next(one for one in found.summary() if one.name == "b:year")
+        assert found.verdict.status == "unreliable" or abs(slope.mean - 0.2) < 5.0 * slope.sd
+
+
+def test_a_column_of_a_rare_value_is_not_narrow():
+    rng = np.random.default_rng(1)
+    rare, z = (rng.random(ROWS) < 0.01).astype(float), rng.normal(size=ROWS)
+    data = {"rare": rare, "z": z, "y": 0.5 * z + rare + rng.normal(size=ROWS)}
+    schema = Schema.from_frame(data, bounds={"rare": (0, 1), "z": (-400, 400), "y": (-8, 8)})
+    found = sample("y ~ rare + z", data, schema, epsilon=4, random=Seeded(1))
+    told = found.release._told
+    assert prior_conflict.narrow(told).tolist() == [False, False, True]
+
+
 def test_what_is_told_is_by_how_much_the_posterior_moves():
     told = fitted("linear", 200).release
     mean, precision = told._prior
