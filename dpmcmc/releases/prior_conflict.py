@@ -17,6 +17,7 @@ from dpmcmc.families.base import TINY
 from dpmcmc.releases import quadratic_looks
 from dpmcmc.releases.categories import typical
 from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.releases.matrices import even
 from dpmcmc.releases.quadratic import Quadratic
 
 SURPRISING = 0.01  # probability that prior and rows lie so far apart in any coefficient by chance
@@ -25,6 +26,7 @@ CLEAR_SDS = 2.0  # of its noise, by which its mean square is less than what was 
 NARROW = 0.2  # sd over the room to the next bound, up to which a column is narrow
 WIDE_ENOUGH = 2.0  # sd of a prior that holds nothing back, over how far the posterior then lies
 LEAST_SQUARE = 1e-12  # mean square of a column around its mean
+LEAST_PRECISION = 1e-16  # of a prior, which is as good as flat
 MOST_NAMED = 4
 MAX_PULL = 0.5  # posterior sds by which a prior that is so far off may move a mean
 
@@ -39,57 +41,83 @@ def pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, 
     their size does not hang on bounds, and few rows say no quadratic of them.
     """
     p = len(release.place)
-    mean, precision = mean[:p], np.maximum(precision[:p], TINY)
-    found, _ = _moved(release, mean, precision)
-    if not found.any():
-        return found, precision**-0.5
-    moved, place = _moved(release, mean, _roomy(release, precision))
-    found = np.where(moved > 0.0, 0.0, found)
+    mean, precision = mean[:p], np.maximum(precision[:p], LEAST_PRECISION)
+    try:
+        with np.errstate(all="ignore"):
+            return _found(release, mean, precision)
+    except np.linalg.LinAlgError:  # priors so far apart in width that arithmetic loses one
+        return np.zeros(p), precision**-0.5
+
+
+def _found(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
+    """Return what `pulls` does, of priors (p,). Raises LinAlgError."""
+    p = len(mean)
+    numbers = np.ones(p, bool)
     if release.indicators is not None:
-        numbers = release.indicators == 0.0
-        numbers[0] |= typical(release.moments()[0])[1]
-        found *= np.tile(numbers, p // len(numbers))
-    return np.asarray(found), np.maximum(WIDE_ENOUGH * np.abs(place - mean), precision**-0.5)
+        loose = release.indicators == 0.0
+        loose[0] |= typical(release.moments()[0])[1]
+        numbers = np.tile(loose, p // len(loose))
+    own = _Held(release, mean, np.diag(precision), numbers)
+    if not own.conflict:
+        return np.zeros(p), precision**-0.5
+    wide = _Held(release, mean, _roomy(release, precision), numbers)
+    moved = np.abs(own.place - wide.place) / own.sds
+    found = np.where(numbers & (moved > MAX_PULL) & (not wide.conflict), moved, 0.0)
+    return found, np.maximum(WIDE_ENOUGH * np.abs(wide.place - mean), precision**-0.5)
 
 
-def _moved(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
-    """Return by how many sds normal priors move coefficients, or 0, and where these are then.
+class _Held:
+    """A posterior under a normal prior. mean, precision: (p,) and (p, p) of it.
 
-    All (p,). Without conflict it is 0.
+    place, sds: (p,) of the coefficients. conflict: whether some sum of those that are looked at is
+    further from the prior than chance has it, and moved by it.
     """
-    p, root, power = len(mean), release.root, release.tempering
-    score, noise = quadratic_looks.agreed(release)
-    whole, gain = (
-        power * found[0] for found in release.likelihoods(release.curvature[None], noise)
-    )
-    told = np.linalg.inv(whole)
-    rows = release.place + root @ (told @ (gain @ score))
-    variances = np.einsum("ij,jk,ik->i", root, told, root)
-    back = np.linalg.inv(root)
-    whole = back.T @ whole @ back
-    both = np.linalg.inv(whole + np.diag(precision))
-    posterior = both @ (whole @ rows + precision * mean)
-    apart = np.abs(rows - mean) / np.sqrt(variances + 1.0 / precision)
-    moved = np.abs(posterior - rows) / np.sqrt(np.maximum(np.diag(both), TINY))
-    conflict = (apart > -ndtri(0.5 * SURPRISING / p)) & (moved > MAX_PULL)
-    return np.where(conflict, moved, 0.0), posterior
+
+    def __init__(
+        self, release: Quadratic, mean: Floats, precision: Floats, looked: NDArray[np.bool_]
+    ) -> None:
+        root, power = release.root, release.tempering
+        score, noise = quadratic_looks.agreed(release)
+        likelihoods = release.likelihoods(release.curvature[None], noise)
+        whole, gain = (power * found[0] for found in likelihoods)
+        told = np.linalg.inv(whole)
+        rows, back = release.place + root @ (told @ (gain @ score)), np.linalg.inv(root)
+        both = np.linalg.inv(even((back.T @ whole @ back + precision)[None])[0])
+        self.place = both @ (back.T @ (whole @ (back @ rows)) + precision @ mean)
+        self.sds = np.sqrt(np.maximum(np.diag(both), TINY))
+        some = np.ix_(looked, looked)
+        unit = np.linalg.cholesky(even(np.linalg.inv(precision)[None])[0][some])
+        away = np.linalg.inv(unit)
+        values, vectors = np.linalg.eigh(away @ (root @ told @ root.T)[some] @ away.T)
+        values = np.maximum(values, 0.0)
+        apart = np.abs(vectors.T @ (away @ (rows - mean)[looked])) / np.sqrt(1.0 + values)
+        far = apart > -ndtri(0.5 * SURPRISING / len(values))
+        self.conflict = bool((far & (apart * np.sqrt(values) > MAX_PULL)).any())
 
 
 def _roomy(release: Quadratic, precision: Floats) -> Floats:
-    """Return precisions (p,) with which effects are as large for the rows' sds as for bounds.
+    """Return a prior's precision (p, p) with which effects are as large for rows as for bounds.
 
-    A column that is narrower than the noise looks wider than it is: it is taken to be as narrow as
-    noise leaves open. An intercept is that of the middle of all bounds, which effects take far
-    away. Coefficients of categories do not hang on bounds.
+    In each direction of the columns together, since powers of a column that fills little of its
+    bounds are narrow only together. One that is narrower than the noise looks wider than it is: it
+    is taken to be as narrow as noise leaves open. An intercept is that of the middle of all bounds,
+    which effects take far away. Coefficients of categories do not hang on bounds.
     """
-    middle, square, noise = _columns(release)
-    part = np.clip(square - CLEAR_SDS * noise, LEAST_SQUARE, USUAL_SD**2) / USUAL_SD**2
-    if release.indicators is not None:
-        part = np.where(release.indicators > 0.0, 1.0, part)
-    own = 1.0 / precision.reshape(-1, len(middle))
-    wide = own / part
-    wide[:, 0] += (wide - own) @ middle**2
-    return np.asarray(1.0 / wide.ravel())
+    middle, spread, noise = _columns(release)
+    d, first = len(middle), int(middle[0] == 0.0)
+    loose = np.ones(d, bool) if release.indicators is None else release.indicators == 0.0
+    loose[0] &= not first
+    values, vectors = np.linalg.eigh(spread[np.ix_(loose, loose)])
+    part = np.clip(values - CLEAR_SDS * noise, LEAST_SQUARE, USUAL_SD**2) / USUAL_SD**2
+    wider = np.eye(d)
+    wider[np.ix_(loose, loose)] = (vectors / np.sqrt(part)) @ vectors.T
+    found = np.zeros((len(precision), len(precision)))
+    for k in range(0, len(precision), d):
+        own = np.diag(1.0 / precision[k : k + d])
+        wide = wider @ own @ wider
+        wide[0, 0] += middle @ (wide - own) @ middle
+        found[k : k + d, k : k + d] = np.linalg.inv(wide)
+    return found
 
 
 def narrow(release: Quadratic) -> NDArray[np.bool_]:
@@ -97,7 +125,8 @@ def narrow(release: Quadratic) -> NDArray[np.bool_]:
 
     At a bound a few rows far out would look the same: a column of a rare value is not narrow.
     """
-    middle, square, _ = _columns(release)
+    middle, spread, _ = _columns(release)
+    square = np.diag(spread)
     room = np.clip(1.0 - np.abs(middle), 0.0, 1.0)
     found = square < (NARROW * room) ** 2
     if release.indicators is not None:
@@ -106,17 +135,19 @@ def narrow(release: Quadratic) -> NDArray[np.bool_]:
 
 
 def _columns(release: Quadratic) -> tuple[Floats, Floats, float]:
-    """Return means (d,) and variances (d,) of columns, and the sd of the noise of these.
+    """Return means (d,) and covariances (d, d) of columns, and the sd of the noise of these.
 
-    Where the first one is the intercept its mean is 0 and its variance that of the widest column.
+    Where the first one is the intercept its mean is told as 0 and its variance as 1.
     """
     second, noise = release.moments()
-    middle, intercept = np.zeros(len(second)), typical(second)[1]
-    if intercept:
-        middle[1:] = second[0, 1:] / second[0, 0]
-    square = np.diag(second) - middle * second[0]
-    square[0] = 1.0 if intercept else square[0]
-    return middle, square, noise
+    if not typical(second)[1]:
+        return np.zeros(len(second)), second, noise
+    middle = second[0] / second[0, 0]
+    middle[0] = 0.0
+    spread = second - np.outer(middle, second[0])
+    spread[0] = spread[:, 0] = 0.0
+    spread[0, 0] = 1.0
+    return middle, even(spread[None])[0], noise
 
 
 def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:
@@ -139,5 +170,6 @@ def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:
 
 def _above(sd: float) -> str:
     """Return a number of one digit that is no smaller."""
+    sd = min(max(sd, LEAST_PRECISION), 1.0 / LEAST_PRECISION)
     unit = 10.0 ** math.floor(math.log10(sd))
     return f"{math.ceil(sd / unit) * unit:.6g}"

@@ -139,6 +139,20 @@ def test_an_intercept_that_bounds_took_far_away_is_told_with_its_column():
     assert abs(whole.summary()["x"].mean - 0.3) < 5.0 * whole.summary()["x"].sd
 
 
+@pytest.mark.parametrize("formula", ["y ~ poly(x, 3)", "y ~ x + I(x**2)"])
+def test_powers_of_a_column_are_judged_together(formula):
+    """Each of them is as wide as any column; it is their differences that rows hardly vary in."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(1.0, 5.0, ROWS)
+    eta = 0.3 * (x - 3.0) - 0.2 * (x - 3.0) ** 2
+    data = {"x": x, "y": np.where(rng.random(ROWS) < expit(eta), "yes", "no")}
+    for upper, reliable in ((5.0, True), (43.0, False)):
+        schema = Schema.from_frame(data, bounds={"x": (1.0, upper), "y": ("no", "yes")})
+        found = sample(formula, data, schema, epsilon=4.0, delta=1e-6, random=Seeded(1004))
+        assert (found.verdict.status == "reliable") is reliable, found.verdict.sentence
+    assert "some declared bounds are so wide" in " ".join(found.verdict.reasons)
+
+
 def test_priors_asked_for_by_name_are_the_callers_own_and_others_the_jobs():
     found = fitted("logistic", 30).release
     spread = CoefficientPrior(kind="student_t", scale=100.0, df=4.0)
