@@ -120,3 +120,25 @@ def test_who_is_refused_a_page_keeps_the_way_back(house: House) -> None:
         answer = house.http.get(address)
         assert answer.status_code == status
         assert 'href="/jobs"' in answer.text
+
+
+def test_jobs_without_a_posterior_are_left_out_of_a_comparison_and_told(house: House) -> None:
+    analyst, dataset = house.user("analyst"), house.dataset()
+    waiting = house.submit(analyst, dataset)
+    cancelled = house.submit(analyst, dataset)
+    analyst.post(f"/v1/jobs/{cancelled}/cancel")
+    task = {"task": {"kind": "statistic", "column": "age"}, "dataset": dataset}
+    body = task | {"privacy": {"epsilon": 0.1, "delta": 1e-6}}
+    made = analyst.post("/v1/jobs", json=body).json()["id"]
+    others = [house.submit(analyst, dataset, num_steps=61 + k) for k in range(2)]
+    signed_in(house, analyst.key)
+    chosen = [waiting, cancelled, made, *others]
+    text = house.http.get("/compare", params={"job": chosen}).text
+    for job, told in (
+        (waiting, "is queued: load this page again when it has ended."),
+        (cancelled, "was cancelled."),
+        (made, "is a task, which has no posterior."),
+    ):
+        assert f'<a href="/jobs/{job}">Job {job[:8]}</a> {told}' in text
+    assert "1 more: there is room for four." in text
+    assert "<figure" not in text

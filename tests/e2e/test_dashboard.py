@@ -297,6 +297,63 @@ def test_jobs_stand_side_by_side(page: Page, service: Service, analyst: str) -> 
     expect(page.get_by_role("row").filter(has_text="Dataset")).to_contain_text("small <i>table</i>")
 
 
+def test_intervals_of_jobs_stand_in_one_figure(
+    page: Page, service: Service, analyst: str, tmp_path: Path
+) -> None:
+    rows, columns = tmp_path / "rows.csv", [{"name": "x", "type": "number", "lower": 0, "upper": 9}]
+    rows.write_text("x,y\n" + "".join(f"{k % 10},{k % 7}\n" for k in range(5000)))
+    columns.append({"name": "y", "type": "number", "lower": 0, "upper": 6})
+    with Client(service.url, service.admin_key) as admin:
+        given = {"name": "compared", "columns": columns, "privacy": {"epsilon": 9.0, "delta": 1e-6}}
+        own = {"dataset": admin.upload(rows, given)["id"]}
+
+    def linear(formula: str, epsilon: float) -> dict[str, Any]:
+        model = {"family": "linear", "formula": formula}
+        privacy = {"epsilon": epsilon, "delta": 1e-6}
+        return job_of(analyst, service, model=model, privacy=privacy, **own)
+
+    jobs = [linear("y ~ 1", 6.0), linear("y ~ x", 0.02)]
+    doubt = [" doubtful" * (one["verdict"]["status"] == "unreliable") for one in jobs]
+    assert doubt[1]
+    with Client(service.url, analyst) as client:
+        task = {"kind": "statistic", "column": "x"}
+        asked = {"task": task, "privacy": {"epsilon": 0.01, "delta": 1e-6}}
+        other = client.submit(asked | own)["id"]
+        found = {one["name"]: one for one in client.summary(jobs[1]["id"])["parameters"]}
+    sign_in(page, service.url, analyst)
+    chosen = "&".join(f"job={id}" for id in (jobs[0]["id"], other, jobs[1]["id"]))
+    page.goto(f"{service.url}/compare?{chosen}")
+    expect(page.locator("main")).to_contain_text(f"Job {other[:8]} is a task")
+    both = page.get_by_role("img", name="Intercept:")
+    expect(both.locator("g")).to_have_class([f"job{k}{told}" for k, told in enumerate(doubt)])
+    expect(both).to_have_accessible_name(re.compile("unreliable$"))
+    alone = page.get_by_role("img", name="x:")
+    expect(alone.locator("g")).to_have_class(["job1 doubtful"])  # the other has no such parameter
+    words = f"x: job {jobs[1]['id'][:8]} {found['x']['mean']:.4g}, 90 %"
+    expect(alone).to_have_accessible_name(re.compile(re.escape(words)))
+    expect(page.locator(".legend .key")).to_have_count(2)
+    expect(page.locator(".legend .key").nth(1)).to_contain_text("unreliable")
+    line, marker = (alone.locator(f"g {one}").bounding_box() for one in ("line", "rect"))
+    assert line
+    assert marker
+    share = (marker["x"] + marker["width"] / 2 - line["x"]) / line["width"]
+    low, high = found["x"]["q05"], found["x"]["q95"]
+    assert share == pytest.approx((found["x"]["mean"] - low) / (high - low), abs=0.02)
+    with Client(service.url, service.admin_key) as admin:  # out of other tests' way
+        admin.amend(own["dataset"], {"archived": True})
+
+
+def test_one_job_or_none_is_no_comparison(page: Page, service: Service, analyst: str) -> None:
+    job = job_of(analyst, service)
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/compare?job={job['id']}")
+    expect(page.locator("main")).to_contain_text("This is one job: choose at least two")
+    expect(page.get_by_role("img", name="Intercept:")).to_be_visible()
+    page.goto(f"{service.url}/compare")
+    expect(page.locator("main")).to_contain_text("There is nothing to compare")
+    expect(page.locator("figure")).to_have_count(0)
+
+
 def held_back(page: Page, address: str) -> Route:
     """Open a page whose script does not come yet. Returns what waits."""
     held: list[Route] = []
