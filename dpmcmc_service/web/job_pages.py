@@ -30,11 +30,11 @@ async def jobs(
     signed: Signed,
     status: str = "",
     dataset: str = "",
-    formula: str = "",
+    text: str = "",
     cursor: str = "",
 ) -> HTMLResponse:
     """The reader's jobs, newest first; the table alone where it is drawn again."""
-    asked = {"status": status, "dataset": dataset, "formula": formula}
+    asked = {"status": status, "dataset": dataset, "text": text}
     found, known = await asyncio.gather(
         signed.api.get("/v1/jobs", limit=LISTED, cursor=cursor, **asked),
         signed.api.items("/v1/datasets"),

@@ -170,7 +170,7 @@ def test_a_pooled_dataset_shows_its_holders(page: Page, service: Service, tmp_pa
 
 def test_posterior_of_a_job_is_drawn(page: Page, service: Service, analyst: str) -> None:
     sign_in(page, service.url, analyst)
-    page.goto(f"{service.url}/jobs?status=succeeded&formula=Y+~")
+    page.goto(f"{service.url}/jobs?status=succeeded&text=Y+~")
     row = page.get_by_role("row").filter(has_text="dp_penalty")
     expect(row.locator(".status")).to_have_text(["succeeded", "unreliable"])
     row.get_by_role("link").click()
@@ -283,6 +283,31 @@ def test_a_task_is_duplicated_as_it_was_asked_for(
         again = client.job(page.url.rsplit("/", 1)[1])
     assert again["id"] != job["id"]
     assert again["submitted"] == asked
+
+
+def test_tasks_are_found_by_their_columns_and_kind(
+    page: Page, service: Service, analyst: str
+) -> None:
+    with Client(service.url, analyst) as client:
+        dataset = next(one["id"] for one in client.datasets() if "small" in one["name"])
+        asked = {"dataset": dataset, "privacy": {"epsilon": 0.01, "delta": 1e-6}}
+        ids = [
+            client.submit(asked | {"task": {"kind": "statistic", "column": column}})["id"]
+            for column in ("x", "y")
+        ]
+    sign_in(page, service.url, analyst)
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    search, boxes = page.get_by_label("Search"), page.locator("#jobs input[type=checkbox]")
+    search.fill("STATIS")
+    for id in ids:
+        expect(page.locator(f"#status-{id}")).to_be_visible()
+    expect(page.locator("#jobs tbody tr").filter(has_not_text="statistic")).to_have_count(0)
+    search.fill("y ~ x")
+    expect(page.locator("#jobs tbody tr").filter(has_text="statistic")).to_have_count(0)
+    expect(page).to_have_url(re.compile("text=y"))
+    search.fill("no such thing")
+    expect(page.locator("#jobs")).to_contain_text("No job matches")
+    expect(boxes).to_have_count(0)
 
 
 def test_jobs_stand_side_by_side(page: Page, service: Service, analyst: str) -> None:
