@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
-from sqlalchemy.sql import ColumnElement
 
 from dpmcmc import diagnostics
 from dpmcmc.design import make_design
@@ -40,6 +39,7 @@ from dpmcmc_service.jobs.specs import (
     resolved_spec,
     task_spec,
 )
+from dpmcmc_service.jobs.wanted import Wanted
 from dpmcmc_service.storage.columns import schema_of
 from dpmcmc_service.storage.rows import JOB_STATUSES, DatasetRow, JobRow, ReleaseRow
 
@@ -117,33 +117,12 @@ def watched(
         return found, living(session, callers)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which jobs a list is to hold. formula: a part of it, in either case; None: any."""
-
-    status: str | None = None
-    dataset: UUID | None = None
-    formula: str | None = None
-
-    def conditions(self) -> list[ColumnElement[bool]]:
-        """What rows must meet."""
-        found: list[ColumnElement[bool]] = []
-        if self.status is not None:
-            found.append(JobRow.status == self.status)
-        if self.dataset is not None:
-            found.append(JobRow.dataset_id == self.dataset)
-        if self.formula is not None:
-            written = JobRow.resolved["model"]["formula"].as_string()
-            found.append(written.icontains(self.formula, autoescape=True))
-        return found
-
-
 def jobs(
     services: Services, caller: Caller, wanted: Wanted, limit: int, cursor: str | None
 ) -> Page[JobRow]:
     """The caller's jobs, newest first."""
     with services.sessions.read() as session:
-        query = select(JobRow).where(JobRow.user_id == caller.id, *wanted.conditions())
+        query = select(JobRow).where(JobRow.user_id == caller.id, *wanted.conditions(caller.id))
         return by_time(session, query, JobRow.created_at, JobRow.id, limit, cursor)
 
 

@@ -34,11 +34,13 @@ def note(
     ledger.audit.record(session, act)
 
 
-def entries(services: Services, limit: int, cursor: str | None) -> Page[AuditEntry]:
-    """The trail, oldest first."""
+def entries(
+    services: Services, limit: int, cursor: str | None, action: str | None = None
+) -> Page[AuditEntry]:
+    """The trail, oldest first. action: only its entries of one."""
     after = by_number(cursor)
     with services.sessions.read() as session:
-        found = ledger.audit.entries(session, after, limit + 1)
+        found = ledger.audit.entries(session, after, limit + 1, action)
     more = encode(found[limit - 1].seq) if len(found) > limit else None
     return Page(found[:limit], more)
 

@@ -105,9 +105,13 @@ def hash_at(session: Session, seq: int) -> str:
     return session.scalar(select(ENTRIES.c.hash).where(ENTRIES.c.seq == seq)) or ""
 
 
-def entries(session: Session, after_seq: int = 0, limit: int = 100) -> list[AuditEntry]:
-    """Entries oldest first, from after_seq on."""
+def entries(
+    session: Session, after_seq: int = 0, limit: int = 100, action: str | None = None
+) -> list[AuditEntry]:
+    """Entries oldest first, from after_seq on. action: only those of one."""
     query = select(ENTRIES).where(ENTRIES.c.seq > after_seq).order_by(ENTRIES.c.seq).limit(limit)
+    if action is not None:
+        query = query.where(ENTRIES.c.action == action)
     return [_entry(row) for row in session.execute(query)]
 
 

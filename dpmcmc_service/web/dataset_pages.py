@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from dpmcmc_service.web import names
 from dpmcmc_service.web.forms import NotReadError, number, problem_of
 from dpmcmc_service.web.inside import Id, Json, RefusedError
 from dpmcmc_service.web.session import Session, Signed, fields_of
@@ -56,6 +57,8 @@ async def show(
         told["ledger"] = await signed.api.get(
             f"/v1/datasets/{id}/ledger", limit=ENTRIES, cursor=cursor
         )
+    if signed.role == "auditor":
+        told["users"] = await names.of_users(signed)
     if signed.role == "admin":
         users = await signed.api.items("/v1/users")
         told["users"] = {one["id"]: one["name"] for one in users}

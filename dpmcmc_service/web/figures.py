@@ -131,9 +131,52 @@ def forest(parameters: list[Json]) -> Json:
     return {"rows": rows, "ticks": ticks, "apart": len(parameters) - len(shown)}
 
 
+def compared(names: list[str], by_job: list[dict[str, Json]]) -> list[Json]:
+    """Return the rows of a forest plot of several jobs, places in per cent of its width.
+
+    by_job: of each job, its summary's parameters by name. A row is one parameter on a scale of its
+    own, in the units that the summaries have: `bars` are of the jobs that have it, `job` says
+    which; zero is left out where it is far away.
+    """
+    return [
+        _compared(name, [{**one[name], "job": k} for k, one in enumerate(by_job) if name in one])
+        for name in names
+    ]
+
+
+def _compared(name: str, bars: list[Json]) -> Json:
+    low = min(min(one["q05"], one["mean"]) for one in bars)
+    high = max(max(one["q95"], one["mean"]) for one in bars)
+    width = (high - low) or abs(high) or 1.0
+    if low - width < 0.0 < high + width:
+        low, high = min(low, 0.0), max(high, 0.0)
+        width = (high - low) or 1.0
+
+    def at(value: float) -> float:
+        return float(round(6.0 + 88.0 * (value - low) / width, 3))
+
+    ends = {"from": "q05", "to": "q95", "at": "mean"}
+    values = _ticks(low, low + width)
+    return {
+        "name": name,
+        "bars": [{**one, **{k: at(one[v]) for k, v in ends.items()}} for one in bars],
+        "zero": at(0.0) if low <= 0.0 <= high else None,
+        "ticks": [{"at": at(value), "value": value} for value in values],
+        "digits": _digits(values),
+    }
+
+
+def _digits(values: list[float]) -> int:
+    """Return how many digits that count write ticks as they are, at least 3."""
+    slack = 1e-6 * (values[-1] - values[0])
+    told = range(3, 15)
+    wrong = (max(abs(float(f"{one:.{count}g}") - one) for one in values) > slack for count in told)
+    return next((count for count, far in zip(told, wrong, strict=True) if not far), told[-1])
+
+
 def _ticks(low: float, high: float) -> list[float]:
     """Return up to five round numbers from low to high."""
     rough = ((high - low) or 1.0) / 4
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(k * power for k in (1, 2, 5, 10) if k * power >= rough)
+    step = next(k * power for k in (1, 2, 2.5, 5, 10) if k * power >= rough)
     return [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]

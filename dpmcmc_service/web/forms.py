@@ -192,13 +192,10 @@ def _prior(form: dict[str, str]) -> Json | None:
 def filled(job: Json) -> dict[str, str]:
     """Return the form of a job that is asked for as an earlier one was: the API's answer."""
     asked = job["submitted"]
-    model, sampler, privacy = asked["model"], asked["sampler"] or {}, asked["privacy"]
-    found = {
-        "dataset": job["dataset"],
+    model, sampler = asked["model"], asked["sampler"] or {}
+    found = paid(job) | {
         "family": model["family"],
         "formula": model["formula"],
-        "delta": str(privacy["delta"]),
-        "epsilon": str(privacy.get("epsilon") or f"{job['cost']['epsilon']:.6g}"),
         "algorithm": sampler.get("algorithm", ""),
     }
     prior = model.get("prior") or {}
@@ -211,6 +208,16 @@ def filled(job: Json) -> dict[str, str]:
     for prefix, told in ((MODEL, (model.get("options") or {}) | shared), (SAMPLER, sampler)):
         found |= {prefix + name: word for name, word in _written(told).items()}
     return found
+
+
+def paid(job: Json) -> dict[str, str]:
+    """Return the fields that say on what an earlier job was run, and what it might cost."""
+    privacy = job["submitted"]["privacy"]
+    return {
+        "dataset": job["dataset"],
+        "delta": str(privacy["delta"]),
+        "epsilon": str(privacy.get("epsilon") or f"{job['cost']['epsilon']:.6g}"),
+    }
 
 
 def _written(told: Json) -> dict[str, str]:

@@ -8,14 +8,14 @@ from starlette.concurrency import run_in_threadpool
 
 from dpmcmc_service.web import figures, forms
 from dpmcmc_service.web.forms import NotReadError, problem_of
-from dpmcmc_service.web.inside import Id, Json, RefusedError, identifier
+from dpmcmc_service.web.inside import Id, Json, RefusedError
 from dpmcmc_service.web.session import Session, Signed, fields_of
 from dpmcmc_service.web.shown import page
 
 router = APIRouter(include_in_schema=False)
 STATUSES = ("queued", "running", "succeeded", "failed", "cancelled")
 LIVE = ("queued", "running")
-LISTED, COMPARED = 50, 4
+LISTED = 50
 FILES = {
     "csv": "text/csv",
     "parquet": "application/vnd.apache.parquet",
@@ -30,11 +30,11 @@ async def jobs(
     signed: Signed,
     status: str = "",
     dataset: str = "",
-    formula: str = "",
+    text: str = "",
     cursor: str = "",
 ) -> HTMLResponse:
     """The reader's jobs, newest first; the table alone where it is drawn again."""
-    asked = {"status": status, "dataset": dataset, "formula": formula}
+    asked = {"status": status, "dataset": dataset, "text": text}
     found, known = await asyncio.gather(
         signed.api.get("/v1/jobs", limit=LISTED, cursor=cursor, **asked),
         signed.api.items("/v1/datasets"),
@@ -192,30 +192,3 @@ async def _saved(signed: Session, path: str, name: str, kind: str) -> Response:
         "Cache-Control": "no-store",
     }
     return Response(found.content, media_type=FILES[kind], headers=headers)
-
-
-@router.get("/compare", response_class=HTMLResponse)
-async def compare(request: Request, signed: Signed) -> HTMLResponse:
-    """Jobs side by side: settings, verdicts, and the parameters that they share."""
-    ids = [await identifier(id) for id in dict.fromkeys(request.query_params.getlist("job"))]
-    found, known = await asyncio.gather(
-        asyncio.gather(*(signed.api.get(f"/v1/jobs/{id}") for id in ids[:COMPARED])),
-        signed.api.items("/v1/datasets"),
-    )
-    chains = [job for job in found if "model" in job["spec"]]
-    done = [job for job in chains if job["status"] == "succeeded" and not job["expired_at"]]
-    summaries = await asyncio.gather(
-        *(signed.api.get(f"/v1/jobs/{job['id']}/summary") for job in done)
-    )
-    by_job = [{one["name"]: one for one in summary["parameters"]} for summary in summaries]
-    names = list(dict.fromkeys(name for one in by_job for name in one))
-    return page(
-        request,
-        "compare.html",
-        signed,
-        jobs=done,
-        by_job=by_job,
-        names=names,
-        datasets={one["id"]: one["name"] for one in known},
-        left_out=len(ids) - len(done),
-    )

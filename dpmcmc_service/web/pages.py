@@ -10,6 +10,7 @@ from dpmcmc_service.api.codes import CODES, PLACE
 from dpmcmc_service.api.reasons import REASONS
 from dpmcmc_service.web import (
     access_pages,
+    compare_pages,
     dataset_pages,
     front_pages,
     inference_pages,
@@ -64,6 +65,7 @@ ROUTERS = (
     access_pages.router,
     job_form_pages.router,
     job_pages.router,
+    compare_pages.router,
     inference_pages.router,
     task_pages.router,
     people_pages.router,

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from dpmcmc_service.web import names
 from dpmcmc_service.web.forms import problem_of
 from dpmcmc_service.web.inside import Id, Json, RefusedError
 from dpmcmc_service.web.session import Session, Signed, fields_of, signed_in
@@ -114,10 +115,10 @@ async def revoke(signed: Annotated[Session, Depends(signed_in)], id: Id) -> Redi
 @router.get("/audit", response_class=HTMLResponse)
 async def audit(request: Request, signed: Signed, cursor: str = "") -> HTMLResponse:
     """Every administrative act."""
-    lists = ["/v1/datasets", *(["/v1/users"] if signed.role == "admin" else [])]
-    found, known = await asyncio.gather(
+    found, datasets, people = await asyncio.gather(
         signed.api.get("/v1/audit", limit=ENTRIES, cursor=cursor),
-        asyncio.gather(*map(signed.api.items, lists)),
+        signed.api.items("/v1/datasets"),
+        names.of_users(signed),
     )
     return page(
         request,
@@ -126,7 +127,7 @@ async def audit(request: Request, signed: Signed, cursor: str = "") -> HTMLRespo
         entries=found["items"],
         next=found["next_cursor"],
         cursor=cursor,
-        names={one["id"]: one["name"] for some in known for one in some},
+        names={one["id"]: one["name"] for one in datasets} | people,
     )
 
 

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader
 
+from dpmcmc_service.web.names import named
 from dpmcmc_service.web.session import Session
 
 HERE = Path(__file__).parent
@@ -89,7 +90,13 @@ def what(job: dict[str, Any]) -> str:
 
 
 templates.env.filters |= {"digits": digits, "whole": whole, "moment": moment, "compact": compact}
-templates.env.filters |= {"what": what, "jobs_of_one": jobs_of_one, "r_hat": r_hat, "exact": exact}
+templates.env.filters |= {
+    "named": named,
+    "what": what,
+    "jobs_of_one": jobs_of_one,
+    "r_hat": r_hat,
+    "exact": exact,
+}
 
 
 def page(

@@ -5,18 +5,13 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from dpmcmc_service.web.forms import NotReadError, number, problem_of
-from dpmcmc_service.web.inside import Json, RefusedError
+from dpmcmc_service.web.forms import NotReadError, problem_of
+from dpmcmc_service.web.inside import Json, RefusedError, identifier
 from dpmcmc_service.web.session import Session, Signed, fields_of
 from dpmcmc_service.web.shown import page
+from dpmcmc_service.web.task_forms import KINDS, body_of, filled
 
 router = APIRouter(include_in_schema=False)
-KINDS = {
-    "summaries": "means, quantiles and counts",
-    "synthetic": "synthetic tables",
-    "statistic": "one statistic",
-    "two_stages": "one statistic, chosen by a part of the rows",
-}
 FAMILIES = ("normal_mean", "normal_variance", "uniform_width", "bernoulli")
 
 
@@ -36,11 +31,18 @@ async def _told(signed: Session, form: dict[str, str]) -> Json:
 
 @router.get("/tasks/new", response_class=HTMLResponse)
 async def new(
-    request: Request, signed: Signed, dataset: str = "", kind: str = "summaries"
+    request: Request, signed: Signed, dataset: str = "", kind: str = "summaries", like: str = ""
 ) -> HTMLResponse:
-    """An empty form."""
+    """An empty form, or one filled like an earlier task."""
     form = {"again": str(uuid4()), "dataset": dataset, "kind": kind}
-    return page(request, "task_form.html", signed, form=form, **await _told(signed, form))
+    told: Json = {}
+    if like:
+        earlier = await signed.api.get(f"/v1/jobs/{await identifier(like)}")
+        if "task" in earlier["spec"]:
+            form |= filled(earlier)
+            told["planned"] = True
+    told |= await _told(signed, form)
+    return page(request, "task_form.html", signed, form=form, **told)
 
 
 @router.get("/tasks/fields", response_class=HTMLResponse)
@@ -77,93 +79,3 @@ async def submit(request: Request, signed: Signed) -> Response:
         fresh = form | {"again": str(uuid4())}
         return page(request, "task_form.html", signed, 422, form=fresh, **told)
     return RedirectResponse(f"/jobs/{job['id']}", status_code=303)
-
-
-def body_of(form: dict[str, str]) -> Json:
-    """Return the body of a task from its form. Raises NotReadError on what is no number."""
-    kind = form.get("kind", "")
-    if kind not in KINDS:
-        raise NotReadError("/task/kind", f"must be one of {', '.join(KINDS)}")
-    made = {
-        "summaries": _summaries,
-        "synthetic": _synthetic,
-        "statistic": _statistic,
-        "two_stages": _stages,
-    }[kind](form)
-    privacy = {name: number(form, name, f"/privacy/{name}") for name in ("epsilon", "delta")}
-    return {
-        "dataset": form.get("dataset", ""),
-        "task": {"kind": kind} | made,
-        "privacy": {name: value for name, value in privacy.items() if value is not None},
-    }
-
-
-def _named(form: dict[str, str], prefix: str) -> list[str]:
-    """Return what the form's fields with this prefix and something in them are of."""
-    return [key[len(prefix) :] for key in form if key.startswith(prefix) and form[key].strip()]
-
-
-def _numbers(form: dict[str, str], name: str, pointer: str) -> list[float]:
-    """Return numbers between commas. Raises NotReadError."""
-    found = []
-    for at, part in enumerate(form.get(name, "").split(",")):
-        if part.strip():
-            found.append(number({name: part}, name, f"{pointer}/{at}") or 0.0)
-    return found
-
-
-def _whole(form: dict[str, str], name: str, pointer: str) -> int | None:
-    value = number(form, name, pointer)
-    if value is not None and not value.is_integer():
-        raise NotReadError(pointer, "must be a whole number")
-    return None if value is None else int(value)
-
-
-def _tables(form: dict[str, str], name: str) -> list[list[str]]:
-    """Return columns between commas, a table on each line."""
-    lines = (line.split(",") for line in form.get(name, "").splitlines())
-    named = ([one.strip() for one in line if one.strip()] for line in lines)
-    return [one for one in named if one]
-
-
-def _summaries(form: dict[str, str]) -> Json:
-    asked: list[Json] = [{"kind": "mean", "column": one} for one in _named(form, "mean.")]
-    for one in _named(form, "quantiles."):
-        at = _numbers(form, f"quantiles.{one}", "/task/statistics/at")
-        asked.append({"kind": "quantiles", "column": one, "at": at})
-    counted = [[one] for one in _named(form, "counts.")] + _tables(form, "tables")
-    asked += [{"kind": "counts", "columns": columns} for columns in counted]
-    return {"statistics": asked}
-
-
-def _synthetic(form: dict[str, str]) -> Json:
-    found: Json = {}
-    columns = _named(form, "column.")
-    if columns:
-        found["columns"] = columns
-    tables = _whole(form, "num_tables", "/task/tables")
-    if tables is not None:
-        found["tables"] = tables
-    marginals = _tables(form, "marginals")
-    return found | ({"marginals": marginals} if marginals else {})
-
-
-def _statistic(form: dict[str, str]) -> Json:
-    found: Json = {
-        name: form[name] for name in ("column", "statistic", "form", "noise") if form.get(name)
-    }
-    power = number(form, "a", "/task/a")
-    return found | ({} if power is None else {"a": power})
-
-
-def _stages(form: dict[str, str]) -> Json:
-    found: Json = {
-        name: form[name] for name in ("column", "statistic", "noise", "family") if form.get(name)
-    }
-    sd = number(form, "sd", "/task/options/sd")
-    found |= {} if sd is None else {"options": {"sd": sd}}
-    first = _whole(form, "first_rows", "/task/first_rows")
-    found |= {} if first is None else {"first_rows": first}
-    for name in ("thetas", "powers"):
-        found[name] = _numbers(form, name, f"/task/{name}")
-    return found

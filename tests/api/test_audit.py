@@ -171,3 +171,16 @@ def test_who_verifies_may_send_no_body_at_all(house: House) -> None:
     assert auditor.post("/v1/audit/verify").json()["ok"]
     assert auditor.post("/v1/audit/verify", json={}).json()["ok"]
     assert auditor.post("/v1/audit/verify", content=b"x").status_code == 415
+
+
+def test_the_acts_of_one_kind_are_listed_page_by_page(either_house: House) -> None:
+    house = either_house
+    made = [house.user("analyst").id for _ in range(3)]
+    house.dataset()
+    first = house.admin.get("/v1/audit?action=user.create&limit=2").json()
+    cursor = first["next_cursor"]
+    rest = house.admin.get(f"/v1/audit?action=user.create&limit=2&cursor={cursor}").json()
+    assert rest["next_cursor"] is None
+    assert [one["subject"] for one in first["items"] + rest["items"]] == made
+    assert house.admin.get("/v1/audit?action=no.such").json()["items"] == []
+    assert house.admin.get("/v1/audit?action=A%27").status_code == 422

@@ -54,3 +54,35 @@ def test_a_forest_has_coefficients_and_a_scale() -> None:
     assert [tick["at"] for tick in found["ticks"]][1] == found["rows"][0]["zero"]
     only = figures.forest([told("Intercept", 0.0)])
     assert [row["name"] for row in only["rows"]] == ["Intercept"]
+
+
+def told(mean: float, sd: float) -> dict[str, object]:
+    return {"mean": mean, "q05": mean - 2 * sd, "q95": mean + 2 * sd}
+
+
+def test_jobs_are_compared_on_a_scale_of_each_parameter() -> None:
+    first = {"Intercept": told(200.0, 1.0), "age": told(0.5, 0.2)}
+    second = {"Intercept": told(203.0, 0.5), "dose": told(7.0, 0.0)}
+    intercept, age, dose = figures.compared(["Intercept", "age", "dose"], [first, second])
+    one, other = intercept["bars"]
+    assert (one["job"], one["from"], other["job"], other["to"]) == (0, 6.0, 1, 94.0)
+    assert one["from"] < one["at"] < other["from"] < other["at"] < other["to"]
+    assert intercept["zero"] is None  # 200 units away
+    assert [bar["job"] for bar in age["bars"]] == [0]
+    assert age["zero"] == 6.0
+    assert [bar["job"] for bar in dose["bars"]] == [1]
+    assert dose["bars"][0]["from"] == dose["bars"][0]["to"]
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd"), [(14.2, 2.1), (102.0, 1.2), (-3.6e-9, 1e-9), (1e6 + 0.3, 0.02), (0.0, 0.0)]
+)
+def test_ticks_of_a_comparison_are_two_at_least_and_can_be_told_apart(
+    mean: float, sd: float
+) -> None:
+    (row,) = figures.compared(["b"], [{"b": told(mean, sd)}])
+    values, count = [tick["value"] for tick in row["ticks"]], row["digits"]
+    assert 2 <= len(values) <= 5
+    assert all(0 < tick["at"] < 100 for tick in row["ticks"])
+    written = [float(f"{value:.{count}g}") for value in values]
+    np.testing.assert_allclose(np.diff(written), values[1] - values[0], rtol=1e-4)

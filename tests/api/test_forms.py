@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dpmcmc_service.web import forms
+from dpmcmc_service.web import forms, task_forms
 from dpmcmc_service.web.forms import NotReadError
-from tests.api.support import House
+from tests.api.support import CSV, METADATA, House
 
 DATASET = {
     "id": "d",
@@ -98,3 +98,73 @@ def test_what_is_not_read_is_told_with_its_field(
     with pytest.raises(NotReadError, match=message) as told:
         forms.job(form, DATASET, *registered)
     assert told.value.pointer == pointer
+
+
+TASKS: list[dict[str, Any]] = [
+    {
+        "kind": "summaries",
+        "statistics": [
+            {"kind": "mean", "column": "age"},
+            {"kind": "quantiles", "column": "age", "at": [0.05, 1 / 3]},
+            {"kind": "counts", "columns": ["sex"]},
+            {"kind": "counts", "columns": ["sex", "income, at all"]},
+            {"kind": "counts", "columns": ["age", "sex"]},
+            {"kind": "quantiles", "column": "age", "at": [0.5], "bins": 10},
+            {"kind": "counts", "columns": ["age"], "bins": {"age": [30.0, 60.0]}},
+        ],
+    },
+    {"kind": "synthetic"},
+    {
+        "kind": "synthetic",
+        "columns": ["sex", "age", "income, at all"],
+        "marginals": [["sex"], ["age", "income, at all"]],
+        "bins": {"age": 5},
+        "impossible": [{"sex": ["Male"], "income, at all": [">50K"]}],
+        "tables": 3,
+        "moves": 70,
+    },
+    {"kind": "statistic", "column": "age", "statistic": "absolute_power", "a": 1 / 3},
+    {"kind": "statistic", "column": "age", "form": "sequential", "noise": "laplace"},
+    {
+        "kind": "two_stages",
+        "column": "age",
+        "statistic": "power",
+        "noise": "gaussian",
+        "first_rows": 50,
+        "first_power": 0.5,
+        "family": "normal_mean",
+        "options": {"sd": 12.5},
+        "thetas": [20.0, 40.25],
+        "powers": [0.5, 1.0],
+    },
+]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_becomes_a_form_that_asks_for_it_again(house: House, task: dict[str, Any]) -> None:
+    columns = [*METADATA["columns"][:2], METADATA["columns"][2] | {"name": "income, at all"}]
+    rows = CSV.replace(b"age,sex,income", b'age,sex,"income, at all"', 1)
+    dataset = house.admin.upload(rows, METADATA | {"columns": columns}).json()["id"]
+    analyst = house.user("analyst")
+    body = {"dataset": dataset, "task": task, "privacy": {"epsilon": 0.123, "delta": 2.5e-7}}
+
+    def asked(body: dict[str, Any]) -> dict[str, Any]:
+        made = analyst.post("/v1/jobs", json=body)
+        assert made.status_code == 202, made.text
+        found: dict[str, Any] = analyst.get(f"/v1/jobs/{made.json()['id']}").json()
+        return found
+
+    first = asked(body)
+    again = task_forms.body_of(task_forms.filled(first))
+    again["task"].get("statistics", []).sort(key=str)
+    first["submitted"]["task"].get("statistics", []).sort(key=str)
+    second = asked(again)["submitted"]
+    second["task"].get("statistics", []).sort(key=str)
+    assert second == first["submitted"]
+
+
+def test_further_fields_of_a_task_are_an_object() -> None:
+    form = {"kind": "synthetic", "epsilon": "1", "delta": "1e-6"}
+    for wrong in ("[1]", "{", '{"statistics": 1}'):
+        with pytest.raises(NotReadError, match="must be a JSON object"):
+            task_forms.body_of(form | {"more": wrong})

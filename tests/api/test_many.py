@@ -33,7 +33,7 @@ def test_pages_stay_small_whatever_there_is(house: House) -> None:
                 for k in range(1, 1000)
             ],
         )
-    mine = ["/datasets", "/jobs", "/jobs?formula=age", "/jobs/new", "/tasks/new", f"/jobs/{first}"]
+    mine = ["/datasets", "/jobs", "/jobs?text=age", "/jobs/new", "/tasks/new", f"/jobs/{first}"]
     mine += ["/docs", "/problems", "/me"]
     overseen = ["/datasets", f"/datasets/{datasets[0]}", "/users", "/audit", "/datasets/new"]
     for key, addresses in ((analyst.key, mine), (ADMIN, overseen)):

@@ -120,3 +120,48 @@ def test_who_is_refused_a_page_keeps_the_way_back(house: House) -> None:
         answer = house.http.get(address)
         assert answer.status_code == status
         assert 'href="/jobs"' in answer.text
+
+
+def test_jobs_without_a_posterior_are_left_out_of_a_comparison_and_told(house: House) -> None:
+    analyst, dataset = house.user("analyst"), house.dataset()
+    waiting = house.submit(analyst, dataset)
+    cancelled = house.submit(analyst, dataset)
+    analyst.post(f"/v1/jobs/{cancelled}/cancel")
+    task = {"task": {"kind": "statistic", "column": "age"}, "dataset": dataset}
+    body = task | {"privacy": {"epsilon": 0.1, "delta": 1e-6}}
+    made = analyst.post("/v1/jobs", json=body).json()["id"]
+    others = [house.submit(analyst, dataset, num_steps=61 + k) for k in range(2)]
+    signed_in(house, analyst.key)
+    chosen = [waiting, cancelled, made, *others]
+    text = house.http.get("/compare", params={"job": chosen}).text
+    for job, told in (
+        (waiting, "is queued: load this page again when it has ended."),
+        (cancelled, "was cancelled."),
+        (made, "is a task, which has no posterior."),
+    ):
+        assert f'<a href="/jobs/{job}">Job {job[:8]}</a> {told}' in text
+    assert "1 more: there is room for four." in text
+    assert "<figure" not in text
+
+
+def test_auditors_see_the_names_that_the_trail_tells(house: House) -> None:
+    ada = house.user("analyst", "Ada & Co")
+    dataset = house.dataset(grants=[ada.id])
+    house.admin.call("PATCH", f"/v1/datasets/{dataset}", json={"allotments": {ada.id: 1.0}})
+    house.submit(ada, dataset)
+    auditor = house.user("auditor", "Otto")
+    assert auditor.get("/v1/users").status_code == 403
+    signed_in(house, auditor.key)
+    text = house.http.get(f"/datasets/{dataset}").text
+    assert '<th scope="row" class="long">Ada &amp; Co</th>' in text  # of the cap
+    assert '<td data-label="Analyst" class="long">Ada &amp; Co</td>' in text  # of the ledger
+    trail = house.http.get("/audit").text
+    assert '<td data-label="Of" class="long">Ada &amp; Co</td>' in trail
+    assert "changes: {&#34;allotments&#34;:{&#34;Ada &amp; Co&#34;:1.0}}" in trail
+    assert "Otto" in re.findall('data-label="By" class="long">([^<]+)<', trail)  # the sign-in
+    for page in (text, trail):
+        assert ada.id not in page
+        assert f"{ada.id[:8]}<" not in page
+    signed_in(house, ada.key)
+    assert house.http.get("/audit").status_code == 403
+    assert "Otto" not in house.http.get(f"/datasets/{dataset}").text

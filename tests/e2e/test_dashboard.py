@@ -170,7 +170,7 @@ def test_a_pooled_dataset_shows_its_holders(page: Page, service: Service, tmp_pa
 
 def test_posterior_of_a_job_is_drawn(page: Page, service: Service, analyst: str) -> None:
     sign_in(page, service.url, analyst)
-    page.goto(f"{service.url}/jobs?status=succeeded&formula=Y+~")
+    page.goto(f"{service.url}/jobs?status=succeeded&text=Y+~")
     row = page.get_by_role("row").filter(has_text="dp_penalty")
     expect(row.locator(".status")).to_have_text(["succeeded", "unreliable"])
     row.get_by_role("link").click()
@@ -235,16 +235,148 @@ def test_a_job_is_duplicated_as_it_was_asked_for(
     expect(page.locator("#plan")).to_contain_text("/model/dispersion must be a number")
 
 
+@pytest.mark.parametrize(
+    ("task", "filled"),
+    [
+        (
+            {"kind": "summaries", "statistics": [
+                {"kind": "quantiles", "column": "x", "at": [0.25, 0.75]},
+                {"kind": "counts", "columns": ["x"], "bins": {"x": 3}},
+            ]},
+            {"Quantiles of x": "0.25, 0.75", "JSON": re.compile('"bins": {"x": 3}')},
+        ),
+        (
+            {"kind": "synthetic", "columns": ["y", "x"], "tables": 2},
+            {"Tables": "2", "Marginals": ""},
+        ),
+        (
+            {"kind": "statistic", "column": "x", "statistic": "absolute_power", "a": 0.5},
+            {"Of a number x": "absolute_power", "Power a": "0.5", "Column": "x"},
+        ),
+        (
+            {"kind": "two_stages", "column": "x", "first_rows": 500, "family": "uniform_width",
+             "thetas": [8, 9.5], "powers": [1, 2]},
+            {"Values of the unknown": "8, 9.5", "Powers": "1, 2", "Family": "uniform_width"},
+        ),
+    ],
+    ids=KINDS,
+)  # fmt: skip
+def test_a_task_is_duplicated_as_it_was_asked_for(
+    page: Page, service: Service, analyst: str, task: dict[str, Any], filled: dict[str, Any]
+) -> None:
+    with Client(service.url, analyst) as client:
+        dataset = next(one["id"] for one in client.datasets() if "small" in one["name"])
+        privacy = {"epsilon": 0.012, "delta": 1e-7}
+        job = client.submit({"dataset": dataset, "task": task, "privacy": privacy})
+        asked = client.job(job["id"])["submitted"]
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/{job['id']}")
+    page.get_by_role("button", name="Duplicate").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("New task")
+    expect(page.get_by_label("What is released")).to_have_value(task["kind"])
+    for label, value in (filled | {"ε": "0.012", "δ": "1e-07"}).items():
+        expect(page.get_by_label(label, exact=label == "Tables")).to_have_value(value)
+    expect(page.locator("#plan")).to_contain_text("affordable")  # without a further touch
+    page.get_by_role("button", name="Submit, and pay").click()
+    expect(page.get_by_role("button", name="Duplicate")).to_be_visible()
+    with Client(service.url, analyst) as client:
+        again = client.job(page.url.rsplit("/", 1)[1])
+    assert again["id"] != job["id"]
+    assert again["submitted"] == asked
+
+
+def test_tasks_are_found_by_their_columns_and_kind(
+    page: Page, service: Service, analyst: str
+) -> None:
+    with Client(service.url, analyst) as client:
+        dataset = next(one["id"] for one in client.datasets() if "small" in one["name"])
+        asked = {"dataset": dataset, "privacy": {"epsilon": 0.01, "delta": 1e-6}}
+        ids = [
+            client.submit(asked | {"task": {"kind": "statistic", "column": column}})["id"]
+            for column in ("x", "y")
+        ]
+    sign_in(page, service.url, analyst)
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    search, boxes = page.get_by_label("Search"), page.locator("#jobs input[type=checkbox]")
+    search.fill("STATIS")
+    for id in ids:
+        expect(page.locator(f"#status-{id}")).to_be_visible()
+    expect(page.locator("#jobs tbody tr").filter(has_not_text="statistic")).to_have_count(0)
+    search.fill("y ~ x")
+    expect(page.locator("#jobs tbody tr").filter(has_text="statistic")).to_have_count(0)
+    expect(page).to_have_url(re.compile("text=y"))
+    search.fill("no such thing")
+    expect(page.locator("#jobs")).to_contain_text("No job matches")
+    expect(boxes).to_have_count(0)
+
+
 def test_jobs_stand_side_by_side(page: Page, service: Service, analyst: str) -> None:
     job_of(analyst, service)
     sign_in(page, service.url, analyst)
     page.get_by_role("link", name="Jobs", exact=True).click()
-    boxes = page.get_by_role("checkbox")
+    boxes = page.locator("input[name=job]:enabled")  # tasks cannot be compared
     boxes.nth(0).check()
     boxes.nth(1).check()
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("row").filter(has_text="Intercept").locator("td")).to_have_count(2)
     expect(page.get_by_role("row").filter(has_text="Dataset")).to_contain_text("small <i>table</i>")
+
+
+def test_intervals_of_jobs_stand_in_one_figure(
+    page: Page, service: Service, analyst: str, tmp_path: Path
+) -> None:
+    rows, columns = tmp_path / "rows.csv", [{"name": "x", "type": "number", "lower": 0, "upper": 9}]
+    rows.write_text("x,y\n" + "".join(f"{k % 10},{k % 7}\n" for k in range(5000)))
+    columns.append({"name": "y", "type": "number", "lower": 0, "upper": 6})
+    with Client(service.url, service.admin_key) as admin:
+        given = {"name": "compared", "columns": columns, "privacy": {"epsilon": 9.0, "delta": 1e-6}}
+        own = {"dataset": admin.upload(rows, given)["id"]}
+
+    def linear(formula: str, epsilon: float) -> dict[str, Any]:
+        model = {"family": "linear", "formula": formula}
+        privacy = {"epsilon": epsilon, "delta": 1e-6}
+        return job_of(analyst, service, model=model, privacy=privacy, **own)
+
+    jobs = [linear("y ~ 1", 6.0), linear("y ~ x", 0.02)]
+    doubt = [" doubtful" * (one["verdict"]["status"] == "unreliable") for one in jobs]
+    assert doubt[1]
+    with Client(service.url, analyst) as client:
+        task = {"kind": "statistic", "column": "x"}
+        asked = {"task": task, "privacy": {"epsilon": 0.01, "delta": 1e-6}}
+        other = client.submit(asked | own)["id"]
+        found = {one["name"]: one for one in client.summary(jobs[1]["id"])["parameters"]}
+    sign_in(page, service.url, analyst)
+    chosen = "&".join(f"job={id}" for id in (jobs[0]["id"], other, jobs[1]["id"]))
+    page.goto(f"{service.url}/compare?{chosen}")
+    expect(page.locator("main")).to_contain_text(f"Job {other[:8]} is a task")
+    both = page.get_by_role("img", name="Intercept:")
+    expect(both.locator("g")).to_have_class([f"job{k}{told}" for k, told in enumerate(doubt)])
+    expect(both).to_have_accessible_name(re.compile("unreliable$"))
+    alone = page.get_by_role("img", name="x:")
+    expect(alone.locator("g")).to_have_class(["job1 doubtful"])  # the other has no such parameter
+    words = f"x: job {jobs[1]['id'][:8]} {found['x']['mean']:.4g}, 90 %"
+    expect(alone).to_have_accessible_name(re.compile(re.escape(words)))
+    expect(page.locator(".legend .key")).to_have_count(2)
+    expect(page.locator(".legend .key").nth(1)).to_contain_text("unreliable")
+    line, marker = (alone.locator(f"g {one}").bounding_box() for one in ("line", "rect"))
+    assert line
+    assert marker
+    share = (marker["x"] + marker["width"] / 2 - line["x"]) / line["width"]
+    low, high = found["x"]["q05"], found["x"]["q95"]
+    assert share == pytest.approx((found["x"]["mean"] - low) / (high - low), abs=0.02)
+    with Client(service.url, service.admin_key) as admin:  # out of other tests' way
+        admin.amend(own["dataset"], {"archived": True})
+
+
+def test_one_job_or_none_is_no_comparison(page: Page, service: Service, analyst: str) -> None:
+    job = job_of(analyst, service)
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/compare?job={job['id']}")
+    expect(page.locator("main")).to_contain_text("This is one job: choose at least two")
+    expect(page.get_by_role("img", name="Intercept:")).to_be_visible()
+    page.goto(f"{service.url}/compare")
+    expect(page.locator("main")).to_contain_text("There is nothing to compare")
+    expect(page.locator("figure")).to_have_count(0)
 
 
 def held_back(page: Page, address: str) -> Route:

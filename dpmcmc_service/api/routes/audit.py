@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 
 from dpmcmc_service.api import anchors
 from dpmcmc_service.api.anchors import anchor_of
@@ -25,15 +25,23 @@ from dpmcmc_service.ledger.anchors import AUDIT
 from dpmcmc_service.ledger.audit import AuditEntry
 
 router = APIRouter(prefix="/v1", tags=["audit"], route_class=Route)
+OfAction = Annotated[
+    str | None,
+    Query(max_length=40, pattern=r"^[a-z._]+$", description="only acts of this kind"),
+]
 WHOLE = "No ledger is behind its anchor."
 
 
 @router.get("/audit")
 def entries(
-    _: Overseer, services: House, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+    _: Overseer,
+    services: House,
+    action: OfAction = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
 ) -> Listing[AuditOut]:
     """Every administrative act, oldest first, each hashed with the one before."""
-    page = trail.entries(services, limit, cursor)
+    page = trail.entries(services, limit, cursor, action)
     return Listing(items=[_shown(entry) for entry in page.items], next_cursor=page.next_cursor)
 
 

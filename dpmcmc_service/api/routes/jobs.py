@@ -40,11 +40,11 @@ from dpmcmc_service.jobs import cancel as cancelling
 from dpmcmc_service.jobs import fetch, plans
 from dpmcmc_service.jobs import submit as submitting
 from dpmcmc_service.jobs.errors import Fault, Refusal
-from dpmcmc_service.jobs.fetch import Wanted
 from dpmcmc_service.jobs.planner import enough, quick, worked_out
 from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
 from dpmcmc_service.jobs.promises import warnings
 from dpmcmc_service.jobs.specs import title_of
+from dpmcmc_service.jobs.wanted import Wanted
 from dpmcmc_service.storage.rows import FINAL_STATUSES, JobRow
 
 router = APIRouter(prefix="/v1", route_class=Route)
@@ -67,8 +67,23 @@ OfStatus = Annotated[
     Query(description="only jobs of this status"),
 ]
 OfDataset = Annotated[UUID | None, Query(description="only jobs on this dataset")]
+WITHOUT_NUL = r"^[^\x00]*$"  # which no database takes
 OfFormula = Annotated[
-    str | None, Query(max_length=200, description="only jobs whose formula holds this text")
+    str | None,
+    Query(
+        max_length=200,
+        pattern=WITHOUT_NUL,
+        description="only jobs whose formula holds this text",
+    ),
+]
+OfText = Annotated[
+    str | None,
+    Query(
+        max_length=200,
+        pattern=WITHOUT_NUL,
+        description="only jobs with this text, in either case, in the formula, in the columns or "
+        "the kind of a task, in the algorithm or in the dataset's name",
+    ),
 ]
 
 
@@ -181,11 +196,13 @@ def jobs(
     status: OfStatus = None,
     dataset: OfDataset = None,
     formula: OfFormula = None,
+    text: OfText = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Listing[JobOut]:
     """Your jobs, newest first."""
-    page = fetch.jobs(services, caller, Wanted(status, dataset, formula), limit, cursor)
+    wanted = Wanted(status, dataset, formula, text)
+    page = fetch.jobs(services, caller, wanted, limit, cursor)
     return Listing(items=[shown(job) for job in page.items], next_cursor=page.next_cursor)
 
 
