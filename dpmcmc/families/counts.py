@@ -52,7 +52,8 @@ def counted(
     slope = gain * gain * np.maximum(slope, 0.0)
     psi = gain * (np.clip(y, low, high) - rate - mean)
     if not place.spread.any():
-        slope = _secant(psi, np.log(y + 0.5) - place.eta[0], slope)
+        steepest = gain * np.maximum(rate, y + 0.5)
+        slope = _secant(psi, np.log(y + 0.5) - place.eta[0], slope, steepest)
     longest = gain * np.maximum(high - rate - mean, rate + mean - low)
     w = np.minimum(1.0, t / np.maximum(longest, TINY))
     w = np.minimum(w, place.curved / np.maximum(slope * place.row_norm**2, TINY))
@@ -74,13 +75,15 @@ def _observed(psi: Floats, slope: Floats, rate: Floats, gain: Floats | float) ->
     return np.asarray(np.maximum(1.0 + more, 0.0))
 
 
-def _secant(psi: Floats, apart: Floats, slope: Floats) -> Floats:
+def _secant(psi: Floats, apart: Floats, slope: Floats, steepest: Floats) -> Floats:
     """Return secant slopes: a step with them changes the predictor by the difference of the logs.
 
-    Far from the mean the tangent is no use: the score of a clipped row is constant there.
+    Far from the mean the tangent is no use: the score of a clipped row is constant there. None is
+    steeper than the tangent at the count or at its mean, between which a secant lies: where their
+    logs nearly agree the half that is added to a count leaves any quotient.
     """
     told = psi * apart > 0.0
-    return np.where(told, psi / np.where(told, apart, 1.0), slope)
+    return np.where(told, np.minimum(psi / np.where(told, apart, 1.0), steepest), slope)
 
 
 def _there(of: UpTo, j: Floats, k: int) -> Floats:

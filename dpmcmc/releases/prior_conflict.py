@@ -52,11 +52,11 @@ def pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, 
 def _found(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
     """Return what `pulls` does, of priors (p,). Raises LinAlgError."""
     p = len(mean)
-    numbers = np.ones(p, bool)
-    if release.indicators is not None:
-        loose = release.indicators == 0.0
-        loose[0] |= typical(release.moments()[0])[1]
-        numbers = np.tile(loose, p // len(loose))
+    loose = _numbers(release)
+    loose[0] |= typical(release.moments()[0])[1]
+    numbers = np.tile(loose, p // len(loose))
+    if not numbers.any():
+        return np.zeros(p), precision**-0.5
     own = _Held(release, mean, np.diag(precision), numbers)
     if not own.conflict:
         return np.zeros(p), precision**-0.5
@@ -104,9 +104,8 @@ def _roomy(release: Quadratic, precision: Floats) -> Floats:
     which effects take far away. Coefficients of categories do not hang on bounds.
     """
     middle, spread, noise = _columns(release)
-    d, first = len(middle), int(middle[0] == 0.0)
-    loose = np.ones(d, bool) if release.indicators is None else release.indicators == 0.0
-    loose[0] &= not first
+    d, loose = len(middle), _numbers(release)
+    loose[0] &= not typical(release.moments()[0])[1]
     values, vectors = np.linalg.eigh(spread[np.ix_(loose, loose)])
     part = np.clip(values - CLEAR_SDS * noise, LEAST_SQUARE, USUAL_SD**2) / USUAL_SD**2
     wider = np.eye(d)
@@ -128,10 +127,15 @@ def narrow(release: Quadratic) -> NDArray[np.bool_]:
     middle, spread, _ = _columns(release)
     square = np.diag(spread)
     room = np.clip(1.0 - np.abs(middle), 0.0, 1.0)
-    found = square < (NARROW * room) ** 2
-    if release.indicators is not None:
-        found &= release.indicators == 0.0
+    found = (square < (NARROW * room) ** 2) & _numbers(release)
     return np.tile(found, len(release.place) // len(found))
+
+
+def _numbers(release: Quadratic) -> NDArray[np.bool_]:
+    """Return (d,) which columns are not declared to hold 0 and 1 alone, as an intercept is."""
+    if release.indicators is None:
+        return np.ones(len(release.whitening), bool)
+    return np.asarray(release.indicators == 0.0)
 
 
 def _columns(release: Quadratic) -> tuple[Floats, Floats, float]:

@@ -153,6 +153,25 @@ def test_powers_of_a_column_are_judged_together(formula):
     assert "some declared bounds are so wide" in " ".join(found.verdict.reasons)
 
 
+@pytest.mark.parametrize("formula", ["y ~ 1", "y ~ 0 + g", "y ~ g", "y ~ 0 + x", "y ~ 0 + x + g"])
+@pytest.mark.parametrize("family", ["poisson", "linear", "multinomial"])
+def test_models_without_an_intercept_or_a_number_have_a_verdict(family, formula):
+    rng = np.random.default_rng(6)
+    x, g = rng.uniform(0.0, 1.0, 3000), rng.choice(["a", "b", "c"], 3000)
+    y = g if family == "multinomial" else rng.poisson(np.exp(3.0 * x)).astype(float)
+    bounds = {"x": (0.0, 300.0), "g": ("a", "b", "c")}
+    bounds["y"] = ("a", "b", "c") if family == "multinomial" else (0.0, 60.0)
+    if family == "multinomial" and "g" in formula:
+        y = rng.permutation(g)
+    data = {"x": x, "g": g, "y": y}
+    model = ModelSpec(family=family, formula=formula)
+    found = sample(
+        data, schema=Schema.from_frame(data, bounds=bounds), model=model, epsilon=8.0, delta=1e-6
+    )
+    assert found.verdict.status in ("reliable", "unreliable")
+    found.release.posterior({found.release.parameters[0]: NormalPrior(scale=100.0)})
+
+
 def test_priors_asked_for_by_name_are_the_callers_own_and_others_the_jobs():
     found = fitted("logistic", 30).release
     spread = CoefficientPrior(kind="student_t", scale=100.0, df=4.0)

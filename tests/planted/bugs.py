@@ -985,6 +985,14 @@ RELEASING = (
         "::test_two_modes_between_which_nothing_goes_are_not_believed",
     ),
     Bug(
+        "secants of counts as steep as rounding has them",
+        "dpmcmc/families/counts.py",
+        "np.minimum(psi / np.where(told, apart, 1.0), steepest)",
+        "psi / np.where(told, apart, 1.0)",
+        "tests/core/test_counts.py"
+        "::test_no_secant_is_steeper_than_the_tangents_that_it_lies_between[poisson]",
+    ),
+    Bug(
         "priors that bounds made too narrow are believed",
         "dpmcmc/stored.py",
         "        if not worst:\n",

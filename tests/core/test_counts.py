@@ -1,0 +1,39 @@
+"""Slopes of counts where a release looks from afar."""
+
+import numpy as np
+import pytest
+
+from dpmcmc import ModelSpec, Schema, sample
+from dpmcmc.families.base import Place
+from tests.cases import FAMILIES
+from tests.sources import Seeded
+
+
+@pytest.mark.parametrize("family", ["poisson", "negative_binomial"])
+def test_no_secant_is_steeper_than_the_tangents_that_it_lies_between(family):
+    """A rate just above a count and a half, whose logs nearly agree while the two do not."""
+    counts = np.repeat(np.arange(6.0), 400)
+    eta = np.log(np.tile(np.exp(np.linspace(-3.0, 3.0, 400)), 6))
+    eta[::7] = np.log(counts[::7] + 0.5 + 1e-6)
+    one = np.ones(len(counts))
+    found = FAMILIES[family].terms(counts, Place(eta[None], one, 0.0 * one, 1e9, 1e9, 1.0, 4.0))
+    slope = (found.root[0, 0] ** 2).ravel()
+    assert (slope <= np.maximum(np.exp(eta), counts + 0.5) * (1.0 + 1e-9)).all()
+
+
+def test_powers_of_a_number_are_found_at_any_budget():
+    """Means that rise and fall: looks from afar have to see what rows say of each direction."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(1.0, 5.0, 20_000)
+    rate = np.exp(0.3 * (x - 3.0) - 0.2 * (x - 3.0) ** 2)
+    data = {"x": x, "y": rng.poisson(rate).astype(float)}
+    schema = Schema.from_frame(data, bounds={"x": (1, 5), "y": (0, 40)})
+    for seed, epsilon in enumerate((1.0, 2.0, 4.0, 10.0)):
+        model = ModelSpec(family="poisson", formula="y ~ poly(x, 3)")
+        told = {"schema": schema, "model": model, "delta": 1e-6, "random": Seeded(50 + seed)}
+        found = sample(data, epsilon=epsilon, **told)
+        assert found.verdict.status == "reliable"
+        for at in (1.5, 3.0, 4.5):
+            mean = found.predict([{"x": at}])[0].predictor
+            truth = 0.3 * (at - 3.0) - 0.2 * (at - 3.0) ** 2
+            assert abs(mean.mean - truth) < 5.0 * mean.sd
