@@ -219,12 +219,12 @@ class StoredRelease:
         asked: parameters whose prior was asked for by name, with the rows' answer at hand.
         """
         told = self._told
-        if not isinstance(told, Quadratic) or self._bent:
+        if not isinstance(told, Quadratic):
             return ()
         pulls, wide = prior_conflict.pulls(told, mean, precision)
         pulls *= [name not in asked for name in self.parameters[: len(pulls)]]
         worst = [int(k) for k in np.argsort(-pulls) if pulls[k] > 0.0]
-        if not worst:
+        if not worst or self._bent:
             return ()
         names, scales = [self.parameters[k] for k in worst], self._units("/prior")[0][worst]
         return (prior_conflict.sentence(names, scales * wide[worst], float(pulls.max())),)

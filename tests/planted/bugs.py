@@ -995,7 +995,7 @@ RELEASING = (
     Bug(
         "priors that bounds made too narrow are believed",
         "dpmcmc/stored.py",
-        "        if not worst:\n",
+        "        if not worst or self._bent:\n",
         "        if True:\n",
         "tests/core/test_prior_conflict.py"
         "::test_an_intercept_that_bounds_took_far_away_is_told_with_its_column",
