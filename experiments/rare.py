@@ -90,9 +90,9 @@ def judged(part, cell, case, epsilon, rare, runs, seed):
     good, held, away, wide = [], [], [], []
     for run in range(runs):
         y = case.simulated(rng)
-        draws, told = one(case, y, mu, Seeded(77_000 + 1000 * seed + run))
+        draws, reliable = one(case, y, mu, Seeded(77_000 + 1000 * seed + run))
         low, high = np.quantile(draws, LEVEL, axis=0)
-        good.append(told.reliable)
+        good.append(reliable)
         held.append((low < truth) & (truth < high))
         away.append(np.abs(draws.mean(axis=0) - truth) / draws.std(axis=0))
         wide.append(draws.std(axis=0)[:d] / fitted(case.family, case.x, y)[1])

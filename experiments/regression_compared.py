@@ -58,8 +58,8 @@ def cell(name, epsilon, runs, seed):
     for _ in range(runs):
         y = case.simulated(rng)
         sds.append(calibration.fitted("linear", case.x, y)[1])
-        draws, told = calibration.one(case, y, mu, random)
-        drawn.setdefault("noisy_quadratic", []).append((draws[:, :d], told.reliable))
+        draws, reliable = calibration.one(case, y, mu, random)
+        drawn.setdefault("noisy_quadratic", []).append((draws[:, :d], reliable))
         bounds = reach, HALF
         noisy = release(case.x, (y - middle) / unit, bounds, 1.0 / mu, random, squares=True)
         for method, (found, reliable) in by_sums(noisy, random).items():
