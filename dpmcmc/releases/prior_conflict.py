@@ -82,11 +82,11 @@ class _Held:
         whole, gain = (power * found[0] for found in likelihoods)
         told = np.linalg.inv(whole)
         rows, back = release.place + root @ (told @ (gain @ score)), np.linalg.inv(root)
-        both = np.linalg.inv(even((back.T @ whole @ back + precision)[None])[0])
+        both = np.linalg.inv(even(back.T @ whole @ back + precision))
         self.place = both @ (back.T @ (whole @ (back @ rows)) + precision @ mean)
         self.sds = np.sqrt(np.maximum(np.diag(both), TINY))
         some = np.ix_(looked, looked)
-        unit = np.linalg.cholesky(even(np.linalg.inv(precision)[None])[0][some])
+        unit = np.linalg.cholesky(even(np.linalg.inv(precision))[some])
         away = np.linalg.inv(unit)
         values, vectors = np.linalg.eigh(away @ (root @ told @ root.T)[some] @ away.T)
         values = np.maximum(values, 0.0)
@@ -151,7 +151,7 @@ def _columns(release: Quadratic) -> tuple[Floats, Floats, float]:
     spread = second - np.outer(middle, second[0])
     spread[0] = spread[:, 0] = 0.0
     spread[0, 0] = 1.0
-    return middle, even(spread[None])[0], noise
+    return middle, even(spread), noise
 
 
 def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:
@@ -162,13 +162,12 @@ def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:
     """
     far = f"{pull:.2g}" if pull < 1e3 else "very many"
     rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    would = [f"{_above(sd)} for {name}" for name, sd in zip(names, sds.tolist(), strict=True)][
-        :MOST_NAMED
-    ]
+    told = list(zip(names, sds.tolist(), strict=True))[:MOST_NAMED]
+    would = ", ".join(f"{_above(sd)} for {name}" for name, sd in told)
     return (
         "some declared bounds are so wide that default priors are far from what the rows say: they"
         f" move {', '.join(names[:MOST_NAMED])}{rest} by up to {far} sds; ask for the posterior"
-        f" under wider priors, which costs nothing (scales of {', '.join(would)})"
+        f" under wider priors, which costs nothing (scales of {would})"
     )
 
 
