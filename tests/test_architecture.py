@@ -6,7 +6,6 @@ import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -173,47 +172,3 @@ def test_every_stay_of_a_way_is_a_function_that_exists(way):
     names = stays(way)
     assert 3 < len(names) <= MOST_STAYS
     assert [name for name in names if not defined(name)] == []
-
-
-LONGEST_FILE = 350
-MEDIAN_FUNCTION = 10
-
-
-def own_lines(function):
-    """Lines of a function without its docstring."""
-    first = function.body[0]
-    told = ast.get_docstring(function, clean=False) is not None
-    return function.end_lineno - function.lineno + 1 - told * (first.end_lineno - first.lineno + 1)
-
-
-def lengths(sources):
-    """Lines of every function, methods and inner ones included."""
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    every = (node for source in sources for node in ast.walk(ast.parse(source)))
-    return [own_lines(node) for node in every if isinstance(node, kinds)]
-
-
-def too_long(sources):
-    return [name for name, source in sources.items() if len(source.splitlines()) > LONGEST_FILE]
-
-
-def sources_of_the_core():
-    return {name: path.read_text() for name, path in modules("dpmcmc").items()}
-
-
-def test_files_of_the_core_are_short():
-    sources = sources_of_the_core()
-    assert not too_long(sources)
-    sources["dpmcmc.run"] += "\n" * LONGEST_FILE
-    assert too_long(sources) == ["dpmcmc.run"]
-
-
-def test_functions_of_the_core_are_short():
-    found = lengths(sources_of_the_core().values())
-    assert len(found) > 1000
-    assert median(found) <= MEDIAN_FUNCTION
-
-
-def test_a_docstring_does_not_count_as_code():
-    source = 'def f():\n    """Say.\n\n    More.\n    """\n    def g():\n        pass\n'
-    assert lengths([source]) == [3, 2]
