@@ -1,5 +1,6 @@
 """Plants one bug at a time in a copy of the tree and looks whether the named test sees it."""
 
+import ast
 import os
 import re
 import shutil
@@ -22,8 +23,10 @@ FAILED, PASSED = 1, 0  # exit codes of pytest
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A mutation. old: text that occurs once in file; new: what takes its place.
+    """A mutation of an expression, or of statements that follow each other.
 
+    within: the function or class of the file that holds it, qualified; all of the file where empty.
+    old: its source, however it is laid out, which occurs once there; new: what takes its place.
     caught_by: the pytest node that must fail with it, by an assertion; or, where the first guard is
     gone and a second one holds, by this error. compiled: whether that test runs with compiled
     kernels, from an empty cache; otherwise the same sources run as plain Python.
@@ -31,6 +34,7 @@ class Bug:
 
     name: str
     file: str
+    within: str
     old: str
     new: str
     caught_by: str
@@ -61,10 +65,66 @@ class PlantError(Exception):
 
 
 def planted(source: str, bug: Bug) -> str:
-    """Return the source with the bug in it. Raises PlantError where old is not there once."""
-    if source.count(bug.old) != 1:
-        raise PlantError(f"{bug.name}: its text occurs {source.count(bug.old)} times in {bug.file}")
-    return source.replace(bug.old, bug.new)
+    """Return the source with the bug in it, laid out anew. Raises PlantError where old is not there
+    once.
+    """
+    tree = ast.parse(source)
+    part = _scope(tree, bug)
+    old, new = ast.parse(bug.old).body, ast.parse(bug.new).body
+    if isinstance(old[0], ast.Expr) and isinstance(new[0], ast.Expr):
+        swap = _Swap(old[0].value, new[0].value)
+        swap.visit(part)
+        count = swap.count
+    else:
+        count = _replace_statements(part, old, new)
+    if count != 1:
+        place = f"{bug.within} of {bug.file}"
+        raise PlantError(f"{bug.name}: {bug.old!r} occurs {count} times in {place}")
+    return ast.unparse(tree)
+
+
+def _scope(tree: ast.Module, bug: Bug) -> ast.AST:
+    """Return the function or class that a bug is in."""
+    found: ast.AST = tree
+    for name in bug.within.split(".") if bug.within else ():
+        named = [node for node in ast.walk(found) if getattr(node, "name", "") == name]
+        if len(named) != 1:
+            raise PlantError(f"{bug.name}: {len(named)} of {bug.within} occur in {bug.file}")
+        found = named[0]
+    return found
+
+
+class _Swap(ast.NodeTransformer):
+    """Puts an expression in the place of another, as often as that occurs."""
+
+    def __init__(self, old: ast.expr, new: ast.expr) -> None:
+        self.count, self._old, self._new = 0, ast.dump(old), new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.expr) and ast.dump(node) == self._old:
+            self.count += 1
+            return self._new
+        return self.generic_visit(node)
+
+
+def _replace_statements(part: ast.AST, old: list[ast.stmt], new: list[ast.stmt]) -> int:
+    """Put new in the place of old, which follow each other. Return how often they occur."""
+    wanted = [ast.dump(one) for one in old]
+    bodies = [
+        value
+        for node in ast.walk(part)
+        for _, value in ast.iter_fields(node)
+        if isinstance(value, list) and value and isinstance(value[0], ast.stmt)
+    ]
+    places = [
+        (body, at)
+        for body in bodies
+        for at in range(len(body) - len(old) + 1)
+        if [ast.dump(one) for one in body[at : at + len(old)]] == wanted
+    ]
+    for body, at in places:
+        body[at : at + len(old)] = new
+    return len(places)
 
 
 def copy_tree(folder: Path) -> Path:
