@@ -1,6 +1,5 @@
 """The variables of a formula: what its names and calls are, given the columns of a schema."""
 
-import ast
 from itertools import product
 
 from dpmcmc.errors import SpecError, near
@@ -95,9 +94,9 @@ def _variable(schema: Schema, token: Token) -> Variable:
 
 def _only_column(call: Call) -> str | None:
     """Return the column, where a call holds nothing else."""
-    if len(call.arguments) != 1 or call.options or not isinstance(call.arguments[0], ast.Name):
+    if len(call.arguments) != 1 or call.options:
         return None
-    return call.names.get(call.arguments[0].id, call.arguments[0].id)
+    return call.column(call.arguments[0])
 
 
 def _plain(column: Column, call: Call | None = None) -> Variable:

@@ -5,7 +5,6 @@ tree of Python's own parser that is walked here: nothing is ever handed to Pytho
 """
 
 import ast
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.errors import SpecError, near
-from dpmcmc.formula.parse import POINTER
+from dpmcmc.formula.parse import POINTER, unwritten, with_stand_ins
 
 Floats = NDArray[np.float64]
 MAX_EXPONENT = 64.0
-_QUOTED = re.compile(r"`([^`]+)`")
 
 
 class Interval(NamedTuple):
@@ -54,7 +52,7 @@ NAMES = ("I", "C", "poly", "bs", "cr", "offset", "abs", *FUNCTIONS)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call, as its text says. names: of quoted columns, by what stands for them in the tree."""
+    """A call, as its text says. names: as a formula writes them, by what stands for them."""
 
     text: str
     name: str
@@ -66,27 +64,33 @@ class Call:
         """Return an error that names the term."""
         return SpecError(POINTER, f"{self.text}: {why}")
 
+    def column(self, node: ast.expr) -> str | None:
+        """Return the column that a part of the tree names; None where it is something else."""
+        word = self.names.get(node.id) if isinstance(node, ast.Name) else None
+        return None if word is None else unwritten(word)
+
 
 def read_call(text: str) -> Call:
     """Return what a factor calls. Raises SpecError."""
-    names: dict[str, str] = {}
-
-    def stand_in(found: re.Match[str]) -> str:
-        names[f"_quoted_{len(names)}"] = found[1]
-        return f"_quoted_{len(names) - 1}"
-
+    plain, names = with_stand_ins(text)
     try:
-        tree = ast.parse(_QUOTED.sub(stand_in, text), mode="eval").body
+        tree = ast.parse(plain, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise SpecError(POINTER, f"{text}: cannot be parsed") from None
     if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
         raise SpecError(POINTER, f"{text}: write arithmetic as I(...)")
-    name, options = tree.func.id, {key.arg or "": key.value for key in tree.keywords}
+    name = names.get(tree.func.id, tree.func.id)
     if name in DATA_DEPENDENT_FUNCTIONS:
         why = "it is computed from the data; columns are standardised by their declared bounds"
         raise SpecError(POINTER, f"{text}: {why}")
     if name not in NAMES:
         raise SpecError(POINTER, f"{text}: {_unknown(name)}")
+    options: dict[str, ast.expr] = {}
+    for key in tree.keywords:
+        word = "**" if key.arg is None else names.get(key.arg, key.arg)
+        if word in options:
+            raise SpecError(POINTER, f"{text}: {word} is given twice")
+        options[word] = key.value
     return Call(text, name, tuple(tree.args), options, names)
 
 
@@ -133,10 +137,15 @@ def expression(call: Call, bounds: Mapping[str, Interval]) -> Expression:
 def _body(call: Call) -> ast.expr:
     """Return what is computed: what stands in I(...), or the call itself."""
     if len(call.arguments) != 1 or call.options:
-        raise call.refuse("takes one argument")
+        raise call.refuse(f"{call.name} takes one argument and no options{_instead(call.name)}")
     if call.name in ("I", "offset"):
         return call.arguments[0]
     return ast.Call(ast.Name(call.name), list(call.arguments), [])
+
+
+def _instead(name: str) -> str:
+    """Return what to write for another base of a logarithm."""
+    return "; log2 and log10 have the bases 2 and 10" if name.startswith("log") else ""
 
 
 def _bounds_of(call: Call, bounds: Mapping[str, Interval], name: str) -> Interval:
@@ -153,7 +162,7 @@ class _Walk:
         self.seen: dict[str, None] = {}
 
     def _name(self, node: ast.Name) -> Any:
-        name = self._call.names.get(node.id, node.id)
+        name = self._call.column(node) or node.id
         self.seen[name] = None
         return self._column(name)
 
@@ -177,11 +186,12 @@ class _Walk:
         return power
 
     def _function(self, node: ast.Call) -> str:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        word = node.func.id if isinstance(node.func, ast.Name) else ""
+        name = self._call.names.get(word, word)
         if name not in FUNCTIONS and name not in ("I", "abs"):
             raise self._call.refuse(_unknown(name or "that"))
         if len(node.args) != 1 or node.keywords:
-            raise self._call.refuse(f"{name} takes one argument")
+            raise self._call.refuse(f"{name} takes one argument and no options{_instead(name)}")
         return name
 
     def interval(self, node: ast.expr) -> Interval:

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.errors import near
 from dpmcmc.formula.arithmetic import Call, Interval
+from dpmcmc.formula.parse import CONSTANTS, written
 
 Floats = NDArray[np.float64]
 MAX_DEGREE, MAX_FUNCTIONS = 10, 50
@@ -51,9 +53,11 @@ class Basis:
 
 def basis(call: Call, bounds: Mapping[str, Interval]) -> Basis:
     """Return the basis. Raises SpecError."""
-    name = _column(call, bounds)
+    name = _column(call)
+    if name not in bounds:
+        raise call.refuse(f"{name!r} is no number column of the dataset{near(name, bounds)}")
     low, high = bounds[name]
-    kind, degree, knots = _FORMS[call.name](call, low, high)
+    kind, degree, knots = _FORMS[call.name](call, _options(call), low, high)
     return _made(call.text, name, kind, degree, knots)
 
 
@@ -89,84 +93,102 @@ def _values(kind: str, degree: int, knots: tuple[float, ...], x: Floats) -> Floa
 
 
 Form = tuple[str, int, tuple[float, ...]]
+Options = Mapping[str, Any]
+# the options of each function, in the order in which they may stand without their names
+_OPTIONS = {"poly": ("degree", "raw"), "bs": ("df", "knots", "degree"), "cr": ("df",)}
 
 
-def _poly(call: Call, low: float, high: float) -> Form:
-    return "poly", _whole(call, _option(call, 1, "degree", 1), 1, MAX_DEGREE), (low, high)
+def _poly(call: Call, options: Options, low: float, high: float) -> Form:
+    return "poly", _degree(call, options, 1), (low, high)
 
 
-def _bs(call: Call, low: float, high: float) -> Form:
-    degree = _whole(call, _option(call, 3, "degree", 3), 1, MAX_DEGREE)
-    told = _option(call, 2, "knots", None)
-    if told is None:
-        df = _whole(call, _option(call, 1, "df", degree), degree, MAX_FUNCTIONS)
+def _bs(call: Call, options: Options, low: float, high: float) -> Form:
+    degree, knots = _degree(call, options, 3), options.get("knots")
+    if knots is None:
+        df = _whole(call, "df", options.get("df", degree), degree, MAX_FUNCTIONS)
         inner = np.linspace(low, high, df - degree + 2)[1:-1].tolist()
+    elif "df" in options:
+        raise call.refuse("takes df or knots, not both")
     else:
-        inner = _knots(call, told, low, high)
+        inner = _knots(call, knots, low, high)
     return "bs", degree, (low, *inner, high)
 
 
-def _cr(call: Call, low: float, high: float) -> Form:
-    df = _whole(call, _option(call, 1, "df", 3), 2, MAX_FUNCTIONS)
+def _cr(call: Call, options: Options, low: float, high: float) -> Form:
+    df = _whole(call, "df", options.get("df", 3), 2, MAX_FUNCTIONS)
     return "cr", 3, tuple(np.linspace(low, high, df + 1).tolist())
 
 
 _FORMS = {"poly": _poly, "bs": _bs, "cr": _cr}
-_OPTIONS = {"poly": {"degree", "raw"}, "bs": {"df", "knots", "degree"}, "cr": {"df"}}
 
 
 def powers(call: Call) -> list[str] | None:
     """Return the powers that poly(x, 3, raw=True) stands for, as factors; None for other calls."""
-    raw = call.options.get("raw")
-    if call.name != "poly" or not isinstance(raw, ast.Constant) or raw.value is not True:
+    if call.name != "poly":
         return None
-    degree = _whole(call, _option(call, 1, "degree", 1), 1, MAX_DEGREE)
-    name = _written(call)
+    options = _options(call)
+    raw, degree = options.get("raw", False), _degree(call, options, 1)
+    if type(raw) is not bool:
+        raise call.refuse("raw must be True or False")
+    if not raw:
+        return None
+    name = written(_column(call))
     return [f"I({name})", *(f"I({name} ** {k})" for k in range(2, degree + 1))]
 
 
-def _written(call: Call) -> str:
-    """Return the column as a formula writes it."""
-    if not call.arguments or not isinstance(call.arguments[0], ast.Name):
+def _column(call: Call) -> str:
+    name = call.column(call.arguments[0]) if call.arguments else None
+    if name is None:
         raise call.refuse("its first argument must be a column")
-    name = call.arguments[0].id
-    return f"`{call.names[name]}`" if name in call.names else name
-
-
-def _column(call: Call, bounds: Mapping[str, Interval]) -> str:
-    name = _written(call).strip("`")
-    if name not in bounds:
-        raise call.refuse(f"{name!r} is no number column of the dataset")
-    unknown = set(call.options) - _OPTIONS[call.name]
-    if unknown or len(call.arguments) > 2:
-        allowed = ", ".join(sorted(_OPTIONS[call.name]))
-        raise call.refuse(f"its options are {allowed}: knots follow from the declared bounds")
     return name
 
 
-def _option(call: Call, place: int, name: str, default: Any) -> Any:
-    if len(call.arguments) > place:
-        return _constant(call, call.arguments[place])
-    return _constant(call, call.options[name]) if name in call.options else default
+def _options(call: Call) -> dict[str, Any]:
+    """Return the values of the options that are given. Raises SpecError on any other option."""
+    known = _OPTIONS[call.name]
+    if len(call.arguments) > 1 + len(known):
+        most = f"a column and {', '.join(known)}"
+        raise call.refuse(f"has too many arguments: {call.name} takes {most}")
+    given = dict(zip(known, call.arguments[1:], strict=False))
+    for name, node in call.options.items():
+        if name not in known:
+            guess, allowed = near(name, known), ", ".join(known)
+            why = f"{name} is no option of {call.name}{guess}; its options are {allowed}"
+            raise call.refuse(f"{why}: knots follow from the declared bounds")
+        if name in given:
+            raise call.refuse(f"{name} is given twice")
+        given[name] = node
+    values = {name: _value(call, node) for name, node in given.items()}
+    absent = [name for name in ("df", "knots") if name in values and values[name] is None]
+    return {name: value for name, value in values.items() if name not in absent}
 
 
-def _constant(call: Call, node: ast.expr) -> Any:
+def _value(call: Call, node: ast.expr) -> Any:
+    """Return the value of an option, of any type: a name that is no constant as it is written."""
+    word = call.names.get(node.id) if isinstance(node, ast.Name) else None
+    if word is not None:
+        return CONSTANTS.get(word, word)
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise call.refuse("its options must be numbers") from None
+        return ast.unparse(node)
 
 
-def _whole(call: Call, value: Any, least: int, most: int) -> int:
+def _degree(call: Call, options: Options, default: int) -> int:
+    return _whole(call, "degree", options.get("degree", default), 1, MAX_DEGREE)
+
+
+def _whole(call: Call, name: str, value: Any, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
-        raise call.refuse(f"needs a whole number from {least} to {most}")
+        example = f"such as {name}={max(least, 3)}"
+        raise call.refuse(f"{name} must be a whole number from {least} to {most}, {example}")
     return value
 
 
-def _knots(call: Call, told: Any, low: float, high: float) -> list[float]:
-    knots = list(told) if isinstance(told, tuple) else [told]
+def _knots(call: Call, given: Any, low: float, high: float) -> list[float]:
+    knots = list(given) if isinstance(given, tuple | list) else [given]
     if not all(type(knot) in (int, float) for knot in knots) or len(knots) > MAX_FUNCTIONS:
-        raise call.refuse("knots must be numbers: knots=(20, 40)")
+        raise call.refuse(f"knots must be at most {MAX_FUNCTIONS} numbers: knots=(20, 40)")
     if any(b <= a for a, b in zip([low, *knots], [*knots, high], strict=True)):
         raise call.refuse("knots must increase, strictly between the declared bounds")
     return [float(knot) for knot in knots]

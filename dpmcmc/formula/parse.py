@@ -1,6 +1,7 @@
 """The text of a formula becomes terms. Nothing in it is ever evaluated."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,8 +15,19 @@ MAX_LENGTH = 2000
 MAX_TERMS = 2000  # before those that are the same are taken together
 MAX_FACTORS = 5  # of a term
 MAX_POWER = 5  # of a sum of terms
-_QUOTED = re.compile(r"`[^`]+`")
-_PLAIN = re.compile(r"[\w\s~+\-*:/^().,=]*")
+# `name`, a string, a number, or a name without quotes: a letter, then whatever may follow in a word
+_WORDS = re.compile(
+    r"""`(?P<quoted>[^`]+)`|'[^']*'|"[^"]*"|\.?\d[\w.]*|(?P<bare>[^\W\d](?:[\w.]|[^\x00-\x7f\s])*)"""
+)
+_OTHERS = re.compile(r"[\w\s~+\-*:/^().,=\[\]]*")  # all that is in a formula beside them
+_FOLLOWED = re.compile(r"\s*(?:\(|=(?!=))")  # the name of a function, or of an option
+_PARTS = ("L", "M", "N")  # Unicode categories of what a name consists of
+_JOINERS = "_.\u200c\u200d"
+CONSTANTS = {
+    **dict.fromkeys(("True", "TRUE", "T"), True),
+    **dict.fromkeys(("False", "FALSE", "F"), False),
+    **dict.fromkeys(("None", "NULL"), None),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +49,81 @@ class Parsed:
     terms: tuple[Term, ...]
 
 
+def with_stand_ins(text: str) -> tuple[str, dict[str, str]]:
+    """Return a formula whose names of columns are plain words, and the names by these words.
+
+    Python's parser normalises names (NFKC), refuses those that are words of its own and some
+    letters: no name of a column may reach it. Names stay as a formula writes them, see `written`;
+    those of functions and options stay where they are ASCII.
+    """
+    names: dict[str, str] = {}
+
+    def stand_in(match: re.Match[str]) -> str:
+        quoted, bare = match["quoted"], match["bare"]
+        if quoted is None and bare is None:
+            return match[0]
+        if bare is not None:
+            if bare.isascii() and _FOLLOWED.match(text, match.end()):
+                return bare
+            _check_letters(bare)
+        word = f"_name{len(names)}_"
+        names[word] = bare or written(quoted)
+        return word
+
+    return _WORDS.sub(stand_in, text), names
+
+
+def written(name: str) -> str:
+    """Return a column's name as a formula writes it, in backticks where it needs them."""
+    match = _WORDS.fullmatch(name)
+    plain = match is not None and match["bare"] is not None and name not in CONSTANTS
+    return name if plain and _is_plain(name) else f"`{name}`"
+
+
+def unwritten(text: str) -> str:
+    """Return the name that a formula writes so."""
+    return text[1:-1] if text.startswith("`") else text
+
+
+def _check_letters(name: str) -> None:
+    if not _is_plain(name):
+        raise SpecError(POINTER, _SIGNS)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name consists of letters, their marks and digits."""
+    return all(c in _JOINERS or unicodedata.category(c)[0] in _PARTS for c in name)
+
+
 @lru_cache(maxsize=256)  # a job's formula is read when it is planned, submitted, run and answered
 def parse(formula: str) -> Parsed:
     """Return the terms of `y ~ a + C(b) + a:b + c*d + e/f + (g + h)**2 - 1`. Raises SpecError."""
     _check_form(formula)
+    plain, names = with_stand_ins(formula)
     parsers, wrong = loaded("formulaic.parser"), loaded("formulaic.errors").FormulaicError
     try:
         parser = parsers.DefaultFormulaParser()
-        if _count(parser.get_ast(formula)) > MAX_TERMS:
+        if _count(parser.get_ast(plain)) > MAX_TERMS:
             raise SpecError(POINTER, f"it expands to more than {MAX_TERMS} terms")
-        sides = parser.get_terms(formula)._to_dict()
-    except (wrong, AttributeError, SyntaxError, TypeError, ValueError, RecursionError):
+        sides = parser.get_terms(plain)._to_dict()
+    except (wrong, AttributeError, SyntaxError, TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, SpecError):
+            raise
         raise SpecError(POINTER, f"cannot be parsed: {RIGHT}") from None
     if set(sides) == {"root"}:
-        return Parsed(None, _terms(sides["root"]))
+        return Parsed(None, _terms(sides["root"], names))
     if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
         raise SpecError(POINTER, RIGHT)
-    response = _terms(sides["lhs"])[0]
+    response = _terms(sides["lhs"], names)[0]
     if len(response) != 1:
         raise SpecError(POINTER, "the response must be one column")
-    return Parsed(response[0], _terms(sides["rhs"]))
+    return Parsed(response[0], _terms(sides["rhs"], names))
+
+
+_SIGNS = (
+    "only one ~, columns, calls such as log(x) or C(g), numbers and the signs ~ + - * : / ** ( )"
+    " may be in it"
+)
 
 
 def _check_form(formula: str) -> None:
@@ -65,11 +132,9 @@ def _check_form(formula: str) -> None:
         raise SpecError(POINTER, RIGHT)
     if len(formula) > MAX_LENGTH:
         raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
-    bare = _QUOTED.sub("c", formula)
-    if not _PLAIN.fullmatch(bare) or bare.count("~") != 1:
-        signs = "~ + - * : / ** ( )"
-        told = "columns, calls such as log(x) or C(g), numbers and the signs"
-        raise SpecError(POINTER, f"only one ~, {told} {signs} may be in it")
+    rest = _WORDS.sub("c", formula)
+    if not _OTHERS.fullmatch(rest) or rest.count("~") != 1:
+        raise SpecError(POINTER, _SIGNS)
 
 
 def _count(node: Any) -> int:
@@ -79,9 +144,12 @@ def _count(node: Any) -> int:
         return 1
     sign = str(getattr(node.operator, "symbol", node.operator))
     if sign in ("**", "^"):
-        power = int(str(arguments[1]))
+        try:
+            power = int(str(arguments[1]))
+        except ValueError:
+            power = 0
         if not 1 <= power <= MAX_POWER:
-            raise SpecError(POINTER, f"a power of terms must be between 1 and {MAX_POWER}")
+            raise SpecError(POINTER, f"a power of terms must be a whole number, 1 to {MAX_POWER}")
         count: int = _count(arguments[0]) ** power
         return count
     counts = [_count(argument) for argument in arguments]
@@ -91,21 +159,24 @@ def _count(node: Any) -> int:
     return sum(counts)
 
 
-def _terms(side: Any) -> tuple[Term, ...]:
+def _terms(side: Any, names: dict[str, str]) -> tuple[Term, ...]:
     terms = []
     for term in side:
-        tokens = tuple(token for factor in term.factors if (token := _token(factor)) is not None)
-        if len(tokens) > MAX_FACTORS:
+        tokens = (_token(factor, names) for factor in term.factors)
+        factors = tuple(token for token in tokens if token is not None)
+        if len(factors) > MAX_FACTORS:
             raise SpecError(POINTER, f"a term crosses more than {MAX_FACTORS} columns")
-        terms.append(tokens)
+        terms.append(factors)
     return tuple(terms)
 
 
-def _token(factor: Any) -> Token | None:
+def _token(factor: Any, names: dict[str, str]) -> Token | None:
     """Return a factor as it is written, None for the intercept."""
     text, method = str(factor.expr), str(getattr(factor.eval_method, "value", ""))
     if method == "literal" and text == "1":
         return None
     if method == "literal":
         raise SpecError(POINTER, f"{text}: of numbers only 0 and 1 may be terms; write I({text}*x)")
-    return Token(text, method == "python")
+    if method == "python":
+        return Token(_WORDS.sub(lambda match: names.get(match[0], match[0]), text), True)
+    return Token(unwritten(names.get(text, text)), False)
