@@ -1,9 +1,13 @@
 """Data frames of any library as columns: by narwhals, the Arrow stream or `__dataframe__`."""
 
 from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass
+from decimal import Decimal
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
+
+import numpy as np
 
 READERS = (  # who reads what has `__dataframe__` alone, and by which call
     ("pyarrow.interchange", "from_dataframe"),
@@ -11,21 +15,82 @@ READERS = (  # who reads what has `__dataframe__` alone, and by which call
     ("pandas.api.interchange", "from_dataframe"),
 )
 NEEDED = "a data frame or a mapping of columns is needed"
+LONG = 12  # digits of a double that was a float32 before, and hardly any other number
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    """A type of decimal numbers. precision: their digits; scale: how many are after the point."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        """Return the type as it is written in Arrow and SQL."""
+        return f"decimal({self.precision}, {self.scale})"
+
+
+ValueType = np.dtype[Any] | DecimalType
+
+
+class Decimals(list[object]):
+    """The values of a column of decimal numbers, with their type."""
+
+    def __init__(self, values: Sequence[object], type: DecimalType) -> None:
+        super().__init__(values)
+        self.type = type
 
 
 def columns_of(data: object) -> Mapping[str, Sequence[object]]:
     """Return column name -> values of a mapping, or of any data frame.
 
-    A value that is missing is None or not a number. Raises TypeError where it is neither a mapping
-    nor a frame, ValueError where two columns have one name, or values come without a length.
+    A value that is missing is None or not a number. The pandas Series of a mapping are brought into
+    the order of the first one's index, as pandas does. Raises TypeError where it is neither a
+    mapping nor a frame, ValueError where two columns have one name, values come without a length,
+    or the indexes of Series do not have the same labels.
     """
     if isinstance(data, Mapping):
         for name, values in data.items():
             if isinstance(values, str) or not isinstance(values, Sized):
                 raise ValueError(f"column {name!r} must be a list or an array of values")
-        return data
+        native = {k: v.to_native() if hasattr(v, "to_native") else v for k, v in data.items()}
+        return {name: _plain(values) for name, values in _aligned(native).items()}
     frame = _frame(data)
     return {name: _values(frame[name]) for name in frame.columns}
+
+
+def type_of(values: Sequence[object]) -> ValueType:
+    """Return the type of the values of a column; object where each value has its own."""
+    return values.type if isinstance(values, Decimals) else np.asarray(values).dtype
+
+
+def held(number: float, type: ValueType) -> tuple[float, ...]:
+    """Return the doubles that a number is read as where a column of this type holds it.
+
+    None where no value of the type can equal it. A double may have been a float32 before: -9.9 is
+    then -9.899999618530273.
+    """
+    number = float(number)
+    if isinstance(type, DecimalType):
+        exponent = Decimal(repr(number)).normalize().as_tuple().exponent
+        fits = isinstance(exponent, int) and exponent >= -type.scale
+        fits = fits and abs(Decimal(number)) < Decimal(10) ** (type.precision - type.scale)
+        return (number,) if fits else ()
+    if type.kind in "biu":
+        least, most = (0, 1) if type.kind == "b" else (np.iinfo(type).min, np.iinfo(type).max)
+        fits = number.is_integer() and float(least) <= number <= float(most)
+        return (number,) if fits else ()
+    if type.kind == "f" and type.itemsize < 8:
+        return _rounded(number, type)
+    single = _rounded(number, np.dtype(np.float32))
+    return (number, *(one for one in single if len(Decimal(repr(one)).as_tuple().digits) >= LONG))
+
+
+def _rounded(number: float, type: np.dtype[Any]) -> tuple[float, ...]:
+    """Return the number of a shorter type that this one becomes; none where it is out of range."""
+    with np.errstate(over="ignore", under="ignore"):
+        short = float(np.float64(number).astype(type))
+    return (short,) if np.isfinite(short) and (short == 0) == (number == 0) else ()
 
 
 def rows_of(columns: Mapping[str, Sequence[object]]) -> int:
@@ -36,10 +101,69 @@ def rows_of(columns: Mapping[str, Sequence[object]]) -> int:
     return lengths.pop()
 
 
+def _aligned(columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return columns whose pandas Series have one index. Raises ValueError where labels differ."""
+    series = {name: values for name, values in columns.items() if _is_indexed(values)}
+    if len(series) < 2:
+        return columns
+    first, *others = series
+    moved = {k: v for k in others if not (v := series[k]).index.equals(series[first].index)}
+    if not moved:
+        return columns
+    index = series[first].index
+    for name, values in moved.items():
+        same = index.is_unique and values.index.is_unique and len(index) == len(values.index)
+        if not same or not values.index.isin(index).all():
+            raise ValueError(
+                f"the pandas Series of {first!r} and {name!r} have different indexes: take both"
+                " from one data frame, or, where their rows are in the same order already, give"
+                " .to_numpy() of each"
+            )
+    if len(series) < len(columns):
+        raise ValueError(
+            f"the pandas Series of {first!r} and {next(iter(moved))!r} have their indexes in"
+            " different orders, and other columns have none: give a data frame"
+        )
+    return {k: v.reindex(index) if k in moved else v for k, v in columns.items()}
+
+
+def _is_indexed(values: object) -> bool:
+    """Whether these are a Series of pandas, or of a library that has its indexes."""
+    return hasattr(values, "reindex") and hasattr(getattr(values, "index", None), "equals")
+
+
+def _plain(values: Any) -> Sequence[object]:
+    """Return the values of a mapping's column, with the type that they have there."""
+    if isinstance(values, list | tuple | np.ndarray):
+        return cast("Sequence[object]", values)
+    import narwhals
+
+    series: Any = narwhals.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, narwhals.Series):
+        return _values(series)
+    type = _decimal_type(values)
+    return cast(
+        "Sequence[object]", values if type is None else Decimals(list(np.asarray(values)), type)
+    )
+
+
 def _values(series: Any) -> Sequence[object]:
     """Return a column's values. Codes of categories have none for a missing value: a list has."""
+    type = _decimal_type(series.to_native())
+    if type is not None:
+        return Decimals(series.to_list(), type)
     found = series.to_list() if series.null_count() else series.to_numpy()
     return cast("Sequence[object]", found)
+
+
+def _decimal_type(values: Any) -> DecimalType | None:
+    """Return the type of decimal numbers of pandas, polars or Arrow; None of other values."""
+    type = getattr(values, "dtype", None) or getattr(values, "type", None)
+    type = getattr(type, "pyarrow_dtype", type)
+    digits = getattr(type, "precision", None), getattr(type, "scale", None)
+    if not all(isinstance(one, int) for one in digits):
+        return None
+    return DecimalType(*cast("tuple[int, int]", digits))
 
 
 def _frame(data: object) -> Any:

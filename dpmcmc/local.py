@@ -12,7 +12,7 @@ from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.budget import Budget
 from dpmcmc.design import make_design
 from dpmcmc.errors import SpecError, near
-from dpmcmc.frames import columns_of
+from dpmcmc.frames import columns_of, type_of
 from dpmcmc.options import AlgorithmName, AlgorithmOptions, AutoOptions
 from dpmcmc.planner import Plan, expected_seconds, plan
 from dpmcmc.privacy.event_json import digest
@@ -24,7 +24,15 @@ from dpmcmc.releases import RELEASES
 from dpmcmc.results import Result, judged, told
 from dpmcmc.reuse import POINTER, Earlier
 from dpmcmc.run import run
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table, word_of
+from dpmcmc.schema import (
+    BinaryColumn,
+    CategoryColumn,
+    NumberColumn,
+    Schema,
+    Table,
+    check_codes,
+    word_of,
+)
 from dpmcmc.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec
 from dpmcmc.stored import StoredRelease
 
@@ -203,24 +211,30 @@ def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
         if len(values) != schema.rows or np.ndim(cast("Any", values)) > 1:
             raise ValueError(f"column {column.name!r} must have {schema.rows} values")
         if isinstance(values, np.ma.MaskedArray):
-            values = np.where(np.ma.getmaskarray(values), None, values.data)
+            mask = np.ma.getmaskarray(values)
+            values = np.where(mask, None, values.data) if mask.any() else values.data
         if isinstance(column, NumberColumn):
-            columns[column.name] = column.clamped(_numbers(column.name, values))
+            columns[column.name] = column.clamped(_numbers(column, values))
         else:
             columns[column.name] = _codes(column, values)
     return Table(columns=columns, rows=schema.rows)
 
 
-def _numbers(name: str, values: Sequence[object]) -> NDArray[np.float64]:
+def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float64]:
     """Return a column's values (rows,), all finite. Raises ValueError without naming one."""
+    name, type = column.name, type_of(values)
     found = np.asarray(values)
     if found.dtype.kind in "mMc":
         kind = "complex numbers" if found.dtype.kind == "c" else "dates or times"
         message = f"column {name!r} has {kind}: give numbers, such as days since a date"
         raise ValueError(message)
+    check_codes(column, type)
     try:
         if found.dtype == object:
             numbers = np.array([np.nan if _is_missing(one) else float(one) for one in found])
+            for short in {one.dtype for one in found if isinstance(one, np.floating)}:
+                own = np.array([getattr(one, "dtype", None) == short for one in found])
+                numbers = np.where(own, column.declared(numbers, short), numbers)
         else:
             numbers = found.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -229,7 +243,7 @@ def _numbers(name: str, values: Sequence[object]) -> NDArray[np.float64]:
     if not np.isfinite(numbers).all():
         told = f"fill in a code where none is known, and declare it: missing={{{name!r}: [code]}}"
         raise ValueError(f"column {name!r} has values that are not finite: {told}")
-    return numbers
+    return column.declared(numbers, type)
 
 
 def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> NDArray[np.int32]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.errors import near
-from dpmcmc.frames import columns_of, rows_of
+from dpmcmc.frames import ValueType, columns_of, held, rows_of, type_of
 from dpmcmc.privacy.types import Neighbouring
 
 LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
@@ -43,15 +43,41 @@ class NumberColumn:
         # whole numbers in an array of such would cut priors to whole numbers as well
         object.__setattr__(self, "lower", float(self.lower))
         object.__setattr__(self, "upper", float(self.upper))
-        object.__setattr__(self, "missing", tuple(self.missing))
+        object.__setattr__(self, "missing", tuple(map(_code, self.missing)))
+
+    def impossible(self, type: ValueType) -> tuple[float, ...]:
+        """Return the missing codes that no value of a column of this type can equal."""
+        return tuple(code for code in self.missing if not held(code, type))
+
+    def declared(self, numbers: NDArray[np.float64], type: ValueType) -> NDArray[np.float64]:
+        """Return numbers of a column of this type, each missing code as the double it is here.
+
+        numbers: as doubles. In a float32, -9.9 is another number than in a double.
+        """
+        read = [(code, held(code, type)) for code in self.missing]
+        found = numbers
+        for code, doubles in read:
+            if doubles not in ((code,), ()):
+                found = np.where(np.isin(numbers, doubles), code, found)
+        return found
 
     def clamped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return values within the bounds, missing codes as they are."""
+        """Return values within the bounds, missing codes as they are.
+
+        values: as `declared` returns them. None that is no code becomes one: where a bound is a
+        code, a value beyond it becomes the double next to it.
+        """
         within = np.clip(values, self.lower, self.upper)
-        return np.where(self.is_missing(values), values, within) if self.missing else within
+        if not self.missing:
+            return within
+        for code in self.missing:
+            if code in (self.lower, self.upper):
+                inside = np.nextafter(code, self.upper if code == self.lower else self.lower)
+                within = np.where(within == code, inside, within)
+        return np.where(self.is_missing(values), values, within)
 
     def is_missing(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which values are missing codes, compared exactly."""
+        """Return which values are missing codes. values: as `declared` returns them."""
         return np.isin(values, self.missing)
 
 
@@ -148,6 +174,9 @@ class Schema:
             if name not in there:
                 raise ValueError(f"there is no column {name!r}{near(name, there)}")
         columns = tuple(_declared(name, told, missing or {}) for name, told in bounds.items())
+        for column in columns:
+            if isinstance(column, NumberColumn):
+                check_codes(column, type_of(there[column.name]))
         for name in set(missing or {}) - set(bounds):
             raise ValueError(f"{name!r} has missing codes and no bounds: declare those as well")
         return cls(columns=columns, rows=rows_of(there))
@@ -181,6 +210,20 @@ def _declared(name: str, told: object, missing: Mapping[str, Any]) -> Column:
     if len(words) == 2:
         return BinaryColumn(name=name, categories=(words[0], words[1]))
     return CategoryColumn(name=name, categories=words)
+
+
+def check_codes(column: NumberColumn, type: ValueType) -> None:
+    """Refuse missing codes that no value of this type can equal. Raises ValueError."""
+    for code in column.impossible(type):
+        raise ValueError(
+            f"column {column.name!r} has the type {type}, and none of its values can equal the"
+            f" missing code {code:.15g}: declare the code that it has there, or give it as float64"
+        )
+
+
+def _code(code: float) -> float:
+    """Return a missing code as a double: -9.9 in a float32 is meant as -9.9."""
+    return float(str(code)) if isinstance(code, np.floating) else float(code)
 
 
 def _is_number(value: object) -> bool:

@@ -74,9 +74,9 @@ def value_of(design: Design, name: str, value: object, pointer: str) -> float:
     bounds = f"must be a number between its declared bounds, {column.lower:g} and {column.upper:g}"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise SpecError(pointer, bounds)
-    if value in column.missing:
+    number = column.declared(np.array([value], np.float64), np.asarray(value).dtype).item()
+    if number in column.missing:
         raise SpecError(pointer, "is a missing code: rows that have it were left out")
-    number = float(value)
     if not column.lower <= number <= column.upper:
         raise SpecError(pointer, bounds)
     return number

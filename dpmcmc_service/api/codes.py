@@ -84,6 +84,7 @@ UPLOADS = {
     "empty_file": "The file is empty.",
     "extra_column": "The file has a column that the metadata does not declare.",
     "file_too_large": "The file passes the limit.",
+    "impossible_code": "No value of a file's column can equal a missing code that is declared.",
     "invalid_columns": "The declared columns cannot be used; `errors` says which.",
     "line_too_long": "A line of the file is too long.",
     "malformed_csv": "The file is no CSV that can be read.",

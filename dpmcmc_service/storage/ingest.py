@@ -24,7 +24,7 @@ from dpmcmc_service.storage.files import DatasetFiles, Values
 from dpmcmc_service.storage.fingerprint import Sketch
 from dpmcmc_service.storage.limits import Limits
 from dpmcmc_service.storage.read_csv import csv_batches
-from dpmcmc_service.storage.read_parquet import parquet_batches
+from dpmcmc_service.storage.read_parquet import parquet_batches, value_type
 
 Format = Literal["csv", "parquet"]
 
@@ -145,7 +145,7 @@ def _convert(
     for at, (column, array) in enumerate(zip(columns, batch.columns, strict=True)):
         if isinstance(column, NumberColumn):
             numbers, missing, invalid = _numbers(array)
-            values.append(numbers)
+            values.append(column.declared(numbers, value_type(array.type)))
         else:
             codes, missing, invalid = _codes(array, column.categories)
             values.append(codes)
@@ -170,6 +170,8 @@ def _numbers(array: pa.Array) -> tuple[NDArray[np.float64], int, int]:
     if pa.types.is_string(array.type):
         missing += _found(pc.index_in(array, _EMPTY))
         array = _parsed(array)
+    if pa.types.is_decimal(array.type):  # Arrow's own way to doubles is not the nearest one
+        array = array.cast(pa.string())
     numbers = array.cast(pa.float64(), safe=False)
     finite = pc.sum(pc.is_finite(numbers)).as_py() or 0
     return _raw(numbers, np.dtype(np.float64)), missing, len(numbers) - finite - missing

@@ -4,9 +4,11 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from dpmcmc.frames import DecimalType, ValueType
 from dpmcmc.schema import Column, NumberColumn
 from dpmcmc_service.storage.columns import check_names
 from dpmcmc_service.storage.errors import IngestError
@@ -44,7 +46,20 @@ def _batches(
     text = [column.name for column in columns if not isinstance(column, NumberColumn)]
     with _open(source, read_dictionary=text, metadata=metadata) as file:
         for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
-            yield batch.select([column.name for column in columns])
+            yield _in_order(batch, columns)
+
+
+def _in_order(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Return the declared columns in their order, numbers as they are without a dictionary."""
+    names = [column.name for column in columns]
+    arrays = [
+        batch.column(column.name).dictionary_decode()
+        if isinstance(column, NumberColumn)
+        and pa.types.is_dictionary(batch.schema.field(column.name).type)
+        else batch.column(column.name)
+        for column in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names)
 
 
 def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
@@ -62,17 +77,38 @@ def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
 def _check_types(schema: pa.Schema, columns: Sequence[Column]) -> None:
     for at, column in enumerate(columns):
         found = schema.field(column.name).type
+        found = found.value_type if pa.types.is_dictionary(found) else found
         if isinstance(column, NumberColumn):
             fits = any(is_one(found) for is_one in NUMBER_TYPES)
         else:
-            found = found.value_type if pa.types.is_dictionary(found) else found
             fits = pa.types.is_string(found) or pa.types.is_large_string(found)
         if not fits:
             wanted = "numbers" if isinstance(column, NumberColumn) else "text"
             raise IngestError("wrong_type", f"/columns/{at}", f"the file's column is not {wanted}")
+        if isinstance(column, NumberColumn):
+            _check_codes(column, at, found)
+
+
+def _check_codes(column: NumberColumn, at: int, type: pa.DataType) -> None:
+    """Refuse missing codes that no value of the file's type can equal. Raises IngestError."""
+    for code in column.impossible(value_type(type)):
+        pointer = f"/columns/{at}/missing/{column.missing.index(code)}"
+        told = (
+            f"no value of the file's type {type} can equal the missing code {code:.15g} of"
+            f" {column.name!r}: declare the code that the file has, or store it as doubles"
+        )
+        raise IngestError("impossible_code", pointer, told)
 
 
 NUMBER_TYPES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
+
+def value_type(type: pa.DataType) -> ValueType:
+    """Return a type of numbers, or of texts that are parsed as doubles."""
+    if pa.types.is_decimal(type):
+        return DecimalType(type.precision, type.scale)
+    text = pa.types.is_string(type)
+    return np.dtype(np.float64 if text else type.to_pandas_dtype())
 
 
 def _check_sizes(metadata: parquet.FileMetaData, limits: Limits) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tracemalloc
 import uuid
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -340,3 +341,78 @@ def test_columns_named_with_dots_can_be_uploaded(files):
                             (as_parquet(**{"hours.per.week": [40]}), "parquet")):  # fmt: skip
         row = take(files, content, format, columns)
         np.testing.assert_array_equal(rows_of(files, row).columns["hours.per.week"], [40.0])
+
+
+CODED = parse_columns([{"name": "x", "type": "number", "lower": 0, "upper": 10, "missing": [-9.9]}])
+TENS = [1.5, -9.9, 0.25, 3.5, -9.9, 2.0]
+DECIMALS = pa.array([Decimal(repr(x)).quantize(Decimal("1.00")) for x in TENS])
+SINGLE = pa.array(np.array(TENS, np.float32))
+WRITTEN = {
+    "float16": SINGLE.cast(pa.float16()),
+    "float32": SINGLE,
+    "float64": pa.array(np.array(TENS)),
+    "float64 that was float32": SINGLE.cast(pa.float64()),
+    "decimal": DECIMALS.cast(pa.decimal128(10, 2)),
+    "decimal of 32 bits": DECIMALS.cast(pa.decimal32(9, 2)),
+    "decimal of 64 bits": DECIMALS.cast(pa.decimal64(18, 3)),
+    "long decimal": DECIMALS.cast(pa.decimal256(60, 2)),
+    "dictionary of float32": SINGLE.dictionary_encode(),
+    "dictionary of float64": pa.array(np.array(TENS)).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("values", WRITTEN.values(), ids=WRITTEN)
+def test_a_missing_code_is_found_in_every_type_of_parquet(files, values):
+    (column,) = CODED
+    found = rows_of(files, take(files, as_parquet(x=values), "parquet", CODED)).columns["x"]
+    assert column.is_missing(found).tolist() == [x == -9.9 for x in TENS]
+    assert np.allclose(found, TENS)
+
+
+@pytest.mark.parametrize("text", ["-9.9", "-9.90", "-99e-1", "-0.99E1", "-9.899999618530273"])
+def test_a_missing_code_is_found_however_csv_writes_it(files, text):
+    (column,) = CODED
+    found = rows_of(files, take(files, f"x\n1.5\n{text}\n".encode(), "csv", CODED)).columns["x"]
+    assert column.is_missing(found).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        (np.array([1, 1e20], np.float32), 1e20),
+        (np.array([1, 2**63 - 1]), 2**63 - 1),
+        (np.array([1, -(2**63)]), -(2**63)),
+        (np.array([1, 255], np.uint8), 255),
+        (np.array([1, -999], np.int16), -999.0),
+        (np.array([1, 2**53 + 1]), 2**53 + 1),
+    ],
+)
+def test_a_large_missing_code_is_found(files, values, code):
+    declared = [{"name": "x", "type": "number", "lower": 0, "upper": 10, "missing": [code]}]
+    for content, format in ((as_parquet(x=pa.array(values)), "parquet"), (b"x\n1\n%s\n", "csv")):
+        columns, text = parse_columns(declared), repr(values[1].item()).encode()
+        told = content if format == "parquet" else content % text
+        found = rows_of(files, take(files, told, format, columns)).columns["x"]
+        assert columns[0].is_missing(found).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("type", "code"),
+    [
+        (pa.int8(), 999),
+        (pa.int64(), -9.5),
+        (pa.uint16(), -9),
+        (pa.float16(), 99999),
+        (pa.float32(), 1e300),
+        (pa.decimal128(10, 2), -9.999),
+        (pa.decimal128(4, 2), 999),
+    ],
+)
+def test_a_missing_code_that_the_file_cannot_hold_is_refused(files, type, code):
+    declared = [{"name": "x", "type": "number", "lower": 0, "upper": 10, "missing": [-0.0, code]}]
+    content = as_parquet(x=pa.array(["1", "2"]).cast(type))
+    with pytest.raises(IngestError) as caught:
+        take(files, content, "parquet", parse_columns(declared))
+    assert (caught.value.code, caught.value.pointer) == ("impossible_code", "/columns/0/missing/1")
+    assert "'x'" in str(caught.value.problems)
+    assert files.place.names() == []
