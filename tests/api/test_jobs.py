@@ -9,13 +9,16 @@ import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
+from sqlalchemy import update
 from starlette.concurrency import run_in_threadpool
 
 from dpmcmc_service.api.sse import Notifier
 from dpmcmc_service.jobs import fetch
+from dpmcmc_service.storage.rows import JobRow
 from tests.api.support import Caller, House, job_of
 
 FORMATS = {
@@ -200,6 +203,23 @@ def test_a_job_that_has_not_finished_has_no_results(
     job = house.submit(analyst, house.dataset())
     answer = analyst.get(f"/v1/jobs/{job}/{what}")
     assert (answer.status_code, answer.json()["code"]) == (409, "job_not_finished")
+
+
+@pytest.mark.parametrize("status", ["cancelled", "failed", "running"])
+def test_blocks_of_a_job_that_did_not_succeed_cannot_be_read(
+    house: House, analyst: Caller, finished: str, status: str
+) -> None:
+    """Whatever a lost attempt has stored: the status alone decides."""
+    with house.services.sessions.write() as session:
+        row = update(JobRow).where(JobRow.id == UUID(finished)).values(status=status)
+        ended = {} if status != "running" else {"finished_at": None}
+        session.execute(row.values(released_attempt=None, **ended))
+    code = "job_not_finished" if status == "running" else "job_without_chain"
+    for what in ("chain", "summary", "result"):
+        answer = analyst.get(f"/v1/jobs/{finished}/{what}")
+        assert (answer.status_code, answer.json().get("code")) == (409, code), what
+    answer = analyst.post(f"/v1/jobs/{finished}/posteriors", json={})
+    assert (answer.status_code, answer.json().get("code")) == (409, code)
 
 
 def test_a_succeeded_job_has_spent_what_it_reserved(

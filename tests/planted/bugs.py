@@ -1462,6 +1462,65 @@ SINGLE = (
     ),
 )
 
+SMOOTHLY = f"{STATISTICS}::test_rows_that_turn_one_by_one_change_the_smooth_sensitivity_slowly"
+INTEGERS = (
+    f"{STATISTICS}::test_the_integers_of_an_order_statistic_are_of_a_scale_that_changes_slowly"
+)
+MOMENTS = "tests/privacy/test_tables.py"
+CELLS = f"{DISCRETE}::test_a_sum_of_more_cells_than_a_float_tells_apart_is_held"
+
+ATTACKED = (
+    Bug(
+        "half of the replaced rows looked at",
+        SMOOTHED,
+        "reach",
+        "-math.log(LEAST_SHARE) / beta",
+        "-0.5 * math.log(LEAST_SHARE) / beta",
+        f"{SMOOTHLY}[40-0.5]",
+    ),
+    Bug(
+        "scales of so few cells that rounding shows",
+        SMOOTHED,
+        "",
+        "LEAST_SHARE = 2.0**-20",
+        "LEAST_SHARE = 2.0**-40",
+        f"{INTEGERS}[1e-09-32.0]",
+    ),
+    Bug(
+        "rounding of a scale not allowed for",
+        SMOOTHED,
+        "beta_of",
+        "low - LOG_SCALE_STEP",
+        "low",
+        f"{INTEGERS}[1e-09-8.0]",
+    ),
+    Bug(
+        "sums of any number of cells",
+        "dpmcmc/arithmetic/rounding.py",
+        "noised",
+        "np.minimum(np.maximum(total / grid, -LARGEST_UNITS), LARGEST_UNITS)",
+        "total / grid",
+        f"{CELLS}[1.0-plain]",
+    ),
+    Bug(
+        "rounding of a mean's sums not allowed for",
+        "dpmcmc/summaries/statistics.py",
+        "",
+        "2.0 * (1.0 + 2.0**-12)",
+        "2.0",
+        f"{MOMENTS}::test_rounding_of_many_rows_moves_a_mean_by_no_more_than_is_charged[1000]",
+    ),
+    Bug(
+        "results of a job that did not succeed",
+        "dpmcmc_service/jobs/fetch.py",
+        "_ended",
+        'found.status != "succeeded"',
+        "found.status is None",
+        "tests/api/test_jobs.py"
+        "::test_blocks_of_a_job_that_did_not_succeed_cannot_be_read[cancelled]",
+    ),
+)
+
 SQUARES = "dpmcmc/regression/statistics.py"
 SUMS = "tests/privacy/test_sufficient_statistics.py"
 
@@ -1503,6 +1562,7 @@ SUMMING = (
 BUGS = (
     *SUMMING,
     *SINGLE,
+    *ATTACKED,
     *DRAWING,
     *DECIDING,
     *READING,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpmcmc.kernels import noise
+from dpmcmc.arithmetic.rounding import LARGEST_UNITS, noised
+from dpmcmc.kernels import noise, penalty_steps
 from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, noisy_grid, noisy_sums
 from dpmcmc.privacy.noise import SystemRandom
 
@@ -78,3 +79,18 @@ def test_what_is_released_is_a_whole_number_of_cells_whatever_the_sum():
     released, grid = noisy_sums(sums, 0.7, 2.0, noise), noisy_grid(2, 0.7, 2.0)
     assert (released == grid * np.rint(released / grid)).all()
     assert np.abs(released - sums - grid * noise).max() <= 0.5 * grid * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["plain", "compiled"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_sum_of_more_cells_than_a_float_tells_apart_is_held(kind, sign):
+    """There neighbours that are one cell apart would be rounded to numbers that are many apart, and
+    beyond 2^63 to anything."""
+    add = noised if kind == "plain" else penalty_steps.noised
+    far = [2.0**51, 2.0**53 + 2.0, 1e17, 9.3e18, 1e30, 1e300, math.inf]
+    assert [float(add(sign * total, 1.0, np.int64(7))) for total in far] == (
+        [sign * LARGEST_UNITS + 7.0] * len(far)
+    )
+    assert LARGEST_UNITS == 2.0**51
+    for cells in (2.0**51 - 1.0, 3.0, 0.0):
+        assert float(add(sign * cells * 0.25, 0.25, np.int64(0))) == sign * cells * 0.25

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import chi2, chisquare, gamma, kstest, laplace, norm, spearmanr
 
 from dpmcmc.budget import Budget, BudgetExhaustedError
@@ -27,7 +28,7 @@ from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.statistics.call import release_statistic
 from dpmcmc.statistics.mechanisms import SmoothLaplaceNoise
 from dpmcmc.statistics.plans import Asked, planned
-from dpmcmc.statistics.release import in_cells, release, summed
+from dpmcmc.statistics.release import in_cells, of_values, release, summed
 from dpmcmc.statistics.smooth import beta_of, smooth_sensitivity
 from tests.sources import Seeded
 
@@ -262,6 +263,53 @@ def test_the_smooth_sensitivity_changes_slowly(beta):
                 smooth_sensitivity(np.sort(some), rank, beta, 0.0, 1.0) for some in (rows, others)
             )
             assert np.abs(np.log(one / other)).max() <= beta * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("beta", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("rank", [1, 40, 80])
+def test_rows_that_turn_one_by_one_change_the_smooth_sensitivity_slowly(beta, rank):
+    """From rows that are all alike, where only many replaced ones move the order statistic, to rows
+    half of which are at either end: no step on the way is longer than e^beta."""
+    n = max(80, 2 * math.ceil(20.0 * math.log(2.0) / beta) + 8)
+    rank = math.ceil(rank * n / 80)
+    rows = np.sort((np.arange(n) < np.arange(n + 1)[:, None]).astype(float), axis=1)
+    found = smooth_sensitivity(rows, rank, beta, 0.0, 1.0)
+    assert np.abs(np.diff(np.log(found))).max() <= beta * (1.0 + 1e-12)
+    assert found.max() == 1.0
+    assert found.min() < 1e-3 or n * beta < 20.0
+
+
+@pytest.mark.parametrize("epsilon", [1.0 / 32.0, 1.0, 8.0, 32.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-9])
+def test_the_integers_of_an_order_statistic_are_of_a_scale_that_changes_slowly(
+    monkeypatch, epsilon, delta
+):
+    """The whole scale that noise is drawn at, between neighbours: by the largest e^b that the
+    proof allows, rounding included; and what gets the noise by epsilon / 2 of it."""
+    exact = brentq(
+        lambda b: math.log(1.0 / delta) * math.expm1(b) - b - 0.5 * epsilon, 0.0, epsilon
+    )
+    allowed = min(exact, 0.5 * epsilon)
+    n = min(2 * math.ceil(20.0 * math.log(2.0) / allowed) + 9, 900)
+    asked = Asked(column="x", form="median", noise="smooth_laplace")
+    plan, scales, centres = planned(schema_of(n), asked, epsilon, delta), [], []
+
+    def drawn(random, site, multiplier, scale, shape):
+        scales.append(scale)
+        return np.zeros(shape, np.int64)
+
+    monkeypatch.setattr("dpmcmc.statistics.release.laplace_noise", drawn)
+    for high in range(n + 1):
+        values = np.where(np.arange(n) < high, 3.0, -2.0)
+        centres.append(of_values(plan, values, Seeded(1)).values[0])
+    logs = np.log(np.array(scales, np.longdouble))
+    assert np.abs(np.diff(logs)).max() <= allowed
+    assert np.abs(np.diff(logs)).max() > 0.99 * allowed
+    moved = np.abs(np.diff(centres)) * (2**44 / 5.0)
+    least = np.minimum(scales[1:], scales[:-1])
+    assert (moved <= 0.5 * epsilon * least).all()
+    assert moved.max() > 0.0
+    assert min(scales) >= 2**20
 
 
 def divergence(epsilon, beta):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from dpmcmc.privacy import accountant
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Gaussian
 from dpmcmc.privacy.types import Neighbouring, Permit, PermitError, Private
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
 from dpmcmc.spec import PrivacySpec
 from dpmcmc.summaries import call as summaries
 from dpmcmc.summaries.statistics import Counts, Mean, Quantiles
@@ -68,6 +69,24 @@ def test_replacing_one_row_moves_the_sums_of_a_mean_by_the_root_of_two_at_most()
     asked = summaries.asked(SCHEMA, Mean("age"))
     far = apart([asked.of(table) for table in neighbours()])
     assert 0.9997 * math.sqrt(2.0) < far <= math.sqrt(2.0)
+
+
+@pytest.mark.parametrize("rows", [4, 1000, 100_000])
+def test_rounding_of_many_rows_moves_a_mean_by_no_more_than_is_charged(rows):
+    """In exact numbers: the product of a sum with a constant is rounded, and that is paid for."""
+    schema = Schema(columns=COLUMNS, rows=rows)
+    one = summaries.asked(schema, Mean("pay"))
+    random, squares = np.random.default_rng(2), []
+    for _ in range(60):
+        pay = random.uniform(0.0, 8.0, rows)
+        moved = []
+        for last in (0.0, 8.0):
+            pay[-1] = last
+            found = one.of(Table(columns={"pay": pay}, rows=rows))
+            moved.append([Fraction(float(part)) for part in found])
+        squares.append(sum((a - b) ** 2 for a, b in zip(*moved, strict=True)))
+    assert max(squares) <= 2
+    assert max(squares) > 1.998
 
 
 def test_a_whole_release_moves_by_what_its_noise_is_made_for():
