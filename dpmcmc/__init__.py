@@ -1,6 +1,5 @@
 """Posterior samples from sensitive data under differential privacy."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,7 +69,9 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: the API must not load the samplers."""
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(import_module(home), name)
+            from dpmcmc.loading import loaded
+
+            return getattr(loaded(home), name)
     from dpmcmc.errors import near
 
     message = f"module 'dpmcmc' has no attribute {name!r}{near(name, __all__)}"

@@ -1,11 +1,20 @@
-"""A privacy budget for rows of one's own, kept in memory: the library's ledger of one dataset.
+"""A privacy budget for rows of one's own: the library's ledger of one dataset, and its file.
 
 It composes as the service does: fully adaptively, by the same filter (docs/proofs/filter.md).
 """
 
+import hashlib
+import json
 import math
-from dataclasses import dataclass, field
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from numbers import Real
+from pathlib import Path
+from typing import Any
 
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.filter import (
@@ -15,6 +24,13 @@ from dpmcmc.privacy.filter import (
     remaining_epsilon,
     spent_epsilon,
 )
+
+try:
+    import fcntl
+except ImportError:  # no file is locked on this system: budgets stay in memory
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT, VERSION = "dpmcmc budget", 1
 
 
 class BudgetExhaustedError(ValueError):
@@ -31,66 +47,318 @@ class BudgetExhaustedError(ValueError):
         self.remaining = remaining
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """What all calls together have taken."""
+
+    state: FilterState
+    calls: int
+
+
 class Budget:
     """(epsilon, delta) for all calls together. Give it to `sample` as `budget=`.
 
     What a call costs is taken before it reads a row, and stays taken if the call fails. One Budget
-    stands for one set of rows in one process; it is not stored. Calls of pure epsilon fit as well
-    while all epsilons together do. failure_share: share of delta, at most 1/2, that is kept for
-    releases of medians and maxima, which cost a delta of their own; without it none fits.
-    Raises ValueError where epsilon, delta or failure_share is none.
+    stands for one set of rows, in all threads. Without a path it is kept in memory, in one process,
+    and cannot be copied: a copy would spend the same epsilon again. path: the file that keeps it,
+    made where there is none; where there is one its epsilon, delta and failure_share must be these.
+    Several processes may use one file at once. `save` gives a budget a file later, and `load` reads
+    one.
+    Calls of pure epsilon fit as well while all epsilons together do. failure_share: share of delta,
+    at most 1/2, that is kept for releases of medians and maxima, which cost a delta of their own;
+    without it none fits.
+    Raises ValueError where epsilon, delta or failure_share is none, or the file keeps another one.
     """
 
-    epsilon: float
-    delta: float
-    failure_share: float = 0.0
-    calls: int = field(default=0, init=False)
-    _state: FilterState = field(init=False, repr=False)
+    __slots__ = ("_file", "_lock", "_process", "_spent", "_terms")
 
-    def __post_init__(self) -> None:
-        for name, value in (("epsilon", self.epsilon), ("delta", self.delta)):
-            if not isinstance(value, Real) or isinstance(value, bool):
-                raise ValueError(f"{name} must be a number")
-        self._state = FilterState.empty(self._terms)
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        failure_share: float = 0.0,
+        *,
+        path: "str | os.PathLike[str] | None" = None,
+    ) -> None:
+        self._terms = _terms_of(epsilon, delta, failure_share)
+        self._spent = _Spent(FilterState.empty(self._terms), 0)
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._file: Path | None = None
+        if path is None:
+            return
+        file = _checked_path(path)
+        if not file.exists():
+            with suppress(FileExistsError):  # another process made it meanwhile
+                _create(file, self._terms, self._spent)
+        with _locked(file):
+            kept, self._spent = _read(file)
+        if kept != self._terms:
+            raise ValueError(
+                f"{file} keeps a budget of epsilon {kept.epsilon:g} at delta {kept.delta:g},"
+                f" failure_share {kept.failure_weight:g}: declare the same, or read it with"
+                " Budget.load"
+            )
+        self._file = file
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]") -> "Budget":
+        """Return the budget that a file keeps: what it takes is written there.
+
+        Raises OSError where there is no such file, ValueError where it keeps no budget or is
+        damaged.
+        """
+        file = _checked_path(path)
+        with _locked(file):
+            terms, _ = _read(file)
+        return cls(terms.epsilon, terms.delta, terms.failure_weight, path=file)
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Keep the budget in a new file from now on, for `load` in this process or another one.
+
+        Raises FileExistsError where the file is there, ValueError where the budget has another
+        file: two files would be two budgets.
+        """
+        file = _checked_path(path)
+        self._check_process()
+        with self._lock:
+            if self._file is None:
+                _create(file, self._terms, self._spent)
+                self._file = file
+            elif self._file != file:
+                raise ValueError(f"this budget is kept in {self._file} already")
 
     @property
-    def _terms(self) -> FilterTerms:
-        if not 0.0 <= self.failure_share <= 0.5:
-            raise ValueError("failure_share must lie between 0 and 1/2")
-        rest = round(1.0 - self.failure_share, 12)
-        kept = round(self.failure_share, 12)
-        return FilterTerms(
-            self.epsilon, self.delta, gdp_weight=rest, basic=True, failure_weight=kept
-        )
+    def epsilon(self) -> float:
+        """Of all calls together."""
+        return self._terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Of all calls together."""
+        return self._terms.delta
+
+    @property
+    def failure_share(self) -> float:
+        """The share of delta that is kept for releases of medians and maxima."""
+        return self._terms.failure_weight
+
+    @property
+    def calls(self) -> int:
+        """How many calls have taken something."""
+        return self._now().calls
 
     @property
     def spent(self) -> float:
         """Composed epsilon of all calls so far, at the budget's delta."""
-        return spent_epsilon(self._terms, self._state)
+        return spent_epsilon(self._terms, self._now().state)
 
     @property
     def remaining(self) -> float:
         """Largest epsilon of a Gaussian call that is still accepted, at the budget's delta."""
-        return remaining_epsilon(self._terms, self._state)
+        return remaining_epsilon(self._terms, self._now().state)
 
     def take(self, event: Event) -> None:
         """Take what an event costs.
 
         Raises BudgetExhaustedError where it does not fit; then nothing is taken.
         """
+        self._check_process()
         cost = entry_cost(self._terms, event)
-        after = self._state.add(cost)
-        if not self._terms.accepts(after):
-            alone = FilterState.empty(self._terms).add(cost)
-            requested = spent_epsilon(self._terms, alone)
-            raise BudgetExhaustedError(requested, self.remaining, self.delta)
-        self._state, self.calls = after, self.calls + 1
+        with self._lock, self._newest() as before:
+            after = before.state.add(cost)
+            if self._terms.accepts(after):
+                self._keep(_Spent(after, before.calls + 1))
+                return
+        alone = FilterState.empty(self._terms).add(cost)
+        requested = spent_epsilon(self._terms, alone)
+        remaining = remaining_epsilon(self._terms, before.state)
+        raise BudgetExhaustedError(requested, remaining, self.delta)
+
+    def _check_process(self) -> None:
+        """Refuse to spend in a forked process what its parent may spend as well."""
+        if self._file is None and os.getpid() != self._process:
+            raise ValueError(
+                "this Budget was made in another process, which may spend it too: keep it in a"
+                " file that both read, Budget(..., path=...)"
+            )
+
+    @contextmanager
+    def _newest(self) -> Iterator[_Spent]:
+        """Give what is spent by now, and let no other process spend meanwhile."""
+        if self._file is None:
+            yield self._spent
+            return
+        with _locked(self._file):
+            yield self._read_file()
+
+    def _read_file(self) -> _Spent:
+        """Return what the file says. Raises ValueError where it says less than before."""
+        if self._file is None:
+            return self._spent
+        terms, found = _read(self._file)
+        known = self._spent
+        pairs = (*zip(found.state.sums, known.state.sums, strict=True),)
+        pairs += (*zip(found.state.unbounded, known.state.unbounded, strict=True),)
+        if terms != self._terms or any(now < before for now, before in pairs):
+            raise ValueError(f"{self._file} is not the budget's any more: an older file is there")
+        return found
+
+    def _keep(self, spent: _Spent) -> None:
+        if self._file is not None:
+            _replace(self._file, self._terms, spent)
+        self._spent = spent
+
+    def _now(self) -> _Spent:
+        return self._spent if self._file is None else self._read_file()
+
+    def __reduce_ex__(self, _: object) -> Any:
+        if self._file is None:
+            raise TypeError(
+                "a Budget in memory has no copies, which would spend it twice: keep it in a file,"
+                " Budget(..., path=...), and load that"
+            )
+        return Budget.load, (str(self._file),)
 
     def __str__(self) -> str:
         """Say what is spent and left."""
-        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
+        now = self._now()
+        calls = "1 call" if now.calls == 1 else f"{now.calls} calls"
         return (
-            f"epsilon {self.epsilon:g} at delta {self.delta:g}: {self.spent:.4g} spent by"
-            f" {calls}, a call of {self.remaining:.4g} still fits"
+            f"epsilon {self.epsilon:g} at delta {self.delta:g}:"
+            f" {spent_epsilon(self._terms, now.state):.4g} spent by {calls}, a call of"
+            f" {remaining_epsilon(self._terms, now.state):.4g} still fits"
         )
+
+    def __repr__(self) -> str:
+        kept = "" if self._file is None else f", path={str(self._file)!r}"
+        share = f", failure_share={self.failure_share:g}" if self.failure_share else ""
+        return f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}{share}{kept})"
+
+
+def _terms_of(epsilon: object, delta: object, failure_share: object) -> FilterTerms:
+    """Return the promise. Raises ValueError on what is none."""
+    numbers = []
+    for name, value in (("epsilon", epsilon), ("delta", delta), ("failure_share", failure_share)):
+        if not isinstance(value, Real) or isinstance(value, bool):
+            raise ValueError(f"{name} must be a number")
+        try:
+            numbers.append(float(value))
+        except OverflowError:
+            raise ValueError(f"{name} is too large") from None
+    if not 0.0 <= numbers[2] <= 0.5:
+        raise ValueError("failure_share must lie between 0 and 1/2")
+    kept = round(numbers[2], 12)
+    rest = round(1.0 - numbers[2], 12)
+    return FilterTerms(numbers[0], numbers[1], gdp_weight=rest, basic=True, failure_weight=kept)
+
+
+def _checked_path(path: object) -> Path:
+    """Return the one name of a file: a symbolic link stands for what it leads to."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError("the path of a file is needed, such as 'budget.json'")
+    if fcntl is None:
+        raise ValueError("this system locks no files, so that a budget can only be in memory")
+    return Path(os.path.realpath(os.fspath(path)))
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Hold a budget's file while it is read and replaced: one process and one thread at a time."""
+    while True:
+        with file.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            if _is_still(file, held.fileno()):
+                yield
+                return
+
+
+def _is_still(file: Path, held: int) -> bool:
+    """Whether what was opened was not replaced before it was held."""
+    try:
+        return os.path.samestat(os.fstat(held), file.stat())
+    except FileNotFoundError:
+        raise FileNotFoundError(f"the budget's file {file} is gone") from None
+
+
+def _read(file: Path) -> tuple[FilterTerms, _Spent]:
+    """Return what a file keeps. Raises ValueError where it keeps no budget or is damaged."""
+    try:
+        facts = json.loads(file.read_text("utf-8"))
+        checksum = facts.pop("checksum")
+        version = facts.pop("version")
+        ours = facts.pop("format") == FORMAT
+        if ours and version != VERSION:
+            raise ValueError("version")
+        if not ours or checksum != _checksum(facts):
+            raise ValueError("damaged")
+        terms = _terms_of(facts["epsilon"], facts["delta"], facts["failure_share"])
+        sums, unbounded = tuple(map(int, facts["sums"])), tuple(map(int, facts["unbounded"]))
+        empty, calls = FilterState.empty(terms), facts["calls"]
+        if len(sums) != len(empty.sums) or len(unbounded) != len(sums):
+            raise ValueError("damaged")
+        if type(calls) is not int or min(*sums, *unbounded, calls) < 0:
+            raise ValueError("damaged")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise ValueError(f"{file} keeps no budget, or is damaged: nothing is spent by it") from None
+    return terms, _Spent(FilterState(sums, unbounded), calls)
+
+
+def _checksum(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _written(file: Path, terms: FilterTerms, spent: _Spent) -> Path:
+    """Return a new file beside a budget's, which holds these facts for good."""
+    facts = {
+        "epsilon": terms.epsilon,
+        "delta": terms.delta,
+        "failure_share": terms.failure_weight,
+        "calls": spent.calls,
+        "sums": [str(total) for total in spent.state.sums],
+        "unbounded": list(spent.state.unbounded),
+    }
+    head = {"format": FORMAT, "version": VERSION, "checksum": _checksum(facts)}
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    made = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as text:
+            json.dump(head | facts, text, indent=1)
+            text.flush()
+            os.fsync(text.fileno())
+    except BaseException:
+        made.unlink()
+        raise
+    return made
+
+
+def _create(file: Path, terms: FilterTerms, spent: _Spent) -> None:
+    """Write the file of a budget. Raises FileExistsError where there is one."""
+    made = _written(file, terms, spent)
+    try:
+        os.link(made, file)
+    except FileExistsError:
+        raise FileExistsError(f"{file} is there already: Budget.load reads it") from None
+    finally:
+        made.unlink()
+    _sync_folder(file)
+
+
+def _replace(file: Path, terms: FilterTerms, spent: _Spent) -> None:
+    """Put new facts in the place of the old, in whole or not at all; the file is held."""
+    made = _written(file, terms, spent)
+    try:
+        made.chmod(file.stat().st_mode & 0o777)
+        made.replace(file)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+    _sync_folder(file)
+
+
+def _sync_folder(file: Path) -> None:
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

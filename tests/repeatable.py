@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
@@ -25,7 +25,7 @@ class RepeatableKeys:
         self.process = os.getpid()
         self.drawing = [""]  # the test, and the fixtures that are being made for it
         self.keys: Counter[str] = Counter()
-        self.system_key = SystemRandom._rekey
+        self.system_cipher = SystemRandom._new_cipher
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -52,20 +52,18 @@ class RepeatableKeys:
         finally:
             self.drawing.pop()
 
-    def rekey(self, source: SystemRandom) -> None:
-        """What SystemRandom._rekey does, under a key of ours."""
+    def new_cipher(self, source: SystemRandom) -> CipherContext:
+        """What SystemRandom._new_cipher returns, under a key of ours."""
         name = self.drawing[-1]
         if not name or os.getpid() != self.process:
-            self.system_key(source)
-            return
+            return self.system_cipher(source)
         self.keys[name] += 1
         key = hashlib.sha512(f"{name} {self.keys[name]}".encode()).digest()
-        source._owner = self.process
-        source._stream = Cipher(AES256(key[:32]), CTR(key[32:48])).encryptor()
+        return Cipher(AES256(key[:32]), CTR(key[32:48])).encryptor()
 
 
 def begin(config: pytest.Config) -> None:
     """From here on."""
     keys = RepeatableKeys()
     config.pluginmanager.register(keys)
-    SystemRandom._rekey = lambda source: keys.rekey(source)  # type: ignore[method-assign]
+    SystemRandom._new_cipher = lambda source: keys.new_cipher(source)  # type: ignore[method-assign]

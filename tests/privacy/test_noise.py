@@ -1,5 +1,7 @@
 import inspect
 import os
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -40,6 +42,30 @@ def test_a_forked_process_has_a_stream_of_its_own():
     os.close(reader)
     os.close(writer)
     assert not np.intersect1d(theirs, source.uniforms((8,))).size
+
+
+def test_threads_that_share_a_source_never_read_the_same_stream():
+    source, drawn, failed = SystemRandom(), [], []
+
+    def draw():
+        try:
+            drawn.extend(source.words(2000) for _ in range(100))
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=draw) for _ in range(8)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not failed
+    words = np.concatenate(drawn)
+    assert len(words) == len(np.unique(words)) == 8 * 100 * 2000
 
 
 def test_normals_are_standard_normal():

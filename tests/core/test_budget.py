@@ -1,0 +1,296 @@
+"""A library's budget: it holds in all threads and processes, and outlives the notebook."""
+
+import copy
+import dataclasses
+import json
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from dpmcmc import Budget, BudgetExhaustedError
+from dpmcmc.privacy.accountant import noise_multiplier_for
+from dpmcmc.privacy.events import Gaussian
+
+DELTA = 1e-6
+
+
+def small(jobs):
+    """A job of which a budget of epsilon 1 takes this many."""
+    return Gaussian(noise_multiplier_for(1.0, DELTA, jobs))
+
+
+def spend_all(budget, event, tries):
+    """How often an event fits into a budget."""
+    taken = 0
+    for _ in range(tries):
+        try:
+            budget.take(event)
+            taken += 1
+        except BudgetExhaustedError:
+            break
+    return taken
+
+
+def together(number, work):
+    """Run work in threads that take turns as often as Python lets them."""
+    found, failed = [], []
+
+    def safely():
+        try:
+            found.append(work())
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=safely) for _ in range(number)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not failed
+    return found
+
+
+@pytest.mark.parametrize("kept", ["memory", "file"])
+def test_threads_together_take_no_more_than_there_is(kept, tmp_path):
+    fits = 4000 if kept == "memory" else 40
+    budget = Budget(1.0, DELTA, path=None if kept == "memory" else tmp_path / "budget.json")
+    taken = together(8, lambda: spend_all(budget, small(fits), fits // 2))
+    assert sum(taken) == budget.calls == fits
+    assert budget.spent <= 1.0
+
+
+def test_what_is_spent_and_how_often_is_one_fact():
+    """A reader in another thread never sees a call without its cost."""
+    budget, ends = Budget(1.0, DELTA), threading.Event()
+    roles = iter(["write", "read", "read"])
+
+    def work():
+        lines = set()
+        if next(roles) == "write":
+            spend_all(budget, small(50), 50)
+            ends.set()
+        else:
+            lines.add(str(budget))
+        while not ends.is_set():
+            lines.add(str(budget))
+        return lines
+
+    told = {}
+    for line in set().union(*together(3, work)):
+        calls = line.partition(" spent by ")[2].partition(" call")[0]
+        told.setdefault(calls, []).append(line)
+    assert told
+    assert all(len(lines) == 1 for lines in told.values())
+
+
+def test_first_uses_in_many_threads_find_no_module_half_made():
+    code = """
+import sys, threading
+import dpmcmc
+failed = []
+def use(name):
+    try:
+        getattr(dpmcmc, name)
+    except BaseException as error:
+        failed.append(repr(error))
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=use, args=(name,)) for name in dpmcmc.__all__]
+for one in threads: one.start()
+for one in threads: one.join()
+sys.exit("; ".join(failed) or None)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps, dataclasses.replace])
+def test_a_budget_in_memory_has_no_copies(copied):
+    with pytest.raises(TypeError):
+        copied(Budget(1.0, DELTA))
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta", "failure_share", "calls", "spent"])
+def test_a_promise_is_not_changed_afterwards(name):
+    budget = Budget(1.0, DELTA)
+    with pytest.raises(AttributeError):
+        setattr(budget, name, 100.0)
+    assert not hasattr(budget, "__dict__")
+
+
+def test_a_forked_process_does_not_spend_what_its_parent_may_spend():
+    budget = Budget(1.0, DELTA)
+    child = os.fork()
+    if child == 0:
+        try:
+            budget.take(small(2))
+        except ValueError as error:
+            os._exit(0 if "path=" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# --- a budget in a file
+
+
+def spend_from(path, tries, found):
+    try:
+        found.put(spend_all(Budget.load(path), small(40), tries))
+    except Exception as error:
+        found.put(error)
+
+
+def test_processes_share_a_file_and_take_no_more_than_there_is(tmp_path):
+    path = tmp_path / "budget.json"
+    Budget(1.0, DELTA).save(path)
+    context = multiprocessing.get_context("fork")
+    found = context.Queue()
+    processes = [context.Process(target=spend_from, args=(path, 20, found)) for _ in range(4)]
+    for one in processes:
+        one.start()
+    taken = [found.get(timeout=120) for _ in processes]
+    for one in processes:
+        one.join()
+    assert all(isinstance(one, int) for one in taken), taken
+    assert sum(taken) == Budget.load(path).calls == 40
+
+
+def test_a_new_notebook_goes_on_with_what_is_left(tmp_path):
+    path = tmp_path / "budget.json"
+    first = Budget(1.0, DELTA, failure_share=0.1, path=path)
+    first.take(small(10))
+    second = Budget(1.0, DELTA, failure_share=0.1, path=path)
+    assert (second.calls, second.spent, second.remaining) == (1, first.spent, first.remaining)
+    second.take(small(10))
+    third = Budget.load(str(path))
+    assert first.calls == third.calls == 2  # each sees what the others took
+    assert (third.epsilon, third.delta, third.failure_share) == (1.0, DELTA, 0.1)
+    assert str(first) == str(third)
+
+
+def test_a_budget_in_memory_is_saved_with_what_it_spent_and_goes_on_in_the_file(tmp_path):
+    budget = Budget(1.0, DELTA)
+    budget.take(small(10))
+    budget.save(tmp_path / "budget.json")
+    budget.take(small(10))
+    assert Budget.load(tmp_path / "budget.json").calls == 2
+    budget.save(tmp_path / "budget.json")  # where it is already
+    with pytest.raises(ValueError, match=r"kept in .*budget\.json already"):
+        budget.save(tmp_path / "other.json")
+    with pytest.raises(FileExistsError, match=r"Budget\.load"):
+        Budget(1.0, DELTA).save(tmp_path / "budget.json")
+    assert os.listdir(tmp_path) == ["budget.json"]
+
+
+def test_a_link_to_a_file_is_the_same_budget(tmp_path):
+    Budget(1.0, DELTA, path=tmp_path / "budget.json")
+    (tmp_path / "link").symlink_to(tmp_path / "budget.json")
+    Budget.load(tmp_path / "link").take(small(10))
+    assert (tmp_path / "link").is_symlink()
+    assert Budget.load(tmp_path / "budget.json").calls == 1
+
+
+def test_a_budget_in_a_file_may_be_sent_to_another_process(tmp_path):
+    budget = Budget(1.0, DELTA, path=tmp_path / "budget.json")
+    pickle.loads(pickle.dumps(budget)).take(small(10))
+    assert (budget.calls, copy.deepcopy(budget).calls) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "other", [(2.0, DELTA, 0.1), (1.0, 2 * DELTA, 0.1), (1.0, DELTA, 0.2), (1.0, DELTA, 0.0)]
+)
+def test_a_file_of_another_promise_is_refused(tmp_path, other):
+    Budget(1.0, DELTA, 0.1, path=tmp_path / "budget.json")
+    with pytest.raises(ValueError, match="keeps a budget of epsilon 1 at delta 1e-06"):
+        Budget(*other, path=tmp_path / "budget.json")
+
+
+def changed(**facts):
+    return lambda text: json.dumps(json.loads(text) | facts)
+
+
+DAMAGES = {
+    "empty": lambda _: "",
+    "cut off": lambda text: text[: len(text) // 2],
+    "no JSON": lambda _: "epsilon: 1",
+    "a list": lambda _: "[]",
+    "nested": lambda _: "[" * 100_000,
+    "bytes": lambda _: b"\xff\xfe\x00",
+    "another file": lambda _: '{"epsilon": 1}',
+    "another format": changed(format="dpmcmc fit"),
+    "a later version": changed(version=2),
+    "less spent": changed(sums=["0", "0", "0"]),
+    "a larger epsilon": changed(epsilon=100.0),
+    "a larger delta": changed(delta=0.1),
+    "a larger share": changed(failure_share=0.5),
+    "fewer calls": changed(calls=0),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
+    path = tmp_path / "budget.json"
+    budget = Budget(1.0, DELTA, path=path)
+    budget.take(small(10))
+    spoilt = DAMAGES[damage](path.read_text())
+    path.write_bytes(spoilt if isinstance(spoilt, bytes) else spoilt.encode())
+    for use in (
+        lambda: Budget.load(path),
+        lambda: Budget(1.0, DELTA, path=path),
+        lambda: budget.take(small(10)),
+        lambda: budget.spent,
+    ):
+        with pytest.raises(ValueError, match="keeps no budget, or is damaged") as found:
+            use()
+        assert "\n" not in str(found.value)
+
+
+def test_an_older_file_is_not_taken_for_the_budget(tmp_path):
+    path = tmp_path / "budget.json"
+    budget = Budget(1.0, DELTA, path=path)
+    budget.take(small(10))
+    older = path.read_bytes()
+    budget.take(small(10))
+    path.write_bytes(older)
+    with pytest.raises(ValueError, match="an older file is there"):
+        budget.take(small(10))
+
+
+def test_a_file_that_is_gone_is_not_made_anew(tmp_path):
+    path = tmp_path / "budget.json"
+    budget = Budget(1.0, DELTA, path=path)
+    path.unlink()
+    for use in (lambda: budget.take(small(10)), lambda: budget.spent, lambda: Budget.load(path)):
+        with pytest.raises(FileNotFoundError):
+            use()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("path", [3, None, b"budget.json", [], True])
+def test_a_path_is_a_path(path):
+    with pytest.raises(TypeError, match="path of a file"):
+        Budget.load(path)
+    with pytest.raises(TypeError, match="path of a file"):
+        Budget(1.0, DELTA).save(path)
+
+
+def test_what_cannot_be_written_is_not_spent(tmp_path, monkeypatch):
+    budget = Budget(1.0, DELTA, path=tmp_path / "budget.json")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        budget.take(small(10))
+    monkeypatch.undo()
+    assert budget.calls == 0
+    assert os.listdir(tmp_path) == ["budget.json"]
