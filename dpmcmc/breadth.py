@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.design import Design
+from dpmcmc.names import INTERCEPT
 from dpmcmc.schema import NumberColumn
 from dpmcmc.variables import column_of
 
@@ -56,9 +57,9 @@ def _mean_and_sd(design: Design, moments: Floats, j: int) -> tuple[float, float]
     The noise of a difference of moments is that of the larger ones: the sd is no less than it.
     """
     square = float(moments[j, j])
-    if "Intercept" not in design.parameters:
+    if INTERCEPT not in design.parameters:
         return 0.0, math.sqrt(max(square, 0.0))
-    k = design.parameters.index("Intercept")
+    k = design.parameters.index(INTERCEPT)
     mean = float(moments[k, j] / moments[k, k])
     return mean, math.sqrt(max(square - mean * float(moments[k, j]), 0.0))
 

@@ -7,22 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.loading import loaded
+from dpmcmc.names import DRAW_COLUMNS, distinct
 
 if TYPE_CHECKING:
     import xarray
 
-RESERVED = ("chain", "draw", "warmup")
-
 
 def columns(parameters: Sequence[str]) -> list[str]:
-    """Return parameters' names where other columns stand beside them: distinct, with no slash."""
-    taken = list(RESERVED)
-    for name in parameters:
-        plain = name.replace("/", "|")
-        while plain in taken:
-            plain += "_"
-        taken.append(plain)
-    return taken[len(RESERVED) :]
+    """Return parameters' names in files: distinct, without a slash, which begins a group there."""
+    plain = [name.replace("/", "|").replace("\0", "|") for name in parameters]
+    plain = [f"{name}_" if name in (".", "..") else name for name in plain]
+    return list(distinct([*DRAW_COLUMNS, *plain])[len(DRAW_COLUMNS) :])
 
 
 def data_tree(

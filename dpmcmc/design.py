@@ -8,8 +8,16 @@ from numpy.typing import NDArray
 
 from dpmcmc.errors import SpecError
 from dpmcmc.formula.coding import pieces
-from dpmcmc.formula.columns import Columns, Factor, Source, Variable, bounds_of, size_of
+from dpmcmc.formula.columns import (
+    Columns,
+    Factor,
+    Source,
+    Variable,
+    bounds_of,
+    size_of,
+)
 from dpmcmc.formula.parse import POINTER, parse
+from dpmcmc.names import coefficient_names
 from dpmcmc.schema import LARGEST_BOUND, Column, NumberColumn, Schema, Table
 from dpmcmc.variables import (
     check_response,
@@ -52,6 +60,13 @@ class Design:
     answer: Column | None = None
     computed: Source | None = None
     offsets: tuple[Variable, ...] = ()
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The coefficients that are called otherwise than their columns, by what they are of."""
+        plain = (":".join(factor.label for factor in term) for term in self.terms)
+        pairs = zip(plain, self.parameters, strict=True)
+        return {word: name for word, name in pairs if word and word != name}
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -213,14 +228,11 @@ def _made(
         raise SpecError(POINTER, f"{count} parameters; 1 to {MAX_PARAMETERS} are allowed")
     columns = Columns(every, found, centre_all=answer is None)
     factors = columns.factors
-    names = tuple(":".join(f.label for f in fs) or "Intercept" for fs in factors)
-    if len(set(names)) < len(names):
-        raise SpecError(POINTER, "two columns of the formula would have the same name")
     bounds = [bounds_of(fs) for fs in factors]
     response, computed = _answer(schema, answer)
     return Design(
         response="" if response is None else response.name,
-        parameters=names,
+        parameters=coefficient_names([[factor.label for factor in term] for term in factors]),
         terms=factors,
         lower=tuple(low for low, _ in bounds),
         upper=tuple(high for _, high in bounds),

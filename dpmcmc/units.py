@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
+from dpmcmc.names import LOG_SIGMA
 
 Floats = NDArray[np.float64]
 Scale = Literal["original", "design"]
@@ -25,26 +26,16 @@ ROWS_AT_ONCE = 65536  # at once
 def matrix(design: Design, parameters: Sequence[str]) -> Floats:
     """Return M (p, p): parameters in units of columns are M times those of the design.
 
-    parameters: one for each column of the design, or several such blocks as `word:column`, and
-    whatever else a model has after them, which stays as it is.
+    parameters: one for each column of the design, or several such blocks, one for each category;
+    behind them perhaps log_sigma, which stays as it is.
     """
     d, p = len(design.parameters), len(parameters)
     own, whole = np.zeros((d, d)), np.eye(p)
     for k, j, weight in design.mixing:
         own[k, j] = weight
-    for first in range(0, p - d + 1, d):
-        if not _block(parameters[first : first + d], design.parameters):
-            break
+    for first in range(0, p - (parameters[-1] == LOG_SIGMA), d):
         whole[first : first + d, first : first + d] = own
     return whole
-
-
-def _block(names: Sequence[str], columns: Sequence[str]) -> bool:
-    """Whether these are a block's parameters."""
-    fits = (
-        name == own or name.endswith(f":{own}") for name, own in zip(names, columns, strict=True)
-    )
-    return all(fits)
 
 
 def in_units(

@@ -21,6 +21,7 @@ from dpmcmc.models.base import Model, guess_of
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.models.priors import Normals, given
+from dpmcmc.names import INTERCEPT, LOG_SIGMA
 from dpmcmc.schema import NumberColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
 from dpmcmc.target import Floats
@@ -55,9 +56,9 @@ def prior(design: Design, model: ModelSpec) -> Normals:
     response, names = number_of(design), parameters(design, model)
     spread, d = response.upper - response.lower, len(design.parameters)
     means, sds = np.zeros(len(names)), np.full(len(names), spread, np.float64)
-    if "Intercept" in names:
+    if INTERCEPT in names:
         middle = 0.5 * response.lower + 0.5 * response.upper
-        means[names.index("Intercept")] = middle - design.middle_offset
+        means[names.index(INTERCEPT)] = middle - design.middle_offset
     means[d:], sds[d:] = math.log(spread / SIGMAS_IN_RANGE), SIGMA_PRIOR
     return given(model.prior, names, (means, sds), same=d)
 
@@ -74,8 +75,8 @@ class LinearForm(DesignForm):
         super().__init__(design, (means[:d] / unit, sds[:d] / unit), ends)
         self._unit = unit
         self.start = self.prior_mean.copy()
-        if "Intercept" in design.parameters:
-            self.start[design.parameters.index("Intercept")] = 0.5 * (ends[0] + ends[1])
+        if INTERCEPT in design.parameters:
+            self.start[design.parameters.index(INTERCEPT)] = 0.5 * (ends[0] + ends[1])
         if spec.model.options.noise_scale is None:
             self.start = np.append(self.start, 0.0)
             self.prior_mean = np.append(self.prior_mean, means[d] - math.log(unit))
@@ -115,7 +116,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
 def parameters(design: Design, model: ModelSpec) -> tuple[str, ...]:
     """Return the names of what is released."""
     known = model.options.noise_scale is not None
-    return design.parameters if known else (*design.parameters, "log_sigma")
+    return design.parameters if known else (*design.parameters, LOG_SIGMA)
 
 
 def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:

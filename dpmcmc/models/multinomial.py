@@ -18,6 +18,7 @@ from dpmcmc.models.base import Model
 from dpmcmc.models.forms import NormalForm
 from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.models.priors import Normals, given, usual
+from dpmcmc.names import distinct
 from dpmcmc.schema import CategoryColumn, Table
 from dpmcmc.spec import JobSpec, ModelSpec
 from dpmcmc.target import Floats
@@ -27,7 +28,7 @@ MOST_COEFFICIENTS = 200  # coefficients
 PLAUSIBLE_SD = 0.75  # sd of a coefficient that the planner thinks plausible
 
 
-def check(design: Design, model: ModelSpec) -> None:
+def check(design: Design, _: ModelSpec) -> None:
     """Refuse what is no column of some categories, and more coefficients than can be released."""
     categories = categories_of(design)
     if not FEWEST_CATEGORIES <= len(categories) <= MOST_CATEGORIES:
@@ -40,9 +41,6 @@ def check(design: Design, model: ModelSpec) -> None:
     if size > MOST_COEFFICIENTS:
         message = f"{columns} columns for each category but the first are {size} coefficients"
         raise SpecError(POINTER, f"{message}; up to {MOST_COEFFICIENTS} are allowed")
-    names = parameters(design, model)
-    if len(set(names)) < len(names):
-        raise SpecError(POINTER, "two coefficients would have the same name; rename a category")
 
 
 def categories_of(design: Design) -> tuple[str, ...]:
@@ -56,7 +54,7 @@ def categories_of(design: Design) -> tuple[str, ...]:
 def parameters(design: Design, _: ModelSpec) -> tuple[str, ...]:
     """Return the names of coefficients, all of one category first."""
     others = categories_of(design)[1:]
-    return tuple(f"{word}:{column}" for word in others for column in design.parameters)
+    return distinct([f"{word}:{column}" for word in others for column in design.parameters])
 
 
 def prior(design: Design, model: ModelSpec) -> Normals:

@@ -19,6 +19,7 @@ from dpmcmc.models.base import Model, guess_of
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.models.priors import DEFAULT_SCALE, Normals, given, usual
+from dpmcmc.names import INTERCEPT
 from dpmcmc.schema import NumberColumn
 from dpmcmc.spec import JobSpec, ModelSpec
 from dpmcmc.target import Floats
@@ -42,9 +43,9 @@ def prior(design: Design, model: ModelSpec) -> Normals:
     """Return the priors that apply. A count's logarithm is guessed from its declared ends."""
     response, names = response_of(design), design.parameters
     means, sds = usual(len(names))
-    if isinstance(response, NumberColumn) and "Intercept" in names:
+    if isinstance(response, NumberColumn) and INTERCEPT in names:
         low, high = math.log(response.lower + 0.5), math.log(response.upper + 0.5)
-        k = names.index("Intercept")
+        k = names.index(INTERCEPT)
         means[k] = 0.5 * (low + high) - design.middle_offset
         sds[k] = max(DEFAULT_SCALE, 0.25 * (high - low))
     return given(model.prior, names, (means, sds))
@@ -61,8 +62,8 @@ class PoissonForm(DesignForm):
             raise SpecError(POINTER, WANTED)
         super().__init__(design, prior(design, spec.model), (response.lower, response.upper))
         self.start = self.prior_mean.copy()
-        if "Intercept" in design.parameters:
-            self.start[design.parameters.index("Intercept")] = 0.0
+        if INTERCEPT in design.parameters:
+            self.start[design.parameters.index(INTERCEPT)] = 0.0
         self._rate = typical_rate(design, spec)
 
     def information_scale(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
@@ -71,8 +72,8 @@ class PoissonForm(DesignForm):
         Means are over normal predictors with the released moments.
         """
         scale = np.ones(len(positions))
-        if moments is not None and "Intercept" in self.design.parameters:
-            first = moments[self.design.parameters.index("Intercept")]
+        if moments is not None and INTERCEPT in self.design.parameters:
+            first = moments[self.design.parameters.index(INTERCEPT)]
             spread = moments - np.outer(first, first)
             log = positions @ first + 0.5 * np.einsum("cj,jk,ck->c", positions, spread, positions)
             highest = math.log(max(1.0, self.public.response[1]))

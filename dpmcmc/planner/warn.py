@@ -41,7 +41,17 @@ def warnings(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) 
     """Return the warnings of a filled job. spec: as the caller left it; epsilon: its cost."""
     released = filled.spec.sampler.algorithm in RELEASES
     of_algorithm = (_of_release if released else _of_chain)(facts, spec, filled, epsilon)
-    return (*_left_out(facts.design), *_weighted(facts.design, spec), *of_algorithm)
+    of_design = (*_renamed(facts.design), *_left_out(facts.design))
+    return (*of_design, *_weighted(facts.design, spec), *of_algorithm)
+
+
+def _renamed(design: Design) -> list[str]:
+    """Say so where a coefficient cannot be called as its column is."""
+    return [
+        f"the coefficient of {word} is called {name!r} in all results, as {word!r} is the name of"
+        " another parameter, or of a dimension of the draws"
+        for word, name in design.renamed.items()
+    ]
 
 
 def _left_out(design: Design) -> list[str]:

@@ -18,6 +18,7 @@ from dpmcmc.families.base import Family
 from dpmcmc.families.given import heaviest_of, packed, shift_of
 from dpmcmc.models import MODELS
 from dpmcmc.models.linear import unit_of
+from dpmcmc.names import INTERCEPT
 from dpmcmc.options import NoisyQuadraticOptions
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
@@ -103,11 +104,11 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     unit = unit_of(design, spec.model) if family.additive else 1.0
     family, y = packed(family, design, spec.model, table, np.nan_to_num(y) / unit, unit)
     start = np.zeros(len(form.start))
-    if "Intercept" in design.parameters:
+    if INTERCEPT in design.parameters:
         ends = form.public.response
         ends = np.log(np.maximum(ends, 0.0) + 0.5) if family.pilot else ends
         shift = design.middle_offset / unit
-        start[design.parameters.index("Intercept")] = ends.mean() - shift
+        start[design.parameters.index(INTERCEPT)] = ends.mean() - shift
     tempering = spec.model.tempering or 1.0
     fixed, prior = spec.model.options.noise_scale is not None, prior_of(form, len(start))
     told = family, x, y, start, *prior, tempering, fixed, counted, form.classes

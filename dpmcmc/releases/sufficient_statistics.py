@@ -17,6 +17,7 @@ import numpy as np
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.models.linear import LinearForm, number_of, unit_of
+from dpmcmc.names import INTERCEPT
 from dpmcmc.options import SufficientStatisticsOptions
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
@@ -54,7 +55,7 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
     """Return what `publish` reads: responses about the middle of their range, if that is free."""
     form, response = LinearForm(design, spec), number_of(design)
     unit, d = unit_of(design, spec.model), len(design.parameters)
-    ones = design.parameters[:1] == ("Intercept",)
+    ones = design.parameters[:1] == (INTERCEPT,)
     x, y = form.rows(table)
     start = np.zeros(len(form.start))
     start[:d] = form.start[:d] if ones else 0.0

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dpmcmc.datatree import RESERVED, columns, data_tree
+from dpmcmc.datatree import columns, data_tree
+from dpmcmc.names import DRAW_COLUMNS
 from dpmcmc_service.jobs.fetch import Chain
 
 ROWS_AT_ONCE, GROUP_ROWS = 2000, 50_000
@@ -44,7 +45,7 @@ def as_csv(chain: Chain) -> Iterator[bytes]:
     chains, draws, _ = chain.draws.shape
     out = io.StringIO(newline="")
     writer = csv.writer(out)
-    writer.writerow([*RESERVED, *columns(chain.parameters)])
+    writer.writerow([*DRAW_COLUMNS, *columns(chain.parameters)])
     for index in range(chains):
         for start in range(0, draws, ROWS_AT_ONCE):
             rows = chain.draws[index, start : start + ROWS_AT_ONCE].tolist()
@@ -61,7 +62,7 @@ def as_parquet(chain: Chain) -> Iterator[bytes]:
     from pyarrow import parquet
 
     numbers = [(name, pyarrow.float64()) for name in columns(chain.parameters)]
-    kinds = zip(RESERVED, (pyarrow.int64(), pyarrow.int64(), pyarrow.bool_()), strict=True)
+    kinds = zip(DRAW_COLUMNS, (pyarrow.int64(), pyarrow.int64(), pyarrow.bool_()), strict=True)
     schema = pyarrow.schema([*kinds, *numbers], metadata=_verdict(chain))
     out = _Pieces()
     with parquet.ParquetWriter(out, schema) as writer:

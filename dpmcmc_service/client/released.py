@@ -338,7 +338,12 @@ def _tree(draws: Mapping[str, Any], told: Mapping[str, str]) -> "xarray.DataTree
     """Return draws (chain, draw) by parameter as ArviZ reads them; a slash would be a group."""
     import xarray
 
-    named = {name.replace("/", "|"): (("chain", "draw"), one) for name, one in draws.items()}
+    named: dict[str, Any] = {}
+    for name, values in draws.items():
+        plain = name.replace("/", "|")
+        while plain in (*named, "chain", "draw"):
+            plain += "_"
+        named[plain] = (("chain", "draw"), values)
     attributes = {"inference_library": "dpmcmc", "epsilon": 0.0, **told}
     posterior = xarray.Dataset(named, attrs=attributes)
     posterior = posterior.assign_coords({k: range(n) for k, n in posterior.sizes.items()})

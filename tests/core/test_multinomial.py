@@ -542,7 +542,6 @@ WIDEST = tuple(f"c{k}" for k in range(40))
         (("a", "b"), "job ~ age", "use logistic"),
         (WIDEST[:21], "job ~ age", "3 to 20 categories, not 21"),
         (WIDEST[:20], "job ~ C(many)", "220 coefficients; up to 200"),
-        (("x", "a", "a:age"), "job ~ age:sex + sex", "same name"),
     ],
 )
 def test_what_it_is_not_for_is_refused_at_the_formula(columns, formula, message):
