@@ -135,9 +135,13 @@ class Design:
             x[row] = 1.0
             for factor in factors:
                 x[row] *= _values(table, factor, made)
-        return x, np.zeros(table.rows) if self.answer is None else self._told(table, self.answer)
+        return x, self.responses(table)
 
-    def _told(self, table: Table, answer: Column) -> Floats:
+    def responses(self, table: Table) -> Floats:
+        """Return (n,) responses as if no row were left out; zeros where there are none."""
+        answer = self.answer
+        if answer is None:
+            return np.zeros(table.rows)
         if self.computed is not None:
             told = self.computed.values(_numbers(table, self.computed))[0]
         else:

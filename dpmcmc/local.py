@@ -1,6 +1,7 @@
 """A job on rows of your own: planned, run and judged in one call, without a service."""
 
 import uuid
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -15,6 +16,7 @@ from dpmcmc.errors import SpecError, near
 from dpmcmc.frames import columns_of, type_of
 from dpmcmc.options import AlgorithmName, AlgorithmOptions, AutoOptions
 from dpmcmc.planner import Plan, expected_seconds, plan
+from dpmcmc.planner.warn import MAY_BE_YES_OR_NO
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
@@ -25,13 +27,16 @@ from dpmcmc.results import Result, judged, told
 from dpmcmc.reuse import POINTER, Earlier
 from dpmcmc.run import run
 from dpmcmc.schema import (
+    DATES,
     BinaryColumn,
     CategoryColumn,
     NumberColumn,
     Schema,
     Table,
-    check_codes,
+    check_type,
+    is_date,
     word_of,
+    zero_to_one,
 )
 from dpmcmc.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec
 from dpmcmc.stored import StoredRelease
@@ -68,7 +73,8 @@ def sample(
 
     formula: as in ModelSpec, a word. data: a data frame (pandas, polars, Arrow, ...) or column name
     -> (rows,) numbers, or words among the declared categories. family: by default that of the
-    response's column: logistic for two categories, multinomial for more, linear for a number.
+    response's column: logistic for two categories, multinomial for more, linear for a number (with
+    a warning where its bounds are 0 and 1, which logistic takes as well).
     prior: by default one that follows from public bounds. epsilon: what the call may cost, or
     noise_multiplier in its place. delta: by default that of the budget, or else the smaller of 1e-6
     and a tenth of 1 / rows. sampler: an algorithm's options, or its name, with everything left to
@@ -103,7 +109,8 @@ def sample(
     if whitening is not None:
         spec, earlier = _with_whitening(spec, whitening)
     planned = plan(known, spec, earlier=earlier)
-    rows, permit = owned(known, data, planned.event, budget)
+    yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
+    rows, permit = owned(known, data, planned.event, budget, yes_or_no)
     return _ran(known, planned, (rows, permit), whitening, progress, random)
 
 
@@ -127,6 +134,9 @@ def modelled(schema: Schema, formula: str, family: str | None, prior: Prior) -> 
     response = formula.partition("~")[0].strip()
     for column in schema.columns:
         if column.name == response:
+            if zero_to_one(column):
+                told = f"{MAY_BE_YES_OR_NO.format(name=response)}: family='logistic'"
+                warnings.warn(f"{told}, or family='linear' for what it is now", stacklevel=3)
             return ModelSpec(family=FAMILIES[column.type], formula=formula, prior=prior)
     guess = near(response, [column.name for column in schema.columns])
     message = f"is needed: the response {response!r} is no declared column{guess}"
@@ -160,19 +170,38 @@ def _ran(
 
 
 def owned(
-    schema: Schema, data: object, happens: Event, budget: Budget | None
+    schema: Schema,
+    data: object,
+    happens: Event,
+    budget: Budget | None,
+    yes_or_no: str | None = None,
 ) -> tuple[Private[Table], Permit]:
     """Return rows of the caller's own, and the permit that opens them for one event.
 
-    data: as in `sample`. budget: pays; without one the cost is the caller's to account for. Raises
-    ValueError where data do not suit the schema, BudgetExhaustedError where too little is left.
+    data: as in `sample`. budget: pays; without one the cost is the caller's to account for.
+    yes_or_no: a formula whose response is to be 0 and 1 alone. Raises ValueError where data do not
+    suit the schema, BudgetExhaustedError where too little is left.
     """
     table = table_of(schema, columns_of(data))
+    if yes_or_no is not None:
+        _check_yes_or_no(schema, yes_or_no, table)
     if budget is not None:
         budget.take(happens)
     subject = str(uuid.uuid4())
     permit = Permit(subject=subject, event_digest=digest(happens))
     return Private(table, subject=subject), permit
+
+
+def _check_yes_or_no(schema: Schema, formula: str, table: Table) -> None:
+    """Refuse numbers between 0 and 1 as a response of yes and no. Raises ValueError."""
+    design = make_design(schema, formula)
+    column = design.answer
+    if not isinstance(column, NumberColumn):
+        return
+    answers = design.responses(table)[~design.left_out(table)]
+    if not np.isin(answers, (0.0, 1.0)).all():
+        told = "has values between 0 and 1, and logistic regression needs 0 or 1"
+        raise ValueError(f"the response {column.name!r} {told}: family='linear' takes them")
 
 
 def _with_whitening(spec: JobSpec, whitening: StoredRelease) -> tuple[JobSpec, tuple[Earlier, ...]]:
@@ -224,11 +253,7 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
     """Return a column's values (rows,), all finite. Raises ValueError without naming one."""
     name, type = column.name, type_of(values)
     found = np.asarray(values)
-    if found.dtype.kind in "mMc":
-        kind = "complex numbers" if found.dtype.kind == "c" else "dates or times"
-        message = f"column {name!r} has {kind}: give numbers, such as days since a date"
-        raise ValueError(message)
-    check_codes(column, type)
+    check_type(column, type)
     try:
         if found.dtype == object:
             numbers = np.array([np.nan if _is_missing(one) else float(one) for one in found])
@@ -238,6 +263,8 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
         else:
             numbers = found.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
+        if any(map(is_date, found)):
+            raise ValueError(f"column {name!r} has dates or times, and {DATES}") from None
         told = "give numbers, or declare its categories"
         raise ValueError(f"column {name!r} has values that are no numbers: {told}") from None
     if not np.isfinite(numbers).all():
@@ -255,6 +282,9 @@ def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> N
         raise ValueError(f"column {column.name!r} has missing values: {told}")
     if not set(words) <= set(codes):
         declared = ", ".join(column.categories[:12])
+        if any(is_date(value) and not isinstance(value, str) for value in values):
+            message = "has dates or times: write them as the words that are its categories"
+            raise ValueError(f"column {column.name!r} {message}, {declared}")
         raise ValueError(f"column {column.name!r} has values outside its categories: {declared}")
     return np.array([codes[word or ""] for word in words], np.int32)
 

@@ -1,7 +1,9 @@
 """Public facts about a table: columns with declared bounds and categories, and the row count."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, time, timedelta
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
@@ -9,9 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.errors import near
-from dpmcmc.frames import ValueType, columns_of, held, rows_of, type_of
+from dpmcmc.frames import DecimalType, ValueType, columns_of, held, rows_of, type_of
 from dpmcmc.privacy.types import Neighbouring
 
+DATES = (
+    "dates are no type of column: give the column as numbers, such as days since a date, and its"
+    " bounds in the same unit"
+)
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_DATE = re.compile(  # a year first, a year last, or a month by its name
+    r"\d{4}[-/](0?[1-9]|1[0-2])|\d{4}[-/.](0?[1-9]|1[0-2])[-/.]\d{1,2}([T ].*)?"
+    r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})( .*)?"
+    rf"|(\d{{1,2}}[.,]?[- ]+)?({_MONTHS})[a-z]*[.,]?[- ]+(\d{{1,2}},?[- ]+)?\d{{2,4}}",
+    re.ASCII | re.IGNORECASE,
+)
 LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
 
 
@@ -32,6 +45,8 @@ class NumberColumn:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        if is_date(self.lower) or is_date(self.upper):
+            raise ValueError(f"the bounds of {self.name!r} are dates, and {DATES}")
         if not _is_number(self.lower) or not _is_number(self.upper):
             raise ValueError(f"{self.name!r} needs finite numbers as its bounds (lower, upper)")
         if not -np.inf < self.lower < self.upper < np.inf:
@@ -114,6 +129,20 @@ class BinaryColumn:
 Column = NumberColumn | CategoryColumn | BinaryColumn
 
 
+def is_date(value: object) -> bool:
+    """Whether it is a date, a time or a duration, or a word that is written as a date."""
+    if isinstance(value, str):
+        return _DATE.fullmatch(value.strip()) is not None
+    if isinstance(value, date | time | timedelta | np.datetime64 | np.timedelta64):
+        return True
+    return hasattr(value, "year") and hasattr(value, "month")  # a period of pandas
+
+
+def zero_to_one(column: Column) -> bool:
+    """Whether it is a number with bounds 0 and 1, which may be a yes or no."""
+    return isinstance(column, NumberColumn) and (column.lower, column.upper) == (0.0, 1.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
     """Everything about a dataset that is public. rows is public under replace_one.
@@ -176,7 +205,7 @@ class Schema:
         columns = tuple(_declared(name, told, missing or {}) for name, told in bounds.items())
         for column in columns:
             if isinstance(column, NumberColumn):
-                check_codes(column, type_of(there[column.name]))
+                check_type(column, type_of(there[column.name]))
         for name in set(missing or {}) - set(bounds):
             raise ValueError(f"{name!r} has missing codes and no bounds: declare those as well")
         return cls(columns=columns, rows=rows_of(there))
@@ -190,12 +219,18 @@ _EXAMPLES = {
 
 def _declared(name: str, told: object, missing: Mapping[str, Any]) -> Column:
     """Return a column from its bounds or categories. Raises ValueError."""
+    if getattr(getattr(told, "dtype", None), "kind", "") in ("m", "M"):
+        raise ValueError(f"the bounds of {name!r} are dates, and {DATES}")
     if isinstance(told, np.ndarray):
         told = told.tolist()
     if isinstance(told, str) or not isinstance(told, Sequence) or len(told) < 2:
         raise ValueError(
             f"{name!r} needs bounds (lower, upper) or two categories or more, in order"
         )
+    dates = [is_date(one) for one in told]
+    if any(dates) and (len(told) == 2 or not all(isinstance(one, str) for one in told)):
+        categories = " (categories that are written as dates: BinaryColumn or CategoryColumn)"
+        raise ValueError(f"the bounds of {name!r} are dates, and {DATES}{categories}")
     numbers = [_is_number(one) for one in told]
     if len(told) == 2 and all(numbers):
         lower, upper = (float(one) for one in told)
@@ -212,8 +247,16 @@ def _declared(name: str, told: object, missing: Mapping[str, Any]) -> Column:
     return CategoryColumn(name=name, categories=words)
 
 
-def check_codes(column: NumberColumn, type: ValueType) -> None:
-    """Refuse missing codes that no value of this type can equal. Raises ValueError."""
+def check_type(column: NumberColumn, type: ValueType) -> None:
+    """Refuse values that are no numbers, and missing codes that no value of this type can equal.
+
+    Raises ValueError.
+    """
+    kind = "" if isinstance(type, DecimalType) else type.kind
+    if kind in ("m", "M"):
+        raise ValueError(f"column {column.name!r} has dates or times, and {DATES}")
+    if kind == "c":
+        raise ValueError(f"column {column.name!r} has complex numbers: give their parts")
     for code in column.impossible(type):
         raise ValueError(
             f"column {column.name!r} has the type {type}, and none of its values can equal the"
@@ -227,8 +270,8 @@ def _code(code: float) -> float:
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is a number, of Python or NumPy; True and False are none."""
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    """Whether it is a number, of Python or NumPy; truth values and durations are none."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_ | np.timedelta64)
 
 
 def _words(name: str, categories: object) -> tuple[str, ...]:
@@ -237,6 +280,8 @@ def _words(name: str, categories: object) -> tuple[str, ...]:
     if isinstance(categories, str) or not isinstance(categories, Sequence | np.ndarray):
         raise ValueError(f'the categories of {name!r} must be a list, such as ("no", "yes")')
     known = (str, bool, np.bool_, Real)
+    if any(is_date(one) and not isinstance(one, str) for one in categories):
+        raise ValueError(f"the categories of {name!r} are dates or times: write them as words")
     if not all(isinstance(one, known) and one == one for one in categories):
         raise ValueError(f"the categories of {name!r} must be words, numbers or truth values")
     words = tuple(map(word_of, categories))

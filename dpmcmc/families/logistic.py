@@ -6,6 +6,11 @@ from scipy.special import expit
 from dpmcmc.families.base import TINY, Floats, Place, Terms, nodes_of, single
 
 
+def yes(y: Floats) -> Floats:
+    """Return 1 where a response is a half or more, else 0: a number may lie between them."""
+    return (y >= 0.5).astype(np.float64)
+
+
 class Logistic:
     """A centred function of a binary response is a multiple of y - p: rows have weights alone."""
 
@@ -15,7 +20,7 @@ class Logistic:
 
     def terms(self, y: Floats, place: Place) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
-        p, slope = np.zeros_like(y), np.zeros_like(y)
+        y, p, slope = yes(y), np.zeros_like(y), np.zeros_like(y)
         for eta, weight in nodes_of(place):
             there = expit(eta)
             p += weight * there

@@ -1,4 +1,4 @@
-"""Logistic regression of a binary column over a public design.
+"""Logistic regression of a binary column, or of a number that is 0 or 1, over a public design.
 
 Priors, where none are given: Normal(0, 2.5) for every coefficient.
 """
@@ -12,12 +12,12 @@ from dpmcmc.arithmetic.intervals.logistic import component_interval, vector_inte
 from dpmcmc.assumptions import Guess
 from dpmcmc.design import POINTER, Design, response_of
 from dpmcmc.errors import SpecError
-from dpmcmc.families.logistic import Logistic
+from dpmcmc.families.logistic import Logistic, yes
 from dpmcmc.families.responses import YES
 from dpmcmc.models.base import PROBE_MOVE, Model, usual_prior
 from dpmcmc.models.forms import DesignForm
 from dpmcmc.models.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.schema import BinaryColumn, Table
+from dpmcmc.schema import BinaryColumn, Table, zero_to_one
 from dpmcmc.spec import JobSpec, ModelSpec
 from dpmcmc.target import Floats
 
@@ -25,10 +25,14 @@ PLAUSIBLE_SD = 0.75  # standard deviation of a coefficient that the planner thin
 
 
 def check(design: Design, _: ModelSpec) -> None:
-    """Refuse a response that is not a binary column."""
-    if not isinstance(response_of(design), BinaryColumn):
-        needed = 'logistic regression needs a binary column as its response: ("0", "1") as bounds'
-        raise SpecError(POINTER, f"{needed} declares two categories, (0, 1) numbers")
+    """Refuse a response that is neither a binary column nor a number with bounds 0 and 1."""
+    response = response_of(design)
+    if not isinstance(response, BinaryColumn) and not zero_to_one(response):
+        told = (
+            "logistic regression needs a binary column as its response, or a number with bounds"
+            f" (0, 1): declare {response.name!r} so"
+        )
+        raise SpecError(POINTER, told)
 
 
 class LogisticForm(DesignForm):
@@ -42,7 +46,7 @@ class LogisticForm(DesignForm):
     def rows(self, table: Table) -> tuple[Floats, Floats]:
         """Return (signed x (columns, n), zeros (n,)): the response becomes the sign of its row."""
         x, y = super().rows(table)
-        return x * (2.0 * y - 1.0), np.zeros(len(y))
+        return x * (2.0 * yes(y) - 1.0), np.zeros(len(y))
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:

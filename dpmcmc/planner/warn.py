@@ -25,7 +25,7 @@ from dpmcmc.releases.quadratic_verdict import MAX_UNEVEN_WEIGHT
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.gradient_clips import gradient_clip
 from dpmcmc.samplers.penalty_mixing import LARGEST_WIDTH
-from dpmcmc.schema import NumberColumn
+from dpmcmc.schema import NumberColumn, zero_to_one
 from dpmcmc.spec import JobSpec
 from dpmcmc.variables import column_of
 
@@ -34,6 +34,10 @@ SINGLE_RELEASE = (1.0,)  # shares of one release, around the middle of the bound
 MIN_BATCH_ROWS = 500  # rows: see docs/proofs/dp_penalty_subsampled.md, tests
 # times as much as is guessed: bounds twice as wide, or columns correlated by .87
 PESSIMISTIC_SCALE = 0.5
+MAY_BE_YES_OR_NO = (
+    "the response {name} is a number with bounds 0 and 1, and is fitted as linear: where it is 0 or"
+    " 1 alone, family logistic takes it"
+)
 WIDE_RELEASE_RATIO = 1.25  # times the posterior's sds, from which a release is said to be wide
 
 
@@ -41,8 +45,13 @@ def warnings(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) 
     """Return the warnings of a filled job. spec: as the caller left it; epsilon: its cost."""
     released = filled.spec.sampler.algorithm in RELEASES
     of_algorithm = (_of_release if released else _of_chain)(facts, spec, filled, epsilon)
-    of_design = (*_renamed(facts.design), *_left_out(facts.design))
-    return (*of_design, *_weighted(facts.design, spec), *of_algorithm)
+    of_model = (
+        *_yes_or_no(facts.design, spec),
+        *_renamed(facts.design),
+        *_left_out(facts.design),
+        *_weighted(facts.design, spec),
+    )
+    return (*of_model, *of_algorithm)
 
 
 def _renamed(design: Design) -> list[str]:
@@ -52,6 +61,21 @@ def _renamed(design: Design) -> list[str]:
         " another parameter, or of a dimension of the draws"
         for word, name in design.renamed.items()
     ]
+
+
+def _yes_or_no(design: Design, spec: JobSpec) -> list[str]:
+    """Say how a response with bounds 0 and 1 is taken: it may be a yes or no."""
+    answer, family = design.answer, spec.model.family
+    if answer is None or not zero_to_one(answer):
+        return []
+    if family == "linear":
+        return [MAY_BE_YES_OR_NO.format(name=answer.name)]
+    if family == "logistic":
+        return [
+            f"the response {answer.name} is a number: values of a half or more count as 1, all"
+            " others as 0"
+        ]
+    return []
 
 
 def _left_out(design: Design) -> list[str]:

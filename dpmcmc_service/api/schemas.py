@@ -4,14 +4,22 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from dpmcmc.algorithms import OPTIONS
 from dpmcmc.options import AlgorithmOptions, AutoOptions
 from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.events import Event, EventError
-from dpmcmc.schema import LARGEST_BOUND
+from dpmcmc.schema import DATES, LARGEST_BOUND, is_date
 from dpmcmc.spec import ModelSpec, PrivacySpec
 from dpmcmc.tasks import Task
 from dpmcmc.units import Scale
@@ -53,8 +61,24 @@ class Listing(Answer, Generic[Item]):
 # ---- datasets ----
 
 
+def _no_date(value: Any) -> Any:
+    """Refuse a date as a bound, by name."""
+    if is_date(value):
+        raise PydanticCustomError("date", "is a date, and {dates}", {"dates": DATES})
+    return value
+
+
+def _no_dates(value: Any) -> Any:
+    """Refuse a column of dates, by name."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind.startswith(("date", "time")):
+        raise PydanticCustomError("date", "{dates}", {"dates": DATES})
+    return value
+
+
 Bound = Annotated[
     float,
+    BeforeValidator(_no_date),
     Field(
         ge=-LARGEST_BOUND,
         le=LARGEST_BOUND,
@@ -118,7 +142,9 @@ class BinaryIn(Request):
         return self
 
 
-ColumnIn = Annotated[NumberIn | CategoryIn | BinaryIn, Field(discriminator="type")]
+ColumnIn = Annotated[
+    NumberIn | CategoryIn | BinaryIn, Field(discriminator="type"), BeforeValidator(_no_dates)
+]
 
 
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -93,6 +93,10 @@ def _complete(client: Client, body: Json) -> Json:
     return body
 
 
+def _zero_to_one(column: Json) -> bool:
+    return (column["type"], column.get("lower"), column.get("upper")) == ("number", 0, 1)
+
+
 def _family(dataset: Json, formula: str) -> str:
     response, tilde, _ = (part.strip() for part in formula.partition("~"))
     kinds = {column["name"]: column["type"] for column in dataset["columns"]}
@@ -111,4 +115,6 @@ def _family(dataset: Json, formula: str) -> str:
         )
     family = FAMILIES[kinds[response]]
     complaints.print(f"family: {family}, for {response} is a {kinds[response]} column")
+    if any(_zero_to_one(one) for one in dataset["columns"] if one["name"] == response):
+        complaints.print(f"where {response} is 0 or 1 alone, --family logistic takes it")
     return family

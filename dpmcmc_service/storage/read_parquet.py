@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dpmcmc.frames import DecimalType, ValueType
-from dpmcmc.schema import Column, NumberColumn
+from dpmcmc.schema import DATES, Column, NumberColumn
 from dpmcmc_service.storage.columns import check_names
 from dpmcmc_service.storage.errors import IngestError
 from dpmcmc_service.storage.limits import Limits
@@ -84,7 +84,10 @@ def _check_types(schema: pa.Schema, columns: Sequence[Column]) -> None:
             fits = pa.types.is_string(found) or pa.types.is_large_string(found)
         if not fits:
             wanted = "numbers" if isinstance(column, NumberColumn) else "text"
-            raise IngestError("wrong_type", f"/columns/{at}", f"the file's column is not {wanted}")
+            told = f"the file's column is not {wanted}"
+            if pa.types.is_temporal(found):
+                told += f": it has dates or times, and {DATES}"
+            raise IngestError("wrong_type", f"/columns/{at}", told)
         if isinstance(column, NumberColumn):
             _check_codes(column, at, found)
 
@@ -100,7 +103,12 @@ def _check_codes(column: NumberColumn, at: int, type: pa.DataType) -> None:
         raise IngestError("impossible_code", pointer, told)
 
 
-NUMBER_TYPES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+NUMBER_TYPES = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+)
 
 
 def value_type(type: pa.DataType) -> ValueType:

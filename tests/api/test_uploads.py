@@ -104,6 +104,24 @@ def test_metadata_is_strict(house: House, path: list[Any], value: Any, pointer: 
     assert [e["pointer"] for e in answer.json()["errors"]] == [pointer]
 
 
+@pytest.mark.parametrize(
+    ("column", "pointer"),
+    [
+        ({"type": "number", "lower": "2023-01-01", "upper": "2024-12-31"}, "lower"),
+        ({"type": "number", "lower": 0, "upper": "2024-12-31T12:00:00Z"}, "upper"),
+        ({"type": "date", "lower": "2023-01-01", "upper": "2024-12-31"}, ""),
+        ({"type": "datetime", "lower": 0, "upper": 1}, ""),
+    ],
+)
+def test_dates_are_refused_by_name(house: House, column: dict[str, Any], pointer: str) -> None:
+    metadata = changed(["columns", 0], {"name": "visit"} | column)
+    answer = house.admin.upload(metadata=metadata)
+    assert answer.status_code == 422
+    first = answer.json()["errors"][0]
+    assert first["pointer"] == f"/metadata/columns/0/{pointer}".rstrip("/")
+    assert "such as days since a date" in first["message"]
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
 def test_metadata_numbers_are_finite(house: House, number: str) -> None:
     text = json.dumps(METADATA).replace("4.0", number)

@@ -90,8 +90,8 @@ MISTAKES = {
         "outside its categories",
     ),
     "numbers for a yes or no": (
-        lambda: fit("smokes ~ dose", family="logistic"),
-        'binary column as its response: ("0", "1")',
+        lambda: fit("dose ~ smokes", family="logistic"),
+        "binary column as its response, or a number with bounds (0, 1)",
     ),
     "words for a number": (lambda: fit(family="linear"), "needs a number as its response"),
     "columns missing": (lambda: fit(data={"dose": DATA["dose"]}), "have no column 'cured'"),

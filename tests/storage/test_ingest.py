@@ -416,3 +416,24 @@ def test_a_missing_code_that_the_file_cannot_hold_is_refused(files, type, code):
     assert (caught.value.code, caught.value.pointer) == ("impossible_code", "/columns/0/missing/1")
     assert "'x'" in str(caught.value.problems)
     assert files.place.names() == []
+
+
+def test_truth_values_of_parquet_are_0_and_1(files):
+    columns = parse_columns([{"name": "x", "type": "number", "lower": 0, "upper": 1}])
+    content = as_parquet(x=pa.array([True, False, True]))
+    assert rows_of(files, take(files, content, "parquet", columns)).columns["x"].tolist() == [
+        1,
+        0,
+        1,
+    ]
+
+
+@pytest.mark.parametrize("type", [pa.date32(), pa.date64(), pa.timestamp("ms"), pa.time32("s")])
+@pytest.mark.parametrize("at", [0, 1])
+def test_dates_of_parquet_are_refused_by_name(files, type, at):
+    told = {"age": pa.array([30]), "sex": pa.array(["Male"]), "income": pa.array([">50K"])}
+    days = pa.array(np.array([1], np.int64 if type.bit_width == 64 else np.int32)).cast(type)
+    content = as_parquet(**told | {list(told)[at]: days})
+    error = refused(files, content, "parquet")
+    assert (error.code, error.pointer) == ("wrong_type", f"/columns/{at}")
+    assert "such as days since a date" in error.problems[0][1]
