@@ -21,10 +21,12 @@ from dpmcmc_service.connections import protocol
 from dpmcmc_service.jobs import rewind, users
 from dpmcmc_service.jobs.planning import Planners
 from dpmcmc_service.jobs.services import open_services
+from dpmcmc_service.jobs.stored_rows import mark_store
 from dpmcmc_service.jobs.upkeep import migrate, sweep
 from dpmcmc_service.main import create_app
 from dpmcmc_service.recovery import RecoveryThread
 from dpmcmc_service.settings import Settings, settings
+from dpmcmc_service.storage.errors import StoreAwayError
 from dpmcmc_service.storage.keys import KeyFileError
 
 RESTART_SECONDS = (0.5, 10.0)
@@ -126,6 +128,8 @@ def prepare(using: Settings) -> None:
     services = open_services(using)
     try:
         key = users.ensure_admin(services, using.admin_key.get_secret_value())
+        with contextlib.suppress(StoreAwayError):  # readiness says so
+            mark_store(services)
         sweep(services)
         rewind.look(services)
     finally:

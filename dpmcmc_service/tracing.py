@@ -16,7 +16,16 @@ from uuid import UUID
 from dpmcmc_service.settings import Settings
 
 Name = Literal[
-    "request", "submit", "reserve", "enqueue", "run", "claim", "open rows", "store", "succeed"
+    "request",
+    "submit",
+    "reserve",
+    "enqueue",
+    "run",
+    "examine rows",
+    "claim",
+    "open rows",
+    "store",
+    "succeed",
 ]
 FACTS = {
     "method": "http.request.method",

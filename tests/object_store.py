@@ -76,13 +76,14 @@ def admin_of(endpoint: str) -> Any:
 class Door:
     """Forwards connections to a server.
 
-    shut: connections are closed at once. cut_after: the next answer breaks off after so many bytes.
+    shut: connections are closed at once. reopened: it is not to be shut again.
+    cut_after: the next answer breaks off after so many bytes.
     swallow: the next request that begins so is served, but its answer is not handed on.
     """
 
     def __init__(self, server: str) -> None:
         self._to = int(server.rsplit(":", 1)[1])
-        self.shut = False
+        self.shut = self.reopened = False
         self.cut_after: int | None = None
         self.swallow: bytes | None = None
         self.swallowed = 0

@@ -30,6 +30,11 @@ CODES = {
     "dataset_archived": Code((409,), "The dataset takes no new jobs."),
     "dataset_closed": Code((409,), "The dataset's ledger takes no more entries."),
     "dataset_destroyed": Code((409,), "The rows are gone; metadata and ledger stay."),
+    "dataset_unavailable": Code(
+        (409,),
+        "The dataset's stored rows are missing or damaged. An admin puts them back and says so by"
+        " PATCH with `available: true`.",
+    ),
     "expired": Code(
         (410,), "The draws are older than this service keeps them. The job and its summary stay."
     ),

@@ -5,6 +5,8 @@ REASONS = {
     "worker_lost": "Every worker that ran this job was lost. The debit stays.",
     "store_unavailable": "The dataset's stored rows could not be reached. The debit stays.",
     "time_limit_exceeded": "The job ran longer than this service allows. The debit stays.",
+    "dataset_unavailable": "The dataset's stored rows are missing or damaged, so it takes no jobs"
+    " until an admin has put them right. A job that had not begun was not charged.",
     "dataset_destroyed": "The dataset's rows were destroyed before the job ran.",
     "whitening_gone": "The whitening that this job was to use again is gone. Nothing was charged.",
     "inference_failed": "The inference stopped with an error. Nothing was charged.",

@@ -232,12 +232,15 @@ class BudgetIn(Request):
 class DatasetPatch(Request):
     """Changes of a dataset, each a ledger entry. grants null: every analyst may use it.
 
+    available: the stored rows of a dataset that was set aside are put right; they are looked at.
+
     allotments: epsilons (at the dataset's delta) that single analysts may use of the budget, by the
     analysts' ids; null lifts an allotment.
     """
 
     privacy: BudgetIn | None = None
     archived: bool | None = None
+    available: Literal[True] | None = None
     grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
     allotments: Annotated[dict[UUID, NotNegative | None], Field(max_length=1000)] | None = None
 
@@ -287,6 +290,13 @@ class HolderOut(Answer):
     rows: int
 
 
+class UnavailableOut(Answer):
+    """Since when a dataset is set aside, and what is wrong with its stored rows. For admins."""
+
+    since: datetime
+    reason: str
+
+
 class DatasetOut(Answer):
     """Public metadata. grants: only told to admins; null where every analyst may use it.
 
@@ -299,7 +309,8 @@ class DatasetOut(Answer):
     rows: int
     privacy: PrivacyOut
     columns: list[dict[str, Any]]
-    status: Literal["open", "archived", "destroyed"]
+    status: Literal["open", "archived", "unavailable", "destroyed"]
+    unavailable: UnavailableOut | None = Field(None, exclude_if=lambda told: told is None)
     created_at: datetime
     grants: list[UUID] | None = None
     population: str | None = Field(None, exclude_if=lambda named: named is None)

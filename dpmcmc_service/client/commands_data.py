@@ -82,14 +82,20 @@ def amend(
     archive: Annotated[
         bool | None, typer.Option("--archive/--unarchive", help="Take jobs on it no more.")
     ] = None,
+    available: Annotated[
+        bool, typer.Option("--available", help="Its stored rows are put right: use it again.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Raise a budget or archive a dataset (admin)."""
+    """Raise a budget, archive a dataset or use it again (admin)."""
     changes: dict[str, object] = {} if epsilon is None else {"privacy": {"epsilon": epsilon}}
     if archive is not None:
         changes["archived"] = archive
+    if available:
+        changes["available"] = True
     if not changes:
-        complain("what is to change? Give --epsilon, --archive or --unarchive.", code=WRONG_WORDS)
+        words = "--epsilon, --archive, --unarchive or --available"
+        complain(f"what is to change? Give {words}.", code=WRONG_WORDS)
     _amend(context, dataset, changes, as_json)
 
 

@@ -48,11 +48,18 @@ def usable_dataset(session: Session, caller: Caller, dataset_id: UUID) -> Datase
 
 
 def check_open(dataset: Any) -> None:
-    """Refuse what is closed to new jobs. Raises Refusal 409. dataset: a row with both moments."""
+    """Refuse what is closed to new jobs. Raises Refusal 409. dataset: a row with its moments."""
     if dataset.destroyed_at is not None:
         raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
     if dataset.archived_at is not None:
         raise Refusal(409, "dataset_archived", "This dataset is archived.")
+    if dataset.unavailable_at is not None:
+        raise Refusal(
+            409,
+            "dataset_unavailable",
+            "The stored rows of this dataset cannot be read. An admin must put them right, and"
+            " PATCH the dataset with available: true.",
+        )
 
 
 def stoppable_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:

@@ -50,6 +50,25 @@ def stop(session: Session, job_id: UUID) -> None:
     )
 
 
+def end_waiting(session: Session, job_id: UUID, code: str) -> bool:
+    """Fail a job that no worker has, for want of what `code` names; give back what was not paid.
+
+    Says whether it was there.
+    """
+    ended = session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, JobRow.status.in_(("queued", "running")))
+        .where(JobRow.owner.is_(None))
+        .values(status="failed", error_code=code, finished_at=utc_now(), token=JobRow.token + 1)
+    )
+    if ended.rowcount != 1:  # type: ignore[attr-defined]
+        return False
+    session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == job_id))
+    if session.get_one(JobRow, job_id).attempt == 0:
+        give_back(session, job_id, code)
+    return True
+
+
 def give_back(session: Session, job_id: UUID, reason: str) -> None:
     """Void a job's reservation; an inference has none."""
     if not is_inference(session.get_one(JobRow, job_id)):

@@ -17,6 +17,7 @@ from dpmcmc_service.jobs.errors import Refusal, invalid
 from dpmcmc_service.jobs.promises import TOO_LIKELY, senseless
 from dpmcmc_service.jobs.rewind import refuse_rewound
 from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.jobs.stored_rows import put_back
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.ledger.ends import end_of
 from dpmcmc_service.storage.errors import VersionsKeptError
@@ -43,6 +44,8 @@ class Described:
         """The dataset's own: a population's ledger is open while one of its datasets may be."""
         if self.row.destroyed_at is not None:
             return "destroyed"
+        if self.row.unavailable_at is not None:
+            return "unavailable"
         return "archived" if self.row.archived_at is not None else self.balance.status
 
 
@@ -171,7 +174,7 @@ def verify(
 def amend(
     services: Services, caller: Caller, dataset_id: UUID, changes: Mapping[str, Any]
 ) -> Described:
-    """Apply `privacy`, `archived`, `grants` and `allotments`, all or none.
+    """Apply `privacy`, `archived`, `available`, `grants` and `allotments`, all or none.
 
     Raises Refusal 404, 409, 422.
     """
@@ -182,6 +185,8 @@ def amend(
                 raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
             refuse_rewound(session, services, dataset_id)
             _raise_budget(session, caller, row, changes.get("privacy"))
+            if changes.get("available"):
+                put_back(services, session, caller, row)
             _archive(session, caller, row, changes.get("archived"))
             if "grants" in changes:
                 check_users(session, changes["grants"], "/grants")

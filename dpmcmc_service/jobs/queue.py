@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from celery import Celery
+from kombu.transport import TRANSPORT_ALIASES
 
 from dpmcmc_service.jobs import sqlite_queue
 from dpmcmc_service.settings import Settings, settings
@@ -54,8 +55,10 @@ def configuration(using: Settings) -> dict[str, Any]:
 @lru_cache
 def celery_app() -> Celery:
     """The Celery application of this process."""
-    sqlite_queue.register()
     using = settings()
+    sqlite_queue.register()
+    for scheme in ("redis", "rediss"):  # by name: its client is loaded only where it is used
+        TRANSPORT_ALIASES[scheme] = "dpmcmc_service.jobs.redis_queue:Transport"
     app = Celery("dpmcmc", set_as_current=False)
     app.conf.update(configuration(using))
     return app

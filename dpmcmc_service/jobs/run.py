@@ -34,8 +34,8 @@ from dpmcmc.statistics.questions import judged_draws
 from dpmcmc.stored import StoredRelease
 from dpmcmc.tasks import TaskSpec, posterior_of, run_task, seconds_of, verdict_of
 from dpmcmc_service import ledger, logs, tracing
-from dpmcmc_service.jobs import inferences, whitenings
-from dpmcmc_service.jobs.cancel import give_back
+from dpmcmc_service.jobs import inferences, stored_rows, whitenings
+from dpmcmc_service.jobs.cancel import end_waiting
 from dpmcmc_service.jobs.chains import stored_block, stored_chain
 from dpmcmc_service.jobs.claims import has_place, taken
 from dpmcmc_service.jobs.datasets import holders_of
@@ -43,11 +43,11 @@ from dpmcmc_service.jobs.fetch import TaskBlock
 from dpmcmc_service.jobs.heartbeat import Heartbeat, StoppedError
 from dpmcmc_service.jobs.rewind import REWOUND, RewoundError, check, keep
 from dpmcmc_service.jobs.services import Services
-from dpmcmc_service.jobs.specs import InferenceSpec, OutdatedError, runnable_spec
+from dpmcmc_service.jobs.specs import InferenceSpec, OutdatedError, is_inference, runnable_spec
 from dpmcmc_service.ledger.anchors import AnchorError
 from dpmcmc_service.ledger.ends import End
 from dpmcmc_service.storage.columns import schema_of
-from dpmcmc_service.storage.errors import StoreAwayError
+from dpmcmc_service.storage.errors import DatasetFileError, StoreAwayError
 from dpmcmc_service.storage.keys import KeyFileError
 from dpmcmc_service.storage.rows import ChainBlockRow, DatasetRow, JobRow, ReleaseRow
 from dpmcmc_service.storage.types import utc_now
@@ -134,8 +134,11 @@ def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpE
     """Run one job, if it still waits for somebody. A duplicate call does nothing.
 
     time_up: what the caller raises in here when the job's time is over. Says whether it was ours.
+    Raises StoreAwayError where this process does not reach the rows; nothing is paid then.
     """
     began = tracing.now()
+    if not _rows_are_there(services, job_id):
+        return False
     claim = _claim(services, job_id)
     if claim is None:
         return False
@@ -163,6 +166,10 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
             if not (last and isinstance(error, AWAY_OR_UNKEPT)):
                 return
             outcome = _fail(services, claim, "store_unavailable")
+        except DatasetFileError as error:  # it was damaged since it was examined
+            log.error("rows_unavailable", reason=error.args[0])
+            outcome = _fail(services, claim, stored_rows.UNAVAILABLE)
+            stored_rows.set_aside_where_broken(services, (claim.dataset, *claim.holders))
         except time_up:
             outcome = _fail(services, claim, "time_limit_exceeded")
         except Exception as error:
@@ -171,6 +178,32 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
             outcome = _fail(services, claim, "inference_failed" if free else "sampler_failed")
     tracing.note(outcome=outcome)
     log.info("job_ended", outcome=outcome)
+
+
+def _rows_are_there(services: Services, job_id: UUID) -> bool:
+    """Whether a job still waits whose rows can be opened, looked at before it pays for them.
+
+    A dataset whose file is at fault is set aside, and its jobs end. Raises StoreAwayError.
+    """
+    with services.sessions.read() as session:
+        job = session.get(JobRow, job_id)
+        if job is None or job.owner is not None or job.status not in ("queued", "running"):
+            return False
+        if is_inference(job):
+            return True
+        dataset = session.get_one(DatasetRow, job.dataset_id)
+        holders = holders_of(session, dataset)
+    if dataset.destroyed_at is not None:
+        return True  # it is the claim that ends such a job
+    with tracing.span("examine rows", parent=job.traceparent, job=job_id):
+        try:
+            stored_rows.examine(services, dataset, holders)
+        except KeyFileError:
+            logs.logger().error("master_key_mismatch", job=str(job_id))  # for another worker
+            return False
+        except DatasetFileError:
+            return not stored_rows.set_aside_where_broken(services, (dataset, *holders))
+    return True
 
 
 def _claim(services: Services, job_id: UUID) -> Claim | None:
@@ -264,15 +297,7 @@ def _check_key(services: Services, dataset: DatasetRow) -> None:
 def _fail_unclaimed(services: Services, job_id: UUID, code: str) -> None:
     """End a job that lacks something before anybody claimed it: nothing was paid."""
     with services.sessions.write() as session:
-        ended = session.execute(
-            update(JobRow)
-            .where(JobRow.id == job_id, JobRow.status.in_(("queued", "running")))
-            .where(JobRow.owner.is_(None))
-            .values(status="failed", error_code=code, finished_at=utc_now())
-        )
-        job = session.get_one(JobRow, job_id)
-        if ended.rowcount == 1 and job.attempt == 0:  # type: ignore[attr-defined]
-            give_back(session, job_id, code)
+        end_waiting(session, job_id, code)
 
 
 def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:

@@ -5,6 +5,7 @@ analyst who submits a thousand jobs delays the next one's by no more than one of
 jobs of one analyst fill every place: a running job is not taken away, however long it takes.
 """
 
+import time
 from uuid import UUID
 
 from sqlalchemy import Select, bindparam, func, select, true
@@ -12,12 +13,15 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.expression import ScalarSelect
 
+from dpmcmc_service import logs
 from dpmcmc_service.jobs.run import TimeUpError, run
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.submit import tell
+from dpmcmc_service.storage.errors import StoreAwayError
 from dpmcmc_service.storage.rows import JobRow, UserRow
 
 TRIES = 8  # others may take the same job at the same moment
+AWAY_SECONDS = 2.0  # until another worker is told of a job whose rows this one does not reach
 
 
 def run_next(
@@ -27,7 +31,19 @@ def run_next(
 
     hinted: the job that the message names, taken where others were quicker time after time.
     time_up: what the caller raises in here when the job's time is over.
+
+    A process that does not reach the rows takes none, and after a while hands the message on.
     """
+    try:
+        return _run_next(services, hinted, time_up)
+    except StoreAwayError as error:
+        logs.logger().error("store_unavailable", job=str(hinted), reason=error.reason)
+        time.sleep(AWAY_SECONDS)
+        tell(services, hinted)
+        return None
+
+
+def _run_next(services: Services, hinted: UUID, time_up: type[BaseException]) -> UUID | None:
     for _ in range(TRIES):
         job_id = _next(services)
         if job_id is None:

@@ -35,6 +35,7 @@ _WAITING = select(func.count()).where(
 _ADMITTED = select(
     DatasetRow.destroyed_at,
     DatasetRow.archived_at,
+    DatasetRow.unavailable_at,
     _WAITING.scalar_subquery().label("waiting"),
 ).where(DatasetRow.id == bindparam("dataset"), open_to(bindparam("analyst")))
 

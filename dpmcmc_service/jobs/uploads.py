@@ -19,6 +19,7 @@ from dpmcmc_service.jobs.errors import Fault, Refusal, invalid
 from dpmcmc_service.jobs.promises import TOO_LIKELY, senseless
 from dpmcmc_service.jobs.rewind import refuse_rewound
 from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.jobs.stored_rows import check_store
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.storage.columns import columns_json, parse_columns
 from dpmcmc_service.storage.errors import IngestError, StoreError
@@ -88,6 +89,7 @@ def create(
     """
     terms = _terms(definition)
     _check_files(definition, len(files))
+    check_store(services)
     with services.sessions.read() as session:
         check_users(session, definition.grants, "/metadata/grants")
         _first_of(services, session, definition.population, terms)
@@ -104,6 +106,7 @@ def create(
             if senseless(definition.delta, row.rows):
                 raise invalid("/metadata/privacy/delta", TOO_LIKELY.format(rows=row.rows))
         pool = _pool(services, *told, rows) if definition.holders else None
+        services.vault.files.mark(services.sessions.installation)
         return _record(services, caller, pool, rows, terms, definition.grants, made)
     except BaseException:
         for one in ids:

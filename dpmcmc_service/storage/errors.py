@@ -42,5 +42,9 @@ class StoreAwayError(StoreError):
     """It cannot be reached, is full or refuses us: worth trying again, nothing is half done."""
 
 
+class FileRefusedError(StoreError):
+    """The place can be reached and does not give one of its files: closed to us, or broken."""
+
+
 class VersionsKeptError(StoreError):
     """A file is deleted, but its place keeps older versions that it does not let us delete."""

@@ -10,6 +10,7 @@ last is full, so a file's size follows from the schema and the number of rows al
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from uuid import UUID
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from dpmcmc.privacy.types import Private
 from dpmcmc.schema import Column, NumberColumn, Schema, Table
 from dpmcmc_service.storage.columns import columns_digest, schema_of
-from dpmcmc_service.storage.errors import DatasetFileError
+from dpmcmc_service.storage.errors import DatasetFileError, FileRefusedError
 from dpmcmc_service.storage.keys import KeyFileError, MasterKey
 from dpmcmc_service.storage.rows import DatasetRow
 from dpmcmc_service.storage.store import Sink, Source, Store
@@ -29,6 +30,7 @@ FORMAT = b"DPMCMC01"
 CHUNK_ROWS = 16384
 TAG_BYTES = 16
 SUFFIX = ".rows"
+MARK = "installation-"
 
 Values = NDArray[np.float64] | NDArray[np.int32]
 
@@ -159,11 +161,69 @@ class DatasetFiles:
             raise DatasetFileError("the dataset's rows are destroyed")
         schema = schema_of(row)
         seal = _Seal(self._master.unwrap(row.wrapped_key, row.id), row.id, schema.columns)
+        with self._open(row) as file:
+            _check_head(file, schema)
+            for number, plain in enumerate(_chunks(file, seal, schema)):
+                first, rows = number * CHUNK_ROWS, _rows_of(number, schema)
+                offset = 0
+                for array in arrays:
+                    values = np.frombuffer(plain, array.dtype, rows, offset)
+                    array[first : first + rows] = values
+                    offset += rows * array.itemsize
+
+    @contextmanager
+    def _open(self, row: DatasetRow, start: int = 0) -> Iterator[Source]:
+        """A dataset's file from a byte on. Raises DatasetFileError."""
         try:
-            with self._store.read(name_of(row.id)) as file:
-                _read(file, seal, schema, arrays)
+            with self._store.read(name_of(row.id), start) as file:
+                yield file
         except FileNotFoundError:
             raise DatasetFileError("the dataset's file is missing") from None
+        except FileRefusedError:
+            raise DatasetFileError("the dataset's file cannot be read") from None
+
+    def examine(self, row: DatasetRow, holders: Sequence[DatasetRow] = ()) -> None:
+        """Check whether `load` would succeed, without keeping anything that was read.
+
+        Length, head, first and last seal; every seal of a file that is read in a moment.
+        Raises as `load` does.
+        """
+        for one in holders or (row,):
+            if one.wrapped_key is None:
+                raise DatasetFileError("the dataset's rows are destroyed")
+            schema = schema_of(one)
+            seal = _Seal(self._master.unwrap(one.wrapped_key, one.id), one.id, schema.columns)
+            self._examine(one, schema, seal)
+
+    def _examine(self, row: DatasetRow, schema: Schema, seal: _Seal) -> None:
+        last = _num_chunks(schema) - 1
+        with self._open(row) as file:
+            _check_head(file, schema)
+            every = last == 0 or file.size <= self._store.cheap_bytes
+            chunks = _chunks(file, seal, schema)
+            for _ in chunks if every else islice(chunks, 1):
+                pass
+        if not every:
+            start = len(FORMAT) + last * (CHUNK_ROWS * _row_bytes(schema.columns) + TAG_BYTES)
+            with self._open(row, start) as file:
+                for _ in _chunks(file, seal, schema, last):
+                    pass
+
+    def mark(self, installation: UUID) -> None:
+        """Leave a mark in the store by which every process of an installation knows it."""
+        try:
+            with self._store.write(f"{MARK}{installation}") as file:
+                file.write(FORMAT)
+        except FileExistsError:
+            return
+
+    def is_marked(self, installation: UUID) -> bool:
+        """Whether the store is the one in which the installation keeps its rows."""
+        try:
+            with self._store.read(f"{MARK}{installation}"):
+                return True
+        except (FileNotFoundError, FileRefusedError):
+            return False
 
     def destroy(self, dataset_id: UUID) -> None:
         """Delete a dataset's file; the caller deletes the wrapped key first. Idempotent.
@@ -185,18 +245,25 @@ class DatasetFiles:
         self._store.check()
 
 
-def _read(file: Source, seal: _Seal, schema: Schema, arrays: Sequence[Values]) -> None:
+def _num_chunks(schema: Schema) -> int:
+    return -(-schema.rows // CHUNK_ROWS)
+
+
+def _rows_of(number: int, schema: Schema) -> int:
+    """How many rows a chunk holds."""
+    return min(CHUNK_ROWS, schema.rows - number * CHUNK_ROWS)
+
+
+def _check_head(file: Source, schema: Schema) -> None:
+    if file.size != file_size(schema.columns, schema.rows):
+        raise DatasetFileError("the dataset's file is shorter or longer than its record")
     if file.read(len(FORMAT)) != FORMAT:
         raise DatasetFileError("not a dataset file of this version")
-    width, chunks = _row_bytes(schema.columns), -(-schema.rows // CHUNK_ROWS)
-    for number in range(chunks):
-        first = number * CHUNK_ROWS
-        rows = min(CHUNK_ROWS, schema.rows - first)
-        hidden = file.read(rows * width + TAG_BYTES)
-        plain = seal.unlock(number, number == chunks - 1, hidden)
-        offset = 0
-        for array in arrays:
-            array[first : first + rows] = np.frombuffer(plain, array.dtype, rows, offset)
-            offset += rows * array.itemsize
-    if file.read(1):
-        raise DatasetFileError("the dataset's file is longer than its record")
+
+
+def _chunks(file: Source, seal: _Seal, schema: Schema, first: int = 0) -> Iterator[bytes]:
+    """The plain content of the chunks from one of them on. Raises DatasetFileError."""
+    width, chunks = _row_bytes(schema.columns), _num_chunks(schema)
+    for number in range(first, chunks):
+        hidden = file.read(_rows_of(number, schema) * width + TAG_BYTES)
+        yield seal.unlock(number, number == chunks - 1, hidden)

@@ -5,10 +5,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_ISREG
+from typing import BinaryIO
 
 from dpmcmc_service.storage.durable import TEMPORARY, durable_file, sync_folder
-from dpmcmc_service.storage.errors import StoreAwayError
+from dpmcmc_service.storage.errors import FileRefusedError, StoreAwayError
 from dpmcmc_service.storage.store import Sink, Source
+
+OF_ONE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.EIO})
+CHEAP_BYTES = 2**29
 
 
 @contextmanager
@@ -23,8 +28,30 @@ def _works() -> Iterator[None]:
         raise StoreAwayError(f"the folder of datasets failed: {why}") from None
 
 
+class _File:
+    """An open file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        about = os.fstat(file.fileno())
+        if not S_ISREG(about.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "not a file")
+        self.size = about.st_size
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes."""
+        return self._file.read(size)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open what may be a pipe that somebody put in a file's place."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 class LocalStore:
     """A folder, readable for its owner only. Files appear under their name when they are whole."""
+
+    cheap_bytes = CHEAP_BYTES
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,10 +64,19 @@ class LocalStore:
             yield file
 
     @contextmanager
-    def read(self, name: str) -> Iterator[Source]:
+    def read(self, name: str, start: int = 0) -> Iterator[Source]:
         """Open a file."""
-        with _works(), (self._folder / name).open("rb") as file:
-            yield file
+        with _works():
+            try:
+                with open(self._folder / name, "rb", opener=_without_waiting) as file:
+                    opened = _File(file)
+                    file.seek(start)
+                    yield opened
+            except OSError as error:
+                if error.errno in OF_ONE_FILE:
+                    why = errno.errorcode[error.errno]
+                    raise FileRefusedError(f"a file of the folder failed: {why}") from None
+                raise
 
     def delete(self, name: str) -> None:
         """Delete a file, and have the folder's entry on the disk."""

@@ -63,6 +63,31 @@ class Base(DeclarativeBase):
     type_annotation_map = {datetime: Utc(), UUID: Uuid()}  # noqa: RUF012 - SQLAlchemy reads it so
 
 
+class InstallationRow(Base):
+    """The one row that names this database's installation to brokers and stores."""
+
+    __tablename__ = "installation"
+    __table_args__ = (CheckConstraint("number = 1", name="number"),)
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, default=1)
+    id: Mapped[UUID]
+
+
+class ProcessRow(Base):
+    """A process of the installation that ran when it was last seen.
+
+    name: unique to it. able: whether it could do its work then; of a worker, take a job.
+    """
+
+    __tablename__ = "processes"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(20))
+    host: Mapped[str] = mapped_column(String(200))
+    able: Mapped[bool]
+    seen_at: Mapped[datetime]
+
+
 class UserRow(Base):
     """Somebody who may call the service, unless disabled.
 
@@ -111,6 +136,8 @@ class DatasetRow(Base):
     None for a ledger of its own, as that first one has. holders: of a pooled dataset, the datasets
     (id, name, rows) that its rows are in, in their order; it has a key but no file. pool_id: of
     such a holder's dataset, the pooled one, whose jobs debit the holder's ledger as well.
+    unavailable_at: when it was set aside because its stored rows cannot be opened, for
+    unavailable_reason; None once an admin has put them right.
     """
 
     __tablename__ = "datasets"
@@ -144,6 +171,8 @@ class DatasetRow(Base):
     ledger_id: Mapped[UUID | None]
     holders: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
     pool_id: Mapped[UUID | None] = mapped_column(index=True)
+    unavailable_at: Mapped[datetime | None]
+    unavailable_reason: Mapped[str | None] = mapped_column(String(200))
 
 
 class FingerprintRow(Base):

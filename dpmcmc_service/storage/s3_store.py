@@ -19,7 +19,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from dpmcmc_service.storage.errors import StoreAwayError, VersionsKeptError
+from dpmcmc_service.storage.errors import FileRefusedError, StoreAwayError, VersionsKeptError
 from dpmcmc_service.storage.store import Sink, Source
 
 PART_BYTES = 2**24  # 10,000 parts are the most that S3 takes: 156 GiB
@@ -27,6 +27,7 @@ ATTEMPTS = 3
 CONNECT_SECONDS, READ_SECONDS, CHECK_SECONDS = 5, 60, 2
 WRITE_MARK = "write"
 ABSENT = frozenset({"NoSuchKey", "404"})
+OF_ONE_FILE = frozenset({"AccessDenied", "403", "InvalidObjectState"})
 EMPTY = frozenset({"InvalidRange", "416"})
 TAKEN = frozenset({"PreconditionFailed", "412"})
 WITHOUT_VERSIONS = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"})
@@ -173,18 +174,18 @@ class _Upload:
 
 
 class _Download:
-    """One object's bytes, in order, a range at a time."""
+    """One object's bytes from one of them on, in order, a range at a time."""
 
-    def __init__(self, client: Any, place: dict[str, str]) -> None:
+    def __init__(self, client: Any, place: dict[str, str], start: int) -> None:
         self._client, self._place = client, place
         self._held = bytearray()
-        self._at, self._size = 0, 1
+        self._at, self.size = start, start + 1
         self._same: dict[str, str] = {}
         self._fetch()
 
     def read(self, size: int, /) -> bytes:
         """The next bytes: as many as asked for, fewer only at the end."""
-        while len(self._held) < size and self._at < self._size:
+        while len(self._held) < size and self._at < self.size:
             self._fetch()
         taken = bytes(self._held[:size])
         del self._held[:size]
@@ -198,8 +199,10 @@ class _Download:
                 if _code(error) in ABSENT:
                     raise FileNotFoundError(self._place["Key"]) from None
                 if _code(error) in EMPTY:
-                    self._size = 0
+                    self.size = self._at
                     return
+                if _code(error) in OF_ONE_FILE:
+                    raise FileRefusedError(f"an object was refused: {_code(error)}") from None
                 with _reached():
                     raise
             except BotoCoreError:  # it broke off in the middle, where the library does not retry
@@ -216,13 +219,15 @@ class _Download:
         with contextlib.closing(got["Body"]) as body:
             content: bytes = body.read()
         self._same = {"IfMatch": got["ETag"]}
-        self._size = int(got["ContentRange"].rsplit("/", 1)[1])
+        self.size = int(got["ContentRange"].rsplit("/", 1)[1])
         self._at += len(content)
         return content
 
 
 class S3Store:
     """A bucket, or what is below a prefix in it."""
+
+    cheap_bytes = PART_BYTES  # one request
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket.name
@@ -245,9 +250,9 @@ class S3Store:
             raise
 
     @contextmanager
-    def read(self, name: str) -> Iterator[Source]:
+    def read(self, name: str, start: int = 0) -> Iterator[Source]:
         """Download an object."""
-        yield _Download(self._client, self._place(name))
+        yield _Download(self._client, self._place(name), start)
 
     def delete(self, name: str) -> None:
         """Delete an object and all of its versions."""

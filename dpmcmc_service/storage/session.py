@@ -5,13 +5,17 @@ rolled back on any error. Nothing below the use cases commits.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from uuid import UUID, uuid4
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
 from dpmcmc_service.storage.engine import engine_for
+from dpmcmc_service.storage.rows import InstallationRow
 
 
 class SessionFactory:
@@ -38,6 +42,19 @@ class SessionFactory:
         """
         with self._write() as session, session.begin():
             yield session
+
+    @cached_property
+    def installation(self) -> UUID:
+        """The id of this database's installation: made by whoever asks first, and read once."""
+        known = select(InstallationRow.id)
+        with self.read() as session:
+            found = session.scalar(known)
+        if found is not None:
+            return found
+        with suppress(IntegrityError), self.write() as session:  # somebody was faster
+            session.add(InstallationRow(id=uuid4()))
+        with self.read() as session:
+            return session.scalars(known).one()
 
     def dispose(self) -> None:
         """Close every connection."""

@@ -16,20 +16,29 @@ class Sink(Protocol):
 
 
 class Source(Protocol):
-    """Gives bytes."""
+    """Gives bytes. size: of the whole file, wherever reading began."""
+
+    @property
+    def size(self) -> int:
+        """Of the whole file."""
 
     def read(self, size: int, /) -> bytes:
         """The next bytes: as many as asked for, fewer only at the end."""
 
 
 class Store(Protocol):
-    """A place for files. All of it raises StoreAwayError where the place cannot be reached."""
+    """A place for files. All of it raises StoreAwayError where the place cannot be reached.
+
+    cheap_bytes: a file of so many bytes is read in a moment.
+    """
+
+    cheap_bytes: int
 
     def write(self, name: str) -> AbstractContextManager[Sink]:
         """A new file: there once the block is left, or nothing is. Raises FileExistsError."""
 
-    def read(self, name: str) -> AbstractContextManager[Source]:
-        """A file's content. Raises FileNotFoundError."""
+    def read(self, name: str, start: int = 0) -> AbstractContextManager[Source]:
+        """A file's content from a byte on. Raises FileNotFoundError and FileRefusedError."""
 
     def delete(self, name: str) -> None:
         """Delete a file and every copy of it that the place keeps. Idempotent.

@@ -77,6 +77,8 @@ async def amend(request: Request, signed: Signed, id: Id) -> Response:
             wanted["privacy"] = {"epsilon": epsilon}
         if form.get("archived") in ("true", "false"):
             wanted["archived"] = form["archived"] == "true"
+        if form.get("available") == "true":
+            wanted["available"] = True
         await signed.api.send("PATCH", f"/v1/datasets/{id}", json=wanted)
     except (NotReadError, RefusedError) as error:
         return await show(request, signed, id, 422, problem=problem_of(error))

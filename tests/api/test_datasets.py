@@ -38,7 +38,7 @@ def test_parquet_is_taken_like_csv(house: House) -> None:
 
 def test_rows_are_stored_encrypted(house: House) -> None:
     house.dataset()
-    (stored,) = house.settings.datasets_dir.iterdir()
+    (stored,) = house.settings.datasets_dir.glob("*.rows")
     assert b"Male" not in stored.read_bytes()
     assert not [p for p in house.settings.data_dir.rglob("*") if p.suffix in (".csv", ".part")]
 
@@ -220,7 +220,7 @@ def test_destroyed_rows_are_gone_and_the_ledger_stays(house: House) -> None:
     dataset, analyst = house.dataset(), house.user("analyst")
     queued = house.submit(analyst, dataset)
     assert house.admin.call("DELETE", f"/v1/datasets/{dataset}").status_code == 204
-    assert list(house.settings.datasets_dir.iterdir()) == []
+    assert list(house.settings.datasets_dir.glob("*.rows")) == []
     assert house.admin.get(f"/v1/datasets/{dataset}").json()["status"] == "destroyed"
     assert analyst.get(f"/v1/jobs/{queued}").json()["status"] == "cancelled"
     assert analyst.post("/v1/jobs", json=job_of(dataset)).json()["code"] == "dataset_destroyed"

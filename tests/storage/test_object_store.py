@@ -207,7 +207,8 @@ def test_destroying_says_where_ciphertext_stays_and_forgets_the_key(
 def test_nothing_but_ciphertext_and_public_names_leave(objects: Objects, tmp_path: Path) -> None:
     with house_in(tmp_path, **settings_of(objects.server, objects.bucket)) as house:
         dataset = house.dataset()
-        assert objects.names() == [f"{dataset}.rows"]
+        mark = f"installation-{house.services.sessions.installation}"
+        assert objects.names() == sorted([f"{dataset}.rows", mark])
         found = objects.admin.get_object(Bucket=objects.bucket, Key=f"rows/{dataset}.rows")
         content = found["Body"].read()
         house.services.close()
@@ -253,7 +254,7 @@ def test_destroying_while_the_store_is_away_forgets_the_key_and_can_be_repeated(
     door.shut = False
     assert objects.names()
     assert house.admin.call("DELETE", f"/v1/datasets/{dataset}").status_code == 204
-    assert objects.names() == []
+    assert [name for name in objects.names() if name.endswith(".rows")] == []
 
 
 def shown(analyst: Caller, job: str) -> dict[str, Any]:
@@ -273,30 +274,60 @@ def soon(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def shut_once_paid(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store goes away between the look at the rows, before a job pays, and their reading."""
+    real = running.keep
+
+    def keep(*given: Any) -> None:
+        if not door.shut and not door.reopened:
+            door.shut = True
+        real(*given)
+
+    monkeypatch.setattr(running, "keep", keep)
+
+
+def test_a_job_is_not_taken_while_the_store_is_away(house: House, door: Door) -> None:
+    analyst = house.user("analyst")
+    job = house.submit(analyst, house.dataset())
+    door.shut = True
+    with pytest.raises(StoreAwayError):
+        house.run(job)
+    waits = shown(analyst, job)
+    assert (waits["status"], kinds(house, waits)) == ("queued", ["open", "reserve"])
+    assert house.admin.get(f"/v1/datasets/{waits['dataset']}").json()["status"] == "open"
+    door.shut = False
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+
+
 def in_thread(house: House, job: str) -> threading.Thread:
     worker = threading.Thread(target=house.run, args=(job,))
     worker.start()
     return worker
 
 
-def test_a_job_waits_for_a_store_that_comes_back(house: House, door: Door) -> None:
+def test_a_job_waits_for_a_store_that_comes_back(
+    house: House, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
     analyst = house.user("analyst")
     job = house.submit(analyst, house.dataset())
-    door.shut = True
+    shut_once_paid(door, monkeypatch)
     worker = in_thread(house, job)
     soon(lambda: shown(analyst, job)["status"] == "running")
     time.sleep(0.3)
-    door.shut = False
+    door.reopened, door.shut = True, False
     worker.join()
     ended = shown(analyst, job)
     assert ended["status"] == "succeeded"
     assert kinds(house, ended) == ["open", "reserve", "post"]
 
 
-def test_a_job_that_waits_for_its_store_can_be_cancelled(house: House, door: Door) -> None:
+def test_a_job_that_waits_for_its_store_can_be_cancelled(
+    house: House, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
     analyst = house.user("analyst")
     job = house.submit(analyst, house.dataset())
-    door.shut = True
+    shut_once_paid(door, monkeypatch)
     worker = in_thread(house, job)
     soon(lambda: shown(analyst, job)["status"] == "running")
     analyst.post(f"/v1/jobs/{job}/cancel")
@@ -311,8 +342,8 @@ def test_a_job_whose_store_stays_away_is_handed_on_and_paid_once(
 ) -> None:
     analyst = house.user("analyst")
     job = house.submit(analyst, house.dataset())
-    door.shut = True
     with monkeypatch.context() as patched:
+        shut_once_paid(door, patched)
         patched.setattr(running, "PATIENCE_SECONDS", 0.1)
         patched.setattr(running, "RETRY_SECONDS", 0.05)
         house.run(job)

@@ -30,6 +30,7 @@ from dpmcmc_service.api.schemas import (
     Listing,
     PrivacyOut,
     SeenOut,
+    UnavailableOut,
     VerificationOut,
     VerifyIn,
     WeakOut,
@@ -39,6 +40,7 @@ from dpmcmc_service.jobs import uploads
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.errors import Fault, Refusal
 from dpmcmc_service.jobs.promises import LARGEST_PROMISE, jobs_within, warnings
+from dpmcmc_service.storage.rows import DatasetRow
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=Route)
 UPLOAD: dict[str, Any] = {
@@ -77,6 +79,7 @@ SEEN = {
     "columns": "{:.0%} of the columns are those of an earlier dataset with a budget of its own."
     + _ADVICE,
 }
+NEVER_NULL = ("privacy", "archived", "available", "allotments")
 JobEpsilon = Annotated[
     float | None,
     Query(
@@ -106,6 +109,7 @@ def shown(found: use.Described, caller: Caller, seen: Sequence[uploads.Seen] = (
         ),
         columns=row.columns,
         status=found.status,  # type: ignore[arg-type]
+        unavailable=_set_aside(row) if caller.role == "admin" else None,
         created_at=row.created_at,
         grants=list(found.grants) if found.grants is not None and caller.role == "admin" else None,
         warnings=[
@@ -116,6 +120,12 @@ def shown(found: use.Described, caller: Caller, seen: Sequence[uploads.Seen] = (
         holders=[HolderOut.model_validate(one) for one in row.holders or ()],
         pool=row.pool_id,
     )
+
+
+def _set_aside(row: DatasetRow) -> UnavailableOut | None:
+    if row.unavailable_at is None:
+        return None
+    return UnavailableOut(since=row.unavailable_at, reason=row.unavailable_reason or "")
 
 
 def _warning(seen: uploads.Seen) -> SeenOut:
@@ -243,7 +253,7 @@ def amend(
 ) -> DatasetOut:
     """Raise the budget, archive, say who may use how much of it: each change a ledger entry."""
     named = body.model_dump(exclude_unset=True)
-    if any(named.get(name, ...) is None for name in ("privacy", "archived", "allotments")):
+    if any(named.get(name, ...) is None for name in NEVER_NULL):
         fault = Fault("", "Only grants may be null.")
         raise Refusal(422, "invalid_request", "The request is not valid.", [fault])
     return shown(use.amend(services, caller, dataset_id, named), caller)

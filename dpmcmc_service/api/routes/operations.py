@@ -12,6 +12,7 @@ from dpmcmc_service.api.schemas import Health
 from dpmcmc_service.jobs import queue, readiness, rewind
 from dpmcmc_service.jobs.figures import figures
 from dpmcmc_service.jobs.services import Services
+from dpmcmc_service.jobs.stored_rows import check_store
 
 router = APIRouter(tags=["operations"], route_class=Route)
 
@@ -34,7 +35,7 @@ def readyz(services: House, request: Request, response: Response) -> Health:
     checks = {
         "database": _works(lambda: _database(services)),
         "broker": _works(queue.ping),
-        "storage": _works(services.vault.files.check),
+        "storage": _works(lambda: check_store(services)),
         "disk": _works(lambda: readiness.check_disk(data_dir)),
         "ledger": _works(lambda: _not_rewound(services)),
     }
