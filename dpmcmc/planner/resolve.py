@@ -290,13 +290,17 @@ def smallest_epsilon(
     """Return about the smallest epsilon above at which enough(filled job) holds, within 2 %.
 
     Of three digits, so that what is told and typed again is enough. None where none up to
-    HIGHEST_EPSILON does. enough must be monotone.
+    HIGHEST_EPSILON does. enough must be monotone. An epsilon that does not pay for what the job
+    fixes, such as the noise of its gradients or of its start, is too small.
     """
     low = high = above
 
     def holds(epsilon: float) -> bool:
         privacy = replace(spec.privacy, epsilon=epsilon, noise_multiplier=None)
-        return enough(fill(facts, replace(spec, privacy=privacy)))
+        try:
+            return enough(fill(facts, replace(spec, privacy=privacy)))
+        except SpecError:
+            return False
 
     while not holds(high):
         low, high = high, 2.0 * high

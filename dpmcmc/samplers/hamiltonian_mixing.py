@@ -70,7 +70,11 @@ class HamiltonianMixing:
             tried = replace(options, gradient_noise_multiplier=noise)
             return steps * float(_all_draws(tried, assumptions, z, sizes, cuts).max())
 
-        tried = {steps: draws(steps) for steps in np.geomspace(*STEPS_RANGE, 30).tolist()}
+        grid: list[float] = np.geomspace(*STEPS_RANGE, 30).tolist()
+        if options.gradient_noise_multiplier is not None:  # then gradients take what they cost
+            most = _most_steps(options, chain_mu(options.start, mu) ** 2 * (1.0 - _ratios(options)))
+            grid = [steps for steps in grid if steps * chains <= most] or grid[:1]
+        tried = {steps: draws(steps) for steps in grid}
         return float(
             min(s for s, found in tried.items() if found >= NEAR_BEST_SHARE * max(tried.values()))
         )
@@ -87,8 +91,11 @@ class HamiltonianMixing:
         else:
             gradients = options.num_chains * (options.num_steps * options.num_leapfrog + 1)
             left = mu**2 - gradients / options.gradient_noise_multiplier**2
-        if left <= 0.0:
-            raise SpecError("/sampler/gradient_noise_multiplier", "costs more than the budget")
+            if left <= 0.0:
+                least = math.sqrt(gradients / (mu**2 * (1.0 - _ratios(options))))
+                costs = f"costs more than the budget for {gradients} gradients, without any ratio"
+                remedy = f"take {least:.3g} or more, fewer steps, or a larger epsilon"
+                raise SpecError("/sampler/gradient_noise_multiplier", f"{costs}: {remedy}")
         return math.sqrt(ratios / left) * (1.0 + 1e-12)
 
     def expectation(
@@ -123,6 +130,11 @@ class HamiltonianMixing:
 
 def _ratios(options: Any) -> float:
     return RATIO_BUDGET_SHARES[options.start is not None]
+
+
+def _most_steps(options: Any, square: float) -> float:
+    """Return how many steps of all chains have gradients that mu^2 of this size pays for."""
+    return square * float(options.gradient_noise_multiplier) ** 2 / float(options.num_leapfrog)
 
 
 def _noise(options: Any, z: float, gradients: float) -> float:

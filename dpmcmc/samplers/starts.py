@@ -98,7 +98,8 @@ def chain_mu(start: Start | None, mu: float) -> float:
         return mu * math.sqrt(1.0 - start.share) * (2.0 - ROUNDING_MARGIN)
     left = mu**2 - ROUNDING_MARGIN / start.noise_multiplier**2
     if left <= 0.0:
-        raise SpecError("/sampler/start/noise_multiplier", "costs more than the budget")
+        message = f"costs more than the budget: take {1.01 / mu:.3g} or more, or a larger epsilon"
+        raise SpecError("/sampler/start/noise_multiplier", message)
     return math.sqrt(left)
 
 
