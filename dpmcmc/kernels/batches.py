@@ -98,6 +98,22 @@ def sums(table, columns, max_row_norm, family, chosen, batch, ends, cells, work)
     return total, square
 
 
+@leaf
+def lone_coefficient(delta):
+    """Return the one coefficient that a move (d,) changes, or ALL_COEFFICIENTS.
+
+    The move back changes the same ones, so that both have the same interval. That of a coefficient
+    alone is narrower than what all of them could do, and fitted moves are as long as it allows.
+    """
+    found = ALL_COEFFICIENTS
+    for j in range(delta.size):
+        if delta[j] != 0.0:
+            if found != ALL_COEFFICIENTS:
+                return ALL_COEFFICIENTS
+            found = j
+    return found
+
+
 @kernel
 def minibatch_steps(
     table, max_row_norm, public, rule, clip, chosen, deltas, noise, others, position, draws
@@ -125,9 +141,8 @@ def minibatch_steps(
                 squares += deltas[t, c, j] * deltas[t, c, j]
             describe(public, position[c], here, aux_here)
             describe(public, then, there, aux_there)
-            lo, hi = interval(
-                public, here, aux_here, there, aux_there, ALL_COEFFICIENTS, deltas[t, c]
-            )
+            j = lone_coefficient(deltas[t, c])
+            lo, hi = interval(public, here, aux_here, there, aux_there, j, deltas[t, c])
             lo, hi = cut(lo, hi, squares, *clip)
             middle, width = 0.5 * lo + 0.5 * hi, hi - lo
             unit = width / (2.0 * HALF_INTERVAL_CELLS)

@@ -39,6 +39,7 @@ FEWEST_IN_BATCH = 4  # draws of a batch
 MAX_GROUPS = 16  # chains that are judged one by one; more of them are judged in groups
 MAX_DRAWS_KEPT = 8192  # draws of a chain that are looked at
 LEAST_EIGENVALUE = 1e-12  # eigenvalue of a correlation
+HALVINGS = 24  # of the lengths between which a move is as long as it may be
 STRETCHED_SHARES = {
     False: 2 / 3,
     True: 1 / 4,
@@ -160,6 +161,26 @@ def enlarged(base: Moves, covariance: Floats, width: Width, fit: Fit) -> Moves:
     return Moves(np.concatenate((base.vectors, more)), "slanted")
 
 
+def held(moves: Moves, width: Width, widest: float) -> Moves:
+    """Return the moves, those shortened that are wider than `widest`, until they are not.
+
+    Widths do not shrink in proportion to lengths: an interval that is cut stays as wide as it is
+    cut to until it is narrower by itself.
+    """
+    alone = moves.kind == "axes"
+    factors, shortest = np.ones(len(moves.vectors)), np.zeros(len(moves.vectors))
+    wide = width(moves.vectors, alone) > widest
+    if moves.kind == "whole" or not wide.any():
+        return moves
+    longest = factors.copy()
+    for _ in range(HALVINGS):
+        factors = np.where(wide, 0.5 * (shortest + longest), 1.0)
+        fits = width(factors[:, None] * moves.vectors, alone) <= widest
+        shortest, longest = np.where(fits, factors, shortest), np.where(fits, longest, factors)
+    kept = np.where(wide & (shortest > 0.0), shortest, 1.0)
+    return Moves(kept[:, None] * moves.vectors, moves.kind)
+
+
 def effective(draws: Floats) -> float:
     """Return the effective draws of the slowest coefficient of draws (chain, draw, d).
 
@@ -196,12 +217,14 @@ class Walk:
         steps: int,
         fit: Fit | None,
         lengths: Floats | None = None,
+        widest: float = math.inf,
     ) -> None:
         """steps: of the warm-up that fits are made in, 0 for none. fit: None for none.
 
-        lengths: of the moves of the first steps, times what they would be.
+        lengths: of the moves of the first steps, times what they would be. widest: public width of
+        a move beyond which it would be refused: moves are shortened until they are not.
         """
-        self.moves = moves
+        self.moves, self._widest = moves, widest
         self._lengths = np.ones(0) if lengths is None else lengths
         self.signs: NDArray[np.int64] | None = None
         self._target, self._base, self._fit = target, moves, fit
@@ -247,6 +270,7 @@ class Walk:
         every = draws.reshape(-1, draws.shape[2])
         enough = effective(draws)
         if enough == 0.0:
+            self.hold(every[-1])
             return
         covariance = np.atleast_2d(np.cov(every, rowvar=False))
         self.shape(every.mean(axis=0), covariance, enough if trusted else 0.0)
@@ -265,7 +289,20 @@ class Walk:
             self._known = True
         elif not whole and not self._known:
             self.moves = enlarged(self._base, covariance, width, self._fit)
+        self.hold(here)
         self.signs = None
+
+    def hold(self, here: Floats) -> None:
+        """Shorten the moves that would be refused at a place (d,) for the width of their interval.
+
+        From their public widths alone: here is the public start, or follows from what is released.
+        """
+        if math.isfinite(self._widest) and np.isfinite(here).all():
+
+            def width(deltas: Floats, alone: bool) -> Floats:
+                return self._target.widths(here, deltas, alone)
+
+            self.moves = held(self.moves, width, self._widest)
 
 
 def lengths(stretch: float, steps: int, fitted: bool) -> Floats:

@@ -144,7 +144,10 @@ def init(
     steps = (options.num_warmup or 0) if options.adapt else 0
     fit = MIXING.fit(options, target, noise_multiplier) if steps else None
     dimension = target.position.shape[1]
-    walk = Walk(target, axes(options.scale or math.nan, dimension, "component"), steps, fit)
+    widest = MIXING.widest(options, target, noise_multiplier)
+    moves = axes(options.scale or math.nan, dimension, "component")
+    walk = Walk(target, moves, steps, fit, widest=widest if options.adapt else math.inf)
+    walk.hold(target.position.mean(axis=0))
     if found is not None:
         walk.shape(found.mode, found.root @ found.root.T)
     return walk
@@ -257,14 +260,17 @@ class BarkerMixing(PenaltyMixing):
 
     def fit(self, options: Any, public: PublicRows, noise_multiplier: float) -> Fit:
         """Return what fits moves to a posterior: their best lengths and what they give."""
-        limit = self._limit(options, public, noise_multiplier)
-        limit = _covered(options, public, limit)
+        limit = self.widest(options, public, noise_multiplier)
 
         def best(widths: Floats, _: int) -> tuple[Floats, Floats]:
             scales = np.minimum(limit / widths, FITTED)
             return scales, _draws(scales)
 
         return best
+
+    def widest(self, options: Any, public: PublicRows, noise_multiplier: float) -> float:
+        """Return how wide moves may be; infinite where clipping holds all of them within that."""
+        return _covered(options, public, self._limit(options, public, noise_multiplier))
 
     def _limit(self, options: Any, public: PublicRows, z: float) -> float:
         """Return how wide moves may be that the noise covers, with some room to spare."""

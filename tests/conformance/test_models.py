@@ -110,13 +110,16 @@ def interval(form, here, deltas, j=None):
     return middle - 0.5 * width, middle + 0.5 * width
 
 
-def batch_sums(target, deltas, indices):
-    """(sums, squares, lo, hi), (chain,) each, of what a step reads of the rows indices."""
+def batch_sums(target, deltas, indices, j=None):
+    """(sums, squares, lo, hi), (chain,) each, of what a step reads of the rows indices.
+
+    j: the one coefficient that moves.
+    """
     from dpmcmc.kernels import batches, intervals
 
     form, there, found = target._form, target.position + deltas, []
     ends = *form.describe(target.position), *form.describe(there)
-    for c, (lo, hi) in enumerate(zip(*interval(form, target.position, deltas), strict=True)):
+    for c, (lo, hi) in enumerate(zip(*interval(form, target.position, deltas, j), strict=True)):
         lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), *target._clip)
         middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.HALF_INTERVAL_CELLS)
         total, square = batches.sums(
@@ -317,8 +320,12 @@ def test_rows_of_a_batch_are_those_of_the_data_in_single_precision(name):
 @specs
 @pytest.mark.parametrize("cut", [{"clip_bound": 0.3}, {"clip_width": 0.6}])
 @pytest.mark.parametrize("kind", stepped.RULES)
-def test_a_walk_on_batches_is_decided_as_its_rule_says(name, kind, cut):
-    """Every step as in NumPy, from its own sums: draws, decisions and all."""
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_walk_on_batches_is_decided_as_its_rule_says(name, kind, cut, alone):
+    """Every step as in NumPy, from its own sums: draws, decisions and all.
+
+    alone: moves of one coefficient, whose interval is narrower.
+    """
     rng, steps, chains, b = np.random.default_rng(16), 20, 2, 200
     target, *_ = opened(name, random_rows(400, rng), chains=chains, **cut)
     here = placed(target, rng, 0.2)
@@ -327,6 +334,9 @@ def test_a_walk_on_batches_is_decided_as_its_rule_says(name, kind, cut):
     rule = rules.Rule(kind, b, 0.7, 0.5, unit, noise.sd, 1.1, 1.2, 0.4, 0.2)
     deltas = 0.05 * rng.normal(size=(steps, *here.shape))
     deltas[:, 1] *= 0.01  # so that its intervals are narrow enough for Barker
+    chosen = rng.integers(here.shape[1], size=steps)
+    if alone:
+        deltas = deltas * np.eye(here.shape[1])[chosen][:, None, :]
     drawn = discrete_gaussian(SystemRandom(), log2_sd(0.2), (steps, chains))
     others = rng.random((steps, 2, chains))
     batches = np.stack([rng.permutation(400)[:b] for _ in range(steps * chains)])
@@ -335,7 +345,9 @@ def test_a_walk_on_batches_is_decided_as_its_rule_says(name, kind, cut):
     assert (target.position == draws[:, -1]).all()
     target.position[:], accepted = here, []
     for t in range(steps):
-        sums, priors = batch_sums(target, deltas[t], batches[t]), target.log_prior_ratio(deltas[t])
+        j = chosen[t] if alone or here.shape[1] == 1 else None
+        sums = batch_sums(target, deltas[t], batches[t], j)
+        priors = target.log_prior_ratio(deltas[t])
         accepted.append(batch_decided(rule, *sums, priors, drawn[t], others[t]))
         target.move(deltas[t], accepted[-1])
         assert (target.position == draws[:, t]).all()

@@ -23,12 +23,20 @@ from dpmcmc.options import (
 )
 from dpmcmc.planner import plan
 from dpmcmc.planner.facts import PublicFacts
-from dpmcmc.planner.resolve import _batched
+from dpmcmc.planner.resolve import ARVIZ_FLOOR, _batched
 from dpmcmc.privacy.types import Released
 from dpmcmc.samplers import SAMPLERS, adaptation
-from dpmcmc.samplers.adaptation import Walk, axes, best_moves, effective, lengths, points
+from dpmcmc.samplers.adaptation import (
+    Walk,
+    axes,
+    best_moves,
+    effective,
+    held,
+    lengths,
+    points,
+)
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing
-from dpmcmc.schema import NumberColumn, Schema
+from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
 RNG = np.random.default_rng(7)
@@ -239,6 +247,64 @@ def test_public_widths_are_those_of_the_steps_and_of_the_way_back(schema_of, peo
     for j in range(d):
         found = target.vector_ratios(0.1 * np.eye(d)[[j] * 3], alone=j)[1]
         assert alone[j] == pytest.approx(found[0], rel=1e-9)
+
+
+def test_moves_are_shortened_until_they_are_as_wide_as_they_may_be():
+    """Also where the width of a longer one is cut, so that it says nothing of a shorter one."""
+    for cut in (math.inf, 0.9):
+
+        def width(deltas, _, cut=cut):
+            return np.minimum(10.0 * np.abs(deltas).max(axis=1) ** 2, cut)
+
+        moves = held(axes(0.5, 2, "component"), width, 0.4)
+        assert width(moves.vectors, True) == pytest.approx(np.full(2, 0.4), rel=1e-5)
+        assert (width(moves.vectors, True) <= 0.4).all()
+        kept = held(moves, width, 0.4)
+        assert kept is moves
+
+
+def test_a_chain_that_stands_still_is_given_moves_that_it_may_take():
+    fit = PenaltyMixing().fit(DpPenaltyOptions(), Even(), 1.0)
+    walk = Walk(Even(noise=1.0), axes(0.5, 2, "component"), 640, fit, widest=0.1)
+    walk.fit(np.zeros((2, 500, 2)))
+    assert np.linalg.norm(walk.moves.vectors, axis=1) == pytest.approx([0.1, 0.1], rel=1e-5)
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs the compiler")
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_no_coefficient_of_a_barker_chain_stands_still(seeded, family):
+    """An effect of 1 beside .3 and 0, and a count whose intervals are cut.
+
+    As plans at epsilon 100 have them, with fewer steps of the first.
+    """
+    rng, rows = np.random.default_rng(3), 20_000 if family == "logistic" else 4000
+    data = {"a": rng.uniform(-1, 1, rows), "b": rng.uniform(-1, 1, rows)}
+    eta = 0.3 + data["a"]
+    columns = (*(NumberColumn(name=name, lower=-1, upper=1) for name in data),)
+    options, cost = DpBarkerOptions(), {"epsilon": 100.0}
+    if family == "logistic":
+        data["y"] = np.where(rng.random(rows) < 1 / (1 + np.exp(-eta)), "yes", "no")
+        columns += (BinaryColumn(name="y", categories=("no", "yes")),)
+        start = Start(noise_multiplier=0.31)
+        counts = {"batch": rows, "num_steps": 6000, "num_warmup": 1000, "num_chains": 2}
+        options, cost = DpBarkerOptions(**counts, start=start), {"noise_multiplier": 25.0}
+    else:
+        data["y"] = np.minimum(rng.poisson(np.exp(eta)), 60.0)
+        columns += (NumberColumn(name="y", lower=0, upper=60),)
+    result = sample(
+        data,
+        schema=Schema(columns=columns, rows=rows),
+        model=ModelSpec(family=family, formula="y ~ a + b"),
+        delta=1e-6,
+        sampler=options,
+        random=seeded(2),
+        **cost,
+    )
+    kept = result.draws[:, result.plan.num_warmup :]
+    moved = (np.diff(kept, axis=1) != 0.0).mean(axis=(0, 1))
+    assert (moved > 0.02).all()
+    measured = [one.ess_bulk or 0.0 for one in summarise(Released(kept), result.plan.parameters)]
+    assert np.mean(measured) > 0.5 * (result.plan.expected_ess - ARVIZ_FLOOR)
 
 
 def job(options, epsilon):
