@@ -20,6 +20,7 @@ from dpmcmc.planner.warn import MAY_BE_YES_OR_NO
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.promises import check_delta
 from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.progress import shown
 from dpmcmc.releases import RELEASES
@@ -110,7 +111,8 @@ def sample(
         spec, earlier = _with_whitening(spec, whitening)
     planned = plan(known, spec, earlier=earlier)
     yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
-    rows, permit = owned(known, data, planned.event, budget, yes_or_no)
+    cost = planned.event, planned.cost.delta
+    rows, permit = owned(known, data, *cost, budget, yes_or_no)
     return _ran(known, planned, (rows, permit), whitening, progress, random)
 
 
@@ -173,15 +175,20 @@ def owned(
     schema: Schema,
     data: object,
     happens: Event,
+    delta: float,
     budget: Budget | None,
     yes_or_no: str | None = None,
 ) -> tuple[Private[Table], Permit]:
     """Return rows of the caller's own, and the permit that opens them for one event.
 
-    data: as in `sample`. budget: pays; without one the cost is the caller's to account for.
-    yes_or_no: a formula whose response is to be 0 and 1 alone. Raises ValueError where data do not
-    suit the schema, BudgetExhaustedError where too little is left.
+    data: as in `sample`. delta: of the call. budget: pays; without one the cost is the caller's to
+    account for. yes_or_no: a formula whose response is to be 0 and 1 alone. Raises SpecError where
+    a delta is no promise for so many rows, ValueError where data do not suit the schema,
+    BudgetExhaustedError where too little is left.
     """
+    check_delta("/privacy/delta", delta, schema.rows)
+    if budget is not None:
+        check_delta("/budget/delta", budget.delta, schema.rows)
     table = table_of(schema, columns_of(data))
     if yes_or_no is not None:
         _check_yes_or_no(schema, yes_or_no, table)

@@ -31,6 +31,7 @@ from dpmcmc.planner.warn import warnings
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Event, Gaussian, Parallel, WithoutReplacement
 from dpmcmc.privacy.pld import leaves
+from dpmcmc.privacy.promises import check_delta
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
 from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.releases import RELEASES
@@ -135,6 +136,7 @@ def plan(
     Raises SpecError.
     """
     check_spec(schema, spec)
+    check_delta("/privacy/delta", spec.privacy.delta, schema.rows)
     design = make_design(schema, spec.model.formula)
     family = MODELS[spec.model.family]
     family.check(design, spec.model)

@@ -38,5 +38,5 @@ def release_statistic(
     check_call(schema, budget, random)
     asked = Asked(column=column, kind=kind, a=a, form=form, noise=noise)
     plan = planned(schema, asked, number("epsilon", epsilon), number("delta", delta))
-    rows, permit = owned(schema, data, plan.paid.event, budget)
+    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
     return release(plan, rows, permit, random or SystemRandom())

@@ -196,5 +196,5 @@ def release_in_two_stages(
     asked = Asked(column=column, kind=kind, a=first_power, noise=noise)
     privacy = number("epsilon", epsilon), number("delta", delta)
     plan = plan_of_stages(schema, asked, first_rows, population, thetas, powers, privacy)
-    rows, permit = owned(schema, data, plan.paid.event, budget)
+    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
     return release_of_stages(plan, rows, permit, random or SystemRandom())

@@ -164,5 +164,5 @@ def describe(
     check_call(schema, budget, random)
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     plan = planned(schema, statistics, privacy)
-    rows, permit = owned(schema, data, plan.paid.event, budget)
+    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
     return Summaries(plan, release(plan, rows, permit, random or SystemRandom()))

@@ -231,7 +231,9 @@ def synthesise(
         schema, privacy, columns=columns, marginals=marginals, bins=bins, impossible=impossible
     )
     source = random or SystemRandom()
-    counts = release(plan, *owned(schema, data, plan.paid.event, budget), source)
+    counts = release(
+        plan, *owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget), source
+    )
     return drawn(plan, counts, tables, moves, source)
 
 

@@ -15,6 +15,7 @@ from dpmcmc.errors import SpecError
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.privacy.promises import check_delta
 from dpmcmc.privacy.types import Permit, Private, Released
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import PrivacySpec
@@ -75,6 +76,7 @@ def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
     if schema.rows < 1:
         raise SpecError("/dataset", "the dataset has no rows")
     made = _planned(schema, spec)
+    check_delta("/privacy/delta", made.paid.cost.delta, schema.rows)
     paid, numbers, reasons = made.paid, made.numbers, (made.noise,)
     z = paid.noise_multiplier
     return TaskPlan(spec, paid.event, paid.cost, z, made.blocks, numbers, reasons, made.memory)

@@ -8,13 +8,13 @@ from uuid import UUID
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
+from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
 from dpmcmc_service import ledger
 from dpmcmc_service.jobs.access import visible, visible_dataset
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.cancel import stop
 from dpmcmc_service.jobs.cursors import Page, by_number, by_time, encode
 from dpmcmc_service.jobs.errors import Refusal, invalid
-from dpmcmc_service.jobs.promises import TOO_LIKELY, senseless
 from dpmcmc_service.jobs.rewind import refuse_rewound
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.stored_rows import put_back
@@ -219,9 +219,6 @@ def _raise_budget(
     take(session, UPLOADS)  # no dataset joins the population with the budget of before
     ledger.hold_pool(session, row.id)
     terms = ledger.terms_of(session, row.id)
-    rows = _most_rows(session, row)
-    if senseless(named.get("delta", 0.0), rows):
-        raise invalid("/privacy/delta", TOO_LIKELY.format(rows=rows))
     for name, value in named.items():
         if value < getattr(terms, name):
             raise invalid(f"/privacy/{name}", "A budget is never lowered.")
@@ -240,15 +237,19 @@ def _raise_one(
         return
     terms = ledger.terms_of(session, row.id)
     raised = {name: max(value, getattr(terms, name)) for name, value in named.items()}
-    if senseless(raised.get("delta", 0.0), row.rows):
-        raise invalid("/privacy/delta", TOO_LIKELY.format(rows=row.rows))
+    rows, delta = rows_on(session, row.ledger_id or row.id), raised.get("delta", terms.delta)
+    if delta > terms.delta and too_likely(delta, rows):  # what it has already it may keep
+        raise invalid("/privacy/delta", TOO_LIKELY.format(rows=rows))
     ledger.amend(session, row.id, "raise_budget", raised, caller.id)
 
 
-def _most_rows(session: Session, row: DatasetRow) -> int:
-    """Of the datasets that a budget is for, also of those whose rows were destroyed."""
-    on_it = func.coalesce(DatasetRow.ledger_id, DatasetRow.id) == (row.ledger_id or row.id)
-    return session.scalars(select(func.max(DatasetRow.rows)).where(on_it)).one()
+def rows_on(session: Session, ledger_id: UUID) -> int:
+    """How many rows a budget is for: of all datasets on its ledger, destroyed ones too.
+
+    What was released of those stays released.
+    """
+    on_it = func.coalesce(DatasetRow.ledger_id, DatasetRow.id) == ledger_id
+    return int(session.scalars(select(func.sum(DatasetRow.rows)).where(on_it)).one())
 
 
 def _allot(

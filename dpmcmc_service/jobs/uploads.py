@@ -10,13 +10,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from dpmcmc.privacy.filter import FilterTerms
+from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
 from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.schema import CategoryColumn, Column
 from dpmcmc_service import ledger
 from dpmcmc_service.jobs.caller import Caller
-from dpmcmc_service.jobs.datasets import Described, check_users, described, grant
+from dpmcmc_service.jobs.datasets import Described, check_users, described, grant, rows_on
 from dpmcmc_service.jobs.errors import Fault, Refusal, invalid
-from dpmcmc_service.jobs.promises import TOO_LIKELY, senseless
 from dpmcmc_service.jobs.rewind import refuse_rewound
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.stored_rows import check_store
@@ -102,9 +102,6 @@ def create(
             _row(*told, at, name, one.rows, one.wrapped_key)
             for at, name, one in zip(ids, names, stored, strict=True)
         ]
-        for row in rows:  # how many they are is known only now
-            if senseless(definition.delta, row.rows):
-                raise invalid("/metadata/privacy/delta", TOO_LIKELY.format(rows=row.rows))
         pool = _pool(services, *told, rows) if definition.holders else None
         services.vault.files.mark(services.sessions.installation)
         return _record(services, caller, pool, rows, terms, definition.grants, made)
@@ -285,6 +282,9 @@ def _open(
 ) -> None:
     """A ledger of its own, or that of the dataset's population."""
     first = _first_of(services, session, row.population, terms)
+    together = row.rows + (0 if first is None else rows_on(session, first))
+    if too_likely(terms.delta, together):  # how many they are is known only now
+        raise invalid("/metadata/privacy/delta", TOO_LIKELY.format(rows=together))
     row.ledger_id = first
     session.add(row)
     if first is None:

@@ -1,6 +1,7 @@
 """Promises that make no sense, and numbers that nothing can be computed with, are refused."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from dpmcmc.planner import plan
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc_service import serve
+from dpmcmc_service.jobs import uploads
 from dpmcmc_service.settings import Settings, settings
 from tests.api.support import METADATA, ROWS, House, as_csv, csv_rows, job_of
 
@@ -44,31 +46,96 @@ def test_a_delta_is_not_raised_to_one_in_the_rows(house: House) -> None:
     assert answer.json()["errors"][0]["pointer"] == "/privacy/delta"
 
 
-def test_a_delta_is_below_one_in_the_rows_of_every_dataset_of_a_population(
-    either_house: House,
-) -> None:
-    """Each dataset's own rows count, of those that share a budget those of the largest."""
+def test_a_delta_is_below_one_in_the_rows_of_a_population_together(either_house: House) -> None:
+    """Datasets that share a budget share its delta, also with those that were destroyed."""
     house = either_house
     town = {**promised(delta=0.02), "population": "people of the town"}
     small = house.admin.upload(as_csv(csv_rows(20)), town)
     assert small.status_code == 201
     files = set(house.settings.datasets_dir.glob("*.rows"))
-    answer = house.admin.upload(as_csv(csv_rows(50)), town)
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["pointer"] == "/metadata/privacy/delta"
+    for rows in (50, 40, 30):
+        answer = house.admin.upload(as_csv(csv_rows(rows)), town)
+        assert answer.status_code == 422
+        (fault,) = answer.json()["errors"]
+        assert fault["pointer"] == "/metadata/privacy/delta"
+        assert f"with {20 + rows} rows" in fault["message"]
     assert set(house.settings.datasets_dir.glob("*.rows")) == files
     assert len(house.admin.get("/v1/datasets").json()["items"]) == 1
-    large = house.admin.upload(as_csv(csv_rows(40)), town)
-    assert large.status_code == 201
+    other = house.admin.upload(as_csv(csv_rows(24)), town)
+    assert other.status_code == 201
     at = f"/v1/datasets/{small.json()['id']}"
-    for _ in range(2):  # what was released of the larger one stays released
-        refused = house.admin.call("PATCH", at, json={"privacy": {"delta": 0.03}})
+    for _ in range(2):  # what was released of the other one stays released
+        refused = house.admin.call("PATCH", at, json={"privacy": {"delta": 0.023}})
         assert refused.status_code == 422
-        assert "with 40 rows" in refused.json()["errors"][0]["message"]
-        house.admin.call("DELETE", f"/v1/datasets/{large.json()['id']}")
-    assert house.admin.call("PATCH", at, json={"privacy": {"delta": 0.024}}).status_code == 200
+        assert "with 44 rows" in refused.json()["errors"][0]["message"]
+        house.admin.call("DELETE", f"/v1/datasets/{other.json()['id']}")
+    assert house.admin.upload(as_csv(csv_rows(6)), town).status_code == 422
+    assert house.admin.call("PATCH", at, json={"privacy": {"delta": 0.0225}}).status_code == 200
     kinds = [e["kind"] for e in house.admin.get(f"{at}/ledger").json()["items"]]
     assert kinds == ["open", "join", "destroy", "raise_budget"]
+
+
+@pytest.mark.parametrize("column", [None, "site"])
+def test_a_delta_is_below_one_in_the_rows_of_all_holders_together(
+    either_house: House, column: str | None
+) -> None:
+    house, rows = either_house, csv_rows(120)
+    holders: dict[str, Any] = {"names": ["north", "south", "west"]}
+    files = [as_csv(rows[at : at + 40]) for at in (0, 40, 80)]
+    if column is not None:
+        holders["column"] = column
+        header, *lines = as_csv(rows).decode().split()
+        named = [f"{line},{holders['names'][k % 3]}" for k, line in enumerate(lines)]
+        files = ["\n".join([f"{header},{column}", *named, ""]).encode()]
+
+    def pool(delta: float) -> Any:
+        told = promised(delta=delta) | {"holders": holders}
+        parts: list[Any] = [("metadata", (None, json.dumps(told)))]
+        parts += [("file", (f"{k}.csv", content)) for k, content in enumerate(files)]
+        return house.admin.post("/v1/datasets", files=parts)
+
+    for delta in (0.02, 1 / 120, 0.5):
+        answer = pool(delta)
+        assert answer.status_code == 422, delta
+        assert answer.json()["errors"][0]["pointer"] == "/metadata/privacy/delta"
+    assert not any(house.settings.datasets_dir.glob("*.rows"))
+    made = pool(0.008)
+    assert made.status_code == 201
+    at = f"/v1/datasets/{made.json()['id']}"
+    own = {"privacy": {"epsilon": 5.0, "delta": 0.008}}
+    assert house.admin.call("PATCH", at, json=own).status_code == 200
+    refused = house.admin.call("PATCH", at, json={"privacy": {"delta": 0.009}})
+    assert refused.status_code == 422
+    assert "with 120 rows" in refused.json()["errors"][0]["message"]
+
+
+def test_a_dataset_keeps_a_delta_that_an_older_version_took(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "too_likely", lambda *_: False)
+    made = house.admin.upload(as_csv(csv_rows(20)), promised(delta=0.1)).json()
+    at = f"/v1/datasets/{made['id']}"
+    for change in ({"delta": 0.1}, {"epsilon": 5.0}, {"epsilon": 6.0, "delta": 0.1}):
+        assert house.admin.call("PATCH", at, json={"privacy": change}).status_code == 200
+    assert house.admin.call("PATCH", at, json={"privacy": {"delta": 0.11}}).status_code == 422
+
+
+@pytest.mark.parametrize("what", ["job", "task"])
+@pytest.mark.parametrize("path", ["/v1/plans", "/v1/jobs"])
+def test_a_job_has_a_delta_below_one_in_the_rows(house: House, path: str, what: str) -> None:
+    body = job_of(house.dataset())
+    if what == "task":
+        task = {"kind": "summaries", "statistics": [{"kind": "mean", "column": "x"}]}
+        body = {"dataset": body["dataset"], "task": task}
+    column = METADATA["columns"][0]["name"]
+    if what == "task":
+        body["task"]["statistics"][0]["column"] = column
+    for delta in (1 / ROWS, 0.05):
+        body["privacy"] = {"epsilon": 1.0, "delta": delta}
+        answer = house.user("analyst").post(path, json=body)
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["pointer"] == "/privacy/delta"
+        assert f"with {ROWS} rows" in answer.json()["errors"][0]["message"]
 
 
 def test_a_weak_promise_is_warned_of(house: House) -> None:

@@ -129,7 +129,7 @@ def test_the_planned_scale_is_the_best_of_its_neighbours(schema):
 @pytest.mark.parametrize("rows", [1, 2, 10, 10**9])
 @pytest.mark.parametrize("epsilon", [1e-4, 1.0, 1e6])
 def test_any_size_and_budget_gives_a_finite_plan(schema_of, rows, epsilon):
-    made = plan(schema_of(rows), job(epsilon=epsilon))
+    made = plan(schema_of(rows), job(epsilon=epsilon, delta=min(1e-6, 0.1 / rows)))
     assert math.isfinite(made.expected_ess)
     assert made.num_steps >= 1
     assert 0 <= made.num_warmup < made.num_steps

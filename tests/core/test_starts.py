@@ -100,9 +100,9 @@ def test_left_open_a_budget_pays_for_a_start(schema_of, name, epsilon):
 def test_a_walk_of_so_many_steps_costs_these_alone_unless_a_start_is_asked_for(schema_of, name):
     """What clients compute: mu = sqrt(all steps of all chains) / noise multiplier."""
     options = SAMPLERS[name].options(num_steps=2000, num_chains=2)
-    made = plan(schema_of(10**6), job(options, epsilon=1.0))
+    made = plan(schema_of(900_000), job(options, epsilon=1.0))
     assert made.cost.mu == pytest.approx(math.sqrt(4000) / made.noise_multiplier, rel=1e-12)
-    asked = plan(schema_of(10**6), job(replace(options, start=Start()), epsilon=1.0))
+    asked = plan(schema_of(900_000), job(replace(options, start=Start()), epsilon=1.0))
     assert asked.spec.sampler.start is not None
 
 

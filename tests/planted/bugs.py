@@ -838,6 +838,31 @@ CHARGING = (
         SHARES,
     ),
     Bug(
+        "a delta of one in the rows is a promise",
+        "dpmcmc/privacy/promises.py",
+        "too_likely",
+        "delta >= 1.0 / rows",
+        "delta > 1.0 / rows",
+        "tests/core/test_calls.py::test_no_plan_has_a_delta_of_one_in_the_rows",
+    ),
+    Bug(
+        "a population has the rows of its largest dataset",
+        "dpmcmc_service/jobs/datasets.py",
+        "rows_on",
+        "func.sum(DatasetRow.rows)",
+        "func.max(DatasetRow.rows)",
+        "tests/api/test_promises.py"
+        "::test_a_delta_is_below_one_in_the_rows_of_a_population_together[sqlite]",
+    ),
+    Bug(
+        "a budget may have any delta",
+        "dpmcmc/local.py",
+        "owned",
+        'check_delta("/budget/delta", budget.delta, schema.rows)',
+        "pass",
+        "tests/core/test_calls.py::test_no_call_takes_a_delta_of_one_in_the_rows[sample-budget-0.1]",
+    ),
+    Bug(
         "threads spend a budget twice",
         "dpmcmc/budget.py",
         "Budget.__init__",

@@ -211,7 +211,7 @@ def test_a_derived_start_is_checked():
         sampler=DpPenaltySubsampledOptions(
             num_steps=1, num_chains=1, batch=2, start=Start(share=0.01)
         ),
-        privacy=PrivacySpec(delta=1e-6, noise_multiplier=1e9),
+        privacy=PrivacySpec(delta=1e-7, noise_multiplier=1e9),
     )
     with pytest.raises(SpecError, match="noise multiplier of"):
         plan(schema, spec)
