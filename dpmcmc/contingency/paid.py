@@ -27,6 +27,8 @@ def settled(schema: Schema, privacy: PrivacySpec) -> Paid:
     """Return the mechanism that spends this budget. Raises SpecError where there is none."""
     if schema.neighbouring is not Neighbouring.REPLACE_ONE:
         raise SpecError("/neighbouring", "counts are released under replace_one only")
+    if schema.rows < 1:
+        raise SpecError("/rows", "there is no row to count")
     z = _multiplier(privacy)
     if not LEAST_MULTIPLIER <= z <= MOST_MULTIPLIER:
         raise SpecError("/privacy", f"leads to a noise multiplier of {z:.3g}, which is refused")

@@ -18,7 +18,7 @@ from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import PrivacySpec
-from dpmcmc.summaries.intervals import Cumulative, Estimate, Target, moments, share
+from dpmcmc.summaries.intervals import Cumulative, Estimate, Moments, Target, moments, share
 from dpmcmc.summaries.statistics import MOMENT_SENSITIVITY, Asked, Quantiles, Statistic, asked
 
 Floats = NDArray[np.float64]
@@ -93,21 +93,16 @@ class Summaries:
     def _mean(self, one: Asked, part: Floats, reach: float, target: Target) -> Iterator[Estimate]:
         """Mean and sd in the units of the column. The declared bounds where noise hides both."""
         column, per_unit = one.column, MOMENT_SENSITIVITY / np.sqrt(2.0)
-        half, middle = 0.5 * (column.upper - column.lower), 0.5 * (column.upper + column.lower)
+        half = 0.5 * column.upper - 0.5 * column.lower
+        middle = 0.5 * column.upper + 0.5 * column.lower
         sums, sd = part * per_unit, self.plan.noise_sd * float(per_unit)
-        found = moments(sums, self.plan.schema.rows, sd, bool(column.missing), target)
-        names = f"mean of {column.name}", f"sd of {column.name}"
+        rows, missing = self.plan.schema.rows, bool(column.missing)
+        found = moments(sums, rows, sd, missing, reach, target)
         if found is None:
-            yield Estimate(names[0], middle, column.lower, column.upper)
-            yield Estimate(names[1], half, 0.0, half)
-            return
-        away = half * reach * found.mean_variance**0.5
-        mean = middle + half * found.mean
-        low, high = max(mean - away, column.lower), min(mean + away, column.upper)
-        yield Estimate(names[0], mean, low, high)
-        away = half * reach * found.spread_variance**0.5
-        sd = half * found.spread
-        yield Estimate(names[1], sd, max(sd - away, 0.0), min(sd + away, half))
+            found = Moments((0.0, -1.0, 1.0), (1.0, 0.0, 1.0))
+        within = (min(max(middle + half * u, column.lower), column.upper) for u in found.mean)
+        yield Estimate(f"mean of {column.name}", *within)
+        yield Estimate(f"sd of {column.name}", *(half * u for u in found.sd))
 
     def _quantiles(
         self, one: Asked, part: Floats, reach: float, target: Target

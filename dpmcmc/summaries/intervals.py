@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit
 
 Floats = NDArray[np.float64]
 Target = Literal["population", "rows"]
@@ -38,38 +39,60 @@ def share(count: float, rows: int, sd: float, reach: float, target: Target) -> t
         a, b = rows * (rows + square), 2.0 * c * rows + square * rows
         root = math.sqrt(max(b * b - 4.0 * a * (c * c - square * sd * sd), 0.0))
         low, high = (b - root) / (2.0 * a), (b + root) / (2.0 * a)
-    return c / rows, max(low, 0.0), min(high, 1.0)
+    found = c / rows
+    return found, max(min(low, found), 0.0), min(max(high, found), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Mean and sd of standardised numbers from noisy sums, with the variances of their errors."""
+    """Mean and sd of standardised numbers, each (estimate, lower, upper) within its bounds."""
 
-    mean: float
-    spread: float
-    mean_variance: float
-    spread_variance: float
+    mean: tuple[float, float, float]
+    sd: tuple[float, float, float]
 
 
-def moments(sums: Floats, rows: int, sd: float, missing: bool, target: Target) -> Moments | None:
+def moments(
+    sums: Floats, rows: int, sd: float, missing: bool, reach: float, target: Target
+) -> Moments | None:
     """Return moments from noisy sums of (u, u^2, 1), sd the noise's in each; None where too noisy.
 
-    missing: whether the number of complete rows is not public. To first order in the errors; the
-    sd's sampling error is that of a normal distribution.
+    missing: whether the number of complete rows is not public. Errors are those of normal numbers,
+    to second order in the noise. The mean's are Student's t by the effective degrees of freedom
+    (Welch 1947); the sd's interval is of all variances that are not refused, whose sampling error
+    grows with them.
     """
-    count = float(sums[2]) if missing else float(rows)
+    count = min(float(sums[2]), float(rows)) if missing else float(rows)
     if count <= 4.0 * sd * missing + 1.0:
         return None
-    mean = min(max(float(sums[0]) / count, -1.0), 1.0)
-    second = float(sums[1]) / count
-    spread2 = max(second - mean * mean, (sd / count) ** 2)
-    noise = (sd / count) ** 2
-    mean_variance = noise * (1.0 + mean * mean * missing)
-    spread2_variance = noise * (1.0 + 4.0 * mean * mean + (second - 2.0 * mean**2) ** 2 * missing)
-    if target == "population":
-        mean_variance += spread2 / count
-        spread2_variance += 2.0 * spread2**2 / count
-    return Moments(mean, math.sqrt(spread2), mean_variance, spread2_variance / (4.0 * spread2))
+    noise, first = (sd / count) ** 2, float(sums[0]) / count
+    mean, second = min(max(first, -1.0), 1.0), min(max(float(sums[1]) / count, 0.0), 1.0)
+    square = float(sums[1]) / count - first * first + noise
+    error = noise * (1.0 + 4.0 * mean**2 + (second - 2.0 * mean**2) ** 2 * missing) + 2.0 * noise**2
+    sampled = target == "population"
+    variance = min(max(square * (count / (count - 1.0) if sampled else 1.0), 0.0), 1.0)
+    low, high = _variances(variance, error, reach, 2.0 / (count - 1.0) if sampled else 0.0)
+    own, of_rows = noise * (1.0 + mean**2 * missing), 0.0
+    if sampled:
+        of_rows = max(variance, math.sqrt(error)) / count
+        freedom = (count - 1.0) * ((own + of_rows) / of_rows) ** 2 if of_rows else math.inf
+        reach = float(stdtrit(freedom, ndtr(reach)))
+    away = reach * math.sqrt(own + of_rows)
+    return Moments(
+        (mean, max(mean - away, -1.0), min(mean + away, 1.0)),
+        (math.sqrt(variance), math.sqrt(low), math.sqrt(high)),
+    )
+
+
+def _variances(found: float, error: float, reach: float, share: float) -> tuple[float, float]:
+    """Return the ends of all v in [0, 1] with (found - v)^2 <= reach^2 (error + share v^2)."""
+    times, spared = reach**2 * share, found**2 - reach**2 * error
+    inner = found**2 - (1.0 - times) * spared
+    if inner < 0.0:  # of so few rows that none is refused
+        return 0.0, 1.0
+    root = found + math.sqrt(inner)
+    low = spared / root if root > 0.0 else 0.0
+    high = root / (1.0 - times) if times < 1.0 else 1.0
+    return min(max(low, 0.0), found), max(min(high, 1.0), found)
 
 
 @dataclass(frozen=True, slots=True)
