@@ -92,7 +92,6 @@ def create_app(
         telemetry=NO_TELEMETRY,
     )
     app.state.metrics = Metrics()
-    app.state.worker_seen = False
     for module in (datasets, job_events, jobs, tasks, users, audit, catalogue, operations):
         app.include_router(module.router)
     web.mount(app)

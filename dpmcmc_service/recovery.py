@@ -6,6 +6,7 @@ import threading
 from types import FrameType
 
 from dpmcmc_service import liveness, logs
+from dpmcmc_service.jobs.presence import RECOVERY, Presence
 from dpmcmc_service.jobs.recovery import Recovery
 from dpmcmc_service.jobs.retention import Retention
 from dpmcmc_service.jobs.rewind import Exporter
@@ -65,9 +66,12 @@ def main() -> None:
         services = open_services(using)
     except KeyFileError as error:
         sys.exit(f"the recovery process does not start: {error}")
+    presence = Presence(services.sessions, RECOVERY)
+    presence.start()
     try:
         rounds(services, stop)
     finally:
+        presence.stop()
         services.close()
 
 

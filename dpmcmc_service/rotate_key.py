@@ -18,6 +18,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from dpmcmc_service import logs
+from dpmcmc_service.jobs.presence import STALE_SECONDS, running
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.jobs.upkeep import migrate
 from dpmcmc_service.jobs.vault import KEPT, check_seals, fingerprints_of
@@ -29,6 +30,10 @@ from dpmcmc_service.storage.keys import KEY_BYTES, KeyFileError, MasterKey, mast
 from dpmcmc_service.storage.locks import UPLOADS, take
 from dpmcmc_service.storage.rows import DatasetRow, FingerprintRow
 from dpmcmc_service.storage.session import SessionFactory
+
+
+class RunningError(RuntimeError):
+    """A process of the installation still runs."""
 
 
 def next_key(path: Path, old: MasterKey) -> MasterKey:
@@ -48,13 +53,17 @@ def next_key(path: Path, old: MasterKey) -> MasterKey:
 
 
 def rotate(using: Settings, to: Path | None = None) -> Path:
-    """Rotate the key. to: where the new one goes; else into the old one's place. Returns where."""
+    """Rotate the key. to: where the new one goes; else into the old one's place. Returns where.
+
+    Raises KeyFileError, AnchorError and RunningError.
+    """
     path = using.master_key_path
     old = master_key(path, create=False)
     next_path = to or path.with_name(f"{path.name}.next")
     migrate(using)
     sessions = SessionFactory(using.database)
     try:
+        refuse_while_running(sessions)
         if not next_path.exists():  # else an earlier call may have wrapped everything anew
             check_seals(old, path, sessions)
         new = next_key(next_path, old)
@@ -70,6 +79,18 @@ def rotate(using: Settings, to: Path | None = None) -> Path:
         os.replace(next_path, path)
         sync_folder(path.parent)
     return to or path
+
+
+def refuse_while_running(sessions: SessionFactory) -> None:
+    """Raise RunningError where a process of the installation lives: it has the old key in use."""
+    with sessions.read() as session:
+        found = sorted((row.kind, row.host) for row in running(session))
+    if found:
+        named = ", ".join(f"{kind} on {host}" for kind, host in found)
+        raise RunningError(
+            f"processes of this installation still run ({named}): stop them all, and call again."
+            f" One that was killed on another machine counts for {STALE_SECONDS:.0f} seconds"
+        )
 
 
 def _either(first: Callable[[], bytes], second: Callable[[], bytes]) -> bytes:
@@ -123,7 +144,7 @@ def main() -> None:
     logs.configure(using.log_format, using.log_level)
     try:
         found = rotate(using, options.to)
-    except (KeyFileError, AnchorError) as error:
+    except (KeyFileError, AnchorError, RunningError) as error:
         sys.exit(str(error))
     sys.stdout.write(f"The master key is now in {found}; start the service with it.\n")
 

@@ -20,6 +20,7 @@ from dpmcmc_service.collector import spare_what_is_loaded
 from dpmcmc_service.connections import protocol
 from dpmcmc_service.jobs import rewind, users
 from dpmcmc_service.jobs.planning import Planners
+from dpmcmc_service.jobs.presence import API, Presence
 from dpmcmc_service.jobs.services import open_services
 from dpmcmc_service.jobs.stored_rows import mark_store
 from dpmcmc_service.jobs.upkeep import migrate, sweep
@@ -180,6 +181,8 @@ def _serve(using: Settings, host: str, port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     its_services = open_services(using)
+    presence = Presence(its_services.sessions, API)
+    presence.start()
     recovery = RecoveryThread(its_services)
     if using.recovery:
         recovery.start()
@@ -189,6 +192,7 @@ def _serve(using: Settings, host: str, port: int) -> None:
         planners.close()
         if using.recovery:
             recovery.stop()
+        presence.stop()
         its_services.close()
 
 

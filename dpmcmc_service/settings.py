@@ -6,16 +6,25 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 PREFIX = "DPMCMC_"
 LEAST_KEY = 32  # characters of the first admin's key
+LEAST_LETTERS = 8  # different ones: 64 random hexadecimal digits have fewer once in 10^20
 SECRETS = (
     "database_url",
     "broker_url",
     "admin_key",
+    "metrics_key",
     "anchor_webhook",
     "s3_access_key",
     "s3_secret_key",
@@ -89,6 +98,11 @@ class Settings(BaseSettings):
         SecretStr(""),
         description="the first admin's API key (32 characters or more); unset: made and printed"
         " once",
+    )
+    metrics_key: SecretStr = Field(
+        SecretStr(""),
+        description="a key that reads `/metrics` and nothing else (32 characters or more); unset:"
+        " admins and auditors read them",
     )
     master_key_file: Path | None = Field(
         None,
@@ -250,13 +264,19 @@ class Settings(BaseSettings):
                 return "postgresql+psycopg://" + url.removeprefix(scheme)
         return url
 
-    @field_validator("admin_key")
+    @field_validator("admin_key", "metrics_key")
     @classmethod
-    def _long_enough(cls, key: SecretStr) -> SecretStr:
-        """A key that cannot be guessed, or none."""
-        if 0 < len(key.get_secret_value()) < LEAST_KEY:
-            raise ValueError(f"DPMCMC_ADMIN_KEY must have {LEAST_KEY} characters or more")
-        return key
+    def _unguessable(cls, key: SecretStr, info: ValidationInfo) -> SecretStr:
+        """A key that cannot be guessed, or none; without the line break that a file ends with."""
+        value = key.get_secret_value().strip()
+        variable = f"{PREFIX}{str(info.field_name).upper()}"
+        if value and len(value) < LEAST_KEY:
+            raise ValueError(f"{variable} must have {LEAST_KEY} characters or more")
+        if value and len(set(value)) < LEAST_LETTERS:
+            raise ValueError(f"{variable} must have {LEAST_LETTERS} different characters or more")
+        if not all("!" <= letter <= "~" for letter in value):  # no header can hold it
+            raise ValueError(f"{variable} must be of printable ASCII characters without spaces")
+        return SecretStr(value)
 
     @model_validator(mode="after")
     def _whole_provider(self) -> Self:

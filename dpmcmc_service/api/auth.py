@@ -3,6 +3,7 @@
 What waits for nobody is `async`: the framework hands other functions to a thread, each time.
 """
 
+import hmac
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 from uuid import UUID
@@ -91,6 +92,19 @@ def allow(*roles: str) -> Callable[[Caller], Awaitable[Caller]]:
         return caller
 
     return check
+
+
+async def may_scrape(
+    request: Request, services: House, _: Annotated[object, Depends(bearer)] = None
+) -> None:
+    """Let the metrics' own key in, admins and auditors. Raises Refusal 401, 403 or 429."""
+    own = services.settings.metrics_key.get_secret_value()
+    sent = request.headers.get("authorization", "").partition(" ")[2].strip()
+    if own and hmac.compare_digest(sent.encode(), own.encode()):
+        return
+    caller = await in_thread(_caller, request, services)
+    if caller.role not in ("admin", "auditor"):
+        raise of_status(403, "This needs the role admin or auditor, or the key for metrics.")
 
 
 Anyone = Annotated[Caller, Depends(allow("admin", "analyst", "auditor"))]

@@ -12,7 +12,7 @@ from dpmcmc_service.jobs.figures import Figures
 GAUGES = {
     "jobs": ("Jobs by status.", "status"),
     "queue_age_seconds": ("Wait of the oldest queued job, in steps of ten seconds.",),
-    "workers": ("Workers that listen on this data folder.",),
+    "workers": ("Workers that can take a job.",),
     "ledgers": ("Ledgers by status.", "status"),
     "ledger_entries": ("Entries on all ledgers; it never falls.",),
     "ledgers_rewound": ("Ledgers behind their anchors; NaN where nobody can tell.",),

@@ -29,7 +29,7 @@ PROBLEM = {
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 SHOWN = (Problem, StatusEvent, JobEvent)
-PUBLIC = ("/healthz", "/readyz", "/metrics")
+PUBLIC = ("/healthz", "/readyz")
 
 
 def install(app: FastAPI) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from dpmcmc_service import ledger
 from dpmcmc_service.jobs.errors import Refusal
 from dpmcmc_service.jobs.fetch import count_jobs
-from dpmcmc_service.jobs.readiness import working
+from dpmcmc_service.jobs.presence import able_workers
 from dpmcmc_service.jobs.rewind import rewound
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.storage.clock import database_now
@@ -34,13 +34,14 @@ class Figures:
 
 
 def figures(services: Services) -> Figures:
-    """Look at the database, the anchors and the data folder."""
+    """Look at the database and the anchors."""
     with services.sessions.read() as session:
         jobs, age, totals = count_jobs(session), _queue_age(session), ledger.totals(session)
+        workers = able_workers(session)
     return Figures(
         jobs,
         age,
-        working(services.settings.data_dir),
+        workers,
         totals.ledgers,
         totals.left,
         totals.entries,

@@ -9,9 +9,14 @@ from kombu.transport import TRANSPORT_ALIASES
 
 from dpmcmc_service.jobs import sqlite_queue
 from dpmcmc_service.settings import Settings, settings
+from dpmcmc_service.storage.session import SessionFactory
 
 TASK = "dpmcmc.run_job"
-QUEUE = "dpmcmc.jobs"
+
+
+def queue_of(sessions: SessionFactory) -> str:
+    """The queue of this database's installation: others may use the same broker."""
+    return f"dpmcmc.jobs.{sessions.installation}"
 
 
 def configuration(using: Settings) -> dict[str, Any]:
@@ -25,7 +30,6 @@ def configuration(using: Settings) -> dict[str, Any]:
             "path": str(using.queue_file),
             "patience": 1.0,  # between two looks at whether the worker is to end
         },
-        "task_default_queue": QUEUE,
         "task_acks_late": True,
         "task_acks_on_failure_or_timeout": True,
         "task_reject_on_worker_lost": True,
@@ -64,9 +68,24 @@ def celery_app() -> Celery:
     return app
 
 
-def publish(job_id: UUID) -> None:
+def publish(sessions: SessionFactory, job_id: UUID) -> None:
     """Tell the workers that a job waits. Raises OSError or kombu's errors where no broker is."""
-    celery_app().send_task(TASK, args=(str(job_id),), queue=QUEUE, retry=False)
+    queue = queue_of(sessions)
+    celery_app().send_task(TASK, args=(str(job_id),), queue=queue, retry=False)
+
+
+def waiting_messages(sessions: SessionFactory) -> int:
+    """How many messages no worker has taken. Raises OSError or kombu's errors."""
+    with celery_app().connection_for_read() as connection:
+        connection.ensure_connection(max_retries=1, timeout=3)
+        try:
+            return int(
+                connection.default_channel.queue_declare(
+                    queue_of(sessions), passive=True
+                ).message_count
+            )
+        except connection.channel_errors:
+            return 0  # there is no queue before its first message
 
 
 def ping() -> None:

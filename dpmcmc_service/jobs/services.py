@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from dpmcmc_service.jobs import queue
@@ -33,4 +34,4 @@ def open_services(settings: Settings) -> Services:
     except BaseException:
         sessions.dispose()
         raise
-    return Services(settings, sessions, vault, queue.publish)
+    return Services(settings, sessions, vault, partial(queue.publish, sessions))

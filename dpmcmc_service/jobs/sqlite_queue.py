@@ -137,7 +137,9 @@ class Channel(virtual.Channel):
 
     def _size(self, queue: str) -> int:
         with self._file() as file:
-            row = file.execute("SELECT count(*) FROM message WHERE queue = ?", (queue,)).fetchone()
+            row = file.execute(
+                "SELECT count(*) FROM message WHERE queue = ? AND taken_by IS NULL", (queue,)
+            ).fetchone()
         return int(row[0])
 
     def _purge(self, queue: str) -> int:
@@ -172,6 +174,7 @@ class Transport(virtual.Transport):
     cycle: FairCycle  # the base class declares none, and makes one
     _bell: Bell | None = None
     _deaf = False
+    looked_at: float | None = None  # when somebody last looked for a message
 
     def drain_events(self, connection: Any, timeout: float | None = None, **_: Any) -> None:
         """Deliver a message. Raises TimeoutError after `timeout` or the option `patience`.
@@ -182,6 +185,7 @@ class Transport(virtual.Transport):
         waits = [seconds for seconds in (timeout, patience) if seconds is not None]
         until = time.monotonic() + min(waits, default=float("inf"))
         while True:
+            self.looked_at = time.monotonic()
             try:
                 self.cycle.get(self._deliver, timeout=timeout)  # type: ignore[no-untyped-call]
             except Empty:

@@ -3,11 +3,16 @@
 import os
 import signal
 import sys
+import time
 from types import FrameType
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from dpmcmc_service import logs
 from dpmcmc_service.collector import spare_what_is_loaded
-from dpmcmc_service.jobs.services import open_services
+from dpmcmc_service.jobs import presence
+from dpmcmc_service.jobs.queue import queue_of
+from dpmcmc_service.jobs.services import Services, open_services
 from dpmcmc_service.settings import settings
 from dpmcmc_service.storage.keys import KeyFileError
 from dpmcmc_service.worker import warmup
@@ -15,6 +20,7 @@ from dpmcmc_service.worker.celery_app import app
 from dpmcmc_service.worker.parent import die_with_parent, is_orphan
 
 PARENT = "DPMCMC_PARENT_PID"
+RETRY_SECONDS = 0.5  # for a database that is away, or not migrated yet
 
 
 def main() -> None:
@@ -28,9 +34,11 @@ def main() -> None:
             sys.exit(0)
     signal.signal(signal.SIGTERM, _end)  # until Celery listens: there is no job to finish
     try:
-        open_services(using).close()
+        services = open_services(using)
     except KeyFileError as error:
         sys.exit(error.args[0])  # our own line: a path and how many datasets
+    app.conf.task_default_queue = _queue(services)
+    services.close()
     warmup.unpack(using.kernels_dir)
     warmup.once(using.data_dir)
     rest = warmup.compile_rest(using.data_dir)
@@ -39,6 +47,19 @@ def main() -> None:
     logs.logger().info("kernels_loaded", all=rest is None)
     spare_what_is_loaded()
     app.worker_main(["--quiet", "worker", "--pool=prefork", level, *quiet])
+
+
+def _queue(services: Services) -> str:
+    """The queue of the installation, which its database names, once that is there."""
+    while True:
+        try:
+            queue = queue_of(services.sessions)
+            presence.say(services.sessions, presence.WORKER, able=False)
+        except SQLAlchemyError as error:
+            logs.logger().warning("database_unavailable", exception=type(error).__name__)
+            time.sleep(RETRY_SECONDS)
+        else:
+            return queue
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:

@@ -13,11 +13,13 @@ from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
 from dpmcmc_service import liveness, logs, tracing
-from dpmcmc_service.jobs import readiness, sqlite_queue
+from dpmcmc_service.jobs import sqlite_queue
+from dpmcmc_service.jobs.presence import WORKER, Presence
 from dpmcmc_service.jobs.queue import celery_app
 from dpmcmc_service.jobs.services import Services, open_services
 from dpmcmc_service.settings import settings
 from dpmcmc_service.worker import parent
+from dpmcmc_service.worker.ability import Ability
 
 WATCH_SECONDS = 0.2
 NICE = 5  # of what runs jobs: the API beside it goes first, so that nobody's call waits for them
@@ -105,16 +107,22 @@ app.steps["consumer"].add(AcknowledgeAtOnce)
 
 
 class Liveness(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Says "still working" from the loop that takes messages in."""
+    """Says "still working" from the loop that takes messages in, unless it takes none."""
 
     requires = ("celery.worker.components:Timer",)
 
     def start(self, worker: Any) -> None:
         """Beat now and every few seconds."""
-        file = settings().liveness_file
-        if file is not None:
-            liveness.beat(file)
-            worker.timer.call_repeatedly(liveness.EVERY_SECONDS, liveness.beat, (file,))
+        _beat()
+        worker.timer.call_repeatedly(liveness.EVERY_SECONDS, _beat)
+
+
+_abilities: list[Ability] = []  # of this worker, once it is ready
+
+
+def _beat() -> None:
+    if not any(ability.deaf for ability in _abilities):
+        liveness.beat(settings().liveness_file)
 
 
 app.steps["worker"].add(Liveness)
@@ -127,9 +135,9 @@ def _configure_logs(**_: Any) -> None:
 
 @signals.worker_ready.connect  # type: ignore[untyped-decorator]
 def _announce(sender: Any, **_: Any) -> None:
-    folder = settings().data_dir
-    readiness.announce(folder)
-    sender.timer.call_repeatedly(liveness.EVERY_SECONDS, readiness.announce, (folder,))
+    its_services = open_services(settings())
+    _abilities[:] = [Ability(its_services, sender)]
+    Presence(its_services.sessions, WORKER, _abilities[0].look).start()
 
 
 @signals.worker_process_init.connect  # type: ignore[untyped-decorator]

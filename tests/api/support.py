@@ -21,6 +21,7 @@ import pytest
 from dpmcmc_service.client import Client
 from dpmcmc_service.client.local import Service as Running
 from dpmcmc_service.client.local import free_port, stop, wait_ready
+from dpmcmc_service.jobs import presence
 from dpmcmc_service.jobs import run as running_jobs
 from dpmcmc_service.jobs.planning import Planners
 from dpmcmc_service.jobs.run import run
@@ -140,14 +141,21 @@ class House:
 
 
 @contextmanager
-def house_in(folder: Path, tokens: Any = None, **values: Any) -> Iterator[House]:
-    """A service in this process whose broker only remembers."""
+def house_in(
+    folder: Path, tokens: Any = None, *, worker: bool = True, **values: Any
+) -> Iterator[House]:
+    """A service in this process whose broker only remembers.
+
+    worker: whether this process, whose tests run the jobs, counts as a worker that can take one.
+    """
     settings = Settings(data_dir=folder, admin_key=ADMIN, **{**MANY, "workers": 0, **values})
     migrate(settings)
     sent: list[UUID] = []
     opened = open_services(settings)
     services = Services(settings, opened.sessions, opened.vault, sent.append)
     ensure_admin(services, ADMIN)
+    if worker:
+        presence.say(services.sessions, presence.WORKER, able=True)
     app = create_app(settings, open_house=lambda _: services, planners=PLANNERS, tokens=tokens)
     with TestClient(app, raise_server_exceptions=False) as http:
         yield House(http, services, settings, sent)

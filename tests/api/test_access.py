@@ -36,6 +36,7 @@ ALLOWED = {
     ("PATCH", "/v1/users/{id}"): {"admin"},
     ("POST", "/v1/users/me/keys"): ALL,
     ("POST", "/v1/users/{id}/keys"): {"admin"},
+    ("GET", "/metrics"): {"admin", "auditor"},
     ("GET", "/v1/audit"): {"admin", "auditor"},
     ("POST", "/v1/audit/verify"): {"admin", "auditor"},
     ("GET", "/v1/restore"): {"admin", "auditor"},
@@ -45,7 +46,7 @@ ALLOWED = {
     ("GET", "/v1/samplers"): ALL,
     ("POST", "/v1/accounting/compose"): ALL,
 }
-OPEN = {"/healthz", "/readyz", "/metrics"}
+OPEN = {"/healthz", "/readyz"}
 
 
 def routes(house: House) -> set[tuple[str, str]]:

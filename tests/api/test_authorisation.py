@@ -24,7 +24,7 @@ PUBLIC = "200 200 200 200 200 200 200"
 EXPECTED = {  # statuses in the order of CALLERS
     "GET /healthz": PUBLIC,
     "GET /readyz": PUBLIC,
-    "GET /metrics": PUBLIC,
+    "GET /metrics": OVERSEERS,
     "POST /v1/datasets": f"{ADMIN_ONLY} 201",
     "GET /v1/datasets": EVERYBODY,
     "GET /v1/datasets/{id}": WITH_GRANT,

@@ -177,7 +177,7 @@ def test_a_client_that_leaves_is_counted_as_such(house: House) -> None:
         "asgi": {"version": "3.0", "spec_version": "2.3"},
     }  # fmt: skip
     anyio.run(house.http.app, scope, receive, send)
-    counted = house.http.get("/metrics").text
+    counted = house.admin.get("/metrics").text
     assert 'status="499"' in counted
     assert 'status="5' not in counted
     assert not sent

@@ -60,7 +60,7 @@ def test_a_request_line_says_who_called_from_where_and_how_long_it_took(
 def test_an_invented_method_makes_no_label_of_its_own(house: House) -> None:
     for method in ("BREW", "SELECT"):
         assert house.http.request(method, "/v1/jobs").status_code == 405
-    said = house.http.get("/metrics").text
+    said = house.admin.get("/metrics").text
     assert "BREW" not in said
     assert "SELECT" not in said
     assert 'method="other"' in said

@@ -44,8 +44,8 @@ def told(house: House) -> str:
     """/metrics after a plan and some requests."""
     analyst = house.user("analyst")
     assert analyst.post("/v1/plans", json=job_of(house.dataset())).status_code == 200
-    assert house.http.get("/metrics").status_code == 200
-    return str(house.http.get("/metrics").text)
+    assert house.admin.get("/metrics").status_code == 200
+    return str(house.admin.get("/metrics").text)
 
 
 def samples(text: str) -> dict[str, list[dict[str, str]]]:
@@ -130,10 +130,10 @@ def test_metrics_count_what_there_is(house: House) -> None:
     assert 'dpmcmc_ledgers{status="open"} 1.0' in there
     assert 'dpmcmc_budgets{left="most"} 1.0' in there
     assert answered(there) >= 1.0  # planners are shared by all tests of a process
-    assert answered(house.http.get("/metrics").text) == answered(there)  # looking does not count
+    assert answered(house.admin.get("/metrics").text) == answered(there)  # looking does not count
     plan = job_of(house.dataset(name="another"))
     assert house.user("analyst").post("/v1/plans", json=plan).status_code == 200
-    assert answered(house.http.get("/metrics").text) == answered(there) + 1
+    assert answered(house.admin.get("/metrics").text) == answered(there) + 1
 
 
 def test_a_budget_that_is_spent_is_counted(house: House) -> None:
@@ -145,7 +145,7 @@ def test_a_budget_that_is_spent_is_counted(house: House) -> None:
         z = (10 / (share * limit**2)) ** 0.5
         job["privacy"] = {"noise_multiplier": z, "delta": 1e-6}
         assert analyst.post("/v1/jobs", json=job).status_code == 202
-        text = str(house.http.get("/metrics").text)
+        text = str(house.admin.get("/metrics").text)
         assert f'dpmcmc_budgets{{left="{left}"}} 1.0' in text
     assert 'dpmcmc_jobs{status="queued"} 2.0' in text
 
@@ -160,7 +160,7 @@ def test_the_queues_age_is_told_in_steps(house: House, monkeypatch: pytest.Monke
     for seconds, said in ((4.0, 0.0), (27.0, 20.0)):
         later = timedelta(seconds=seconds)
         monkeypatch.setattr(figures, "database_now", lambda s, later=later: now(s) + later)
-        assert f"dpmcmc_queue_age_seconds {said}" in house.http.get("/metrics").text
+        assert f"dpmcmc_queue_age_seconds {said}" in house.admin.get("/metrics").text
     assert AGE_STEP == 10.0
 
 
@@ -216,7 +216,10 @@ def test_every_role_that_stays_is_probed() -> None:
         (container,) = pod["containers"]
         if name != "migrate":
             assert {"startupProbe", "livenessProbe"} <= set(container)
-    assert pods()["api"]["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert (
+        pods()["api"]["containers"][0]["readinessProbe"]["httpGet"]["path"]
+        == "/readyz?workers=false"
+    )
 
 
 def test_every_role_is_a_module_that_can_be_started() -> None:

@@ -108,7 +108,7 @@ def test_readiness_says_what_is_missing(house: House, monkeypatch: pytest.Monkey
     monkeypatch.setattr(queue, "ping", away)
     answer = house.http.get("/readyz")
     assert answer.status_code == 503
-    working = ("database", "storage", "disk", "ledger")
+    working = ("database", "storage", "disk", "ledger", "worker")
     checks = {**dict.fromkeys(working, "ok"), "broker": "unavailable"}
     assert answer.json()["checks"] == checks
 
@@ -119,7 +119,7 @@ def test_metrics_name_no_dataset_user_or_job(house: House) -> None:
     job = house.submit(ada, dataset)
     ada.get(f"/v1/jobs/{job}")
     ada.post("/v1/plans", json=job_of(dataset))
-    text = house.http.get("/metrics").text
+    text = house.admin.get("/metrics").text
     assert 'route="/v1/jobs/{id}"' in text
     assert 'dpmcmc_jobs{status="queued"} 1.0' in text
     assert not [word for word in (dataset, job, ada.id, "process_", "python_") if word in text]

@@ -1,13 +1,17 @@
 """Ready means that a job could be taken and run."""
 
-import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import update
 
-from dpmcmc_service.jobs import readiness, rewind
+from dpmcmc_service.jobs import presence, rewind
+from dpmcmc_service.jobs.presence import WORKER, Presence, able_workers, leave, running, say
+from dpmcmc_service.storage.rows import ProcessRow
+from dpmcmc_service.storage.types import utc_now
 from tests.api.support import House, house_in
 
 
@@ -18,29 +22,74 @@ def test_a_full_disk_is_not_ready(house: House, monkeypatch: pytest.MonkeyPatch)
     assert answer.status_code == 507
     assert answer.json()["checks"]["disk"] == "unavailable"
     assert answer.json()["status"] == "unavailable"
+    leave(house.services.sessions)  # a worker cannot say that it is there any more
+    assert house.http.get("/readyz").status_code == 507
     monkeypatch.setattr(rewind, "look", lambda _: False)  # more than room is wrong
     answer = house.http.get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["ledger"]) == (503, "unavailable")
 
 
-def test_a_service_with_workers_is_ready_once_one_listens(tmp_path: Path) -> None:
-    """On a cold cache the first worker compiles for most of a minute."""
-    with house_in(tmp_path, workers=1) as house:
-        answer = house.http.get("/readyz")
-        assert (answer.status_code, answer.json()["checks"]["worker"]) == (503, "unavailable")
-        readiness.announce(tmp_path)
-        assert house.http.get("/readyz").status_code == 200
-        for file in (tmp_path / readiness.FOLDER).iterdir():
-            file.unlink()  # a worker that is lost is started again; jobs wait for it
-        assert house.http.get("/readyz").status_code == 200
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_service_is_ready_while_a_worker_can_take_a_job(tmp_path: Path, workers: int) -> None:
+    """Whoever starts it: this service, or somebody else."""
+    with house_in(tmp_path, worker=False, workers=workers) as house:
+        sessions = house.services.sessions
+
+        def ready() -> tuple[int, str]:
+            answer = house.http.get("/readyz")
+            return answer.status_code, answer.json()["checks"]["worker"]
+
+        assert ready() == (503, "unavailable")
+        assert house.http.get("/readyz?workers=false").json()["status"] == "ok"
+        say(sessions, WORKER, able=False)  # it loads, or has another key, or no rows
+        assert ready() == (503, "unavailable")
+        say(sessions, WORKER, able=True)
+        assert ready() == (200, "ok")
+        say(sessions, presence.API, able=True)
+        assert ready() == (503, "unavailable")
+        say(sessions, WORKER, able=True)
+        leave(sessions)
+        assert ready() == (503, "unavailable")
+        house.services.close()
 
 
-def test_a_worker_of_an_earlier_life_does_not_count(tmp_path: Path) -> None:
-    (tmp_path / readiness.FOLDER).mkdir()
-    stale = tmp_path / readiness.FOLDER / f"{os.getpid()}:1"
-    stale.touch()
-    with pytest.raises(LookupError):
-        readiness.check_worker(tmp_path)
-    readiness.announce(tmp_path)
-    assert not stale.exists()
-    readiness.check_worker(tmp_path)
+def known(house: House, **changes: object) -> tuple[int, int]:
+    """How many processes run, and how many workers are able, after a change of the only row."""
+    with house.services.sessions.write() as session:
+        if changes:
+            session.execute(update(ProcessRow).values(**changes))
+    with house.services.sessions.read() as session:
+        return len(running(session)), able_workers(session)
+
+
+def test_a_process_of_this_machine_counts_while_it_is_there(house: House) -> None:
+    long_ago = utc_now() - timedelta(hours=1)
+    assert known(house) == (1, 1)
+    assert known(house, seen_at=long_ago) == (1, 0)  # it says nothing any more, but has the key
+    assert known(house, name=f"1:1@{house.services.settings.data_dir.name}") == (0, 0)
+    say(house.services.sessions, WORKER, able=True)  # and forgets who has ended
+    with house.services.sessions.read() as session:
+        assert session.query(ProcessRow).count() == 1
+
+
+def test_a_process_of_another_machine_counts_while_it_was_seen_lately(house: House) -> None:
+    assert known(house, host="elsewhere") == (1, 1)
+    assert known(house, seen_at=utc_now() - timedelta(hours=1)) == (0, 0)
+
+
+def test_a_thread_says_it_again_and_again_and_takes_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "EVERY_SECONDS", 0.01)
+    with house_in(tmp_path, worker=False) as house:
+        looked: list[bool] = []
+        thread = Presence(
+            house.services.sessions, WORKER, lambda: bool(looked.append(True) or len(looked) > 1)
+        )
+        thread.start()
+        while len(looked) < 3:
+            pass
+        thread.stop()
+        with house.services.sessions.read() as session:
+            assert running(session) == []
+        house.services.close()

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import make_url
 
 from dpmcmc_service import rotate_key
+from dpmcmc_service.jobs import presence
 from dpmcmc_service.jobs.services import open_services
 from dpmcmc_service.settings import Settings
 from dpmcmc_service.storage.keys import KeyFileError, MasterKey, master_key
@@ -19,6 +20,12 @@ STAGES = ("_wrap", "_seal", "_sign", "sync_folder")
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.services)])
 def url(request: pytest.FixtureRequest) -> str:
     return "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(autouse=True)
+def _nobody_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process, which tests run the jobs in, does not count as one that has the key in use."""
+    monkeypatch.setattr(presence, "alive", lambda _: False)
 
 
 @contextlib.contextmanager
@@ -173,3 +180,23 @@ def test_a_broken_key_file_is_refused(tmp_path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(KeyFileError):
         master_key(path, create=False)
+
+
+@pytest.mark.parametrize("kind", [presence.API, presence.WORKER, presence.RECOVERY])
+def test_nothing_is_rotated_while_a_process_has_the_key_in_use(
+    tmp_path: Path, url: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lived_in(tmp_path, url) as (house, ada, dataset):
+        presence.say(house.services.sessions, kind, able=False)
+    using = Settings(data_dir=tmp_path, database_url=url, admin_key=ADMIN)
+    old = (tmp_path / "master.key").read_text()
+    with monkeypatch.context() as patched:
+        patched.setattr(presence, "alive", lambda _: True)
+        patched.setattr(rotate_key, "settings", lambda: using)
+        patched.setattr("sys.argv", ["rotate-key"])
+        with pytest.raises(SystemExit, match=rf"still run \({kind} on .*stop them all"):
+            rotate_key.main()
+    assert (tmp_path / "master.key").read_text() == old
+    assert not (tmp_path / "master.key.next").exists()
+    rotate_key.rotate(using)
+    goes_on(tmp_path, url, ada, dataset)

@@ -104,7 +104,9 @@ def test_a_life_over_http(started: tuple[subprocess.Popen[bytes], Service], tmp_
     assert analyst.budget(dataset)["jobs"] == 1
     assert [e["kind"] for e in admin.ledger(dataset)] == ["open", "reserve", "post"]
     assert admin.verify(dataset)["ok"] is True
-    metrics = httpx.get(f"{service.url}/metrics").text
+    assert httpx.get(f"{service.url}/metrics").status_code == 401
+    bearer = {"Authorization": f"Bearer {service.admin_key}"}
+    metrics = httpx.get(f"{service.url}/metrics", headers=bearer).text
     assert 'dpmcmc_jobs{status="succeeded"} 1.0' in metrics
     assert httpx.get(f"{service.url}/").status_code == 200
     assert httpx.get(f"{service.url}/docs").status_code == 200

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import text
 
 from dpmcmc_service import logs
-from dpmcmc_service.api.auth import House
+from dpmcmc_service.api.auth import House, may_scrape
 from dpmcmc_service.api.endpoints import Route
 from dpmcmc_service.api.schemas import Health
 from dpmcmc_service.jobs import queue, readiness, rewind
@@ -24,12 +24,11 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", responses={503: {"model": Health}, 507: {"model": Health}})
-def readyz(services: House, request: Request, response: Response) -> Health:
-    """Database, broker and storage can be reached, the disk has room, and a job could run.
+def readyz(services: House, response: Response, workers: bool = True) -> Health:
+    """Database, broker and storage can be reached, the disk has room, and a worker can take a job.
 
     503 also where the database is an older one than the ledgers' anchors. 507: all that is wrong is
-    that the disk is full. Of workers those count that this service starts itself, until one of them
-    has loaded what jobs need.
+    that the disk is full. With `workers=false` it is this API alone that is looked at.
     """
     data_dir = services.settings.data_dir
     checks = {
@@ -39,19 +38,18 @@ def readyz(services: House, request: Request, response: Response) -> Health:
         "disk": _works(lambda: readiness.check_disk(data_dir)),
         "ledger": _works(lambda: _not_rewound(services)),
     }
-    if services.settings.workers:
-        state = request.app.state
-        state.worker_seen = state.worker_seen or _works(lambda: readiness.check_worker(data_dir))
-        checks["worker"] = state.worker_seen
+    if workers:
+        checks["worker"] = _works(lambda: readiness.check_worker(services))
     failed = {name for name, works in checks.items() if not works}
-    response.status_code = 503 if failed - {"disk"} else 507 if failed else 200
+    full = {"disk", "worker"} if "disk" in failed else set()  # a worker cannot write either
+    response.status_code = 503 if failed - full else 507 if failed else 200
     named = {name: "ok" if works else "unavailable" for name, works in checks.items()}
     return Health.model_validate({"status": "unavailable" if failed else "ok", "checks": named})
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics", response_class=Response, dependencies=[Depends(may_scrape)])
 def metrics(request: Request, services: House) -> Response:
-    """Prometheus metrics."""
+    """Prometheus metrics, for admins, auditors and the key that reads nothing else."""
     state = request.app.state
     body = state.metrics.render(figures(services), state.planners.outcomes())
     return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
