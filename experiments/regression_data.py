@@ -171,21 +171,40 @@ def noised(rows, holders, noise, runs, rng, *, squares=False):
     )
 
 
-def adassp_noised(rows, holders, epsilon, runs, rng):
-    """Releases of adaSSP and the safe least eigenvalues: a third of (epsilon, delta) for each.
+def adassp_multipliers(epsilon, delta):
+    """Noise multipliers of each of adaSSP's three parts, a third of (epsilon, delta) for each.
 
-    The classical Gaussian mechanism of Wang 2018, as the tables have it: add/remove.
+    its own: the classical Gaussian mechanism of Wang 2018. as published: the misread calibration,
+    as of the other methods of the tables.
+    """
+    return {
+        "as published": misread_multiplier(epsilon / 3.0, delta / 3.0),
+        "its own": 3.0 * math.sqrt(math.log(6.0 / delta)) / epsilon,
+    }
+
+
+def adassp_epsilons(multiplier, delta):
+    """True epsilons of such noise: of one part at a third of delta, and of all three at delta."""
+    part = epsilon_of_mu(1.0 / multiplier, delta / 3.0)
+    return part, epsilon_of_mu(math.sqrt(3.0) / multiplier, delta)
+
+
+def adassp_noised(rows, holders, epsilon, runs, rng, multiplier=None):
+    """Releases of adaSSP and the safe least eigenvalues, add/remove.
+
+    multiplier: of the noise; by default Wang's. The sds that the releases state, which the ridge
+    is made of, and the margin of the eigenvalue are Wang's always, as in the tables.
     """
     third = math.log(6.0 / rows.delta)
-    size = 3.0 * math.sqrt(third) / epsilon
+    size = adassp_multipliers(epsilon, rows.delta)["its own"]
     (reach, largest), (gram, moments, _, sizes) = rows.bounds, rows.sums(holders)
     normals = rng.normal(size=(runs, *gram.shape))
     whole = np.triu(normals) + np.swapaxes(np.triu(normals, 1), -1, -2)
-    sds = size * reach**2, size * reach * largest, math.inf
-    least = np.linalg.eigvalsh(gram)[..., 0] + sds[0] * rng.normal(size=(runs, holders))
+    sds, part = (size * reach**2, size * reach * largest, math.inf), (multiplier or size) / size
+    least = np.linalg.eigvalsh(gram)[..., 0] + part * sds[0] * rng.normal(size=(runs, holders))
     noisy = Noisy(
-        gram=gram + sds[0] * whole,
-        moments=moments + sds[1] * rng.normal(size=(runs, *moments.shape)),
+        gram=gram + part * sds[0] * whole,
+        moments=moments + part * sds[1] * rng.normal(size=(runs, *moments.shape)),
         squares=None,
         sds=sds,
         rows=sizes,

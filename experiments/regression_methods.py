@@ -54,9 +54,10 @@ def drawn(name, rows, noisy, rng, steps=None):
 
 
 def means(name, rows, holders, noise, epsilon, runs, rng):
-    """Estimates (runs, d). epsilon: of adaSSP, which has noise of its own."""
+    """Estimates (runs, d). epsilon: of adaSSP, with Wang's noise unless noise is a multiplier."""
     if name == "adaSSP":
-        return adassp(*adassp_noised(rows, holders, epsilon, runs, rng))
+        multiplier = noise if isinstance(noise, float) else None
+        return adassp(*adassp_noised(rows, holders, epsilon, runs, rng, multiplier))
     noisy = noised(rows, holders, noise, runs, rng, squares="B&S" in name)
     if name == "Bayes-fixedS-fast":
         return fixed_s_fast(noisy, rows.prior(), rows.bounds[1] / 3.0).mean

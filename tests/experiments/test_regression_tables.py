@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 
 from dpmcmc.regression.mixtures import METHODS
-from experiments.regression_data import misread_multiplier, noised, noises, rows_of, there
+from experiments.regression_data import (
+    adassp_epsilons,
+    adassp_multipliers,
+    misread_multiplier,
+    noised,
+    noises,
+    rows_of,
+    there,
+)
 from experiments.regression_methods import errors_of
+from experiments.tables_7 import INTERVALS
 
 needs_data = pytest.mark.skipif(not there(), reason="../shared/data is absent")
 RUNS = 400
@@ -42,6 +51,33 @@ def test_errors_at_the_right_noise_are_those_that_were_measured_before(data, nam
         errors = errors_of(name, rows, holders, noise, 1.0, RUNS, rng)
         sd = errors.std() * np.sqrt(1.0 / RUNS + 1.0 / 2000)
         assert errors.mean() < target + 3.0 * sd + 5e-5
+
+
+@needs_data
+def test_published_intervals_of_adassp_are_those_of_the_misread_noise():
+    """Table 7.2 has means of 50 runs and their spread, to four digits: of that noise alone."""
+    hits, digit = dict.fromkeys(("as published", "its own"), 0), 5e-5
+    for data, intervals in INTERVALS.items():
+        rows = rows_of(data)
+        for label, multiplier in adassp_multipliers(1.0, rows.delta).items():
+            for holders, (low, high) in zip((1, 5, 10), intervals, strict=True):
+                rng = np.random.default_rng(4)
+                errors = errors_of("adaSSP", rows, holders, multiplier, 1.0, RUNS, rng)
+                half = 1.645 * errors.std() / np.sqrt(50)
+                inside = low - digit <= errors.mean() <= high + digit
+                hits[label] += inside and abs(half - 0.5 * (high - low)) < 1.5 * digit
+    assert hits["as published"] >= 8
+    assert hits["its own"] == 0
+
+
+def test_each_part_of_the_published_adassp_costs_more_than_its_third():
+    delta = 1.0 / 7655
+    multiplier = adassp_multipliers(1.0, delta)["as published"]
+    assert multiplier == pytest.approx(2.67, abs=5e-3)
+    part, whole = adassp_epsilons(multiplier, delta)
+    assert part == pytest.approx(1.31, abs=5e-3)
+    assert whole == pytest.approx(2.25, abs=5e-3)
+    assert adassp_epsilons(adassp_multipliers(1.0, delta)["its own"], delta)[1] < 1.0
 
 
 @needs_data
