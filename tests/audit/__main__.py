@@ -1,5 +1,6 @@
-"""`./dev audit [--quick]`: attack every sampler and release, and search for noise that is too
-small. Exit code 1 where anything is less private than claimed."""
+"""`./dev audit [--quick] [--replay]`: attack every sampler and release, search for noise that is
+too small, and replay transcripts on neighbours. Exit code 1 where anything is less private than
+claimed."""
 
 import argparse
 import os
@@ -8,31 +9,39 @@ import time
 from pathlib import Path
 
 from dpmcmc.algorithms import ALGORITHMS
-from tests.audit.report import write
-from tests.audit.work import FULL, QUICK, audited, say
+from tests.audit.report import write, write_replay
+from tests.audit.work import FULL, QUICK, audited, replays, say
 
 
 def main() -> int:
     """The command line. Returns 0 where nothing is less private than claimed."""
     parser = argparse.ArgumentParser(prog="./dev audit", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="under five minutes")
+    parser.add_argument("--replay", action="store_true", help="forced transcripts alone")
     parser.add_argument("--out", type=Path, default=Path("var/audit"), help="of the report")
     parser.add_argument("--algorithm", action="append", default=[], choices=list(ALGORITHMS))
     options = parser.parse_args()
-    began = time.monotonic()
+    began, workers = time.monotonic(), len(os.sched_getaffinity(0))
+    if options.replay:
+        made = replays(quick=options.quick, only=options.algorithm, workers=workers)
+        write_replay(made, options.out)
+        return ended(made["wrong"], began, options.out)
     size = QUICK if options.quick else FULL
-    audit = audited(size, options.algorithm, len(os.sched_getaffinity(0)))
+    audit = audited(size, options.algorithm, workers)
     write(audit, options.out)
-    wrong = audit.wrong()
     seen = audit.search
     say(
         f"{seen['tried']} requests: {seen['refused']} refused, {seen['planned']} planned,"
         f" {seen['ran']} run, {seen['seconds']:.0f} s"
     )
-    say(
-        "\n".join(["audit: WRONG", *wrong]) if wrong else "audit: nothing less private than claimed"
-    )
-    say(f"{time.monotonic() - began:.0f} s; the report is in {options.out}")
+    return ended(audit.wrong(), began, options.out)
+
+
+def ended(wrong: list[str], began: float, folder: Path) -> int:
+    """Say what was found. Returns the exit code."""
+    said = ["audit: WRONG", *wrong] if wrong else ["audit: nothing less private than claimed"]
+    say("\n".join(said))
+    say(f"{time.monotonic() - began:.0f} s; the report is in {folder}")
     return 1 if wrong else 0
 
 

@@ -1,10 +1,12 @@
 """What an audit consists of: a cell for every registered algorithm, and one search of requests."""
 
+import os
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
-from tests.audit import search
+from tests.audit import replay, replay_cases, search
 from tests.audit.cells import (
     CHAINS,
     Candidate,
@@ -24,7 +26,7 @@ from tests.audit.cells import (
     planned,
     trials,
 )
-from tests.audit.report import Audit, settings_of
+from tests.audit.report import Audit, replay_of, settings_of
 
 MULTIPLIER = 1.0  # noise of all steps of a trial together: mu is about 1
 DELTAS = {True: 1e-5, False: 1e-3}  # true: of Gaussian DP
@@ -117,6 +119,32 @@ def quiet() -> None:
     warnings.simplefilter("ignore")
 
 
+@contextmanager
+def interpreters(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that run kernels as plain Python, where answers can be forced."""
+    before = os.environ.get("NUMBA_DISABLE_JIT")
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
+    try:
+        with ProcessPoolExecutor(workers, get_context("spawn"), quiet) as pool:
+            yield pool
+    finally:
+        os.environ.pop("NUMBA_DISABLE_JIT")
+        if before is not None:
+            os.environ["NUMBA_DISABLE_JIT"] = before
+
+
+def replays(*, quick: bool, only: list[str], workers: int) -> dict[str, Any]:
+    """Replay forced transcripts by some processes. Returns the report's part."""
+    with interpreters(workers) as pool:
+        every = pool.submit(replay_cases.cases, quick=quick).result()
+        some = [case for case in every if not only or case.mechanism in only]
+        found = list(pool.map(replay.replayed, some))
+    for one in found:
+        shares = ", ".join(f"{place} {share:.4f}" for place, share in one.shares.items())
+        say(f"{one.name}: {one.runs} runs, {one.seconds:.1f} s: {shares}")
+    return replay_of(found, workers=workers, quick=quick)
+
+
 def audited(size: Size, only: list[str], workers: int) -> Audit:
     """Run an audit by some processes."""
     with ProcessPoolExecutor(workers, get_context("spawn"), quiet) as pool:
@@ -129,7 +157,9 @@ def audited(size: Size, only: list[str], workers: int) -> Audit:
     }
     counts["by_algorithm"] = dict(outcome.by_algorithm)
     findings = [(one, request) for one, request, _ in outcome.found]
-    return Audit(cells, counts, ends, findings, settings_of(workers=workers, **asdict(size)))
+    forced = replays(quick=size == QUICK, only=only, workers=workers)
+    settings = settings_of(workers=workers, **asdict(size))
+    return Audit(cells, counts, ends, findings, settings, forced)
 
 
 def _told(cell: tuple[str, str, int], future: "Future[Cell | None]") -> Cell | None:

@@ -1,0 +1,285 @@
+"""What is replayed: every algorithm with every family, every task, and options at their ends.
+
+All rows are at the corners of their bounds, alike but for the one that is replaced or not: there a
+row can move an answer most.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.errors import SpecError
+from dpmcmc.options import NoisyQuadraticOptions
+from dpmcmc.releases import RELEASES
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.dp_barker import widest
+from dpmcmc.schema import NumberColumn, Schema
+from dpmcmc.spec import PrivacySpec
+from dpmcmc.summaries.statistics import Counts, Mean, Quantiles
+from dpmcmc.tasks import TaskSpec
+from dpmcmc.tasks.statistic import StatisticTask
+from dpmcmc.tasks.summaries import SummariesTask
+from dpmcmc.tasks.synthetic import SyntheticTask
+from dpmcmc.tasks.two_stages import TwoStagesTask
+from tests.audit import search
+from tests.audit.cells import families_of
+from tests.audit.replay import Case, Row
+from tests.audit.requests import Request
+from tests.audit.schemas import put
+from tests.cases import asked_for
+
+X: dict[str, Any] = {"name": "x", "type": "number", "lower": -1.0, "upper": 1.0}
+W: dict[str, Any] = {"name": "w", "type": "number", "lower": -1.0, "upper": 1.0}
+V: dict[str, Any] = {"name": "v", "type": "number", "lower": -1.0, "upper": 1.0}
+Y: dict[str, Any] = {"name": "y", "type": "number", "lower": 0.0, "upper": 8.0}
+B: dict[str, Any] = {"name": "b", "type": "binary", "categories": ["no", "yes"]}
+G: dict[str, Any] = {"name": "g", "type": "category", "categories": ["p", "q", "r"]}
+M: dict[str, Any] = {"name": "m", "type": "number", "lower": -1, "upper": 1, "missing": [-9.0]}
+DESIGNS = (
+    ((X,), "~ x"),
+    ((X, W), "~ x + w"),
+    ((X, W, B), "b ~ x + w"),
+    ((X, W, Y), "y ~ x + w"),
+    ((X, W, G), "g ~ x + w"),
+)
+ROWS, RELEASE_ROWS, STEPS, DRAWS, DELTA = 6, 30, 3, 20, 1e-6
+# options with which rows reach the ends of what is charged for
+SHARP: dict[str, dict[str, Any]] = {
+    "dp_penalty": {"clip_bound": 0.01},
+    "dp_penalty_component": {"clip_bound": 0.01},
+    "dp_penalty_guided": {"clip_bound": 0.01},
+    "dp_penalty_subsampled": {"clip_bound": 0.01, "batch": 3},
+    "dp_hmc": {"clip_bound": 0.01, "gradient_clip": 0.01},
+    "dp_mala": {"clip_bound": 0.01, "gradient_clip": 0.01},
+    "noisy_mean": {"shares": [0.3, 0.7], "clip_bounds": [0.1, 0.05]},
+}
+
+
+def base(algorithm: str, family: str, z: float = 1.0, **options: Any) -> Request | None:
+    """Return a small admitted request of an algorithm and a family, or None."""
+    release = algorithm in RELEASES
+    for columns, formula in DESIGNS:
+        sampler = {"algorithm": algorithm, "num_steps": DRAWS if release else STEPS}
+        chains = 1 if release else 2
+        job = {
+            "model": asked_for(family, formula),
+            "sampler": {**sampler, "num_chains": chains, "num_warmup": 0, **options},
+            "privacy": {"delta": DELTA, "noise_multiplier": z},
+        }
+        made = Request(columns, RELEASE_ROWS if release else ROWS, job)
+        try:
+            made.plan()
+        except SpecError:
+            continue
+        return made
+    return None
+
+
+def corners(schema: Schema) -> list[Row]:
+    """Return every row at the ends of what is declared, and such with missing codes."""
+    ends = [
+        (c.lower, c.upper, *c.missing) if isinstance(c, NumberColumn) else c.categories
+        for c in schema.columns
+    ]
+    names = [column.name for column in schema.columns]
+    return [dict(zip(names, row, strict=True)) for row in itertools.product(*ends)]
+
+
+def middle(schema: Schema) -> Row:
+    """Return the row in the middle of what is declared."""
+    return {
+        c.name: 0.5 * (c.lower + c.upper) if isinstance(c, NumberColumn) else c.categories[0]
+        for c in schema.columns
+    }
+
+
+def case_of(name: str, mechanism: str, schema: Schema, job: Any, **others: Any) -> Case:
+    """Return a case on rows that are all alike, twice, and on rows of every kind."""
+    rows = corners(schema)
+    every = [rows[k % len(rows)] for k in range(schema.rows)]
+    tables = [tuple([row] * schema.rows) for row in (rows[0], rows[-1], middle(schema))]
+    outside = [{**rows[0], **{c.name: 1e9 for c in schema.columns if isinstance(c, NumberColumn)}}]
+    given = {"tables": (*tables, tuple(every)), "replacements": (*rows, middle(schema), *outside)}
+    return Case(name, mechanism, schema, job, **{**given, **others})
+
+
+def of_request(name: str, request: Request, **others: Any) -> Case:
+    """Return the case of a request."""
+    job = request.spec()
+    return case_of(name, job.sampler.algorithm, request.schema(), job, **others)
+
+
+def chains_and_releases() -> Iterator[Case]:
+    """Every algorithm on every family that it is for, as the planner has it."""
+    for algorithm in ALGORITHMS:
+        for family in families_of(algorithm):
+            made = base(algorithm, family)
+            if made is not None:
+                yield of_request(f"{algorithm}, {family}", made)
+
+
+def sharp() -> Iterator[Case]:
+    """Options with which the worst neighbours are among the corners."""
+    for algorithm in SAMPLERS:
+        if algorithm == "dp_barker":
+            continue
+        family = next(f for f in families_of(algorithm) if f == "logistic")
+        made = base(algorithm, family, **SHARP.get(algorithm, {}))
+        if made is not None:
+            yield of_request(f"{algorithm}, cut", made)
+    made = base("noisy_mean", "gaussian_mean", **SHARP["noisy_mean"])
+    if made is not None:
+        yield of_request("noisy_mean, cut", made)
+    for batch in (2, ROWS):
+        clip = 0.9999 * widest(1.0, batch, ROWS).g * math.sqrt(batch) / ROWS
+        made = base("dp_barker", "logistic", clip_bound=clip, batch=batch, scale=1e3)
+        if made is not None:
+            yield of_request(f"dp_barker, cut, batch {batch} of {ROWS}", made, far=True)
+
+
+def schema_of(rows: int, *columns: dict[str, Any], **others: Any) -> Schema:
+    """Return a schema of these columns."""
+    return replace(Request(columns, rows, {}).schema(), **others)
+
+
+def kinds_of_jobs() -> Iterator[Case]:
+    """Starts, whitenings used again, holders, and rows that are left out."""
+    for algorithm in SAMPLERS:
+        made = base(algorithm, "logistic", start={"noise_multiplier": 2.0, "num_far": 3})
+        if made is not None:
+            yield of_request(f"{algorithm}, after a release", made)
+    made = base("noisy_quadratic", "logistic", num_far=3)
+    if made is not None:
+        again = made.spec()
+        options = NoisyQuadraticOptions(
+            num_steps=DRAWS, num_chains=1, num_warmup=0, num_far=3, whitening="earlier"
+        )
+        job = replace(again, sampler=options)
+        name = "noisy_quadratic, a whitening again"
+        yield case_of(name, "noisy_quadratic", made.schema(), job, earlier=True)
+    made = base("sufficient_statistics", "linear", num_holders=1)
+    if made is not None:
+        schema = replace(made.schema(), holders=(10, 12, 8))
+        spec: Any = made.spec()
+        job = replace(spec, sampler=replace(spec.sampler, num_holders=3))
+        for at in (0, 15, 29):
+            name = f"sufficient_statistics, holders, row {at}"
+            yield case_of(name, "sufficient_statistics", schema, job, at=at)
+    for algorithm, columns, formula, family in (
+        ("noisy_quadratic", (X, M, B), "b ~ x + m", "logistic"),
+        ("noisy_mean", (M,), "~ m", "gaussian_mean"),
+        ("dp_penalty", (M, B), "b ~ m", "logistic"),
+        ("dp_hmc", (M, B), "b ~ m", "logistic"),
+        ("dp_penalty_subsampled", (M, B), "b ~ m", "logistic"),
+    ):
+        made = base(algorithm, family)
+        if made is not None:
+            job = {**made.job, "model": asked_for(family, formula)}
+            yield of_request(f"{algorithm}, missing", Request(columns, made.rows, job))
+
+
+def wide() -> Iterator[Case]:
+    """Columns whose corners stand at the angle at which sums of squares are furthest apart; more
+    rows, of which one stands out; and residuals of a known size."""
+    columns = (X, W, V, Y)
+    for algorithm in ("sufficient_statistics", "noisy_quadratic"):
+        made = base(algorithm, "linear")
+        if made is not None:
+            job = {**made.job, "model": asked_for("linear", "y ~ x + w + v")}
+            yield of_request(f"{algorithm}, three columns", Request(columns, made.rows, job))
+    known = {"family": "linear", "formula": "y ~ x", "options": {"noise_scale": 0.1}}
+    for z in (1.0, 3.0):  # at which few rows of 2000 are cut: those that stand out
+        made = base("noisy_quadratic", "logistic", z)
+        if made is not None:
+            job = {**made.job, "model": asked_for("logistic", "b ~ x")}
+            yield of_request(f"noisy_quadratic, 2000 rows at {z:g}", Request((X, B), 2000, job))
+    for algorithm in ("dp_vi", "noisy_quadratic", "dp_hmc"):
+        made = base(algorithm, "linear", 0.1)
+        if made is not None:
+            yield of_request(
+                f"{algorithm}, known noise", Request((X, Y), 200, {**made.job, "model": known})
+            )
+
+
+PRIVACY = PrivacySpec(delta=DELTA, epsilon=1.0)
+
+
+def tasks() -> Iterator[Case]:
+    """Every kind of task, and every form and noise of a statistic."""
+    schema = schema_of(RELEASE_ROWS, X, M, G)
+    wanted = (Mean("x"), Mean("m"), Quantiles("x", bins=8), Counts(("g", "x"), bins={"x": 3}))
+    for count in range(1, len(wanted) + 1):
+        job = TaskSpec(task=SummariesTask(statistics=wanted[-count:]), privacy=PRIVACY)
+        yield case_of(f"describe, {count} statistics", "describe", schema, job)
+    marginals = (("x",), ("g",))
+    table = SyntheticTask(
+        columns=("x", "g"), marginals=marginals, bins={"x": 2}, tables=2, moves=25
+    )
+    job, rows = TaskSpec(task=table, privacy=PRIVACY), corners(schema)
+    some = {"tables": ((rows[0],) * RELEASE_ROWS,), "replacements": (rows[0], rows[-1])}
+    yield case_of("synthesise", "synthesise", schema, job, **some)
+    for a, epsilon in itertools.product((1.0, 3.0), (1.0 / 16.0, 1.0, 16.0)):
+        for form, noise in (
+            ("batch", "gaussian"),
+            ("sequential", "gaussian"),
+            ("batch", "laplace"),
+            ("sequential", "laplace"),
+            ("median", "smooth_laplace"),
+            ("maximum", "smooth_laplace"),
+        ):
+            task = StatisticTask(column="x", a=a, form=form, noise=noise)  # type: ignore[arg-type]
+            yield _statistic(f"{form} of power {a:g}, {noise}", schema_of(9, X), task, epsilon)
+    for epsilon in (1.0 / 16.0, 1.0, 16.0):
+        task = StatisticTask(column="b", form="sequential", noise="randomised_response")
+        yield _statistic("randomised_response", schema_of(9, B), task, epsilon)
+    for noise in ("gaussian", "laplace"):
+        stages = TwoStagesTask(
+            column="x",
+            noise=noise,  # type: ignore[arg-type]
+            first_rows=3,
+            family="uniform_width",
+            thetas=(0.5, 1.0),
+            powers=(0.5, 2.0),
+        )
+        name, schema = f"two_stages, {noise}", schema_of(9, X)
+        yield case_of(name, "two_stages", schema, TaskSpec(task=stages, privacy=PRIVACY))
+
+
+def _statistic(name: str, schema: Schema, task: StatisticTask, epsilon: float) -> Case:
+    """Rows that turn one by one: there the scale of a median's noise changes most."""
+    low, high = corners(schema)
+    tables = [tuple([high] * k + [low] * (schema.rows - k)) for k in range(schema.rows)]
+    job = TaskSpec(task=task, privacy=PrivacySpec(delta=DELTA, epsilon=epsilon))
+    name = f"{name}, epsilon {epsilon:g}"
+    return case_of(name, "release_statistic", schema, job, tables=tuple(tables), at=schema.rows - 1)
+
+
+def at_their_ends() -> Iterator[Case]:
+    """Every number of every algorithm's options, of models and of privacy, at its ends."""
+    bases = {
+        algorithm: [made for f in families_of(algorithm) if (made := base(algorithm, f))]
+        for algorithm in ALGORITHMS
+    }
+    for (part, path), ends in search.discovered(bases).items():
+        place = part if part in ("model", "privacy") else "sampler"
+        for value in sorted({ends.low, ends.high}) if ends is not None else ():
+            for algorithm, some in bases.items():
+                if part not in ("model", "privacy", algorithm):
+                    continue
+                for made in some:
+                    job = {**made.job, place: put(made.job[place], path, value)}
+                    if place == "privacy" and path == ("epsilon",):
+                        job[place].pop("noise_multiplier")
+                    request = Request(made.columns, made.rows, job)
+                    if search.admitted(request):
+                        yield of_request(f"{algorithm}, {'/'.join(path)} at {value:g}", request)
+                        break
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """Return what is replayed. quick: what takes a minute."""
+    usual = [*chains_and_releases(), *sharp(), *kinds_of_jobs(), *wide(), *tasks()]
+    return usual if quick else [*usual, *at_their_ends()]

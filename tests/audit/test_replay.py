@@ -1,0 +1,139 @@
+"""With its answers forced, a mechanism does the same on a neighbour to the bit; and no answer moves
+further than is charged for, but as far."""
+
+import dataclasses
+import itertools
+from collections import Counter
+
+import pytest
+
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.privacy.sites import SITES
+from dpmcmc.tasks import TASKS, TaskSpec
+from tests.audit import broken, replay, replay_cases
+from tests.audit.cells import families_of
+from tests.audit.replay import CLOSE, Replay
+from tests.audit.report import _page, replay_of, wrong_of
+from tests.audit.work import interpreters
+
+EVERY = {case.name: case for case in replay_cases.cases(quick=True)}
+REACHED = {  # the worst neighbours are among the rows of these, by the places that they speak of
+    "dp_penalty, cut": ("samplers.penalty:taken",),
+    "dp_penalty_component, cut": ("samplers.penalty:taken",),
+    "dp_penalty_guided, gaussian_mean": ("samplers.penalty:taken",),
+    "dp_penalty, banana": ("samplers.penalty:taken",),
+    "dp_penalty, missing": ("samplers.penalty:taken",),
+    "dp_penalty_subsampled, cut": ("samplers.dp_penalty_subsampled:_steps",),
+    f"dp_barker, cut, batch {replay_cases.ROWS} of {replay_cases.ROWS}": (
+        "samplers.dp_barker:_steps",
+    ),
+    "dp_hmc, cut": ("samplers.hamiltonian:gradient_noise", "samplers.hamiltonian:step"),
+    "dp_mala, gaussian_mean": ("samplers.hamiltonian:gradient_noise", "samplers.hamiltonian:step"),
+    "noisy_mean, cut": ("releases.noisy_mean:released_sum",),
+    "noisy_mean, banana": ("releases.noisy_mean:released_sum",),
+    "noisy_mean, missing": ("releases.noisy_mean:released_sum",),
+    "noisy_quadratic, known noise": ("releases.joint_sums:release for releases.whitening",),
+    "dp_vi, known noise": ("releases.dp_vi:_Fit._released",),
+    "sufficient_statistics, three columns": ("regression.statistics:release",),
+    "sufficient_statistics, holders, row 15": ("regression.statistics:release",),
+    "describe, 1 statistics": ("contingency.counts:released",),
+    "describe, 4 statistics": ("contingency.counts:released",),
+    "synthesise": ("contingency.counts:released",),
+    "sequential of power 3, gaussian, epsilon 1": ("statistics.release:with_gaussian",),
+    "batch of power 1, laplace, epsilon 16": ("statistics.release:with_laplace",),
+    "median of power 1, smooth_laplace, epsilon 16": ("statistics.release:with_smooth_laplace",),
+    "maximum of power 3, smooth_laplace, epsilon 1": ("statistics.release:with_smooth_laplace",),
+    "randomised_response, epsilon 1": ("statistics.release:with_flips",),
+    "two_stages, laplace": ("statistics.release:with_laplace",),
+}
+
+
+@pytest.fixture(scope="module")
+def interpreter():
+    with interpreters(1) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_a_row_moves_an_answer_by_what_is_charged_and_nothing_else(interpreter, name):
+    found = interpreter.submit(replay.replayed, EVERY[name]).result()
+    assert found.faults == []
+    assert set(REACHED[name]) <= set(found.shares)
+    assert min(found.shares[place] for place in REACHED[name]) > CLOSE
+    assert found.largest <= 1.0
+
+
+SETTLED = ("num_directions", "num_holders")  # by the model, and by the dataset
+OTHERS = (
+    "noisy_quadratic, 2000 rows at 3",
+    "noisy_quadratic, a whitening again",
+    "noisy_quadratic, missing",
+    "noisy_quadratic, multinomial",
+    "dp_penalty, after a release",
+    "dp_barker, after a release",
+    "dp_vi, linear",
+)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_nothing_but_the_answers_depends_on_a_row(interpreter, name):
+    found = interpreter.submit(replay.replayed, EVERY[name]).result()
+    assert found.faults == []
+    assert found.runs > 10
+
+
+def test_every_algorithm_family_task_and_site_is_replayed():
+    for algorithm in ALGORITHMS:
+        for family in families_of(algorithm):
+            assert f"{algorithm}, {family}" in EVERY
+    tasks = {type(c.job.task) for c in EVERY.values() if isinstance(c.job, TaskSpec)}
+    assert tasks == set(TASKS)
+    places = {place.partition(" for ")[0] for places in REACHED.values() for place in places}
+    assert {f"dpmcmc.{place}" for place in places} == {site.caller for site in SITES}
+    assert len(EVERY) == len(replay_cases.cases(quick=True))
+
+
+def test_every_number_is_replayed_at_both_of_its_ends(interpreter):
+    """But for those that only one value suits."""
+    every = interpreter.submit(replay_cases.cases, quick=False).result()
+    names = Counter(case.name.partition(" at ")[0] for case in every)
+    assert len({case.name for case in every}) == len(every)
+    for algorithm, kind in ALGORITHMS.items():
+        for field in dataclasses.fields(kind.options):
+            if str(field.type).startswith(("int", "float")) and field.name not in SETTLED:
+                assert names[f"{algorithm}, {field.name}"] == 2, (algorithm, field.name)
+        for name in ("epsilon", "noise_multiplier", "delta", "tempering", "prior/scale"):
+            assert names[f"{algorithm}, {name}"] >= 1 + (algorithm != "sufficient_statistics")
+
+
+SUM, SUMS = "dpmcmc.releases.noisy_mean.released_sum", "dpmcmc.releases.noisy_mean.noisy_sums"
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "said"),
+    [
+        ("dpmcmc.privacy.discrete.noisy_grid", "less_noise", "moves an answer by"),
+        (SUM, "leak", "differs though all answers agree"),
+        (SUMS, "curious_cells", "size depends on rows"),
+        (SUMS, "noise_twice", "twice, or not at all"),
+        (SUM, "other_draws", "differs though all answers agree"),
+    ],
+)
+def test_what_is_not_as_it_should_be_is_seen(interpreter, place, name, said):
+    case = EVERY["noisy_mean, banana"]
+    found = interpreter.submit(broken.replayed, case, place, name).result()
+    assert any(said in fault for fault in found.faults), found.faults
+
+
+def test_a_report_names_what_is_wrong_and_what_has_no_power():
+    shares, events = {"here": 0.5}, {"here": 3}
+    weak = Replay("a case", "noisy_mean", shares, events, [], 4, 1.0)
+    bad = Replay("another", "dp_vi", {"here": 1.5}, events, ["is wrong"], 4, 1.0)
+    told = wrong_of([weak, bad])
+    assert any("noisy_mean: no neighbour" in one for one in told)
+    assert any("another: is wrong" in one for one in told)
+    page = _page({"replay": replay_of([weak, bad])})
+    assert "**WRONG:**" in page
+    assert "| noisy_mean | 1 | 4 | 3 | 0.5000 | a case |" in page
+    for one, other in itertools.pairwise((weak, weak)):
+        assert wrong_of([one, other]) == wrong_of([one])
