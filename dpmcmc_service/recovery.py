@@ -3,7 +3,10 @@
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
+from uuid import UUID
 
 from dpmcmc_service import liveness, logs
 from dpmcmc_service.jobs.presence import RECOVERY, Presence
@@ -16,19 +19,69 @@ from dpmcmc_service.settings import settings
 from dpmcmc_service.storage.keys import KeyFileError
 
 ROUND_SECONDS = 1.0
+END_SECONDS = 2.0  # for the round that is under way: every write of it is whole or not at all
+
+
+class Outbox:
+    """Jobs that the workers are to be told of, by a thread that may wait for the broker."""
+
+    def __init__(self, publish: Callable[[UUID], None]) -> None:
+        self._publish = publish
+        self._guard, self._jobs = threading.Lock(), dict[UUID, None]()
+
+    def put(self, job_id: UUID) -> None:
+        """Tell of a job soon; of one that waits here already, once."""
+        with self._guard:
+            self._jobs[job_id] = None
+
+    def send(self) -> None:
+        """Tell of what is here. What the broker does not take stays."""
+        with self._guard:
+            jobs = list(self._jobs)
+        for job_id in jobs:
+            self._publish(job_id)
+            with self._guard:
+                del self._jobs[job_id]
 
 
 def rounds(services: Services, stop: threading.Event) -> None:
-    """Round after round, whatever happens to the database, until told to stop."""
-    recovery, exporter, retention = Recovery(services), Exporter(services), Retention(services)
+    """Round after round, whatever happens to the database, until told to stop.
+
+    Each kind of work has a thread of its own: what waits for a broker or a webhook that hangs holds
+    neither leases and reservations, nor anchors, nor the deletion of what is past its time.
+    """
+    outbox, exporter = Outbox(services.publish), Exporter(services)
+    recovery = Recovery(replace(services, publish=outbox.put))
+
+    def recover() -> None:
+        recovery.round()
+        liveness.beat(services.settings.liveness_file)
+
+    kinds: dict[str, Callable[[], None]] = {
+        "recovery": recover,
+        "anchors": exporter.anchor_round,
+        "retention": Retention(services).round,
+        "messages": outbox.send,
+        "webhook": exporter.send,
+    }
+    threads = [
+        threading.Thread(target=_again_and_again, args=(name, act, stop), daemon=True)
+        for name, act in kinds.items()
+    ]
+    for thread in threads:
+        thread.start()
+    stop.wait()
+    for thread in threads:
+        thread.join(END_SECONDS)
+
+
+def _again_and_again(name: str, act: Callable[[], None], stop: threading.Event) -> None:
     while not stop.wait(ROUND_SECONDS):
         try:
-            recovery.round()
-            liveness.beat(services.settings.liveness_file)
-            exporter.round()
-            retention.round()
+            act()
         except Exception as error:
-            logs.logger().error("recovery_failed", exception=type(error).__name__)
+            kind = type(error).__name__
+            logs.logger().error("recovery_failed", work=name, exception=kind)
 
 
 class RecoveryThread(threading.Thread):

@@ -7,6 +7,7 @@ trusted like the database. Where none is configured nothing of OpenTelemetry is 
 """
 
 import re
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -80,10 +81,16 @@ def _headers(text: str) -> dict[str, str]:
 def close() -> None:
     """Send what is left, for a moment, and stop."""
     global _provider, _tracer
-    if _provider is not None:
-        _provider.force_flush(CLOSE_MILLISECONDS)
-        _provider.shutdown()
-    _provider = _tracer = None
+    provider, _provider, _tracer = _provider, None, None
+    if provider is not None:
+
+        def end() -> None:
+            provider.force_flush(CLOSE_MILLISECONDS)
+            provider.shutdown()
+
+        ending = threading.Thread(target=end, name="traces", daemon=True)
+        ending.start()  # a collector that trickles would hold it
+        ending.join(2 * CLOSE_MILLISECONDS / 1000)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from dpmcmc_service.settings import Settings, settings
 from dpmcmc_service.storage.session import SessionFactory
 
 TASK = "dpmcmc.run_job"
+BROKER_SECONDS = 5.0  # that a message may take
 
 
 def queue_of(sessions: SessionFactory) -> str:
@@ -71,7 +72,8 @@ def celery_app() -> Celery:
 def publish(sessions: SessionFactory, job_id: UUID) -> None:
     """Tell the workers that a job waits. Raises OSError or kombu's errors where no broker is."""
     queue = queue_of(sessions)
-    celery_app().send_task(TASK, args=(str(job_id),), queue=queue, retry=False)
+    in_time = {"timeout": BROKER_SECONDS, "confirm_timeout": BROKER_SECONDS}
+    celery_app().send_task(TASK, args=(str(job_id),), queue=queue, retry=False, **in_time)
 
 
 def waiting_messages(sessions: SessionFactory) -> int:

@@ -6,13 +6,13 @@ anchored entry is not in the database, its ledger was rewound: the service is no
 jobs on it and runs none, until an admin accepts the restore and with it the worst case.
 """
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-import httpx
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -20,6 +20,7 @@ from dpmcmc_service import ledger, logs
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.cancel import stop
 from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.outward import OutsideError, exchange
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.ledger.anchors import AUDIT, Anchor, AnchorError
@@ -29,7 +30,7 @@ from dpmcmc_service.storage.rows import DatasetRow, JobRow
 from dpmcmc_service.storage.types import utc_now
 
 EXPORT_SECONDS = 5.0
-WEBHOOK_SECONDS = 2.0  # the recovery process waits meanwhile
+WEBHOOK_SECONDS = 5.0  # of the whole exchange
 WEBHOOK_PAUSE_SECONDS = 60.0  # after one that failed
 WAITING = 1000  # lines that a webhook which is away may miss before the oldest are dropped
 REWOUND = (
@@ -209,15 +210,31 @@ class Exporter:
     _next: float = 0.0
     _send_from: float = 0.0
     _unsent: list[dict[str, Any]] = field(default_factory=list)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def round(self) -> None:
         """Look whether it is time, and export."""
-        if self.clock() >= self._next:
-            self._next = self.clock() + EXPORT_SECONDS
+        if self._is_time():
             self.export()
 
     def export(self) -> None:
         """Export what moved, but of ledgers that were rewound nothing."""
+        self.anchor()
+        self.send()
+
+    def anchor_round(self) -> None:
+        """Look whether it is time, and anchor, which waits for nothing outside of this service."""
+        if self._is_time():
+            self.anchor()
+
+    def _is_time(self) -> bool:
+        due = self.clock() >= self._next
+        if due:
+            self._next = self.clock() + EXPORT_SECONDS
+        return due
+
+    def anchor(self) -> None:
+        """Write what moved to the file and the log, and keep it for the webhook."""
         anchors = self.services.vault.anchors
         known = anchors.latest()
         with self.services.sessions.read() as session:
@@ -227,7 +244,6 @@ class Exporter:
                 for a in missing(session, [known[e.ledger] for e in moved if e.ledger in known])
             }
         if not moved:
-            self._send()
             return
         made = [
             end.anchor(known[end.ledger].epoch if end.ledger in known else 0)
@@ -239,24 +255,25 @@ class Exporter:
             line = anchors.signer.line(anchor)
             told = {name: line[name] for name in ("ledger", "epoch", "seq", "head", "signature")}
             logs.logger().info("ledger_anchored", **told)
-            self._unsent.append(line)
-        self._send()
+            if self.services.settings.anchor_webhook:
+                with self._guard:
+                    self._unsent.append(line)
+                    del self._unsent[:-WAITING]
 
-    def _send(self) -> None:
-        address = self.services.settings.anchor_webhook
-        if not address or not self._unsent:
-            self._unsent.clear()
+    def send(self) -> None:
+        """Send the webhook what it has not got yet, unless it failed lately."""
+        with self._guard:
+            lines = list(self._unsent)
+        if not lines or self.clock() < self._send_from:
             return
-        if self.clock() < self._send_from:
-            return
-        body = canonical({"anchors": self._unsent})
+        body = canonical({"anchors": lines}).encode()
         kind = {"Content-Type": "application/json"}
+        address = self.services.settings.anchor_webhook
         try:
-            sent = httpx.post(address, content=body, headers=kind, timeout=WEBHOOK_SECONDS)
-            sent.raise_for_status()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            logs.logger().warning("webhook_failed", exception=type(error).__name__)
+            exchange("POST", address, WEBHOOK_SECONDS, content=body, headers=kind)
+        except OutsideError as error:
+            logs.logger().warning("webhook_failed", exception=error.reason)
             self._send_from = self.clock() + WEBHOOK_PAUSE_SECONDS
-            del self._unsent[:-WAITING]
             return
-        self._unsent.clear()
+        with self._guard:  # more may have come meanwhile, and the oldest been dropped
+            self._unsent = [line for line in self._unsent if line not in lines]

@@ -5,6 +5,7 @@ this service, and neither its end nor its beginning contradicts the clock by mor
 skew. Its role is what the settings make of one of its claims.
 """
 
+import json
 import re
 import threading
 import time
@@ -23,6 +24,7 @@ from sqlalchemy.orm import Session
 from dpmcmc_service import logs
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.outward import exchange
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.settings import Settings
@@ -55,8 +57,8 @@ class Identity:
 
 
 def fetch(url: str) -> Any:
-    """JSON from an address. Raises httpx.HTTPError or ValueError."""
-    return httpx.get(url, timeout=FETCH_SECONDS, follow_redirects=False).raise_for_status().json()
+    """JSON from an address. Raises OutsideError or ValueError."""
+    return json.loads(exchange("GET", url, FETCH_SECONDS))
 
 
 class ProviderKeys:
