@@ -277,7 +277,11 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
     if not np.isfinite(numbers).all():
         told = f"fill in a code where none is known, and declare it: missing={{{name!r}: [code]}}"
         raise ValueError(f"column {name!r} has values that are not finite: {told}")
-    return column.declared(numbers, type)
+    numbers = column.declared(numbers, type)
+    if column.integer and not column.is_whole(numbers).all():
+        told = "round them, or declare it without integer"
+        raise ValueError(f"column {name!r} has values that are not whole numbers: {told}")
+    return numbers
 
 
 def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> NDArray[np.int32]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -25,6 +25,8 @@ _DATE = re.compile(  # a year first, a year last, or a month by its name
     rf"|(\d{{1,2}}[.,]?[- ]+)?({_MONTHS})[a-z]*[.,]?[- ]+(\d{{1,2}},?[- ]+)?\d{{2,4}}",
     re.ASCII | re.IGNORECASE,
 )
+LARGEST_WHOLE = 2.0**51  # up to which every half is a double
+MOST_SPIKES = 20
 LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
 
 
@@ -34,7 +36,10 @@ class NumberColumn:
 
     missing: codes, wherever they lie, that stand for no value. They are kept as they are, and a row
     with one in a column of a model is left out of that model. It counts as a row all the same.
-    Raises ValueError where bounds or codes are none.
+    integer: whether all values are whole numbers, codes apart; synthetic tables hold whole numbers
+    then, and quantiles are whole. spikes: values that many rows have exactly, such as 0 of an
+    amount; tables of counts and synthetic tables give each of them a cell of its own.
+    Raises ValueError where bounds, codes or spikes are none.
     """
 
     name: str
@@ -42,6 +47,8 @@ class NumberColumn:
     upper: float
     type: Literal["number"] = "number"
     missing: tuple[float, ...] = ()
+    integer: bool = False
+    spikes: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -59,17 +66,51 @@ class NumberColumn:
         object.__setattr__(self, "lower", float(self.lower))
         object.__setattr__(self, "upper", float(self.upper))
         object.__setattr__(self, "missing", tuple(map(_code, self.missing)))
+        self._check_whole()
+        object.__setattr__(self, "spikes", self._checked_spikes())
+
+    def _check_whole(self) -> None:
+        if type(self.integer) is not bool:
+            raise ValueError(f"integer of {self.name!r} must be True or False")
+        ends = (self.lower, self.upper)
+        if self.integer and not all(e.is_integer() and abs(e) <= LARGEST_WHOLE for e in ends):
+            limit = "whole numbers within 2^51, as its values are"
+            raise ValueError(f"the bounds of {self.name!r} must be {limit}")
+
+    def _checked_spikes(self) -> tuple[float, ...]:
+        given = self.spikes
+        if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
+            raise ValueError(f"the spikes of {self.name!r} must be a list, such as [0]")
+        if not all(_is_number(one) for one in given):
+            raise ValueError(f"the spikes of {self.name!r} must be numbers")
+        found = tuple(sorted(map(_code, given)))
+        if len(found) > MOST_SPIKES or len(set(found)) < len(found):
+            raise ValueError(f"{self.name!r} may have {MOST_SPIKES} different spikes")
+        if not all(self.lower <= one <= self.upper for one in found):
+            raise ValueError(f"the spikes of {self.name!r} must lie within its bounds")
+        if set(found) & set(self.missing):
+            raise ValueError(f"a spike of {self.name!r} is a missing code as well")
+        if self.integer and not all(one.is_integer() for one in found):
+            raise ValueError(
+                f"the spikes of {self.name!r} must be whole numbers, as its values are"
+            )
+        return found
+
+    def is_whole(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which values may be those of an integer column: whole ones, and codes."""
+        whole: NDArray[np.bool_] = np.trunc(values) == values
+        return whole | self.is_missing(values)
 
     def impossible(self, type: ValueType) -> tuple[float, ...]:
-        """Return the missing codes that no value of a column of this type can equal."""
-        return tuple(code for code in self.missing if not held(code, type))
+        """Return the missing codes and spikes that no value of a column of this type can equal."""
+        return tuple(code for code in (*self.missing, *self.spikes) if not held(code, type))
 
     def declared(self, numbers: NDArray[np.float64], type: ValueType) -> NDArray[np.float64]:
-        """Return numbers of a column of this type, each missing code as the double it is here.
+        """Return numbers of a column of this type, each code and spike as the double it is here.
 
         numbers: as doubles. In a float32, -9.9 is another number than in a double.
         """
-        read = [(code, held(code, type)) for code in self.missing]
+        read = [(code, held(code, type)) for code in (*self.missing, *self.spikes)]
         found = numbers
         for code, doubles in read:
             if doubles not in ((code,), ()):
@@ -87,7 +128,8 @@ class NumberColumn:
             return within
         for code in self.missing:
             if code in (self.lower, self.upper):
-                inside = np.nextafter(code, self.upper if code == self.lower else self.lower)
+                other = self.upper if code == self.lower else self.lower
+                inside = code + np.sign(other - code) if self.integer else np.nextafter(code, other)
                 within = np.where(within == code, inside, within)
         return np.where(self.is_missing(values), values, within)
 
@@ -184,6 +226,8 @@ class Schema:
         bounds: Mapping[str, Sequence[object]],
         *,
         missing: Mapping[str, Sequence[float]] | None = None,
+        integer: Sequence[str] = (),
+        spikes: Mapping[str, Sequence[float]] | None = None,
     ) -> "Schema":
         """Return the schema of a data frame: its number of rows, and what you declare of columns.
 
@@ -191,30 +235,47 @@ class Schema:
         or column name -> values. bounds: of each column that is used, its bounds (lower, upper)
         where it holds numbers, or its categories; two categories make a binary column, whose second
         one is coded 1, and so do two words, also "0" and "1". missing: of number columns, the codes
-        that stand for no value. Bounds and categories are public promises: state them from what is
-        known of the world, not from these rows.
+        that stand for no value. integer: names of number columns whose values are whole. spikes: of
+        number columns, values that many rows have exactly; see NumberColumn. Bounds, categories and
+        spikes are public promises: state them from what is known of the world, not from these rows.
         Raises ValueError on a column that is not there, and on bounds that are none.
         """
-        for what, given in (("bounds", bounds), ("missing", missing)):
-            if not isinstance(given, Mapping) and (what, given) != ("missing", None):
+        for what, given in (("bounds", bounds), ("missing", missing), ("spikes", spikes)):
+            if not isinstance(given, Mapping) and (given is not None or what == "bounds"):
                 raise ValueError(f"{what} must be a dictionary, {_EXAMPLES[what]}")
-        there = columns_of(frame)
-        for name in (*bounds, *(missing or {})):
+        if isinstance(integer, str) or not isinstance(integer, Sequence):
+            raise ValueError('integer must be a list of names, such as ["age"]')
+        there, missing, spikes = columns_of(frame), missing or {}, spikes or {}
+        for name in (*bounds, *missing, *integer, *spikes):
             if name not in there:
                 raise ValueError(f"there is no column {name!r}{near(name, there)}")
-        columns = tuple(_declared(name, told, missing or {}) for name, told in bounds.items())
+        columns = tuple(
+            _more(_declared(name, told, missing), name in integer, spikes.get(name, ()))
+            for name, told in bounds.items()
+        )
         for column in columns:
             if isinstance(column, NumberColumn):
                 check_type(column, type_of(there[column.name]))
-        for name in set(missing or {}) - set(bounds):
-            raise ValueError(f"{name!r} has missing codes and no bounds: declare those as well")
+        for name in {*missing, *integer, *spikes} - set(bounds):
+            what = "missing codes" if name in missing else "a type or spikes"
+            raise ValueError(f"{name!r} has {what} and no bounds: declare those as well")
         return cls(columns=columns, rows=rows_of(there))
 
 
 _EXAMPLES = {
     "bounds": 'such as {"age": (0, 120), "sex": ("f", "m")}',
     "missing": 'such as {"age": [-9]}',
+    "spikes": 'such as {"income": [0]}',
 }
+
+
+def _more(column: Column, integer: bool, spikes: Sequence[float]) -> Column:
+    """Return a column with what only number columns have. Raises ValueError."""
+    if isinstance(column, NumberColumn):
+        return replace(column, integer=integer, spikes=tuple(spikes))
+    if integer or spikes:
+        raise ValueError(f"{column.name!r} has categories: only numbers are whole or have spikes")
+    return column
 
 
 def _declared(name: str, told: object, missing: Mapping[str, Any]) -> Column:
@@ -248,7 +309,7 @@ def _declared(name: str, told: object, missing: Mapping[str, Any]) -> Column:
 
 
 def check_type(column: NumberColumn, type: ValueType) -> None:
-    """Refuse values that are no numbers, and missing codes that no value of this type can equal.
+    """Refuse values that are no numbers, and codes and spikes that none of this type can equal.
 
     Raises ValueError.
     """
@@ -258,9 +319,10 @@ def check_type(column: NumberColumn, type: ValueType) -> None:
     if kind == "c":
         raise ValueError(f"column {column.name!r} has complex numbers: give their parts")
     for code in column.impossible(type):
+        what = "missing code" if code in column.missing else "spike"
         raise ValueError(
             f"column {column.name!r} has the type {type}, and none of its values can equal the"
-            f" missing code {code:.15g}: declare the code that it has there, or give it as float64"
+            f" {what} {code:.15g}: declare the one that it has there, or give it as float64"
         )
 
 

@@ -1,6 +1,7 @@
 """Summary statistics in one call: one Gaussian event for all, intervals that know the noise."""
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 
@@ -111,7 +112,8 @@ class Summaries:
         sums = Cumulative(edges, part, self.plan.schema.rows, self.plan.noise_sd)
         for at in statistic.at if isinstance(statistic, Quantiles) else ():
             name = f"{one.column.name}, quantile {at:g}"
-            yield Estimate(name, *sums.quantile(at, reach, target))
+            found = sums.quantile(at, reach, target)
+            yield Estimate(name, *(_whole(found) if one.column.integer else found))
 
     def _counts(self, one: Asked, part: Floats, reach: float, target: Target) -> Iterator[Estimate]:
         """Shares of the cells."""
@@ -135,6 +137,12 @@ class Summaries:
         return "\n".join([f"{len(self.plan.asked)} statistics", *lines, cost])
 
     __repr__ = __str__
+
+
+def _whole(found: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Return a quantile of whole numbers and its interval, from edges halfway between them."""
+    low, high = math.ceil(found[1]), math.floor(found[2])
+    return float(min(max(round(found[0]), low), high)), float(low), float(high)
 
 
 def describe(

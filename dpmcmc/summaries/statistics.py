@@ -87,7 +87,7 @@ def asked(schema: Schema, statistic: Statistic) -> Asked:
             raise SpecError("/statistics", "counts need a column")
         return Asked(statistic, found, cells(found))
     bins = statistic.bins if isinstance(statistic, Quantiles) else 1
-    found = axes(schema, (statistic.column,), {statistic.column: bins})
+    found = axes(schema, (statistic.column,), {statistic.column: bins}, spikes=False)
     column = found[0].column
     if not isinstance(column, NumberColumn):
         raise SpecError("/statistics", f"{statistic.column!r} is not a number column")
@@ -96,7 +96,7 @@ def asked(schema: Schema, statistic: Statistic) -> Asked:
             raise SpecError("/statistics", f"{column.name!r} has missing codes: ask for its counts")
         if not statistic.at or not all(0.0 < q < 1.0 for q in statistic.at):
             raise SpecError("/statistics", "quantiles must lie between 0 and 1")
-        return Asked(statistic, found, bins)
+        return Asked(statistic, found, cells(found))
     return Asked(statistic, found, 3)
 
 

@@ -20,10 +20,12 @@ from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import PrivacySpec
+from dpmcmc.synthetic.checks import Check, checked, shares_of
 from dpmcmc.synthetic.combine import Combined, combine
-from dpmcmc.synthetic.drawn import Floats, Values, levels, rows_of, values, within
+from dpmcmc.synthetic.drawn import Floats, Values, levels, rows_of, tilts_of, values, within
 from dpmcmc.synthetic.loglinear import LogLinear, covers
 from dpmcmc.synthetic.posterior import Known, draws
+from dpmcmc.verdicts import Verdict, joined
 
 Impossible = Sequence[Mapping[str, Sequence[str]]]
 Marginals = Sequence[Sequence[str]] | Literal["pairs"]
@@ -130,7 +132,8 @@ class Synthetic:
 
     cells: (tables, rows), each row's combination of levels, the last column fastest. places: name
     of a number column -> (tables, rows), where in its bin a number lies. counts: the noisy
-    marginals. r_hat: the largest of those of the marginals' probabilities over the chains.
+    marginals. r_hat: the largest of those of the marginals' probabilities over the chains. checks:
+    of each column.
     """
 
     plan: Plan
@@ -138,6 +141,7 @@ class Synthetic:
     cells: NDArray[np.intp]
     places: Mapping[str, Floats]
     r_hat: float
+    checks: tuple[Check, ...]
 
     @property
     def cost(self) -> Cost:
@@ -145,9 +149,14 @@ class Synthetic:
         return self.plan.paid.cost
 
     @property
+    def verdict(self) -> Verdict:
+        """Whether the chains agree, and the tables have the columns that were released."""
+        return judged(self.plan, self.r_hat, self.checks)
+
+    @property
     def reliable(self) -> bool:
-        """Whether the chains that drew the marginals agree."""
-        return self.r_hat <= MAX_RHAT
+        """Whether nothing is wrong: see verdict."""
+        return self.verdict.status == "reliable"
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -177,13 +186,12 @@ class Synthetic:
         return combine(estimates, variances, self.cells.shape[1] / self.plan.schema.rows)
 
     def __str__(self) -> str:
-        word = "Reliable" if self.reliable else "Unreliable"
-        many = f"{len(self)} synthetic tables of {self.cells.shape[1]} rows"
         return "\n".join(
             (
-                f"{many}: {word}, largest R-hat {self.r_hat:.2f}",
+                f"{len(self)} synthetic tables of {self.cells.shape[1]} rows",
+                self.verdict.told(False),
                 f"{len(self.plan.model.marginals)} marginals, {len(self.counts)} counts, "
-                f"noise of sd {self.plan.noise_sd:.3g} rows in each",
+                f"noise of sd {self.plan.noise_sd:.3g} rows in each, R-hat {self.r_hat:.2f}",
                 f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}",
             )
         )
@@ -237,6 +245,20 @@ def synthesise(
     return drawn(plan, counts, tables, moves, source)
 
 
+def judged(plan: Plan, r_hat: float, checks: Sequence[Check]) -> Verdict:
+    """Return whether tables may be believed, from released numbers."""
+    good = f"the chains that drew the tables agree (R-hat {r_hat:.2f})"
+    reasons = [
+        reason
+        for axis, check in zip(plan.axes, checks, strict=True)
+        for reason in check.reasons(axis)
+    ]
+    if not r_hat <= MAX_RHAT:
+        wrong = f"the chains that drew the tables do not agree (R-hat {r_hat:.2f})"
+        reasons.insert(0, f"{wrong}: ask for more moves")
+    return joined(Verdict("reliable", f"Reliable: {good}.", (), None), reasons)
+
+
 def check_sizes(tables: int, moves: int) -> None:
     """Refuse numbers of tables and of moves that none are drawn with. Raises SpecError."""
     if not FEWEST <= tables <= MOST:
@@ -251,8 +273,14 @@ def drawn(plan: Plan, counts: Floats, tables: int, moves: int, random: RandomSou
     found, r_hat = draws(known, tables, moves, random)
     rows = plan.schema.rows
     cells = np.stack([plan.model.possible[rows_of(p, rows, random)] for p in found])
-    numbers = [axis for axis in plan.axes if axis.edges is not None]
+    shares = shares_of(plan.model, found.mean(axis=0))
+    checks = checked(plan.axes, plan.model, counts, plan.noise_sd, rows, shares)
+    at = [levels(plan.axes, one) for one in cells]
     places = {
-        axis.name: np.stack([within(axis, rows, random) for _ in range(tables)]) for axis in numbers
+        axis.name: np.stack(
+            [within(axis, level[k], tilts_of(axis, shares[k], rows), random) for level in at]
+        )
+        for k, axis in enumerate(plan.axes)
+        if axis.edges is not None
     }
-    return Synthetic(plan, counts, cells, places, r_hat)
+    return Synthetic(plan, counts, cells, places, r_hat, tuple(checks))

@@ -15,9 +15,10 @@ from dpmcmc.schema import Schema, Table
 from dpmcmc.spec import PrivacySpec
 from dpmcmc.summaries.intervals import Target
 from dpmcmc.synthetic import call as synthesising
+from dpmcmc.synthetic.checks import Check
 from dpmcmc.synthetic.drawn import Values, levels, values
 from dpmcmc.synthetic.posterior import CHAINS, LONGEST, WARM
-from dpmcmc.tasks.base import Floats, reliable
+from dpmcmc.tasks.base import Floats
 from dpmcmc.verdicts import Verdict
 
 MOST_SECONDS = 3600.0  # of a task
@@ -45,7 +46,10 @@ class SyntheticTask:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTables:
-    """Synthetic tables of one schema. The first block has the counts and the largest R-hat."""
+    """Synthetic tables of one schema.
+
+    The first block has the counts, the largest R-hat, and two numbers of the check of each column.
+    """
 
     plan: synthesising.Plan
     task: SyntheticTask
@@ -65,7 +69,8 @@ class PlannedTables:
     def numbers(self) -> int:
         """How many all blocks hold."""
         each = 1 + sum(axis.edges is not None for axis in self.plan.axes)
-        return sum(self.plan.model.sizes) + 1 + self.task.tables * self.rows * each
+        first = sum(self.plan.model.sizes) + 1 + 2 * len(self.plan.axes)
+        return first + self.task.tables * self.rows * each
 
     @property
     def noise(self) -> str:
@@ -92,7 +97,8 @@ class PlannedTables:
         """Yield noisy counts, then tables. Privacy: paid.event. Raises PermitError."""
         counts = synthesising.release(self.plan, rows, permit, random)
         made = synthesising.drawn(self.plan, counts, self.task.tables, self.task.moves, random)
-        yield np.append(counts, made.r_hat)
+        checks = [number for one in made.checks for number in (one.open, one.off)]
+        yield np.concatenate((counts, [made.r_hat], checks))
         binned = [axis.name for axis in self.plan.axes if axis.edges is not None]
         for k in range(self.task.tables):
             cells = made.cells[k].astype(np.float64)
@@ -101,7 +107,8 @@ class PlannedTables:
     def told(self, first: Floats, level: float, target: Target) -> dict[str, Any]:  # noqa: ARG002
         """Return what the tables were drawn from. Free."""
         model = self.plan.model
-        counts, r_hat = np.split(first[:-1], np.cumsum(model.sizes)[:-1]), float(first[-1])
+        *counts, rest = np.split(first, np.cumsum(model.sizes))
+        r_hat = float(rest[0])
         marginals = [
             {"columns": [self.plan.axes[k].name for k in one], "counts": part.tolist()}
             for one, part in zip(model.marginals, counts, strict=True)
@@ -117,14 +124,10 @@ class PlannedTables:
         }
 
     def verdict(self, first: Floats) -> Verdict:
-        """Return whether the chains that drew the tables agree."""
-        r_hat = float(first[-1])
-        if r_hat <= synthesising.MAX_RHAT:
-            return reliable(f"the chains that drew the tables agree (R-hat {r_hat:.2f})")
-        reason = (
-            f"the chains that drew the tables do not agree (R-hat {r_hat:.2f}): ask for more moves"
-        )
-        return Verdict("unreliable", f"Unreliable: {reason}.", (reason,), None)
+        """Return whether the chains agree, and tables have the columns that were released."""
+        r_hat, *checks = first[sum(self.plan.model.sizes) :].tolist()
+        pairs = zip(checks[::2], checks[1::2], strict=True)
+        return synthesising.judged(self.plan, r_hat, [Check(*pair) for pair in pairs])
 
 
 def planned(schema: Schema, task: SyntheticTask, privacy: PrivacySpec) -> PlannedTables:

@@ -97,6 +97,7 @@ UPLOADS = {
     "missing_column": "A declared column is not in the file.",
     "missing_value": "A column has missing values; `errors` counts them.",
     "no_rows": "The file has no rows.",
+    "not_whole": "An integer column has values that are not whole; `errors` counts them.",
     "not_a_number": "A numeric column has values that are no finite numbers; `errors` counts them.",
     "not_csv": "The file is neither CSV nor Parquet.",
     "not_utf8": "The file is not UTF-8.",

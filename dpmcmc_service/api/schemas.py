@@ -19,7 +19,7 @@ from dpmcmc.algorithms import OPTIONS
 from dpmcmc.options import AlgorithmOptions, AutoOptions
 from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.events import Event, EventError
-from dpmcmc.schema import DATES, LARGEST_BOUND, is_date
+from dpmcmc.schema import DATES, LARGEST_BOUND, LARGEST_WHOLE, MOST_SPIKES, is_date
 from dpmcmc.spec import ModelSpec, PrivacySpec
 from dpmcmc.tasks import Task
 from dpmcmc.units import Scale
@@ -102,6 +102,21 @@ class NumberIn(Request):
             " out of models that use the column, and count as rows all the same",
         ),
     ] = []
+    integer: Annotated[
+        bool,
+        Field(
+            description="whether all values are whole numbers: synthetic tables hold whole numbers"
+            " then, quantiles are whole, and an upload with others is refused",
+        ),
+    ] = False
+    spikes: Annotated[
+        list[float],
+        Field(
+            max_length=MOST_SPIKES,
+            description="values that many rows have exactly, such as 0 of an amount: tables of"
+            " counts and synthetic tables give each of them a cell of its own",
+        ),
+    ] = []
 
     @model_validator(mode="after")
     def _ordered(self) -> "NumberIn":
@@ -111,6 +126,15 @@ class NumberIn(Request):
             raise ValueError("the bounds are too far apart")
         if len(set(self.missing)) < len(self.missing):
             raise ValueError("the missing codes must be distinct")
+        whole = [self.lower, self.upper, *self.spikes]
+        if self.integer and not all(float(one).is_integer() for one in whole):
+            raise ValueError("the bounds and spikes of an integer column must be whole numbers")
+        if self.integer and max(abs(self.lower), abs(self.upper)) > LARGEST_WHOLE:
+            raise ValueError("the bounds of an integer column must lie within 2^51")
+        if not all(self.lower <= one <= self.upper for one in self.spikes):
+            raise ValueError("the spikes must lie within the bounds")
+        if len(set(self.spikes)) < len(self.spikes) or set(self.spikes) & set(self.missing):
+            raise ValueError("the spikes must be distinct, and no missing codes")
         return self
 
 

@@ -214,6 +214,10 @@ def columns(item: Json) -> Table:
     for column in item["columns"]:
         words = ", ".join(map(str, column.get("categories", ())))
         values = words or f"{column['lower']:g} to {column['upper']:g}"
+        if column.get("integer"):
+            values += "; whole numbers"
+        if column.get("spikes"):
+            values += f"; spikes: {', '.join(f'{one:g}' for one in column['spikes'])}"
         if column.get("missing"):
             values += f"; none: {', '.join(f'{code:g}' for code in column['missing'])}"
         made.add_row(escape(column["name"]), column["type"], escape(values))

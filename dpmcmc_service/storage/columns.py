@@ -8,7 +8,16 @@ from dataclasses import asdict
 from typing import Any
 
 from dpmcmc.privacy.types import Neighbouring
-from dpmcmc.schema import LARGEST_BOUND, BinaryColumn, CategoryColumn, Column, NumberColumn, Schema
+from dpmcmc.schema import (
+    LARGEST_BOUND,
+    LARGEST_WHOLE,
+    MOST_SPIKES,
+    BinaryColumn,
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    Schema,
+)
 from dpmcmc_service.storage.errors import IngestError
 from dpmcmc_service.storage.rows import DatasetRow
 
@@ -60,7 +69,48 @@ def _number(column: dict[str, Any], pointer: str) -> Column:
     if not lower < upper or not math.isfinite(upper - lower):
         raise _refuse(f"{pointer}/upper", "must be above lower, and their distance finite")
     missing = _missing(column.get("missing", ()), f"{pointer}/missing")
-    return NumberColumn(name=column["name"], lower=lower, upper=upper, missing=missing)
+    integer, spikes = column.get("integer", False), column.get("spikes", ())
+    if not isinstance(integer, bool):
+        raise _refuse(f"{pointer}/integer", "true or false")
+    for bound, value in (("lower", lower), ("upper", upper)):
+        if integer and not (value.is_integer() and abs(value) <= LARGEST_WHOLE):
+            told = "a whole number within 2^51, as the column is declared integer"
+            raise _refuse(f"{pointer}/{bound}", told)
+    return NumberColumn(
+        name=column["name"],
+        lower=lower,
+        upper=upper,
+        missing=missing,
+        integer=integer,
+        spikes=_spikes(spikes, f"{pointer}/spikes", (lower, upper), missing, integer=integer),
+    )
+
+
+def _spikes(
+    given: Any,
+    pointer: str,
+    bounds: tuple[float, float],
+    missing: tuple[float, ...],
+    *,
+    integer: bool,
+) -> tuple[float, ...]:
+    """Values that many rows have exactly. Raises IngestError."""
+    if not isinstance(given, list | tuple) or len(given) > MOST_SPIKES:
+        raise _refuse(pointer, f"a list of at most {MOST_SPIKES} numbers")
+    for at, value in enumerate(given):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _refuse(f"{pointer}/{at}", "a spike is a number")
+        if not bounds[0] <= value <= bounds[1]:
+            raise _refuse(f"{pointer}/{at}", "a spike lies within the bounds of its column")
+        if value in missing:
+            raise _refuse(f"{pointer}/{at}", "a spike is no missing code")
+        if integer and not float(value).is_integer():
+            raise _refuse(f"{pointer}/{at}", "a spike of an integer column is a whole number")
+    found = tuple(float(value) for value in given)
+    repeated = _first_repeated(found)
+    if repeated is not None:
+        raise _refuse(f"{pointer}/{repeated}", "this spike is declared twice")
+    return found
 
 
 def _missing(codes: Any, pointer: str) -> tuple[float, ...]:
@@ -140,12 +190,13 @@ def check_names(names: Sequence[str], columns: Sequence[Column]) -> None:
 def columns_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """Columns as the contract writes them, for `DatasetRow.columns`.
 
-    Without codes of missing values there is no `missing`: what was written before there were any
-    keeps its digest.
+    What is not declared (`missing`, `integer`, `spikes`) is not there: what was written before
+    there was any keeps its digest.
     """
-    order = ("name", "type", "lower", "upper", "missing", "categories")
+    order = ("name", "type", "lower", "upper", "integer", "missing", "spikes", "categories")
     plain = [json.loads(json.dumps(asdict(column))) for column in columns]
-    return [{k: column[k] for k in order if column.get(k, []) != []} for column in plain]
+    declared = [{k: v for k, v in one.items() if v is not False and v != []} for one in plain]
+    return [{k: one[k] for k in order if k in one} for one in declared]
 
 
 def columns_digest(columns: Sequence[Column]) -> bytes:

@@ -44,6 +44,7 @@ class _Faults:
     columns: Sequence[Column]
     missing: NDArray[np.int64]
     invalid: NDArray[np.int64]
+    fractions: NDArray[np.int64]
 
     def raise_any(self) -> None:
         """Raise IngestError naming every column that has a fault."""
@@ -57,6 +58,9 @@ class _Faults:
                 code = "not_a_number" if number else "undeclared_category"
                 what = "are not finite numbers" if number else "are no declared category"
                 found.append((code, pointer, f"{self.invalid[at]} values {what}"))
+            if self.fractions[at]:
+                what = "are not whole, and the column is declared integer"
+                found.append(("not_whole", pointer, f"{self.fractions[at]} values {what}"))
         if found:
             problems = tuple((pointer, message) for _, pointer, message in found)
             raise IngestError(*found[0], problems)
@@ -124,7 +128,7 @@ def _batches(
 ) -> Iterator[list[Values]]:
     """Yield values by column, not clamped, as long as nothing was wrong. Raises IngestError."""
     batches = (csv_batches if format == "csv" else parquet_batches)(source, columns, limits)
-    faults, rows = _Faults(columns, *np.zeros((2, len(columns)), np.int64)), 0
+    faults, rows = _Faults(columns, *np.zeros((3, len(columns)), np.int64)), 0
     for batch in batches:
         rows += batch.num_rows
         if rows > limits.rows:
@@ -145,13 +149,16 @@ def _convert(
     for at, (column, array) in enumerate(zip(columns, batch.columns, strict=True)):
         if isinstance(column, NumberColumn):
             numbers, missing, invalid = _numbers(array)
-            values.append(column.declared(numbers, value_type(array.type)))
+            numbers = column.declared(numbers, value_type(array.type))
+            values.append(numbers)
+            if column.integer and not missing and not invalid:
+                faults.fractions[at] += int((~column.is_whole(numbers)).sum())
         else:
             codes, missing, invalid = _codes(array, column.categories)
             values.append(codes)
         faults.missing[at] += missing
         faults.invalid[at] += invalid
-    clean = not faults.missing.any() and not faults.invalid.any()
+    clean = not (faults.missing.any() or faults.invalid.any() or faults.fractions.any())
     return values if clean else None
 
 

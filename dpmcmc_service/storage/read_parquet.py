@@ -93,12 +93,14 @@ def _check_types(schema: pa.Schema, columns: Sequence[Column]) -> None:
 
 
 def _check_codes(column: NumberColumn, at: int, type: pa.DataType) -> None:
-    """Refuse missing codes that no value of the file's type can equal. Raises IngestError."""
+    """Refuse codes and spikes that no value of the file's type can equal. Raises IngestError."""
     for code in column.impossible(value_type(type)):
-        pointer = f"/columns/{at}/missing/{column.missing.index(code)}"
+        missing = code in column.missing
+        place = f"missing/{column.missing.index(code)}" if missing else "spikes"
+        pointer, what = f"/columns/{at}/{place}", "missing code" if missing else "spike"
         told = (
-            f"no value of the file's type {type} can equal the missing code {code:.15g} of"
-            f" {column.name!r}: declare the code that the file has, or store it as doubles"
+            f"no value of the file's type {type} can equal the {what} {code:.15g} of"
+            f" {column.name!r}: declare the {what} that the file has, or store it as doubles"
         )
         raise IngestError("impossible_code", pointer, told)
 

@@ -277,3 +277,131 @@ def test_nothing_of_the_rows_is_in_a_plan(house: House, dataset: str) -> None:
     analyst = house.user("analyst")
     plans = [analyst.post("/v1/plans", json=summaries(d)).json() for d in (dataset, other)]
     assert json.dumps(plans[0]) == json.dumps(plans[1])
+
+
+WHOLE = METADATA | {
+    "columns": [
+        {"name": "age", "type": "number", "lower": 0, "upper": 100, "integer": True},
+        {
+            "name": "gain",
+            "type": "number",
+            "lower": 0,
+            "upper": 1e5,
+            "spikes": [0],
+            "missing": [-9],
+        },
+    ]
+}
+
+
+def whole_people() -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    gain = np.where(rng.random(ROWS) < 0.85, 0.0, rng.exponential(30_000.0, ROWS)).round(2)
+    age = np.clip(np.round(rng.normal(45, 15, ROWS)), 0, 100).astype(int)
+    return {"age": age, "gain": np.where(rng.random(ROWS) < 0.05, -9, np.minimum(gain, 1e5))}
+
+
+def as_file(data: dict[str, Any], kind: str) -> bytes:
+    if kind == "parquet":
+        out = pyarrow.BufferOutputStream()
+        pyarrow.parquet.write_table(pyarrow.table(data), out)
+        return out.getvalue().to_pybytes()
+    rows = zip(*(values.tolist() for values in data.values()), strict=True)
+    return "\n".join([",".join(data), *(",".join(map(str, row)) for row in rows)]).encode()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_whole_numbers_and_spikes_stay_what_they_are(house: House, kind: str) -> None:
+    data = whole_people()
+    answer = house.admin.upload(as_file(data, kind), WHOLE)
+    assert answer.status_code == 201, answer.text
+    dataset, analyst = str(answer.json()["id"]), house.user("analyst")
+    columns = analyst.get(f"/v1/datasets/{dataset}").json()["columns"]
+    assert (columns[0]["integer"], columns[1]["spikes"]) == (True, [0.0])
+    assert "spikes" not in columns[0]
+    tables = {"kind": "synthetic", "tables": 2, "bins": {"age": 5}, "moves": 40}
+    tables["marginals"] = [["age"], ["gain"]]
+    place = ran(house, analyst, asked(dataset, 8.0, **tables))
+    told = result_of(analyst, place)
+    assert told["levels"]["age"][0] == "0 to 19"
+    assert told["levels"]["gain"][-2:] == ["0", "missing"]
+    reasons = analyst.get(place).json()["verdict"]["reasons"]
+    assert not any("bins" in one or "released" in one for one in reasons)
+    rows = list(csv.DictReader(io.StringIO(analyst.get(f"{place}/tables/1").text)))
+    assert all(row["age"].isdecimal() for row in rows)
+    zeros = np.mean([row["gain"] == "0.0" for row in rows])
+    assert zeros == pytest.approx(np.mean(data["gain"] == 0.0), abs=0.05)
+    accept = {"Accept": "application/vnd.apache.parquet"}
+    stored = analyst.get(f"{place}/tables/0", headers=accept).content
+    table = pyarrow.parquet.read_table(pyarrow.BufferReader(stored))
+    assert str(table.schema.field("age").type) == "int64"
+    assert np.mean(table["age"].to_numpy()) == pytest.approx(data["age"].mean(), abs=3.0)
+    asks = [{"kind": "quantiles", "column": "age"}, {"kind": "counts", "columns": ["gain"]}]
+    place = ran(house, analyst, asked(dataset, 4.0, kind="summaries", statistics=asks))
+    for one in result_of(analyst, place)["estimates"]:
+        assert one["lower"] <= one["estimate"] <= one["upper"]
+        if "quantile" in one["name"]:
+            assert all(float(one[end]).is_integer() for end in ("lower", "estimate", "upper"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_fractions_in_a_column_of_whole_numbers_are_counted_for_the_admin(
+    house: House, kind: str
+) -> None:
+    data = whole_people()
+    data["age"] = data["age"] + np.where(np.arange(ROWS) < 3, 0.5, 0.0)
+    answer = house.admin.upload(as_file(data, kind), WHOLE)
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "not_whole"
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == "/metadata/columns/0"
+    assert error["message"].startswith("3 values are not whole")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"integer": "true"},
+        {"integer": 1},
+        {"integer": True, "lower": 0.5},
+        {"integer": True, "upper": 1e20},
+        {"integer": True, "spikes": [0.5]},
+        {"spikes": 0},
+        {"spikes": [101]},
+        {"spikes": [0, 0]},
+        {"spikes": [-9], "missing": [-9], "lower": -10},
+        {"spikes": ["0"]},
+        {"spikes": list(range(21))},
+    ],
+)
+def test_columns_that_cannot_be_are_refused_where_they_are_declared(
+    house: House, given: dict[str, Any]
+) -> None:
+    age = {"name": "age", "type": "number", "lower": 0, "upper": 100} | given
+    answer = house.admin.upload(
+        as_file(whole_people(), "csv"), WHOLE | {"columns": [age, WHOLE["columns"][1]]}
+    )
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].startswith("/metadata/columns/0")
+
+
+def test_tables_whose_bins_say_nothing_of_a_column_are_not_reliable(house: House) -> None:
+    columns = [WHOLE["columns"][0], WHOLE["columns"][1] | {"spikes": [], "upper": 1e6}]
+    answer = house.admin.upload(as_file(whole_people(), "csv"), WHOLE | {"columns": columns})
+    analyst = house.user("analyst")
+    place = ran(
+        house,
+        analyst,
+        asked(
+            str(answer.json()["id"]),
+            8.0,
+            kind="synthetic",
+            tables=2,
+            moves=40,
+            marginals=[["age"], ["gain"]],
+        ),
+    )
+    verdict = analyst.get(place).json()["verdict"]
+    assert verdict["status"] == "unreliable"
+    (reason,) = (one for one in verdict["reasons"] if "bins" in one)
+    assert "'gain'" in reason

@@ -9,7 +9,7 @@ function show(column) {
   for (const label of column.querySelectorAll("[data-for]")) {
     label.hidden = (label.dataset.for === "number") !== number;
     const field = label.querySelector("input, textarea");
-    field.required = !label.hidden && field.dataset.c !== "missing";
+    field.required = !label.hidden && !["missing", "spikes", "integer"].includes(field.dataset.c);
   }
 }
 
@@ -30,8 +30,12 @@ function told(column) {
   const field = (name) => column.querySelector(`[data-c=${name}]`).value;
   const made = { name: field("name"), type: field("type") };
   if (made.type !== "number") return { ...made, categories: parts(field("categories"), "\n") };
-  const codes = parts(field("missing"), ",").map(number);
-  return { ...made, lower: number(field("lower")), upper: number(field("upper")), ...(codes.length && { missing: codes }) };
+  const codes = parts(field("missing"), ",").map(number), spikes = parts(field("spikes"), ",").map(number);
+  const whole = column.querySelector('[data-c="integer"]').checked;
+  return {
+    ...made, lower: number(field("lower")), upper: number(field("upper")),
+    ...(codes.length && { missing: codes }), ...(spikes.length && { spikes }), ...(whole && { integer: true }),
+  };
 }
 
 // How delta is shared, where something else than the Gaussian filter has a part of it.
