@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpmcmc.design import Design
 from dpmcmc.errors import SpecError
 from dpmcmc.families.base import Family
-from dpmcmc.families.given import heaviest_of, packed, shift_of
+from dpmcmc.families.given import Given, heaviest_of, packed, shift_of
 from dpmcmc.models import MODELS
 from dpmcmc.models.linear import unit_of
 from dpmcmc.names import INTERCEPT
@@ -71,7 +71,9 @@ class Rows:
 
     x: (d, n). y: (n,). counted: see Problem. classes: number of predictors of a row. white:
     released coordinates of these columns, where the job is to use some again. indicators: (d,)
-    columns that are declared to hold 0 and 1 alone; none where None.
+    columns that are declared to hold 0 and 1 alone; none where None. largest_slope: information
+    that one row can have about its predictors, in units of the residual precision where there is
+    one; None where that is not known.
     """
 
     family: Family
@@ -86,6 +88,7 @@ class Rows:
     classes: int = 1
     white: Whitening | None = None
     indicators: NDArray[np.bool_] | None = None
+    largest_slope: float | None = None
 
 
 def family_of(model: ModelSpec) -> Family:
@@ -112,7 +115,21 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     tempering = spec.model.tempering or 1.0
     fixed, prior = spec.model.options.noise_scale is not None, prior_of(form, len(start))
     told = family, x, y, start, *prior, tempering, fixed, counted, form.classes
-    return Rows(*told, indicators=design.indicators)
+    largest = _largest_slope(family, form.classes, float(form.public.response[1]))
+    return Rows(*told, indicators=design.indicators, largest_slope=largest)
+
+
+def _largest_slope(family: Family, classes: int, most: float) -> float:
+    """Return the information that one row can have about its predictors. most: largest response.
+
+    Fitted counts add up to no more than the counts do.
+    """
+    heaviest = family.heaviest if isinstance(family, Given) else 1.0
+    if family.additive:
+        return heaviest
+    if family.pilot:
+        return heaviest * (most + 0.5)
+    return heaviest * (0.25 if classes == 1 else 0.5)
 
 
 def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) -> Event:
@@ -239,6 +256,9 @@ def released(
         heaviest=heaviest_of(rows.family),
         indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
         log_shift=shift_of(rows.family) if rows.family.pilot else None,
+        most=None
+        if rows.largest_slope is None
+        else problem.rows * rows.largest_slope * max_row_norm**2,
         odds=not (rows.family.pilot or rows.family.additive) and has_intercept(white),
     )
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.special import polygamma
 
 from dpmcmc.families.base import TINY
 from dpmcmc.privacy.noise import RandomSource
@@ -24,6 +25,8 @@ FLAT, LEAST_PART = 1e-3, 0.02  # of the mean curvature; of the curvature that is
 # of a squared scale, that is left when the distance to the mean is taken off
 MIN_SQUARE_LEFT = 0.02
 MIN_CURVATURE_LEFT = 0.1  # of a curvature that is told too steep
+LEAST_FREE = 0.1  # degrees of freedom of a scale that rows say nothing of
+SURE = 1e-12  # of a largest eigenvalue: what is left of one that was taken off
 MIN_WEIGHT = 0.05  # mean weight of a row, for what noise says is less
 
 
@@ -44,6 +47,8 @@ class Quadratic:
     add to a predictor on average, where an expected response is its exponential; else None.
     spreads: (2, p, p), of the near iterates of linear models with rare categories, see Iterate.
     odds: whether predictors are log odds, and the first column is the intercept.
+    most: largest curvature that all rows together can have in any direction of the coefficients, by
+    public bounds and the released scale; None of releases that were stored without it.
     """
 
     place: Floats
@@ -77,6 +82,7 @@ class Quadratic:
     log_shift: float | None = None
     spreads: Floats | None = None
     odds: bool = False
+    most: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -243,16 +249,31 @@ class Quadratic:
         """
         p = curves.shape[1]
         levels = np.abs(np.trace(curves, axis1=1, axis2=2)) / p
-        values, vectors = np.linalg.eigh(curves)
-        values = np.maximum(values, np.maximum(FLAT * levels, TINY**0.25)[:, None])
-        half, inverse = (
-            vectors * np.sqrt(values)[:, None],
-            turned(vectors / np.sqrt(values)[:, None]),
-        )
+        half, inverse = _halves(curves, np.maximum(FLAT * levels, TINY**0.25))
+        within = self._within(half @ turned(half))
+        if within is not None:
+            half, inverse = _halves(within, SURE * np.abs(within).max(axis=(1, 2)) + TINY**0.25)
         curves = half @ turned(half)
         variance = self._variance(half, inverse) + noise
         gain = turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
-        return even(gain @ curves), gain
+        whole = even(gain @ curves)
+        within = self._within(whole)
+        return (whole, gain) if within is None else (within, within @ turned(inverse) @ inverse)
+
+    def _within(self, matrices: Floats) -> Floats | None:
+        """Return matrices (k, p, p) by u, none larger than all rows together allow.
+
+        None where that holds already: where noise is larger than the curvature, it may not.
+        """
+        if self.most is None:
+            return None
+        back = np.linalg.inv(self.root)
+        told = even(back.T @ matrices @ back)
+        if (np.linalg.norm(told, axis=(1, 2)) <= self.most).all():
+            return None
+        values, vectors = np.linalg.eigh(told)
+        half = self.root.T @ vectors * np.sqrt(np.clip(values, 0.0, self.most))[:, None]
+        return even(half @ turned(half))
 
     def _given(
         self, told: tuple[Floats, Floats], powers: Floats, prior: Floats, pull: Floats
@@ -269,6 +290,14 @@ class Quadratic:
         if self.scaled:
             roots = roots_of(prior + powers[:, None, None] * whole)
         return means, roots
+
+
+def _halves(matrices: Floats, least: Floats) -> tuple[Floats, Floats]:
+    """Return (half, inverse), (k, p, p): matrices are half @ half.T, with eigenvalues of at least
+    these (k,), and inverse is the inverse of half."""
+    values, vectors = np.linalg.eigh(matrices)
+    sizes = np.sqrt(np.maximum(values, least[:, None]))[:, None]
+    return vectors * sizes, turned(vectors / sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +357,8 @@ class Mixture:
             found += weight * (math.log(told.scales[k]) + 0.5 * np.log(left))
         p, n = moves.shape[1], told.rows * told.tempering
         found += (p + 1.0) / (2.0 * n)  # the mean, not the mode
-        variance = scales.variance(float(told.taus[-1]), float(told.cuts[-1])) / n
+        free = float(polygamma(1, 0.5 * max(n - p, LEAST_FREE))) / 2.0  # about 1 / n, of many rows
+        variance = scales.variance(float(told.taus[-1]), float(told.cuts[-1])) * free
         variance += 1.0 / float((told.tau_sds**-2.0).sum())
         kept = 1.0 / (1.0 + variance * precision)
         sd = math.sqrt(variance * kept)

@@ -29,12 +29,14 @@ def pooled(
     heaviest: float = 1.0,
     indicators: Floats | None = None,
     log_shift: float | None = None,
+    most: float | None = None,
     odds: bool = False,
 ) -> Quadratic:
     """Return two iterates in the same coordinates pooled, weighted by the inverse noise variance.
 
     additive: whether a scale is an sd in units of the predictor; what it was taken to be then
-    divides all of an iterate, so that both are brought to the last one's.
+    divides all of an iterate, so that both are brought to the last one's. most: largest curvature
+    of all rows in any direction, for a scale of 1.
     """
     own = _scale(iterates, fixed=fixed)
     units = [(iterate.scale / own) ** 2 if additive else 1.0 for iterate in iterates]
@@ -95,6 +97,7 @@ def pooled(
         log_shift=log_shift,
         spreads=_spreads(iterates),
         odds=odds,
+        most=None if most is None else most / (own**2 if additive else 1.0),
     )
 
 
