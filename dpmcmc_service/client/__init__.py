@@ -3,6 +3,7 @@
 from dpmcmc_service.client.answers import ApiError, Event, Fit
 from dpmcmc_service.client.async_client import AsyncClient
 from dpmcmc_service.client.client import Client
+from dpmcmc_service.client.connection import UnreachedError, WrongAddressError, WrongKeyError
 from dpmcmc_service.client.named import UnclearError
 from dpmcmc_service.client.released import (
     Inference,
@@ -28,4 +29,7 @@ __all__ = [
     "Task",
     "TwoStages",
     "UnclearError",
+    "UnreachedError",
+    "WrongAddressError",
+    "WrongKeyError",
 ]

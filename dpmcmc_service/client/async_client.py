@@ -26,6 +26,7 @@ from dpmcmc_service.client.answers import (
     problem_of,
     too_fast,
 )
+from dpmcmc_service.client.connection import FAILED, checked_header, connected, unreached
 from dpmcmc_service.client.named import is_id, meant
 from dpmcmc_service.client.released import (
     Inference,
@@ -43,14 +44,14 @@ POLL_SECONDS = 0.2
 class AsyncClient:
     """Talks to one service with one key. Every method raises ApiError where the service refuses.
 
+    And UnreachedError where none answers. WrongKeyError, WrongAddressError: of what cannot be one.
+
     base_url: such as http://127.0.0.1:8000. key: shown once when the user was made. Many calls may
     wait at once: `await asyncio.gather(*(client.fit(job) for job in jobs))`.
     """
 
     def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
-        self._http = httpx.AsyncClient(
-            base_url=base_url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout
-        )
+        self._http = connected(httpx.AsyncClient, base_url, key, timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,13 +63,21 @@ class AsyncClient:
         """Close the connections."""
         await self._http.aclose()
 
+    async def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Send a request once. Raises UnreachedError."""
+        try:
+            return await self._http.request(method, path, **request)
+        except FAILED as error:
+            failed = unreached(error, self._http.base_url)
+        raise failed  # outside, so that it does not lead to the request, which holds the key
+
     async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
-        response = await self._http.request(method, path, **request)
+        response = await self._request(method, path, **request)
         for _ in range(PATIENCE):
             if "files" in request or not too_fast(response):  # a file is read once
                 break
             await asyncio.sleep(float(response.headers["Retry-After"]))
-            response = await self._http.request(method, path, **request)
+            response = await self._request(method, path, **request)
         if response.is_error:
             raise ApiError(response.status_code, problem_of(response))
         return response
@@ -126,7 +135,7 @@ class AsyncClient:
 
     async def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
         """Reserve the cost and queue the job. The same key never makes a second job."""
-        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        headers = {"Idempotency-Key": checked_header(idempotency_key or str(uuid.uuid4()))}
         return await self.call("POST", "/v1/jobs", json=await self._job(job), headers=headers)
 
     def jobs(self) -> AsyncIterator[Json]:
@@ -142,15 +151,20 @@ class AsyncClient:
         return await self.call("POST", f"/v1/jobs/{job}/cancel")
 
     async def events(self, job: str) -> AsyncIterator[Event]:
-        """The job's event stream, to its end."""
-        async with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
-            if response.is_error:
-                await response.aread()
-                raise ApiError(response.status_code, problem_of(response))
-            reader = EventReader()
-            async for line in response.aiter_lines():
-                if (event := reader.read(line)) is not None:
-                    yield event
+        """The job's event stream, to its end. Raises as the other calls do."""
+        try:
+            async with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
+                if response.is_error:
+                    await response.aread()
+                    raise ApiError(response.status_code, problem_of(response))
+                reader = EventReader()
+                async for line in response.aiter_lines():
+                    if (event := reader.read(line)) is not None:
+                        yield event
+                return
+        except FAILED as error:
+            failed = unreached(error, self._http.base_url)
+        raise failed
 
     async def wait(self, job: str, *, timeout: float = 600.0) -> Json:
         """Poll until the job has ended. Raises TimeoutError after `timeout` seconds."""

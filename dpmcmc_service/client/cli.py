@@ -7,7 +7,8 @@ import typer
 
 from dpmcmc_service.client import commands_data, commands_jobs, commands_users
 from dpmcmc_service.client.client import Client
-from dpmcmc_service.client.terminal import WRONG_WORDS, Refusing, complain
+from dpmcmc_service.client.connection import WrongAddressError, WrongKeyError, WrongProxyError
+from dpmcmc_service.client.terminal import UNREACHED, WRONG_WORDS, Refusing, complain
 
 HELP = """Talk to a dpmcmc service. DPMCMC_URL and DPMCMC_KEY say where and as whom.
 `dpmcmc serve [--host 127.0.0.1] [--port 8000]` runs a service here.
@@ -22,6 +23,12 @@ for part in (commands_jobs, commands_data, commands_users):
 
 class Keyless(Client):
     """Stands in for the client until something is asked of the service: `--help` needs no key."""
+
+    def __init__(self) -> None:
+        """Connect to nothing."""
+
+    def close(self) -> None:
+        """Close nothing."""
 
     def _send(self, *_: object, **__: object) -> NoReturn:
         complain("Missing option '--key' (env var: 'DPMCMC_KEY').", code=WRONG_WORDS)
@@ -48,12 +55,12 @@ def connect(
     ] = False,
 ) -> None:
     """Remember the service for the command."""
-    if not key.isascii() or not key.isprintable():
-        complain(
-            "DPMCMC_KEY is no key: a key begins with dpm_ and is plain text.", code=WRONG_WORDS
-        )
     try:
-        client = Client(url, key) if key else Keyless(url, key)
-    except (ImportError, ValueError) as error:  # of the environment's proxies
-        complain(f"cannot use this proxy: {error}", code=WRONG_WORDS)
+        client = Client(url, key) if key else Keyless()
+    except WrongKeyError as error:
+        complain(f"DPMCMC_KEY is no key: {error}.", code=WRONG_WORDS)
+    except WrongProxyError as error:
+        complain(str(error), code=WRONG_WORDS)
+    except WrongAddressError as error:
+        complain(f"{error}; is DPMCMC_URL right?", code=UNREACHED)
     context.obj = context.with_resource(client)

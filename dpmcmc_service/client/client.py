@@ -27,6 +27,7 @@ from dpmcmc_service.client.answers import (
     problem_of,
     too_fast,
 )
+from dpmcmc_service.client.connection import FAILED, checked_header, connected, unreached
 from dpmcmc_service.client.named import is_id, meant
 from dpmcmc_service.client.released import (
     Inference,
@@ -42,15 +43,15 @@ from dpmcmc_service.client.released import (
 class Client:
     """Talks to one service with one key. Every method raises ApiError where the service refuses.
 
+    And UnreachedError where none answers. WrongKeyError, WrongAddressError: of what cannot be one.
+
     base_url: such as http://127.0.0.1:8000. key: shown once when the user was made. Where a dataset
     is asked for, also in a job, its name does in place of its id: UnclearError where none has it,
     or several.
     """
 
     def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
-        self._http = httpx.Client(
-            base_url=base_url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout
-        )
+        self._http = connected(httpx.Client, base_url, key, timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -62,13 +63,21 @@ class Client:
         """Close the connections."""
         self._http.close()
 
+    def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Send a request once. Raises UnreachedError."""
+        try:
+            return self._http.request(method, path, **request)
+        except FAILED as error:
+            failed = unreached(error, self._http.base_url)
+        raise failed  # outside, so that it does not lead to the request, which holds the key
+
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
-        response = self._http.request(method, path, **request)
+        response = self._request(method, path, **request)
         for _ in range(PATIENCE):
             if "files" in request or not too_fast(response):  # a file is read once
                 break
             time.sleep(float(response.headers["Retry-After"]))
-            response = self._http.request(method, path, **request)
+            response = self._request(method, path, **request)
         if response.is_error:
             raise ApiError(response.status_code, problem_of(response))
         return response
@@ -173,7 +182,7 @@ class Client:
 
     def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
         """Reserve the cost and queue the job. The same key never makes a second job."""
-        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        headers = {"Idempotency-Key": checked_header(idempotency_key or str(uuid.uuid4()))}
         return self._json("POST", "/v1/jobs", json=self._job(job), headers=headers)
 
     def jobs(self) -> Iterator[Json]:
@@ -193,15 +202,20 @@ class Client:
         return self._json("POST", f"/v1/jobs/{job}/cancel")
 
     def events(self, job: str) -> Iterator[Event]:
-        """The job's event stream, to its end."""
-        with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
-            if response.is_error:
-                response.read()
-                raise ApiError(response.status_code, problem_of(response))
-            reader = EventReader()
-            for line in response.iter_lines():
-                if (event := reader.read(line)) is not None:
-                    yield event
+        """The job's event stream, to its end. Raises as the other calls do."""
+        try:
+            with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
+                if response.is_error:
+                    response.read()
+                    raise ApiError(response.status_code, problem_of(response))
+                reader = EventReader()
+                for line in response.iter_lines():
+                    if (event := reader.read(line)) is not None:
+                        yield event
+                return
+        except FAILED as error:
+            failed = unreached(error, self._http.base_url)
+        raise failed
 
     def wait(self, job: str, *, timeout: float = 600.0) -> Json:
         """Poll until the job has ended. Raises TimeoutError after `timeout` seconds."""

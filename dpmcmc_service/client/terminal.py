@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import httpx
 import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -16,6 +15,7 @@ from typer.core import TyperGroup
 
 from dpmcmc_service.client.answers import ApiError
 from dpmcmc_service.client.client import Client
+from dpmcmc_service.client.connection import UnreachedError, WrongAddressError
 
 REFUSED, WRONG_WORDS, UNREACHED, INTERRUPTED = 1, 2, 3, 130  # exit codes
 console, complaints = Console(), Console(stderr=True)
@@ -43,8 +43,11 @@ class Refusing(TyperGroup):
             return super().invoke(ctx)
         except ApiError as error:
             complain(str(error), *_faults(error.problem))
-        except (httpx.TransportError, httpx.InvalidURL):
-            complain("cannot reach the service; is DPMCMC_URL right?", code=UNREACHED)
+        except UnreachedError as error:
+            told = f"cannot reach the service; is DPMCMC_URL right? {error}"
+            complain(told, code=UNREACHED)
+        except WrongAddressError as error:
+            complain(str(error), code=WRONG_WORDS)
         except TimeoutError as error:
             complain(str(error))
         except BrokenPipeError:  # who read has seen enough

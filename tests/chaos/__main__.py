@@ -14,11 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-import httpx
 import psycopg
 import redis
 
-from dpmcmc_service.client import Client
+from dpmcmc_service.client import Client, UnreachedError
 from dpmcmc_service.client.answers import ApiError
 from dpmcmc_service.storage.session import SessionFactory
 from tests.chaos.audit import audit, unfinished
@@ -114,7 +113,7 @@ def still_works(on: Stack, dataset: str, key: str) -> list[str]:
             with Client(url, key) as client:
                 job = client.submit(job_of(dataset, 60))
                 ended = client.wait(job["id"], timeout=STUCK_SECONDS)
-        except (ApiError, httpx.HTTPError, TimeoutError) as error:
+        except (ApiError, UnreachedError, TimeoutError) as error:
             wrong.append(f"api {number} does not take a job any more: {error}")
         else:
             if ended["status"] != "succeeded":

@@ -7,9 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
-
-from dpmcmc_service.client import Client
+from dpmcmc_service.client import Client, UnreachedError
 from dpmcmc_service.client.answers import ApiError
 
 STEPS = (60, 400, 2_000, 10_000, 30_000)
@@ -59,7 +57,7 @@ class Analyst:
             try:
                 with Client(self.choose.choice(self.urls), self.key, timeout=20) as client:
                     job = str(client.submit(body, idempotency_key=key)["id"])
-            except httpx.HTTPError:
+            except UnreachedError:
                 self.stopping.wait(0.3)
             except ApiError as error:
                 if error.status < 500:
@@ -77,5 +75,5 @@ class Analyst:
             with Client(self.choose.choice(self.urls), self.key, timeout=20) as client:
                 client.cancel(job)
                 self.asked_to_cancel += 1
-        except (httpx.HTTPError, ApiError):
+        except (UnreachedError, ApiError):
             return  # away, or ended before

@@ -1,0 +1,138 @@
+"""Keys and addresses, checked before they are used, and errors of connections in one line.
+
+No message holds a key, nor an address that may be one, and no error leads to a request that does.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeVar
+
+import httpx
+
+Kind = Literal["refused", "unknown_name", "untrusted", "tls", "timeout", "lost"]
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
+REASONS: dict[Kind, str] = {
+    "refused": "the connection was refused: is the service running there?",
+    "unknown_name": "no such host is known",
+    "untrusted": "its certificate cannot be trusted",
+    "tls": "TLS failed: does it speak http and not https?",
+    "timeout": "no answer came in time; timeout= allows more seconds",
+    "lost": "the connection was lost, or something else answers there",
+}
+FAILED = (httpx.RequestError, httpx.InvalidURL)  # of a request whose address was checked
+EXAMPLE = "such as http://127.0.0.1:8000"
+
+
+class WrongKeyError(ValueError):
+    """A key that cannot be one. The message says why and does not hold it."""
+
+
+class WrongAddressError(ValueError):
+    """A base address that cannot be used."""
+
+
+class WrongProxyError(WrongAddressError):
+    """A proxy of the environment that cannot be used."""
+
+
+class UnreachedError(ConnectionError):
+    """No service answers. kind: what stood in the way, as a word."""
+
+    def __init__(self, kind: Kind, place: str) -> None:
+        super().__init__(f"no service answers at {place}: {REASONS[kind]}")
+        self.kind = kind
+
+
+def checked_key(key: object) -> str:
+    """Return the key. Raises WrongKeyError where it cannot be one."""
+    if not isinstance(key, str):
+        raise WrongKeyError(f"the key must be a text, and is of type {type(key).__name__}")
+    if not key:
+        raise WrongKeyError("the key is empty: give the one that was shown when the user was made")
+    if not key.isascii():
+        raise WrongKeyError("the key has characters that no key has: it is plain ASCII text")
+    if not key.isprintable() or " " in key:
+        end = "" if key.strip().isprintable() and " " not in key.strip() else " within it"
+        raise WrongKeyError(f"the key has white space or a line end{end}: strip it")
+    return key
+
+
+def checked_address(address: object) -> str:
+    """Return the base address of a service. Raises WrongAddressError where it is none."""
+    if not isinstance(address, str):
+        raise WrongAddressError(f"the address of the service must be a text, {EXAMPLE}")
+    try:
+        url = httpx.URL(address)
+    except (httpx.InvalidURL, ValueError):
+        url = None
+    if url is None or (url.scheme in ("http", "https") and not url.host):
+        raise WrongAddressError(f"the address of the service cannot be read: write it {EXAMPLE}")
+    if url.scheme not in ("http", "https"):
+        told = "the address of the service must begin with http:// or https://"
+        raise WrongAddressError(f"{told}, {EXAMPLE}")
+    if url.userinfo:
+        raise WrongAddressError("the address of the service cannot hold a name and a password")
+    return address
+
+
+def place_of(url: httpx.URL) -> str:
+    """Return scheme, host and port alone."""
+    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
+
+
+def connected(make: Callable[..., Http], address: object, key: object, timeout: float) -> Http:
+    """Return a client of httpx. Raises WrongAddressError, WrongProxyError and WrongKeyError."""
+    told = {"base_url": checked_address(address), "timeout": timeout}
+    headers = {"Authorization": f"Bearer {checked_key(key)}"}
+    why = "the address of one begins with http://, https:// or socks5://"
+    try:
+        return make(**told, headers=headers)
+    except ImportError:
+        why = "socks needs the package socksio"
+    except (ValueError, httpx.InvalidURL):
+        pass
+    raise WrongProxyError(f"cannot use this proxy of the environment: {why}")
+
+
+def checked_header(word: str) -> str:
+    """Return an idempotency key. Raises ValueError where no header can hold it."""
+    if not isinstance(word, str) or not word or not word.isascii() or not word.isprintable():
+        raise ValueError("idempotency_key must be plain text that can be printed")
+    return word
+
+
+def unreached(error: Exception, url: httpx.URL) -> Exception:
+    """Return what stood in the way of a request to a service, of an error of httpx."""
+    if isinstance(error, httpx.InvalidURL):
+        return WrongAddressError("an id or a name in this request has characters that none has")
+    return UnreachedError(_kind(error), place_of(url))
+
+
+def _kind(error: Exception) -> Kind:
+    if isinstance(error, httpx.TimeoutException):
+        return "timeout"
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "untrusted"
+        if isinstance(cause, ssl.SSLError):
+            return "tls"
+        if isinstance(cause, socket.gaierror | UnicodeError):
+            return "unknown_name"
+        if isinstance(cause, ConnectionRefusedError):
+            return "refused"
+    return "lost"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and all that led to it."""
+    seen: set[int] = set()
+    left = [error]
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        left += [one.__cause__, one.__context__]
+        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
