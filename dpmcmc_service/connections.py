@@ -1,58 +1,157 @@
-"""Connections that do not wait for ever: headers come within a time, or the line is closed."""
+"""Connections that neither wait for ever nor hold the event loop.
+
+uvicorn limits only the silence between two requests. Here headers come within a time, what is sent
+is taken within a time, a body that nobody needs any more ends within a time, and of what a client
+sends only a few KiB are parsed before others get their turn.
+"""
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Any
 
 import h11
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+PARSED_AT_ONCE = 512  # bytes: of chunks of one byte, each a Python object, a hundred
+REST = 20.0  # times as long as a part took: others' turns, before the next part is parsed
+
+
+class _Flow(FlowControl):
+    """uvicorn's, which parses what it has before it reads on. parse: does so soon, if anything."""
+
+    def __init__(self, transport: asyncio.Transport, parse: Callable[[], bool]) -> None:
+        super().__init__(transport)
+        self._parse = parse
+
+    def resume_reading(self) -> None:
+        """Read on, now or once everything is parsed."""
+        if self._parse():
+            self.read_paused = False
+        else:
+            super().resume_reading()
 
 
 class Impatient(H11Protocol):
-    """uvicorn's HTTP/1.1, with a limit to the time in which headers may arrive.
+    """uvicorn's HTTP/1.1 with limits.
 
-    uvicorn limits only the silence between two requests, and forgets that at the first byte.
+    seconds: for headers, and for the rest of a body after its answer. send_seconds: for a client to
+    take what its connection holds, after which the connection is cut.
     """
 
     seconds = 10.0
+    send_seconds = 30.0
+    flow: _Flow
+    _unparsed: bytearray
     _closing: asyncio.TimerHandle | None = None
+    _ending: asyncio.TimerHandle | None = None
+    _cutting: asyncio.TimerHandle | None = None
+    _parsing: asyncio.Handle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The client is there, and owes headers."""
         super().connection_made(transport)
+        self.flow, self._unparsed = _Flow(transport, self._parse_soon), bytearray()
         self._watch()
 
     def data_received(self, data: bytes) -> None:
         """More bytes came."""
-        super().data_received(data)
+        self._unparsed += data
+        if self._parsing is None:
+            self._parse()
+
+    def _parse_soon(self) -> bool:
+        """Whether bytes wait to be parsed; they are, once the loop has looked at others."""
+        if self._unparsed and self._parsing is None:
+            self._parsing = self.loop.call_soon(self._parse)
+        return bool(self._unparsed)
+
+    def _parse(self) -> None:
+        """Parse a part of what came, and let the loop go on before the next one."""
+        self._parsing = None
+        if self.transport.is_closing():
+            self._unparsed.clear()
+            return
+        if self.conn.their_state is h11.DONE and self.conn.our_state is not h11.DONE:
+            self.transport.pause_reading()  # the next request waits for the answer to this one
+            self.flow.read_paused = True
+            return
+        began = time.thread_time()
+        part = bytes(self._unparsed[: max(PARSED_AT_ONCE, self._plain())])
+        del self._unparsed[: len(part)]
+        super().data_received(part)
         self._watch()
+        if self._unparsed:
+            self.transport.pause_reading()
+            rest = REST * (time.thread_time() - began)
+            self._parsing = self.loop.call_later(rest, self._parse)
+        elif not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _plain(self) -> int:
+        """How many bytes of a body come next that are handed on as they are."""
+        reader = self.conn._reader
+        return int(getattr(reader, "_remaining", 0) or getattr(reader, "_bytes_in_chunk", 0))
 
     def on_response_complete(self) -> None:
-        """The answer is out; part of the next request may be here."""
+        """The answer is out; part of the next request may be here, or the rest of a body."""
         super().on_response_complete()
+        if self.transport.is_closing():
+            self._cut_later()
+        elif self.conn.their_state is h11.SEND_BODY and self._ending is None:
+            self._ending = self.loop.call_later(self.seconds, self._close)
         self._watch()
+
+    def pause_writing(self) -> None:
+        """The client does not take what is sent."""
+        super().pause_writing()
+        self._cut_later()
+
+    def resume_writing(self) -> None:
+        """The client has taken most of it."""
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._forget("_cutting")
+
+    def timeout_keep_alive_handler(self) -> None:
+        """No further request came."""
+        super().timeout_keep_alive_handler()
+        self._cut_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         super().connection_lost(exc)
-        self._forget()
+        self._unparsed.clear()
+        for timer in ("_closing", "_ending", "_cutting", "_parsing"):
+            self._forget(timer)
 
     def _watch(self) -> None:
         """Let the time run while headers are owed; what trickles in does not renew it."""
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._forget("_ending")
         if self.conn.their_state is not h11.IDLE:
-            self._forget()
+            self._forget("_closing")
         elif self._closing is None:
             self._closing = self.loop.call_later(self.seconds, self._close)
 
-    def _forget(self) -> None:
-        if self._closing is not None:
-            self._closing.cancel()
-            self._closing = None
+    def _forget(self, timer: str) -> None:
+        handle = getattr(self, timer)
+        if handle is not None:
+            handle.cancel()
+            setattr(self, timer, None)
 
     def _close(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
+        self._cut_later()
+
+    def _cut_later(self) -> None:
+        """Closing waits until the client has taken what is left: for a while."""
+        if self._cutting is None:
+            self._cutting = self.loop.call_later(self.send_seconds, self.transport.abort)
 
 
-def protocol(seconds: float) -> Any:
+def protocol(seconds: float, send_seconds: float) -> Any:
     """The class that uvicorn makes one of for each connection."""
-    return type("Impatient", (Impatient,), {"seconds": seconds})
+    return type("Impatient", (Impatient,), {"seconds": seconds, "send_seconds": send_seconds})

@@ -16,7 +16,9 @@ from starlette.types import Scope
 
 from dpmcmc_service import logs, tracing, web
 from dpmcmc_service.api import openapi, problems
-from dpmcmc_service.api.limits import Rates, Streams
+from dpmcmc_service.api.auth import settled
+from dpmcmc_service.api.endpoints import Lanes
+from dpmcmc_service.api.limits import Rates, downloads, streams
 from dpmcmc_service.api.metrics import Metrics
 from dpmcmc_service.api.middleware import CLIENT_LEFT, Front
 from dpmcmc_service.api.problems import ProblemResponse
@@ -34,7 +36,7 @@ from dpmcmc_service.api.sse import Notifier
 from dpmcmc_service.api.waiting import ClientLeft
 from dpmcmc_service.jobs.errors import Refusal
 from dpmcmc_service.jobs.fetch import watched
-from dpmcmc_service.jobs.planning import Planners
+from dpmcmc_service.jobs.planning import Planners, planners_of
 from dpmcmc_service.jobs.services import Services, open_services
 from dpmcmc_service.jobs.tokens import Tokens
 from dpmcmc_service.settings import Settings, settings
@@ -49,6 +51,7 @@ NO_TELEMETRY: TelemetryConfig = {
     "auto_configure": False,
 }
 MULTIPART_OVERHEAD = 2**21  # the metadata part and the boundaries
+FORM_BYTES = 2**17  # of a page
 UPLOADS = ("/v1/datasets", "/datasets/new")  # the API's, and the page that hands on to it
 
 
@@ -71,9 +74,12 @@ def create_app(
         tracing.configure(chosen, "api")
         app.state.services = open_house(chosen)
         app.state.stopping = threading.Event()
-        app.state.planners = planners or Planners(chosen.planners, chosen.plan_seconds)
-        app.state.rates, app.state.streams = Rates(chosen), Streams(chosen)
-        app.state.tokens = tokens or (Tokens(chosen) if chosen.oidc_issuer else None)
+        app.state.planners = planners or planners_of(chosen)
+        app.state.rates, app.state.streams = Rates(chosen), streams(chosen)
+        app.state.downloads = downloads(chosen)
+        provider = tokens or (Tokens(chosen) if chosen.oidc_issuer else None)
+        app.state.tokens = provider
+        app.state.settle = partial(settled, provider) if provider else None
         app.state.notifier = Notifier(partial(watched, app.state.services), app.state.stopping)
         yield
         app.state.stopping.set()
@@ -86,12 +92,14 @@ def create_app(
         title="dpmcmc",
         version=openapi.VERSION,
         docs_url=None,
+        openapi_url=None,
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
         telemetry=NO_TELEMETRY,
     )
     app.state.metrics = Metrics()
+    app.state.lanes, app.state.settle = Lanes(), None
     for module in (datasets, job_events, jobs, tasks, users, audit, catalogue, operations):
         app.include_router(module.router)
     web.mount(app)
@@ -106,6 +114,8 @@ def create_app(
     def limit(scope: Scope) -> int:
         if scope["method"] == "POST" and scope["path"] in UPLOADS:
             return chosen.max_upload_bytes + MULTIPART_OVERHEAD
+        if not scope["path"].startswith("/v1/"):
+            return min(FORM_BYTES, chosen.max_body_bytes)
         return chosen.max_body_bytes
 
     seconds = chosen.request_seconds

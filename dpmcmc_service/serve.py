@@ -19,7 +19,7 @@ from dpmcmc_service import logs
 from dpmcmc_service.collector import spare_what_is_loaded
 from dpmcmc_service.connections import protocol
 from dpmcmc_service.jobs import rewind, users
-from dpmcmc_service.jobs.planning import Planners
+from dpmcmc_service.jobs.planning import planners_of
 from dpmcmc_service.jobs.presence import API, Presence
 from dpmcmc_service.jobs.services import open_services
 from dpmcmc_service.jobs.stored_rows import mark_store
@@ -158,7 +158,7 @@ def serve(using: Settings, host: str, port: int) -> None:
 def _serve(using: Settings, host: str, port: int) -> None:
     """The API and, unless it runs elsewhere, the recovery process, until a signal."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    planners = Planners(using.planners, using.plan_seconds)
+    planners = planners_of(using)
     planners.start()  # they load their libraries meanwhile
     app = create_app(using, planners=planners)
     server = Server(
@@ -166,7 +166,7 @@ def _serve(using: Settings, host: str, port: int) -> None:
             app,
             host=host,
             port=port,
-            http=protocol(using.request_seconds),
+            http=protocol(using.request_seconds, using.send_seconds),
             log_config=None,
             access_log=False,
             server_header=False,

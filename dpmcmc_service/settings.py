@@ -250,6 +250,32 @@ class Settings(BaseSettings):
         description="seconds that a request's headers may take, and its body besides one for each"
         " KiB",
     )
+    send_seconds: float = Field(
+        30.0,
+        ge=0.5,
+        description="seconds in which a client must take 64 KiB of an answer, or its connection is"
+        " cut",
+    )
+    max_downloads_of_user: int = Field(
+        4,
+        ge=1,
+        description="chains, tables, results and free posteriors that one user may fetch at once"
+        " from one process",
+    )
+    max_downloads: int = Field(
+        32, ge=1, description="the same of all users together; each may take some MiB of memory"
+    )
+    max_result_bytes: int = Field(
+        2**25,
+        ge=2**20,
+        description="largest answer of a task, as JSON; tasks that release more are refused",
+    )
+    max_plans_waiting: int = Field(
+        32, ge=1, description="plans, prices and free posteriors of one user that may wait at once"
+    )
+    max_keys_of_user: int = Field(
+        50, ge=1, description="keys of one user that may work at once; revoke some for more"
+    )
     log_format: Literal["json", "console"] = Field("json", description="form of the log lines")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="least level that is logged"

@@ -3,16 +3,18 @@
 What waits for nobody is `async`: the framework hands other functions to a thread, each time.
 """
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
+from dpmcmc_service.api import limits
 from dpmcmc_service.api.endpoints import in_thread
-from dpmcmc_service.api.limits import Streams, too_fast
 from dpmcmc_service.api.problems import of_status
 from dpmcmc_service.api.sse import Notifier
 from dpmcmc_service.jobs import keys, tokens
@@ -43,16 +45,16 @@ async def get_watch(request: Request) -> Notifier:
     return found
 
 
-async def get_places(request: Request) -> Streams:
+async def get_streams(request: Request) -> limits.Places:
     """The process's places for event streams."""
-    found: Streams = request.app.state.streams
+    found: limits.Places = request.app.state.streams
     return found
 
 
 House = Annotated[Services, Depends(get_services)]
 Planning = Annotated[Planners, Depends(get_planners)]
 Watch = Annotated[Notifier, Depends(get_watch)]
-Places = Annotated[Streams, Depends(get_places)]
+StreamPlaces = Annotated[limits.Places, Depends(get_streams)]
 
 
 async def get_caller(
@@ -62,10 +64,24 @@ async def get_caller(
     return await in_thread(_caller, request, services)
 
 
-def _caller(request: Request, services: Services) -> Caller:
+def _bearer(request: Request) -> str:
+    """The key or token of a request; empty where it has none that could be one."""
     scheme, _space, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
-    if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
+    return token if scheme.lower() == "bearer" and len(token) <= MAX_TOKEN else ""
+
+
+async def settled(provider: tokens.Tokens, request: Request) -> None:
+    """Wait, without a thread, for the provider's keys where a request's token needs new ones."""
+    token = _bearer(request)
+    fetching = provider.fetching(token) if tokens.looks_like_one(token) else None
+    if fetching is not None:
+        await asyncio.wait({asyncio.wrap_future(fetching)}, timeout=tokens.PATIENCE_SECONDS)
+
+
+def _caller(request: Request, services: Services) -> Caller:
+    token = _bearer(request)
+    if not token:
         raise of_status(401, "A key is needed: Authorization: Bearer <key>.")
     address = request.client.host[:MAX_ADDRESS] if request.client else None
     provider: tokens.Tokens | None = request.app.state.tokens
@@ -73,13 +89,14 @@ def _caller(request: Request, services: Services) -> Caller:
         caller = tokens.authenticate(services, provider, token, address)
     else:
         caller = keys.authenticate(services, token, address)
+    request.app.state.lanes.remember(request, caller.id if caller else None)
     if caller is None:
         raise of_status(401, "This key or token lets nobody in.")
     request.state.caller = caller  # for the request's log line
     allowance = request.app.state.rates.ask(caller.id)
     request.state.allowance = allowance  # for the answer's headers
     if not allowance.allowed:
-        raise too_fast(allowance)
+        raise limits.too_fast(allowance)
     return caller
 
 
@@ -107,6 +124,14 @@ async def may_scrape(
         raise of_status(403, "This needs the role admin or auditor, or the key for metrics.")
 
 
+async def take_download(request: Request, caller: Annotated[Caller, Depends(get_caller)]) -> None:
+    """Take a place for an answer that may be large, until it was taken. Raises Refusal 429."""
+    places: limits.Places = request.app.state.downloads
+    places.take(caller.id)
+    request.state.over = partial(places.leave, caller.id)  # called by Front
+
+
+Downloading = Depends(take_download)
 Anyone = Annotated[Caller, Depends(allow("admin", "analyst", "auditor"))]
 Admin = Annotated[Caller, Depends(allow("admin"))]
 Analyst = Annotated[Caller, Depends(allow("analyst"))]

@@ -1,4 +1,8 @@
-"""Request bodies: read once, strictly validated from the JSON text, described in the OpenAPI."""
+"""Request bodies: read once, strictly validated from the JSON text, described in the OpenAPI.
+
+What a body may cost is bounded before it is parsed: a parser holds every thread of the process
+until it is done. Large bodies are parsed in a thread.
+"""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -6,16 +10,20 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from dpmcmc_service.api.endpoints import in_thread
 from dpmcmc_service.api.examples import EXAMPLES
-from dpmcmc_service.api.problems import escaped, faults, of_status
+from dpmcmc_service.api.problems import escaped, faults, of_status, too_many_values
+from dpmcmc_service.api.schemas import Request as Body
 from dpmcmc_service.jobs.errors import Fault, Refusal
 
-Model = TypeVar("Model", bound=BaseModel)
-Other = TypeVar("Other", bound=BaseModel)
-BODIES: dict[str, type[BaseModel]] = {}  # what the OpenAPI document must describe
+Model = TypeVar("Model", bound=Body)
+Other = TypeVar("Other", bound=Body)
+BODIES: dict[str, type[Body]] = {}  # what the OpenAPI document must describe
 REFERENCE = "#/components/schemas/{model}"
+SMALL_BYTES = 8192  # read by the event loop itself: a change of threads takes longer
+SLACK = 10_000  # commas and brackets inside strings, which count before a body is parsed
 
 
 class _Twice(dict[str, Any]):
@@ -34,36 +42,78 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _repeated(here: Any, at: str = "") -> Fault | None:
-    """The first member that is named twice in a document."""
-    if isinstance(here, _Twice):
-        return Fault(f"{at}/{escaped(here.name)}", "This member is named twice.")
-    inner = here.items() if isinstance(here, dict) else enumerate(here)
-    held = ((key, value) for key, value in inner if isinstance(value, dict | list))
-    return next(
-        filter(None, (_repeated(value, f"{at}/{escaped(key)}") for key, value in held)), None
-    )
+def _check_values(document: Any, most: int) -> None:
+    """Raise Refusal 422 on a member that is named twice, or on more values than may be."""
+    left = [("", document)]
+    count = 0
+    while left:
+        at, here = left.pop()
+        if isinstance(here, _Twice):
+            raise _not_valid(Fault(f"{at}/{escaped(here.name)}", "This member is named twice."))
+        count += len(here)
+        if count > most:
+            raise _not_valid(too_many_values(most))
+        inner = here.items() if isinstance(here, dict) else enumerate(here)
+        held = [
+            (f"{at}/{escaped(key)}", value)
+            for key, value in inner
+            if isinstance(value, dict | list)
+        ]
+        left += reversed(held)
 
 
-def _check_members(text: bytes) -> None:
-    """Raise Refusal 422 where an object names a member twice: readers differ in which counts."""
+def _not_valid(fault: Fault) -> Refusal:
+    return Refusal(422, "invalid_request", "The request is not valid.", [fault])
+
+
+def _document(text: bytes, most: int) -> Any:
+    """The JSON of a body; None where it is none: the model's own parser says what is wrong.
+
+    Raises Refusal 422 where an object names a member twice, since readers differ in which counts,
+    and where there are more than `most` values, before they are made.
+    """
+    if text.count(b",") + text.count(b"[") + text.count(b"{") > 2 * most + SLACK:
+        raise _not_valid(too_many_values(most))
     try:
         document = json.loads(text, object_pairs_hook=_object)
-        fault = _repeated(document) if isinstance(document, dict | list) else None
     except (ValueError, RecursionError):
-        return  # the model's own parser says what is wrong
-    if fault is not None:
-        raise Refusal(422, "invalid_request", "The request is not valid.", [fault])
+        return None
+    if isinstance(document, dict | list):
+        _check_values(document, most)
+    return document
 
 
 def parse(model: type[Model], text: bytes) -> Model:
     """A strictly valid model from JSON. Raises Refusal 422 with a pointer for each fault."""
-    _check_members(text)
+    return _valid(model, text, _document(text, model.most_values))
+
+
+def _valid(model: type[Model], text: bytes, document: Any) -> Model:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        wrong = faults(error, text)
-        raise Refusal(422, "invalid_request", "The request is not valid.", wrong) from None
+        raise faults(model, error, document) from None
+
+
+def _either(usual: type[Model], other: type[Other], member: str, text: bytes) -> Model | Other:
+    document = _document(text, max(usual.most_values, other.most_values))
+    if isinstance(document, dict) and member in document:
+        return _valid(other, text, document)
+    return _valid(usual, text, document)
+
+
+async def parsed(function: Callable[..., Any], *given: Any) -> Any:
+    """What a parser makes of a body, its last argument: a large one is parsed in a thread."""
+    if len(given[-1]) <= SMALL_BYTES:
+        return function(*given)
+    return await in_thread(function, *given)
+
+
+async def _body(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise of_status(415, "The body must be application/json.")
+    return await request.body()
 
 
 @lru_cache
@@ -71,10 +121,8 @@ def read(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """A dependency that reads the request's body as `model`."""
 
     async def reader(request: Request) -> Model:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise of_status(415, "The body must be application/json.")
-        return parse(model, await request.body())
+        found: Model = await parsed(parse, model, await _body(request))
+        return found
 
     return reader
 
@@ -95,25 +143,14 @@ def read_either(
     """A dependency that reads the body as `other` where it has this member, else as `usual`."""
 
     async def reader(request: Request) -> Model | Other:
-        found: Model | Other
-        if await _has(request, member):
-            found = await read(other)(request)
-        else:
-            found = await read(usual)(request)
+        text = await _body(request)
+        found: Model | Other = await parsed(_either, usual, other, member, text)
         return found
 
     return reader
 
 
-async def _has(request: Request, member: str) -> bool:
-    try:
-        document = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and member in document
-
-
-def describe(*models: type[BaseModel], required: bool = True) -> dict[str, Any]:
+def describe(*models: type[Body], required: bool = True) -> dict[str, Any]:
     """The OpenAPI of a route that reads one of `models`."""
     BODIES.update({model.__name__: model for model in models})
     schemas = [{"$ref": REFERENCE.format(model=model.__name__)} for model in models]

@@ -76,6 +76,12 @@ CODES = {
     "request_timeout": Code((408,), "The body comes too slowly."),
     "too_long_to_plan": Code((422,), "Working this out takes longer than the service allows."),
     "too_many_jobs": Code((429,), "Too many of your jobs wait or run. Try again when some ended."),
+    "too_many_downloads": Code(
+        (429,), "Too many of your downloads and free answers are under way. Let some end first."
+    ),
+    "too_many_plans": Code(
+        (429,), "Too many of your plans and free answers wait. Try again when some are answered."
+    ),
     "too_many_streams": Code((429,), "Too many event streams are open. Close some, or poll."),
     "unauthenticated": Code((401,), "No key or token that lets anybody in came with the request."),
     "unavailable": Code((503,), "Something that is needed is away or busy. Try again soon."),

@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -134,20 +135,31 @@ class Rates:
         return Allowance(allowed, self._limit, ahead)
 
 
-class Streams:
-    """Places for event streams in this process."""
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What there may be only so much of at once. refused: of what is said; else_do: what to do."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._of_user, self._in_all = settings.max_streams_of_user, settings.max_streams
+    name: str
+    refused: Callable[[str], Refusal]
+    else_do: str
+
+
+class Places:
+    """Places for something that takes long, in this process: of one user, and in all."""
+
+    def __init__(self, kind: Kind, of_user: int, in_all: int) -> None:
+        self._kind, self._of_user, self._in_all = kind, of_user, in_all
         self._guard, self._open = threading.Lock(), Counter[UUID]()
 
     def take(self, user: UUID) -> None:
         """Take a place. Raises Refusal 429."""
+        name, refused, else_do = self._kind.name, self._kind.refused, self._kind.else_do
         with self._guard:
             if self._open[user] >= self._of_user:
-                raise _too_many(f"You have {self._of_user} event streams open, as many as may be.")
+                told = f"You have {self._of_user} {name} open, as many as may be: {else_do}."
+                raise refused(told)
             if self._open.total() >= self._in_all:
-                raise _too_many("Too many event streams are open; poll the job in their place.")
+                raise refused(f"Too many {name} are open: {else_do}.")
             self._open[user] += 1
 
     def leave(self, user: UUID) -> None:
@@ -158,8 +170,24 @@ class Streams:
                 del self._open[user]
 
 
-def _too_many(detail: str) -> Refusal:
-    return Refusal(429, "too_many_streams", detail)
+def streams(settings: Settings) -> Places:
+    """Places for event streams."""
+    kind = Kind(
+        "event streams",
+        lambda told: Refusal(429, "too_many_streams", told),
+        "poll the job in their place",
+    )
+    return Places(kind, settings.max_streams_of_user, settings.max_streams)
+
+
+def downloads(settings: Settings) -> Places:
+    """Places for answers that may be large, from before they are made until they are taken."""
+    kind = Kind(
+        "downloads",
+        lambda told: Refusal(429, "too_many_downloads", told),
+        "try again when some have ended",
+    )
+    return Places(kind, settings.max_downloads_of_user, settings.max_downloads)
 
 
 def too_fast(allowance: Allowance) -> Refusal:

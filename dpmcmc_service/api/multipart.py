@@ -8,14 +8,15 @@ from fastapi import Request
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
-from starlette.concurrency import run_in_threadpool
 
+from dpmcmc_service.api.endpoints import in_thread
 from dpmcmc_service.api.problems import of_status
 from dpmcmc_service.api.spool import Spool
 from dpmcmc_service.jobs.errors import Fault, Refusal
 
 MAX_FIELD = 2**20
 MAX_HEADER = 2**12
+MAX_HEADERS = 20  # of a part
 MAX_FILES = 100  # of as many data holders
 
 
@@ -61,6 +62,8 @@ class Upload:
     def _header_end(self) -> None:
         name, value = self._header
         self._part.headers[name.lower()] = value
+        if len(self._part.headers) > MAX_HEADERS:
+            raise _malformed("A part has too many headers.")
         self._header = [b"", b""]
 
     def _headers_finished(self) -> None:
@@ -90,12 +93,15 @@ class Upload:
         self._ended = True
 
     async def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes."""
+        """Take in the next bytes, in a thread: the parser looks at each byte of a header."""
+        await in_thread(self._parse, chunk)
+
+    def _parse(self, chunk: bytes) -> None:
         try:
             self._parser.write(chunk)
         except FormParserError:
             raise _malformed("The multipart body is malformed.") from None
-        await run_in_threadpool(self._flush)
+        self._flush()
 
     def _flush(self) -> None:
         """Write what came of the last file."""

@@ -1,9 +1,12 @@
 """openapi.json: made from the routes, with the bodies that we read ourselves and our problems."""
 
+import json
 import re
+import threading
+from functools import lru_cache
 from typing import Any, get_args
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
@@ -11,11 +14,13 @@ from dpmcmc.models import MODELS
 from dpmcmc.privacy.events import Event
 from dpmcmc_service.api.bodies import BODIES, REFERENCE
 from dpmcmc_service.api.codes import CODES
+from dpmcmc_service.api.documents import Tagged, tagged
 from dpmcmc_service.api.illustrate import illustrate
 from dpmcmc_service.api.problems import MEDIA_TYPE, Problem
 from dpmcmc_service.api.schemas import JobEvent, StatusEvent
 
 VERSION = "1.0.0"
+ADDRESS = "/openapi.json"
 DESCRIPTION = """Posterior samples from sensitive data under differential privacy.
 
 Every request below `/v1` carries `Authorization: Bearer <key>`. What is refused is answered as
@@ -33,14 +38,24 @@ PUBLIC = ("/healthz", "/readyz")
 
 
 def install(app: FastAPI) -> None:
-    """Let the app describe itself."""
+    """Let the app describe itself, at ADDRESS as well."""
+    guard = threading.Lock()
 
     def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _document(app)
-        return app.openapi_schema
+        with guard:
+            if app.openapi_schema is None:
+                app.openapi_schema = _document(app)
+            return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]
+
+    @lru_cache
+    def written() -> Tagged:
+        return tagged(json.dumps(document(), separators=(",", ":")).encode())
+
+    @app.get(ADDRESS, include_in_schema=False)
+    def _openapi(request: Request) -> Response:
+        return written().answer(request)
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -11,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from dpmcmc_service.api.codes import address
@@ -38,6 +40,8 @@ DETAILS = {
 
 
 MISSING = object()
+MOST_TOLD = 20  # faults that one answer lists
+MOST_MADE = 2000  # errors that are made of one body: each takes a microsecond or two
 MAPPED = frozenset({"NormalPrior"})  # things that may stand alone, or by names
 
 
@@ -125,20 +129,64 @@ def pointer(loc: Sequence[int | str], document: Any, *, missing: bool) -> str:
     return "".join(f"/{escaped(part)}" for part in parts)
 
 
-def faults(error: ValidationError, body: bytes) -> list[Fault]:
-    """What is wrong with a JSON body. Never quotes the body."""
+def too_many_values(most: int) -> Fault:
+    """A body holds more than it may."""
+    return Fault("", f"More than {most:,} values are in it, as many as such a body may have.")
+
+
+def faults(model: type[BaseModel], error: ValidationError, document: Any) -> Refusal:
+    """What is wrong with a JSON body: the first faults, and how many there are. Never quotes it.
+
+    Of very many errors only those are made that an excerpt of the body has too.
+    """
+    made = error.error_count()
+    if made > MOST_MADE:
+        error = _of_excerpt(model, document) or error
+    cut = error.error_count() < made
+    items = error.errors(include_url=False, include_input=False) if cut or made <= MOST_MADE else []
+    mappings: dict[int, bool] = {}
+    found: list[Fault] = []
+    count = 0
+    for item in items:
+        if _meant(item["loc"], document, mappings):
+            fault = _fault(item, document)
+            if fault is None:
+                continue
+            count += 1
+            if len(found) < MOST_TOLD:
+                found.append(fault)
+    count = made if cut or not items else count
+    if not found:
+        found = [Fault("", f"{made:,} values are not valid.")]
+    detail = "The request is not valid."
+    if count > len(found):
+        detail = f"The request is not valid: {count:,} faults, of which the first are listed."
+    return Refusal(422, "invalid_request", detail, found, {"error_count": count})
+
+
+def _of_excerpt(model: type[BaseModel], document: Any) -> ValidationError | None:
+    """The errors of a small part of a document; None where it has none."""
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        document = None
-    items = error.errors(include_url=False, include_input=False)
-    return [_fault(item, document) for item in items if _meant(item["loc"], document)]
+        model.model_validate_json(json.dumps(_excerpt(document)))
+    except (ValidationError, RecursionError) as error:
+        return error if isinstance(error, ValidationError) else None
+    return None
 
 
-def _meant(loc: Sequence[int | str], document: Any) -> bool:
+def _excerpt(here: Any, depth: int = 0) -> Any:
+    """A document with the first few of each of its lists and objects."""
+    if isinstance(here, dict):
+        return {name: _excerpt(here[name], depth + 1) for name in islice(here, MOST_TOLD)}
+    if isinstance(here, list):
+        return [_excerpt(one, depth + 1) for one in here[: max(1, MOST_TOLD >> depth)]]
+    return here
+
+
+def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -> bool:
     """Whether an error is of the member of a union that the document means.
 
     Where a thing or a mapping from names to such things may stand, objects alone are a mapping.
+    mappings: what was found of objects before, by their identity.
     """
     here = document
     for step in loc:
@@ -146,11 +194,11 @@ def _meant(loc: Sequence[int | str], document: Any) -> bool:
         if further is not MISSING:
             here = further
             continue
-        mapping = bool(here) and _mapping(here)
-        if str(step).startswith("dict["):
-            return mapping
-        if step in MAPPED:
-            return not mapping
+        mapping = str(step).startswith("dict[")
+        if mapping or step in MAPPED:
+            if id(here) not in mappings:
+                mappings[id(here)] = bool(here) and _mapping(here)
+            return mappings[id(here)] == mapping
     return True
 
 
@@ -158,27 +206,52 @@ def _mapping(here: Any) -> bool:
     return isinstance(here, dict) and all(isinstance(value, dict) for value in here.values())
 
 
-def _fault(item: ErrorDetails, document: Any) -> Fault:
-    """One of pydantic's errors. A union's lies at the field that says which member is meant."""
+def _fault(item: ErrorDetails, document: Any) -> Fault | None:
+    """One of pydantic's errors. A union's lies at the field that says which member is meant.
+
+    None where it misses what is in the document, and was left out of the excerpt alone.
+    """
     loc, message = item["loc"], item["msg"].removeprefix("Value error, ")
     context = item.get("ctx", {})
     if item["type"].startswith("union_tag"):
         missing = item["type"] == "union_tag_not_found"
         message = "Field required" if missing else f"Input should be {context['expected_tags']}"
-        at = (*loc, context["discriminator"].strip("'"))
-        return Fault(pointer(at, document, missing=missing), message)
+        loc = (*loc, context["discriminator"].strip("'"))
+    else:
+        missing = item["type"].startswith("missing")
+    if missing and _there(loc, document):
+        return None
     further = context["pointer"] if item["type"] == "event" else ""
-    missing = item["type"].startswith("missing")
     return Fault(pointer(loc, document, missing=missing) + further, message)
+
+
+def _there(loc: Sequence[int | str], document: Any) -> bool:
+    """Whether the last step of a place is in the document."""
+    here, further = document, MISSING
+    for step in loc:
+        further = _step(here, step)
+        here = here if further is MISSING else further
+    return further is not MISSING
 
 
 def _methods(app: FastAPI, path: str) -> list[str]:
     """The methods of every route at an address; the router itself knows only of the first one's."""
     found: set[str] = set()
-    for template, item in app.openapi()["paths"].items():
-        if re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)), path):
-            found |= {method.upper() for method in item}
+    for template, methods in _documented(app):
+        if template.fullmatch(path):
+            found |= methods
     return sorted(found | ({"HEAD"} if "GET" in found else set()))
+
+
+def _documented(app: FastAPI) -> list[tuple[re.Pattern[str], set[str]]]:
+    """Every address of the API, with its methods."""
+    return [
+        (
+            re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template))),
+            {method.upper() for method in item},
+        )
+        for template, item in app.openapi()["paths"].items()
+    ]
 
 
 def install(app: FastAPI) -> None:
@@ -192,12 +265,13 @@ def install(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> ProblemResponse:
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            known = ", ".join(_methods(app, request.url.path))
+            known = ", ".join(await run_in_threadpool(_methods, app, request.url.path))
             headers["Allow"] = known or headers.get("Allow", "")
         return problem(of_status(error.status_code), headers)
 
     @app.exception_handler(RequestValidationError)
     async def _parameters(_: Request, error: RequestValidationError) -> ProblemResponse:
-        wrong = [Fault("/" + "/".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
+        told = error.errors()[:MOST_TOLD]
+        wrong = [Fault("/" + "/".join(map(str, e["loc"])), e["msg"]) for e in told]
         refusal = Refusal(422, "invalid_request", "The request is not valid.", wrong)
         return problem(refusal)

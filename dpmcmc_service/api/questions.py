@@ -69,6 +69,7 @@ class PosteriorIn(Request):
     model over the one in which these coefficients are fixed to these values, under these priors.
     """
 
+    most_values = 20_000
     prior: Annotated[dict[Parameter, PriorIn], Field(max_length=250)] = Field(default_factory=dict)
     num_draws: Annotated[int, Field(ge=1, le=20_000)] = 1000
     given: Settings = Field(default_factory=list)

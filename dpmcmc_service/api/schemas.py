@@ -1,7 +1,7 @@
 """The contract's bodies. Requests are strict: right types, finite numbers, no other fields."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import (
@@ -40,8 +40,9 @@ Item = TypeVar("Item")
 
 
 class Request(BaseModel):
-    """What a client sends."""
+    """What a client sends. most_values: members and items in it, those of inner ones included."""
 
+    most_values: ClassVar[int] = 5000
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
 
@@ -228,6 +229,8 @@ class DatasetIn(Request):
     beside the pooled dataset, whose jobs debit all of them.
     """
 
+    most_values = 50_000  # categories
+
     name: Name
     description: Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")] = ""
     privacy: PrivacyIn
@@ -262,6 +265,7 @@ class DatasetPatch(Request):
     analysts' ids; null lifts an allotment.
     """
 
+    most_values = 12_000
     privacy: BudgetIn | None = None
     archived: bool | None = None
     available: Literal[True] | None = None
@@ -920,6 +924,7 @@ EventIn = Annotated[Event, PlainValidator(_event, json_schema_input_type=Event)]
 class ComposeIn(Request):
     """Mechanisms one after the other on the same rows, and the delta to quote them at."""
 
+    most_values = 10_000
     events: Annotated[list[EventIn], Field(min_length=1, max_length=1000)]
     delta: Delta
 

@@ -1,8 +1,9 @@
 """Read jobs and the chains that they released."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -20,14 +21,15 @@ from dpmcmc.results import attributes, attributes_of
 from dpmcmc.schema import Schema
 from dpmcmc.spec import JobSpec
 from dpmcmc.statistics.questions import family_of
-from dpmcmc.tasks import TaskSpec
+from dpmcmc.synthetic.drawn import Values
+from dpmcmc.tasks import TaskSpec, table_of
 from dpmcmc.tasks.statistic import StatisticTask
 from dpmcmc.tasks.synthetic import SyntheticTask
 from dpmcmc.tasks.two_stages import TwoStagesTask
 from dpmcmc.units import Scale, in_units
 from dpmcmc_service.jobs.access import own_job
 from dpmcmc_service.jobs.caller import Caller
-from dpmcmc_service.jobs.chains import stored_block, stored_chain
+from dpmcmc_service.jobs.chains import Draws, kept_draws, stored_block, stored_columns
 from dpmcmc_service.jobs.cursors import Page, by_time
 from dpmcmc_service.jobs.errors import Refusal, not_found
 from dpmcmc_service.jobs.keys import living
@@ -46,7 +48,7 @@ from dpmcmc_service.storage.rows import JOB_STATUSES, DatasetRow, JobRow, Releas
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A released chain. draws: (chain, draw, parameter), warm-up included and counted.
+    """A released chain. draws: warm-up included and counted, not in memory where it is stored.
 
     verdict: status and sentence of what it is worth; None of a job before there were any.
     attributes: what it cost and how it was made.
@@ -55,7 +57,7 @@ class Chain:
     job_id: UUID
     parameters: tuple[str, ...]
     num_warmup: int
-    draws: NDArray[np.float64]
+    draws: Draws
     verdict: tuple[str, str] | None = None
     attributes: Mapping[str, str | float] = field(default_factory=dict)
 
@@ -129,7 +131,7 @@ def jobs(
 def chain(services: Services, caller: Caller, job_id: UUID, scale: Scale = "original") -> Chain:
     """The released chain of a succeeded job. Raises Refusal 404 or 409 job_not_finished."""
     with services.sessions.read() as session:
-        return _chain(session, _succeeded(session, caller, job_id), scale)
+        return _chain(services, session, _succeeded(session, caller, job_id), scale)
 
 
 def summary(
@@ -144,9 +146,15 @@ def summary(
         kept = {"design": found.summary} if isinstance(found.summary, list) else found.summary
         if kept and scale in kept:
             return found, kept[scale]
-        released = _chain(session, found, scale)
-    after = Released(released.draws[:, released.num_warmup :])
+        released = _chain(services, session, found, scale)
+    draws = np.stack([_whole(released.draws, chain) for chain in range(released.draws.shape[0])])
+    after = Released(draws[:, released.num_warmup :])
     return found, [asdict(item) for item in diagnostics.summarise(after, released.parameters)]
+
+
+def _whole(draws: Draws, chain: int) -> NDArray[np.float64]:
+    """All draws (draw, parameter) of one chain."""
+    return np.concatenate([piece for _, piece in draws.pieces(chain)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +212,22 @@ def block_of(session: Session, job: JobRow) -> TaskBlock:
     return _task_block(session, job, 0)
 
 
-def table(services: Services, caller: Caller, job_id: UUID, number: int) -> TaskBlock:
-    """A synthetic table, by its number from 0. Raises as `result`, or Refusal 404."""
+def table(
+    services: Services, caller: Caller, job_id: UUID, number: int
+) -> Iterator[Mapping[str, Values]]:
+    """A synthetic table, by its number from 0: columns by name, some rows at a time.
+
+    Raises as `result`, or Refusal 404.
+    """
     with services.sessions.read() as session:
         found = _task(session, caller, job_id)
         spec = task_spec(found)
         if not isinstance(spec.task, SyntheticTask) or number >= spec.task.tables:
             raise not_found("table")
-        return _task_block(session, found, 1 + number)
+        schema = schema_of(session.get_one(DatasetRow, found.dataset_id))
+    of_block = (found.id, found.released_attempt or 0, 1 + number)
+    parts = stored_columns(services.sessions, *of_block, schema.rows)
+    return (table_of(replace(schema, rows=part.shape[1]), spec, part.reshape(-1)) for part in parts)
 
 
 def _task(session: Session, caller: Caller, job_id: UUID) -> JobRow:
@@ -253,25 +269,28 @@ def _check_kept(job: JobRow) -> None:
         raise Refusal(410, "expired", told)
 
 
-def _chain(session: Session, job: JobRow, scale: Scale) -> Chain:
+def _chain(services: Services, session: Session, job: JobRow, scale: Scale) -> Chain:
     _check_kept(job)
     if is_inference(job):
-        return _inferred(session, job)
+        return _inferred(services, session, job)
     spec = resolved_spec(job)
     schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
     parameters = parameters_of(schema, spec.model)
-    draws = stored_chain(session, job.id, job.released_attempt or 0, len(parameters))
-    draws = in_units(make_design(schema, spec.model.formula), parameters, draws, scale)
+    design = make_design(schema, spec.model.formula)
+    converted = partial(in_units, design, parameters, scale=scale)
+    of_attempt = (job.id, job.released_attempt or 0, len(parameters))
+    draws = kept_draws(services.sessions, session, *of_attempt, converted)
     verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
     cost = Cost(job.epsilon, job.delta, job.mu)
     told = attributes_of(spec, cost, schema.neighbouring)
     return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict, told)
 
 
-def _inferred(session: Session, job: JobRow) -> Chain:
+def _inferred(services: Services, session: Session, job: JobRow) -> Chain:
     """The chain of an inference: of one parameter, its warm-up left out."""
     asked = inference_spec(job).question
-    draws = stored_chain(session, job.id, job.released_attempt or 0, 1)
+    of_attempt = (job.id, job.released_attempt or 0, 1)
+    draws = kept_draws(services.sessions, session, *of_attempt, lambda piece: piece)
     verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
     schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
     told = attributes(Cost(0.0, 0.0, 0.0), str(asked.algorithm), schema.neighbouring)

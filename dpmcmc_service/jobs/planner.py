@@ -70,21 +70,26 @@ def answered_of_task(
     return json.dumps(told, allow_nan=False).encode()
 
 
-def inferred(found: TaskBlock, asked: Question) -> dict[str, Any] | Fault:
-    """Draws given what a task released, as JSON holds them, or what is wrong with the question.
+def inferred(
+    found: TaskBlock, asked: Question, head: dict[str, Any] | None
+) -> bytes | dict[str, Any] | Fault:
+    """Draws given what a task released, as JSON behind `head`, or what is wrong with the question.
 
-    Runs in a planner process.
+    Without a head the same members, the draws (chain, draw) as numbers. Runs in a planner process.
     """
     try:
         made = posterior_of(found.schema, found.spec, found.block, asked)
     except SpecError as error:
         return Fault(error.pointer, error.message)
-    return {
+    told = {
         "algorithm": made.algorithm,
         "parameter": asdict(made.summary),
-        "draws": made.draws.tolist(),
+        "draws": made.draws,
         "verdict": asdict(made.verdict),
     }
+    if head is None:
+        return told
+    return json.dumps(head | told | {"draws": made.draws.tolist()}, allow_nan=False).encode()
 
 
 def load_planner() -> None:

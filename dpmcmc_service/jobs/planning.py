@@ -22,12 +22,14 @@ from typing import Any
 
 from dpmcmc_service import logs
 from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.planner_process import STOP_SIGNAL
 from dpmcmc_service.settings import PREFIX, Settings, variables_of
 
-MOST_WAITING = 256
+MOST_WAITING = 4096  # of all callers together, each of whom may have a few
 OUTCOMES = ("answered", "too_long_to_plan", "unavailable")
 MOST_KEPT = 512  # answers, for who asks the same again: a job is planned before it is submitted
 LOOK_SECONDS = 0.05  # between two looks at whether somebody still waits
+STOP_SECONDS = 2.0  # for work that is told to stop, after which its process ends
 START_SECONDS = 60.0  # for a process to load its libraries
 
 
@@ -47,15 +49,15 @@ class Ticket:
     left: threading.Event = field(default_factory=threading.Event)
 
     def leave(self) -> None:
-        """Nobody waits for the answer any more: the work ends."""
+        """Nobody waits for the answer any more: the work stops, or never begins."""
         self.left.set()
 
 
 class Planners:
     """Processes that call pure functions of public facts, started when they are first needed."""
 
-    def __init__(self, number: int, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, number: int, seconds: float, of_caller: int = MOST_WAITING) -> None:
+        self._seconds, self._of_caller = seconds, of_caller
         self._waiting: dict[bool, Lane] = {True: OrderedDict(), False: OrderedDict()}  # by quick
         self._kept: OrderedDict[bytes, Any] = OrderedDict()
         self._change = threading.Condition()
@@ -83,7 +85,9 @@ class Planners:
         keep: bool = True,
         quick: bool = False,
     ) -> Ticket:
-        """Have a function of a module called. Raises Refusal 503 where too much is waiting.
+        """Have a function of a module called.
+
+        Raises Refusal 429 where too much of this caller is waiting, 503 where too much of all is.
 
         keep: whether the answer is kept for who asks the same again. quick: whether it takes
         hundredths of a second, whatever is given.
@@ -91,16 +95,31 @@ class Planners:
         ticket = Ticket(pickle.dumps((caller, function, given)), keep, quick)
         ticket.answer.set_running_or_notify_cancel()  # from here on only `leave` ends it
         with self._change:
-            if self._closed or sum(len(q) for q in self._queues()) >= MOST_WAITING:
-                raise Refusal(503, "unavailable", "Too much is being planned; try again.")
             if ticket.key in self._kept:
                 self._kept.move_to_end(ticket.key)
                 ticket.answer.set_result(self._kept[ticket.key])
                 return ticket
+            self._check_room(caller)
             self._waiting[quick].setdefault(caller, deque()).append(ticket)
             self._change.notify_all()
         self.start()
         return ticket
+
+    def _check_room(self, caller: str) -> None:
+        """Forget what a caller has left, and raise Refusal where too much is waiting."""
+        own = 0
+        for lane in self._waiting.values():
+            queue = deque(one for one in lane.get(caller, ()) if not one.left.is_set())
+            own += len(queue)
+            if queue:
+                lane[caller] = queue
+            else:
+                lane.pop(caller, None)
+        if own >= self._of_caller:
+            told = f"{own} of your plans and free answers wait, as many as may; try again."
+            raise Refusal(429, "too_many_plans", told)
+        if self._closed or sum(len(queue) for queue in self._queues()) >= MOST_WAITING:
+            raise Refusal(503, "unavailable", "Too much is being planned; try again.")
 
     def close(self) -> None:
         """End the processes and whatever they are at; what waits is refused."""
@@ -175,6 +194,11 @@ class Planners:
                 self._kept.popitem(last=False)
 
 
+def planners_of(settings: Settings) -> Planners:
+    """The processes that settings ask for; they start when they are first needed."""
+    return Planners(settings.planners, settings.plan_seconds, settings.max_plans_waiting)
+
+
 def lanes_of(number: int, of: int) -> tuple[bool, ...]:
     """What a process takes: the first of several quick work alone, others by turns of either."""
     return (True,) if number == 0 and of > 1 else (False, True)
@@ -233,11 +257,23 @@ class _Worker:
         until = time.monotonic() + self._seconds
         while not line.poll(LOOK_SECONDS):
             late = time.monotonic() > until
-            if late or self._closed() or ticket.left.is_set():
+            if self._closed():
                 self.end()
+                return _busy()
+            if late or ticket.left.is_set():
+                self._stop(line)
                 return _too_long() if late else _busy()
         worked, outcome = pickle.loads(line.recv_bytes())  # noqa: S301 - our own process
         return outcome if worked else _busy()
+
+    def _stop(self, line: Connection) -> None:
+        """Have the process stop what it is at; where it does not, end it."""
+        if self._process is not None:
+            self._process.send_signal(STOP_SIGNAL)
+        if line.poll(STOP_SECONDS):
+            line.recv_bytes()
+        else:
+            self.end()
 
     def ready(self) -> Connection | None:
         """The line to a process that has loaded its libraries; None where all is over."""

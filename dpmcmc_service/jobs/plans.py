@@ -1,5 +1,6 @@
 """What a job would cost and bring. Public facts only: nothing here opens a dataset's rows."""
 
+import json
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -13,9 +14,12 @@ from dpmcmc.planner.select import of_full_data
 from dpmcmc.privacy.events import EventError, Gaussian, Repeat, WithoutReplacement
 from dpmcmc.releases import RELEASES
 from dpmcmc.reuse import Earlier
-from dpmcmc.schema import Schema
+from dpmcmc.schema import Column, NumberColumn, Schema
 from dpmcmc.spec import JobSpec
+from dpmcmc.summaries.statistics import Counts
 from dpmcmc.tasks import TaskPlan, TaskSpec
+from dpmcmc.tasks.summaries import SummariesTask
+from dpmcmc.tasks.synthetic import SyntheticTask
 from dpmcmc_service import ledger
 from dpmcmc_service.jobs import whitenings
 from dpmcmc_service.jobs.access import usable_dataset
@@ -34,6 +38,7 @@ LAST = (
     "After this job no job with Gaussian noise fits any more, and regressions have no other."
     " Ask for less, or for gaussian noise, which takes less of what such jobs share."
 )
+NUMBER_BYTES, ESTIMATE_BYTES = 24, 160  # of JSON: a number; an estimate without its name
 LEAST_COST = 1e9  # noise multiplier of a step that costs next to nothing
 
 # what the verdicts of an analyst's last jobs say of columns
@@ -83,6 +88,8 @@ def checked(services: Services, schema: Schema, made: Made | Fault) -> Made:
     else:
         draws = made.num_steps * made.num_chains * len(made.parameters)
         fault = Fault("/sampler/num_steps", "Chains x steps x parameters is above the limit.")
+    if isinstance(made, TaskPlan):
+        check_answer(services, schema, made)
     if draws > services.settings.max_draws:
         raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
     needed = memory_bytes(schema.rows, len(schema.columns), made)
@@ -91,6 +98,38 @@ def checked(services: Services, schema: Schema, made: Made | Fault) -> Made:
         fault = Fault(where, "Rows x columns need more memory than a worker may take.")
         raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
     return made
+
+
+def check_answer(services: Services, schema: Schema, made: TaskPlan) -> None:
+    """Refuse a task whose answer is more than this service sends at once. Raises Refusal 422."""
+    most, needed = services.settings.max_result_bytes, answer_bytes(schema, made)
+    if needed > most:
+        told = (
+            f"Its answer would take {needed / 2**20:,.0f} MiB, and at most {most / 2**20:,.0f} MiB"
+            " are sent: ask for fewer or coarser counts, or a batch in place of each row."
+        )
+        fault = Fault("/task", told)
+        raise Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
+
+
+def answer_bytes(schema: Schema, made: TaskPlan) -> int:
+    """About the most bytes that a task's answer takes as JSON."""
+    task = made.spec.task
+    if isinstance(task, SyntheticTask):
+        return 0  # some counts; each table is a file, which is written a piece at a time
+    if not isinstance(task, SummariesTask):
+        return NUMBER_BYTES * made.numbers
+    names = {column.name: _longest(column) for column in schema.columns}
+    counted = [one.columns for one in task.statistics if isinstance(one, Counts)]
+    longest = max((sum(names[name] for name in columns) for columns in counted), default=0)
+    return (ESTIMATE_BYTES + longest) * made.numbers
+
+
+def _longest(column: Column) -> int:
+    """The most bytes that a column and one of its values take in a name, as JSON."""
+    values = () if isinstance(column, NumberColumn) else column.categories
+    longest = max((len(json.dumps(value)) for value in values), default=NUMBER_BYTES)
+    return len(json.dumps(column.name)) + longest
 
 
 def low_quality(made: planner.Plan, epsilon: float | None) -> Refusal:

@@ -1,8 +1,12 @@
 """Posteriors from what a job stored of its release. Nothing here sees a row or a ledger."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.errors import SpecError
 from dpmcmc.free.posterior import FreePosterior
@@ -41,16 +45,27 @@ class Question:
     scale: Scale = "original"
 
 
-def told(kept: Kept, asked: Question) -> dict[str, Any] | Fault:
-    """The answer, as JSON holds it, or what is wrong with the question.
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Draws (draw, parameter) of a posterior, without what else may be asked of it."""
 
-    Runs in a planner process.
+    parameters: tuple[str, ...]
+    draws: NDArray[np.float64]
+
+
+def told(kept: Kept, asked: Question, head: dict[str, Any] | None) -> bytes | Drawn | Fault:
+    """The answer as JSON behind `head`, or the draws alone without one; or what is wrong.
+
+    Runs in a planner process: there may be hundreds of thousands of numbers.
     """
     release = StoredRelease.read(kept.schema, kept.spec, kept.content)
     if asked.num_draws * len(release.parameters) > MOST_NUMBERS:
         return Fault("/num_draws", f"Draws x parameters must be at most {MOST_NUMBERS}.")
     try:
-        return _answer(release.posterior(asked.prior, asked.num_draws, scale=asked.scale), asked)
+        found = release.posterior(asked.prior, asked.num_draws, scale=asked.scale)
+        if head is None:
+            return Drawn(tuple(found.parameters), np.asarray(found.shown))
+        return json.dumps(head | _answer(found, asked), allow_nan=False).encode()
     except SpecError as error:
         return Fault(error.pointer, error.message)
 

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -43,6 +44,7 @@ SUBJECT = re.compile(r"[\x21-\x7e]{1,255}")
 KEPT_SECONDS = 300.0  # keys of the provider: one that it withdraws is good for so long
 AGAIN_SECONDS = 10.0  # until they are fetched again for a key that is not among them
 FETCH_SECONDS = 5.0
+PATIENCE_SECONDS = 6.0  # that a request waits for a fetch
 DISCOVERY = "/.well-known/openid-configuration"
 
 
@@ -73,21 +75,43 @@ class ProviderKeys:
         self._settings, self._get, self._clock = settings, get, clock
         self._guard = threading.Lock()
         self._keys: Mapping[str, jwt.PyJWK] = {}
-        self._tried, self._fetched = -AGAIN_SECONDS, -KEPT_SECONDS
+        self._tried, self._fetched = -AGAIN_SECONDS, -2 * KEPT_SECONDS
+        self._fetch_of: Future[None] | None = None
+
+    def fetching(self, kid: str) -> "Future[None] | None":
+        """The fetch that the key of this id needs, begun or under way; None where it needs none.
+
+        One thread fetches at a time, and holds up nobody whose key is known.
+        """
+        with self._guard:
+            now = self._clock()
+            if now - self._fetched < KEPT_SECONDS and kid in self._keys:
+                return None
+            if self._fetch_of is not None and not self._fetch_of.done():
+                return self._fetch_of if now - self._tried < PATIENCE_SECONDS else None
+            if now - self._tried < AGAIN_SECONDS:
+                return None
+            self._tried = now
+            begun = self._fetch_of = Future[None]()
+        threading.Thread(target=self._fetch, args=(now, begun), daemon=True).start()
+        return begun
 
     def key(self, kid: str) -> jwt.PyJWK | None:
         """The key of this id. Raises Refusal 503 where no keys were ever to be had."""
-        with self._guard:
-            now = self._clock()
-            stale = now - self._fetched >= KEPT_SECONDS
-            if (stale or kid not in self._keys) and now - self._tried >= AGAIN_SECONDS:
-                self._tried = now
-                self._fetch(now)
-            if now - self._fetched >= 2 * KEPT_SECONDS:  # what is withdrawn does not last for ever
-                raise Refusal(503, "unavailable", "The identity provider cannot be reached.")
-            return self._keys.get(kid)
+        fetch = self.fetching(kid)
+        if fetch is not None:
+            wait({fetch}, timeout=PATIENCE_SECONDS)
+        if self._clock() - self._fetched >= 2 * KEPT_SECONDS:  # what is withdrawn does not last
+            raise Refusal(503, "unavailable", "The identity provider cannot be reached.")
+        return self._keys.get(kid)
 
-    def _fetch(self, now: float) -> None:
+    def _fetch(self, now: float, begun: "Future[None]") -> None:
+        try:
+            self._read(now)
+        finally:
+            begun.set_result(None)
+
+    def _read(self, now: float) -> None:
         try:
             document = self._get(self._address())
             usable = [k for k in document["keys"] if k.get("kty") not in SECRET_KINDS]
@@ -112,15 +136,20 @@ class Tokens:
         self._settings = settings
         self._keys = keys or ProviderKeys(settings)
 
+    def fetching(self, token: str) -> "Future[None] | None":
+        """The fetch of the provider's keys that reading a token waits for, if any."""
+        kid = _kid(token)
+        return None if kid is None else self._keys.fetching(kid)
+
     def read(self, token: str) -> Identity | None:
         """Whom a token names; None where it is not good. Raises Refusal 403 without a role."""
+        kid = _kid(token)
+        if kid is None:
+            return None
         try:
-            head = jwt.get_unverified_header(token)
-            if head.get("alg") not in ALGORITHMS or not isinstance(head.get("kid"), str):
-                return None
-            key = self._keys.key(head["kid"])
+            key = self._keys.key(kid)
             claims = None if key is None else self._claims(token, key)
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, RecursionError) as error:
             logs.logger().info("token_refused", exception=type(error).__name__)
             return None
         if claims is None or not SUBJECT.fullmatch(str(claims["sub"])):
@@ -154,6 +183,17 @@ class Tokens:
             if value in values:
                 return role
         raise Refusal(403, "forbidden", "This token gives no role here.")
+
+
+def _kid(token: str) -> str | None:
+    """The id of the key that a token names; None where no key of a provider signs such a token."""
+    try:
+        head = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, RecursionError, ValueError) as error:
+        logs.logger().info("token_refused", exception=type(error).__name__)
+        return None
+    kid = head.get("kid")
+    return kid if head.get("alg") in ALGORITHMS and isinstance(kid, str) else None
 
 
 def looks_like_one(token: str) -> bool:

@@ -5,12 +5,14 @@ lines are those of the API.
 """
 
 import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Annotated, Any
 from uuid import UUID
 
 import httpx
 from fastapi import Depends, Request, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 Json = dict[str, Any]
 PAGE = 200  # items asked for at once
@@ -75,6 +77,13 @@ class Api:
         """Return an answer that is handed on as it comes: a stream of events."""
         return _Stream(self._request, self._key, path, query)
 
+    def file(self, path: str, kind: str, headers: Mapping[str, str]) -> Response:
+        """Return an answer of this kind that is handed on as it comes, with headers of its own.
+
+        Where the API says no, RefusedError is raised when it is sent.
+        """
+        return _File(self._request, self._key, path, kind, headers)
+
     async def json(self, method: str, path: str, **given: Any) -> Json:
         """Return the answer's object."""
         found: Json = (await self.send(method, path, **given)).json()
@@ -99,6 +108,8 @@ class Api:
 class _Stream(Response):
     """The API's own answer to a GET, its parts sent on as they come."""
 
+    _accept = "*/*"
+
     def __init__(self, request: Request, key: str, path: str, query: str) -> None:
         super().__init__()
         self._app, self._key, self._path, self._query = request.app, key, path, query
@@ -111,9 +122,42 @@ class _Stream(Response):
             "path": self._path,
             "raw_path": self._path.encode(),
             "query_string": self._query.encode(),
-            "headers": [(b"host", b"inside"), (b"authorization", f"Bearer {self._key}".encode())],
+            "headers": [
+                (b"host", b"inside"),
+                (b"authorization", f"Bearer {self._key}".encode()),
+                (b"accept", self._accept.encode()),
+            ],
         }
         await self._app(asked, receive, send)
+
+
+class _File(_Stream):
+    """The API's answer to a GET as a file; nothing of it is kept on its way."""
+
+    def __init__(
+        self, request: Request, key: str, path: str, kind: str, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(request, key, path, "")
+        self._accept = kind
+        self._own = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        self._refused, self._told = 0, b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Ask the API in place of this request. Raises RefusedError before anything is sent."""
+
+        async def hand_on(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                refused = message["status"] >= HTTPStatus.BAD_REQUEST
+                self._refused = message["status"] if refused else 0
+                message = {**message, "headers": [*message["headers"], *self._own]}
+            elif self._refused:
+                self._told += message.get("body", b"")
+            if not self._refused:
+                await send(message)
+
+        await super().__call__(scope, receive, hand_on)
+        if self._refused:
+            raise RefusedError(self._refused, _problem(httpx.Response(200, content=self._told)))
 
 
 def _problem(answer: httpx.Response) -> Json:

@@ -16,12 +16,15 @@ from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse
+from starlette.concurrency import run_in_threadpool
 
+from dpmcmc_service.api.middleware import COOKIE
 from dpmcmc_service.web.inside import Api, RefusedError
 
-COOKIE = "dpmcmc_session"
 LASTS = timedelta(hours=12)
 LABEL = "browser session"
+SMALL_FORM = 4096  # bytes, taken apart by the event loop itself
+MOST_FIELDS = 5000
 
 
 class SignInNeededError(Exception):
@@ -56,8 +59,17 @@ def csrf_of(cookie: str) -> str:
 
 async def fields_of(request: Request) -> dict[str, str]:
     """Return the fields of a form that was sent. Of several of one name the last."""
-    body = (await request.body()).decode("utf-8", "replace")
-    return dict(parse_qsl(body, keep_blank_values=True))
+    body = await request.body()
+    return await run_in_threadpool(_fields, body) if len(body) > SMALL_FORM else _fields(body)
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    text = body.decode("utf-8", "replace")
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        told = f"A form has at most {MOST_FIELDS} fields."
+        raise RefusedError(422, {"detail": told, "code": "invalid_request"}) from None
 
 
 async def signed_in(request: Request) -> Session:

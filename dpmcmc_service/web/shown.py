@@ -9,7 +9,9 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment, FileSystemLoader, Template
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from dpmcmc_service.web.names import named
 from dpmcmc_service.web.session import Session
@@ -104,6 +106,22 @@ def page(
 ) -> HTMLResponse:
     """Return a page. session: whose it is; None before anybody signed in."""
     known = {"session": session, "here": request.url.path, "csrf": session.csrf if session else ""}
-    return templates.TemplateResponse(
-        request, name, known | told, status_code=status, headers=HEADERS
-    )
+    return Page(templates.get_template(name), {"request": request} | known | told, status)
+
+
+class Page(HTMLResponse):
+    """A page that is filled in a thread when it is sent: a long table takes a while."""
+
+    def __init__(self, template: Template, told: dict[str, Any], status: int) -> None:
+        super().__init__(status_code=status, headers=HEADERS)
+        del self.headers["content-length"]
+        self._template, self._told = template, told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Fill the page, and send it."""
+        self.body = await run_in_threadpool(self._filled)
+        self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+    def _filled(self) -> bytes:
+        return self._template.render(self._told).encode()

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from dpmcmc_service.api import limits
-from dpmcmc_service.api.limits import OwnMeter, Rates, SharedMeter, Streams
+from dpmcmc_service.api.limits import OwnMeter, Rates, SharedMeter
 from dpmcmc_service.jobs.errors import Refusal
 from dpmcmc_service.settings import Settings
 from tests.api.support import ADMIN, CSV, METADATA, House, client, house_in, job_of, running
@@ -85,7 +85,7 @@ def test_a_process_counts_alone_while_redis_is_away(tmp_path: Path) -> None:
 
 
 def test_places_for_streams_are_few_for_each_and_for_all(tmp_path: Path) -> None:
-    streams = Streams(Settings(data_dir=tmp_path, max_streams_of_user=2, max_streams=3))
+    streams = limits.streams(Settings(data_dir=tmp_path, max_streams_of_user=2, max_streams=3))
     ada, bob = uuid4(), uuid4()
     streams.take(ada)
     streams.take(ada)
@@ -302,3 +302,73 @@ def test_a_client_that_answers_in_time_is_served(hasty: str) -> None:
         for _ in range(3):
             assert http.get("/healthz").status_code == 200
             time.sleep(1.2)  # idle between two requests is no trickle
+
+
+def test_a_body_that_nobody_needs_any_more_does_not_hold_its_connection(hasty: str) -> None:
+    """One byte after the other behind a 401: the answer comes at once, and then the end."""
+    head = "POST /v1/users HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+    with closing(_open(hasty, head.encode())) as line:
+        assert b" 401 " in line.recv(5000)
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            while time.monotonic() - began < 8:
+                line.sendall(b"x")
+                time.sleep(0.1)
+    assert time.monotonic() - began < 7
+
+
+def test_a_body_that_comes_whole_behind_its_answer_keeps_the_connection(hasty: str) -> None:
+    head = "POST /v1/users HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+    with closing(_open(hasty, head.encode())) as line:
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += line.recv(5000)
+        line.sendall(b"x" * 1000 + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b" 200 " in line.recv(5000)
+
+
+def test_requests_one_behind_the_other_are_answered_in_order(hasty: str) -> None:
+    """Pipelined, in more bytes than are parsed at once, the last one in two parts."""
+    many = b"".join(b"GET /x%d HTTP/1.1\r\nHost: x\r\n\r\n" % n for n in range(99))
+    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with closing(_open(hasty, many + last[:10])) as line:
+        time.sleep(0.2)
+        line.sendall(last[10:])
+        answer = b""
+        while more := line.recv(2**16):
+            answer += more
+    statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [404] * 99 + [200]
+
+
+def test_threads_of_one_caller_are_few(house: House) -> None:
+    """Who waits for as many slow answers as there are threads leaves threads to others."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from dpmcmc_service.jobs import datasets
+
+    ada, bob = house.user("analyst"), house.user("analyst")
+    for one in (ada, bob):
+        assert one.get("/v1/jobs").status_code == 200  # both are known by their keys
+    go_on, inside = threading.Event(), threading.Semaphore(0)
+
+    def slow(*given: Any) -> Any:
+        inside.release()
+        assert go_on.wait(60.0)
+        return plain(*given)
+
+    plain, datasets.datasets = datasets.datasets, slow  # type: ignore[assignment]
+    try:
+        with ThreadPoolExecutor(60) as crowd:
+            asked = [crowd.submit(ada.get, "/v1/datasets") for _ in range(60)]
+            for _ in range(8):
+                assert inside.acquire(timeout=60.0)
+            assert not inside.acquire(timeout=0.3)
+            for _ in range(5):
+                assert bob.get("/v1/jobs").status_code == 200
+                assert house.http.get("/v1/jobs").status_code == 401
+            assert not any(one.done() for one in asked)
+            go_on.set()
+            assert {one.result().status_code for one in asked} == {200}
+    finally:
+        datasets.datasets = plain

@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from dpmcmc_service.jobs import planning
 from dpmcmc_service.jobs.errors import Refusal
+from dpmcmc_service.jobs.planner_process import STOP_SIGNAL
 from dpmcmc_service.jobs.planning import Planners
 from tests.api.support import PLANNERS, House, job_of
 
@@ -34,25 +36,65 @@ def gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def test_work_that_takes_too_long_is_ended_and_others_go_on(planners: Planners) -> None:
-    process = planners.ask("a", os.getpid).answer.result(PATIENCE)
+def process_of(planners: Planners) -> int:
+    return int(planners.ask("b", os.getpid, keep=False).answer.result(PATIENCE))
+
+
+def test_work_that_takes_too_long_stops_and_its_process_goes_on(planners: Planners) -> None:
+    process = process_of(planners)
     slow = planners.ask("a", time.sleep, 600.0)
     with pytest.raises(Refusal) as refused:
         slow.answer.result(PATIENCE)
     assert (refused.value.status, refused.value.code) == (422, "too_long_to_plan")
-    assert gone(process)
     assert planners.ask("a", math.sqrt, 9.0).answer.result(PATIENCE) == 3.0
+    assert process_of(planners) == process
 
 
-def test_work_ends_when_nobody_waits_for_it(planners: Planners) -> None:
-    process = planners.ask("b", os.getpid).answer.result(PATIENCE)
-    slow = planners.ask("a", time.sleep, 0.9)
-    waiting = planners.ask("a", time.sleep, 0.8)
+def test_work_stops_when_nobody_waits_for_it_and_its_process_goes_on(planners: Planners) -> None:
+    process = process_of(planners)
+    for number in range(20):  # under way, waiting, or just done
+        left = [planners.ask("a", time.sleep, 0.9 + n + 3 * number) for n in range(2)]
+        left.append(planners.ask("a", math.sqrt, 2.0 + number))
+        time.sleep(0.01 * number)
+        for ticket in left:
+            ticket.leave()
+    assert planners.ask("b", math.sqrt, 16.0).answer.result(PATIENCE) == 4.0
+    assert process_of(planners) == process
+
+
+def test_work_that_does_not_stop_ends_with_its_process(
+    planners: Planners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "STOP_SECONDS", 0.2)
+    process = process_of(planners)
+    deaf = planners.ask("a", signal.pthread_sigmask, signal.SIG_BLOCK, {STOP_SIGNAL})
+    deaf.answer.result(PATIENCE)
+    slow = planners.ask("a", time.sleep, 600.0)
     time.sleep(0.2)
     slow.leave()
-    waiting.leave()
     assert gone(process)
     assert planners.ask("b", math.sqrt, 16.0).answer.result(PATIENCE) == 4.0
+
+
+def test_what_was_left_takes_no_room_and_nobody_takes_all_of_it() -> None:
+    made = Planners(1, PATIENCE, of_caller=3)
+    try:
+        blocker = made.ask("blocker", time.sleep, 30.0)
+        time.sleep(0.2)
+        for number in range(50):
+            made.ask("hasty", math.sqrt, 1.0 + number).leave()
+        many = [made.ask("many", math.sqrt, 100.0 + n) for n in range(3)]
+        with pytest.raises(Refusal) as refused:
+            made.ask("many", math.sqrt, 200.0)
+        assert (refused.value.status, refused.value.code) == (429, "too_many_plans")
+        other = made.ask("other", math.sqrt, 4.0)
+        blocker.leave()
+        assert other.answer.result(PATIENCE) == 2.0
+        assert [one.answer.result(PATIENCE) for one in many] == [
+            math.sqrt(100.0 + n) for n in range(3)
+        ]
+    finally:
+        made.close()
 
 
 def test_callers_take_turns(planners: Planners) -> None:

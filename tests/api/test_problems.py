@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from dpmcmc_service.jobs import datasets, keys
-from tests.api.support import House, house_in, job_of
+from tests.api.support import CSV, METADATA, House, house_in, job_of
 
 SECRET = "row of Alice"
 
@@ -124,3 +124,50 @@ def test_metrics_name_no_dataset_user_or_job(house: House) -> None:
     assert 'dpmcmc_jobs{status="queued"} 1.0' in text
     assert not [word for word in (dataset, job, ada.id, "process_", "python_") if word in text]
     assert 'request_seconds_count{method="POST",route="/v1/datasets"' not in text
+
+
+def unknown_kinds(count: int) -> dict[str, Any]:
+    return {f"a{n}": {"kind": "x"} for n in range(count)}
+
+
+def test_few_faults_are_all_told_and_many_are_counted(house: House) -> None:
+    ada, dataset = house.user("analyst"), house.dataset()
+
+    def refused(prior: Any) -> dict[str, Any]:
+        body = job_of(dataset)
+        body["model"]["prior"] = prior
+        return checked(ada.post("/v1/plans", json=body), 422, "invalid_request")
+
+    few = refused(unknown_kinds(3))
+    assert [e["pointer"] for e in few["errors"]] == [f"/model/prior/a{n}/kind" for n in range(3)]
+    some = refused(unknown_kinds(100))
+    assert [e["pointer"] for e in some["errors"]] == [f"/model/prior/a{n}/kind" for n in range(20)]
+    assert some["error_count"] == 100
+    assert "100 faults" in some["detail"]
+    many = refused(unknown_kinds(2000))
+    assert [e["pointer"] for e in many["errors"]] == [f"/model/prior/a{n}/kind" for n in range(20)]
+    assert many["error_count"] >= 2000
+    most = refused(unknown_kinds(40_000))
+    assert most["errors"][0]["message"].startswith("More than 5,000 values")
+
+
+def test_faults_behind_very_many_values_that_are_sound_are_counted(house: House) -> None:
+    """Also where none is among the first, and what the first part lacks is not called missing."""
+    columns = [{"name": f"c{n}", "type": "number", "lower": 0, "upper": 1} for n in range(500)]
+    wrong = [{**one, "lower": "x", "upper": [], "z": 1, "y": 2, "x": 3} for one in columns]
+    metadata = {f"unknown {n}": 1 for n in range(30)} | METADATA | {"columns": columns + wrong}
+    answer = house.admin.upload(CSV, metadata)
+    problem = checked(answer, 422, "invalid_request")
+    assert problem["error_count"] > 2000
+    assert all(e["pointer"].startswith("/metadata/unknown") for e in problem["errors"])
+    answer = house.admin.upload(CSV, METADATA | {"columns": columns + wrong})
+    assert "values are not valid" in checked(answer, 422, "invalid_request")["errors"][0]["message"]
+
+
+def test_parameters_that_are_many_or_unknown_are_told_in_few_words(house: House) -> None:
+    ada = house.user("analyst")
+    query = "&".join(f"job=x{n}" for n in range(150))
+    problem = checked(ada.get(f"/v1/jobs/events?{query}"), 422, "invalid_request")
+    assert len(problem["errors"]) <= 20
+    problem = checked(ada.get("/v1/jobs?" + "limit=1&" * 300), 422, "invalid_request")
+    assert problem["errors"][0]["pointer"] == "/query"

@@ -4,8 +4,10 @@ import base64
 import hashlib
 import hmac
 import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -263,3 +265,39 @@ def test_the_service_makes_its_own_reader_where_it_is_configured(tmp_path: Path)
     app = create_app(Settings(data_dir=tmp_path, **OIDC), planners=PLANNERS)
     with TestClient(app):
         assert isinstance(app.state.tokens, Tokens)
+
+
+def test_tokens_of_unknown_keys_hold_nobody_up_while_the_provider_hangs(
+    tmp_path: Path, provider: Provider
+) -> None:
+    """Sixty of them, more than there are threads: keys and known tokens are let in meanwhile."""
+    hung, go_on = threading.Event(), threading.Event()
+
+    def get(url: str) -> Any:
+        if provider.away:
+            hung.set()
+            assert go_on.wait(60.0)
+        return provider.get(url)
+
+    settings = Settings(data_dir=tmp_path, **OIDC)
+    keys = ProviderKeys(settings, get, lambda: provider.now)
+    with house_in(tmp_path, tokens=Tokens(settings, keys), **OIDC) as house:
+        assert who(house, token()).status_code == 200
+        provider.away, provider.now = True, provider.now + 11
+        with ThreadPoolExecutor(60) as crowd:
+            junk = [crowd.submit(who, house, token(kid=f"k{n + 2}")) for n in range(60)]
+            assert hung.wait(60.0)
+            for _ in range(5):
+                assert who(house, ADMIN).status_code == 200
+                assert who(house, token()).status_code == 200
+            assert not any(one.done() for one in junk)
+            provider.away = False
+            go_on.set()
+            assert {one.result().status_code for one in junk} == {401}
+
+
+def test_a_head_that_is_nested_deeply_is_401(house: House) -> None:
+    from base64 import urlsafe_b64encode
+
+    deep = urlsafe_b64encode(b"[" * 5000).rstrip(b"=").decode()
+    assert who(house, f"{deep}.a.b").status_code == 401

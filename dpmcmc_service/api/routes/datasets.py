@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from dpmcmc_service import ledger
 from dpmcmc_service.api import anchors
 from dpmcmc_service.api.anchors import anchor_of
 from dpmcmc_service.api.auth import Admin, Anyone, DatasetId, House, Overseer
-from dpmcmc_service.api.bodies import describe, parse, read, read_any
-from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.bodies import describe, parse, parsed, read, read_any
+from dpmcmc_service.api.endpoints import Route, in_thread
 from dpmcmc_service.api.multipart import receive
 from dpmcmc_service.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from dpmcmc_service.api.schemas import (
@@ -181,10 +180,8 @@ async def create(
     """
     upload = await receive(request, services.settings.data_dir)
     try:
-        metadata = _metadata(bytes(upload.metadata))
-        taken = await run_in_threadpool(
-            uploads.create, services, caller, _definition(metadata), upload.sources
-        )
+        definition = await parsed(_definition, bytes(upload.metadata))
+        taken = await in_thread(uploads.create, services, caller, definition, upload.sources)
     finally:
         upload.close()
     response.headers["Location"] = f"/v1/datasets/{taken.dataset.row.id}"
@@ -207,7 +204,8 @@ def _branches(balance: ledger.Balance) -> Branches | None:
     return None if declared == Branches() else declared
 
 
-def _definition(metadata: DatasetIn) -> uploads.Definition:
+def _definition(text: bytes) -> uploads.Definition:
+    metadata = _metadata(text)
     return uploads.Definition(
         name=metadata.name,
         description=metadata.description,

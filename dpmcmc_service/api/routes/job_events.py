@@ -8,10 +8,9 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
-from dpmcmc_service.api.auth import Analyst, House, JobId, Places, Watch
-from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.auth import Analyst, House, JobId, StreamPlaces, Watch
+from dpmcmc_service.api.endpoints import Route, in_thread
 from dpmcmc_service.api.schemas import JobEvent, VerdictOut
 from dpmcmc_service.api.sse import EventStream, event
 from dpmcmc_service.jobs import fetch
@@ -71,11 +70,11 @@ EVENT_STREAM = {
     responses={200: {"description": OF_SEVERAL, "content": {"text/event-stream": JOB_EVENTS}}},
 )
 async def events_of_several(
-    caller: Analyst, services: House, watch: Watch, places: Places, job: Followed
+    caller: Analyst, services: House, watch: Watch, places: StreamPlaces, job: Followed
 ) -> StreamingResponse:
     """Server-sent events of several of your jobs, in one stream, until all of them have ended."""
     jobs = list(dict.fromkeys(job))
-    first = await run_in_threadpool(fetch.own_jobs, services, caller, jobs)
+    first = await in_thread(fetch.own_jobs, services, caller, jobs)
     places.take(caller.id)
     stream = job_events(watch.follow(caller, *map(fetch.seen, first)), len(jobs))
     return EventStream(stream, lambda: places.leave(caller.id))
@@ -109,13 +108,13 @@ async def job_events(seen: AsyncIterator[Watched | None], number: int) -> AsyncI
     responses={200: {"description": EVENTS, "content": {"text/event-stream": EVENT_STREAM}}},
 )
 async def events(
-    caller: Analyst, services: House, watch: Watch, places: Places, job_id: JobId
+    caller: Analyst, services: House, watch: Watch, places: StreamPlaces, job_id: JobId
 ) -> StreamingResponse:
     """Server-sent events: `status` and `progress`, until the job has ended.
 
     The last one, where the job succeeded, holds the verdict on its result.
     """
-    first = await run_in_threadpool(fetch.job, services, caller, job_id)
+    first = await in_thread(fetch.job, services, caller, job_id)
     places.take(caller.id)
     stream = told_events(watch.follow(caller, fetch.seen(first)))
     return EventStream(stream, lambda: places.leave(caller.id))

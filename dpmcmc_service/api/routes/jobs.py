@@ -3,19 +3,17 @@
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-import numpy as np
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from dpmcmc.free.priors import CoefficientPrior
 from dpmcmc.planner import Plan
 from dpmcmc.spec import JobSpec
 from dpmcmc.tasks import TaskPlan, TaskSpec
 from dpmcmc.units import Scale
-from dpmcmc_service.api.auth import Analyst, House, JobId, Planning, Worker
+from dpmcmc_service.api.auth import Analyst, Downloading, House, JobId, Planning, Worker
 from dpmcmc_service.api.bodies import describe, read, read_either
-from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.endpoints import Route, in_thread
 from dpmcmc_service.api.formats import FORMATS, JSON, as_files, negotiate
 from dpmcmc_service.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from dpmcmc_service.api.problems import of_status
@@ -39,6 +37,7 @@ from dpmcmc_service.api.waiting import answered
 from dpmcmc_service.jobs import cancel as cancelling
 from dpmcmc_service.jobs import fetch, plans
 from dpmcmc_service.jobs import submit as submitting
+from dpmcmc_service.jobs.chains import HeldDraws
 from dpmcmc_service.jobs.errors import Fault, Refusal
 from dpmcmc_service.jobs.planner import enough, quick, worked_out
 from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
@@ -122,11 +121,11 @@ async def plan(
 ) -> PlanOut:
     """What a job would cost and bring, from public facts only. Spends nothing."""
     spec = spec_of(body)
-    schema, earlier = await run_in_threadpool(plans.asked, services, caller, body.dataset, spec)
+    schema, earlier = await in_thread(plans.asked, services, caller, body.dataset, spec)
     work = (str(caller.id), worked_out, schema, spec, True, earlier)
     ticket = planners.ask(*work, quick=quick(spec))
     made = plans.checked(services, schema, await answered(request, ticket))
-    offer = await run_in_threadpool(plans.offer, services, caller, body.dataset, schema, made)
+    offer = await in_thread(plans.offer, services, caller, body.dataset, schema, made)
     if isinstance(made, TaskPlan):
         expected: dict[str, Any] = {
             "algorithm": made.spec.task.kind,
@@ -174,7 +173,7 @@ async def submit(
     spec = spec_of(body)
     accepted = isinstance(body, JobIn) and body.accept_low_quality
     asked = (services, caller, body.dataset, spec, key, accepted)
-    job = await run_in_threadpool(submitting.begin, *asked)
+    job = await in_thread(submitting.begin, *asked)
     if isinstance(job, tuple):  # no lock is held and no transaction open while it is planned
         schema, earlier = job
         work = (str(caller.id), worked_out, schema, spec, False, earlier)
@@ -183,7 +182,7 @@ async def submit(
         if isinstance(made, Plan) and not made.usable and not accepted:
             ticket = planners.ask(str(caller.id), enough, schema, made, spec)
             raise plans.low_quality(made, await answered(request, ticket))
-        job = await run_in_threadpool(submitting.submit, *asked, made)
+        job = await in_thread(submitting.submit, *asked, made)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(POLL_SECONDS)
     return shown(job)
@@ -229,6 +228,7 @@ def cancel(caller: Worker, services: House, job_id: JobId) -> JobOut:
     tags=["jobs"],
     response_class=StreamingResponse,
     responses=as_files(ChainOut),
+    dependencies=[Downloading],
 )
 def chain(
     caller: Analyst,
@@ -291,6 +291,7 @@ def _question(body: PosteriorIn, scale: Scale) -> Question:
     openapi_extra=describe(PosteriorIn),
     response_model=PosteriorOut,
     responses=as_files(PosteriorOut),
+    dependencies=[Downloading],
 )
 async def posteriors(
     caller: Analyst,
@@ -300,7 +301,7 @@ async def posteriors(
     job_id: JobId,
     body: Annotated[PosteriorIn, Depends(read(PosteriorIn))],
     scale: ScaleOf = "original",
-) -> PosteriorOut | StreamingResponse:
+) -> Response:
     """Draws under another prior, predictions, contrasts, effects and Bayes factors, free of charge.
 
     From what the job's release left behind: neither the rows nor the ledger are touched. In another
@@ -309,17 +310,15 @@ async def posteriors(
     kind = negotiate(",".join(request.headers.getlist("accept")))
     if kind is None:
         raise of_status(406, f"Draws come as {', '.join(FORMATS)}.")
-    kept = await run_in_threadpool(fetch.release, services, caller, job_id)
-    ticket = planners.ask(str(caller.id), told, kept, _question(body, scale), keep=False)
-    answer = await answered(request, ticket)
+    kept = await in_thread(fetch.release, services, caller, job_id)
+    head = {"job": str(job_id), "cost": {"epsilon": 0.0}, "note": FREE, "scale": scale}
+    asked = (kept, _question(body, scale), head if kind == JSON else None)
+    answer = await answered(request, planners.ask(str(caller.id), told, *asked, keep=False))
     if isinstance(answer, Fault):
         raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
-    if kind != JSON:
-        draws = np.array(answer["draws"])[None]
-        free: dict[str, str | float] = {"inference_library": "dpmcmc", "epsilon": 0.0}
-        chain = fetch.Chain(job_id, tuple(answer["parameters"]), 0, draws, attributes=free)
-        made = FORMATS[kind](chain)
-        return StreamingResponse(made, media_type=kind, headers={"Vary": "Accept"})
-    return PosteriorOut.model_validate(
-        {"job": job_id, "cost": {"epsilon": 0.0}, "note": FREE, "scale": scale, **answer}
-    )
+    if kind == JSON:
+        return Response(answer, media_type=JSON, headers={"Vary": "Accept"})
+    free: dict[str, str | float] = {"inference_library": "dpmcmc", "epsilon": 0.0}
+    draws = HeldDraws(answer.draws[None])
+    chain = fetch.Chain(job_id, answer.parameters, 0, draws, attributes=free)
+    return StreamingResponse(FORMATS[kind](chain), media_type=kind, headers={"Vary": "Accept"})

@@ -3,17 +3,15 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-import numpy as np
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from dpmcmc.statistics.questions import Question
 from dpmcmc.summaries.intervals import Target
-from dpmcmc.tasks import FREE, table_of
-from dpmcmc_service.api.auth import Analyst, House, JobId, Planning
+from dpmcmc.tasks import FREE
+from dpmcmc_service.api.auth import Analyst, Downloading, House, JobId, Planning
 from dpmcmc_service.api.bodies import describe, read
-from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.endpoints import Route, in_thread
 from dpmcmc_service.api.formats import (
     BINARY,
     CSV,
@@ -31,6 +29,7 @@ from dpmcmc_service.api.routes.jobs import POLL_SECONDS, Key, shown
 from dpmcmc_service.api.schemas import JobOut, TaskOut
 from dpmcmc_service.api.waiting import answered
 from dpmcmc_service.jobs import fetch
+from dpmcmc_service.jobs.chains import HeldDraws
 from dpmcmc_service.jobs.errors import Fault, Refusal
 from dpmcmc_service.jobs.inferences import AT_ONCE_SECONDS, settled, submit
 from dpmcmc_service.jobs.planner import answered_of_task, inferred
@@ -53,7 +52,7 @@ LATER: dict[str, Any] = {
 }
 
 
-@router.get("/jobs/{id}/result", tags=["jobs"], response_model=TaskOut)
+@router.get("/jobs/{id}/result", tags=["jobs"], response_model=TaskOut, dependencies=[Downloading])
 async def result(
     caller: Analyst,
     services: House,
@@ -64,7 +63,7 @@ async def result(
     target: Of = "population",
 ) -> Response:
     """What a task released, with intervals that know the noise. Free, however often it is asked."""
-    found = await run_in_threadpool(fetch.result, services, caller, job_id)
+    found = await in_thread(fetch.result, services, caller, job_id)
     head = {"kind": found.spec.task.kind, "job": str(job_id), "note": FREE}
     asked = (found.schema, found.spec, found.block, level, target, head)
     ticket = planners.ask(str(caller.id), answered_of_task, *asked, keep=False)
@@ -79,6 +78,7 @@ async def result(
     tags=["jobs"],
     response_class=StreamingResponse,
     responses={200: {"content": dict.fromkeys(TABLES, BINARY)}},
+    dependencies=[Downloading],
 )
 def table(
     caller: Analyst, services: House, job_id: JobId, number: Number, request: Request
@@ -87,9 +87,8 @@ def table(
     kind = negotiate(",".join(request.headers.getlist("accept")), TABLES)
     if kind is None:
         raise of_status(406, f"Tables come as {', '.join(TABLES)}.")
-    found = fetch.table(services, caller, job_id, number)
-    columns = table_of(found.schema, found.spec, found.block)
-    body = table_as_csv(columns) if kind == CSV else table_as_parquet(columns)
+    parts = fetch.table(services, caller, job_id, number)
+    body = table_as_csv(parts) if kind == CSV else table_as_parquet(parts)
     return StreamingResponse(body, media_type=kind, headers={"Vary": "Accept"})
 
 
@@ -99,6 +98,7 @@ def table(
     openapi_extra=describe(InferenceIn),
     response_model=InferenceOut,
     responses={**as_files(InferenceOut), 202: LATER},
+    dependencies=[Downloading],
 )
 async def inferences(
     caller: Analyst,
@@ -109,7 +109,7 @@ async def inferences(
     body: Annotated[InferenceIn, Depends(read(InferenceIn))],
     prefer: Prefer = None,
     key: Key = None,
-) -> InferenceOut | Response:
+) -> Response:
     """Draws of the one unknown number of a family, given a released statistic. Free of charge.
 
     Neither the rows nor the ledger are touched, so that it may be asked again with another prior,
@@ -120,23 +120,24 @@ async def inferences(
     kind = negotiate(",".join(request.headers.getlist("accept")))
     if kind is None:
         raise of_status(406, f"Draws come as {', '.join(FORMATS)}.")
-    found = await run_in_threadpool(fetch.statistic, services, caller, job_id)
+    found = await in_thread(fetch.statistic, services, caller, job_id)
     ticket = planners.ask(str(caller.id), settled, found, Question(**dict(body)), keep=False)
     asked = await answered(request, ticket)
     if isinstance(asked, Fault):
         raise Refusal(422, "invalid_request", "The request is not valid.", [asked])
     if asked.seconds > AT_ONCE_SECONDS or "respond-async" in (prefer or ""):
-        job = await run_in_threadpool(submit, services, caller, job_id, asked.question, key)
+        job = await in_thread(submit, services, caller, job_id, asked.question, key)
         headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": str(POLL_SECONDS)}
         return JSONResponse(shown(job).model_dump(mode="json"), 202, headers)
-    ticket = planners.ask(str(caller.id), inferred, found, asked.question, keep=False)
+    head = {"job": str(job_id), "cost": {"epsilon": 0.0}, "note": FREE}
+    question = (found, asked.question, head if kind == JSON else None)
+    ticket = planners.ask(str(caller.id), inferred, *question, keep=False)
     answer = await answered(request, ticket)
     if isinstance(answer, Fault):
         raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
     if kind != JSON:
         return _as_file(job_id, kind, answer)
-    told = {"job": job_id, "cost": {"epsilon": 0.0}, "note": FREE, **answer}
-    return InferenceOut.model_validate(told)
+    return Response(answer, media_type=JSON, headers={"Vary": "Accept"})
 
 
 def _as_file(job_id: UUID, kind: str, answer: dict[str, Any]) -> StreamingResponse:
@@ -146,7 +147,7 @@ def _as_file(job_id: UUID, kind: str, answer: dict[str, Any]) -> StreamingRespon
         "algorithm": answer["algorithm"],
     }
     worth = answer["verdict"]
-    draws = np.array(answer["draws"])[..., None]
+    draws = HeldDraws(answer["draws"][..., None])
     verdict = (worth["status"], worth["sentence"])
     chain = fetch.Chain(job_id, (answer["parameter"]["name"],), 0, draws, verdict, free)
     headers = {"Vary": "Accept", "Dpmcmc-Verdict": worth["status"]}
