@@ -55,6 +55,9 @@ CODES = {
         (409,), "The job failed, was cancelled, or is a task: it released no chain."
     ),
     "job_without_result": Code((409,), "The job is no task: it released a chain."),
+    "key_not_shown_again": Code(
+        (409,), "The request has made a key before, more than a day ago. Revoke it, make another."
+    ),
     "last_admin": Code((409,), "Nobody could come in to undo this. Make another admin first."),
     "last_admin_key": Code((409,), "This is the last lasting key of an admin. Make another first."),
     "ledger_rewound": Code(
@@ -79,6 +82,7 @@ CODES = {
     "too_many_downloads": Code(
         (429,), "Too many of your downloads and free answers are under way. Let some end first."
     ),
+    "too_many_keys": Code((409,), "The user has as many keys as may work. Revoke some first."),
     "too_many_plans": Code(
         (429,), "Too many of your plans and free answers wait. Try again when some are answered."
     ),

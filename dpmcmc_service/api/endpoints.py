@@ -12,15 +12,15 @@ from contextvars import ContextVar
 from functools import wraps
 from hashlib import blake2b
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
-from fastapi import Request, Response
+from fastapi import Header, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
-from fastapi.params import Header, Query
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
+from dpmcmc_service.api.documents import unless_had
 from dpmcmc_service.api.schemas import Listing
 from dpmcmc_service.jobs.errors import Fault, Refusal
 
@@ -29,6 +29,19 @@ READS = {"GET"}  # requests without a body: there is nothing to wait for
 AT_ONCE = 8  # threads of one caller, of the 40 that the server has
 MOST_REMEMBERED = 10_000
 MOST_QUERY, MOST_PARAMETERS = 8192, 200  # bytes; what reads a query takes time for each
+
+
+KEY_HEADER = "idempotency-key"
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="of your choice; the same request with the same key is done once",
+    ),
+]
 
 
 class Lanes:
@@ -107,8 +120,8 @@ class Route(APIRoute):
         """As the framework asks for it, which calls a plain function in a thread."""
         handler: Any = super().get_route_handler()
         every = get_flat_params(self.dependant)
-        known = frozenset(one.alias for one in every if isinstance(one.field_info, Query))
-        headers = {one.alias.lower() for one in every if isinstance(one.field_info, Header)}
+        known = frozenset(one.alias for one in every if isinstance(one.field_info, params.Query))
+        headers = {one.alias.lower() for one in every if isinstance(one.field_info, params.Header)}
         makes = KEY_HEADER in headers
         at_once = self._plain and self.methods == READS
 
@@ -119,12 +132,9 @@ class Route(APIRoute):
                 await settle(request)
             waited = in_thread(_to_its_end, handler, request) if at_once else handler(request)
             answer: Response = await request.app.state.lanes.run(request, waited)
-            return answer
+            return unless_had(request, answer)
 
         return handle
-
-
-KEY_HEADER = "idempotency-key"
 
 
 def check_asked(request: Request, known: frozenset[str], *, makes: bool) -> None:
@@ -141,8 +151,8 @@ def check_asked(request: Request, known: frozenset[str], *, makes: bool) -> None
     if unknown:
         told = f"Known here: {', '.join(sorted(known)) or 'none'}."
         raise _not_valid(f"/query/{unknown[0][:100]}", f"No such query parameter. {told}")
-    if not makes and request.method == "POST" and KEY_HEADER in request.headers:
-        told = "This request makes nothing: sending it twice does no harm."
+    if not makes and KEY_HEADER in request.headers:
+        told = "This request makes nothing, so that the key has no meaning: leave it out."
         raise _not_valid(f"/header/{KEY_HEADER}", told)
 
 

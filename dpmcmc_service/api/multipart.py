@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, BinaryIO, cast
 
 from fastapi import Request
@@ -38,6 +39,7 @@ class Upload:
         self._header = [b"", b""]
         self._waiting: list[bytes] = []
         self._ended = False
+        self._digest = sha256()
         self._parser = MultipartParser(
             boundary,
             {
@@ -80,6 +82,7 @@ class Upload:
             if len(self._files) == MAX_FILES:
                 raise _malformed(f"At most {MAX_FILES} files are taken.")
             self._files.append(Spool(self._folder))
+            self._digest.update(b"%d" % self._files[-2].size if len(self._files) > 1 else b"")
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._part.name == "file":
@@ -108,6 +111,14 @@ class Upload:
         if self._waiting:
             data, self._waiting = b"".join(self._waiting), []
             self._files[-1].write(data)
+            self._digest.update(data)
+
+    @property
+    def digest(self) -> str:
+        """Of what came: the metadata, and the bytes of all files with where each one ends."""
+        whole = self._digest.copy()
+        whole.update(sha256(self.metadata).digest())
+        return whole.hexdigest()
 
     @property
     def sources(self) -> list[BinaryIO]:

@@ -14,7 +14,7 @@ from dpmcmc.models import MODELS
 from dpmcmc.privacy.events import Event
 from dpmcmc_service.api.bodies import BODIES, REFERENCE
 from dpmcmc_service.api.codes import CODES
-from dpmcmc_service.api.documents import Tagged, tagged
+from dpmcmc_service.api.documents import JSON, unless_had
 from dpmcmc_service.api.illustrate import illustrate
 from dpmcmc_service.api.problems import MEDIA_TYPE, Problem
 from dpmcmc_service.api.schemas import JobEvent, StatusEvent
@@ -29,6 +29,75 @@ Every request below `/v1` carries `Authorization: Bearer <key>`. What is refused
 Answers tell in `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` how many requests a
 user may still make. Whatever is there for GET is there for HEAD. An object that names a member
 twice is refused."""
+TAGS = {
+    "datasets": "Rows under a promise of privacy: their public metadata, budgets and ledgers.",
+    "jobs": "What a job would cost, jobs, and what they released.",
+    "users": "Users and their keys.",
+    "audit": "Every administrative act, and databases that were put back.",
+    "catalogue": "Models and algorithms that are registered, with the schemas of their options.",
+    "accounting": "The price list of mechanisms.",
+    "operations": "Whether the service is up and ready, and how much it does.",
+}
+# names of the functions that a client is generated with: they stay when addresses are served anew
+OPERATIONS = {
+    "POST /v1/datasets": "create_dataset",
+    "GET /v1/datasets": "list_datasets",
+    "GET /v1/datasets/{id}": "get_dataset",
+    "PATCH /v1/datasets/{id}": "update_dataset",
+    "DELETE /v1/datasets/{id}": "destroy_dataset",
+    "GET /v1/datasets/{id}/budget": "get_budget",
+    "GET /v1/budget": "list_budgets",
+    "GET /v1/datasets/{id}/ledger": "list_ledger_entries",
+    "POST /v1/datasets/{id}/ledger/verify": "verify_ledger",
+    "POST /v1/plans": "create_plan",
+    "POST /v1/jobs": "create_job",
+    "GET /v1/jobs": "list_jobs",
+    "GET /v1/jobs/events": "follow_jobs",
+    "GET /v1/jobs/{id}": "get_job",
+    "GET /v1/jobs/{id}/events": "follow_job",
+    "POST /v1/jobs/{id}/cancel": "cancel_job",
+    "GET /v1/jobs/{id}/chain": "get_chain",
+    "GET /v1/jobs/{id}/summary": "get_summary",
+    "POST /v1/jobs/{id}/posteriors": "create_posterior",
+    "GET /v1/jobs/{id}/result": "get_result",
+    "GET /v1/jobs/{id}/tables/{number}": "get_table",
+    "POST /v1/jobs/{id}/inferences": "create_inference",
+    "POST /v1/users": "create_user",
+    "GET /v1/users": "list_users",
+    "GET /v1/users/me": "get_me",
+    "GET /v1/users/{id}": "get_user",
+    "PATCH /v1/users/{id}": "update_user",
+    "POST /v1/users/me/keys": "create_own_key",
+    "DELETE /v1/users/me/keys": "revoke_own_keys",
+    "POST /v1/users/{id}/keys": "create_key",
+    "DELETE /v1/users/{id}/keys": "revoke_keys",
+    "GET /v1/keys/{id}": "get_key",
+    "DELETE /v1/keys/{id}": "revoke_key",
+    "GET /v1/audit": "list_audit_entries",
+    "POST /v1/audit/verify": "verify_audit",
+    "GET /v1/restore": "get_restore",
+    "POST /v1/restore": "accept_restore",
+    "GET /v1/models": "list_models",
+    "GET /v1/samplers": "list_samplers",
+    "POST /v1/accounting/compose": "compose_mechanisms",
+    "GET /healthz": "get_health",
+    "GET /readyz": "get_readiness",
+    "GET /metrics": "get_metrics",
+}
+_SAID = {
+    "Location": "the address of what was made",
+    "Retry-After": "seconds to wait before the next request",
+    "ETag": "of these very bytes; with If-None-Match they are not sent again (304)",
+    "WWW-Authenticate": "Bearer",
+    "Dpmcmc-Verdict": "reliable or unreliable; absent from jobs of old",
+    "X-Request-Id": "of the request, as the log names it",
+    "RateLimit-Limit": "requests of a user in ten seconds",
+    "RateLimit-Remaining": "requests that the user may still make now",
+    "RateLimit-Reset": "seconds until the user may make all of them again",
+}
+HEADERS = {
+    name: {"description": said, "schema": {"type": "string"}} for name, said in _SAID.items()
+}
 PROBLEM = {
     "description": "A problem detail",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
@@ -50,12 +119,13 @@ def install(app: FastAPI) -> None:
     app.openapi = document  # type: ignore[method-assign]
 
     @lru_cache
-    def written() -> Tagged:
-        return tagged(json.dumps(document(), separators=(",", ":")).encode())
+    def written() -> bytes:
+        return json.dumps(document(), separators=(",", ":")).encode()
 
     @app.get(ADDRESS, include_in_schema=False)
     def _openapi(request: Request) -> Response:
-        return written().answer(request)
+        headers = {"Cache-Control": "no-cache"}
+        return unless_had(request, Response(written(), media_type=JSON, headers=headers))
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
@@ -70,13 +140,41 @@ def _document(app: FastAPI) -> dict[str, Any]:
     _exact(schemas)
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    made["tags"] = [{"name": name, "description": said} for name, said in TAGS.items()]
+    made["components"]["headers"] = HEADERS
     for path, item in made["paths"].items():
-        for operation in item.values():
+        for method, operation in item.items():
+            operation["operationId"] = OPERATIONS[f"{method.upper()} {path}"]
             _answers(path, operation)
+            _headers(method, path, operation)
             said = operation.get("description", "")
             operation["summary"] = re.split(r"(?<=\w)\.\s|\.$", said)[0] or operation["summary"]
     illustrate(made)
     return made
+
+
+def _headers(method: str, path: str, operation: dict[str, Any]) -> None:
+    """The headers of every answer of an operation."""
+    files = path.endswith(("/chain", "/inferences"))
+    for status, answer in operation["responses"].items():
+        names = ["X-Request-Id"]
+        if path not in PUBLIC and status != "401":
+            names += [name for name in _SAID if name.startswith("RateLimit")]
+        if status == "201" or (status == "202" and method == "post"):
+            names.append("Location")
+        if status in ("202", "429", "503"):
+            names.append("Retry-After")
+        if status == "401":
+            names.append("WWW-Authenticate")
+        if status == "200" and method == "get" and "application/json" in answer.get("content", {}):
+            names.append("ETag")
+        if status == "200" and files:
+            names.append("Dpmcmc-Verdict")
+        known = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+        operation["responses"][status] = {**answer, "headers": known}
+    if "ETag" in operation["responses"].get("200", {}).get("headers", {}):
+        kept = {"description": "The client has it already: see If-None-Match"}
+        operation["responses"]["304"] = kept
 
 
 def _closed(schemas: dict[str, Any]) -> dict[str, Any]:

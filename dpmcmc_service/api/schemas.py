@@ -590,7 +590,8 @@ class JobOut(Answer):
 
     reasons: why the planner chose the algorithm; empty where the job named it. verdict: null until
     the job has succeeded. expired_at: when its draws were deleted, after their time. submitted: the
-    spec as it was asked for, before the planner filled it; of a single job, absent in a list.
+    spec as it was asked for, before the planner filled it; of a single job, absent in a list. kind:
+    chain, whose result is draws; task, whose result is `/result`; inference, draws given a task.
     """
 
     id: UUID
@@ -608,6 +609,7 @@ class JobOut(Answer):
     verdict: VerdictOut | None
     spec: dict[str, Any]
     submitted: dict[str, Any] | None = Field(None, exclude_if=lambda spec: spec is None)
+    kind: Literal["chain", "task", "inference"]
 
 
 class ParameterOut(Answer):
@@ -806,6 +808,12 @@ class KeyOut(Answer):
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
+
+
+class OneKey(KeyOut):
+    """An API key without its secret, and its user."""
+
+    user: UUID = Field(validation_alias="user_id")
 
 
 class UserItem(UserOut):

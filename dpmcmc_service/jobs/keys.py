@@ -2,12 +2,12 @@
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import BindParameter, bindparam, or_, select, update
+from sqlalchemy import BindParameter, bindparam, func, or_, select, update
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
@@ -16,6 +16,7 @@ from sqlalchemy.sql import ColumnElement
 from dpmcmc_service import logs
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.errors import Refusal, invalid, not_found
+from dpmcmc_service.jobs.idempotency import Once, check_shown
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.settings import new_key
@@ -121,23 +122,60 @@ def add(
     user_id: UUID,
     label: str | None = None,
     expires_at: datetime | None = None,
+    once: Once | None = None,
 ) -> tuple[KeyRow, str]:
-    """A further key of a user, who sees who made it. Raises Refusal 404 or 422.
+    """A further key of a user, who sees who made it. Raises Refusal 404, 409 or 422.
 
-    Made by the user with a key that ends, it ends no later: its end was somebody's limit.
+    Made by the user with a key that ends, it ends no later: its end was somebody's limit. once: the
+    request, where it is not to make another key when it is sent again.
     """
     with services.sessions.write() as session:
-        if session.get(UserRow, user_id) is None:
+        user = session.scalar(select(UserRow).where(UserRow.id == user_id).with_for_update())
+        if user is None:
             raise not_found("user")
+        if once is not None and (made := once.made(session, caller)) is not None:
+            key, token = session.get_one(KeyRow, made.made_id), once.token(services, caller)
+            check_shown(services, made, key, token)
+            return key, token
+        _check_number(session, user_id, services.settings.max_keys_of_user)
         if expires_at is not None and expires_at <= utc_now():
             raise invalid("/expires_at", "This moment has passed.")
         if user_id == caller.id:
             expires_at = _no_later(session, caller, expires_at)
-        key, token = make(services, session, caller, user_id)
+        key, token = make(services, session, caller, user_id, once)
         key.label, key.expires_at = label, expires_at
+        if once is not None:
+            once.remember(session, caller, key.id)
         told = {"label": label, "expires_at": expires_at.isoformat() if expires_at else None}
         note(session, caller, "key.create", key.id, user_id=user_id, **told)
     return key, token
+
+
+def _check_number(session: Session, user_id: UUID, most: int) -> None:
+    """Refuse one more key of a user who has as many as may be. Raises Refusal 409."""
+    living = select(func.count()).select_from(KeyRow).where(KeyRow.user_id == user_id, lasts())
+    if (session.scalar(living) or 0) >= most:
+        told = f"{most} keys of this user work, as many as may: revoke some that are not needed."
+        raise Refusal(409, "too_many_keys", told)
+
+
+def lasts() -> ColumnElement[bool]:
+    """The condition that a key has neither ended nor been revoked."""
+    lasting = or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > utc_now())
+    return KeyRow.revoked_at.is_(None) & lasting
+
+
+def key(services: Services, caller: Caller, key_id: UUID) -> KeyRow:
+    """A key without its secret: any for an admin, an own one for others. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        return _theirs(session, caller, key_id)
+
+
+def _theirs(session: Session, caller: Caller, key_id: UUID) -> KeyRow:
+    found = session.get(KeyRow, key_id)
+    if found is None or not (caller.role == "admin" or found.user_id == caller.id):
+        raise not_found("key")
+    return found
 
 
 def _no_later(session: Session, caller: Caller, expires_at: datetime | None) -> datetime | None:
@@ -151,9 +189,11 @@ def _no_later(session: Session, caller: Caller, expires_at: datetime | None) -> 
     return expires_at or end
 
 
-def make(services: Services, session: Session, caller: Caller, user_id: UUID) -> tuple[KeyRow, str]:
-    """A key's row and its token, which is told once."""
-    token = new_key()
+def make(
+    services: Services, session: Session, caller: Caller, user_id: UUID, once: Once | None = None
+) -> tuple[KeyRow, str]:
+    """A key's row and its token, which is told once, or as often as one request is sent."""
+    token = new_key() if once is None else once.token(services, caller)
     row = KeyRow(
         id=uuid4(),
         user_id=user_id,
@@ -166,19 +206,38 @@ def make(services: Services, session: Session, caller: Caller, user_id: UUID) ->
 
 
 def revoke(services: Services, caller: Caller, key_id: UUID) -> None:
-    """Revoke a key at once: any for an admin, an own one for others.
+    """Revoke a key at once: any for an admin, an own one for others. Twice is no error.
 
     Raises Refusal 404, and 409 for the last admin's last key.
     """
     with services.sessions.write() as session:
-        key = session.get(KeyRow, key_id)
-        theirs = key is not None and (caller.role == "admin" or key.user_id == caller.id)
-        if key is None or not theirs or key.revoked_at is not None:
-            raise not_found("key")
-        if not admins_left(session, KeyRow.id != key_id):
-            raise Refusal(409, "last_admin_key", "This is the last key of any admin.")
-        session.execute(update(KeyRow).where(KeyRow.id == key_id).values(revoked_at=utc_now()))
-        note(session, caller, "key.revoke", key_id, user_id=key.user_id)
+        found = _theirs(session, caller, key_id)
+        if found.revoked_at is None:
+            _revoke(session, caller, [found])
+
+
+def revoke_all(services: Services, caller: Caller, user_id: UUID) -> None:
+    """Revoke every key of a user but the one that the caller came with. Twice is no error.
+
+    Raises Refusal 404, and 409 where no admin could come in any more.
+    """
+    with services.sessions.write() as session:
+        if session.get(UserRow, user_id) is None:
+            raise not_found("user")
+        of_user = select(KeyRow).where(KeyRow.user_id == user_id, KeyRow.revoked_at.is_(None))
+        others = of_user.where(KeyRow.id != caller.key_id) if caller.key_id else of_user
+        found = session.scalars(others.order_by(KeyRow.id)).all()
+        if found:
+            _revoke(session, caller, found)
+
+
+def _revoke(session: Session, caller: Caller, found: Sequence[KeyRow]) -> None:
+    ids = [key.id for key in found]
+    if not admins_left(session, KeyRow.id.not_in(ids)):
+        raise Refusal(409, "last_admin_key", "This is the last key of any admin.")
+    session.execute(update(KeyRow).where(KeyRow.id.in_(ids)).values(revoked_at=utc_now()))
+    for key in found:
+        note(session, caller, "key.revoke", key.id, user_id=key.user_id)
 
 
 def admins_left(session: Session, without: ColumnElement[bool]) -> bool:

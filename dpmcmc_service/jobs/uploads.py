@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 from uuid import UUID, uuid4
 
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from dpmcmc.privacy.filter import FilterTerms
@@ -17,6 +18,7 @@ from dpmcmc_service import ledger
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.datasets import Described, check_users, described, grant, rows_on
 from dpmcmc_service.jobs.errors import Fault, Refusal, invalid
+from dpmcmc_service.jobs.idempotency import Once
 from dpmcmc_service.jobs.rewind import refuse_rewound
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.stored_rows import check_store
@@ -80,13 +82,46 @@ class Taken:
 
 
 def create(
-    services: Services, caller: Caller, definition: Definition, files: Sequence[BinaryIO]
+    services: Services,
+    caller: Caller,
+    definition: Definition,
+    files: Sequence[BinaryIO],
+    once: Once | None = None,
 ) -> Taken:
     """Take an upload in: encrypted files first, then records and ledgers in one transaction.
 
-    files: one; or one of each data holder, in the order of their names.
+    files: one; or one of each data holder, in the order of their names. once: the request, where it
+    is not to make another dataset when it is sent again.
     Raises Refusal 422; its counts per column are for the uploading admin only.
     """
+    if (made := _made(services, caller, once)) is not None:
+        return made
+    try:
+        return _created(services, caller, definition, files, once)
+    except IntegrityError:
+        if (made := _made(services, caller, once)) is not None:
+            return made  # by the same request, sent twice at once
+        raise
+
+
+def _made(services: Services, caller: Caller, once: Once | None) -> Taken | None:
+    """The dataset that a request made before. Raises Refusal 422."""
+    if once is None:
+        return None
+    with services.sessions.read() as session:
+        made = once.made(session, caller)
+        if made is None:
+            return None
+        return Taken(described(session, session.get_one(DatasetRow, made.made_id)), ())
+
+
+def _created(
+    services: Services,
+    caller: Caller,
+    definition: Definition,
+    files: Sequence[BinaryIO],
+    once: Once | None,
+) -> Taken:
     terms = _terms(definition)
     _check_files(definition, len(files))
     check_store(services)
@@ -104,7 +139,7 @@ def create(
         ]
         pool = _pool(services, *told, rows) if definition.holders else None
         services.vault.files.mark(services.sessions.installation)
-        return _record(services, caller, pool, rows, terms, definition.grants, made)
+        return _record(services, caller, pool, rows, terms, definition.grants, made, once)
     except BaseException:
         for one in ids:
             with suppress(StoreError):  # the sweep deletes what stays
@@ -227,6 +262,7 @@ def _record(
     terms: FilterTerms,
     grants: Sequence[UUID] | None,
     made: Sequence[Fingerprint],
+    once: Once | None,
 ) -> Taken:
     """Write the records. pool: of several holders. rows, made: of each dataset that holds rows."""
     looked_at = [_Earlier(services) for _ in rows]
@@ -236,6 +272,8 @@ def _record(
     seen: list[Seen] = []
     with services.sessions.write() as session:
         take(session, UPLOADS)
+        if once is not None:
+            once.remember(session, caller, (pool or rows[0]).id)
         if pool is not None:
             _new(services, session, caller, pool, terms, grants)
         for row, earlier, own in zip(rows, looked_at, made, strict=True):

@@ -14,6 +14,7 @@ from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.cancel import stop
 from dpmcmc_service.jobs.cursors import Page, by_time
 from dpmcmc_service.jobs.errors import Refusal, not_found
+from dpmcmc_service.jobs.idempotency import Once, check_shown
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.ledger.audit import AuditEntry
@@ -33,19 +34,51 @@ class Person:
     acts: Sequence[AuditEntry]
 
 
-def create(services: Services, caller: Caller, name: str, role: str) -> tuple[UserRow, KeyRow, str]:
-    """A new user with a first key. Raises Refusal 409 where the name is taken."""
+def create(
+    services: Services, caller: Caller, name: str, role: str, once: Once | None = None
+) -> tuple[UserRow, KeyRow, str]:
+    """A new user with a first key. Raises Refusal 409 where the name is taken.
+
+    once: the request, where it is not to make another user when it is sent again.
+    """
+    if once is not None and (made := _made(services, caller, once)) is not None:
+        return made
     try:
         with services.sessions.write() as session:
             user = UserRow(id=uuid4(), name=name, role=role, created_at=utc_now())
             session.add(user)
             session.flush()
-            key, token = keys.make(services, session, caller, user.id)
+            key, token = keys.make(services, session, caller, user.id, once)
+            if once is not None:
+                once.remember(session, caller, key.id)
             named = {"name": name, "role": role, "key": str(key.id)}
             note(session, caller, "user.create", user.id, user_id=user.id, **named)
     except IntegrityError:
+        if once is not None and (made := _made(services, caller, once)) is not None:
+            return made  # by the same request, sent twice at once
         raise Refusal(409, "name_taken", "There is a user of this name.") from None
     return user, key, token
+
+
+def _made(services: Services, caller: Caller, once: Once) -> tuple[UserRow, KeyRow, str] | None:
+    """The user that a request made before, with the first key. Raises Refusal 409 or 422."""
+    with services.sessions.read() as session:
+        made = once.made(session, caller)
+        if made is None:
+            return None
+        key, token = session.get_one(KeyRow, made.made_id), once.token(services, caller)
+        check_shown(services, made, key, token)
+        return session.get_one(UserRow, key.user_id), key, token
+
+
+def user(services: Services, user_id: UUID) -> tuple[UserRow, Sequence[KeyRow]]:
+    """A user and the keys that were made. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        found = session.get(UserRow, user_id)
+        if found is None:
+            raise not_found("user")
+        own = select(KeyRow).where(KeyRow.user_id == user_id).order_by(KeyRow.created_at)
+        return found, session.scalars(own).all()
 
 
 def me(services: Services, caller: Caller) -> Person:

@@ -1,6 +1,7 @@
 """The process's secrets at work: encrypted rows, and the keyed hash of API keys."""
 
 import hmac
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
@@ -38,10 +39,16 @@ class Vault:
     fingerprints: Fingerprints
     anchors: AnchorFile
     _pepper: bytes = field(repr=False)
+    _tokens: bytes = field(repr=False)
 
     def key_digest(self, token: str) -> bytes:
         """HMAC-SHA256 of an API key under a secret that is not in the database."""
         return hmac.digest(self._pepper, token.encode(), "sha256")
+
+    def derived_token(self, request: str) -> str:
+        """An API key of 256 bits that follows from a request and a secret outside the database."""
+        found = urlsafe_b64encode(hmac.digest(self._tokens, request.encode(), "sha256"))
+        return f"dpm_{found.rstrip(b'=').decode()}"
 
 
 def open_vault(settings: Settings, sessions: SessionFactory) -> Vault:
@@ -59,7 +66,8 @@ def open_vault(settings: Settings, sessions: SessionFactory) -> Vault:
     check_seals(master, path, sessions)
     files = DatasetFiles(_store(settings), master)
     anchors = AnchorFile(settings.anchor_path, Signer(master.derive("anchors")))
-    return Vault(files, fingerprints_of(master), anchors, master.derive(API_KEYS))
+    secrets = master.derive(API_KEYS), master.derive("keys of idempotent requests")
+    return Vault(files, fingerprints_of(master), anchors, *secrets)
 
 
 def check_seals(master: MasterKey, path: Path, sessions: SessionFactory) -> None:

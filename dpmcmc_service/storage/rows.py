@@ -127,6 +127,18 @@ class KeyRow(Base):
     revoked_at: Mapped[datetime | None]
 
 
+class IdempotencyRow(Base):
+    """What a user made with an Idempotency-Key: a user, a key or a dataset. Jobs have their own."""
+
+    __tablename__ = "idempotency_keys"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    body_hash: Mapped[str] = mapped_column(String(64))
+    made_id: Mapped[UUID]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
 class DatasetRow(Base):
     """Public metadata of a dataset, and where its encrypted rows lie.
 

@@ -206,7 +206,7 @@ def test_the_event_stream_is_described(house: House) -> None:
     document = house.http.get("/openapi.json").json()
     answer = document["paths"]["/v1/jobs/{id}/events"]["get"]["responses"]["200"]
     content = answer["content"]["text/event-stream"]
-    assert content["itemSchema"]["properties"]["event"]["enum"] == ["status", "progress"]
+    assert content["x-item-schema"]["properties"]["event"]["enum"] == ["status", "progress"]
     assert "StatusEvent" in document["components"]["schemas"]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tests.chaos.stacks import Stack
 from tests.load import people
+from tests.load.hostile import ATTACKS, LONG_JOB
 from tests.load.mix import Record, crowd
 from tests.load.probe import HEALTH, OTHER
 from tests.load.report import Line, say
@@ -29,12 +30,16 @@ def quantile(taken: list[float], share: float) -> float:
 
 def under_load(on: Stack, seconds: float) -> list[Line]:
     """Let the crowd in, and tell what came of it."""
-    dataset, keys = people.furnish(on, ANALYSTS + 1)
+    dataset, keys = people.furnish(on, ANALYSTS + 2)
+    hostile = {"url": next(iter(on.apis)), "key": keys.pop(), "dataset": dataset}
+    hostile["job"] = people.finished(on, hostile["key"], dataset, **LONG_JOB)
     rows = people.write_rows(on.folder / "more.csv", seed=2)
     with watched(on) as watch:
         url = next(iter(on.apis))
-        record = asyncio.run(crowd(url, on.admin_key, dataset, keys, rows, seconds))
+        record = asyncio.run(crowd(url, on.admin_key, dataset, keys, rows, seconds, hostile))
     say(f"  jobs {dict(record.ended)}; odd answers {dict(record.odd) or 'none'}")
+    for name, done in record.attacks.items():
+        say(f"  attack: {name} {done}")
     others = watch.cores_of_others()
     load = Line(f"taken by others, of {os.cpu_count()}", others, None, "cores")
     return [*calls(record), *taken(watch, seconds), load]
@@ -49,6 +54,8 @@ def calls(record: Record) -> Iterator[Line]:
     yield Line("odd answers", record.odd.total(), 0.0, "")
     others = record.ended.total() - record.ended["succeeded"]
     yield Line("jobs that ended otherwise", others, 0.0, "")
+    missing = [name for name in ATTACKS if not record.attacks.get(name)]
+    yield Line("attacks that were not made", len(missing), 0.0, "")
 
 
 def taken(watch: Watch, seconds: float) -> Iterator[Line]:

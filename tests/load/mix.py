@@ -1,4 +1,4 @@
-"""32 analysts, an admin and two probes, all at once, as clients that speak HTTP only."""
+"""32 analysts, an admin, two probes and hostile callers, all at once, who speak HTTP only."""
 
 import asyncio
 import json
@@ -27,11 +27,13 @@ DEAR = {"num_steps": 600_000, "num_chains": 8}  # as many numbers as one job may
 
 @dataclass(slots=True)
 class Record:
-    """What was seen. taken: milliseconds by call; odd: answers that should not have come."""
+    """What was seen. taken: milliseconds by call; odd: answers that should not have come; attacks:
+    what hostile callers did, and what they were answered."""
 
     taken: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     odd: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
+    attacks: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @asynccontextmanager
     async def timed(self, name: str) -> AsyncIterator[None]:
@@ -170,6 +172,15 @@ async def probed(url: str, key: str, dataset: str, seconds: float, record: Recor
         record.taken[name] += taken
 
 
+async def attacked(asked: Json, seconds: float, record: Record) -> None:
+    """Hostile callers in a process of their own."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.load.hostile"), stdin=PIPE, stdout=PIPE
+    )
+    answer, _ = await process.communicate(json.dumps(asked | {"seconds": seconds}).encode())
+    record.attacks = json.loads(answer)
+
+
 async def upload(admin: Caller, over: asyncio.Event, rows: Path) -> None:
     """The table again and again, each time as another population's."""
     content, number = rows.read_bytes(), 0
@@ -181,9 +192,18 @@ async def upload(admin: Caller, over: asyncio.Event, rows: Path) -> None:
 
 
 async def crowd(
-    url: str, admin_key: str, dataset: str, keys: list[str], rows: Path, seconds: float
+    url: str,
+    admin_key: str,
+    dataset: str,
+    keys: list[str],
+    rows: Path,
+    seconds: float,
+    hostile: Json,
 ) -> Record:
-    """All of them for some seconds. The last key is the other analyst's, who only reads."""
+    """All of them for some seconds. The last key is the other analyst's, who only reads.
+
+    hostile: what those are told who attack the service meanwhile.
+    """
     record, over = Record(), asyncio.Event()
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
     async with httpx.AsyncClient(base_url=url, timeout=120.0, limits=limits) as http:
@@ -195,6 +215,7 @@ async def crowd(
             *(analyst.live(over) for analyst in analysts),
             probed(url, keys[-1], dataset, seconds, record),
             upload(admin, over, rows),
+            attacked(hostile, seconds, record),
         ]
         running = [asyncio.create_task(task) for task in tasks]
         await asyncio.sleep(seconds)

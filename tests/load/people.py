@@ -2,10 +2,12 @@
 
 import json
 import random
+import time
 from pathlib import Path
 from typing import Any
 
 from dpmcmc_service.client import Client
+from dpmcmc_service.client.answers import FINAL
 from tests.chaos.stacks import Stack
 
 ROWS = 20_000
@@ -44,6 +46,17 @@ def furnish(on: Stack, analysts: int) -> tuple[str, list[str]]:
         dataset = str(admin.upload(rows, METADATA)["id"])
         keys = [str(admin.create_user(f"analyst {n}", "analyst")["key"]) for n in range(analysts)]
     return dataset, keys
+
+
+def finished(on: Stack, key: str, dataset: str, **sampler: Any) -> str:
+    """The id of a job that has succeeded."""
+    with Client(next(iter(on.apis)), key) as analyst:
+        job = str(analyst.submit(body(dataset, 1.0, **sampler))["id"])
+        while (status := analyst.job(job)["status"]) not in FINAL:
+            time.sleep(0.2)
+    if status != "succeeded":
+        raise RuntimeError(f"a job before the load {status}")
+    return job
 
 
 def metadata(name: str) -> str:

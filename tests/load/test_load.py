@@ -6,6 +6,7 @@ import math
 import pytest
 
 from tests.load.crowded import MOST_MS, calls, quantile
+from tests.load.hostile import ATTACKS
 from tests.load.mix import Record, told
 from tests.load.probe import HEALTH
 from tests.load.report import Line
@@ -15,6 +16,7 @@ def record(**of: float) -> Record:
     made = Record()
     for name in MOST_MS:
         made.taken[name] = [1.0] * 99
+    made.attacks = {name: {"429": 1} for name in ATTACKS}
     for name, last in of.items():
         made.taken[{"health": HEALTH}[name]] += [last, last]
     return made
@@ -48,6 +50,12 @@ def test_answers_that_should_not_come_and_jobs_that_fail_are_misses() -> None:
     found.odd["POST jobs: 500 internal"] += 1
     found.ended["failed"] += 1
     assert missed(found) == ["odd answers", "jobs that ended otherwise"]
+
+
+def test_an_attack_that_was_not_made_is_a_miss() -> None:
+    found = record()
+    found.attacks["free posteriors"] = {}
+    assert missed(found) == ["attacks that were not made"]
 
 
 def test_a_line_without_an_aim_only_tells() -> None:

@@ -10,7 +10,7 @@ from dpmcmc_service.api import anchors
 from dpmcmc_service.api.anchors import anchor_of
 from dpmcmc_service.api.auth import Admin, Anyone, DatasetId, House, Overseer
 from dpmcmc_service.api.bodies import describe, parse, parsed, read, read_any
-from dpmcmc_service.api.endpoints import Route, in_thread
+from dpmcmc_service.api.endpoints import IdempotencyKey, Route, in_thread
 from dpmcmc_service.api.multipart import receive
 from dpmcmc_service.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from dpmcmc_service.api.schemas import (
@@ -35,7 +35,7 @@ from dpmcmc_service.api.schemas import (
     WeakOut,
 )
 from dpmcmc_service.jobs import datasets as use
-from dpmcmc_service.jobs import uploads
+from dpmcmc_service.jobs import idempotency, uploads
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.errors import Fault, Refusal
 from dpmcmc_service.jobs.promises import LARGEST_PROMISE, jobs_within, warnings
@@ -172,7 +172,11 @@ def budget_of(found: use.Budget, job_epsilon: float | None = None) -> dict[str, 
 
 @router.post("/datasets", status_code=201, openapi_extra=UPLOAD)
 async def create(
-    caller: Admin, services: House, request: Request, response: Response
+    caller: Admin,
+    services: House,
+    request: Request,
+    response: Response,
+    key: IdempotencyKey = None,
 ) -> DatasetOut:
     """Upload rows with their public metadata, and fix the budget.
 
@@ -181,7 +185,9 @@ async def create(
     upload = await receive(request, services.settings.data_dir)
     try:
         definition = await parsed(_definition, bytes(upload.metadata))
-        taken = await in_thread(uploads.create, services, caller, definition, upload.sources)
+        once = idempotency.once(key, "dataset", upload.digest)
+        asked = (services, caller, definition, upload.sources, once)
+        taken = await in_thread(uploads.create, *asked)
     finally:
         upload.close()
     response.headers["Location"] = f"/v1/datasets/{taken.dataset.row.id}"

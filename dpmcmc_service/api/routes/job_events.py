@@ -29,8 +29,10 @@ Followed = Annotated[
 OF_SEVERAL = """Server-sent events. `event: job` has as data one of the jobs as it is (JobEvent): \
 first every job that was named, then whichever has changed. Comments (`: still here`) keep the \
 connection open. The stream ends when all jobs have ended, with the key, or with the service."""
+TEXT = {"type": "string", "description": "events, each as x-item-schema says"}
 JOB_EVENTS = {
-    "itemSchema": {
+    "schema": TEXT,
+    "x-item-schema": {
         "type": "object",
         "required": ["data"],
         "properties": {
@@ -41,10 +43,11 @@ JOB_EVENTS = {
                 "contentSchema": {"$ref": "#/components/schemas/JobEvent"},
             },
         },
-    }
+    },
 }
 EVENT_STREAM = {
-    "itemSchema": {
+    "schema": TEXT,
+    "x-item-schema": {
         "type": "object",
         "required": ["data"],
         "properties": {

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from dpmcmc.free.priors import CoefficientPrior
@@ -13,7 +13,7 @@ from dpmcmc.tasks import TaskPlan, TaskSpec
 from dpmcmc.units import Scale
 from dpmcmc_service.api.auth import Analyst, Downloading, House, JobId, Planning, Worker
 from dpmcmc_service.api.bodies import describe, read, read_either
-from dpmcmc_service.api.endpoints import Route, in_thread
+from dpmcmc_service.api.endpoints import IdempotencyKey, Route, in_thread
 from dpmcmc_service.api.formats import FORMATS, JSON, as_files, negotiate
 from dpmcmc_service.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from dpmcmc_service.api.problems import of_status
@@ -42,16 +42,12 @@ from dpmcmc_service.jobs.errors import Fault, Refusal
 from dpmcmc_service.jobs.planner import enough, quick, worked_out
 from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
 from dpmcmc_service.jobs.promises import warnings
-from dpmcmc_service.jobs.specs import title_of
+from dpmcmc_service.jobs.specs import is_inference, is_task, title_of
 from dpmcmc_service.jobs.wanted import Wanted
 from dpmcmc_service.storage.rows import FINAL_STATUSES, JobRow
 
 router = APIRouter(prefix="/v1", route_class=Route)
 Body = Annotated[JobIn | TaskIn, Depends(read_either(JobIn, TaskIn, "task"))]
-Key = Annotated[
-    str | None,
-    Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$"),
-]
 POLL_SECONDS = 1
 ScaleOf = Annotated[
     Scale,
@@ -112,6 +108,7 @@ def shown(job: JobRow, submitted: Any = None) -> JobOut:
         verdict=VerdictOut.model_validate(job.verdict) if job.verdict else None,
         spec=job.resolved,
         submitted=submitted,
+        kind="task" if is_task(job) else "inference" if is_inference(job) else "chain",
     )
 
 
@@ -167,7 +164,7 @@ async def submit(
     request: Request,
     body: Body,
     response: Response,
-    key: Key = None,
+    key: IdempotencyKey = None,
 ) -> JobOut:
     """Reserve the cost and queue the job."""
     spec = spec_of(body)

@@ -11,7 +11,7 @@ from dpmcmc.summaries.intervals import Target
 from dpmcmc.tasks import FREE
 from dpmcmc_service.api.auth import Analyst, Downloading, House, JobId, Planning
 from dpmcmc_service.api.bodies import describe, read
-from dpmcmc_service.api.endpoints import Route, in_thread
+from dpmcmc_service.api.endpoints import IdempotencyKey, Route, in_thread
 from dpmcmc_service.api.formats import (
     BINARY,
     CSV,
@@ -25,7 +25,7 @@ from dpmcmc_service.api.formats import (
 )
 from dpmcmc_service.api.problems import of_status
 from dpmcmc_service.api.questions import InferenceIn, InferenceOut
-from dpmcmc_service.api.routes.jobs import POLL_SECONDS, Key, shown
+from dpmcmc_service.api.routes.jobs import POLL_SECONDS, shown
 from dpmcmc_service.api.schemas import JobOut, TaskOut
 from dpmcmc_service.api.waiting import answered
 from dpmcmc_service.jobs import fetch
@@ -108,7 +108,7 @@ async def inferences(
     job_id: JobId,
     body: Annotated[InferenceIn, Depends(read(InferenceIn))],
     prefer: Prefer = None,
-    key: Key = None,
+    key: IdempotencyKey = None,
 ) -> Response:
     """Draws of the one unknown number of a family, given a released statistic. Free of charge.
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Response
 
 from dpmcmc_service.api.auth import Admin, Anyone, House, KeyId, UserId
 from dpmcmc_service.api.bodies import describe, read, read_any
-from dpmcmc_service.api.endpoints import Route
+from dpmcmc_service.api.endpoints import IdempotencyKey, Route
 from dpmcmc_service.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from dpmcmc_service.api.schemas import (
     ActOut,
@@ -17,12 +17,13 @@ from dpmcmc_service.api.schemas import (
     MeOut,
     NewKey,
     NewUser,
+    OneKey,
     UserIn,
     UserItem,
     UserOut,
     UserPatch,
 )
-from dpmcmc_service.jobs import keys
+from dpmcmc_service.jobs import idempotency, keys
 from dpmcmc_service.jobs import users as people
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.services import Services
@@ -37,15 +38,24 @@ def _public(user: UserRow) -> dict[str, Any]:
 
 
 @router.post("/users", status_code=201, openapi_extra=describe(UserIn))
-def create(
-    caller: Admin, services: House, body: Annotated[UserIn, Depends(read(UserIn))]
+def create_user(
+    caller: Admin,
+    services: House,
+    response: Response,
+    body: Annotated[UserIn, Depends(read(UserIn))],
+    key: IdempotencyKey = None,
 ) -> NewUser:
-    """Make a user. The answer is the key's only showing."""
-    user, key, token = people.create(services, caller, body.name, body.role)
+    """Make a user. The answer is the key's only showing.
+
+    With an Idempotency-Key the same request gets the same answer for a day.
+    """
+    once = idempotency.once(key, "user", body.name, body.role)
+    user, first, token = people.create(services, caller, body.name, body.role, once)
+    response.headers["Location"] = f"/v1/users/{user.id}"
     return NewUser(
         **_public(user),
         key=token,
-        key_id=key.id,
+        key_id=first.id,
     )
 
 
@@ -86,6 +96,13 @@ def me(caller: Anyone, services: House) -> MeOut:
     )
 
 
+@router.get("/users/{id}")
+def user(_: Admin, services: House, user_id: UserId) -> UserItem:
+    """One user, with the keys that were made."""
+    found, made = people.user(services, user_id)
+    return UserItem(**_public(found), keys=[KeyOut.model_validate(key) for key in made])
+
+
 @router.patch("/users/{id}", openapi_extra=describe(UserPatch))
 def amend(
     caller: Admin,
@@ -99,30 +116,69 @@ def amend(
 
 @router.post("/users/me/keys", status_code=201, openapi_extra=describe(KeyIn, required=False))
 def add_own_key(
-    caller: Anyone, services: House, body: Annotated[KeyIn | None, Depends(read_any(KeyIn))]
+    caller: Anyone,
+    services: House,
+    response: Response,
+    body: Annotated[KeyIn | None, Depends(read_any(KeyIn))],
+    key: IdempotencyKey = None,
 ) -> NewKey:
-    """A further key for yourself, shown once. It ends no later than the one you use."""
-    return _new_key(services, caller, caller.id, body)
+    """A further key for yourself, shown once. It ends no later than the one you use.
+
+    With an Idempotency-Key the same request gets the same answer for a day.
+    """
+    return _new_key(services, caller, response, caller.id, body, key)
+
+
+@router.delete("/users/me/keys", status_code=204, response_class=Response)
+def revoke_own_keys(caller: Anyone, services: House) -> None:
+    """Revoke all your keys but the one that you use, at once."""
+    keys.revoke_all(services, caller, caller.id)
 
 
 @router.post("/users/{id}/keys", status_code=201, openapi_extra=describe(KeyIn, required=False))
 def add_key(
     caller: Admin,
     services: House,
+    response: Response,
     user_id: UserId,
     body: Annotated[KeyIn | None, Depends(read_any(KeyIn))],
+    key: IdempotencyKey = None,
 ) -> NewKey:
-    """A further key for a user, shown once; the user sees who made it."""
-    return _new_key(services, caller, user_id, body)
+    """A further key for a user, shown once; the user sees who made it.
+
+    With an Idempotency-Key the same request gets the same answer for a day.
+    """
+    return _new_key(services, caller, response, user_id, body, key)
 
 
-def _new_key(services: Services, caller: Caller, user_id: UUID, body: KeyIn | None) -> NewKey:
+def _new_key(
+    services: Services,
+    caller: Caller,
+    response: Response,
+    user_id: UUID,
+    body: KeyIn | None,
+    key: str | None,
+) -> NewKey:
     wanted = body or KeyIn()
-    key, token = keys.add(services, caller, user_id, wanted.label, wanted.expires_at)
-    return NewKey(id=key.id, user=user_id, key=token, label=key.label, expires_at=key.expires_at)
+    once = idempotency.once(key, "key", user_id, wanted.label, wanted.expires_at)
+    made, token = keys.add(services, caller, user_id, wanted.label, wanted.expires_at, once)
+    response.headers["Location"] = f"/v1/keys/{made.id}"
+    return NewKey(id=made.id, user=user_id, key=token, label=made.label, expires_at=made.expires_at)
+
+
+@router.delete("/users/{id}/keys", status_code=204, response_class=Response)
+def revoke_keys(caller: Admin, services: House, user_id: UserId) -> None:
+    """Revoke all keys of a user at once, but the one that you use."""
+    keys.revoke_all(services, caller, user_id)
+
+
+@router.get("/keys/{id}")
+def key(caller: Anyone, services: House, key_id: KeyId) -> OneKey:
+    """A key without its secret: an own one, or as an admin any."""
+    return OneKey.model_validate(keys.key(services, caller, key_id))
 
 
 @router.delete("/keys/{id}", status_code=204, response_class=Response)
 def revoke(caller: Anyone, services: House, key_id: KeyId) -> None:
-    """Revoke a key at once: an own one, or as an admin any."""
+    """Revoke a key at once: an own one, or as an admin any. Twice is no error."""
     keys.revoke(services, caller, key_id)
