@@ -1,10 +1,10 @@
 """`python -m tests.load.hostile`: callers who want to stop the service, beside those who use it.
 
 An analyst with a key, and others without one: large bodies that are wrong everywhere, downloads
-that nobody reads, free posteriors without a pause, plans that are left at once, tokens of nobody while
-the identity provider hangs, and bodies that trickle in behind a 401. In a process of its own: on
-stdin a JSON object (url, key, dataset, job, seconds), on stdout how often each thing was done and
-what was answered.
+that nobody reads, free posteriors without a pause, plans that are left at once, tokens of nobody
+while the identity provider hangs, and bodies that trickle in behind a 401. It runs in a process of
+its own: on stdin a JSON object (url, key, dataset, job, seconds), on stdout how often each thing
+was done and what was answered.
 """
 
 import base64
