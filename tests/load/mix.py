@@ -220,7 +220,7 @@ async def crowd(
         running = [asyncio.create_task(task) for task in tasks]
         await asyncio.sleep(seconds)
         over.set()
-        await asyncio.wait(running, timeout=10.0)  # a job's stream may go on: it was load enough
+        await asyncio.wait(running, timeout=20.0)  # a job's stream may go on: it was load enough
         for task in running:
             task.cancel()
         failed = await asyncio.gather(*running, return_exceptions=True)
