@@ -41,6 +41,7 @@ from dpmcmc_service.jobs.services import Services, open_services
 from dpmcmc_service.jobs.tokens import Tokens
 from dpmcmc_service.settings import Settings, settings
 from dpmcmc_service.storage.errors import StoreAwayError
+from dpmcmc_service.web.session import COOKIE
 
 # The framework's own would tell exceptions' texts and uploads' times, by an environment variable.
 NO_TELEMETRY: TelemetryConfig = {
@@ -119,7 +120,8 @@ def create_app(
         return chosen.max_body_bytes
 
     seconds = chosen.request_seconds
-    app.add_middleware(Front, metrics=app.state.metrics, limit=limit, seconds=seconds)
+    front = {"metrics": app.state.metrics, "limit": limit, "seconds": seconds, "cookie": COOKIE}
+    app.add_middleware(Front, **front)
     return app
 
 

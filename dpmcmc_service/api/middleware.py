@@ -18,8 +18,6 @@ from dpmcmc_service.api.problems import of_status, problem
 from dpmcmc_service.jobs.errors import Refusal
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-COOKIE = "dpmcmc_session"  # the dashboard's
-SESSION = re.compile(rf"{COOKIE}=[A-Za-z0-9._-]{{1,500}}".encode())
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -49,8 +47,8 @@ def header(scope: Scope, name: bytes) -> str:
     return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), "")
 
 
-def _keep_own_cookie(scope: Scope) -> None:
-    """Leave of a request's cookies the session's alone, in the form in which it was set.
+def _keep_own_cookie(scope: Scope, own: re.Pattern[bytes]) -> None:
+    """Leave of a request's cookies the dashboard's alone, in the form in which it was set.
 
     The framework would take every cookie of every request apart, in a time that grows with the
     square of one that is quoted.
@@ -59,8 +57,8 @@ def _keep_own_cookie(scope: Scope) -> None:
     if cookies:
         kept = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
         pairs = (one.strip() for one in cookies.split(b";"))
-        own = [one for one in pairs if SESSION.fullmatch(one)][:1]
-        scope["headers"] = [*kept, *((b"cookie", one) for one in own)]
+        found = [one for one in pairs if own.fullmatch(one)][:1]
+        scope["headers"] = [*kept, *((b"cookie", one) for one in found)]
 
 
 def _route(scope: Scope) -> str:
@@ -84,22 +82,28 @@ def _method(scope: Scope, *, head: bool = False) -> str:
 
 
 class Front:
-    """The outermost layer."""
+    """The outermost layer. cookie: the name of the dashboard's, which is the only one there is."""
 
     def __init__(
-        self, app: ASGIApp, metrics: Metrics, limit: Callable[[Scope], int], seconds: float
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        limit: Callable[[Scope], int],
+        seconds: float,
+        cookie: str,
     ) -> None:
         self.app = app
         self.metrics = metrics
         self.limit = limit
         self.seconds = seconds
+        self.cookie = re.compile(rf"{re.escape(cookie)}=[A-Za-z0-9._-]{{1,500}}".encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        _keep_own_cookie(scope)
+        _keep_own_cookie(scope, self.cookie)
         given = header(scope, b"x-request-id")
         request_id = given if REQUEST_ID.fullmatch(given) else str(uuid4())
         structlog.contextvars.clear_contextvars()

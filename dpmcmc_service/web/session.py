@@ -18,10 +18,10 @@ from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
-from dpmcmc_service.api.middleware import COOKIE
 from dpmcmc_service.web.inside import Api, RefusedError
 
 LASTS = timedelta(hours=12)
+COOKIE = "dpmcmc_session"
 LABEL = "browser session"
 SMALL_FORM = 4096  # bytes, taken apart by the event loop itself
 MOST_FIELDS = 5000
