@@ -19,17 +19,39 @@ class PermitError(RuntimeError):
     """A permit was used on another subject or for another event than it was paid for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """Proof that the ledger was debited: opens the rows of `subject` for one event.
+    """Proof that the ledger was debited: opens the rows of `subject` for one event, once.
 
     subject: the dataset's identifier. event_digest: digest of the event that was paid for.
     Only `dpmcmc_service.ledger` and `dpmcmc.local.owned` (the data owner's own single-use ledger)
-    make one; an import contract and a test hold everybody else to it.
+    make one; an import contract and a test hold everybody else to it. It has no copies.
     """
 
-    subject: str
-    event_digest: str
+    __slots__ = ("__event_digest", "__subject", "__unused")
+
+    def __init__(self, *, subject: str, event_digest: str) -> None:
+        self.__subject, self.__event_digest = subject, event_digest
+        self.__unused = [True]  # popping it is one step, so that of two threads one is refused
+
+    @property
+    def subject(self) -> str:
+        """The dataset's identifier."""
+        return self.__subject
+
+    @property
+    def event_digest(self) -> str:
+        """Digest of the event that was paid for."""
+        return self.__event_digest
+
+    def use(self) -> None:
+        """Use it up. Raises PermitError where it was used before."""
+        try:
+            self.__unused.pop()
+        except IndexError:
+            raise PermitError("the permit was used before: each opens the rows once") from None
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise TypeError("a permit has no copies: each opens the rows once")
 
 
 class Private(Generic[T]):
@@ -42,9 +64,13 @@ class Private(Generic[T]):
         self.__subject = subject
 
     def open(self, permit: Permit) -> T:
-        """Return the rows. Raises PermitError where the permit is for another subject."""
+        """Return the rows, and use the permit up.
+
+        Raises PermitError where the permit is for another subject, or was used before.
+        """
         if permit.subject != self.__subject:
             raise PermitError("the permit was made for another dataset")
+        permit.use()
         return self.__value
 
     def __repr__(self) -> str:

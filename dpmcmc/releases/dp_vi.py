@@ -50,12 +50,15 @@ LEAST_PART = 0.15  # of the guessed slope, that all rounds together do
 class Opened:
     """Opened rows, and public facts.
 
-    precision: (d, d) that is guessed of the posterior. start: (d,) where the fit begins.
+    precision: (d, d) that is guessed of the posterior. start: (d,) where the fit begins. family:
+    none where it is not known. scaled: whether the last position is the log of a residual scale.
     """
 
     target: Gradients
     precision: Floats
     start: Floats
+    family: str = ""
+    scaled: bool = False
 
 
 def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
@@ -63,7 +66,24 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
     model = MODELS[spec.model.family]
     form = model.form(design, spec)
     target = model.target(design, spec, table, 1)
-    return Opened(target, model.guess(design, spec).precision, form.start.copy())
+    scaled = len(form.start) > len(design.parameters)
+    told = model.guess(design, spec).precision, form.start.copy(), spec.model.family, scaled
+    return Opened(target, *told)
+
+
+def _most(rows: Opened, max_row_norm: float, weight: float, place: Floats) -> Floats | None:
+    """Return (d,) what no slope of all rows is larger than, by positions; None if not known.
+
+    Twice what blocks of a linear model are: what is between them vanishes at the mode alone.
+    """
+    if rows.family == "logistic":
+        return np.full(len(place), 0.25 * weight * max_row_norm**2)
+    if rows.family != "linear":
+        return None
+    scale = math.exp(2.0 * float(place[-1])) if rows.scaled else 1.0
+    most = np.full(len(place), 2.0 * weight * max_row_norm**2 / scale)
+    most[len(place) - rows.scaled :] = 4.0 * weight
+    return most
 
 
 def event(options: DpViOptions, noise_multiplier: float, rows: int) -> Event:
@@ -161,7 +181,8 @@ def publish(
     for z in (first, last):
         looks.append(fit.look(z))
         fit.move(looks[-1])
-    stored: Variational = pooled(looks[0], looks[1], fit.weight)
+    most = _most(rows, max_row_norm, fit.weight, looks[-1].place)
+    stored: Variational = pooled(looks[0], looks[1], fit.weight, most)
     return stored.posterior(*fit.prior, random)
 
 

@@ -27,3 +27,17 @@ def roots_of(precisions: Floats) -> Floats:
     values, vectors = np.linalg.eigh(even(precisions / sizes[:, :, None] / sizes[:, None]))
     values = np.maximum(values, values[:, -1:] * np.finfo(float).eps)
     return np.asarray(vectors / np.sqrt(values)[:, None] / sizes[:, :, None])
+
+
+def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | None:
+    """Return matrices (..., p, p) by u, none larger than diag(most) by root @ u; None if none is.
+
+    Larger eigenvalues are cut. Matrices are positive.
+    """
+    back = np.linalg.inv(root) / np.sqrt(np.asarray(most)).reshape(1, -1)
+    told = even(back.T @ matrices @ back)
+    if (np.linalg.norm(told, axis=(-2, -1)) <= 1.0).all():
+        return None
+    values, vectors = np.linalg.eigh(told)
+    half = np.linalg.solve(back.T, vectors * np.sqrt(np.clip(values, 0.0, 1.0))[..., None, :])
+    return even(half @ turned(half))

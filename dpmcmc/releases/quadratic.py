@@ -16,7 +16,7 @@ from dpmcmc.families.base import TINY
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, quadratic_looks, scales, shares
 from dpmcmc.releases.joint_sums import Floats
-from dpmcmc.releases.matrices import even, roots_of, turned
+from dpmcmc.releases.matrices import even, roots_of, turned, within
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
 from dpmcmc.releases.whitening import Whitening
 
@@ -250,30 +250,22 @@ class Quadratic:
         p = curves.shape[1]
         levels = np.abs(np.trace(curves, axis1=1, axis2=2)) / p
         half, inverse = _halves(curves, np.maximum(FLAT * levels, TINY**0.25))
-        within = self._within(half @ turned(half))
-        if within is not None:
-            half, inverse = _halves(within, SURE * np.abs(within).max(axis=(1, 2)) + TINY**0.25)
+        cut = self._within(half @ turned(half))
+        if cut is not None:
+            half, inverse = _halves(cut, SURE * np.abs(cut).max(axis=(1, 2)) + TINY**0.25)
         curves = half @ turned(half)
         variance = self._variance(half, inverse) + noise
         gain = turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
         whole = even(gain @ curves)
-        within = self._within(whole)
-        return (whole, gain) if within is None else (within, within @ turned(inverse) @ inverse)
+        cut = self._within(whole)
+        return (whole, gain) if cut is None else (cut, cut @ turned(inverse) @ inverse)
 
     def _within(self, matrices: Floats) -> Floats | None:
         """Return matrices (k, p, p) by u, none larger than all rows together allow.
 
         None where that holds already: where noise is larger than the curvature, it may not.
         """
-        if self.most is None:
-            return None
-        back = np.linalg.inv(self.root)
-        told = even(back.T @ matrices @ back)
-        if (np.linalg.norm(told, axis=(1, 2)) <= self.most).all():
-            return None
-        values, vectors = np.linalg.eigh(told)
-        half = self.root.T @ vectors * np.sqrt(np.clip(values, 0.0, self.most))[:, None]
-        return even(half @ turned(half))
+        return None if self.most is None else within(matrices, self.root, self.most)
 
     def _given(
         self, told: tuple[Floats, Floats], powers: Floats, prior: Floats, pull: Floats

@@ -12,6 +12,7 @@ from scipy.special import chdtri
 
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.base import Normal
+from dpmcmc.releases.matrices import within
 from dpmcmc.releases.quadratic_steps import shrunk
 from dpmcmc.target import Floats
 
@@ -51,10 +52,18 @@ def raised(matrix: Floats, least: float) -> Floats:
     return np.asarray(vectors / np.sqrt(values))
 
 
-def pooled(first: Look, last: Look, weight: float) -> "Variational":
-    """Return what is stored of two looks with the same coordinates and the same noise."""
+def pooled(first: Look, last: Look, weight: float, most: Floats | None = None) -> "Variational":
+    """Return what is stored of two looks with the same coordinates and the same noise.
+
+    most: (d,), no slope of all rows by positions is larger than this diagonal; None where that is
+    not known. Of few rows noise is, and would pass for what they say.
+    """
     slope_sd = math.hypot(first.slope_sd, last.slope_sd) / 2.0
     slope = shrunk(0.5 * (first.slope + last.slope), slope_sd)[0]
+    values, vectors = np.linalg.eigh(slope)
+    positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    cut = None if most is None else within(positive, last.root, most)
+    slope = slope if cut is None else cut
     move = np.linalg.solve(last.root, last.place - first.place)
     expected = first.score - slope @ move
     size = np.abs(move @ slope) * NONQUADRATIC_CHANGE
@@ -118,7 +127,8 @@ class Variational:
         The score is N(slope @ (mode - place), slope + noise) over rows and noise, see the proof.
         """
         values, vectors = np.linalg.eigh(self.slope)
-        slope = (vectors * np.maximum(values, 1e-6 * self.weight)) @ vectors.T
+        least = 1e-6 * min(self.weight, max(float(values[-1]), SMALLEST_DIVISOR))
+        slope = (vectors * np.maximum(values, least)) @ vectors.T
         own = self.root.T @ (precision[:, None] * self.root)
         pull = self.root.T @ (precision * (mean - self.place))
         step = np.linalg.solve(slope + own, self.score + pull)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from dpmcmc import Schema, sample
+from dpmcmc.planner import plan
 from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.spec import NormalPrior
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from tests.sources import Seeded
 
 BOUNDS = {
@@ -40,7 +42,7 @@ def people(rows):
     }
 
 
-def fitted(family, rows, epsilon, seed=1, **changes):
+def fitted(family, rows, epsilon, seed=1, sampler="noisy_quadratic"):
     data = people(rows)
     schema = Schema.from_frame(data, bounds=BOUNDS)
     return sample(
@@ -49,11 +51,10 @@ def fitted(family, rows, epsilon, seed=1, **changes):
         schema,
         epsilon=epsilon,
         delta=1e-6,
-        sampler="noisy_quadratic",
+        sampler=sampler,
         family=family,
         progress=False,
         random=Seeded(seed),
-        **changes,
     )
 
 
@@ -73,6 +74,25 @@ def test_what_noise_hides_is_left_to_the_prior(family, rows, epsilon):
             fit = fitted(family, rows, epsilon, seed)
         assert fit.verdict.status == "unreliable"
         assert sds_over_priors(fit).min() > 0.85
+
+
+@pytest.mark.parametrize("family", ["linear", "logistic"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_variational_posteriors_are_no_narrower(family, rows):
+    for epsilon in (0.1, 1.0, 10.0):
+        fit = fitted(family, rows, epsilon, sampler="dp_vi")
+        assert fit.verdict.status == "unreliable"
+        assert sds_over_priors(fit).min() > 0.85
+
+
+@pytest.mark.parametrize("algorithm", sorted(SAMPLERS))
+@pytest.mark.parametrize("family", ["linear", "logistic"])
+def test_a_chain_over_so_few_rows_is_planned_as_of_no_use(family, algorithm):
+    """It stays where it began, and draws alone would look sure."""
+    model = ModelSpec(family=family, formula=MODELS[family])
+    privacy = PrivacySpec(epsilon=1.0, delta=1e-6)
+    spec = JobSpec(model=model, sampler=SAMPLERS[algorithm].options(), privacy=privacy)
+    assert not plan(Schema.from_frame(people(3), bounds=BOUNDS), spec, advise=False).usable
 
 
 @pytest.mark.parametrize("family", MODELS)
