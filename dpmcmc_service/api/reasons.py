@@ -2,6 +2,8 @@
 
 REASONS = {
     "sampler_failed": "The sampler stopped with an error. The debit stays.",
+    "storage_failed": "The service could not read the rows or store the result, through no fault of"
+    " the job's. An operator must look at the log. What was paid stays paid.",
     "worker_lost": "Every worker that ran this job was lost. The debit stays.",
     "store_unavailable": "The dataset's stored rows could not be reached. The debit stays.",
     "time_limit_exceeded": "The job ran longer than this service allows. The debit stays.",

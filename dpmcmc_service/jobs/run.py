@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.sql import ColumnElement
@@ -172,6 +172,9 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
             stored_rows.set_aside_where_broken(services, (claim.dataset, *claim.holders))
         except time_up:
             outcome = _fail(services, claim, "time_limit_exceeded")
+        except (SQLAlchemyError, KeyFileError, OSError) as error:  # no algorithm raises them
+            log.error("storage_failed", exception=type(error).__name__, where=logs.where(error))
+            outcome = _fail(services, claim, "storage_failed")
         except Exception as error:
             log.error("job_failed", exception=type(error).__name__, where=logs.where(error))
             free = claim.given is not None

@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.exc import DataError
 
 from dpmcmc.privacy.types import Released
 from dpmcmc_service import ledger
@@ -18,6 +19,7 @@ from dpmcmc_service.jobs import run as running
 from dpmcmc_service.jobs.recovery import Recovery
 from dpmcmc_service.storage.errors import StoreAwayError
 from dpmcmc_service.storage.files import DatasetFiles
+from dpmcmc_service.storage.keys import KeyFileError
 from dpmcmc_service.storage.rows import ChainBlockRow, JobRow
 from dpmcmc_service.storage.types import utc_now
 from tests.api.support import Caller, House, draw_with, job_of
@@ -95,6 +97,29 @@ def test_two_workers_at_once_run_a_job_once(
         thread.join()
     assert len(started) == 1
     assert shown(analyst, job)["status"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "error", [DataError("INSERT", {}, Exception("Alice")), KeyFileError("Alice"), OSError("Alice")]
+)
+def test_storage_that_fails_is_told_from_a_sampler_that_does(
+    house: House,
+    analyst: Caller,
+    job: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    def broken(*_: Any) -> None:
+        raise error
+
+    sampler(monkeypatch, lambda *_: some_blocks(2, steps=30))
+    monkeypatch.setattr(running, "_store", broken)
+    house.run(job)
+    ended = shown(analyst, job)
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "storage_failed")
+    assert "Alice" not in str(ended) + caplog.text
+    assert kinds(house, ended["dataset"]) == ["open", "reserve", "post"]
 
 
 def test_a_sampler_that_raises_fails_the_job_for_good_and_tells_nothing(
