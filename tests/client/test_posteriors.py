@@ -41,9 +41,11 @@ def asked(**parts: Any) -> dict[str, Any]:
     result = sample(rows, **job, random=Seeded(1))
     assert result.release is not None
     kept = Kept(SCHEMA, result.plan.spec, result.release.to_dict())
-    answer = told(kept, Question(num_draws=50, **parts))
-    assert isinstance(answer, dict), asdict(answer)
-    return {"job": "j", "cost": {"epsilon": 0.0}, "note": FREE, **answer}
+    head = {"job": "j", "cost": {"epsilon": 0.0}, "note": FREE}
+    answer = told(kept, Question(num_draws=50, **parts), head)
+    assert isinstance(answer, bytes), asdict(answer)
+    found: dict[str, Any] = json.loads(answer)
+    return found
 
 
 JOB = "c90062d1-0d3c-4ad5-9c7a-2f54e3a0b1aa"
