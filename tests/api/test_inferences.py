@@ -7,6 +7,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from dpmcmc_service.api.questions import InferenceOut
 from dpmcmc_service.storage.rows import JobRow
 from dpmcmc_service.storage.types import utc_now
 from tests.api.support import Caller, House
@@ -41,6 +42,7 @@ def inferred(analyst: Caller, place: str, **question: Any) -> dict[str, Any]:
     answer = analyst.post(f"{place}/inferences", json=question)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
+    assert InferenceOut.model_validate(found).model_dump(mode="json") == found  # as documented
     return found
 
 

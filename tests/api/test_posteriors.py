@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpmcmc_service.api.questions import PosteriorOut
 from tests.api.support import Caller, House, as_csv, csv_rows, job_of
 
 ROWS = 4000
@@ -71,11 +72,16 @@ def test_a_release_is_judged_and_answers_for_free(
         "num_draws": 300,
         "given": [{"age": 30, "sex": "Male"}, {"age": 80, "sex": "Female"}],
         "contrasts": [{"age": 2.0}, {"age": 1, "sex[Male]": -1}],
+        "comparisons": [
+            {"given": {"age": 30, "sex": "Male"}, "against": {"age": 30, "sex": "Female"}}
+        ],
+        "effects": [{"covariate": "age", "given": [{"age": 30, "sex": "Male"}]}],
         "null": [{"sex[Male]": 0}, {"age": 0.0, "sex[Male]": 0.0}],
     }
     answer = analyst.post(f"{job}/posteriors?scale=design", json=question)
     assert answer.status_code == 200, answer.text
     told = answer.json()
+    assert PosteriorOut.model_validate(told).model_dump(mode="json") == told  # as documented
     assert told["scale"] == "design"
     assert told["cost"] == {"epsilon": 0}
     assert "Nothing is charged" in told["note"]
