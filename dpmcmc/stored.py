@@ -22,7 +22,7 @@ from dpmcmc.free.settings import at
 from dpmcmc.free.walk import walked
 from dpmcmc.models import MODELS
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
-from dpmcmc.releases import prior_conflict
+from dpmcmc.releases import few_events, prior_conflict
 from dpmcmc.releases.base import Posterior, Stored, prior_of
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import (
@@ -31,12 +31,14 @@ from dpmcmc.releases.quadratic_verdict import (
     lost,
     predictor_sd,
 )
+from dpmcmc.releases.variational import Variational
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.reuse import POINTER, in_order
-from dpmcmc.schema import Schema
+from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, NormalPrior
 from dpmcmc.starting import release_of
 from dpmcmc.units import Scale, matrix
+from dpmcmc.variables import column_of
 from dpmcmc.verdicts import MAX_RHAT, Verdict, joined, of_release
 
 NUM_DRAWS, MOST_DRAWS = 4000, 1_000_000
@@ -75,7 +77,7 @@ class StoredRelease:
     @property
     def verdict(self) -> Verdict:
         """Whether it may be believed, with the job's prior."""
-        return joined(self.alone, self._conflict(*self._prior))
+        return joined(self.alone, (*self._conflict(*self._prior), *self._few(*self._prior)))
 
     @property
     def alone(self) -> Verdict:
@@ -122,6 +124,7 @@ class StoredRelease:
         if others:
             made = self._sampled(found, (mean, precision), others, num_draws, random)
             return replace(made, scale=scale, reasons=(*made.reasons, *conflict))
+        conflict = (*conflict, *self._few(mean, precision))
         draws = self._released(found.draws(1, num_draws, random)[0])
         tested, own = Closed(found, (mean, precision)), self._in_units((mean, precision), {})
         reasons = (*self._judged(draws, precision if prior else None), *conflict)
@@ -161,7 +164,8 @@ class StoredRelease:
         """Return draws under priors some of which are not normal."""
         means, roots = found.parts()
         walk = walked(means, roots @ roots.swapaxes(1, 2), others, normals, num_draws, random)
-        draws = self._released(found.completed(*walk.coefficients(num_draws, random), random))
+        positions = found.completed(*walk.coefficients(num_draws, random), random)
+        draws = self._released(positions)
         precision = normals[1].copy()
         for k, one in others.items():
             precision[k] = 0.0 if one.scale is None else one.scale**-2.0
@@ -169,6 +173,11 @@ class StoredRelease:
         if not walk.r_hat <= MAX_RHAT:
             told = f"chains that began at this prior have not forgotten it (R-hat {walk.r_hat:.3f})"
             reasons = (*reasons, f"{told}: a wider one, or fewer at once, would be sampled")
+        if self._link is not None and isinstance(self._told, Quadratic | Variational):
+            spread = np.atleast_2d(np.cov(positions, rowvar=False))
+            sampled = few_events.Posterior(positions.mean(axis=0), spread)
+            few = few_events.problems(self._told, self._design, self._link, sampled)
+            reasons = (*reasons, *few)
         return FreePosterior(self, draws, walk, self._in_units(normals, others), reasons)
 
     def _in_units(
@@ -228,6 +237,31 @@ class StoredRelease:
             return ()
         names, scales = [self.parameters[k] for k in worst], self._units("/prior")[0][worst]
         return (prior_conflict.sentence(names, scales * wide[worst], float(pulls.max())),)
+
+    def _few(self, mean: Floats, precision: Floats) -> tuple[str, ...]:
+        """Return what is wrong where groups of rows have hardly any events, by normal priors (d,).
+
+        What was released of such a group's likelihood is a quadratic that it does not have.
+        """
+        told, link = self._told, self._link
+        if link is None or not isinstance(told, Quadratic | Variational):
+            return ()
+        posterior = few_events.normal(told, mean, precision)
+        return few_events.problems(told, self._design, link, posterior)
+
+    @property
+    def _link(self) -> few_events.Link | None:
+        """How expected responses follow from predictors; None where they are predictors."""
+        family = self._family
+        if family is None or family.additive:
+            return None
+        usual = 1.0
+        if self._own.model.weights is not None:
+            column = column_of(self._design.schema, self._own.model.weights)
+            if isinstance(column, NumberColumn):
+                usual = 0.5 * column.lower + 0.5 * column.upper
+        shift = self._design.middle_offset
+        return few_events.Link(family.pilot, family.steepest, shift, usual)
 
     @property
     def _family(self) -> Family | None:

@@ -122,7 +122,11 @@ class Variational:
         return math.sqrt(2.0 * len(self.score)) * self.slope_sd
 
     def posterior(self, mean: Floats, precision: Floats, _: RandomSource) -> Normal:
-        """Return the posterior under independent normal priors. mean, precision: (d,).
+        """Return the posterior under independent normal priors. mean, precision: (d,)."""
+        return self.given(mean, precision)
+
+    def given(self, mean: Floats, precision: Floats) -> Normal:
+        """Return the same, which nothing random is in.
 
         The score is N(slope @ (mode - place), slope + noise) over rows and noise, see the proof.
         """

@@ -1,0 +1,321 @@
+"""Groups of rows in which a response hardly varies: their likelihood is not quadratic.
+
+Where all rows of a category have the same response, or counts of 0, its coefficient has a
+likelihood that is flat on one side. A quadratic of it, released at a place that a Newton path
+reached in a few steps, is narrow and anywhere. What decides is by how much the slopes of a group's
+rows change within what is not known of their predictor, which follows from released numbers, so
+that asking it is free. Source: the released scores, curvatures and moments; Albert and Anderson
+1984 for the cases in which there is no mode.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from dpmcmc.design import Design
+from dpmcmc.families.base import TINY
+from dpmcmc.families.multinomial import probabilities
+from dpmcmc.formula.columns import Factor
+from dpmcmc.models.moments import second_moments
+from dpmcmc.releases import categories, quadratic_looks
+from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.releases.matrices import even
+from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.releases.variational import Variational
+from dpmcmc.schema import NumberColumn
+from dpmcmc.variables import column_of
+
+# change of the log of a slope within what is not known of a group's predictor, from which on the
+# likelihood is taken to be no quadratic: about six events
+MAX_CHANGE = 0.4
+# part of the rows that carry the end of a number, from which on these are no group of their own
+COMMON_END = 0.2
+LEAST_SHARE = 1e-12  # of the rows
+LARGEST_PREDICTOR = 50.0
+MOST_NAMED = 3
+STEP = 2.0  # times a last step, whose end a tangent tells the less the longer it is
+_Product = tuple[frozenset[Factor], frozenset[tuple[str, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How expected responses follow from predictors.
+
+    counts: whether by an exponential; else predictors are log odds against the first category.
+    steepest: largest slope of a row's score. shift: middle of what offsets add. usual: middle of
+    what weights can be.
+    """
+
+    counts: bool
+    steepest: float = math.inf
+    shift: float = 0.0
+    usual: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows by weights that are not negative: weight @ x of a row x, of those with inside @ x = 1.
+
+    weight, inside: (d,). name: in words.
+    """
+
+    weight: Floats
+    inside: Floats
+    name: str
+
+
+class _Cells:
+    """Products of numbers and of indicators of categories, as sums of a design's columns."""
+
+    def __init__(self, design: Design) -> None:
+        self._design, self._known = design, dict[_Product, int]()
+        for j, term in enumerate(design.terms):
+            numbers = frozenset(factor for factor in term if factor.code is None)
+            codes = frozenset((f.column, f.code) for f in term if f.code is not None)
+            self._known[numbers, codes] = j
+
+    def categories(self, column: str) -> tuple[str, ...]:
+        """Return the declared categories of a column."""
+        found = column_of(self._design.schema, column)
+        return () if isinstance(found, NumberColumn) else found.categories
+
+    def column(
+        self, numbers: frozenset[Factor], codes: frozenset[tuple[str, int]]
+    ) -> Floats | None:
+        """Return (d,) whose product with a row is that of these numbers and indicators, or None.
+
+        An indicator without a column is 1 less those of the other categories.
+        """
+        at = self._known.get((numbers, codes))
+        if at is not None:
+            return np.asarray(np.eye(len(self._design.terms))[at])
+        for column, code in sorted(codes):
+            if code:
+                continue
+            rest = codes - {(column, code)}
+            others = range(1, len(self.categories(column)))
+            parts = [self.column(numbers, rest | {(column, other)}) for other in others]
+            whole = self.column(numbers, rest)
+            if whole is not None and all(part is not None for part in parts):
+                return np.asarray(whole - sum(part for part in parts if part is not None))
+        return None
+
+
+def groups_of(design: Design) -> tuple[Group, ...]:
+    """Return all rows, those of every category and combination that has coefficients, and the rows
+    at either end of every number."""
+    cells, found = _Cells(design), dict[tuple[bytes, bytes], Group]()
+    for term in [(), *design.terms]:
+        numbers = frozenset(factor for factor in term if factor.code is None)
+        columns = sorted({factor.column for factor in term if factor.code is not None})
+        low, high = _ends(numbers)
+        words = [cells.categories(column) for column in columns]
+        for codes in product(*(range(len(each)) for each in words)):
+            inside = cells.column(frozenset(), frozenset(zip(columns, codes, strict=True)))
+            if inside is None:
+                continue
+            named = zip(columns, words, codes, strict=True)
+            where = " and ".join(f"{column} is {word[code]}" for column, word, code in named)
+            made = [Group(inside, inside, f"rows where {where}" if where else "all rows")]
+            value = None
+            if numbers:
+                value = cells.column(numbers, frozenset(zip(columns, codes, strict=True)))
+            if value is not None:
+                label = ":".join(sorted(factor.label for factor in numbers))
+                within = f" where {where}" if where else ""
+                made += [
+                    Group(value - low * inside, inside, f"rows with large {label}{within}"),
+                    Group(high * inside - value, inside, f"rows with small {label}{within}"),
+                ]
+            for group in made:
+                found.setdefault((group.weight.tobytes(), group.inside.tobytes()), group)
+    return tuple(found.values())
+
+
+def _ends(numbers: Iterable[Factor]) -> tuple[float, float]:
+    """Return the bounds of a product of numbers."""
+    low = high = 1.0
+    for factor in numbers:
+        ends = [a * b for a in (low, high) for b in (factor.lower, factor.upper)]
+        low, high = min(ends), max(ends)
+    return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """Mean (p,) and covariance (p, p) of the coefficients."""
+
+    mean: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a release says of rows near a place (p,), in coordinates of the coefficients.
+
+    curvature: (p, p). second: (d, d), mean of x x^T. rows: how many there are; None where second is
+    only a guess, from which no curvature is expected.
+    """
+
+    place: Floats
+    curvature: Floats
+    second: Floats
+    rows: float | None
+
+
+def looked(release: Quadratic | Variational, design: Design, link: Link) -> Looked:
+    """Return what a release says of its rows."""
+    back = np.linalg.inv(release.root)
+    if isinstance(release, Variational):
+        slope = even(back.T @ release.slope @ back)
+        return Looked(release.place, slope, second_moments(design), None)
+    curvature = even(back.T @ release.curvature @ back)
+    rows = release.rows * link.usual
+    return Looked(release.places[1], curvature, release.moments()[0], rows)
+
+
+def normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -> Posterior | None:
+    """Return the posterior under a normal prior (p,); None where arithmetic does not survive it."""
+    try:
+        with np.errstate(all="ignore"):
+            found = _normal(release, mean, precision)
+    except np.linalg.LinAlgError:
+        return None
+    known = np.isfinite(found.mean).all() and np.isfinite(found.covariance).all()
+    return found if known else None
+
+
+def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -> Posterior:
+    """Return the same. Raises LinAlgError."""
+    p = len(release.place)
+    mean, precision = mean[:p], precision[:p]
+    if isinstance(release, Variational):
+        told = release.given(mean, precision)
+        return Posterior(told.mean, told.root @ told.root.T)
+    power = release.tempering
+    score, noise = quadratic_looks.agreed(release)
+    whole, gain = release.likelihoods(release.curvature[None], noise)
+    pulled = gain @ score
+    kinds = categories.of(release, mean, precision)
+    if kinds is not None:
+        whole, pulled = categories.matched(whole, pulled, gain * release.score_sd, kinds, power)
+    prior = release.root.T @ (precision[:, None] * release.root)
+    pull = release.root.T @ (precision * (mean - release.place))
+    covariance = np.linalg.inv(even(power * whole[0] + prior))
+    moved = release.root @ (covariance @ (power * pulled[0] + pull))
+    return Posterior(release.place + moved, release.root @ covariance @ release.root.T)
+
+
+def changes(
+    told: Looked, groups: Iterable[Group], link: Link, posterior: Posterior
+) -> list[tuple[float, Group, int, bool]]:
+    """Return (change, group, response, whether it is a rare one) of each group and response.
+
+    change: of the log of a slope within an sd of the group's predictor and its last step. response:
+    0 for the reference, or counts. A curvature that is larger than one expects at the place is so
+    by noise, and the sd and the step are as much longer.
+    """
+    d, p = len(told.second), len(told.place)
+    curvature = told.curvature.reshape(p // d, d, p // d, d)
+    places, step = told.place.reshape(-1, d), posterior.mean - told.place
+    found = []
+    for group in groups:
+        size = max(float(group.inside @ told.second @ group.weight), LEAST_SHARE)
+        square = max(float(group.weight @ told.second @ group.weight), LEAST_SHARE)
+        within = max(float(group.inside @ told.second @ group.inside), LEAST_SHARE)
+        if group.weight is not group.inside and size * size > COMMON_END * square * within:
+            continue
+        row = np.clip(told.second @ group.weight / size, -1.0, 1.0)
+        row = row + group.inside * (1.0 - group.inside @ row) / (group.inside @ group.inside)
+        eta = np.clip(places @ row + link.shift, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)
+        seen = np.einsum("d,cdef,f->ce", group.weight, curvature, group.weight)
+        for response, along, curve in _contrasts(eta, seen * (size / square) ** 2, link):
+            way = np.outer(along, row).ravel()
+            sd = math.sqrt(max(float(way @ posterior.covariance @ way), 0.0))
+            at, slope = _slope(eta, response, link)
+            ratio = 1.0
+            if told.rows is not None:
+                expected = told.rows * size * size / square * slope
+                ratio = max(1.0, curve / max(expected, TINY))
+            change = ratio * _curved(at, math.hypot(sd, STEP * float(way @ step)), link)
+            found.append((change, group, response, at < 0.0))
+    return found
+
+
+def _contrasts(eta: Floats, told: Floats, link: Link) -> list[tuple[int, Floats, float]]:
+    """Return (response, combination of predictors (k,), curvature along it) of each response.
+
+    Log odds of a response against all others, the others' ratios as they are.
+    """
+    if link.counts or len(eta) == 1:
+        return [(0 if link.counts else 1, np.ones(1), float(told[0, 0]))]
+    first, q = (part[..., 0] for part in probabilities(eta[:, None]))
+    found = [(0, -q / max(1.0 - float(first), TINY), float(told.sum()))]
+    for c in range(len(q)):
+        along = -q / max(1.0 - float(q[c]), TINY)
+        along[c] = 1.0
+        found.append((c + 1, along, float(told[c, c])))
+    return found
+
+
+def _slope(eta: Floats, response: int, link: Link) -> tuple[float, float]:
+    """Return (log odds, or log of the mean count; slope of a row) of a response at predictors."""
+    if link.counts:
+        mean = math.exp(float(eta[0]))
+        return float(eta[0]), mean / (1.0 + mean / link.steepest)
+    first, q = (part[..., 0] for part in probabilities(eta[:, None]))
+    share = min(max(float(first if response == 0 else q[response - 1]), TINY), 1.0)
+    rest = max(1.0 - share, TINY)
+    return math.log(share / rest), share * rest
+
+
+def _curved(at: float, change: float, link: Link) -> float:
+    """Return the largest change of the log of a slope within this change of a predictor."""
+    ends = np.array([at - change, at, at + change])
+    if link.counts:
+        logs = ends - np.log1p(np.exp(np.minimum(ends, LARGEST_PREDICTOR)) / link.steepest)
+    else:
+        logs = -np.logaddexp(0.0, ends) - np.logaddexp(0.0, -ends)
+    return float(np.abs(logs - logs[1]).max())
+
+
+def problems(
+    release: Quadratic | Variational, design: Design, link: Link, posterior: Posterior | None
+) -> tuple[str, ...]:
+    """Return what is wrong, and what would mend it, in one sentence; nothing where all is well.
+
+    posterior: see normal.
+    """
+    if posterior is None:
+        return ("the noise leaves nothing that a posterior follows from: take a larger budget",)
+    with np.errstate(all="ignore"):
+        told = looked(release, design, link)
+        found = changes(told, groups_of(design), link, posterior)
+    worst = sorted((one for one in found if not one[0] <= MAX_CHANGE), key=lambda one: -one[0])
+    if not worst:
+        return ()
+    named: list[str] = []
+    for _, group, response, rare in worst:
+        events = f"{_events(design, response, rare)} in {group.name}"
+        if events not in named:
+            named.append(events)
+    more = f" and {len(named) - MOST_NAMED} more such groups" if len(named) > MOST_NAMED else ""
+    return (
+        f"too few events stand out of the noise ({'; '.join(named[:MOST_NAMED])}{more}), so that"
+        " these coefficients have no normal posterior: merge such a category with another one or"
+        " leave it out, give their coefficients narrower priors, or take a larger budget where it"
+        " is the noise that hides events",
+    )
+
+
+def _events(design: Design, response: int, rare: bool) -> str:
+    """Return what hardly happens, in words. rare: whether it is that response, or all others."""
+    if design.answer is None or isinstance(design.answer, NumberColumn):
+        return f"{design.response} above 0"
+    words = design.answer.categories
+    if len(words) == 2:
+        return f"{design.response} {words[1] if rare else words[0]}"
+    return f"{design.response} {'' if rare else 'other than '}{words[response]}"

@@ -1,0 +1,273 @@
+"""Groups of rows with hardly any events: right, or unreliable with a reason."""
+
+import numpy as np
+import pytest
+
+from dpmcmc import (
+    BinaryColumn,
+    CategoryColumn,
+    CoefficientPrior,
+    ModelOptions,
+    ModelSpec,
+    NormalPrior,
+    NumberColumn,
+    Schema,
+    sample,
+)
+from dpmcmc.design import make_design
+from dpmcmc.local import table_of
+from dpmcmc.releases.few_events import groups_of
+from tests.sources import Seeded
+
+ROWS, RARE = 20_000, 2000
+KINDS, ANSWERS = ("u", "v", "w"), ("no", "some", "all")
+DISPERSION = 2.0
+FAMILIES = ("logistic", "multinomial", "poisson", "negative_binomial")
+REMEDIES = ("merge", "narrower priors", "larger budget")
+
+
+def schema_of(family, *columns, rows=ROWS):
+    answers = {
+        "logistic": BinaryColumn(name="y", categories=("no", "yes")),
+        "multinomial": CategoryColumn(name="y", categories=ANSWERS),
+    }
+    answer = answers.get(family, NumberColumn(name="y", lower=0.0, upper=40.0))
+    return Schema(columns=(*columns, answer), rows=rows)
+
+
+def model_of(family, formula, **told):
+    k = DISPERSION if family == "negative_binomial" else None
+    return ModelSpec(family=family, formula=formula, options=ModelOptions(dispersion=k), **told)
+
+
+def responses(family, events, counts=None):
+    """Responses by whether rows have an event (n,), or how many they have."""
+    if family == "logistic":
+        return np.where(events, "yes", "no")
+    if family == "multinomial":
+        return np.where(events, "all", np.where(np.arange(len(events)) % 2, "no", "some"))
+    return events * (1.0 if counts is None else counts)
+
+
+def fitted(schema, data, model, epsilon, seed=1, **told):
+    given = {"epsilon": epsilon, "delta": 1e-6, "sampler": "noisy_quadratic"} | told
+    return sample(data, schema=schema, model=model, random=Seeded(seed), **given)
+
+
+def exact(family, rows, events, prior):
+    """Means and sds (2,) of the intercept and of a category's coefficient, on a grid.
+
+    rows, events: (2,), of the reference and of the category. prior: means and sds (2,).
+    """
+    base = np.log((events[0] + 0.5) / rows[0])
+    first = np.linspace(base - 9.0, base + 4.0, 1300)[:, None]
+    second = np.linspace(-16.0, 12.0, 1400)[None]
+    log = 0.0
+    for eta, n, k in zip((first, first + second), rows, events, strict=True):
+        mean = np.exp(eta)
+        if family == "logistic":
+            log = log + k * eta - n * np.log1p(mean)
+        elif family == "poisson":
+            log = log + k * eta - n * mean
+        else:  # events are single counts
+            log = (
+                log
+                + k * (eta - np.log(mean + DISPERSION))
+                - n * DISPERSION * np.log1p(mean / DISPERSION)
+            )
+    for value, loc, scale in zip((first, second), *prior, strict=True):
+        log = log - 0.5 * ((value - loc) / scale) ** 2
+    weights = np.exp(log - log.max())
+    weights /= weights.sum()
+    means = [(weights * value).sum() for value in (first, second)]
+    squares = [(weights * (v - m) ** 2).sum() for v, m in zip((first, second), means, strict=True)]
+    return np.array(means), np.sqrt(squares)
+
+
+@pytest.mark.parametrize("family", ["logistic", "poisson", "negative_binomial"])
+@pytest.mark.parametrize("few", [0, 1, 4, 20, 200])
+def test_a_category_with_few_events_is_right_or_unreliable(family, few):
+    """At any budget: within three sds of the posterior without privacy, and about as wide."""
+    schema = schema_of(family, BinaryColumn(name="b", categories=("x", "z")))
+    rng = np.random.default_rng(few)
+    rare, events = np.arange(ROWS) < RARE, rng.random(ROWS) < 0.2
+    events[rare] = np.arange(RARE) < few
+    data = {"b": np.where(rare, "z", "x"), "y": responses(family, events)}
+    model, told = model_of(family, "y ~ b"), []
+    for seed, epsilon in enumerate((1.0, 4.0, 30.0, 1e6)):
+        fit = fitted(schema, data, model, epsilon, seed)
+        told.append(fit.verdict.status)
+        if fit.verdict.status == "unreliable":
+            continue
+        priors = fit.release.posterior(num_draws=1).priors
+        prior = [(priors[n].loc, priors[n].scale) for n in ("Intercept", "b[z]")]
+        sizes = (ROWS - RARE, RARE), (int(events[~rare].sum()), few)
+        means, sds = exact(family, *sizes, np.array(prior).T)
+        rows = fit.summary(mixing=False)
+        for row, mean, sd in zip(rows, means, sds, strict=True):
+            assert abs(row.mean - mean) < 3.0 * row.sd, (epsilon, row)
+            assert row.sd > 0.6 * sd, (epsilon, row)
+    if few == 0:
+        assert set(told) == {"unreliable"}
+    if few == 200:
+        assert told[-2:] == ["reliable"] * 2
+
+
+@pytest.mark.parametrize("family", ["logistic", "poisson", "negative_binomial"])
+@pytest.mark.parametrize("few", [0, 5, 20, 60])
+def test_few_events_of_all_rows_are_right_or_unreliable(family, few):
+    schema = schema_of(family, NumberColumn(name="a", lower=-1.0, upper=1.0))
+    a, events = np.random.default_rng(few).uniform(-1, 1, ROWS), np.arange(ROWS) < few
+    data, model = {"a": a, "y": responses(family, events)}, model_of(family, "y ~ a")
+    for seed, epsilon in enumerate((0.1, 1.0, 4.0, 1e6)):
+        fit = fitted(schema, data, model, epsilon, seed)
+        if fit.verdict.status == "unreliable":
+            continue
+        assert few >= 20, epsilon
+        row = fit.summary(mixing=False)["Intercept"]
+        away = np.log(few / ROWS) - 0.5 / few - 0.5 * fit.summary(mixing=False)["a"].mean ** 2 / 3
+        assert abs(row.mean - away) < 3.0 * row.sd + 0.1
+        assert row.sd > 0.6 / np.sqrt(few)
+    if few == 60:
+        assert fit.verdict.status == "reliable"
+
+
+def separated(kind, family, rng):
+    """Columns, data and formula of rows of which some group has no event, or nothing else."""
+    a, codes = rng.uniform(-1, 1, ROWS), rng.choice(3, ROWS, p=(0.6, 0.1, 0.3))
+    b, events = rng.random(ROWS) < 0.4, rng.random(ROWS) < 0.3
+    columns = [
+        NumberColumn(name="a", lower=-1.0, upper=1.0),
+        CategoryColumn(name="k", categories=KINDS),
+        BinaryColumn(name="b", categories=("x", "z")),
+    ]
+    data = {"a": a, "k": np.array(KINDS)[codes], "b": np.where(b, "z", "x")}
+    formula, group = "y ~ a + k", codes == 1
+    if kind == "baseline":
+        group = codes == 0
+    elif kind == "two":
+        group = codes > 0
+    elif kind == "cell":
+        group, formula = (codes == 1) & b, "y ~ a + k*b"
+    elif kind == "baseline cell":
+        group, formula = (codes == 0) & ~b, "y ~ a + k*b"
+    elif kind == "no intercept":
+        formula = "y ~ 0 + k + a"
+    elif kind == "number":
+        columns.append(NumberColumn(name="z", lower=0.0, upper=1.0))
+        group = rng.random(ROWS) < 0.03
+        data["z"], formula = np.where(group, rng.uniform(0.4, 1, ROWS), 0.0), "y ~ a + z"
+    elif kind == "slope in a cell":
+        formula = "y ~ k + a:k"
+    elif kind == "given":
+        columns += [
+            NumberColumn(name="o", lower=0.0, upper=2.0),
+            NumberColumn(name="w", lower=0.5, upper=2.0),
+        ]
+        data["o"], data["w"] = rng.uniform(0, 2, ROWS), rng.uniform(0.5, 2, ROWS)
+        formula = "y ~ a + k + offset(o)"
+    events[group] = kind == "all"
+    data["y"] = responses(family, events)
+    return columns, data, formula
+
+
+KINDS_OF_GROUPS = (
+    "category", "baseline", "two", "cell", "baseline cell", "no intercept", "number",
+    "slope in a cell", "given", "all",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS_OF_GROUPS)
+def test_groups_without_events_are_unreliable_and_say_what_would_mend_it(family, kind):
+    if family == "multinomial" and kind == "given":
+        return  # it has no offsets
+    if family in ("poisson", "negative_binomial") and kind == "all":
+        return  # a count of 1 in all rows of a group is no fault
+    columns, data, formula = separated(kind, family, np.random.default_rng(3))
+    told = {"weights": "w"} if kind == "given" else {}
+    model = model_of(family, formula, **told)
+    for seed, epsilon in enumerate((1.0, 100.0)):
+        fit = fitted(schema_of(family, *columns), data, model, epsilon, seed)
+        assert fit.verdict.status == "unreliable", epsilon
+    few = [reason for reason in fit.verdict.reasons if "too few events" in reason]
+    assert few or kind == "number"
+    assert all(word in reason for word in REMEDIES for reason in few)
+
+
+@pytest.mark.parametrize("missing", ANSWERS)
+def test_a_response_that_no_row_has_is_unreliable(missing):
+    schema = schema_of("multinomial", NumberColumn(name="a", lower=-1.0, upper=1.0))
+    rng, others = np.random.default_rng(4), [one for one in ANSWERS if one != missing]
+    data = {"a": rng.uniform(-1, 1, ROWS), "y": rng.choice(others, ROWS)}
+    for epsilon in (1.0, 100.0, 1e6):
+        fit = fitted(schema, data, model_of("multinomial", "y ~ a"), epsilon)
+        assert fit.verdict.status == "unreliable"
+
+
+def test_groups_are_those_of_the_rows_of_a_design():
+    columns, data, _ = separated("cell", "logistic", np.random.default_rng(5))
+    schema = schema_of("logistic", *columns)
+    for formula in (
+        "y ~ a*k + b + k:b",
+        "y ~ 0 + k + a",
+        "y ~ k:b",
+        "y ~ a:k",
+        "y ~ poly(a, 2) + b",
+    ):
+        design = make_design(schema, formula)
+        x, _ = design.build(table_of(schema, data))
+        groups = groups_of(design)
+        for group in groups:
+            inside, weight = group.inside @ x, group.weight @ x
+            assert np.isclose(inside, 0.0).sum() + np.isclose(inside, 1.0).sum() == ROWS
+            assert weight.min() > -1e-9
+            assert np.abs(weight[np.isclose(inside, 0.0)]).max(initial=0.0) < 1e-9
+        names = [group.name for group in groups]
+        assert len(set(names)) == len(names)
+    assert "rows where b is x" in names
+    names = [group.name for group in groups_of(make_design(schema, "y ~ k*b"))]
+    assert "rows where b is x and k is u" in names
+    assert len(names) == 1 + 3 + 2 + 6
+
+
+def test_ordinary_categories_stay_reliable():
+    rng = np.random.default_rng(6)
+    columns, data, _ = separated("category", "logistic", rng)
+    shift = np.array([0.0, 0.5, -0.5])[[KINDS.index(word) for word in data["k"]]]
+    eta = -0.5 + data["a"] + shift
+    for family in ("logistic", "poisson"):
+        mean = np.exp(eta)
+        answer = rng.random(ROWS) < mean / (1.0 + mean)
+        data["y"] = responses(family, answer) if family == "logistic" else rng.poisson(mean) * 1.0
+        for seed, epsilon in enumerate((1.0, 2.0, 4.0)):
+            fit = fitted(
+                schema_of(family, *columns), data, model_of(family, "y ~ a + k"), epsilon, seed
+            )
+            assert fit.verdict.status == "reliable"
+
+
+def test_other_priors_of_a_release_are_judged_by_themselves():
+    """A prior that holds the coefficient is reliable, and one that lets it go is not."""
+    columns, data, formula = separated("category", "logistic", np.random.default_rng(7))
+    schema, held = schema_of("logistic", *columns), {"k[v]": NormalPrior(loc=-5.0, scale=0.2)}
+    fit = fitted(schema, data, model_of("logistic", formula, prior=held), 100.0)
+    assert fit.verdict.status == "reliable"
+    assert fit.release.posterior(num_draws=100).verdict.status == "reliable"
+    wide = (
+        NormalPrior(scale=2.5),
+        CoefficientPrior(kind="cauchy", scale=2.5),
+        CoefficientPrior(kind="normal", scale=2.5, upper=0.0),
+        CoefficientPrior(kind="uniform", lower=-30.0, upper=30.0),
+    )
+    for prior in wide:
+        found = fit.release.posterior({"k[v]": prior}, 500, random=Seeded(2))
+        assert any("too few events" in reason for reason in found.verdict.reasons), prior
+
+
+@pytest.mark.compiled("thousands of gradients")
+def test_variational_inference_is_judged_alike():
+    columns, data, formula = separated("category", "logistic", np.random.default_rng(8))
+    schema = schema_of("logistic", *columns)
+    fit = fitted(schema, data, model_of("logistic", formula), 1e5, sampler="dp_vi")
+    assert any("too few events" in reason for reason in fit.verdict.reasons)
