@@ -3,6 +3,7 @@
 It composes as the service does: fully adaptively, by the same filter (docs/proofs/filter.md).
 """
 
+import decimal
 import hashlib
 import json
 import math
@@ -12,16 +13,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.filter import (
+    EntryCost,
     FilterState,
     FilterTerms,
     entry_cost,
+    failure_left,
+    in_units,
     remaining_epsilon,
+    remaining_for,
+    remaining_pure_epsilon,
     spent_epsilon,
 )
 
@@ -30,19 +37,18 @@ try:
 except ImportError:  # no file is locked on this system: budgets stay in memory
     fcntl = None  # type: ignore[assignment]
 
+ROUNDING = 1e-12  # of numbers that are told
+LEAST_ASKED = 1e-12  # epsilon: no call has so little
 FORMAT, VERSION = "dpmcmc budget", 1
 
 
 class BudgetExhaustedError(ValueError):
     """A call that would cost more than is left. requested, remaining: epsilon at delta."""
 
-    def __init__(self, requested: float, remaining: float, delta: float) -> None:
+    def __init__(self, requested: float, remaining: float, delta: float, why: str = "") -> None:
         told = f"this call costs epsilon {requested:.4g} at delta {delta:g}"
-        if math.isinf(requested):
-            told = (
-                "this call needs a failure_share, or a larger one: Budget(..., failure_share=0.1)"
-            )
-        super().__init__(f"{told}, and {remaining:.4g} is left of the budget")
+        left = f"{told}, and {remaining:.4g} is left of the budget"
+        super().__init__(why or left)
         self.requested = requested
         self.remaining = remaining
 
@@ -158,6 +164,11 @@ class Budget:
         """Largest epsilon of a Gaussian call that is still accepted, at the budget's delta."""
         return remaining_epsilon(self._terms, self._now().state)
 
+    @property
+    def remaining_pure(self) -> float:
+        """Largest pure epsilon, of Laplace noise or randomised response, that still fits."""
+        return remaining_pure_epsilon(self._terms, self._now().state)
+
     def take(self, event: Event) -> None:
         """Take what an event costs.
 
@@ -170,10 +181,23 @@ class Budget:
             if self._terms.accepts(after):
                 self._keep(_Spent(after, before.calls + 1))
                 return
+        raise self._exhausted(before.state, cost)
+
+    def _exhausted(self, state: FilterState, cost: EntryCost) -> BudgetExhaustedError:
+        """Return why a cost does not fit."""
         alone = FilterState.empty(self._terms).add(cost)
         requested = spent_epsilon(self._terms, alone)
-        remaining = remaining_epsilon(self._terms, before.state)
-        raise BudgetExhaustedError(requested, remaining, self.delta)
+        remaining, why = remaining_for(self._terms, state, cost), ""
+        failure, left = float(in_units(cost.failure or 0)), failure_left(self._terms, state)
+        if failure > left:
+            why = (
+                f"this call fails with probability {failure:.4g}, and {left:.4g} is left of the"
+                " share of delta that is kept for that, which failure_share says: Budget(...,"
+                " failure_share=0.1) keeps a tenth"
+            )
+        elif math.isinf(requested):
+            why = "this call has a kind of noise that no branch of a Budget bounds"
+        return BudgetExhaustedError(requested, remaining, self.delta, why)
 
     def _check_process(self) -> None:
         """Refuse to spend in a forked process what its parent may spend as well."""
@@ -226,14 +250,30 @@ class Budget:
         calls = "1 call" if now.calls == 1 else f"{now.calls} calls"
         return (
             f"epsilon {self.epsilon:g} at delta {self.delta:g}:"
-            f" {spent_epsilon(self._terms, now.state):.4g} spent by {calls}, a call of"
-            f" {remaining_epsilon(self._terms, now.state):.4g} still fits"
+            f" {spent_epsilon(self._terms, now.state):.4g} spent by {calls},"
+            f" {self._room(now.state)}"
         )
+
+    def _room(self, state: FilterState) -> str:
+        """Say which call still fits; its number is rounded down, so that it does."""
+        gaussian = remaining_epsilon(self._terms, state)
+        pure = remaining_pure_epsilon(self._terms, state)
+        if max(gaussian, pure) < LEAST_ASKED:
+            return "no further call fits"
+        if gaussian >= pure * (1.0 - ROUNDING):
+            return f"a call of {_down(gaussian)} still fits"
+        return f"a call of pure epsilon {_down(pure)} still fits"
 
     def __repr__(self) -> str:
         kept = "" if self._file is None else f", path={str(self._file)!r}"
         share = f", failure_share={self.failure_share:g}" if self.failure_share else ""
         return f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}{share}{kept})"
+
+
+def _down(value: float) -> str:
+    """Return a number with four digits, rounded down but for what doubles are off."""
+    with decimal.localcontext(prec=4, rounding=decimal.ROUND_FLOOR):
+        return f"{float(+Decimal(value * (1.0 + ROUNDING))):.4g}"
 
 
 def _terms_of(epsilon: object, delta: object, failure_share: object) -> FilterTerms:

@@ -4,6 +4,10 @@ import difflib
 import unicodedata
 from collections.abc import Iterable
 
+import numpy as np
+
+LARGEST_WHOLE = 1 << 1023  # whole numbers below become doubles
+
 
 def near(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean ...?" where a known name is like this one, else nothing."""
@@ -18,6 +22,18 @@ def near(name: str, known: Iterable[str]) -> str:
 def _composed(name: str) -> str:
     """Return a name as another keyboard or file system may write it."""
     return unicodedata.normalize("NFKC", name)
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number that arithmetic takes: of Python or NumPy, real, in a double's range.
+
+    Truth values and durations are none, nor fractions and decimals, which arrays hold as objects.
+    """
+    if isinstance(value, bool | np.timedelta64):
+        return False
+    if not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return not isinstance(value, int) or abs(value) < LARGEST_WHOLE
 
 
 class SpecError(ValueError):

@@ -42,6 +42,7 @@ from dpmcmc.schema import (
 from dpmcmc.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec
 from dpmcmc.stored import StoredRelease
 
+DRAWS = ("normals", "uniforms", "integers", "words")  # what a source of randomness draws
 FORMULA = 'is needed, such as "y ~ age + sex"'
 FAMILIES: dict[str, FamilyName] = {
     "binary": "logistic",
@@ -92,7 +93,7 @@ def sample(
         if data is not None:
             raise SpecError("/model/formula", f"{FORMULA}, before the data")
         formula, data = None, formula
-    known = check_call(schema, budget, random)
+    known = check_call(schema, budget, random, progress)
     if whitening is not None and not isinstance(whitening, StoredRelease):
         raise SpecError(POINTER, "must be the release of an earlier fit: whitening=fit.release")
     if model is None:
@@ -102,8 +103,7 @@ def sample(
         raise SpecError("/model", told)
     elif (formula, family, prior) != (None, None, None):
         raise SpecError("/model", "holds formula, family and prior already: leave those out")
-    if delta is None:
-        delta = budget.delta if budget else min(1e-6, 0.1 / max(known.rows, 1))
+    delta = usual_delta(known, budget) if delta is None else delta
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     spec = JobSpec(model=model, sampler=_options(sampler), privacy=privacy)
     earlier: tuple[Earlier, ...] = ()
@@ -116,14 +116,21 @@ def sample(
     return _ran(known, planned, (rows, permit), whitening, progress, random)
 
 
-def check_call(schema: object, budget: object, random: object) -> Schema:
+def usual_delta(schema: Schema, budget: Budget | None) -> float:
+    """Return the delta of a call that names none: the budget's, or one that suits the rows."""
+    return min(1e-6, 0.1 / max(schema.rows, 1)) if budget is None else budget.delta
+
+
+def check_call(schema: object, budget: object, random: object, progress: object = None) -> Schema:
     """Return the schema, before anything is planned. Raises SpecError on what is none of these."""
     if not isinstance(schema, Schema):
         raise SpecError("/schema", "is needed: Schema.from_frame(data, bounds={...}) makes one")
     if budget is not None and not isinstance(budget, Budget):
         raise SpecError("/budget", "must be a Budget, such as Budget(epsilon=2, delta=1e-6)")
-    if random is not None and not hasattr(random, "integers"):
+    if random is not None and not all(callable(getattr(type(random), n, None)) for n in DRAWS):
         raise SpecError("/random", "is for tests alone: leave it out, and noise is secure")
+    if progress is not None and not isinstance(progress, bool | np.bool_):
+        raise SpecError("/progress", "must be True or False")
     return schema
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError, near
+from dpmcmc.errors import SpecError, is_number, near
 from dpmcmc.schema import Column, NumberColumn, Schema, Table
 
 Integers = NDArray[np.int64]
@@ -99,6 +99,8 @@ def _edges(column: NumberColumn, bins: Bins) -> tuple[float, ...]:
         if not 1 <= bins <= MOST_BINS:
             raise SpecError(f"/bins/{column.name}", f"must be 1 to {MOST_BINS} bins")
         edges = np.linspace(column.lower, column.upper, bins + 1).tolist()
+    elif isinstance(bins, str) or not isinstance(bins, Sequence) or not all(map(is_number, bins)):
+        raise SpecError(f"/bins/{column.name}", "must be a whole number, or inner edges in a list")
     else:
         edges = [column.lower, *(float(edge) for edge in bins), column.upper]
     if column.integer:
@@ -128,6 +130,8 @@ def axes(
     """Return the axes of these columns. Raises SpecError on a name that is not declared."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise SpecError("/columns", 'must be a list of names, such as ("age", "sex")')
+    if not isinstance(bins, Mapping):
+        raise SpecError("/bins", 'must be bins by column, such as {"age": 10}')
     known = {column.name: column for column in schema.columns}
     strange = [name for name in (*names, *bins) if name not in known]
     if strange:

@@ -1,9 +1,8 @@
 """What one Gaussian mechanism costs, and the door through which its rows are opened."""
 
 from dataclasses import dataclass
-from numbers import Real
 
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, is_number
 from dpmcmc.planner import Cost
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.event_json import digest
@@ -44,7 +43,7 @@ def _multiplier(privacy: PrivacySpec) -> float:
         raise SpecError("/privacy", "needs one of epsilon and noise_multiplier")
     for name in ("epsilon", "delta", "noise_multiplier"):
         value = getattr(privacy, name)
-        if value is not None and (not isinstance(value, Real) or isinstance(value, bool)):
+        if value is not None and not is_number(value):
             raise SpecError(f"/privacy/{name}", "must be a number")
     if privacy.noise_multiplier is not None:
         return privacy.noise_multiplier

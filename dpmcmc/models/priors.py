@@ -7,12 +7,11 @@ a response: see the `prior` of each family. A plan writes what applies into its 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError, near
+from dpmcmc.errors import SpecError, is_number, near
 from dpmcmc.spec import ModelSpec, NormalPrior, Prior
 
 Floats = NDArray[np.float64]
@@ -106,7 +105,7 @@ def _check_one(one: NormalPrior, at: str, least: float, most: float) -> None:
         raise SpecError(at, f"must be a normal prior, {RIGHT}")
     for field in ("scale", "loc"):
         value = getattr(one, field)
-        if not isinstance(value, Real) or isinstance(value, bool):
+        if not is_number(value):
             raise SpecError(f"{at}/{field}", "must be a number")
     if not (least <= one.scale <= most and 0.0 < one.scale < math.inf):
         limits = f"between {least:g} and {most:g}" if least > 0.0 else "above 0 and finite"

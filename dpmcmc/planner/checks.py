@@ -1,10 +1,9 @@
 """What no plan can be made of is refused: numbers out of range, and jobs that are too long."""
 
 from dataclasses import fields
-from numbers import Real
 
 from dpmcmc.design import Design
-from dpmcmc.errors import SpecError, near
+from dpmcmc.errors import SpecError, is_number, near
 from dpmcmc.models import MODELS
 from dpmcmc.models.priors import check_numbers
 from dpmcmc.options import ComponentProposal, Proposal
@@ -79,7 +78,7 @@ def _check_number(pointer: str, value: float | None, least: float, most: float) 
     """Refuse what is not within [least, most]; not a number is neither."""
     if value is None:
         return
-    if not isinstance(value, Real) or isinstance(value, bool) or not least <= value <= most:
+    if not is_number(value) or not least <= value <= most:
         raise SpecError(pointer, f"must be between {least:g} and {most:g}")
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import is_dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dpmcmc.errors import SpecError, near
+from dpmcmc.errors import SpecError, is_number, near
 
 WORDS = {
     float: "a number",
@@ -14,6 +14,7 @@ WORDS = {
     bool: "True or False",
     str: "a word",
     tuple: "several values in a tuple",
+    dict: "a dictionary",
 }
 
 
@@ -38,8 +39,7 @@ def _is(value: object, kind: Any) -> bool:
     if origin is Literal:
         return isinstance(value, str) and value in get_args(kind)
     if origin in (float, int):
-        number = Real if origin is float else Integral
-        return isinstance(value, number) and not isinstance(value, bool)
+        return is_number(value) and (origin is float or isinstance(value, Integral))
     if origin is tuple:
         return isinstance(value, Sequence) and not isinstance(value, str)
     return not isinstance(origin, type) or isinstance(value, origin)

@@ -130,9 +130,16 @@ def pure_bound(event: Event) -> tuple[Fraction | None, Fraction]:
 
     epsilon is None, and delta 0, where a part is known by a curve only.
     """
-    epsilon = _summed(event, lambda leaf: _finite(pair_of(leaf)[0]))
+    epsilon = _summed(event, _leaf_pure)
     failure = _summed(event, lambda leaf: _finite(_failure(leaf)))
     return epsilon, failure or Fraction(0)
+
+
+def _leaf_pure(leaf: Event) -> Fraction | None:
+    """Epsilon of a leaf that has one, but for failing: of Laplace noise exactly 1 / z."""
+    if isinstance(leaf, Laplace):
+        return 1 / Fraction(leaf.noise_multiplier)
+    return _finite(pair_of(leaf)[0])
 
 
 def _failure(leaf: Event) -> float:

@@ -14,9 +14,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from scipy.special import log_ndtr
+
 from dpmcmc.privacy.conversions import rdp_budget, rdp_epsilon
 from dpmcmc.privacy.costs import but_for_failure, float_up, gdp_mu2, pure_bound, rdp_bound
-from dpmcmc.privacy.events import Event, EventError
+from dpmcmc.privacy.events import (
+    LARGEST_NUMBER,
+    SMALLEST_NUMBER,
+    Event,
+    EventError,
+    PureEpsilon,
+)
 from dpmcmc.privacy.gaussian import (
     SMALLEST_DELTA,
     check_delta,
@@ -261,6 +269,44 @@ def _rooms(terms: FilterTerms, state: FilterState) -> list[Fraction]:
         for at, (limit, factor) in enumerate(zip(limits, per_mu2, strict=False))
         if limit is not None and not state.unbounded[at]
     ]
+
+
+def remaining_pure_epsilon(terms: FilterTerms, state: FilterState) -> float:
+    """Largest epsilon of a job of pure epsilon that is still accepted, rounded down."""
+    limits, rooms = _limits(terms), [0.0]
+    if limits[-2] is not None and not state.unbounded[-2]:
+        rooms.append(float(in_units(limits[-2] - state.sums[-2])))
+    mu = 0.0 if limits[0] is None or state.unbounded[0] else remaining_mu(terms, state)
+    rooms.append(float(log_ndtr(mu / 2.0) - log_ndtr(-mu / 2.0)))
+    return max(_accepted_below(terms, state, min(room, terms.epsilon)) for room in rooms)
+
+
+def _accepted_below(terms: FilterTerms, state: FilterState, epsilon: float) -> float:
+    """Return this pure epsilon, or one a few roundings below it, that is accepted; 0 for none."""
+    back = 1e-15 * max(epsilon, 1.0)
+    while epsilon >= SMALLEST_NUMBER:
+        job = entry_cost(terms, PureEpsilon(min(epsilon, LARGEST_NUMBER), terms.neighbouring))
+        if terms.accepts(state.add(job)):
+            return min(epsilon, LARGEST_NUMBER)
+        epsilon, back = epsilon - back, 2 * back
+    return 0.0
+
+
+def failure_left(terms: FilterTerms, state: FilterState) -> float:
+    """With which probability further jobs may fail, rounded down."""
+    return max(0.0, float(in_units((_limits(terms)[-1] or 0) - state.sums[-1])))
+
+
+def remaining_for(terms: FilterTerms, state: FilterState, cost: EntryCost) -> float:
+    """Largest epsilon of a job of this one's kind that is still accepted, rounded down.
+
+    0 where its failure alone is more than is left of the share for that.
+    """
+    failure = state.sums[-1] + (cost.failure or 0)
+    if not _within(failure, state.unbounded[-1], _limits(terms)[-1]):
+        return 0.0
+    gaussian = remaining_epsilon(terms, state)
+    return gaussian if cost.pure is None else max(gaussian, remaining_pure_epsilon(terms, state))
 
 
 def remaining_epsilon(terms: FilterTerms, state: FilterState) -> float:

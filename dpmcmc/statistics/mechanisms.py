@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, is_number
 from dpmcmc.planner import Cost
 from dpmcmc.statistics.smooth import order_statistic, smooth_sensitivity
 
@@ -63,6 +63,7 @@ class Statistic:
     upper: float
 
     def __post_init__(self) -> None:
+        _check(is_number(self.a), "needs a number a")
         _check(-LARGEST <= self.lower < self.upper <= LARGEST, "needs lower below upper, finite")
         _check(self.kind in ("power", "absolute_power"), "is power or absolute_power")
         _check(0.0 < self.a <= 64.0, "needs a above 0, at most 64")

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Real
 from typing import Literal, get_args
 
+from dpmcmc.budget import Budget
 from dpmcmc.contingency.paid import Paid
-from dpmcmc.errors import SpecError, near
+from dpmcmc.errors import SpecError, is_number, near
+from dpmcmc.local import usual_delta
 from dpmcmc.planner import Cost
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.costs import float_up
@@ -22,6 +23,9 @@ from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.schema import BinaryColumn, Column, NumberColumn, Schema
 from dpmcmc.statistics.mechanisms import Form, Statistic, StatisticKind
 
+# Noise of pure epsilon is made for this part of what was asked for: epsilons that add up to a
+# budget as they were written fit it, though each is rounded to a double and to units of 2^-96.
+SLIGHTLY_LESS = 1.0 - 2.0**-50
 NoiseName = Literal["gaussian", "laplace", "smooth_laplace", "randomised_response"]
 MOST_ROWS = 2**31 - 1  # docs/proofs/statistics.md, section 1
 LARGEST_DELTA = 1.0 / 3.0  # docs/proofs/smooth_laplace.md
@@ -41,13 +45,19 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is released. epsilon: what noise is scaled to, for all but Gaussian noise."""
+    """What is released. epsilon: what noise is scaled to, where the event says so."""
 
     schema: Schema
     asked: Asked
     statistic: Statistic
     epsilon: float
     paid: Paid
+
+    @property
+    def failure(self) -> float:
+        """With which probability smooth Laplace noise fails; 0 of other noise."""
+        event = self.paid.event
+        return event.delta if isinstance(event, SmoothLaplace) else 0.0
 
     @property
     def rank(self) -> int:
@@ -76,14 +86,30 @@ def planned(schema: Schema, asked: Asked, epsilon: float, delta: float) -> Plan:
         cost = Cost(accountant.epsilon(event, delta), delta, cost.mu)
     if not cost.epsilon > 0.0:
         raise SpecError("/privacy/epsilon", "must be above 0")
-    return Plan(schema, asked, statistic, epsilon, Paid(multiplier, event, cost))
+    scaled = event.epsilon if isinstance(event, PureEpsilon | SmoothLaplace) else epsilon
+    return Plan(schema, asked, statistic, scaled, Paid(multiplier, event, cost))
 
 
 def number(name: str, value: object) -> float:
     """Return epsilon or delta. Raises SpecError where it is no number."""
-    if not isinstance(value, Real) or isinstance(value, bool):
+    if not is_number(value):
         raise SpecError(f"/privacy/{name}", "must be a number")
-    return float(value)
+    return float(value)  # type: ignore[arg-type]
+
+
+def delta_of(schema: Schema, noise: object, delta: float | None, budget: Budget | None) -> float:
+    """Return the delta of a release that may name none: 0 for noise of pure epsilon.
+
+    Noise that fails takes at most the share of the budget's delta that is kept for that.
+    """
+    if delta is not None:
+        return number("delta", delta)
+    if noise not in NEED_DELTA:
+        return 0.0
+    usual = usual_delta(schema, budget)
+    if noise == "gaussian" or budget is None or not budget.failure_share:
+        return usual
+    return min(usual_delta(schema, None), budget.delta * budget.failure_share)
 
 
 def _mu(event: Event) -> float | None:
@@ -130,22 +156,31 @@ def _gaussian(epsilon: float, delta: float) -> tuple[float, Event]:
 
 
 def _laplace(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG001
-    z = float_up(1 / Fraction(epsilon))
+    z = float_up(1 / Fraction(_slightly_less(epsilon, MOST_MULTIPLIER)))
     return _within(z, LEAST_MULTIPLIER, MOST_MULTIPLIER), Laplace(z)
 
 
 def _smooth(epsilon: float, delta: float) -> tuple[float, Event]:
     if not 0.0 < delta <= LARGEST_DELTA:
         raise ValueError("delta must be above 0, at most 1/3")
+    epsilon = _slightly_less(epsilon, SMOOTH_SENSITIVITY_LAPLACE.most)
+    delta = delta * SLIGHTLY_LESS
     return _within(
         1.0 / epsilon, SMOOTH_SENSITIVITY_LAPLACE.least, SMOOTH_SENSITIVITY_LAPLACE.most
     ), SmoothLaplace(epsilon, delta)
 
 
 def _responses(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG001
+    epsilon = _slightly_less(epsilon, RANDOMISED_RESPONSE.most)
     return _within(1.0 / epsilon, RANDOMISED_RESPONSE.least, RANDOMISED_RESPONSE.most), PureEpsilon(
         epsilon
     )
+
+
+def _slightly_less(epsilon: float, most: float) -> float:
+    """Return what noise is made for; the least epsilon that has any is taken as it is."""
+    less = epsilon * SLIGHTLY_LESS
+    return less if less * most >= 1.0 else epsilon
 
 
 def _within(multiplier: float, least: float, most: float) -> float:

@@ -114,7 +114,7 @@ def with_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:
 def with_smooth_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:
     """Return the median or maximum with noise as the rows about it let it be."""
     epsilon, z = plan.epsilon, plan.paid.noise_multiplier
-    beta = beta_of(epsilon, plan.paid.cost.delta)
+    beta = beta_of(epsilon, plan.failure)
     ordered = np.sort(in_cells(plan, values, ORDER_CELLS)).astype(np.float64)
     at = order_statistic(ordered, plan.rank)
     smooth = smooth_sensitivity(ordered, plan.rank, beta, 0.0, float(ORDER_CELLS))
@@ -141,7 +141,7 @@ def law_of(plan: Plan) -> Noise:
     if kind == "randomised_response":
         return RandomisedResponse(1.0 - flip_share(epsilon))
     if kind == "smooth_laplace":
-        beta = beta_of(epsilon, plan.paid.cost.delta)
+        beta = beta_of(epsilon, plan.failure)
         return SmoothLaplaceNoise(epsilon, beta, plan.rank, *plan.statistic.range)
     return noise_of(plan)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.budget import Budget
 from dpmcmc.contingency.paid import Paid, opened
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, is_number
 from dpmcmc.local import check_call, owned
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.events import Parallel
@@ -29,7 +29,7 @@ from dpmcmc.statistics.mechanisms import (
     Statistic,
     StatisticKind,
 )
-from dpmcmc.statistics.plans import Asked, Plan, number, planned
+from dpmcmc.statistics.plans import Asked, Plan, delta_of, number, planned
 from dpmcmc.statistics.populations import Population, moments
 from dpmcmc.statistics.release import noise_of, of_values, shuffled, told
 
@@ -72,12 +72,18 @@ def plan_of_stages(
     privacy: tuple[float, float],
 ) -> StagesPlan:
     """Return what two stages release and cost. Reads no row. Raises SpecError."""
-    if not 1 <= first_rows < schema.rows:
+    if type(first_rows) is not int or not 1 <= first_rows < schema.rows:
         raise SpecError("/first_rows", "must leave rows for both stages")
     if asked.form != "batch" or asked.noise not in ("gaussian", "laplace"):
         raise SpecError("/noise", "must be gaussian or laplace, of a batch")
-    if not thetas or not powers:
-        raise SpecError("/thetas", "needs values of theta, and powers to choose from")
+    if not callable(getattr(type(population), "nodes", None)):
+        raise SpecError("/population", "must be one of dpmcmc.statistics.populations")
+    for name, values in (("thetas", thetas), ("powers", powers)):
+        listed = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+        if not listed or not len(values) or not all(map(is_number, values)):
+            raise SpecError(
+                f"/{name}", "needs numbers in a list: thetas, and powers to choose from"
+            )
     parts = [replace(schema, rows=n) for n in (first_rows, schema.rows - first_rows)]
     first, second = (planned(part, asked, *privacy) for part in parts)
     for a in powers:
@@ -175,7 +181,7 @@ def release_in_two_stages(
     thetas: Sequence[float],
     powers: Sequence[float],
     epsilon: float,
-    delta: float = 0.0,
+    delta: float | None = None,
     kind: StatisticKind = "absolute_power",
     first_power: float = 1.0,
     noise: Literal["gaussian", "laplace"] = "laplace",
@@ -194,7 +200,7 @@ def release_in_two_stages(
     """
     check_call(schema, budget, random)
     asked = Asked(column=column, kind=kind, a=first_power, noise=noise)
-    privacy = number("epsilon", epsilon), number("delta", delta)
+    privacy = number("epsilon", epsilon), delta_of(schema, noise, delta, budget)
     plan = plan_of_stages(schema, asked, first_rows, population, thetas, powers, privacy)
     rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
     return release_of_stages(plan, rows, permit, random or SystemRandom())

@@ -13,7 +13,7 @@ from dpmcmc.budget import Budget
 from dpmcmc.contingency.counts import check_cells, noise_sd, released
 from dpmcmc.contingency.paid import Paid, opened, settled
 from dpmcmc.errors import SpecError
-from dpmcmc.local import check_call, owned
+from dpmcmc.local import check_call, owned, usual_delta
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.types import Permit, Private
@@ -150,8 +150,8 @@ def describe(
     statistics: Sequence[Statistic],
     *,
     schema: Schema,
-    delta: float,
     epsilon: float | None = None,
+    delta: float | None = None,
     noise_multiplier: float | None = None,
     budget: Budget | None = None,
     random: RandomSource | None = None,
@@ -165,6 +165,7 @@ def describe(
     Raises SpecError on the request, ValueError where the data do not suit the schema.
     """
     check_call(schema, budget, random)
+    delta = usual_delta(schema, budget) if delta is None else delta
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     plan = planned(schema, statistics, privacy)
     rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)

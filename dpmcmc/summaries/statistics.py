@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dpmcmc.contingency.axes import Axis, axes
 from dpmcmc.contingency.counts import TABLE_SENSITIVITY, cells, counted
 from dpmcmc.errors import SpecError
+from dpmcmc.planner.kinds import check_kinds
 from dpmcmc.schema import NumberColumn, Schema, Table
 
 Floats = NDArray[np.float64]
@@ -79,6 +80,7 @@ def asked(schema: Schema, statistic: Statistic) -> Asked:
     if not isinstance(statistic, get_args(Statistic)):
         told = 'must be Mean(column="x"), Quantiles(column="x") or Counts(columns=("x", "y"))'
         raise SpecError("/statistics", f"each of them {told}")
+    check_kinds(statistic, "/statistics")
     if isinstance(statistic, Counts):
         if not set(statistic.bins) <= set(statistic.columns):
             raise SpecError("/statistics", "bins name a column that is not counted")

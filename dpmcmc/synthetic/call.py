@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpmcmc.contingency.axes import Axis, Bins, axes
 from dpmcmc.contingency.counts import check_cells, counted, noise_sd, released
 from dpmcmc.contingency.paid import Paid, opened, settled
 from dpmcmc.errors import SpecError
-from dpmcmc.local import check_call, owned
+from dpmcmc.local import check_call, owned, usual_delta
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.types import Permit, Private
@@ -100,6 +101,8 @@ def _places(names: Sequence[str], marginals: Marginals) -> tuple[tuple[int, ...]
 
 def _ruled_out(found: Sequence[Axis], impossible: Impossible) -> tuple[dict[int, list[int]], ...]:
     """Return combinations of levels as numbers. Raises SpecError on what is not declared."""
+    if not isinstance(impossible, list | tuple) or not all(map(_are_levels, impossible)):
+        raise SpecError("/impossible", 'must be levels by column, such as [{"sex": ["m"]}]')
     places = {axis.name: (k, axis.labels) for k, axis in enumerate(found)}
     for name, words in ((name, words) for one in impossible for name, words in one.items()):
         if name not in places or not set(words) <= set(places[name][1]):
@@ -113,6 +116,14 @@ def _ruled_out(found: Sequence[Axis], impossible: Impossible) -> tuple[dict[int,
         }
         for one in impossible
     )
+
+
+def _are_levels(told: object) -> bool:
+    """Whether it holds lists of words by column."""
+    if not isinstance(told, Mapping):
+        return False
+    lists = all(isinstance(words, list | tuple) for words in told.values())
+    return lists and all(isinstance(word, str) for words in told.values() for word in words)
 
 
 def release(plan: Plan, rows: Private[Table], permit: Permit, random: RandomSource) -> Floats:
@@ -203,8 +214,8 @@ def synthesise(
     data: object,
     *,
     schema: Schema,
-    delta: float,
     epsilon: float | None = None,
+    delta: float | None = None,
     noise_multiplier: float | None = None,
     columns: Sequence[str] | None = None,
     marginals: Marginals = "pairs",
@@ -233,6 +244,7 @@ def synthesise(
     Source: McKenna et al. 2019 (the model), Räisä et al. 2023 (inference).
     """
     check_call(schema, budget, random)
+    delta = usual_delta(schema, budget) if delta is None else delta
     check_sizes(tables, moves)
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     plan = planned(
@@ -261,10 +273,12 @@ def judged(plan: Plan, r_hat: float, checks: Sequence[Check]) -> Verdict:
 
 def check_sizes(tables: int, moves: int) -> None:
     """Refuse numbers of tables and of moves that none are drawn with. Raises SpecError."""
-    if not FEWEST <= tables <= MOST:
-        raise SpecError("/tables", f"must be {FEWEST} to {MOST}")
-    if not LEAST_MOVES <= moves <= MOST_MOVES:
-        raise SpecError("/moves", f"must be {LEAST_MOVES} to {MOST_MOVES}")
+    for name, value, least, most in (
+        ("tables", tables, FEWEST, MOST),
+        ("moves", moves, LEAST_MOVES, MOST_MOVES),
+    ):
+        if not isinstance(value, Integral) or not least <= value <= most:
+            raise SpecError(f"/{name}", f"must be a whole number, {least} to {most}")
 
 
 def drawn(plan: Plan, counts: Floats, tables: int, moves: int, random: RandomSource) -> Synthetic:

@@ -184,7 +184,7 @@ def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, All
 def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Permit:
     """Turn a job's reservation into a debit for good, and hand out what opens the rows.
 
-    Idempotent: a later attempt of the same job gets the same permit without a second debit.
+    Idempotent: a later attempt of the same job gets a permit of its own without a second debit.
     Raises UnknownReservation, Voided, and AccountClosed where the rows are destroyed.
     """
     heads = _locked_by_job(session, job_id)

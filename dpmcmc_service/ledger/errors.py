@@ -5,7 +5,7 @@ from dpmcmc.privacy.filter import (
     EntryCost,
     FilterState,
     FilterTerms,
-    remaining_epsilon,
+    remaining_for,
     spent_epsilon,
 )
 
@@ -63,5 +63,5 @@ class BudgetExhausted(LedgerError):
 
     @property
     def remaining(self) -> float:
-        """Epsilon of the largest Gaussian job that would still fit."""
-        return remaining_epsilon(self._terms, self._held)
+        """Epsilon of the largest job of this one's kind that would still fit."""
+        return remaining_for(self._terms, self._held, self._cost)

@@ -3,16 +3,19 @@
 import copy
 import dataclasses
 import json
+import math
 import multiprocessing
 import os
 import pickle
 import subprocess
 import sys
 import threading
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
-from dpmcmc import Budget, BudgetExhaustedError
+from dpmcmc import Budget, BudgetExhaustedError, Schema, release_statistic
 from dpmcmc.privacy.accountant import noise_multiplier_for
 from dpmcmc.privacy.events import Gaussian
 
@@ -294,3 +297,108 @@ def test_what_cannot_be_written_is_not_spent(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert budget.calls == 0
     assert os.listdir(tmp_path) == ["budget.json"]
+
+
+# --- pure epsilon, and what a budget says of what is left
+
+ROWS = 40
+DATA = {"x": np.linspace(0, 1, ROWS), "y": ["no", "yes"] * (ROWS // 2)}
+SCHEMA = Schema.from_frame(DATA, {"x": (0, 1), "y": ("no", "yes")})
+PURE = {
+    "laplace": {"column": "x", "noise": "laplace"},
+    "randomised response": {"column": "y", "noise": "randomised_response", "form": "sequential"},
+}
+
+
+def release(budget, epsilon, kind="laplace", **given):
+    return release_statistic(
+        DATA, schema=SCHEMA, epsilon=epsilon, budget=budget, **PURE[kind] | given
+    )
+
+
+@pytest.mark.parametrize("kind", PURE)
+@pytest.mark.parametrize("whole", [0.3, 1.0, 3.0, 2.7])
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 10, 11])
+def test_equal_parts_of_pure_epsilon_spend_a_budget_in_full(kind, whole, parts):
+    budget = Budget(whole, DELTA)
+    for _ in range(parts):
+        release(budget, whole / parts, kind)
+    assert budget.calls == parts
+    assert budget.spent == pytest.approx(whole, rel=1e-12)
+    assert budget.spent <= whole
+    with pytest.raises(BudgetExhaustedError):
+        release(budget, whole / parts / 100, kind)
+    assert str(budget).endswith("no further call fits")
+
+
+@pytest.mark.parametrize("epsilons", [[0.1] * 10, [0.1, 0.9], [0.3, 0.3, 0.4], [0.1, 0.2, 0.7]])
+def test_decimals_that_add_up_to_a_budget_fit_it(epsilons):
+    budget = Budget(1.0, DELTA)
+    for epsilon in epsilons:
+        release(budget, epsilon)
+    with pytest.raises(BudgetExhaustedError):
+        release(budget, 0.01)
+
+
+@pytest.mark.parametrize("kind", PURE)
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.3, 1.0, 2.7, 10.0])
+def test_what_is_charged_is_no_less_than_what_the_mechanism_does(kind, epsilon):
+    """In exact arithmetic: of Laplace noise 1 / z, of responses the log odds of their shares."""
+    budget = Budget(epsilon, DELTA)
+    told = release(budget, epsilon, kind)
+    charged = Fraction(budget._spent.state.sums[-2], 2**96)
+    assert charged <= Fraction(epsilon)
+    if kind == "laplace":  # noise of a sum: its range over its scale
+        assert 1 / Fraction(told.noise.scale) <= charged
+    else:
+        share = Fraction(told.noise.keep_probability)
+        assert float(share / (1 - share)) <= math.exp(float(charged)) * (1 + 1e-15)
+
+
+def test_what_still_fits_is_what_is_said():
+    budget = Budget(1.0, DELTA)
+    assert str(budget).endswith("0 spent by 0 calls, a call of 1 still fits")
+    release(budget, 0.3)
+    assert str(budget).endswith("0.3 spent by 1 call, a call of pure epsilon 0.7 still fits")
+    with pytest.raises(BudgetExhaustedError, match=r"costs epsilon 0\.8 .*, and 0\.7 is left"):
+        release(budget, 0.8)
+    release(budget, budget.remaining_pure)
+    with pytest.raises(BudgetExhaustedError):
+        release(budget, 1e-3)
+
+
+@pytest.mark.parametrize("first", ["gaussian", "laplace"])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.55, 0.9])
+def test_a_call_of_what_is_left_fits_and_one_of_slightly_more_does_not(first, share):
+    def fresh():
+        budget = Budget(2.0, DELTA)
+        release(budget, 2.0 * share, noise=first)
+        return budget
+
+    for kind, left in (("laplace", fresh().remaining_pure), ("gaussian", fresh().remaining)):
+        if left > 0.0:
+            release(fresh(), left, noise=kind)
+        with pytest.raises(BudgetExhaustedError):
+            release(fresh(), left * 1.001 + 1e-6, noise=kind)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+def test_a_failure_share_is_spent_in_full_and_its_end_is_told(share):
+    budget = Budget(20.0, 1e-5, failure_share=share)
+    median = {"form": "median", "noise": "smooth_laplace"}
+    release(budget, 0.1, delta=1e-5 * share, **median)
+    with pytest.raises(BudgetExhaustedError, match="left of the share of delta") as found:
+        release(budget, 0.1, delta=1e-7, **median)
+    assert found.value.remaining == 0.0
+    assert "19" not in str(found.value)
+    release(budget, 1.0, noise="gaussian")
+
+
+def test_a_delta_that_is_not_named_suits_noise_and_budget():
+    assert release_statistic(DATA, "x", schema=SCHEMA, epsilon=1.0).cost.delta == 1e-6
+    own = {"noise": "gaussian"}
+    assert release(Budget(9.0, 1e-8), 1.0, **own).cost.delta == 1e-8
+    assert release(Budget(9.0, 1e-8), 1.0).cost.delta == 0.0
+    median = {"form": "median", "noise": "smooth_laplace"}
+    assert release(Budget(9.0, 1e-8, 0.1), 1.0, **median).cost.delta == pytest.approx(1e-9)
+    assert release_statistic(DATA, "x", schema=SCHEMA, epsilon=1.0, **median).cost.delta == 1e-6

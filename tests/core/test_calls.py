@@ -1,16 +1,27 @@
 """What a call of the library refuses, it refuses before the budget is touched."""
 
+import inspect
+import random
 import re
+from dataclasses import fields, replace
+from decimal import Decimal
+from fractions import Fraction
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+import dpmcmc
 from dpmcmc import (
     Budget,
+    Counts,
     JobSpec,
     Mean,
+    ModelOptions,
     ModelSpec,
+    NormalPrior,
     PrivacySpec,
+    Quantiles,
     Schema,
     SpecError,
     describe,
@@ -20,9 +31,12 @@ from dpmcmc import (
     sample,
     synthesise,
 )
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.promises import too_likely
 from dpmcmc.statistics.populations import NormalMean
 from dpmcmc.tasks import StatisticTask, SummariesTask, SyntheticTask, TaskSpec, plan_task
+from tests.sources import Seeded
 
 ROWS = 100
 rng = np.random.default_rng(1)
@@ -31,7 +45,7 @@ DATA = {
     "y": rng.choice(["no", "yes"], ROWS),
     "z": rng.choice(["a", "b", "c"], ROWS),
 }
-SCHEMA = Schema.from_frame(DATA, {"x": (0, 1), "y": ("no", "yes"), "z": ("a", "b", "c")})
+SCHEMA = Schema.from_frame(DATA, {"x": (0, 2), "y": ("no", "yes"), "z": ("a", "b", "c")})
 MODEL = ModelSpec(family="logistic", formula="y ~ x")
 
 CALLS = {
@@ -42,7 +56,14 @@ CALLS = {
     ),
     "synthesise": (
         synthesise,
-        {"data": DATA, "schema": SCHEMA, "epsilon": 1.0, "columns": ["y"], "tables": 2},
+        {
+            "data": DATA,
+            "schema": SCHEMA,
+            "epsilon": 30.0,
+            "columns": ["y"],
+            "tables": 2,
+            "moves": 20,
+        },
     ),
     "release_statistic": (
         release_statistic,
@@ -87,7 +108,7 @@ def test_a_delta_of_one_in_the_rows_is_no_promise(delta, rows, is_likely):
 @pytest.mark.parametrize("name", CALLS)
 def test_no_call_takes_a_delta_of_one_in_the_rows(name, whose, delta):
     call, given = CALLS[name]
-    budget = Budget(10.0, delta if whose == "budget" else 1e-6)
+    budget = Budget(100.0, delta if whose == "budget" else 1e-6)
     asked = {"delta": delta if whose == "call" else 1e-6, "budget": budget}
     with pytest.raises(SpecError) as found:
         call(**given | asked)
@@ -113,6 +134,132 @@ def test_no_plan_has_a_delta_of_one_in_the_rows():
 
 def test_a_delta_below_one_in_the_rows_is_taken():
     for name, (call, given) in CALLS.items():
-        budget = Budget(10.0, 0.009)
+        budget = Budget(100.0, 0.009)
         call(**given | {"delta": 0.009, "budget": budget})
         assert budget.calls == 1, name
+
+
+# --- whatever is wrong with an argument is told before the call is paid for
+
+WRONG = (
+    *(None, True, False, 0, -1, 2, 1.5, float("nan"), float("inf"), 10**400, 1j, Decimal("1")),
+    *("x", "", b"x", (), [], [1], ["x"], [None], [[]], {}, {"x": 1}, {"x": "y"}, {1}, object()),
+    *(int, len, np.array([1.0, 2.0]), np.float64(2.0), np.int64(3), Fraction(1, 3)),
+    *(np.timedelta64(3), Mean(column="x"), Mock()),
+)
+SOURCES = {
+    "a generator of NumPy": np.random.default_rng(1),
+    "an old one": np.random.RandomState(1),
+    "NumPy's module": np.random,
+    "Python's": random.Random(1),
+    "Python's module": random,
+    "a seed": 1,
+    "a class": SystemRandom,
+    "a stand-in": Mock(),
+}
+
+
+def untouched_or_done(name, given, what):
+    """Call, with a budget: either the call succeeds, or nothing is spent and one line says why."""
+    budget = Budget(100.0, 1e-6, failure_share=0.2)
+    refused = None
+    try:
+        CALLS[name][0](**given | {"budget": budget})
+    except (ValueError, TypeError) as error:
+        refused = str(error)
+    assert budget.calls == (refused is None), (what, refused)
+    assert refused is None or "\n" not in refused, what
+    return refused is None
+
+
+def arguments():
+    for name, (call, _) in CALLS.items():
+        yield from ((name, one) for one in inspect.signature(call).parameters if one != "budget")
+
+
+@pytest.mark.parametrize(("name", "argument"), list(arguments()))
+def test_a_wrong_argument_costs_nothing(name, argument):
+    given = dict(CALLS[name][1])
+    if argument == "model":
+        del given["formula"]
+    if argument == "noise_multiplier":
+        del given["epsilon"]
+    assert untouched_or_done(name, CALLS[name][1], "as it is")
+    for value in WRONG:
+        untouched_or_done(name, given | {argument: value}, f"{argument}={value!r}")
+
+
+def parts():
+    """Things that calls are given, with where they go: (name, what, how the call is given it)."""
+    yield "sample", MODEL, lambda one: {"formula": None, "model": one}
+    yield "sample", NormalPrior(), lambda one: {"prior": one}
+    yield "sample", NormalPrior(), lambda one: {"prior": {"x": one}}
+    options = ModelOptions()
+    yield "sample", options, lambda one: {"formula": None, "model": replace(MODEL, options=one)}
+    for algorithm in ALGORITHMS.values():  # chains of few steps, where that is open
+        short = algorithm.options(num_steps=20, num_chains=1)
+        yield "sample", short, lambda one: {"sampler": one, "epsilon": 20.0}
+    for statistic in (Mean(column="x"), Quantiles(column="x"), Counts(columns=("y", "x"))):
+        yield "describe", statistic, lambda one: {"statistics": [one]}
+    yield "release_in_two_stages", NormalMean(sd=1.0), lambda one: {"population": one}
+
+
+@pytest.mark.parametrize(("name", "what", "given"), list(parts()))
+def test_a_wrong_field_of_an_argument_costs_nothing(name, what, given):
+    for field in fields(what):
+        for value in ("x", -1, float("nan"), 10**400, Fraction(1, 3), np.ones(2), Mock()):
+            try:
+                changed = replace(what, **{field.name: value})
+            except (ValueError, TypeError):
+                continue  # refused where it is written
+            told = f"{type(what).__name__}.{field.name}={value!r}"
+            untouched_or_done(name, CALLS[name][1] | given(changed), told)
+
+
+LISTS = {
+    "quantiles": ("describe", lambda v: {"statistics": [Quantiles(column="x", at=(v,))]}),
+    "bins": ("describe", lambda v: {"statistics": [Counts(columns=("x",), bins={"x": v})]}),
+    "edges": ("describe", lambda v: {"statistics": [Counts(columns=("x",), bins={"x": (v,)})]}),
+    "counted": ("describe", lambda v: {"statistics": [Counts(columns=(v,))]}),
+    "synthetic bins": ("synthesise", lambda v: {"columns": ["x"], "bins": {"x": v}}),
+    "columns": ("synthesise", lambda v: {"columns": ["y", v]}),
+    "marginals": ("synthesise", lambda v: {"marginals": [["y", v]]}),
+    "impossible": ("synthesise", lambda v: {"impossible": [v]}),
+    "levels": ("synthesise", lambda v: {"impossible": [{"y": v}]}),
+    "a level": ("synthesise", lambda v: {"impossible": [{"y": [v]}]}),
+    "thetas": ("release_in_two_stages", lambda v: {"thetas": (v, 0.5)}),
+    "powers": ("release_in_two_stages", lambda v: {"powers": (v,)}),
+    "a column of the data": ("sample", lambda v: {"data": DATA | {"x": v}}),
+    "a value of the data": ("sample", lambda v: {"data": DATA | {"x": [v, *DATA["x"][1:]]}}),
+    "a word of the data": ("sample", lambda v: {"data": DATA | {"y": [v, *DATA["y"][1:]]}}),
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_a_wrong_member_of_a_list_costs_nothing(what):
+    name, given = LISTS[what]
+    for value in WRONG:
+        untouched_or_done(name, CALLS[name][1] | given(value), f"{what}: {value!r}")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("name", CALLS)
+def test_another_source_of_randomness_is_refused(name, source):
+    given = CALLS[name][1] | {"random": SOURCES[source]}
+    assert not untouched_or_done(name, given, source)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_sources_of_the_library_and_of_tests_are_taken(name):
+    for source in (None, SystemRandom(), Seeded(1)):
+        assert untouched_or_done(name, CALLS[name][1] | {"random": source}, repr(source))
+
+
+def test_every_public_call_that_takes_a_budget_is_tried():
+    every = {name: getattr(dpmcmc, name) for name in dpmcmc.__all__}
+    takes = {
+        name
+        for name, call in every.items()
+        if inspect.isfunction(call) and "budget" in inspect.signature(call).parameters
+    }
+    assert takes == set(CALLS)

@@ -69,6 +69,14 @@ def test_a_permit_for_another_dataset_opens_nothing(schema, rows):
         run(schema, made.spec, rows, Permit(subject="d2", event_digest=digest(made.event)))
 
 
+def test_a_permit_runs_once(schema, rows):
+    made = plan(schema, job())
+    permit = Permit(subject="d1", event_digest=digest(made.event))
+    list(run(schema, made.spec, rows, permit))
+    with pytest.raises(PermitError, match="used before"):
+        run(schema, made.spec, rows, permit)
+
+
 def test_fresh_noise_in_every_run(schema, rows):
     runs = (draws_of(schema, job(), rows) for _ in range(2))
     first, second = (np.concatenate([block.value for block in blocks], axis=1) for blocks in runs)

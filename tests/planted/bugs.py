@@ -863,6 +863,41 @@ CHARGING = (
         "tests/core/test_calls.py::test_no_call_takes_a_delta_of_one_in_the_rows[sample-budget-0.1]",
     ),
     Bug(
+        "a permit opens twice",
+        "dpmcmc/privacy/types.py",
+        "Private.open",
+        "permit.use()",
+        "pass",
+        "tests/core/test_run.py::test_a_permit_runs_once",
+    ),
+    Bug(
+        "any source of randomness is taken",
+        "dpmcmc/local.py",
+        "check_call",
+        "callable(getattr(type(random), n, None))",
+        "hasattr(random, n)",
+        "tests/core/test_calls.py"
+        "::test_another_source_of_randomness_is_refused[describe-a stand-in]",
+    ),
+    Bug(
+        "noise of pure epsilon is made for more than is charged",
+        "dpmcmc/statistics/plans.py",
+        "_laplace",
+        "Laplace(z)",
+        "Laplace(1.01 * z)",
+        "tests/core/test_budget.py"
+        "::test_what_is_charged_is_no_less_than_what_the_mechanism_does[1.0-laplace]",
+    ),
+    Bug(
+        "Laplace noise costs less than its inverse",
+        "dpmcmc/privacy/costs.py",
+        "_leaf_pure",
+        "1 / Fraction(leaf.noise_multiplier)",
+        "1 / (2 * Fraction(leaf.noise_multiplier))",
+        "tests/core/test_budget.py"
+        "::test_what_is_charged_is_no_less_than_what_the_mechanism_does[1.0-laplace]",
+    ),
+    Bug(
         "threads spend a budget twice",
         "dpmcmc/budget.py",
         "Budget.__init__",
