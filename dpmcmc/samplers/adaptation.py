@@ -19,8 +19,8 @@ from dpmcmc.target import Places
 
 Floats = NDArray[np.float64]
 Fit = Callable[[Floats, int], tuple[Floats, Floats]]
-"""(m,) public widths of moves of one posterior sd, and of how many vectors such a move is the sum
--> (m,) best lengths, in posterior sds, and (m,) effective draws that a step of these gives."""
+"""(len(LENGTHS), m) public widths of moves of these lengths, and of how many vectors a move is the
+sum -> (m,) best lengths, in posterior sds, and (m,) effective draws that a step of these gives."""
 Width = Callable[[Floats, bool], Floats]
 """(m, d) moves, and whether each moves one coefficient alone -> (m,) public widths."""
 Amounts = Callable[[tuple[int, ...], RandomSource], Floats]
@@ -39,6 +39,9 @@ FEWEST_IN_BATCH = 4  # draws of a batch
 MAX_GROUPS = 16  # chains that are judged one by one; more of them are judged in groups
 MAX_DRAWS_KEPT = 8192  # draws of a chain that are looked at
 LEAST_EIGENVALUE = 1e-12  # eigenvalue of a correlation
+# of moves, in posterior sds, whose public widths are looked at: where intervals are cut, or bend,
+# the width of one says little of that of another
+LENGTHS = np.geomspace(2.0**-8, 4.0, 21)
 HALVINGS = 24  # of the lengths between which a move is as long as it may be
 STRETCHED_SHARES = {
     False: 2 / 3,
@@ -96,6 +99,11 @@ def draws_a_step(covariance: Floats, vectors: Floats, each: Floats) -> float:
     return float(np.mean(1.0 / np.maximum(times / np.diag(covariance), 1.0)))
 
 
+def widths_of(width: Width, vectors: Floats, alone: bool) -> Floats:
+    """Return (len(LENGTHS), m) public widths of vectors (m, d) of one posterior sd, so long."""
+    return np.array([width(length * vectors, alone) for length in LENGTHS.tolist()])
+
+
 def best_moves(
     covariance: Floats, width: Width, fit: Fit, whole: bool = False
 ) -> tuple[Moves, float]:
@@ -106,12 +114,12 @@ def best_moves(
     """
     lone, root, principal = _roots(covariance)
     if whole:
-        scales, each = fit(width(root.sum(axis=0, keepdims=True), False), len(root))
+        scales, each = fit(widths_of(width, root.sum(axis=0, keepdims=True), False), len(root))
         return Moves(scales[0] * root, "whole"), float(each[0])
     best: tuple[Moves, float] | None = None
     for vectors in (lone, root, principal):
         alone = vectors is lone
-        scales, each = fit(width(vectors, alone), 1)
+        scales, each = fit(widths_of(width, vectors, alone), 1)
         draws = draws_a_step(covariance, vectors, each)
         if best is None or draws > WORTHWHILE_GAIN * best[1]:
             best = Moves(scales[:, None] * vectors, "axes" if alone else "slanted"), draws
@@ -157,7 +165,7 @@ def enlarged(base: Moves, covariance: Floats, width: Width, fit: Fit) -> Moves:
     tried = tried[values > 0.0]
     if not len(tried):
         return base
-    more = fit(width(tried, False), 1)[0][:, None] * tried
+    more = fit(widths_of(width, tried, False), 1)[0][:, None] * tried
     return Moves(np.concatenate((base.vectors, more)), "slanted")
 
 

@@ -14,7 +14,7 @@ from dpmcmc.options import DpBarkerOptions
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import BARKER_DECISION
-from dpmcmc.samplers.adaptation import Fit, Walk, axes, drawn
+from dpmcmc.samplers.adaptation import LENGTHS, Fit, Walk, axes, drawn
 from dpmcmc.samplers.barker_correction import LOCATIONS, VARIANCE, WEIGHTS
 from dpmcmc.samplers.base import Expectation, Sampler
 from dpmcmc.samplers.minibatch import (
@@ -263,8 +263,9 @@ class BarkerMixing(PenaltyMixing):
         limit = self.widest(options, public, noise_multiplier)
 
         def best(widths: Floats, _: int) -> tuple[Floats, Floats]:
-            scales = np.minimum(limit / widths, FITTED)
-            return scales, _draws(scales)
+            covered = np.where(widths <= limit, LENGTHS[:, None], 0.0).max(axis=0)
+            scales = np.clip(limit / widths[0] * LENGTHS[0], covered, FITTED)
+            return np.minimum(scales, FITTED), _draws(scales)
 
         return best
 

@@ -13,7 +13,7 @@ from dpmcmc.options import DpPenaltySubsampledOptions
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import SUBSAMPLED_DECISION
-from dpmcmc.samplers.adaptation import Walk, drawn
+from dpmcmc.samplers.adaptation import LENGTHS, Walk, drawn
 from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.minibatch import (
     batch_columns,
@@ -106,10 +106,10 @@ class SubsampledMixing(PenaltyMixing):
         """Return the least noise sd on lambda per nat of a tempered interval."""
         return float(z * public.rows / options.batch)
 
-    def _seen(self, options: Any, assumptions: Assumptions, z: float) -> Guess:
+    def _seen(self, options: Any, assumptions: Assumptions, z: float, scale: float) -> Guess:
         """For a move of one sd the batch's noise has variance n T / b (1 - b / n)."""
         guess, part = (
-            PenaltyMixing._seen(self, options, assumptions, z),
+            PenaltyMixing._seen(self, options, assumptions, z, scale),
             options.batch / assumptions.rows,
         )
         own = _own(part, assumptions.tempering) / z
@@ -122,7 +122,8 @@ class SubsampledMixing(PenaltyMixing):
         part = options.batch / public.rows
         scaled = widths / part
         jump = 0.5 * (1.0 - part) * scaled**2
-        return np.asarray(np.hypot(z * (scaled + jump), _own(part, public.tempering)))
+        noises = z * (scaled + jump) / LENGTHS[:, None]
+        return np.asarray(np.hypot(noises, _own(part, public.tempering)))
 
     def _spent(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> float:
         """Return about the mu of all steps of all chains."""

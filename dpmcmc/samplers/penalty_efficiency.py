@@ -22,6 +22,7 @@ NOISY_STEP = 2.45  # best sd of the noise on lambda for a proposal of one sd, wh
 LARGE_STEP = {"normal": 3.7, "bactrian": 1.8}  # steps a draw that the diffusion limit leaves out
 LONG_STEP = {"normal": 3.1, "bactrian": 2.7}  # proposal sd from which they grow,
 GROWTH = {"normal": 2.0, "bactrian": 6.0}  # and how fast
+SAME_NOISE = 0.02  # part of a move's noise that two of them may differ by and count as one
 MIN_EFFICIENCY = 1e-12  # effective draws a step of a chain that practically never accepts
 MOST_STRETCH = 1e9
 SLOWER, TRIES = (
@@ -104,6 +105,36 @@ def best_step(shape: Shape, guided: bool, noise: float, vectors: int) -> tuple[f
         ]
     draws, scale = max(found)
     return scale, max(draws, MIN_EFFICIENCY)
+
+
+@lru_cache(maxsize=65536)
+def step_draws(shape: Shape, guided: bool, noise: float, vectors: int, scale: float) -> float:
+    """Return the effective draws of a step of this scale. See best_step."""
+    if vectors > 1:
+        size = math.sqrt(0.125 * (2.0 / math.pi * noise**2 + vectors))
+        draws = 0.25 * scale * scale * math.erfc(size * scale)
+    else:
+        draws = (guided_efficiency if guided else efficiency)(shape, noise, scale)
+    return max(draws, MIN_EFFICIENCY)
+
+
+def best_length(
+    shape: Shape, guided: bool, noises: Floats, vectors: int, lengths: Floats
+) -> tuple[float, float]:
+    """Return the best scale of a move along a direction of one posterior sd, and what it gives.
+
+    noises: sd of the noise on lambda over the length, for moves of lengths. That of the shortest
+    holds for all unless intervals are cut, or bend: then the best of lengths is taken.
+    """
+    short = float(f"{float(noises[0]):.3g}")
+    scale, draws = best_step(shape, guided, short, vectors)
+    there = float(np.interp(scale, lengths, noises))
+    if abs(there - noises[0]) <= SAME_NOISE * noises[0]:
+        return scale, draws
+    known = zip(noises.tolist(), lengths.tolist(), strict=True)
+    found = [(step_draws(shape, guided, float(f"{n:.3g}"), vectors, s), s) for n, s in known]
+    draws, scale = max(found)
+    return scale, draws
 
 
 def mobility(

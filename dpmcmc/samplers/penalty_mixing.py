@@ -9,12 +9,12 @@ import numpy as np
 from dpmcmc.assumptions import Assumptions, Guess
 from dpmcmc.options import ComponentProposal, Proposal
 from dpmcmc.privacy import accountant
-from dpmcmc.samplers.adaptation import Fit, best_moves
+from dpmcmc.samplers.adaptation import LENGTHS, Fit, best_moves
 from dpmcmc.samplers.base import Expectation
 from dpmcmc.samplers.penalty_efficiency import (
     FREE_STEP,
+    best_length,
     best_scale,
-    best_step,
     draws_a_step,
     efficiency,
     guided_efficiency,
@@ -165,8 +165,8 @@ class PenaltyMixing:
         guess, proposal = assumptions.guess, options.proposal
         quiet = CUT_NOISE_SD / self._noise(options, assumptions, noise_multiplier)
         options = clipped(options, assumptions, FREE_STEP, quiet)
-        seen = self._seen(options, assumptions, noise_multiplier)
-        scale = proposal.scale or self._best_scale(proposal, seen, noise_multiplier)
+        scale = proposal.scale or self._best_scale(options, assumptions, noise_multiplier)
+        seen = self._seen(options, assumptions, noise_multiplier, scale)
         moved = self._mobility(proposal, seen, noise_multiplier, scale)
         draws = draws_a_step(guess, moved)
         fit, whole = self.fit(options, assumptions, noise_multiplier), proposal.kind == "full"
@@ -186,12 +186,9 @@ class PenaltyMixing:
         shape = options.proposal.shape
 
         def best(widths: Floats, vectors: int) -> tuple[Floats, Floats]:
-            cut = cut_width(options, public.tempering) * math.sqrt(vectors) / FREE_STEP
-            widths = np.minimum(widths, cut)  # so far do the best moves go where all is cut
-            noises = self._noises(options, public, noise_multiplier, widths).tolist()
-            found = [
-                best_step(shape, self.guided, float(f"{noise:.3g}"), vectors) for noise in noises
-            ]
+            widths = np.minimum(widths, cut_width(options, public.tempering))
+            noises = self._noises(options, public, noise_multiplier, widths)
+            found = [best_length(shape, self.guided, one, vectors, LENGTHS) for one in noises.T]
             return np.array([s for s, _ in found]), np.array([e for _, e in found])
 
         return best
@@ -213,16 +210,21 @@ class PenaltyMixing:
         """Return the least noise on lambda for a tempered interval of one nat."""
         return z
 
-    def _seen(self, options: Any, assumptions: Assumptions, z: float) -> Guess:
-        """Return the guess with widths that stand for all noise on lambda."""
-        guess, cut = assumptions.guess, cut_width(options, assumptions.tempering) / FREE_STEP
-        joint = cut * math.sqrt(len(assumptions.sds)) / assumptions.mean_sd
-        width, joint_width = np.minimum(guess.width, cut / assumptions.sds), guess.joint_width
-        return replace(guess, width=width, joint_width=min(joint_width, joint))
+    def _seen(self, options: Any, assumptions: Assumptions, z: float, scale: float) -> Guess:
+        """Return the guess with widths that stand for all noise on lambda of moves of a scale.
+
+        What is cut is as wide for any longer move, so that its width per unit is less.
+        """
+        guess, cut = assumptions.guess, cut_width(options, assumptions.tempering) / scale
+        joint = min(guess.joint_width, math.sqrt(0.5 * math.pi) * cut)
+        return replace(guess, width=np.minimum(guess.width, cut), joint_width=joint)
 
     def _noises(self, options: Any, public: PublicRows, z: float, widths: Floats) -> Floats:
-        """Return the sds of the noise on lambda of moves of one posterior sd of these widths."""
-        return z * widths
+        """Return the sds of the noise on lambda, over their length, of moves of LENGTHS.
+
+        widths: (len(LENGTHS), m) of them.
+        """
+        return np.asarray(z * widths / LENGTHS[:, None])
 
     def _spent(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> float:
         """Return the mu of all steps of all chains."""
@@ -245,13 +247,17 @@ class PenaltyMixing:
         mixing = guided_efficiency if self.guided else efficiency
         return mobility(proposal, *facts, scale, z, mixing)
 
-    def _best_scale(self, proposal: Proposal | ComponentProposal, guess: Guess, z: float) -> float:
+    def _best_scale(self, options: Any, assumptions: Assumptions, z: float) -> float:
         """Return the proposal sd with the largest expected ESS, of a grid around the best ones."""
-        pairs = zip(guess.width, np.diag(guess.precision) ** -0.5, strict=True)
-        best = [best_scale(z * w * s) * s for w, s in pairs]
-        low = min(best) / (2.0 * len(best) if proposal.kind == "full" else 1.0)
-        scales = np.geomspace(low, max(best), 40)
-        draws = [
-            draws_a_step(guess, self._mobility(proposal, guess, z, s)) for s in scales.tolist()
-        ]
+        proposal, sds, ends = options.proposal, assumptions.sds, []
+        for scale in (LENGTHS[0] * float(sds.min()), FREE_STEP * float(sds.max())):
+            width = self._seen(options, assumptions, z, scale).width
+            pairs = zip(width.tolist(), sds.tolist(), strict=True)
+            ends.append([best_scale(z * w * s) * s for w, s in pairs])
+        low = min(ends[0]) / (2.0 * len(sds) if proposal.kind == "full" else 1.0)
+        scales = np.geomspace(low, max(ends[1]), 40)
+        draws = []
+        for scale in scales.tolist():
+            seen = self._seen(options, assumptions, z, scale)
+            draws.append(draws_a_step(seen, self._mobility(proposal, seen, z, scale)))
         return float(f"{scales[int(np.argmax(draws))]:.4g}")
