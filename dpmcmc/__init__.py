@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from dpmcmc.free.priors import CoefficientPrior
     from dpmcmc.local import sample
     from dpmcmc.planner import plan
+    from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
     from dpmcmc.results import load
     from dpmcmc.run import run
     from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
@@ -26,6 +27,7 @@ _HOMES = {
     "dpmcmc.free.priors": ("CoefficientPrior",),
     "dpmcmc.planner": ("plan",),
     "dpmcmc.local": ("sample",),
+    "dpmcmc.privacy.affordable": ("noise_for_epsilon", "steps_for_epsilon"),
     "dpmcmc.results": ("load",),
     "dpmcmc.run": ("run",),
     "dpmcmc.schema": ("BinaryColumn", "CategoryColumn", "NumberColumn", "Schema"),
@@ -56,11 +58,13 @@ __all__ = [
     "SpecError",
     "describe",
     "load",
+    "noise_for_epsilon",
     "plan",
     "release_in_two_stages",
     "release_statistic",
     "run",
     "sample",
+    "steps_for_epsilon",
     "synthesise",
 ]
 

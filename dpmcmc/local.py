@@ -23,6 +23,7 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.progress import shown
+from dpmcmc.published import algorithm_of
 from dpmcmc.releases import RELEASES
 from dpmcmc.results import Result, judged, told
 from dpmcmc.reuse import POINTER, Earlier
@@ -230,16 +231,20 @@ def _with_whitening(spec: JobSpec, whitening: StoredRelease) -> tuple[JobSpec, t
 
 
 def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
-    """Return the options of an algorithm that may be told by name. Raises SpecError."""
+    """Return the options of an algorithm that may be named, as here or as published.
+
+    Raises SpecError.
+    """
     if sampler is None or sampler == "auto":
         return AutoOptions()
     if not isinstance(sampler, str | type) and hasattr(sampler, "algorithm"):
         return sampler
+    sampler, given = algorithm_of(sampler) if isinstance(sampler, str) else (sampler, {})
     if not isinstance(sampler, str) or sampler not in ALGORITHMS:
         names = ", ".join(["auto", *ALGORITHMS])
         guess = near(str(sampler), ALGORITHMS)
         raise SpecError("/sampler", f"must be options, or one of {names}{guess}")
-    options: AlgorithmOptions = ALGORITHMS[sampler].options()
+    options: AlgorithmOptions = ALGORITHMS[sampler].options(**given)
     return options
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dpmcmc.published import method_of
+
 SumsMethod = Literal["bayes_fixeds_fast", "mcmc_fixeds", "mcmc_normalx", "mcmc_bs", "adassp"]
 
 FRESH = "new"  # in place of a job's name: pay for a whitening of one's own
@@ -260,6 +262,11 @@ class SufficientStatisticsOptions:
     num_warmup: int | None = None
     method: SumsMethod = "bayes_fixeds_fast"
     num_holders: int | None = None
+
+    def __post_init__(self) -> None:
+        """Take a method by its published name as well, such as MCMC-fixedS."""
+        if isinstance(self.method, str):
+            object.__setattr__(self, "method", method_of(self.method))
 
     @property
     def clip_bound(self) -> None:

@@ -63,4 +63,6 @@ EXAMPLES: dict[str, Json] = {
         ],
         "delta": _DELTA,
     },
+    "NoiseIn": {"epsilon": 1.0, "delta": _DELTA, "num_steps": 2000},
+    "StepsIn": {"epsilon": 1.0, "delta": _DELTA, "noise_multiplier": 200.0},
 }

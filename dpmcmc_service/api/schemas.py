@@ -19,6 +19,7 @@ from dpmcmc.algorithms import OPTIONS
 from dpmcmc.options import AlgorithmOptions, AutoOptions
 from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.events import Event, EventError
+from dpmcmc.published import with_known_names
 from dpmcmc.schema import DATES, LARGEST_BOUND, LARGEST_WHOLE, MOST_SPIKES, is_date
 from dpmcmc.spec import ModelSpec, PrivacySpec
 from dpmcmc.tasks import Task
@@ -44,6 +45,11 @@ class Request(BaseModel):
 
     most_values: ClassVar[int] = 5000
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+    @classmethod
+    def prepared(cls, document: Any) -> Any:
+        """The body in the words that it is validated in."""
+        return document
 
 
 class Answer(BaseModel):
@@ -467,7 +473,8 @@ class JobIn(Request):
     """One sampling job. What is left out of `sampler` is chosen by the planner.
 
     Without `sampler` (or with `{"algorithm": "auto"}`, which is the same) it chooses the algorithm
-    too, from public facts: the plan names it in `algorithm` and says why in `reasons`.
+    too, from public facts: the plan names it in `algorithm` and says why in `reasons`. Names that
+    theses and papers give to algorithms are taken as well, such as MCMC-fixedS or adaSSP.
     accept_low_quality: take a job whose plan is not `usable`, which is refused otherwise.
     """
 
@@ -476,6 +483,13 @@ class JobIn(Request):
     sampler: Annotated[Algorithm, Field(discriminator="algorithm")] = AutoOptions()
     privacy: PrivacySpec
     accept_low_quality: bool = False
+
+    @classmethod
+    def prepared(cls, document: Any) -> Any:
+        """The body with published names of algorithms and methods replaced by those here."""
+        if not isinstance(document, dict) or "sampler" not in document:
+            return document
+        return document | {"sampler": with_known_names(document["sampler"])}
 
 
 class TaskIn(Request):
@@ -935,6 +949,42 @@ class ComposeIn(Request):
     most_values = 10_000
     events: Annotated[list[EventIn], Field(min_length=1, max_length=1000)]
     delta: Delta
+
+
+class NoiseIn(Request):
+    """A budget, and the steps of all chains together that it is to pay for."""
+
+    epsilon: Positive
+    delta: Delta
+    num_steps: int = 1
+
+
+class NoiseOut(Answer):
+    """The least noise multiplier of every step, and what they cost with it. See a job's privacy."""
+
+    noise_multiplier: float
+    epsilon: float
+    delta: float
+    mu: float
+
+
+class StepsIn(Request):
+    """A budget, and the noise of every step that it is to pay for.
+
+    With gradient_noise_multiplier: steps of one chain of dp_hmc, or with num_leapfrog 1 of dp_mala.
+    """
+
+    epsilon: Positive
+    delta: Delta
+    noise_multiplier: Positive
+    gradient_noise_multiplier: Positive | None = None
+    num_leapfrog: int = 1
+
+
+class StepsOut(Answer):
+    """How many steps a budget pays for."""
+
+    num_steps: int
 
 
 class Health(Answer):

@@ -49,6 +49,8 @@ ALLOWED = {
     ("GET", "/v1/models"): ALL,
     ("GET", "/v1/samplers"): ALL,
     ("POST", "/v1/accounting/compose"): ALL,
+    ("POST", "/v1/accounting/noise"): ALL,
+    ("POST", "/v1/accounting/steps"): ALL,
 }
 OPEN = {"/healthz", "/readyz"}
 

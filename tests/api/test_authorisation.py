@@ -61,6 +61,8 @@ EXPECTED = {  # statuses in the order of CALLERS
     "GET /v1/models": EVERYBODY,
     "GET /v1/samplers": EVERYBODY,
     "POST /v1/accounting/compose": EVERYBODY,
+    "POST /v1/accounting/noise": EVERYBODY,
+    "POST /v1/accounting/steps": EVERYBODY,
 }
 GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 5.0}
 
@@ -121,6 +123,8 @@ class World:
             "PATCH /v1/users/{id}": {"disabled": True},
             "POST /v1/restore": {"accept": True, "reason": "a test"},
             "POST /v1/accounting/compose": {"events": [GAUSSIAN], "delta": 1e-6},
+            "POST /v1/accounting/noise": EXAMPLES["NoiseIn"],
+            "POST /v1/accounting/steps": EXAMPLES["StepsIn"],
         }
         if operation == "POST /v1/datasets":
             return {"files": {"file": ("rows.csv", CSV), "metadata": (None, json.dumps(METADATA))}}

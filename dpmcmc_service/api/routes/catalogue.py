@@ -7,12 +7,24 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import TypeAdapter
 
 from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.errors import SpecError
 from dpmcmc.models import MODELS
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
+from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.spec import ModelSpec
 from dpmcmc_service.api.auth import Anyone, Planning
 from dpmcmc_service.api.bodies import describe, read
 from dpmcmc_service.api.endpoints import Route
-from dpmcmc_service.api.schemas import ComposeIn, Listing, RegisteredOut
+from dpmcmc_service.api.schemas import (
+    ComposeIn,
+    Listing,
+    NoiseIn,
+    NoiseOut,
+    RegisteredOut,
+    StepsIn,
+    StepsOut,
+)
 from dpmcmc_service.api.waiting import answered
 from dpmcmc_service.jobs.errors import Fault, invalid
 from dpmcmc_service.jobs.quotes import quoted
@@ -76,3 +88,35 @@ async def compose(
     if isinstance(made, Fault):
         raise invalid(made.pointer, made.message)
     return made
+
+
+@router.post("/accounting/noise", tags=["accounting"], openapi_extra=describe(NoiseIn))
+def noise(_: Anyone, body: Annotated[NoiseIn, Depends(read(NoiseIn))]) -> NoiseOut:
+    """The noise for an epsilon: the least with which so many Gaussian steps cost no more."""
+    try:
+        z = noise_for_epsilon(body.epsilon, body.delta, body.num_steps)
+    except SpecError as error:
+        raise invalid(error.pointer, error.message) from None
+    event = Repeat(Gaussian(z), body.num_steps)
+    return NoiseOut(
+        noise_multiplier=z,
+        epsilon=accountant.epsilon(event, body.delta),
+        delta=body.delta,
+        mu=accountant.gdp_mu(event),
+    )
+
+
+@router.post("/accounting/steps", tags=["accounting"], openapi_extra=describe(StepsIn))
+def steps(_: Anyone, body: Annotated[StepsIn, Depends(read(StepsIn))]) -> StepsOut:
+    """The steps for an epsilon: as many as it pays for with this noise, or 0."""
+    try:
+        count = steps_for_epsilon(
+            body.epsilon,
+            body.delta,
+            body.noise_multiplier,
+            gradient_noise_multiplier=body.gradient_noise_multiplier,
+            num_leapfrog=body.num_leapfrog,
+        )
+    except SpecError as error:
+        raise invalid(error.pointer, error.message) from None
+    return StepsOut(num_steps=count)

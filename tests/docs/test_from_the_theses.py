@@ -1,0 +1,80 @@
+"""Every name in the guide from the theses is of something that exists."""
+
+import importlib
+import re
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.options import SumsMethod
+from dpmcmc.spec import ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.statistics.inference import AlgorithmName
+from dpmcmc.statistics.mechanisms import StatisticKind
+from dpmcmc.tasks import TASKS
+
+HELD = {"model": ModelSpec, "model.options": ModelOptions, "privacy": PrivacySpec}
+PLAIN = {
+    *get_args(SumsMethod),
+    *get_args(AlgorithmName),
+    *get_args(StatisticKind),
+    *(task.__dataclass_fields__["kind"].default for task in TASKS),
+    *ALGORITHMS,
+}
+NO_NAMES = {"a", "sampler"}  # an argument of a call, and a member of a job's body
+
+
+def named(text: str) -> list[str]:
+    """What stands between backticks in the tables, formulas of examples left out."""
+    return [word for word in re.findall(r"`([^`]+)`", text) if "(" not in word and "{" not in word]
+
+
+def reached(path: str) -> Any:
+    """What a dotted path of the library leads to."""
+    parts = path.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = found.__dataclass_fields__[part] if part == "holders" else getattr(found, part)
+        return found
+    raise AssertionError(path)
+
+
+def exists(repository: Any, word: str) -> bool:
+    """Whether a name is a file, something in the library, an option, or a registered word."""
+    head, _, last = word.rpartition(".")
+    if word.startswith("experiments/"):
+        return bool((repository / word).is_file())
+    if word.startswith("dpmcmc"):
+        return reached(word) is not None
+    if head in HELD:
+        return last in {field.name for field in fields(HELD[head])}
+    if head in ALGORITHMS:
+        return last in {field.name for field in fields(ALGORITHMS[head].options)}
+    return word in PLAIN | NO_NAMES
+
+
+def test_every_name_is_of_something_that_exists(repository: Any) -> None:
+    guide = (repository / "docs" / "guides" / "from_the_theses.md").read_text()
+    words = named(guide)
+    assert len(words) > 60
+    assert [word for word in words if not exists(repository, word)] == []
+
+
+@pytest.mark.parametrize(
+    "word", ["dp_hmc.leapfrog", "experiments/none.py", "mcmc_fixed", "model.options.c", "tau"]
+)
+def test_a_name_of_nothing_would_be_found(repository: Any, word: str) -> None:
+    assert not exists(repository, word)
+
+
+def test_every_symbol_and_method_has_its_line(repository: Any) -> None:
+    guide = (repository / "docs" / "guides" / "from_the_theses.md").read_text()
+    symbols = ("tau ", "tau_g", "L, ", "b_l", "b_g", "n_0", "kappa", "Lambda")
+    assert [symbol for symbol in symbols if symbol not in guide] == []
+    assert set(get_args(SumsMethod)) <= set(named(guide))
+    assert {name for name in ALGORITHMS if name.startswith("dp_")} - {"dp_vi"} <= set(named(guide))
