@@ -83,26 +83,17 @@ def _document(text: bytes, most: int) -> Any:
     return document
 
 
-def _prepared(model: type[BaseModel], text: bytes) -> bytes:
-    """The text in the words that `model` knows; as it is where it needs no other ones."""
-    if not hasattr(model, "prepared"):
-        return text
-    try:
-        document = json.loads(text)
-        known = model.prepared(document)
-        return text if known == document else json.dumps(known).encode()
-    except (ValueError, RecursionError):
-        return text  # the model's own parser says what is wrong
-
-
 def parse(model: type[Model], text: bytes) -> Model:
     """A strictly valid model from JSON. Raises Refusal 422 with a pointer for each fault."""
     return _valid(model, text, _document(text, model.most_values))
 
 
 def _valid(model: type[Model], text: bytes, document: Any) -> Model:
+    known = model.prepared(document)
+    if known != document:
+        text = json.dumps(known).encode()
     try:
-        return model.model_validate_json(_prepared(model, text))
+        return model.model_validate_json(text)
     except ValidationError as error:
         raise faults(model, error, document) from None
 
