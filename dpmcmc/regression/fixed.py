@@ -24,7 +24,8 @@ class Prior:
     """theta ~ N(mean, inverse of precision), variance ~ inverse gamma(shape, scale).
 
     Covariates ~ N(0, covariance), covariance ~ inverse Wishart(spread, degrees): of the methods
-    that model them. mean: (d,). precision, spread: (d, d).
+    that model them. mean: (d,). precision, spread: (d, d). log_variance: mean and sd of the log of
+    the variance, whose prior is normal where that is asked for.
     """
 
     mean: Floats
@@ -33,6 +34,7 @@ class Prior:
     scale: float
     spread: Floats
     degrees: float
+    log_variance: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ PARTS = 512  # normals of a mixture
 CHAINS, WARMUP, THIN = 32, 400, 20  # that walk at once; steps; steps between two that are kept
 SMALL_SPREAD, DEGREES = 0.1, 1.0  # of the prior of covariates: scale; degrees beyond their number
 KNOWN = 1e6  # degrees of a variance that is known
+GRID, LOOKS = 2001, 4  # log variances, and how often where the density is is looked for
+REACH, FARTHEST, LEAST_SD = 8.0, 30.0, 1e-6  # sds; log density; sd of a log variance
 SMALLEST = 1e-12  # of a variance, and of an eigenvalue over the largest
 
 
@@ -54,14 +56,15 @@ def prior_of(mean: Floats, precision: Floats, log_variance: tuple[float, float] 
     """
     shape, scale = (KNOWN, KNOWN) if log_variance is None else inverse_gamma(*log_variance)
     d = len(mean)
-    return Prior(mean, np.diag(precision), shape, scale, SMALL_SPREAD * np.eye(d), d + DEGREES)
+    spread = SMALL_SPREAD * np.eye(d)
+    return Prior(mean, np.diag(precision), shape, scale, spread, d + DEGREES, log_variance)
 
 
 def bayes_fixed_s_fast(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
     """Bayes-fixedS-fast at the variance that y'y tells, with the noise of X'X reckoned in."""
     least = prior.scale / prior.shape if prior.shape >= KNOWN else SMALLEST
-    found, variance = informed(noisy, prior, least)
-    return _one(found.mean, found.covariance, _variances(noisy, found.mean, variance, random))
+    found = informed(noisy, prior, least)[0]
+    return _one(found.mean, found.covariance, _variances(noisy, prior, found.mean, random))
 
 
 def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
@@ -74,19 +77,19 @@ def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixtur
     rows = (vectors * (variance * values)) @ vectors.T
     back = np.linalg.inv(whole)
     spread = back @ (rows + noise_of(total, theta) * np.eye(len(theta))) @ back
-    return _one(theta, 0.5 * (spread + spread.T), _variances(noisy, theta, variance, random))
+    return _one(theta, 0.5 * (spread + spread.T), _variances(noisy, prior, theta, random))
 
 
 def mcmc_fixed_s(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
     """MCMC-fixedS, by independent draws of the posterior that it walks on."""
     found, variances = conditionals(noisy, with_squares(noisy, prior), PARTS, random)
     roots = np.asarray(np.linalg.cholesky(found.covariance), np.float64)
-    return Mixture(found.mean, roots, variances)
+    return Mixture(found.mean, roots, _as_told(noisy, prior, found.mean, variances, random))
 
 
 def mcmc_normal_x(noisy: Noisy, prior: Prior, ones: bool, random: RandomSource) -> Mixture:
     """MCMC-normalX: covariates are taken to be normal, about 0 where no column is all ones."""
-    prior = with_squares(noisy, prior)
+    own, prior = prior, with_squares(noisy, prior)
     if ones:
         less = replace(prior, spread=prior.spread[1:, 1:], degrees=prior.degrees - 1.0)
         walk: chains.Chains = intercept.WithIntercept(_many(noisy), less, random, True)
@@ -101,7 +104,7 @@ def mcmc_normal_x(noisy: Noisy, prior: Prior, ones: bool, random: RandomSource) 
                 found.append(walk.conditional())
                 variances.append(walk.variance)
     means, uppers = (np.concatenate(part) for part in zip(*found, strict=True))
-    variance = np.concatenate(variances)
+    variance = _as_told(noisy, own, means[..., 0], np.concatenate(variances), random)
     return Mixture(means[..., 0], np.linalg.inv(uppers), variance, _mixing(thetas))
 
 
@@ -119,7 +122,8 @@ def mcmc_bs(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixtur
                 roots.append(size * np.linalg.inv(walk.upper))
                 variances.append(walk.variance)
     told = [np.concatenate(part) for part in (means, roots, variances)]
-    return Mixture(told[0], told[1], told[2], _mixing(thetas))
+    variance = _as_told(noisy, prior, told[0], told[2], random)
+    return Mixture(told[0], told[1], variance, _mixing(thetas))
 
 
 METHODS: dict[str, Callable[[Noisy, Prior, bool, RandomSource], Mixture]] = {
@@ -131,13 +135,23 @@ METHODS: dict[str, Callable[[Noisy, Prior, bool, RandomSource], Mixture]] = {
 }
 
 
-def left_over(noisy: Noisy, theta: Floats) -> float:
-    """Return the mean square of the residuals at theta (d,), as the noisy sums tell it."""
-    total, rows = noisy.total, float(noisy.rows.sum())
+def squares_left(noisy: Noisy, theta: Floats) -> tuple[float, float]:
+    """Return the squares that are left at theta (d,), as the noisy sums tell them, and their noise.
+
+    That is an sd; the sum may be negative.
+    """
+    total = noisy.total
     if total.squares is None:
         raise ValueError("the squares of the responses must have been released")
     left = total.squares[0] - theta @ (2.0 * total.moments[0] - total.gram[0] @ theta)
-    return max(float(left) / rows, SMALLEST)
+    size = float(theta @ theta)
+    noise = total.sds[2] ** 2 + 4.0 * size * total.sds[1] ** 2 + size**2 * total.sds[0] ** 2
+    return float(left), math.sqrt(noise)
+
+
+def left_over(noisy: Noisy, theta: Floats) -> float:
+    """Return the mean square of the residuals at theta (d,), as the noisy sums tell it."""
+    return max(squares_left(noisy, theta)[0] / float(noisy.rows.sum()), SMALLEST)
 
 
 def noise_of(total: Noisy, theta: Floats) -> float:
@@ -155,30 +169,57 @@ def with_squares(noisy: Noisy, prior: Prior) -> Prior:
     if prior.shape >= KNOWN:
         return prior
     theta = informed(noisy, prior)[0].mean
-    middle, sd = log_left_over(noisy, theta, left_over(noisy, theta))
-    own = math.log(prior.scale) - float(digamma(prior.shape)), float(polygamma(1, prior.shape))
-    whole = 1.0 / (sd**-2.0 + 1.0 / own[1])
-    mean = whole * (middle / sd**2 + own[0] / own[1])
-    shape, scale = inverse_gamma(mean, math.sqrt(whole))
+    logs, weights = log_variances(noisy, prior, theta)
+    mean = float(weights @ logs)
+    sd = math.sqrt(float(weights @ (logs - mean) ** 2))
+    shape, scale = inverse_gamma(mean, max(sd, LEAST_SD))
     return replace(prior, shape=shape, scale=scale)
 
 
-def log_left_over(noisy: Noisy, theta: Floats, variance: float) -> tuple[float, float]:
-    """Return mean and sd of the log of the residuals' variance, given its estimate at theta.
+def log_variances(noisy: Noisy, prior: Prior, theta: Floats) -> tuple[Floats, Floats]:
+    """Return logs (GRID,) of the residuals' variance, and the posterior's weight of each.
 
-    An estimate below its noise says no more than that the variance is below the noise.
+    The squares that are left at theta are normal about the rows' number times the variance; where
+    noise hides them, what is told is no more than that the variance is not above the noise.
     """
-    total, rows = noisy.total, float(noisy.rows.sum())
-    size = float(theta @ theta)
-    noise = total.sds[2] ** 2 + 4.0 * size * total.sds[1] ** 2 + size**2 * total.sds[0] ** 2
-    middle = max(variance, math.sqrt(noise) / rows)
-    return math.log(middle), math.sqrt(2.0 / rows + noise / (rows * middle) ** 2)
+    rows, (left, noise) = float(noisy.rows.sum()), squares_left(noisy, theta)
+    middle, wide = prior.log_variance or (0.0, 1.0)
+    most = math.log(max((left + REACH * noise) / rows, SMALLEST)) + REACH * math.sqrt(2.0 / rows)
+    low, high = middle - REACH * wide, max(middle + REACH * wide, most)
+    for _ in range(LOOKS):
+        logs = np.linspace(low, high, GRID)
+        squares = rows * np.exp(logs)
+        spread = noise**2 + 2.0 * squares**2 / rows
+        density = -0.5 * ((left - squares) ** 2 / spread + np.log(spread))
+        density -= 0.5 * ((logs - middle) / wide) ** 2
+        there, step = density > density.max() - FARTHEST, logs[1] - logs[0]
+        low, high = float(logs[there].min() - step), float(logs[there].max() + step)
+    weights = np.exp(density - density.max())
+    return logs, np.asarray(weights / weights.sum())
 
 
-def _variances(noisy: Noisy, theta: Floats, variance: float, random: RandomSource) -> Floats:
-    """Return draws (PARTS,) of the residuals' variance about its estimate, log-normal."""
-    middle, sd = log_left_over(noisy, theta, variance)
-    return np.asarray(np.exp(middle + sd * random.normals((PARTS,))))
+def _variances(noisy: Noisy, prior: Prior, theta: Floats, random: RandomSource) -> Floats:
+    """Return draws (PARTS,) of the residuals' variance, given the squares that are left."""
+    if prior.shape >= KNOWN:
+        return np.ones(PARTS)
+    logs, weights = log_variances(noisy, prior, theta)
+    ends = np.concatenate(([0.0], np.cumsum(weights)))
+    edges = np.append(logs, 2.0 * logs[-1] - logs[-2]) - 0.5 * (logs[1] - logs[0])
+    return np.asarray(np.exp(np.interp(random.uniforms((PARTS,)), ends, edges)))
+
+
+def _as_told(
+    noisy: Noisy, prior: Prior, thetas: Floats, variances: Floats, random: RandomSource
+) -> Floats:
+    """Return the posterior's variances (k,) in the order of those (k,) of a chain.
+
+    A chain's prior is inverse gamma, which leaves no small variances; where noise hides the squares
+    the prior that was asked for decides. thetas: (k, d), of the chain.
+    """
+    if prior.shape >= KNOWN:
+        return variances
+    found = np.sort(_variances(noisy, prior, thetas.mean(axis=0), random))
+    return np.asarray(found[np.argsort(np.argsort(variances))])
 
 
 def _one(mean: Floats, covariance: Floats, variances: Floats) -> Mixture:

@@ -35,14 +35,22 @@ class Cuts:
         self._size, self._scaled, self._clip = size, scaled, FIRST_CLIP
 
     def caps(
-        self, rows: float, z: float, pooled: float, square: float, rough: float
+        self,
+        rows: float,
+        z: float,
+        pooled: float,
+        square: float,
+        rough: float,
+        *,
+        faithful: bool = False,
     ) -> tuple[Caps, float, float]:
         """Return the caps of an iterate, the clip of its score and the cut of squared residuals.
 
         z, pooled: noise multipliers, of it and of all of its kind together. square: part of the
         iterate that the scale has. rough: scale of the residuals over that of the model, at least
         1: cut as close as those of the model they would be cut nearly all, and the cut ones are not
-        the mean's any more.
+        the mean's any more. faithful: whether the scale is released for its own sake,
+        and not only to find places: its cut then hides few of the tails that residuals may have.
         """
         p, square = self._size, square if self._scaled else 0.0
         blur = math.sqrt(2.0 / LEAST_CURVE) * MIN_WEIGHT_CUT * p * z / rows * math.sqrt(2.0 * p)
@@ -55,7 +63,12 @@ class Cuts:
         blur = blur * math.sqrt(LEAST_CURVE / curve) / MIN_WEIGHT_CUT
         most = max(TARGET_CURVATURE_NOISE / blur, MIN_WEIGHT_CUT) * p
         most = min(most, max(MAX_WEIGHT_CUT, UNHEARD_CURVATURE / blur) * p)
-        cut = scales.best_cut(math.sqrt(2.0 / square) * z / math.sqrt(rows)) if square else 1.0
+        cut = 1.0
+        if square:
+            noise = math.sqrt(2.0 / square) / math.sqrt(rows)
+            cut = scales.best_cut(noise * z)
+            if faithful:
+                cut = scales.faithful_cut(noise * pooled, rows)
         return Caps(clip * math.sqrt(p), most, most, cut * cut, parts), clip, cut
 
     def follow(self, sums: Sums, clip: float, rough: float) -> None:

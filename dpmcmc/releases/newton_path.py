@@ -245,7 +245,8 @@ class _Path:
         """
         problem, p = self._problem, self._problem.size
         rough = self._rough()
-        caps, clip, cut = self._cuts.caps(self._rows, z, pooled, square, rough)
+        told = mean and self._family.additive and not self._problem.fixed
+        caps, clip, cut = self._cuts.caps(self._rows, z, pooled, square, rough, faithful=told)
         spread = self._spread(mean=mean)
         blocks = self._blocks(caps, cut, spread)
         gaps = problem.counted is not None
@@ -256,8 +257,8 @@ class _Path:
             noise = sums.sds[3] / self._rows
             tau, tau_sd = scales.solved(sums.square / self._rows, cut, noise)
         self._cuts.follow(sums, clip, rough)
-        told = spread if self._bends else None
-        return Iterate(self._place, self._root, sums, self._scale, clip, cut, tau, tau_sd, told)
+        bent = spread if self._bends else None
+        return Iterate(self._place, self._root, sums, self._scale, clip, cut, tau, tau_sd, bent)
 
     def _rough(self) -> float:
         """Return the released scale of the residuals over that of the model, at least 1."""

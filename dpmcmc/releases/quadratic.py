@@ -352,6 +352,8 @@ class Mixture:
         free = float(polygamma(1, 0.5 * max(n - p, LEAST_FREE))) / 2.0  # about 1 / n, of many rows
         variance = scales.variance(float(told.taus[-1]), float(told.cuts[-1])) * free
         variance += 1.0 / float((told.tau_sds**-2.0).sum())
+        tails = [scales.hidden(round(float(cut), 3)) for cut in told.cuts / told.taus]
+        variance += (scales.TAIL_SD * float(weights @ np.array(tails))) ** 2
         kept = 1.0 / (1.0 + variance * precision)
         sd = math.sqrt(variance * kept)
         return np.asarray(kept * found + (1.0 - kept) * mean + sd * random.normals((len(moves),)))

@@ -12,13 +12,16 @@ import numpy as np
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.regression import mixtures
 from dpmcmc.regression.fixed import nearest
-from dpmcmc.regression.mixtures import METHODS, Mixture, left_over, noise_of
+from dpmcmc.regression.mixtures import METHODS, Mixture, left_over, noise_of, squares_left
 from dpmcmc.regression.statistics import Noisy
 from dpmcmc.releases.base import Stored
 from dpmcmc.target import Floats
 
 LEAST_CLEAR = 4.0  # least eigenvalue of X'X over the largest of its noise
 MAX_RHAT = 1.05  # of the chains that found the mixture's parts
+# squares that are left over the noise of their sum, from which the rows and not the prior say how
+# small residuals can be
+CLEAR_SQUARES = 4.0
 MAX_IGNORED = 0.1  # part of the coefficients' variance that a method leaves out
 LEAST_FACTOR = 1e-9  # of the largest eigenvalue
 
@@ -167,6 +170,12 @@ def _problem(
         return f"the chains given the sums have not mixed (R-hat {r_hat:.3f})"
     if least < LEAST_CLEAR * release.edge:
         return "some direction of the columns does not stand out of the noise of X'X"
+    left, noise = squares_left(release.noisy, theta)
+    if not (release.known or left > CLEAR_SQUARES * noise):
+        return (
+            "the noise of y'y hides how large residuals are (log_sigma): declare narrower bounds of"
+            " the response, take a larger budget, or give noise_scale where it is known"
+        )
     if release.method == "mcmc_fixeds":
         total = release.noisy.total
         left_out = noise_of(total, theta) - total.sds[1] ** 2

@@ -20,6 +20,10 @@ SIGNIFICANCE = 0.001  # probability of such a difference of the last looks by no
 # part of a slope by which it may change between them, as likelihoods are not quadratic
 NONQUADRATIC_CHANGE = 0.05
 MAX_LAST_STEP = 0.2  # last step, in sds of one row, beyond which the place was not found
+# square of the last step, about the error of a Newton step where a likelihood bends, in sds of the
+# posterior
+MAX_BEND = 0.5
+FIRST_BEND = 4.0  # times that, of the step before, which only the first of two looks is moved by
 MAX_SLOPE_NOISE = 0.5  # noise of the slope over its median, from which on nothing is promised
 SMALLEST_DIVISOR = 1e-200
 
@@ -71,6 +75,8 @@ def pooled(first: Look, last: Look, weight: float, most: Floats | None = None) -
     noise = first.noise @ first.noise.T + last.noise @ last.noise.T + unsure * np.eye(len(move))
     apart = last.score - expected
     surprise = float(apart @ np.linalg.solve(noise + slope + np.diag(size**2), apart))
+    width = math.sqrt((1.0 + 0.25 * float(np.trace(noise)) / (len(move) * weight)) / weight)
+    bend = float(move @ move) / (FIRST_BEND * MAX_BEND * width)
     return Variational(
         place=last.place,
         root=last.root,
@@ -79,7 +85,7 @@ def pooled(first: Look, last: Look, weight: float, most: Floats | None = None) -
         slope=slope,
         slope_sd=slope_sd,
         weight=weight,
-        jump=surprise / float(chdtri(len(move), SIGNIFICANCE)),
+        jump=max(surprise / float(chdtri(len(move), SIGNIFICANCE)), bend),
     )
 
 
@@ -88,7 +94,8 @@ class Variational:
     """A stored release. place, root, score, slope, slope_sd: see Look, of both looks together.
 
     noise: (d, d), covariance of the score's noise. weight: rows times tempering. jump: difference
-    of the looks, squared, over the most that noise explains.
+    of the looks, squared, over the most that noise explains, or the square of the step between
+    them over the most that a line is told by, whichever is larger.
     """
 
     place: Floats
@@ -160,7 +167,8 @@ def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judgement:
     ratio = np.einsum("dk,de,ek->k", vectors, release.noise, vectors) / safe
     share = float(np.mean(ratio / (1.0 + ratio)))
     away = float(np.linalg.norm(step))
-    if release.jump > 1.0 or away > MAX_LAST_STEP:
+    width = math.sqrt((1.0 + float(np.mean(ratio))) / release.weight)
+    if release.jump > 1.0 or away > min(MAX_LAST_STEP, math.sqrt(MAX_BEND * width)):
         told = "the last looks at the rows disagree, or were far apart: it has not converged"
         return Judgement(False, share, told)
     if release.edge > MAX_SLOPE_NOISE * float(np.median(values)) or values[0] < release.edge:
