@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
+from itertools import groupby
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
@@ -228,6 +229,7 @@ class Schema:
         missing: Mapping[str, Sequence[float]] | None = None,
         integer: Sequence[str] = (),
         spikes: Mapping[str, Sequence[float]] | None = None,
+        holders: str | Sequence[int] = (),
     ) -> "Schema":
         """Return the schema of a data frame: its number of rows, and what you declare of columns.
 
@@ -238,6 +240,8 @@ class Schema:
         that stand for no value. integer: names of number columns whose values are whole. spikes: of
         number columns, values that many rows have exactly; see NumberColumn. Bounds, categories and
         spikes are public promises: state them from what is known of the world, not from these rows.
+        holders: where several data holders have the rows, how many each has, in the order of the
+        rows, or the name of a column that says whose a row is, sorted by it; that is public then.
         Raises ValueError on a column that is not there, and on bounds that are none.
         """
         for what, given in (("bounds", bounds), ("missing", missing), ("spikes", spikes)):
@@ -259,7 +263,20 @@ class Schema:
         for name in {*missing, *integer, *spikes} - set(bounds):
             what = "missing codes" if name in missing else "a type or spikes"
             raise ValueError(f"{name!r} has {what} and no bounds: declare those as well")
-        return cls(columns=columns, rows=rows_of(there))
+        if not isinstance(holders, Sequence):
+            raise ValueError("holders must be numbers of rows, such as [300, 200], or a column")
+        held_by = _counted(holders, there) if isinstance(holders, str) else tuple(holders)
+        return cls(columns=columns, rows=rows_of(there), holders=held_by)
+
+
+def _counted(name: str, columns: Mapping[str, Sequence[object]]) -> tuple[int, ...]:
+    """Return how many rows each holder has, of a column of their names. Raises ValueError."""
+    if name not in columns:
+        raise ValueError(f"there is no column {name!r}{near(name, columns)}")
+    runs = [(key, sum(1 for _ in run)) for key, run in groupby(map(word_of, columns[name]))]
+    if len({key for key, _ in runs}) < len(runs):
+        raise ValueError(f"the rows of a holder must lie together: sort them by {name!r}")
+    return tuple(count for _, count in runs)
 
 
 _EXAMPLES = {
