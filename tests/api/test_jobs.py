@@ -403,6 +403,14 @@ def test_a_job_that_is_too_large_is_422_and_costs_nothing(
     assert analyst.post("/v1/jobs", json=job_of(dataset)).status_code == 202
 
 
+@pytest.mark.parametrize("kind", ["samplers", "models"])
+def test_what_is_registered_is_described_each_in_its_own_words(analyst: Caller, kind: str) -> None:
+    items = analyst.get(f"/v1/{kind}").json()["items"]
+    first = {item["description"].partition("\n")[0] for item in items}
+    assert len(first) == len(items) >= 7
+    assert all(len(line) > 20 for line in first)
+
+
 def test_registries_tell_the_schema_of_every_option(house: House, analyst: Caller) -> None:
     from dpmcmc.algorithms import ALGORITHMS
     from dpmcmc.models import MODELS

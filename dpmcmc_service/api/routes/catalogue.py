@@ -1,6 +1,7 @@
 """What is registered, and the price list of mechanisms."""
 
 import inspect
+import sys
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -12,6 +13,7 @@ from dpmcmc.models import MODELS
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
 from dpmcmc.privacy.events import Gaussian, Repeat
+from dpmcmc.releases import RELEASES
 from dpmcmc.spec import ModelSpec
 from dpmcmc_service.api.auth import Anyone, Planning
 from dpmcmc_service.api.bodies import describe, read
@@ -34,6 +36,12 @@ router = APIRouter(prefix="/v1", route_class=Route)
 
 def _said(thing: object) -> str:
     return (inspect.getdoc(thing) or "").strip()
+
+
+def _file_of(name: str) -> object:
+    """The module of an algorithm: each has one of its name."""
+    package = "releases" if name in RELEASES else "samplers"
+    return sys.modules[f"dpmcmc.{package}.{name}"]
 
 
 def _strict(schema: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +75,7 @@ def samplers(_: Anyone) -> Listing[RegisteredOut]:
     items = [
         RegisteredOut(
             name=name,
-            description=_said(inspect.getmodule(sampler.options)),
+            description=_said(_file_of(name)),
             options=_named(_strict(TypeAdapter(sampler.options).json_schema())),
         )
         for name, sampler in ALGORITHMS.items()
