@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
     from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
     from dpmcmc.statistics.call import release_statistic
+    from dpmcmc.statistics.choice import choose_statistic
     from dpmcmc.statistics.two_stages import release_in_two_stages
     from dpmcmc.summaries.call import describe
     from dpmcmc.summaries.statistics import Counts, Mean, Quantiles
@@ -33,6 +34,7 @@ _HOMES = {
     "dpmcmc.schema": ("BinaryColumn", "CategoryColumn", "NumberColumn", "Schema"),
     "dpmcmc.spec": ("JobSpec", "ModelOptions", "ModelSpec", "NormalPrior", "PrivacySpec"),
     "dpmcmc.statistics.call": ("release_statistic",),
+    "dpmcmc.statistics.choice": ("choose_statistic",),
     "dpmcmc.statistics.two_stages": ("release_in_two_stages",),
     "dpmcmc.summaries.call": ("describe",),
     "dpmcmc.summaries.statistics": ("Counts", "Mean", "Quantiles"),
@@ -56,6 +58,7 @@ __all__ = [
     "Quantiles",
     "Schema",
     "SpecError",
+    "choose_statistic",
     "describe",
     "load",
     "noise_for_epsilon",
