@@ -114,6 +114,24 @@ def test_a_later_plan_says_what_an_earlier_release_found_of_bounds(
     assert house.admin.get(f"/v1/datasets/{dataset}/ledger").json() == ledger
 
 
+def test_a_category_without_events_is_unreliable_and_named(house: House) -> None:
+    rng = np.random.default_rng(2)
+    words, few = np.array(["u", "v"]), rng.random(ROWS) < 0.2
+    yes = (rng.random(ROWS) < 0.4) & ~few
+    lines = [f"{word},{'yes' if u else 'no'}" for word, u in zip(words[few * 1], yes, strict=True)]
+    columns = [
+        {"name": "k", "type": "binary", "categories": ["u", "v"]},
+        {"name": "y", "type": "binary", "categories": ["no", "yes"]},
+    ]
+    told = json.dumps(METADATA | {"columns": columns})
+    csv = "\n".join(["k,y", *lines]) + "\n"
+    parts = [("metadata", (None, told)), ("file", ("rows.csv", csv))]
+    dataset = str(house.admin.post("/v1/datasets", files=parts).json()["id"])
+    found = ran(house, house.user("analyst"), job(dataset, "y ~ k", 10.0, **RELEASE))
+    assert found["verdict"]["status"] == "unreliable"
+    assert "y yes in rows where k is v" in found["verdict"]["sentence"]
+
+
 def test_a_release_says_how_many_rows_were_complete(house: House, dataset: str) -> None:
     found = ran(house, house.user("analyst"), job(dataset, "y ~ age + dose", 8.0, **RELEASE))
     assert "rows are complete, and only those are used" in found["verdict"]["sentence"]
