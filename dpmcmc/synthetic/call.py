@@ -14,7 +14,7 @@ from dpmcmc.budget import Budget
 from dpmcmc.contingency.axes import Axis, Bins, axes
 from dpmcmc.contingency.counts import check_cells, counted, noise_sd, released
 from dpmcmc.contingency.paid import Paid, opened, settled
-from dpmcmc.errors import SpecError
+from dpmcmc.errors import SpecError, is_number
 from dpmcmc.local import check_call, owned, usual_delta
 from dpmcmc.planner import Cost
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
@@ -277,7 +277,7 @@ def check_sizes(tables: int, moves: int) -> None:
         ("tables", tables, FEWEST, MOST),
         ("moves", moves, LEAST_MOVES, MOST_MOVES),
     ):
-        if not isinstance(value, Integral) or not least <= value <= most:
+        if not is_number(value) or not isinstance(value, Integral) or not least <= value <= most:
             raise SpecError(f"/{name}", f"must be a whole number, {least} to {most}")
 
 
