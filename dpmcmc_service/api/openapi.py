@@ -3,7 +3,6 @@
 import json
 import re
 import threading
-from functools import lru_cache
 from typing import Any, get_args
 
 from fastapi import FastAPI, Request, Response
@@ -80,6 +79,8 @@ OPERATIONS = {
     "GET /v1/models": "list_models",
     "GET /v1/samplers": "list_samplers",
     "POST /v1/accounting/compose": "compose_mechanisms",
+    "POST /v1/accounting/noise": "find_noise",
+    "POST /v1/accounting/steps": "find_steps",
     "GET /healthz": "get_health",
     "GET /readyz": "get_readiness",
     "GET /metrics": "get_metrics",
@@ -118,9 +119,13 @@ def install(app: FastAPI) -> None:
 
     app.openapi = document  # type: ignore[method-assign]
 
-    @lru_cache
+    kept: list[tuple[dict[str, Any], bytes]] = []
+
     def written() -> bytes:
-        return json.dumps(document(), separators=(",", ":")).encode()
+        made = document()
+        if not kept or kept[0][0] is not made:
+            kept[:] = [(made, json.dumps(made, separators=(",", ":")).encode())]
+        return kept[0][1]
 
     @app.get(ADDRESS, include_in_schema=False)
     def _openapi(request: Request) -> Response:
@@ -144,7 +149,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
     made["components"]["headers"] = HEADERS
     for path, item in made["paths"].items():
         for method, operation in item.items():
-            operation["operationId"] = OPERATIONS[f"{method.upper()} {path}"]
+            name = f"{method.upper()} {path}"
+            operation["operationId"] = OPERATIONS.get(name, operation["operationId"])
             _answers(path, operation)
             _headers(method, path, operation)
             said = operation.get("description", "")

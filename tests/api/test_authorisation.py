@@ -50,7 +50,11 @@ EXPECTED = {  # statuses in the order of CALLERS
     "POST /v1/users": f"{ADMIN_ONLY} 201",
     "GET /v1/users": f"{ADMIN_ONLY} 200",
     "GET /v1/users/me": EVERYBODY,
+    "GET /v1/users/{id}": f"{ADMIN_ONLY} 200",
     "PATCH /v1/users/{id}": f"{ADMIN_ONLY} 200",
+    "DELETE /v1/users/me/keys": "401 401 204 204 204 204 204",
+    "DELETE /v1/users/{id}/keys": f"{ADMIN_ONLY} 204",
+    "GET /v1/keys/{id}": "401 401 200 404 404 404 200",
     "POST /v1/users/me/keys": "401 401 201 201 201 201 201",
     "POST /v1/users/{id}/keys": f"{ADMIN_ONLY} 201",
     "DELETE /v1/keys/{id}": "401 401 204 404 404 404 204",
@@ -96,7 +100,10 @@ class World:
         made: dict[str, Callable[[], str]] = {
             "DELETE /v1/datasets/{id}": self.house.dataset,
             "POST /v1/jobs/{id}/cancel": self._waiting,
+            "GET /v1/users/{id}": lambda: self.users["owner"].id,
             "PATCH /v1/users/{id}": lambda: self.house.user("analyst").id,
+            "DELETE /v1/users/{id}/keys": lambda: self.house.user("analyst").id,
+            "GET /v1/keys/{id}": self._key,
             "POST /v1/users/{id}/keys": lambda: self.users["owner"].id,
             "DELETE /v1/keys/{id}": self._key,
         }

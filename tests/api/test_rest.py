@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from dpmcmc_service.api.openapi import PUBLIC
+from dpmcmc_service.api.openapi import OPERATIONS, PUBLIC
 from dpmcmc_service.jobs import idempotency
 from tests.api.support import ADMIN, CSV, METADATA, Caller, House, house_in, job_of
 from tests.api.test_access import ALLOWED
@@ -257,6 +257,7 @@ def test_operations_have_names_tags_and_headers_of_one_version(house: House) -> 
                     path not in PUBLIC and status != "401"
                 ), (method, path, status)
                 assert ("Retry-After" in answer["headers"]) == (status in ("202", "429", "503"))
+    assert sorted(names) == sorted(OPERATIONS.values())
     assert len(set(names)) == len(names)
     from jsonschema import Draft202012Validator
 
