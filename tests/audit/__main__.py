@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from dpmcmc.algorithms import ALGORITHMS
-from tests.audit.report import write, write_replay
-from tests.audit.work import FULL, QUICK, audited, replays, say
+from tests.audit.report import alpha_of, others_of, too_sure, write, write_part
+from tests.audit.work import FULL, QUICK, attacked_others, audited, replays, say
 
 
 def main() -> int:
@@ -18,15 +18,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev audit", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="under five minutes")
     parser.add_argument("--replay", action="store_true", help="forced transcripts alone")
+    parser.add_argument("--others", action="store_true", help="attacks on what is no chain alone")
     parser.add_argument("--out", type=Path, default=Path("var/audit"), help="of the report")
     parser.add_argument("--algorithm", action="append", default=[], choices=list(ALGORITHMS))
     options = parser.parse_args()
     began, workers = time.monotonic(), len(os.sched_getaffinity(0))
     if options.replay:
         made = replays(quick=options.quick, only=options.algorithm, workers=workers)
-        write_replay(made, options.out)
+        write_part({"replay": made}, options.out)
         return ended(made["wrong"], began, options.out)
     size = QUICK if options.quick else FULL
+    if options.others:
+        cells = attacked_others(size, workers)
+        alpha = alpha_of(cells)
+        write_part(others_of(cells, alpha, workers=workers, trials=size.releases), options.out)
+        return ended(too_sure(cells, alpha), began, options.out)
     audit = audited(size, options.algorithm, workers)
     write(audit, options.out)
     seen = audit.search

@@ -113,7 +113,7 @@ def replayed(case: Case) -> Replay:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what far out numbers overflow
-            job = _Job(case)
+            job = Job(case)
             for seed, rows in enumerate(case.tables):
                 _replay(case, job, list(rows), seed + 1, found)
     except Exception as error:  # nothing of a plan or a run may raise on rows
@@ -122,15 +122,15 @@ def replayed(case: Case) -> Replay:
     return found
 
 
-def _replay(case: Case, job: "_Job", rows: list[Row], seed: int, found: Replay) -> None:
+def _replay(case: Case, job: "Job", rows: list[Row], seed: int, found: Replay) -> None:
     first, said, seen = None, None, []
     for row in case.replacements[:MOST_ROWS]:
-        others = [*rows[: case.at], row, *rows[case.at + 1 :]]
+        table = table_with(case, rows, row)
         door = Door(first)
         random = Far(seed) if case.far else Seeded(seed)
         try:
             with standing(door), np.errstate(all="ignore"):
-                answer = job.answer(_table(case.schema, others), random)
+                answer = job.answer(table, random)
         except DifferentError as different:
             found.faults.append(str(different))
             return
@@ -209,24 +209,32 @@ def _share(draws: list[Draw], smooth: float | None) -> tuple[float, int]:
     return worst, count
 
 
+def table_with(case: Case, rows: list[Row], row: Row) -> Table:
+    """Return these rows with one replaced."""
+    return _table(case.schema, [*rows[: case.at], row, *rows[case.at + 1 :]])
+
+
 def _table(schema: Schema, rows: list[Row]) -> Table:
     return table_of(schema, {c.name: [row[c.name] for row in rows] for c in schema.columns})
 
 
-class _Job:
-    """A planned job, and all that it releases of a table. event: charged. smooth: see _share."""
+class Job:
+    """A planned job, and all that it releases of a table.
+
+    event: what is charged. cost: of that. white: whitening that it uses again. smooth: see _share.
+    """
 
     def __init__(self, case: Case) -> None:
-        self._case, self.smooth = case, None
-        self._white: Any = None
+        self.case, self.smooth = case, None
+        self.white: Any = None
         earlier: tuple[Earlier, ...] = ()
         if case.earlier:
-            earlier = (self._whitened(case),)
+            earlier = (self.whitened(case),)
         made = planned(case.schema, case.job, earlier)
-        self._plan, self._spec, self.event = made, made.spec, made.event
-        if isinstance(self._spec, JobSpec):
-            self._spec = shortened(self._spec, MOST_STEPS)
-            self.event = event(case.schema, self._spec)
+        self._plan, self.spec, self.event, self.cost = made, made.spec, made.event, made.cost
+        if isinstance(self.spec, JobSpec):
+            self.spec = shortened(self.spec, MOST_STEPS)
+            self.event = event(case.schema, self.spec)
         if isinstance(self.event, SmoothLaplace):
             self.smooth = slowest(self.event)
 
@@ -234,13 +242,13 @@ class _Job:
         """Return everything that leaves."""
         rows = Private(table, subject="replay")
         permit = Permit(subject="replay", event_digest=digest(self.event))
-        schema, spec = self._case.schema, self._spec
+        schema, spec = self.case.schema, self.spec
         if isinstance(spec, TaskSpec):
             blocks = [b.value for b in run_task(schema, spec, rows, permit, random)]
             first = blocks[0][0, 0]
             words = json.dumps(told_of(schema, spec, first)), repr(verdict_of(schema, spec, first))
             return [*(block.tobytes() for block in blocks), *(word.encode() for word in words)]
-        running = run(schema, spec, rows, permit, random=random, whitening=self._white)
+        running = run(schema, spec, rows, permit, random=random, whitening=self.white)
         draws = np.concatenate([block.value for block in running], axis=1)
         design, release = make_design(schema, spec.model.formula), None
         if running.stored is not None:
@@ -259,7 +267,7 @@ class _Job:
         running = run(case.schema, made.spec, rows, permit, random=Seeded(3))
         list(running)
         release = StoredRelease(case.schema, made.spec, running.stored)
-        self._white = release.whitening(make_design(case.schema, spec.model.formula))
+        self.white = release.whitening(make_design(case.schema, spec.model.formula))
         return Earlier(spec_name(case.job), spec.model.formula, made.noise_multiplier)
 
 

@@ -204,7 +204,7 @@ def wide() -> Iterator[Case]:
             )
 
 
-PRIVACY = PrivacySpec(delta=DELTA, epsilon=1.0)
+PRIVACY = PrivacySpec(delta=DELTA, epsilon=4.0)
 
 
 def tasks() -> Iterator[Case]:
@@ -221,7 +221,7 @@ def tasks() -> Iterator[Case]:
     job, rows = TaskSpec(task=table, privacy=PRIVACY), corners(schema)
     some = {"tables": ((rows[0],) * RELEASE_ROWS,), "replacements": (rows[0], rows[-1])}
     yield case_of("synthesise", "synthesise", schema, job, **some)
-    for a, epsilon in itertools.product((1.0, 3.0), (1.0 / 16.0, 1.0, 16.0)):
+    for a, epsilon in itertools.product((1.0, 3.0), (1.0 / 16.0, 1.0, 4.0, 16.0)):
         for form, noise in (
             ("batch", "gaussian"),
             ("sequential", "gaussian"),
@@ -232,7 +232,7 @@ def tasks() -> Iterator[Case]:
         ):
             task = StatisticTask(column="x", a=a, form=form, noise=noise)  # type: ignore[arg-type]
             yield _statistic(f"{form} of power {a:g}, {noise}", schema_of(9, X), task, epsilon)
-    for epsilon in (1.0 / 16.0, 1.0, 16.0):
+    for epsilon in (1.0 / 16.0, 1.0, 4.0, 16.0):
         task = StatisticTask(column="b", form="sequential", noise="randomised_response")
         yield _statistic("randomised_response", schema_of(9, B), task, epsilon)
     for noise in ("gaussian", "laplace"):

@@ -34,11 +34,12 @@ class Audit:
     findings: list[tuple[Finding, Request]]
     settings: dict[str, Any]
     replay: dict[str, Any] = field(default_factory=dict)
+    others: list[Cell] = field(default_factory=list)
 
     @property
     def alpha(self) -> float:
         """Probability that one cell's corrected bound is too large: Bonferroni over all cells."""
-        return FALSE_ALARMS / max(len(self.cells), 1)
+        return alpha_of([*self.cells, *self.others])
 
     def wrong(self) -> list[str]:
         """Return what fails the audit, with all that it takes to see it again."""
@@ -46,18 +47,27 @@ class Audit:
             f"{one.kind}: {one.found}\n    request {request.as_json()}"
             for one, request in self.findings
         ]
-        for cell in self.cells:
-            sure = cell.sure(self.alpha)
-            if sure > cell.claim.epsilon:
-                found.append(
-                    f"{cell.algorithm}: epsilon {cell.claim.epsilon:.4g} is claimed and is at least"
-                    f" {sure:.4g} by {cell.statistic}\n    {again(cell)}"
-                )
+        found += too_sure(self.cells, self.alpha) + too_sure(self.others, self.alpha)
         found += self.replay.get("wrong", [])
         shares = [cell.lower / cell.claim.epsilon for cell in self.cells]
         if shares and max(shares) < HALF:
             found.append(f"no attack reaches {HALF:g} of a claim: the audit has lost its power")
         return found
+
+
+def alpha_of(cells: list[Cell]) -> float:
+    """Return the probability that one cell's corrected bound may be too large."""
+    return FALSE_ALARMS / max(len(cells), 1)
+
+
+def too_sure(cells: list[Cell], alpha: float) -> list[str]:
+    """Return, in words, the cells whose corrected bound is above the claim."""
+    return [
+        f"{cell.algorithm}: epsilon {cell.claim.epsilon:.4g} is claimed and is at least"
+        f" {cell.sure(alpha):.4g} by {cell.statistic}\n    {again(cell)}"
+        for cell in cells
+        if cell.sure(alpha) > cell.claim.epsilon
+    ]
 
 
 def again(cell: Cell) -> str:
@@ -104,17 +114,24 @@ def write(audit: Audit, folder: Path) -> None:
         "wrong": [one for one in audit.wrong() if one not in audit.replay.get("wrong", [])],
         "cells": lines,
         "replay": audit.replay,
+        **others_of(audit.others, audit.alpha),
     }
     _plot(audit, folder / "audit.png")
     _save(told, folder)
 
 
-def write_replay(replay: dict[str, Any], folder: Path) -> None:
-    """Write the part on forced transcripts anew, in audit.json and AUDIT.md of an earlier audit."""
+def write_part(part: dict[str, Any], folder: Path) -> None:
+    """Write some parts anew, in audit.json and AUDIT.md of an earlier audit."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "audit.json"
     told = json.loads(path.read_text()) if path.exists() else {}
-    _save({**told, "replay": replay}, folder)
+    _save({**told, **part}, folder)
+
+
+def others_of(cells: list[Cell], alpha: float, **settings: Any) -> dict[str, Any]:
+    """Return the part on what is no chain, as JSON holds it."""
+    lines = [line_of(cell, alpha) for cell in cells]
+    return {"others": {"settings": settings_of(**settings), "cells": lines}}
 
 
 def _save(told: dict[str, Any], folder: Path) -> None:
@@ -234,6 +251,8 @@ def _page(told: dict[str, Any]) -> str:
     ]
     if "cells" in told:
         parts += _attacks(told)
+    if told.get("others"):
+        parts += _others(told["others"])
     if replay:
         parts += _replays(replay)
     if "search" in told:
@@ -265,22 +284,46 @@ def _attacks(told: dict[str, Any]) -> list[str]:
         " | delta | distinguisher | errors |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for line in told["cells"]:
-        errors = "{false_positives} / {n0}, {false_negatives} / {n1}".format(**line)
-        parts.append(
-            "| {algorithm} | {family} | {steps} | {claimed_epsilon:.3f} | {lower_bound:.3f}"
-            " | {corrected_bound:.3f} | {share_of_claim:.2f} | {conversion} | {delta:g}"
-            " | {distinguisher} | ".format(**line)
-            + errors
-            + " |"
-        )
+    parts += [_line(line) for line in told["cells"]]
     return [*parts, ""]
+
+
+def _line(line: dict[str, Any]) -> str:
+    errors = "{false_positives} / {n0}, {false_negatives} / {n1}".format(**line)
+    return (
+        "| {algorithm} | {family} | {steps} | {claimed_epsilon:.3f} | {lower_bound:.3f}"
+        " | {corrected_bound:.3f} | {share_of_claim:.2f} | {conversion} | {delta:g}"
+        " | {distinguisher} | ".format(**line)
+        + errors
+        + " |"
+    )
+
+
+def _others(others: dict[str, Any]) -> list[str]:
+    """The part on what is no chain."""
+    return [
+        "## Tasks, holders, and a whitening used again",
+        "",
+        "The same attack on single releases. The attacker sees every number that leaves: counts,"
+        " statistics, or draws and what is stored of a release. What draws of a noisy quadratic, or"
+        " of a fit, hide of a row is not hidden from the forced transcripts below.",
+        "",
+        f"Settings: {_in_words(others['settings'])}",
+        "",
+        "| what | | | claimed | lower bound | corrected | of claim | conversion | delta"
+        " | distinguisher | errors |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+        *[_line({**line, "steps": ""}) for line in others["cells"]],
+        "",
+    ]
 
 
 def _replays(replay: dict[str, Any]) -> list[str]:
     """The part on forced transcripts."""
     cases, places = replay["cases"], replay["places"]
     runs = sum(one["runs"] for one in cases)
+    ends = "; and every number of options, models and privacy at both ends of what is admitted"
+    ends = "" if replay["settings"].get("quick") else ends
     parts = [
         "## Forced transcripts",
         "",
@@ -296,9 +339,8 @@ def _replays(replay: dict[str, Any]) -> list[str]:
         "",
         f"{len(cases)} cases, {runs} runs: every algorithm on every family, after a release, on"
         " rows with missing codes, with the rows of several holders and with a whitening used"
-        " again; every kind of task; options with which the worst neighbours are at the corners of"
-        " the bounds; and every number of options, models and privacy at both ends of what is"
-        f" admitted. Settings: {_in_words(replay['settings'])}",
+        f" again; every kind of task; options with which the worst neighbours are at the corners of"
+        f" the bounds{ends}. Settings: {_in_words(replay['settings'])}",
         "",
         "| mechanism | cases | runs | events | largest shift, of the charge | where |",
         "|---|---|---|---|---|---|",

@@ -14,7 +14,7 @@ from typing import Any
 from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
-from tests.audit import replay, replay_cases, search
+from tests.audit import others, replay, replay_cases, search
 from tests.audit.cells import (
     CHAINS,
     Candidate,
@@ -145,6 +145,19 @@ def replays(*, quick: bool, only: list[str], workers: int) -> dict[str, Any]:
     return replay_of(found, workers=workers, quick=quick)
 
 
+def attacked_others(size: Size, workers: int) -> list[Cell]:
+    """Attack what is no chain by some processes."""
+    with ProcessPoolExecutor(workers, get_context("spawn"), quiet) as pool:
+        some = [pool.submit(others.attacked_case, case, size.releases) for case in others.wanted()]
+        cells = [future.result() for future in some]
+    for cell in cells:
+        say(
+            f"{cell.algorithm}: claimed {cell.claim.epsilon:.3f}, at least {cell.lower:.3f}"
+            f" ({cell.lower / cell.claim.epsilon:.0%}) by {cell.statistic}, {cell.seconds:.0f} s"
+        )
+    return cells
+
+
 def audited(size: Size, only: list[str], workers: int) -> Audit:
     """Run an audit by some processes."""
     with ProcessPoolExecutor(workers, get_context("spawn"), quiet) as pool:
@@ -159,7 +172,8 @@ def audited(size: Size, only: list[str], workers: int) -> Audit:
     findings = [(one, request) for one, request, _ in outcome.found]
     forced = replays(quick=size == QUICK, only=only, workers=workers)
     settings = settings_of(workers=workers, **asdict(size))
-    return Audit(cells, counts, ends, findings, settings, forced)
+    beside = [] if only else attacked_others(size, workers)
+    return Audit(cells, counts, ends, findings, settings, forced, beside)
 
 
 def _told(cell: tuple[str, str, int], future: "Future[Cell | None]") -> Cell | None:

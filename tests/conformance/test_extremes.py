@@ -1,6 +1,7 @@
 """What one row moves stays within its sensitivity where numbers are large, small or far apart."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from dpmcmc.arithmetic.rules import PENALTY, Rule, penalty
 from dpmcmc.design import make_design
 from dpmcmc.kernels import penalty_steps
+from dpmcmc.kernels.cells import TERM_BITS
 from dpmcmc.local import table_of
 from dpmcmc.models import MODELS
+from dpmcmc.models.layout import term_grid
 from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.samplers import dp_penalty_subsampled
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from tests.conformance.test_models import SPECS, opened, random_rows
@@ -128,3 +132,33 @@ def test_no_row_is_longer_than_the_norm_that_it_is_clipped_by(name):
     exact = np.sqrt((target._x.astype(np.float64) ** 2).sum(axis=1))
     assert (target._norm >= exact).all()
     assert (target._norm <= exact * (1 + 2.0**-22) + 1e-30).all()
+
+
+def test_sums_over_many_rows_are_as_exact_as_over_few():
+    """Rows that are all at the end of their interval: cells are so large that no sum overflows."""
+    sums = []
+    for rows in (7, 70_000):
+        target = line_target(np.full(rows, 0.5))
+        total, sensitivity, _ = target.vector_ratios(np.full((1, 1), DELTA))
+        sums.append(total[0] / rows)
+        assert abs(total[0]) <= rows * sensitivity[0]
+    assert sums[0] == pytest.approx(sums[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("rows", [1, 1000, 2**20, 2**31, 2**40])
+@pytest.mark.parametrize("bound", [1e-9, 0.7, 1.0, 3e8])
+def test_the_grid_of_a_gradient_is_so_coarse_that_all_rows_add_up_exactly(rows, bound):
+    cells = Fraction(bound) / Fraction(term_grid(bound, rows, TERM_BITS))
+    assert cells <= 2**TERM_BITS
+    assert cells * rows < 2**52
+    assert cells > min(2 ** (TERM_BITS - 1), 2**50 / rows) / 2
+
+
+@pytest.mark.parametrize("batch", [2, 1000, 10**6])
+def test_cells_of_a_batch_allow_for_the_rounding_of_its_sums(batch):
+    target = SimpleNamespace(rows=2 * batch, tempering=0.5)
+    rule = dp_penalty_subsampled.rule_of(1.0, batch, target)
+    cell = penalty(rule, 0.0, 0.0, DELTA, None)[1]
+    plain = penalty(rule._replace(rounding=1.0), 0.0, 0.0, DELTA, None)[1]
+    assert cell / plain == pytest.approx(1.0 + batch**2 * 2.0**-51, rel=1e-15)
+    assert batch < 1000 or cell > plain

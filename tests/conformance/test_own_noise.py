@@ -14,6 +14,7 @@ import pytest
 
 from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.local import table_of
+from dpmcmc.models import rowwise
 from dpmcmc.options import Start
 from dpmcmc.planner import plan
 from dpmcmc.privacy import discrete
@@ -202,6 +203,23 @@ def test_each_gradient_of_each_trajectory_has_its_own_noise_in_full(door):
         assert apart[c, first:].all()
         if k == LEAPFROGS - 2:  # two half kicks before the last drift
             assert apart[c, t] == pytest.approx(PATH["step_size"] ** 2 * cell * lump, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["dp_hmc", "dp_mala"])
+def test_cells_of_gradients_are_made_for_all_of_their_dimensions(monkeypatch, name):
+    """Where a chain begins and on its way: rounding moves a vector in every one of them."""
+    made, real, dimensions = planned(name, "logistic"), discrete.noisy_grid, []
+
+    def heard(dimension, *rest):
+        dimensions.append(dimension)
+        return real(dimension, *rest)
+
+    for module in (discrete, rowwise):
+        monkeypatch.setattr(module, "noisy_grid", heard)
+    draws = drawn_chain(made)
+    assert draws.shape[2] > 1
+    assert len(dimensions) > 1
+    assert set(dimensions) == {draws.shape[2]}
 
 
 class Steered(Seeded):

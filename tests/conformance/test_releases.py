@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import typing
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from dpmcmc.errors import SpecError
 from dpmcmc.local import table_of
 from dpmcmc.models import MODELS
 from dpmcmc.planner import event, plan
+from dpmcmc.privacy.accountant import gdp_mu2
 from dpmcmc.privacy.event_json import as_dict, digest, from_dict
 from dpmcmc.privacy.events import Gaussian
 from dpmcmc.privacy.pld import leaves
@@ -83,6 +85,29 @@ def test_its_event_is_in_the_vocabulary_and_costs_what_it_says(name, family):
     assert set(map(type, leaves(made.event))) == {Gaussian}
     assert made.cost.mu == pytest.approx(0.25, rel=1e-9)
     assert made.cost.mu <= 0.25 * (1 + 1e-12)
+
+
+PARTS = {  # options with which a job consists of several releases
+    "noisy_mean": [{"shares": (1.0,)}, {"shares": (0.3, 0.7)}, {"shares": (0.01, 0.2, 0.79)}],
+    "noisy_quadratic": [
+        {"num_far": number, "whitening": name} for number in (3, 7, 12) for name in (None, "a job")
+    ],
+    "dp_vi": [{"num_far": far, "num_directions": d} for far in (2, 8, 20) for d in (1, 3, 7)],
+    "sufficient_statistics": [{"num_holders": 1}, {"num_holders": 3}],
+}
+ROUNDED_UP = ("noisy_mean",)  # whose parts are not paid for their rounding: 2^-50 of the cost
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_all_parts_together_cost_what_one_release_of_the_multiplier_does(name):
+    """And not a rounding more: a budget that is asked for holds all of them."""
+    release = RELEASES[name]
+    for given in PARTS.get(name, [{}]):
+        for z in np.geomspace(1e-3, 1e5, 60):
+            square = gdp_mu2(release.event(release.options(**given), float(z), 500))
+            part = square * Fraction(float(z)) ** 2
+            assert 1.0 - 2e-9 < part <= 1.0 + 2.0**-50
+            assert name in ROUNDED_UP or part <= 1 + Fraction(1, 2**150)
 
 
 @pytest.mark.parametrize(("name", "family"), CASES)

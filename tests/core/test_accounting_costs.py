@@ -1,6 +1,7 @@
 """Every other event against high precision, against each other, and against the exact Gaussian."""
 
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -10,7 +11,15 @@ from hypothesis import strategies as st
 
 from dpmcmc.privacy import composition, conversions, losses, pld, subsampling
 from dpmcmc.privacy import rdp as curves
-from dpmcmc.privacy.accountant import delta, epsilon, gdp_mu, pure_epsilon, rdp, zcdp_rho
+from dpmcmc.privacy.accountant import (
+    delta,
+    epsilon,
+    gdp_mu,
+    pure_bound,
+    pure_epsilon,
+    rdp,
+    zcdp_rho,
+)
 from dpmcmc.privacy.events import (
     Barker,
     Compose,
@@ -397,3 +406,11 @@ def test_poisson_divergence_at_little_noise_agrees_with_whole_orders(
     whole = subsampling.poisson_rdp_gaussian(multiplier, rate, 3)
     near = subsampling.poisson_rdp_gaussian(multiplier, rate, 3 + 1e-9)
     assert near == pytest.approx(whole, rel=1e-7)
+
+
+@given(st.floats(1e-6, 1e6))
+def test_the_epsilon_of_laplace_noise_is_never_rounded_down(multiplier: float) -> None:
+    bound, failure = pure_bound(Laplace(multiplier))
+    assert failure == 0
+    assert bound is not None
+    assert Fraction(1) <= bound * Fraction(multiplier) <= 1 + Fraction(1, 2**50)

@@ -152,6 +152,16 @@ def test_replacing_a_row_moves_what_gets_noise_by_the_sensitivity_at_most(kind, 
     assert plan.statistic.sensitivity == pytest.approx(width, rel=1e-15)
 
 
+@pytest.mark.parametrize("form", ["batch", "sequential"])
+def test_rows_beyond_their_bounds_count_as_rows_at_them(form):
+    """Also where s is no power that keeps the order: (-9)^2 lies beyond 3^2 and is that of -2."""
+    plan = planned(schema_of(3), Asked(column="x", a=2.0, form=form, noise="laplace"), 1.0, 0.0)
+    most = cells(plan.paid.noise_multiplier)
+    for beyond, at in ((-9.0, -2.0), (-1e200, -2.0), (50.0, 3.0), (math.inf, 3.0)):
+        found, wanted = (in_cells(plan, np.array([0.2, 2.0, x]), most) for x in (beyond, at))
+        assert (found == wanted).all()
+
+
 def test_noise_is_in_the_unit_of_the_sensitivity():
     asked = Asked(column="x", kind="power", a=3.0, noise="laplace")
     plan, _ = times(asked, [0.0] * 4, 1, epsilon=0.5)

@@ -82,6 +82,20 @@ def test_the_worst_neighbours_are_as_far_apart_as_is_paid_for(monkeypatch):
     assert 0.999999 * charged < np.linalg.norm(first - second) <= charged
 
 
+@pytest.mark.parametrize(
+    ("d", "n", "weight"), [(1, 1, 1.0), (3, 50, 0.2), (7, 2000, 30.0), (2, 60_000, 1.0)]
+)
+def test_the_sensitivity_allows_for_rounding(monkeypatch, d, n, weight):
+    """By as much as section 2 of the proof needs, whatever the rows are."""
+    rng = np.random.default_rng(6)
+    x, y = rng.normal(size=(d, n)), rng.normal(size=n)
+    _, charged = flat_of(monkeypatch, x, y, weight=weight, squares=True)
+    one = sensitivity(weight, squares=True)
+    formula, products = 2.0**-40, n * (d + 2.0) * max(1.0, weight**2) * 2.0**-49
+    assert charged == pytest.approx(one * (1.0 + formula) + products, rel=1e-15)
+    assert one < one * (1.0 + formula) < charged
+
+
 @pytest.mark.parametrize("k", [2, 5, 50])
 def test_groups_move_more_than_single_rows_and_no_more_than_is_paid_for(monkeypatch, k):
     """thesis B, 5.2.4.1, says no more than single rows: sqrt(2) without a response."""

@@ -71,6 +71,15 @@ def test_replacing_one_row_moves_the_sums_of_a_mean_by_the_root_of_two_at_most()
     assert 0.9997 * math.sqrt(2.0) < far <= math.sqrt(2.0)
 
 
+def test_numbers_beyond_their_bounds_move_a_mean_no_further():
+    """What opens rows holds them to their bounds; a release does not rest on it."""
+    asked, others = summaries.asked(SCHEMA, Mean("pay")), [1.0, 2.0, 8.0]
+    ends = (-1e300, -math.inf, -1.0, 0.0, 8.0, 9.0, 1e300, math.inf)
+    tables = [Table(columns={"pay": np.array([*others, end])}, rows=ROWS) for end in ends]
+    far = apart([asked.of(table) for table in tables])
+    assert 0.9997 * math.sqrt(2.0) < far <= math.sqrt(2.0)
+
+
 @pytest.mark.parametrize("rows", [4, 1000, 100_000])
 def test_rounding_of_many_rows_moves_a_mean_by_no_more_than_is_charged(rows):
     """In exact numbers: the product of a sum with a constant is rounded, and that is paid for."""
