@@ -339,6 +339,8 @@ def test_parallel_parts_cost_as_the_dearest() -> None:
     parts = (Repeat(Gaussian(10.0), 5), Laplace(2.0))
     both = Parallel(parts)
     assert epsilon(both, 1e-6) == max(epsilon(part, 1e-6) for part in parts)
+    for at in (0.1, 0.4):
+        assert delta(both, at) == max(delta(part, at) for part in parts)
     assert rdp(both, 4.0) == max(rdp(part, 4.0) for part in parts)
     assert gdp_mu(Compose((both, Gaussian(3.0)))) < gdp_mu(Compose((*parts, Gaussian(3.0))))
 

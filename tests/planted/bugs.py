@@ -239,7 +239,7 @@ DRAWING = (
     Bug(
         "a key that is known",
         "dpmcmc/privacy/noise.py",
-        "SystemRandom._rekey",
+        "SystemRandom._new_cipher",
         "Cipher(AES256(os.urandom(32)), CTR(os.urandom(16)))",
         "Cipher(AES256(bytes(32)), CTR(bytes(16)))",
         "tests/privacy/test_noise.py::test_every_instance_has_a_stream_of_its_own",
@@ -1407,8 +1407,8 @@ SEVERAL = (
         "coefficients named by column first",
         "dpmcmc/models/multinomial.py",
         "parameters",
-        "(f'{word}:{column}' for word in others for column in design.parameters)",
-        "(f'{word}:{column}' for column in design.parameters for word in others)",
+        "[f'{word}:{column}' for word in others for column in design.parameters]",
+        "[f'{word}:{column}' for column in design.parameters for word in others]",
         f"{CLASSES}::test_a_job_names_coefficients_by_category_and_column",
     ),
     Bug(
