@@ -9,7 +9,13 @@ REASONS = {
     "time_limit_exceeded": "The job ran longer than this service allows. The debit stays.",
     "dataset_unavailable": "The dataset's stored rows are missing or damaged, so it takes no jobs"
     " until an admin has put them right. A job that had not begun was not charged.",
-    "dataset_destroyed": "The dataset's rows were destroyed before the job ran.",
+    "dataset_destroyed": "The dataset's rows were destroyed. A job that had not begun was not"
+    " charged.",
+    "dataset_archived": "The dataset was archived. A job that had not begun was not charged.",
+    "grant_withdrawn": "The dataset is no longer open to you. A job that had not begun was not"
+    " charged.",
+    "key_revoked": "The key that the job was submitted with was revoked. A job that had not begun"
+    " was not charged.",
     "whitening_gone": "The whitening that this job was to use again is gone. Nothing was charged.",
     "inference_failed": "The inference stopped with an error. Nothing was charged.",
     "release_gone": "What this job was to read was deleted after its time. Nothing was charged.",

@@ -9,7 +9,7 @@ from sqlalchemy.sql import ColumnElement
 
 from dpmcmc_service.jobs.caller import Caller
 from dpmcmc_service.jobs.errors import Refusal, not_found
-from dpmcmc_service.storage.rows import DatasetRow, GrantRow, JobRow
+from dpmcmc_service.storage.rows import DatasetRow, GrantRow, JobRow, KeyRow
 
 
 def visible(caller: Caller) -> ColumnElement[bool]:
@@ -60,6 +60,19 @@ def check_open(dataset: Any) -> None:
             "The stored rows of this dataset cannot be read. An admin must put them right, and"
             " PATCH the dataset with available: true.",
         )
+
+
+def closed_to(session: Session, dataset: DatasetRow, job: JobRow) -> str | None:
+    """Why a job that waits must not run any more; None where it may.
+
+    Most are ended when that comes about. This is for those that were taken in at that moment.
+    """
+    if dataset.archived_at is not None:
+        return "dataset_archived"
+    if session.execute(_OPEN, {"dataset": dataset.id, "analyst": job.user_id}).first() is None:
+        return "grant_withdrawn"
+    key = session.get(KeyRow, job.key_id) if job.key_id is not None else None
+    return "key_revoked" if key is not None and key.revoked_at is not None else None
 
 
 def stoppable_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:

@@ -1,9 +1,9 @@
 """Cancel a job: a queued one gives its reservation back, a running one stops and stays paid."""
 
-from datetime import datetime
+from collections.abc import Mapping
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, delete, update
+from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.orm import Session
 
 from dpmcmc_service import ledger
@@ -34,20 +34,41 @@ def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
         return stoppable_job(session, caller, job_id)
 
 
-def stop(session: Session, job_id: UUID) -> None:
-    """Void a job that no worker has claimed; ask a running one to stop."""
-    now = utc_now()
-    if _end(session, job_id, now, JobRow.status == "queued"):
-        give_back(session, job_id, "cancelled")
+def stop(session: Session, job_id: UUID, code: str | None = None) -> None:
+    """Void a job that no worker has claimed; ask a running one to stop.
+
+    code: why, where it is not its analyst who cancels it. The job says so.
+    """
+    why = {} if code is None else {"error_code": code}
+    if _end(session, job_id, why, JobRow.status == "queued"):
+        give_back(session, job_id, code or "cancelled")
         return
-    if _end(session, job_id, now, JobRow.status == "running", JobRow.owner.is_(None)):
+    if _end(session, job_id, why, JobRow.status == "running", JobRow.owner.is_(None)):
         session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == job_id))
         return
     session.execute(
         update(JobRow)
         .where(JobRow.id == job_id, JobRow.status == "running")
-        .values(cancel_requested=True)
+        .values(cancel_requested=True, **why)
     )
+
+
+def stop_all(session: Session, code: str | None, *conditions: ColumnElement[bool]) -> int:
+    """Stop the jobs that have not ended and meet the conditions. Returns how many there were.
+
+    Call it before anything else locks a ledger: a claim locks its job first.
+    """
+    live = (
+        select(JobRow.id)
+        .where(JobRow.status.in_(("queued", "running")), *conditions)
+        .order_by(JobRow.dataset_id, JobRow.id)
+        .with_for_update(key_share=True, of=JobRow)
+    )
+    jobs = session.scalars(live).all()
+    ledger.hold(session, jobs)
+    for job_id in jobs:
+        stop(session, job_id, code)
+    return len(jobs)
 
 
 def end_waiting(session: Session, job_id: UUID, code: str) -> bool:
@@ -75,10 +96,13 @@ def give_back(session: Session, job_id: UUID, reason: str) -> None:
         ledger.void(session, job_id, reason=reason)
 
 
-def _end(session: Session, job_id: UUID, now: datetime, *conditions: ColumnElement[bool]) -> bool:
+def _end(
+    session: Session, job_id: UUID, why: Mapping[str, str], *conditions: ColumnElement[bool]
+) -> bool:
+    ended = {"status": "cancelled", "cancel_requested": True, "finished_at": utc_now(), **why}
     done = session.execute(
         update(JobRow)
         .where(JobRow.id == job_id, *conditions)
-        .values(status="cancelled", cancel_requested=True, finished_at=now, token=JobRow.token + 1)
+        .values(token=JobRow.token + 1, **ended)
     )
     return bool(done.rowcount == 1)  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
 from dpmcmc_service import ledger
 from dpmcmc_service.jobs.access import visible, visible_dataset
 from dpmcmc_service.jobs.caller import Caller
-from dpmcmc_service.jobs.cancel import stop
+from dpmcmc_service.jobs.cancel import stop_all
 from dpmcmc_service.jobs.cursors import Page, by_number, by_time, encode
 from dpmcmc_service.jobs.errors import Refusal, invalid
 from dpmcmc_service.jobs.rewind import refuse_rewound
@@ -185,6 +185,7 @@ def amend(
                 raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
             refuse_rewound(session, services, dataset_id)
             _raise_budget(session, caller, row, changes.get("privacy"))
+            stopped = _stop_closed(session, row, changes)
             if changes.get("available"):
                 put_back(services, session, caller, row)
             _archive(session, caller, row, changes.get("archived"))
@@ -195,10 +196,29 @@ def amend(
             session.flush()
             session.expire_all()
             found = described(session, visible_dataset(session, caller, dataset_id))
-            note(session, caller, "dataset.amend", dataset_id, changes=_plain(changes))
+            told: dict[str, Any] = {"jobs_stopped": stopped} if stopped else {}
+            note(session, caller, "dataset.amend", dataset_id, changes=_plain(changes), **told)
             return found
     except ledger.AmendmentRefused:
         raise Refusal(409, "amendment_refused", "The ledger refuses this change.") from None
+
+
+def _stop_closed(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> int:
+    """Stop the jobs that a change closes the dataset to: what waits is given back.
+
+    With a holder's dataset the jobs of the pooled one are stopped, which run on its rows too.
+    """
+    stopped, paying = 0, JobRow.epsilon > 0  # inferences read what was released
+    if changes.get("archived") and row.archived_at is None:
+        closed = [at for at in (row.id, row.pool_id) if at is not None]
+        on_it = JobRow.dataset_id.in_(closed)
+        stopped += stop_all(session, "dataset_archived", on_it, paying)
+    if changes.get("grants") is not None:
+        check_users(session, changes["grants"], "/grants")
+        withdrawn = JobRow.user_id.not_in([UUID(str(user)) for user in changes["grants"]])
+        its = JobRow.dataset_id == row.id
+        stopped += stop_all(session, "grant_withdrawn", its, withdrawn, paying)
+    return stopped
 
 
 def _plain(value: Any) -> Any:
@@ -293,7 +313,7 @@ def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
         live = [one for one in own if one.destroyed_at is None]
         for one in live:
             refuse_rewound(session, services, one.id)
-        _stop_jobs(session, [one.id for one in live])
+        stop_all(session, "dataset_destroyed", JobRow.dataset_id.in_([one.id for one in live]))
         ledger.hold_pool(session, row.pool_id or row.id)
         for one in live:
             ledger.amend(session, one.id, "destroy", {}, caller.id)
@@ -305,16 +325,3 @@ def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
             services.vault.files.destroy(one_id)
     except VersionsKeptError:
         raise Refusal(503, "versions_kept", VERSIONS_KEPT) from None
-
-
-def _stop_jobs(session: Session, dataset_ids: Sequence[UUID]) -> None:
-    live = (
-        select(JobRow.id)
-        .where(JobRow.dataset_id.in_(dataset_ids), JobRow.status.in_(("queued", "running")))
-        .order_by(JobRow.id)
-        .with_for_update()
-    )
-    jobs = session.scalars(live).all()
-    ledger.hold(session, jobs)
-    for job_id in jobs:
-        stop(session, job_id)

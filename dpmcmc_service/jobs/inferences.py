@@ -62,6 +62,7 @@ def submit(
         id=uuid4(),
         user_id=caller.id,
         dataset_id=dataset,
+        key_id=caller.key_id,
         status="queued",
         spec=as_json(spec),
         resolved=as_json(spec),

@@ -15,12 +15,13 @@ from sqlalchemy.sql import ColumnElement
 
 from dpmcmc_service import logs
 from dpmcmc_service.jobs.caller import Caller
+from dpmcmc_service.jobs.cancel import stop_all
 from dpmcmc_service.jobs.errors import Refusal, invalid, not_found
 from dpmcmc_service.jobs.idempotency import Once, check_shown
 from dpmcmc_service.jobs.services import Services
 from dpmcmc_service.jobs.trail import note
 from dpmcmc_service.settings import new_key
-from dpmcmc_service.storage.rows import KeyRow, UserRow
+from dpmcmc_service.storage.rows import JobRow, KeyRow, UserRow
 from dpmcmc_service.storage.types import utc_now
 
 USED_SECONDS = 60.0  # how exact a key's last use is: it is a write
@@ -208,6 +209,8 @@ def make(
 def revoke(services: Services, caller: Caller, key_id: UUID) -> None:
     """Revoke a key at once: any for an admin, an own one for others. Twice is no error.
 
+    The jobs that were submitted with it are stopped.
+
     Raises Refusal 404, and 409 for the last admin's last key.
     """
     with services.sessions.write() as session:
@@ -236,8 +239,10 @@ def _revoke(session: Session, caller: Caller, found: Sequence[KeyRow]) -> None:
     if not admins_left(session, KeyRow.id.not_in(ids)):
         raise Refusal(409, "last_admin_key", "This is the last key of any admin.")
     session.execute(update(KeyRow).where(KeyRow.id.in_(ids)).values(revoked_at=utc_now()))
+    stopped = {key.id: stop_all(session, "key_revoked", JobRow.key_id == key.id) for key in found}
     for key in found:
-        note(session, caller, "key.revoke", key.id, user_id=key.user_id)
+        told = {"jobs_stopped": stopped[key.id]} if stopped[key.id] else {}
+        note(session, caller, "key.revoke", key.id, user_id=key.user_id, **told)
 
 
 def admins_left(session: Session, without: ColumnElement[bool]) -> bool:

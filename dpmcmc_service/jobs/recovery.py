@@ -118,7 +118,7 @@ class Recovery:
             .where(JobRow.id == job_id)
             .values(
                 status="cancelled" if cancelled else "failed",
-                error_code=None if cancelled else "worker_lost",
+                error_code=JobRow.error_code if cancelled else "worker_lost",
                 finished_at=utc_now(),
             )
         )

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from dpmcmc_service import ledger, logs
 from dpmcmc_service.jobs.caller import Caller
-from dpmcmc_service.jobs.cancel import stop
+from dpmcmc_service.jobs.cancel import stop_all
 from dpmcmc_service.jobs.errors import Refusal
 from dpmcmc_service.jobs.outward import OutsideError, exchange
 from dpmcmc_service.jobs.services import Services
@@ -159,16 +159,7 @@ def accept(services: Services, caller: Caller, reason: str) -> list[Rewound]:
 
 
 def _book(session: Session, caller: Caller, one: Rewound) -> None:
-    live = (
-        select(JobRow.id)
-        .where(JobRow.dataset_id.in_(one.datasets), JobRow.status.in_(("queued", "running")))
-        .order_by(JobRow.id)
-        .with_for_update()
-    )
-    jobs = session.scalars(live).all()
-    ledger.hold(session, jobs)
-    for job_id in jobs:
-        stop(session, job_id)
+    stop_all(session, None, JobRow.dataset_id.in_(one.datasets))
     place = {"rows": one.anchor.seq, "head": one.anchor.head}
     details = {"held": ledger.sums_of(one.anchor.held), "anchor": place}
     ledger.amend(session, one.anchor.ledger, "restore", details, caller.id)

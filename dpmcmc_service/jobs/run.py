@@ -35,6 +35,7 @@ from dpmcmc.stored import StoredRelease
 from dpmcmc.tasks import TaskSpec, posterior_of, run_task, seconds_of, verdict_of
 from dpmcmc_service import ledger, logs, tracing
 from dpmcmc_service.jobs import inferences, stored_rows, whitenings
+from dpmcmc_service.jobs.access import closed_to
 from dpmcmc_service.jobs.cancel import end_waiting
 from dpmcmc_service.jobs.chains import stored_block, stored_chain
 from dpmcmc_service.jobs.claims import has_place, taken
@@ -65,6 +66,14 @@ class TimeUpError(Exception):
 
 class GoneError(Exception):
     """What an inference was to read is not there any more."""
+
+
+class ClosedError(Exception):
+    """The job's analyst may not use the dataset any more, or the key is revoked. code: which."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class LostError(Exception):
@@ -244,6 +253,9 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
     except KeyFileError:
         logs.logger().error("master_key_mismatch", job=str(job_id))  # it waits for another worker
         return None
+    except ClosedError as error:
+        _fail_unclaimed(services, job_id, error.code)
+        return None
     except ledger.AccountClosed:
         _fail_unclaimed(services, job_id, "dataset_destroyed")
         return None
@@ -279,6 +291,9 @@ def _paid(
     """Pay for a job, and find what it needs besides the rows."""
     if dataset.destroyed_at is not None:  # a population's ledger stays open
         raise ledger.AccountClosed("the dataset's rows are destroyed")
+    closed = closed_to(session, dataset, session.get_one(JobRow, job_id))
+    if closed is not None:
+        raise ClosedError(closed)
     holders = holders_of(session, dataset)
     for one in (dataset, *holders):
         _check_key(services, one)
@@ -528,7 +543,7 @@ def _end(services: Services, claim: Claim, *, status: str, error_code: str | Non
                 .where(*claim.holds())
                 .values(
                     status=status,
-                    error_code=error_code,
+                    error_code=error_code or JobRow.error_code,  # why it was stopped stays
                     owner=None,
                     lease_until=None,
                     finished_at=utc_now(),

@@ -148,6 +148,7 @@ def _job(
         id=uuid4(),
         user_id=caller.id,
         dataset_id=dataset_id,
+        key_id=caller.key_id,
         status="queued",
         spec=as_json(spec),
         resolved=as_json(plan.spec),

@@ -6,12 +6,11 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
 
 from dpmcmc_service import ledger
 from dpmcmc_service.jobs import keys
 from dpmcmc_service.jobs.caller import Caller
-from dpmcmc_service.jobs.cancel import stop
+from dpmcmc_service.jobs.cancel import stop_all
 from dpmcmc_service.jobs.cursors import Page, by_time
 from dpmcmc_service.jobs.errors import Refusal, not_found
 from dpmcmc_service.jobs.idempotency import Once, check_shown
@@ -107,24 +106,10 @@ def disable(services: Services, caller: Caller, user_id: UUID, disabled: bool) -
         if disabled and not keys.admins_left(session, KeyRow.user_id != user_id):
             raise Refusal(409, "last_admin", "This is the last admin who can come in.")
         user.disabled_at = utc_now() if disabled else None
-        stopped = _stop_jobs(session, user_id) if disabled else 0
+        stopped = stop_all(session, None, JobRow.user_id == user_id) if disabled else 0
         act = "user.disable" if disabled else "user.enable"
         note(session, caller, act, user_id, user_id=user_id, jobs_stopped=stopped)
     return user
-
-
-def _stop_jobs(session: Session, user_id: UUID) -> int:
-    live = (
-        select(JobRow.id)
-        .where(JobRow.user_id == user_id, JobRow.status.in_(("queued", "running")))
-        .order_by(JobRow.dataset_id, JobRow.id)
-        .with_for_update(key_share=True)
-    )
-    found = session.scalars(live).all()
-    ledger.hold(session, found)
-    for job_id in found:
-        stop(session, job_id)
-    return len(found)
 
 
 def users(

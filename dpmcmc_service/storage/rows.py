@@ -149,7 +149,8 @@ class DatasetRow(Base):
     (id, name, rows) that its rows are in, in their order; it has a key but no file. pool_id: of
     such a holder's dataset, the pooled one, whose jobs debit the holder's ledger as well.
     unavailable_at: when it was set aside because its stored rows cannot be opened, for
-    unavailable_reason; None once an admin has put them right.
+    unavailable_reason; None once an admin has put them right. own_budget_reason: why an admin gave
+    it a ledger of its own although its rows were uploaded before.
     """
 
     __tablename__ = "datasets"
@@ -185,6 +186,7 @@ class DatasetRow(Base):
     pool_id: Mapped[UUID | None] = mapped_column(index=True)
     unavailable_at: Mapped[datetime | None]
     unavailable_reason: Mapped[str | None] = mapped_column(String(200))
+    own_budget_reason: Mapped[str | None] = mapped_column(Text)
 
 
 class FingerprintRow(Base):
@@ -308,8 +310,8 @@ class JobRow(Base):
     handed to the broker. released_attempt: whose chain blocks are visible, set once with succeeded.
     reserved_until: when an unclaimed reservation lapses (None: never). traceparent: the span in
     which it was submitted, where traces are made. reasons: why the planner chose the algorithm,
-    where that was left to it. verdict: on what it released, with its summary. expired_at: when its
-    draws were deleted, after their time.
+    where that was left to it. key_id: of the key that it was submitted with. verdict: on what it
+    released, with its summary. expired_at: when its draws were deleted, after their time.
 
     spec, event and summary are read when they are asked for: most readers need none of them.
     """
@@ -334,6 +336,7 @@ class JobRow(Base):
         Index(None, "status", "user_id", "created_at", "id"),
         Index(None, "user_id", "started_at"),
         Index(None, "dataset_id", "created_at"),
+        Index(None, "key_id", "status"),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -347,6 +350,7 @@ class JobRow(Base):
     epsilon: Mapped[float]
     delta: Mapped[float]
     mu: Mapped[float | None]
+    key_id: Mapped[UUID | None]
     idempotency_key: Mapped[str | None] = mapped_column(String(200))
     body_hash: Mapped[str | None] = mapped_column(String(64))
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
