@@ -9,12 +9,12 @@ RUN python -m venv /opt/tools \
     && /opt/tools/bin/uv pip install --no-cache --python /opt/venv/bin/python \
         --compile-bytecode --require-hashes -r requirements.txt
 COPY dpmcmc dpmcmc
-COPY dpmcmc_service dpmcmc_service
+COPY app app
 COPY alembic.ini ./
 # Byte code and kernels name their sources' times, which a layer may round: whole seconds survive it.
-RUN find dpmcmc dpmcmc_service -exec touch -d 2026-01-01T00:00:00Z {} + \
-    && /opt/venv/bin/python -m compileall -q dpmcmc dpmcmc_service \
-    && NUMBA_CACHE_DIR=/app/kernels PYTHONPATH=/app /opt/venv/bin/python -m dpmcmc_service.worker.warmup
+RUN find dpmcmc app -exec touch -d 2026-01-01T00:00:00Z {} + \
+    && /opt/venv/bin/python -m compileall -q dpmcmc app \
+    && NUMBA_CACHE_DIR=/app/kernels PYTHONPATH=/app /opt/venv/bin/python -m worker.warmup
 
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin dpmcmc \
@@ -35,6 +35,6 @@ VOLUME /data
 EXPOSE 8000
 # An API answers on its port; a worker and a recovery process, which answer on none, touch their file.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-m", "dpmcmc_service.health", "http://127.0.0.1:8000/readyz"]
+    CMD ["python", "-m", "app.health", "http://127.0.0.1:8000/readyz"]
 ENTRYPOINT ["python", "-m"]
-CMD ["dpmcmc_service.serve", "--host", "0.0.0.0", "--port", "8000"]
+CMD ["app.serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -6,7 +6,7 @@ Prints one table of targets with pass or FAIL; with --check it fails where one i
 machine that does nothing else: the clients and the database share its cores.
 
 A debit is what a submission does to the ledger: a reservation, decided and written by
-dpmcmc_service.ledger.reserve, in one durable transaction of SessionFactory.write; it is measured
+app.ledger.reserve, in one durable transaction of SessionFactory.write; it is measured
 together with the insertion of its job's row as well. Beside it, to tell how fast machine and
 disk are, a bare durable update of one row by an engine configured like
 ours. All are done by as many processes, in turns, several rounds in one run; rates are
@@ -36,17 +36,17 @@ from sqlalchemy.orm import Session
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from app import ledger
+from app.ledger.codec import read_cost
+from app.services.jobs.submit import take
+from app.storage.engine import engine_for
+from app.storage.migrate import upgrade
+from app.storage.rows import DatasetRow, JobRow, LedgerRow, UserRow
+from app.storage.session import SessionFactory
+from app.storage.types import utc_now
 from dpmcmc.privacy.event_json import as_dict, digest
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.filter import FilterState, FilterTerms
-from dpmcmc_service import ledger
-from dpmcmc_service.jobs.submit import take
-from dpmcmc_service.ledger.codec import read_cost
-from dpmcmc_service.storage.engine import engine_for
-from dpmcmc_service.storage.migrate import upgrade
-from dpmcmc_service.storage.rows import DatasetRow, JobRow, LedgerRow, UserRow
-from dpmcmc_service.storage.session import SessionFactory
-from dpmcmc_service.storage.types import utc_now
 
 EVENT = Repeat(Gaussian(1e5), 100)
 DIGEST, EVENT_JSON = digest(EVENT), as_dict(EVENT)

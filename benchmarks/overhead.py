@@ -20,9 +20,9 @@ from pathlib import Path
 
 from celery import Celery
 
-from dpmcmc_service.client import Client
-from dpmcmc_service.client.answers import FINAL
-from dpmcmc_service.jobs import sqlite_queue
+from app.services.queue import sqlite_transport
+from dpmcmc.client import Client
+from dpmcmc.client.answers import FINAL
 from tests.chaos.faults import kill_a_worker
 from tests.chaos.stacks import AbsentError, Stack, furnish, stack
 
@@ -42,7 +42,7 @@ app.worker_main(["--quiet", "worker", "--loglevel=ERROR", "--concurrency=1", *sy
 
 def bare(url: str, path: str) -> Celery:
     """A Celery application with nothing of ours but, where it is embedded, the broker."""
-    sqlite_queue.register()
+    sqlite_transport.register()
     app = Celery("bare", broker=url, set_as_current=False)
     app.conf.update(
         task_default_queue="bare",
@@ -77,7 +77,7 @@ def bare_worker(on: Stack) -> Iterator[Callable[[], None]]:
     """A bare worker; gives a function that sends one task and waits for it."""
     folder = on.folder / "bare"
     folder.mkdir()
-    url = on.broker_url or f"{sqlite_queue.SCHEME}://"
+    url = on.broker_url or f"{sqlite_transport.SCHEME}://"
     path = str(folder / "queue.sqlite3")
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     command = [sys.executable, "-c", BARE, url, path, str(folder), *quiet]

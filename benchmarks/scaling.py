@@ -37,16 +37,16 @@ import numpy as np
 from sqlalchemy import insert, text, update
 from sqlalchemy.exc import OperationalError
 
+from app.services.results.chains import stored_chain
+from app.storage.columns import columns_json, parse_columns
+from app.storage.files import DatasetFiles, file_size
+from app.storage.ingest import ingest
+from app.storage.keys import MasterKey
+from app.storage.local_store import LocalStore
+from app.storage.rows import ChainBlockRow, DatasetRow, JobRow
+from app.storage.session import SessionFactory
 from benchmarks import ledger
-from dpmcmc_service.client import Client
-from dpmcmc_service.jobs.chains import stored_chain
-from dpmcmc_service.storage.columns import columns_json, parse_columns
-from dpmcmc_service.storage.files import DatasetFiles, file_size
-from dpmcmc_service.storage.ingest import ingest
-from dpmcmc_service.storage.keys import MasterKey
-from dpmcmc_service.storage.local_store import LocalStore
-from dpmcmc_service.storage.rows import ChainBlockRow, DatasetRow, JobRow
-from dpmcmc_service.storage.session import SessionFactory
+from dpmcmc.client import Client
 from tests.chaos.programs import Program, postgres_server, redis_server, service, worker
 from tests.chaos.stacks import AbsentError, Stack, furnish
 

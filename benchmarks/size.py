@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from dpmcmc_service.client import Client
-from dpmcmc_service.client.answers import FINAL, MEDIA_TYPES
-from dpmcmc_service.client.local import Service, local_service
+from app.local_service import Service, local_service
+from dpmcmc.client import Client
+from dpmcmc.client.answers import FINAL, MEDIA_TYPES
 
 PATIENCE = 600.0
 BATCH = 50_000

@@ -10,7 +10,9 @@ from typing import Any, get_args
 import typer
 
 import dpmcmc
+from app.main import create_app
 from dpmcmc.algorithms import OPTIONS
+from dpmcmc.client.cli import HELP, app
 from dpmcmc.free.effects import Comparison, Effect, Prediction
 from dpmcmc.free.posterior import BayesFactor, FreePosterior
 from dpmcmc.free.spreads import Spread
@@ -18,8 +20,6 @@ from dpmcmc.planner.planning import Plan
 from dpmcmc.results import Result
 from dpmcmc.stored import StoredRelease
 from dpmcmc.verdicts import Verdict
-from dpmcmc_service.client.cli import HELP, app
-from dpmcmc_service.main import create_app
 
 RETURNED = (
     *(Result, Plan, Verdict, StoredRelease, FreePosterior),

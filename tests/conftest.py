@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Log as the service does, so that what a test finds in the log does not hang on others."""
-    from dpmcmc_service import logs
+    from app import logs
     from tests import repeatable
 
     if os.environ.get("CI") == "true":

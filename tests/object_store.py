@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from dpmcmc_service.client.local import free_port
-from dpmcmc_service.storage.s3_store import Bucket
+from app.local_service import free_port
+from app.storage.s3_store import Bucket
 
 KEY = {"access_key_id": "somebody", "secret_access_key": "something"}
 REGION = "us-east-1"

@@ -21,15 +21,15 @@ import pytest
 import redis
 import yaml
 
-from dpmcmc_service import health, liveness
-from dpmcmc_service.api.metrics import Metrics
-from dpmcmc_service.client import Client
-from dpmcmc_service.client.local import free_port
-from dpmcmc_service.settings import SECRETS, Settings, variables_of
-from dpmcmc_service.worker.parent import die_with_parent
-from dpmcmc_service.worker.warmup import unpack
+from app import health, liveness
+from app.api.metrics import Metrics
+from app.local_service import free_port
+from app.settings import SECRETS, Settings, variables_of
+from dpmcmc.client import Client
 from tests.conftest import absent
 from tests.peers import QuietHandler, served
+from worker.parent import die_with_parent
+from worker.warmup import unpack
 
 ROOT = Path(__file__).resolve().parent.parent
 # the keys of the compose specification that are used here; a misspelled one is in no such list
@@ -433,7 +433,7 @@ def test_image_runs_without_root_and_copies_what_exists() -> None:
 
 def test_image_gets_every_package_that_is_shipped() -> None:
     allowed = (ROOT / ".dockerignore").read_text()
-    for folder in ("dpmcmc", "dpmcmc_service"):
+    for folder in ("dpmcmc", "app"):
         assert f"!{folder}\n" in allowed
 
 
@@ -486,4 +486,4 @@ def test_the_images_health_check_is_right_for_every_role(tmp_path: Path) -> None
         assert health.healthy(url, None)
         Api.status = 503
         assert not health.healthy(url, file)  # whatever its worker's file says
-    assert image_health_check()[:3] == ["python", "-m", "dpmcmc_service.health"]
+    assert image_health_check()[:3] == ["python", "-m", "app.health"]

@@ -21,11 +21,11 @@ import yaml
 from packaging.requirements import Requirement
 
 import dpmcmc
-from dpmcmc_service.client.local import free_port
+from app.local_service import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = ("dpmcmc", "dpmcmc_service", "pyproject.toml", "README.md", "LICENSE")
-HELD = {"dpmcmc", "dpmcmc_service"}
+SHIPPED = ("dpmcmc", "app", "pyproject.toml", "README.md", "LICENSE")
+HELD = {"dpmcmc", "app"}
 TOO_GENERAL = {"app", "worker", "migrations", "tests"}  # as names for everybody's site-packages
 MOST_PACKAGES = 25
 RELEASE = """
@@ -179,7 +179,7 @@ def test_an_installed_wheel_serves(wheel: Path, tmp_path: Path) -> None:
             page = answer_of(f"http://127.0.0.1:{port}/login", tmp_path / "log")
             assert page.status_code == 200
             assert "<title>" in page.text
-            worker = f"{python} -m dpmcmc_service.worker"
+            worker = f"{python} -m worker"
             assert worker in subprocess.check_output(["ps", "ax", "-ww"], text=True)
         finally:
             serving.terminate()

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = ("dpmcmc", "dpmcmc_service")
+SHIPPED = ("dpmcmc", "app")
 LOCKED = (
     "requirements.txt",
     "requirements-dev.txt",
@@ -159,7 +159,7 @@ def test_only_the_ledger_and_the_owners_own_run_make_a_permit() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Permit"
     }
-    outside = {name for name in makers if not name.startswith("dpmcmc_service/ledger/")}
+    outside = {name for name in makers if not name.startswith("app/ledger/")}
     assert outside == {"dpmcmc/local.py"}
 
 
@@ -170,15 +170,11 @@ def test_only_the_ledger_names_the_ledgers_tables() -> None:
             word = getattr(node, "id", "") or getattr(node, "attr", "") or getattr(node, "name", "")
             if isinstance(word, str) and re.fullmatch(r"Ledger\w*Row", word):
                 named.add(name)
-    assert {n for n in named if not n.startswith("dpmcmc_service/ledger/")} <= {
-        "dpmcmc_service/storage/rows.py"
-    }
+    assert {n for n in named if not n.startswith("app/ledger/")} <= {"app/storage/rows.py"}
 
 
 def test_nobody_below_the_use_cases_commits() -> None:
-    below = [
-        (n, t) for n, t in sources(*SHIPPED) if n.startswith(("dpmcmc_service/ledger/", "dpmcmc/"))
-    ]
+    below = [(n, t) for n, t in sources(*SHIPPED) if n.startswith(("app/ledger/", "dpmcmc/"))]
     found = [
         f"{name}:{node.lineno}"
         for name, tree in below
@@ -191,7 +187,7 @@ def test_nobody_below_the_use_cases_commits() -> None:
 def test_no_error_text_is_put_into_a_string_by_the_api() -> None:
     """`f"{exc}"` and `str(exc)` of a caught exception can carry a row's value to a caller."""
     found = []
-    for name, tree in sources("dpmcmc_service/api", "dpmcmc_service/jobs", "dpmcmc_service/worker"):
+    for name, tree in sources("app/api", "app/services", "worker"):
         for handler in ast.walk(tree):
             if not (isinstance(handler, ast.ExceptHandler) and handler.name):
                 continue
@@ -213,7 +209,7 @@ def test_no_error_text_is_put_into_a_string_by_the_api() -> None:
 def test_importing_the_api_loads_no_compiler_and_no_plotting() -> None:
     """Numba, SciPy's statistics, ArviZ and matplotlib cost seconds and belong to the worker."""
     heavy = ("numba", "scipy.stats", "arviz", "arviz_stats", "matplotlib", "xarray", "pandas")
-    script = f"import sys, dpmcmc_service.main; print([m for m in {heavy!r} if m in sys.modules])"
+    script = f"import sys, app.main; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
     )
@@ -221,7 +217,7 @@ def test_importing_the_api_loads_no_compiler_and_no_plotting() -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    from dpmcmc_service.settings import table
+    from app.settings import table
 
     assert table() in (ROOT / "docs" / "settings.md").read_text()
 
@@ -261,14 +257,14 @@ def test_every_work_that_is_cited_is_in_the_bibliography() -> None:
 
 
 def test_vendored_files_lie_beside_their_licence() -> None:
-    vendor = ROOT / "dpmcmc_service" / "web" / "static" / "vendor"
+    vendor = ROOT / "app" / "web" / "static" / "vendor"
     folders = [folder for folder in vendor.iterdir() if folder.is_dir()]
     assert folders
     assert not [f.name for f in folders if not any(p.stem == "LICENSE" for p in f.iterdir())]
 
 
 def test_pages_name_no_foreign_host() -> None:
-    web = ROOT / "dpmcmc_service" / "web"
+    web = ROOT / "app" / "web"
     own = [*web.glob("templates/*.html"), *web.glob("static/*.js"), *web.glob("static/*.css")]
     assert not [path.name for path in own if URL.search(path.read_text())]
 

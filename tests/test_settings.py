@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from dpmcmc_service.settings import SECRETS, SecretFileError, Settings, variables_of
+from app.settings import SECRETS, SecretFileError, Settings, variables_of
 
 SECRET = "postgresql://somebody:hush@database/x"  # fits every one of them
 

@@ -23,7 +23,7 @@ class Permit:
     """Proof that the ledger was debited: opens the rows of `subject` for one event, once.
 
     subject: the dataset's identifier. event_digest: digest of the event that was paid for.
-    Only `dpmcmc_service.ledger` and `dpmcmc.local.owned` (the data owner's own single-use ledger)
+    Only `app.ledger` and `dpmcmc.local.owned` (the data owner's own single-use ledger)
     make one; an import contract and a test hold everybody else to it. It has no copies.
     """
 

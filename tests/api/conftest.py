@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from dpmcmc.run import run
-from dpmcmc_service.jobs import run as running_jobs
 from tests.api.support import House, house_in
 from tests.sources import Seeded
+from worker import run as running_jobs
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.services)])

@@ -17,13 +17,13 @@ from typing import Any
 
 import uvicorn
 
-from dpmcmc_service.connections import protocol
-from dpmcmc_service.jobs.services import Services, open_services
-from dpmcmc_service.jobs.upkeep import migrate
-from dpmcmc_service.jobs.users import ensure_admin
-from dpmcmc_service.main import create_app
-from dpmcmc_service.serve import SWITCH_SECONDS
-from dpmcmc_service.settings import Settings
+from app.connections import protocol
+from app.main import create_app
+from app.serve import SWITCH_SECONDS
+from app.services.accounts.users import ensure_admin
+from app.services.context import Services, open_services
+from app.services.upkeep import migrate
+from app.settings import Settings
 from tests.api.support import ADMIN, MANY, PLANNERS
 
 BEAT_SECONDS = 0.001

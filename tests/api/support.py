@@ -18,18 +18,18 @@ from uuid import UUID
 import httpx
 import pytest
 
-from dpmcmc_service.client import Client
-from dpmcmc_service.client.local import Service as Running
-from dpmcmc_service.client.local import free_port, stop, wait_ready
-from dpmcmc_service.jobs import presence
-from dpmcmc_service.jobs import run as running_jobs
-from dpmcmc_service.jobs.planning import Planners
-from dpmcmc_service.jobs.run import run
-from dpmcmc_service.jobs.services import Services, open_services
-from dpmcmc_service.jobs.upkeep import migrate
-from dpmcmc_service.jobs.users import ensure_admin
-from dpmcmc_service.main import create_app
-from dpmcmc_service.settings import Settings
+from app.local_service import Service as Running
+from app.local_service import free_port, stop, wait_ready
+from app.main import create_app
+from app.services import presence
+from app.services.accounts.users import ensure_admin
+from app.services.context import Services, open_services
+from app.services.planning.processes import Planners
+from app.services.upkeep import migrate
+from app.settings import Settings
+from dpmcmc.client import Client
+from worker import run as running_jobs
+from worker.run import run
 
 with warnings.catch_warnings():  # it would rather have another client library
     warnings.simplefilter("ignore")
@@ -204,7 +204,7 @@ def running(
     variables = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "BROKER_URL")}
     variables |= {"DPMCMC_DATA_DIR": str(folder), "DPMCMC_ADMIN_KEY": ADMIN}
     variables |= environment or {}
-    command = [sys.executable, "-m", "dpmcmc_service.serve", "--port", str(port)]
+    command = [sys.executable, "-m", "app.serve", "--port", str(port)]
     with service.log.open("ab") as log:
         process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
         try:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from dpmcmc_service.ledger.audit import GENESIS
+from app.ledger.audit import GENESIS
 from tests.api.support import METADATA, Caller, House
 
 DISARM = {

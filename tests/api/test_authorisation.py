@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.api.examples import EXAMPLES
 from dpmcmc.privacy.types import Released
-from dpmcmc_service.api.examples import EXAMPLES
 from tests.api.support import CSV, METADATA, Caller, House, draw_with, job_of
 
 CALLERS = ("anonymous", "revoked", "owner", "other", "ungranted", "auditor", "admin")
@@ -145,7 +145,7 @@ def world(house: House, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
 
     draw_with(monkeypatch, draws)
     monkeypatch.setattr(
-        "dpmcmc_service.jobs.queue.ping", lambda: None
+        "app.services.queue.messages.ping", lambda: None
     )  # there is no broker in here
     return World(house)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dpmcmc_service.client import Client, cli
+from dpmcmc.client import Client, cli
 from tests.api.support import METADATA, House, as_csv, csv_rows
 
 FORMULA = ["--dataset", "people", "--formula", "income ~ age + sex"]

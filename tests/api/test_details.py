@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select, update
 
+from app.api.codes import CODES, PLACE
+from app.api.problems import CODES as OF_STATUS
+from app.api.reasons import REASONS
+from app.services.results import retention
+from app.storage.rows import ChainBlockRow, JobRow, ReleaseRow
+from app.storage.types import utc_now
 from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.models import MODELS
 from dpmcmc.privacy.types import Released
-from dpmcmc_service.api.codes import CODES, PLACE
-from dpmcmc_service.api.problems import CODES as OF_STATUS
-from dpmcmc_service.api.reasons import REASONS
-from dpmcmc_service.jobs import retention
-from dpmcmc_service.storage.rows import ChainBlockRow, JobRow, ReleaseRow
-from dpmcmc_service.storage.types import utc_now
 from tests.api.support import CSV, METADATA, Caller, House, draw_with, job_of
 
-APP = Path(__file__).resolve().parents[2] / "dpmcmc_service"
+APP = Path(__file__).resolve().parents[2] / "app"
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ def test_without_a_time_nothing_is_deleted(house: House, monkeypatch: pytest.Mon
 
 
 def test_files_of_sqlite_are_read_by_nobody_else(house: House) -> None:
-    from dpmcmc_service.storage.session import SessionFactory
+    from app.storage.session import SessionFactory
 
     ada: Caller = house.user("analyst")
     house.submit(ada, house.dataset())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dpmcmc_service import logs
+from app import logs
 from tests.api.support import Caller, House, as_csv, csv_rows, house_in, job_of
 
 PLAIN = csv_rows()

@@ -16,17 +16,17 @@ import pyarrow.parquet
 import pytest
 from sqlalchemy import delete, insert
 
+from app.api.formats import CSV, FORMATS, JSON, NETCDF, PARQUET
+from app.services.accounts.caller import Caller as Who
+from app.services.context import Services
+from app.services.results import chains, fetch
+from app.storage.rows import ChainBlockRow
 from dpmcmc.datatree import data_tree
 from dpmcmc.privacy.types import Released
-from dpmcmc_service.api.formats import CSV, FORMATS, JSON, NETCDF, PARQUET
-from dpmcmc_service.jobs import chains, fetch
-from dpmcmc_service.jobs.caller import Caller as Who
-from dpmcmc_service.jobs.run import run
-from dpmcmc_service.jobs.services import Services
-from dpmcmc_service.storage.rows import ChainBlockRow
 from tests.api.stalls import served
 from tests.api.support import ADMIN, METADATA, Caller, House, draw_with, job_of
 from tests.api.support import CSV as ROWS
+from worker.run import run
 
 STEPS, WARMUP = 90, 20
 BLOCKS = (20, 7, 50, 13)
@@ -79,7 +79,7 @@ def test_every_format_is_the_same_however_small_its_pieces(
     import xarray
 
     for name in ("NUMBERS_AT_ONCE", "GROUP_NUMBERS"):
-        monkeypatch.setattr(f"dpmcmc_service.api.formats.{name}", numbers)
+        monkeypatch.setattr(f"app.api.formats.{name}", numbers)
     monkeypatch.setattr(chains, "PIECE_NUMBERS", numbers)
     whole = draws()
     assert np.array_equal(json.loads(fetched(*job, JSON))["draws"], whole)
@@ -102,7 +102,7 @@ def test_pieces_hold_little_of_a_long_chain(
     """A chain of 10 MB in each format: what is in memory at once is a small part of it."""
     ada, job_id = job
     monkeypatch.setattr(chains, "PIECE_NUMBERS", 2**13)
-    monkeypatch.setattr("dpmcmc_service.api.formats.GROUP_NUMBERS", 2**13)
+    monkeypatch.setattr("app.api.formats.GROUP_NUMBERS", 2**13)
     steps = 200_000
     lengthen(house.services, job_id, steps)
     for kind, written in FORMATS.items():
@@ -137,7 +137,7 @@ def test_a_table_comes_in_parts(house: House, monkeypatch: pytest.MonkeyPatch) -
     whole = table(CSV)
     for numbers in (1, 50):
         monkeypatch.setattr(chains, "COLUMN_NUMBERS", numbers)
-        monkeypatch.setattr("dpmcmc_service.api.formats.NUMBERS_AT_ONCE", numbers)
+        monkeypatch.setattr("app.api.formats.NUMBERS_AT_ONCE", numbers)
         assert table(CSV) == whole
         parquet = pyarrow.parquet.read_table(io.BytesIO(table(PARQUET))).to_pylist()
         assert [list(map(str, row.values())) for row in parquet] == list(
@@ -251,8 +251,8 @@ def test_a_task_whose_answer_is_too_large_is_refused_in_plan_and_submission(hous
 def test_a_large_answer_goes_out_in_pieces_that_wait_for_the_client() -> None:
     import asyncio
 
-    from dpmcmc_service.api.metrics import Metrics
-    from dpmcmc_service.api.middleware import PIECE_BYTES, Front
+    from app.api.metrics import Metrics
+    from app.api.middleware import PIECE_BYTES, Front
 
     body = bytes(range(256)) * (PIECE_BYTES // 64)
     sent: list[Any] = []

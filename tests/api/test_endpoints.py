@@ -7,8 +7,8 @@ import pytest
 from fastapi import Depends, FastAPI
 from fastapi.testclient import TestClient
 
-from dpmcmc_service.api import endpoints
-from dpmcmc_service.api.endpoints import Route, in_thread
+from app.api import endpoints
+from app.api.endpoints import Route, in_thread
 
 
 def on_loop() -> bool:

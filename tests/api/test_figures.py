@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpmcmc_service.api.formats import as_parquet
-from dpmcmc_service.web import figures
+from app.api.formats import as_parquet
+from app.web import figures
 
 
 def chain(chains: int = 3, draws: int = 50, parameters: int = 5) -> SimpleNamespace:

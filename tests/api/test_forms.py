@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dpmcmc_service.web import forms, task_forms
-from dpmcmc_service.web.forms import NotReadError
+from app.web import forms, task_forms
+from app.web.forms import NotReadError
 from tests.api.support import CSV, METADATA, House
 
 DATASET = {

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 from sqlalchemy import delete, select, update
 
-from dpmcmc_service import rotate_key
-from dpmcmc_service.jobs import rewind
-from dpmcmc_service.jobs.upkeep import migrate
-from dpmcmc_service.storage.rows import DatasetRow, LedgerHeadRow, LedgerRow
+from app import rotate_key
+from app.services.budgets import rewind
+from app.services.upkeep import migrate
+from app.storage.rows import DatasetRow, LedgerHeadRow, LedgerRow
 from tests.api.support import Caller, House, house_in
 
 NAMES = ["north", "south", "west"]

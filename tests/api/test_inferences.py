@@ -7,9 +7,9 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from dpmcmc_service.api.questions import InferenceOut
-from dpmcmc_service.storage.rows import JobRow
-from dpmcmc_service.storage.types import utc_now
+from app.api.questions import InferenceOut
+from app.storage.rows import JobRow
+from app.storage.types import utc_now
 from tests.api.support import Caller, House
 from tests.api.test_tasks import METADATA, ROWS, asked, people, ran, result_of, spent, summaries
 

@@ -16,9 +16,9 @@ import pytest
 from sqlalchemy import update
 from starlette.concurrency import run_in_threadpool
 
-from dpmcmc_service.api.sse import Notifier
-from dpmcmc_service.jobs import fetch
-from dpmcmc_service.storage.rows import JobRow
+from app.api.sse import Notifier
+from app.services.results import fetch
+from app.storage.rows import JobRow
 from tests.api.support import Caller, House, job_of
 
 FORMATS = {
@@ -298,7 +298,7 @@ def test_every_format_holds_the_same_draws(analyst: Caller, finished: str, tmp_p
     ],
 )
 def test_accept_chooses_the_format(accept: str | None, kind: str | None) -> None:
-    from dpmcmc_service.api.formats import negotiate
+    from app.api.formats import negotiate
 
     assert negotiate(accept or "") == kind
 
@@ -309,7 +309,7 @@ def test_an_unknown_format_is_406(analyst: Caller, finished: str) -> None:
 
 
 def test_parameters_named_like_other_columns_stay_apart() -> None:
-    from dpmcmc_service.api.formats import columns
+    from app.api.formats import columns
 
     assert columns(["chain", "a/b", "a|b", "draw"]) == ["chain_", "a|b", "a|b_", "draw_"]
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from dpmcmc_service.jobs import fetch, keys
-from dpmcmc_service.storage.rows import KeyRow
-from dpmcmc_service.storage.types import utc_now
+from app.services.accounts import keys
+from app.services.results import fetch
+from app.storage.rows import KeyRow
+from app.storage.types import utc_now
 from tests.api.support import Caller, House, client, running
 
 
@@ -163,7 +164,7 @@ def test_a_running_job_of_a_disabled_user_stops_and_stays_paid(either_house: Hou
 
 
 def test_a_job_of_a_disabled_user_that_slipped_in_does_not_run(either_house: House) -> None:
-    from dpmcmc_service.storage.rows import UserRow
+    from app.storage.rows import UserRow
 
     house = either_house
     ada = house.user("analyst")

@@ -12,10 +12,10 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from dpmcmc_service.api import limits
-from dpmcmc_service.api.limits import OwnMeter, Rates, SharedMeter
-from dpmcmc_service.jobs.errors import Refusal
-from dpmcmc_service.settings import Settings
+from app.api import limits
+from app.api.limits import OwnMeter, Rates, SharedMeter
+from app.services.errors import Refusal
+from app.settings import Settings
 from tests.api.support import ADMIN, CSV, METADATA, House, client, house_in, job_of, running
 
 
@@ -166,9 +166,9 @@ def test_one_look_serves_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred streams of ten jobs: each look asks for all of them at once."""
     import asyncio
 
-    from dpmcmc_service.api import sse
-    from dpmcmc_service.jobs.caller import Caller
-    from dpmcmc_service.jobs.fetch import Watched
+    from app.api import sse
+    from app.services.accounts.caller import Caller
+    from app.services.results.fetch import Watched
 
     monkeypatch.setattr(sse, "LOOK_SECONDS", 0.01)
     jobs = [Watched(uuid4(), "queued", 0, 10, None) for _ in range(10)]
@@ -204,9 +204,9 @@ def test_a_stream_of_several_jobs_tells_what_changed_and_nothing_else(
 ) -> None:
     import asyncio
 
-    from dpmcmc_service.api import sse
-    from dpmcmc_service.jobs.caller import Caller
-    from dpmcmc_service.jobs.fetch import Watched
+    from app.api import sse
+    from app.services.accounts.caller import Caller
+    from app.services.results.fetch import Watched
 
     monkeypatch.setattr(sse, "LOOK_SECONDS", 0.01)
     first, second = (Watched(uuid4(), "queued", 0, 10, None) for _ in range(2))
@@ -226,8 +226,8 @@ def test_a_stream_of_several_jobs_tells_what_changed_and_nothing_else(
 def test_progress_of_several_jobs_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     import asyncio
 
-    from dpmcmc_service.api.routes import job_events
-    from dpmcmc_service.jobs.fetch import Watched
+    from app.api.routes import job_events
+    from app.services.results.fetch import Watched
 
     monkeypatch.setattr(job_events, "PROGRESS_SECONDS", 60.0)
     one, other = uuid4(), uuid4()
@@ -345,7 +345,7 @@ def test_threads_of_one_caller_are_few(house: House) -> None:
     """Who waits for as many slow answers as there are threads leaves threads to others."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from dpmcmc_service.jobs import datasets
+    from app.services.datasets import records
 
     ada, bob = house.user("analyst"), house.user("analyst")
     for one in (ada, bob):
@@ -357,7 +357,7 @@ def test_threads_of_one_caller_are_few(house: House) -> None:
         assert go_on.wait(60.0)
         return plain(*given)
 
-    plain, datasets.datasets = datasets.datasets, slow  # type: ignore[assignment]
+    plain, records.datasets = records.datasets, slow  # type: ignore[assignment]
     try:
         with ThreadPoolExecutor(60) as crowd:
             asked = [crowd.submit(ada.get, "/v1/datasets") for _ in range(60)]
@@ -371,4 +371,4 @@ def test_threads_of_one_caller_are_few(house: House) -> None:
             go_on.set()
             assert {one.result().status_code for one in asked} == {200}
     finally:
-        datasets.datasets = plain
+        records.datasets = plain

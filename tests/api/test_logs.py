@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpmcmc_service import logs
+from app import logs
 from tests.api.support import House, job_of
 
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import insert
 
-from dpmcmc_service.storage.rows import JobRow
+from app.storage.rows import JobRow
 from tests.api.support import ADMIN, House
 
 MOST_BYTES = 400_000

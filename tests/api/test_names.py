@@ -11,7 +11,7 @@ import pytest
 import xarray
 from pyarrow import parquet
 
-from dpmcmc_service.client.released import posterior_of
+from dpmcmc.client.released import posterior_of
 from tests.api.support import METADATA, Caller, House
 
 ROWS = 2000

@@ -12,10 +12,10 @@ import promql_parser
 import pytest
 import yaml
 
-from dpmcmc_service.jobs.figures import AGE_STEP
-from dpmcmc_service.ledger.totals import LEFT
-from dpmcmc_service.settings import Settings, variables_of
-from dpmcmc_service.storage.rows import ACCOUNT_STATUSES, JOB_STATUSES
+from app.ledger.totals import LEFT
+from app.services.metrics import AGE_STEP
+from app.settings import Settings, variables_of
+from app.storage.rows import ACCOUNT_STATUSES, JOB_STATUSES
 from tests.api.support import House, job_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -153,13 +153,13 @@ def test_a_budget_that_is_spent_is_counted(house: House) -> None:
 def test_the_queues_age_is_told_in_steps(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import timedelta
 
-    from dpmcmc_service.jobs import figures
+    from app.services import metrics
 
     house.submit(house.user("analyst"), house.dataset())
-    now = figures.database_now
+    now = metrics.database_now
     for seconds, said in ((4.0, 0.0), (27.0, 20.0)):
         later = timedelta(seconds=seconds)
-        monkeypatch.setattr(figures, "database_now", lambda s, later=later: now(s) + later)
+        monkeypatch.setattr(metrics, "database_now", lambda s, later=later: now(s) + later)
         assert f"dpmcmc_queue_age_seconds {said}" in house.admin.get("/metrics").text
     assert AGE_STEP == 10.0
 

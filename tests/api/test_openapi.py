@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dpmcmc_service.api.bodies import BODIES
-from dpmcmc_service.api.examples import EXAMPLES
+from app.api.bodies import BODIES
+from app.api.examples import EXAMPLES
 from tests.api.support import House, job_of
 from tests.api.test_access import ALLOWED
 

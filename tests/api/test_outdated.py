@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import update
 
-from dpmcmc_service.storage.rows import JobRow
+from app.storage.rows import JobRow
 from tests.api.support import Caller, House, job_of
 
 OLD = {"share": 0.25, "noise_multiplier": 3.0, "num_scores": 4}

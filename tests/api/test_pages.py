@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from fastapi.routing import APIRoute
 
-from dpmcmc_service.web.pages import ROUTERS
+from app.web.pages import ROUTERS
 from tests.api.support import ADMIN, House
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dpmcmc_service.jobs import planning
-from dpmcmc_service.jobs.errors import Refusal
-from dpmcmc_service.jobs.planner_process import STOP_SIGNAL
-from dpmcmc_service.jobs.planning import Planners
+from app.services.errors import Refusal
+from app.services.planning import processes
+from app.services.planning.process import STOP_SIGNAL
+from app.services.planning.processes import Planners
 from tests.api.support import PLANNERS, House, job_of
 
 PATIENCE = 60.0
@@ -65,7 +65,7 @@ def test_work_stops_when_nobody_waits_for_it_and_its_process_goes_on(planners: P
 def test_work_that_does_not_stop_ends_with_its_process(
     planners: Planners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(processes, "STOP_SECONDS", 0.2)
     process = process_of(planners)
     deaf = planners.ask("a", signal.pthread_sigmask, signal.SIG_BLOCK, {STOP_SIGNAL})
     deaf.answer.result(PATIENCE)
@@ -114,7 +114,7 @@ def test_callers_take_turns(planners: Planners) -> None:
 
 
 def test_no_more_than_so_much_waits(planners: Planners, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "MOST_WAITING", 2)
+    monkeypatch.setattr(processes, "MOST_WAITING", 2)
     planners.ask("a", time.sleep, 0.7)
     time.sleep(0.2)
     for number in range(2):
@@ -148,16 +148,16 @@ def test_a_process_that_dies_while_it_loads_is_followed_by_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Killed, or not to be started at all: who asks later is answered all the same."""
-    whole = planning.sys.executable
+    whole = processes.sys.executable
     for broken in ("/bin/false", "/no/such/program"):
-        monkeypatch.setattr(planning.sys, "executable", broken)
+        monkeypatch.setattr(processes.sys, "executable", broken)
         own = Planners(1, 5.0)
         try:
             own.start()
             with pytest.raises(Refusal) as refused:
                 own.ask("a", math.sqrt, 4.0).answer.result(PATIENCE)
             assert refused.value.status == 503
-            monkeypatch.setattr(planning.sys, "executable", whole)
+            monkeypatch.setattr(processes.sys, "executable", whole)
             assert own.ask("a", math.sqrt, 4.0).answer.result(PATIENCE) == 2.0
         finally:
             own.close()

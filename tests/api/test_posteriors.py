@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpmcmc_service.api.questions import PosteriorOut
+from app.api.questions import PosteriorOut
 from tests.api.support import Caller, House, as_csv, csv_rows, job_of
 
 ROWS = 4000

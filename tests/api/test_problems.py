@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from dpmcmc_service.jobs import datasets, keys
+from app.services.accounts import keys
+from app.services.datasets import records
 from tests.api.support import CSV, METADATA, House, house_in, job_of
 
 SECRET = "row of Alice"
@@ -72,7 +73,7 @@ def test_an_unforeseen_error_tells_its_type_to_the_log_and_nothing_to_the_caller
     def broken(*_: Any) -> None:
         raise KeyError(SECRET)
 
-    monkeypatch.setattr(datasets, "dataset", broken)
+    monkeypatch.setattr(records, "dataset", broken)
     answer = house.admin.get("/v1/datasets/6f9619ff-8b86-4011-b42d-00c04fc964ff")
     checked(answer, 500, "internal_error")
     assert SECRET not in answer.text + caplog.text
@@ -98,14 +99,14 @@ def test_a_request_id_is_taken_over_where_it_is_plain(house: House, given: str) 
 
 
 def test_readiness_says_what_is_missing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpmcmc_service.jobs import queue
+    from app.services.queue import messages
 
     assert house.http.get("/readyz").status_code == 200
 
     def away() -> None:
         raise ConnectionError("amqp://user:password@host")
 
-    monkeypatch.setattr(queue, "ping", away)
+    monkeypatch.setattr(messages, "ping", away)
     answer = house.http.get("/readyz")
     assert answer.status_code == 503
     working = ("database", "storage", "disk", "ledger", "worker")

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from app import serve
+from app.services.datasets import uploads
+from app.settings import Settings, settings
 from dpmcmc.errors import SpecError
 from dpmcmc.planner import plan
 from dpmcmc.schema import NumberColumn, Schema
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
-from dpmcmc_service import serve
-from dpmcmc_service.jobs import uploads
-from dpmcmc_service.settings import Settings, settings
 from tests.api.support import METADATA, ROWS, House, as_csv, csv_rows, job_of
 
 

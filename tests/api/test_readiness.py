@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import update
 
-from dpmcmc_service.jobs import presence, rewind
-from dpmcmc_service.jobs.presence import WORKER, Presence, able_workers, leave, running, say
-from dpmcmc_service.storage.rows import ProcessRow
-from dpmcmc_service.storage.types import utc_now
+from app.services import presence
+from app.services.budgets import rewind
+from app.services.presence import WORKER, Presence, able_workers, leave, running, say
+from app.storage.rows import ProcessRow
+from app.storage.types import utc_now
 from tests.api.support import House, house_in
 
 

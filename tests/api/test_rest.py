@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from dpmcmc_service.api.openapi import OPERATIONS, PUBLIC
-from dpmcmc_service.jobs import idempotency
+from app.api.openapi import OPERATIONS, PUBLIC
+from app.services import idempotency
 from tests.api.support import ADMIN, CSV, METADATA, Caller, House, house_in, job_of
 from tests.api.test_access import ALLOWED
 

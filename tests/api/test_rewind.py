@@ -14,10 +14,10 @@ import psycopg
 import pytest
 from sqlalchemy.orm import Session
 
-from dpmcmc_service import ledger
-from dpmcmc_service.jobs import rewind
-from dpmcmc_service.jobs.rewind import Exporter
-from dpmcmc_service.ledger.ends import End
+from app import ledger
+from app.ledger.ends import End
+from app.services.budgets import rewind
+from app.services.budgets.rewind import Exporter
 from tests.api.support import METADATA, Caller, House, house_in
 from tests.api.test_logs import lines  # noqa: F401 - a fixture
 from tests.peers import QuietHandler, served

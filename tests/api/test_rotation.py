@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from dpmcmc_service import rotate_key
-from dpmcmc_service.jobs import presence
-from dpmcmc_service.jobs.services import open_services
-from dpmcmc_service.settings import Settings
-from dpmcmc_service.storage.keys import KeyFileError, MasterKey, master_key
+from app import rotate_key
+from app.services import presence
+from app.services.context import open_services
+from app.settings import Settings
+from app.storage.keys import KeyFileError, MasterKey, master_key
 from tests.api.support import ADMIN, Caller, House, house_in
 
 STAGES = ("_wrap", "_seal", "_sign", "sync_folder")

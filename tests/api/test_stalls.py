@@ -155,7 +155,7 @@ def test_the_watch_sees_what_holds_the_loop(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop itself at work, and a thread that does not let it go on."""
-    from dpmcmc_service.api import bodies
+    from app.api import bodies
 
     def hold(*_: object) -> None:
         until = time.thread_time() + 2 * MOST_SECONDS

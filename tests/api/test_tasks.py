@@ -10,8 +10,8 @@ import pyarrow.parquet
 import pytest
 from pydantic import TypeAdapter
 
+from app.api.schemas import TaskOut
 from dpmcmc.privacy import accountant
-from dpmcmc_service.api.schemas import TaskOut
 from tests.api.support import Caller, House, job_of
 
 DELTA, ROWS = 1e-6, 2000

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
-from dpmcmc_service.jobs.keys import living
-from dpmcmc_service.jobs.tokens import ProviderKeys, Tokens, authenticate
-from dpmcmc_service.main import create_app
-from dpmcmc_service.settings import Settings
+from app.main import create_app
+from app.services.accounts.keys import living
+from app.services.accounts.tokens import ProviderKeys, Tokens, authenticate
+from app.settings import Settings
 from tests.api.support import ADMIN, PLANNERS, Caller, House, house_in
 
 ISSUER, AUDIENCE = "https://id.example", "dpmcmc"

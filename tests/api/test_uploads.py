@@ -167,7 +167,7 @@ def test_an_upload_above_the_limit_is_413_while_it_streams(tmp_path: Path) -> No
 
 
 def test_the_spool_hides_what_it_holds(tmp_path: Path) -> None:
-    from dpmcmc_service.api.spool import Spool
+    from app.api.spool import Spool
 
     with Spool(tmp_path) as spool:
         for n in range(300):

@@ -6,10 +6,10 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import delete, update
 
+from app import ledger
+from app.storage.rows import JobRow, ReleaseRow
 from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.pld import leaves
-from dpmcmc_service import ledger
-from dpmcmc_service.storage.rows import JobRow, ReleaseRow
 from tests.api.support import METADATA, Caller, House, as_csv, csv_rows
 
 MODEL = {"family": "logistic", "formula": "income ~ age + sex"}

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 from sqlalchemy import update
 
-from dpmcmc_service.jobs.run import run
-from dpmcmc_service.storage.rows import DatasetRow, GrantRow, JobRow, KeyRow
-from dpmcmc_service.storage.types import utc_now
+from app.storage.rows import DatasetRow, GrantRow, JobRow, KeyRow
+from app.storage.types import utc_now
 from tests.api.support import Caller, House, draw_with
 from tests.worker.test_outages import blocks_around
+from worker.run import run
 
 Act = Callable[[House, Caller, str], Any]
 

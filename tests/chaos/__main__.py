@@ -17,9 +17,9 @@ from uuid import UUID
 import psycopg
 import redis
 
-from dpmcmc_service.client import Client, UnreachedError
-from dpmcmc_service.client.answers import ApiError
-from dpmcmc_service.storage.session import SessionFactory
+from app.storage.session import SessionFactory
+from dpmcmc.client import Client, UnreachedError
+from dpmcmc.client.answers import ApiError
 from tests.chaos.audit import audit, unfinished
 from tests.chaos.clients import Analyst, job_of
 from tests.chaos.faults import Fault, faults_of

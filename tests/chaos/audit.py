@@ -8,8 +8,8 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from dpmcmc_service import ledger
-from dpmcmc_service.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow, LedgerRow
+from app import ledger
+from app.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow, LedgerRow
 
 
 def unfinished(session: Session) -> list[Any]:

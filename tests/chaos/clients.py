@@ -7,8 +7,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpmcmc_service.client import Client, UnreachedError
-from dpmcmc_service.client.answers import ApiError
+from dpmcmc.client import Client, UnreachedError
+from dpmcmc.client.answers import ApiError
 
 STEPS = (60, 400, 2_000, 10_000, 30_000)
 WEIGHTS = (6, 4, 3, 2, 1)

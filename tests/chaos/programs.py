@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpmcmc_service.client.local import free_port
-from dpmcmc_service.worker.parent import die_with_parent
+from app.local_service import free_port
+from worker.parent import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 POSTGRES_USER = "postgres"
@@ -146,10 +146,10 @@ def postgres_server(folder: Path) -> tuple[Program, str] | None:
 def service(folder: Path, environment: Mapping[str, str], name: str) -> tuple[Program, str]:
     """`./dev serve` on a free port."""
     port = free_port()
-    command = [sys.executable, "-m", "dpmcmc_service.serve", "--port", str(port)]
+    command = [sys.executable, "-m", "app.serve", "--port", str(port)]
     return Program(name, command, folder, environment), f"http://127.0.0.1:{port}"
 
 
 def worker(folder: Path, environment: Mapping[str, str], name: str) -> Program:
     """A worker by itself."""
-    return Program(name, [sys.executable, "-m", "dpmcmc_service.worker"], folder, environment)
+    return Program(name, [sys.executable, "-m", "worker"], folder, environment)

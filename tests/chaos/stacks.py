@@ -18,7 +18,7 @@ import httpx
 import psycopg
 import redis
 
-from dpmcmc_service.client import Client
+from dpmcmc.client import Client
 from tests.chaos.programs import Program, postgres_server, redis_server, service, worker
 
 DISK_BYTES = 400 * 2**20

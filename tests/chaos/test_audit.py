@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import delete, update
 
-from dpmcmc_service.storage.rows import ChainBlockRow, JobRow
+from app.storage.rows import ChainBlockRow, JobRow
 from tests.api.support import Caller, House, house_in
 from tests.chaos.audit import audit, unfinished
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpmcmc_service.client import (
+from app.local_service import Service
+from dpmcmc.client import (
     ApiError,
     AsyncClient,
     Client,
@@ -23,7 +24,6 @@ from dpmcmc_service.client import (
     Task,
     UnclearError,
 )
-from dpmcmc_service.client.local import Service
 from tests.api.support import ADMIN, CSV, METADATA, job_of, running
 from tests.docs.pages import blocks
 

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from dpmcmc_service.client import ApiError, Client, Event, render
-from dpmcmc_service.client.cli import app
+from dpmcmc.client import ApiError, Client, Event, render
+from dpmcmc.client.cli import app
 from tests.peers import QuietHandler, served
 
 ID = "53c40a79-125f-46c4-bef4-ebdc7fc607ce"
@@ -173,6 +173,6 @@ def test_a_client_that_asks_too_fast_waits_as_it_is_told(
 
     waited: list[float] = []
     monkeypatch.setattr(Handler, "do_GET", refuse)
-    monkeypatch.setattr("dpmcmc_service.client.client.time.sleep", waited.append)
+    monkeypatch.setattr("dpmcmc.client.client.time.sleep", waited.append)
     assert client.budget(ID) == BUDGET
     assert waited == [2.0, 2.0]

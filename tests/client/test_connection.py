@@ -18,14 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dpmcmc_service.client import (
-    AsyncClient,
-    Client,
-    UnreachedError,
-    WrongAddressError,
-    WrongKeyError,
-)
-from dpmcmc_service.client.connection import WrongProxyError
+from dpmcmc.client import AsyncClient, Client, UnreachedError, WrongAddressError, WrongKeyError
+from dpmcmc.client.connection import WrongProxyError
 
 SECRET = "dpm_s3cr3t-of-somebody"
 HERE = "http://127.0.0.1:9"

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpmcmc_service.client import forest, render
-from dpmcmc_service.client.answers import Summary
-from dpmcmc_service.client.forest import Effect
-from dpmcmc_service.client.truth import coefficients
+from app.demo_truth import coefficients
+from dpmcmc.client import forest, render
+from dpmcmc.client.answers import Summary
+from dpmcmc.client.forest import Effect
 
 EFFECTS = [Effect("one", 1.08, 1.12, 1.16, 1.11), Effect("a longer name", 0.85, 0.9, 0.95, 0.99)]
 DATA = Path(__file__).resolve().parents[2] / "experiments" / "data" / "randhie.csv.gz"

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from app.services.results.fetch import Kept
+from app.services.results.posteriors import FREE, EffectAsked, Question, told
 from dpmcmc import CoefficientPrior, ModelSpec, NumberColumn, Schema, sample
+from dpmcmc.client import Client, posteriors
+from dpmcmc.client.cli import app
 from dpmcmc.schema import BinaryColumn
-from dpmcmc_service.client import Client, posteriors
-from dpmcmc_service.client.cli import app
-from dpmcmc_service.jobs.fetch import Kept
-from dpmcmc_service.jobs.posteriors import FREE, EffectAsked, Question, told
 from tests.peers import QuietHandler, served
 from tests.sources import Seeded
 

@@ -20,8 +20,8 @@ import tomllib
 import pydantic
 import pytest
 
-from dpmcmc_service.api import questions, schemas
-from dpmcmc_service.settings import Settings, variables_of
+from app.api import questions, schemas
+from app.settings import Settings, variables_of
 from tests.docs.pages import BLOCK, ROOT, all_pages, blocks_of
 
 RUN_BY_E2E = {"README.md", "docs/guides/command_line.md", "docs/guides/budgets.md"}

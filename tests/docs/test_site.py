@@ -9,9 +9,9 @@ import typer
 from axe_playwright_python.sync_playwright import Axe
 
 import dpmcmc
+from app.main import create_app
 from docs.reference import RETURNED
-from dpmcmc_service.client.cli import app
-from dpmcmc_service.main import create_app
+from dpmcmc.client.cli import app
 from tests.docs.pages import BLOCK, ROOT
 from tests.e2e.conftest import browser  # noqa: F401 - a fixture
 

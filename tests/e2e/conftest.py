@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from dpmcmc_service.client.local import Service, local_service
+from app.local_service import Service, local_service
 
 expect.set_options(timeout=20_000)  # machines that run the tests are busy
 

@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
-from dpmcmc_service.client import Client
-from dpmcmc_service.client.local import Service
+from app.local_service import Service
+from dpmcmc.client import Client
 
 GRAVE = ("serious", "critical")
 KINDS = ("summaries", "synthetic", "statistic", "two_stages")

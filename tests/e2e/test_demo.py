@@ -32,7 +32,7 @@ def test_demo_shows_posterior_and_refusal_and_leaves_nothing(
 ) -> None:
     before = cpu_seconds()
     done = subprocess.run(
-        [sys.executable, "-m", "dpmcmc_service.client.demo"],
+        [sys.executable, "-m", "app.demo"],
         cwd=repository,
         capture_output=True,
         text=True,

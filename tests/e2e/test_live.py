@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
-from dpmcmc_service.client import Client
-from dpmcmc_service.client.local import Service
+from app.local_service import Service
+from dpmcmc.client import Client
 from tests.e2e.test_dashboard import sign_in
 
 LONG = {"algorithm": "dp_penalty", "num_steps": 1_000_000, "num_chains": 2}

@@ -18,12 +18,12 @@ import pytest
 import redis
 from typer.testing import CliRunner
 
+from app import serve
+from app.local_service import Service, stop
+from app.services.queue.messages import QUEUE
+from dpmcmc.client import Client
+from dpmcmc.client.cli import app as cli
 from dpmcmc.statistics.inference import AlgorithmName
-from dpmcmc_service import serve
-from dpmcmc_service.client import Client
-from dpmcmc_service.client.cli import app as cli
-from dpmcmc_service.client.local import Service, stop
-from dpmcmc_service.jobs.queue import QUEUE
 from tests.api.support import ADMIN, CSV, METADATA, as_csv, client, csv_rows, job_of, running
 
 FAST = {"DPMCMC_LEASE_SECONDS": "3"}

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from dpmcmc_service import tracing
-from dpmcmc_service.settings import Settings
+from app import tracing
+from app.settings import Settings
 from tests.api.support import (
     ADMIN,
     METADATA,
@@ -218,11 +218,11 @@ def test_without_a_collector_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
-from dpmcmc_service import tracing
-from dpmcmc_service.jobs.services import open_services
-from dpmcmc_service.main import create_app
-from dpmcmc_service.settings import settings
-import dpmcmc_service.worker.tasks
+from app import tracing
+from app.services.context import open_services
+from app.main import create_app
+from app.settings import settings
+import worker.tasks
 tracing.configure(settings(), "api")
 open_services(settings()).close()
 create_app(settings())

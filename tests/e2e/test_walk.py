@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Page, expect
 
-from dpmcmc_service.client.local import Service
+from app.local_service import Service
 from tests.e2e.test_dashboard import sign_in
 
 SIZES = [(360, "dark"), (800, "light"), (1400, "dark")]

@@ -7,12 +7,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from app import ledger
+from app.storage.rows import JobRow, UserRow
+from app.storage.session import SessionFactory
 from benchmarks.ledger import Account, job_values, open_account
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.filter import FilterState, FilterTerms, entry_cost, spent_epsilon
-from dpmcmc_service import ledger
-from dpmcmc_service.storage.rows import JobRow, UserRow
-from dpmcmc_service.storage.session import SessionFactory
 
 EVENT: Event = Repeat(Gaussian(40.0), 100)
 DELTA = 1e-6

@@ -6,13 +6,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import update
 
+from app import ledger
+from app.services.jobs.submit import take
+from app.storage.rows import JobRow
+from app.storage.types import utc_now
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import EventError, Gaussian, PureEpsilon, Repeat
 from dpmcmc.privacy.types import Neighbouring
-from dpmcmc_service import ledger
-from dpmcmc_service.jobs.submit import take
-from dpmcmc_service.storage.rows import JobRow
-from dpmcmc_service.storage.types import utc_now
 
 from .conftest import EVENT
 

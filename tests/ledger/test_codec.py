@@ -7,14 +7,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.ledger.codec import HASHED_FIELDS, canonical, entry_hash, read_state, write_state
 from dpmcmc.privacy.filter import FilterState
-from dpmcmc_service.ledger.codec import (
-    HASHED_FIELDS,
-    canonical,
-    entry_hash,
-    read_state,
-    write_state,
-)
 
 TEXTS = ("kind", "event", "event_digest", "cost", "total", "details", "previous")
 ENTRIES = st.fixed_dictionaries(

@@ -10,12 +10,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy import select, text
 
+from app import ledger
+from app.ledger.codec import read_cost
+from app.storage.rows import LedgerRow
+from app.storage.session import SessionFactory
 from benchmarks.ledger import soak
 from dpmcmc.privacy.filter import FilterState
-from dpmcmc_service import ledger
-from dpmcmc_service.ledger.codec import read_cost
-from dpmcmc_service.storage.rows import LedgerRow
-from dpmcmc_service.storage.session import SessionFactory
 
 from .conftest import EVENT, open_books, terms_for
 

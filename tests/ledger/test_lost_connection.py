@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from dpmcmc_service import ledger
+from app import ledger
 
 from .conftest import EVENT, open_books, terms_for
 

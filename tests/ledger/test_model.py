@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import update
 
+from app import ledger
+from app.storage.rows import JobRow
 from dpmcmc.privacy.events import Gaussian
-from dpmcmc_service import ledger
-from dpmcmc_service.storage.rows import JobRow
 
 from .conftest import open_books, terms_for
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from dpmcmc_service.ledger.codec import entry_hash
+from app.ledger.codec import entry_hash
 
 DISARM = {
     "sqlite": [f"DROP TRIGGER {name}" for name in (
@@ -142,7 +142,7 @@ def rewrite(books, change) -> None:
     with books.factory.engine.begin() as connection:
         from sqlalchemy import select, update
 
-        from dpmcmc_service.ledger.account import ENTRIES, HEADS
+        from app.ledger.account import ENTRIES, HEADS
 
         rows = connection.execute(select(ENTRIES).order_by(ENTRIES.c.seq)).mappings().all()
         previous = rows[0]["previous"]
@@ -183,12 +183,12 @@ def test_entries_cut_off_together_with_the_head_are_found_by_an_anchor(used):
 
 
 def test_entries_are_hashed_as_documented(used):
-    from dpmcmc_service.ledger.codec import HASHED_FIELDS, genesis
+    from app.ledger.codec import HASHED_FIELDS, genesis
 
     with used.factory.engine.connect() as connection:
         from sqlalchemy import select
 
-        from dpmcmc_service.ledger.account import ENTRIES
+        from app.ledger.account import ENTRIES
 
         rows = connection.execute(select(ENTRIES).order_by(ENTRIES.c.seq)).mappings().all()
     assert rows[0]["previous"] == genesis(used.dataset_id)

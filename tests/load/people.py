@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dpmcmc_service.client import Client
-from dpmcmc_service.client.answers import FINAL
+from dpmcmc.client import Client
+from dpmcmc.client.answers import FINAL
 from tests.chaos.stacks import Stack
 
 ROWS = 20_000

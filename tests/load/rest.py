@@ -6,8 +6,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from dpmcmc_service.client import Client
-from dpmcmc_service.client.answers import FINAL
+from dpmcmc.client import Client
+from dpmcmc.client.answers import FINAL
 from tests.chaos.stacks import Stack
 from tests.load import people
 from tests.load.report import Line

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import MetaData, select, text
 
-from dpmcmc_service import logs
+from app import logs
 from tests.api.support import METADATA, Caller, House, house_in
 
 

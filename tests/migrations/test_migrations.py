@@ -14,10 +14,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import CheckConstraint, inspect, text
 from sqlalchemy.exc import IntegrityError
 
-from dpmcmc_service.storage.migrate import downgrade, upgrade
-from dpmcmc_service.storage.rows import Base, DatasetRow, JobRow, KeyRow, UserRow
-from dpmcmc_service.storage.session import SessionFactory
-from dpmcmc_service.storage.types import utc_now
+from app.storage.migrate import downgrade, upgrade
+from app.storage.rows import Base, DatasetRow, JobRow, KeyRow, UserRow
+from app.storage.session import SessionFactory
+from app.storage.types import utc_now
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,8 +68,8 @@ def test_several_processes_may_migrate_at_once(factory):
     url = factory.engine.url.render_as_string(hide_password=False)
     program = """
 import sys
-from dpmcmc_service.storage.migrate import upgrade
-from dpmcmc_service.storage.session import SessionFactory
+from app.storage.migrate import upgrade
+from app.storage.session import SessionFactory
 upgrade(SessionFactory(sys.argv[1]).engine)
 """
     processes = [

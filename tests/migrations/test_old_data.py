@@ -15,8 +15,8 @@ from uuid import UUID
 import pytest
 from sqlalchemy import JSON, DateTime, LargeBinary, MetaData, Uuid, insert, inspect, select, text
 
-from dpmcmc_service.storage.migrate import downgrade, upgrade
-from dpmcmc_service.storage.session import SessionFactory
+from app.storage.migrate import downgrade, upgrade
+from app.storage.session import SessionFactory
 from tests.api.support import ADMIN, Caller, House, house_in, job_of
 
 RECORDS = sorted((Path(__file__).parent / "data").glob("*.json"))

@@ -847,7 +847,7 @@ CHARGING = (
     ),
     Bug(
         "a population has the rows of its largest dataset",
-        "dpmcmc_service/jobs/datasets.py",
+        "app/services/datasets/records.py",
         "rows_on",
         "func.sum(DatasetRow.rows)",
         "func.max(DatasetRow.rows)",
@@ -950,7 +950,7 @@ OPENING = (
     ),
     Bug(
         "a token for another service lets its user in",
-        "dpmcmc_service/jobs/tokens.py",
+        "app/services/accounts/tokens.py",
         "Tokens._claims",
         "jwt.decode(token, key, algorithms=list(ALGORITHMS), "
         "audience=self._settings.oidc_audience, issuer=self._settings.oidc_issuer, "
@@ -1012,7 +1012,7 @@ OPENING = (
     ),
     Bug(
         "the last job of a budget is one too many",
-        "dpmcmc_service/ledger/account.py",
+        "app/ledger/account.py",
         "_reserved",
         "head.terms.accepts(moved.held)",
         "head.terms.accepts(head.held)",
@@ -1020,7 +1020,7 @@ OPENING = (
     ),
     Bug(
         "a permit without a debit",
-        "dpmcmc_service/ledger/account.py",
+        "app/ledger/account.py",
         "post",
         "'post' not in settled[head.dataset_id]",
         "'post' in settled[head.dataset_id]",
@@ -1028,7 +1028,7 @@ OPENING = (
     ),
     Bug(
         "a job is debited twice",
-        "dpmcmc_service/ledger/account.py",
+        "app/ledger/account.py",
         "post",
         "'post' not in settled[head.dataset_id]",
         "settled",
@@ -1037,7 +1037,7 @@ OPENING = (
     ),
     Bug(
         "a voided job is paid for by nobody",
-        "dpmcmc_service/ledger/account.py",
+        "app/ledger/account.py",
         "post",
         "'void' in entries",
         "'never' in entries",
@@ -1046,7 +1046,7 @@ OPENING = (
     ),
     Bug(
         "a posted debit is given back",
-        "dpmcmc_service/ledger/account.py",
+        "app/ledger/account.py",
         "void",
         "claimed or any(('post' in entries for entries in settled.values()))",
         "claimed",
@@ -1055,7 +1055,7 @@ OPENING = (
     ),
     Bug(
         "a claimed job is given back",
-        "dpmcmc_service/ledger/account.py",
+        "app/ledger/account.py",
         "void",
         "claimed or any(('post' in entries for entries in settled.values()))",
         "any(('post' in entries for entries in settled.values()))",
@@ -1063,7 +1063,7 @@ OPENING = (
     ),
     Bug(
         "an allotment is not debited",
-        "dpmcmc_service/ledger/account.py",
+        "app/ledger/account.py",
         "_allotted",
         "Allotment(own.epsilon, held)",
         "own",
@@ -1071,7 +1071,7 @@ OPENING = (
     ),
     Bug(
         "destroyed rows can be paid for",
-        "dpmcmc_service/ledger/account.py",
+        "app/ledger/account.py",
         "post",
         "head.status == 'destroyed'",
         "head.status == 'never'",
@@ -1079,7 +1079,7 @@ OPENING = (
     ),
     Bug(
         "a pooled job is debited to no holder",
-        "dpmcmc_service/ledger/account.py",
+        "app/ledger/account.py",
         "",
         "(DATASETS.c.id == bindparam('named')) | (DATASETS.c.pool_id == bindparam('named'))",
         "DATASETS.c.id == bindparam('named')",
@@ -1087,7 +1087,7 @@ OPENING = (
     ),
     Bug(
         "a holder's rewound ledger is not looked at",
-        "dpmcmc_service/ledger/ends.py",
+        "app/ledger/ends.py",
         "ends_of",
         "[end_of(session, dataset_id), *(_end(row) for row in holders)]",
         "[end_of(session, dataset_id)] if holders else []",
@@ -1095,7 +1095,7 @@ OPENING = (
     ),
     Bug(
         "rows are opened before they are paid for",
-        "dpmcmc_service/jobs/run.py",
+        "worker/run.py",
         "_paid",
         "permit = ledger.post(session, job_id)",
         "services.vault.files.load(dataset, holders)\npermit = ledger.post(session, job_id)",
@@ -1103,7 +1103,7 @@ OPENING = (
     ),
     Bug(
         "a log tells what a row made fail",
-        "dpmcmc_service/jobs/run.py",
+        "worker/run.py",
         "_work",
         "log.error('job_failed', exception=type(error).__name__, where=logs.where(error))",
         "log.error('job_failed', exception=str(error), where=logs.where(error))",
@@ -1232,7 +1232,7 @@ RELEASING = (
     ),
     Bug(
         "another analyst's whitening is used again",
-        "dpmcmc_service/jobs/whitenings.py",
+        "app/services/jobs/whitenings.py",
         "",
         "select(JobRow.id, JobRow.created_at, JobRow.resolved).where(JobRow.user_id == "
         "bindparam('analyst'), JobRow.dataset_id == bindparam('dataset'), JobRow.status "
@@ -1314,7 +1314,7 @@ RELEASING = (
 ANSWERING = (
     Bug(
         "every planner takes dear plans",
-        "dpmcmc_service/jobs/planning.py",
+        "app/services/planning/processes.py",
         "lanes_of",
         "(True,) if number == 0 and of > 1 else (False, True)",
         "(False, True)",
@@ -1322,7 +1322,7 @@ ANSWERING = (
     ),
     Bug(
         "a queue that wakes nobody",
-        "dpmcmc_service/jobs/sqlite_queue.py",
+        "app/services/queue/sqlite_transport.py",
         "Channel._put",
         "ring(self._path)",
         "pass",
@@ -1330,7 +1330,7 @@ ANSWERING = (
     ),
     Bug(
         "the queue's age to the microsecond, and with it how long jobs ran",
-        "dpmcmc_service/jobs/figures.py",
+        "app/services/metrics.py",
         "_queue_age",
         "AGE_STEP * max(0.0, waited // AGE_STEP)",
         "max(0.0, waited)",
@@ -1612,7 +1612,7 @@ ATTACKED = (
     ),
     Bug(
         "results of a job that did not succeed",
-        "dpmcmc_service/jobs/fetch.py",
+        "app/services/results/fetch.py",
         "_ended",
         'found.status != "succeeded"',
         "found.status is None",

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from dpmcmc_service.storage.files import DatasetFiles
-from dpmcmc_service.storage.keys import MasterKey
-from dpmcmc_service.storage.local_store import LocalStore
-from dpmcmc_service.storage.s3_store import S3Store
-from dpmcmc_service.storage.store import Store
+from app.storage.files import DatasetFiles
+from app.storage.keys import MasterKey
+from app.storage.local_store import LocalStore
+from app.storage.s3_store import S3Store
+from app.storage.store import Store
 from tests.object_store import Door, admin_of, bucket_at, s3_server
 
 MASTER = MasterKey(b"m" * 32)

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from app.storage.columns import columns_json, parse_columns, schema_of
+from app.storage.durable import durable_file
+from app.storage.errors import DatasetFileError, IngestError, StoreAwayError
+from app.storage.files import CHUNK_ROWS, DatasetFiles, name_of
+from app.storage.ingest import ingest
+from app.storage.keys import KeyFileError, MasterKey, master_key
+from app.storage.local_store import LocalStore
+from app.storage.rows import DatasetRow
 from dpmcmc.privacy.types import Permit, PermitError, Private
-from dpmcmc_service.storage.columns import columns_json, parse_columns, schema_of
-from dpmcmc_service.storage.durable import durable_file
-from dpmcmc_service.storage.errors import DatasetFileError, IngestError, StoreAwayError
-from dpmcmc_service.storage.files import CHUNK_ROWS, DatasetFiles, name_of
-from dpmcmc_service.storage.ingest import ingest
-from dpmcmc_service.storage.keys import KeyFileError, MasterKey, master_key
-from dpmcmc_service.storage.local_store import LocalStore
-from dpmcmc_service.storage.rows import DatasetRow
 from tests.storage.conftest import MASTER, Files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -194,7 +194,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_or_none(tmp_path):
     program = """
 import sys
 from pathlib import Path
-from dpmcmc_service.storage.durable import durable_file
+from app.storage.durable import durable_file
 for number in range(10**6):
     with durable_file(Path(sys.argv[1]) / f"{number % 3}") as file:
         file.write(b"a" * 50_000)

@@ -6,16 +6,9 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from app.storage.fingerprint import KEPT, Fingerprint, Fingerprints, Likeness, Sketch, likeness
+from app.storage.keys import KeyFileError
 from dpmcmc.schema import BinaryColumn, CategoryColumn, Column, NumberColumn
-from dpmcmc_service.storage.fingerprint import (
-    KEPT,
-    Fingerprint,
-    Fingerprints,
-    Likeness,
-    Sketch,
-    likeness,
-)
-from dpmcmc_service.storage.keys import KeyFileError
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 COLUMNS: tuple[Column, ...] = (

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from app.logs import NOISY
+from app.storage.columns import columns_json, parse_columns
+from app.storage.errors import IngestError, StoreAwayError
+from app.storage.files import DatasetFiles, file_size
+from app.storage.ingest import ingest
+from app.storage.limits import Limits
+from app.storage.rows import DatasetRow
 from dpmcmc.privacy.types import Permit
 from dpmcmc.schema import Table
-from dpmcmc_service.logs import NOISY
-from dpmcmc_service.storage.columns import columns_json, parse_columns
-from dpmcmc_service.storage.errors import IngestError, StoreAwayError
-from dpmcmc_service.storage.files import DatasetFiles, file_size
-from dpmcmc_service.storage.ingest import ingest
-from dpmcmc_service.storage.limits import Limits
-from dpmcmc_service.storage.rows import DatasetRow
 from tests.storage.conftest import Files, Folder
 
 COLUMNS = parse_columns(
@@ -67,7 +67,7 @@ def refused(files: Files, content: bytes, format="csv", **limits) -> IngestError
 
 
 def said(caplog) -> list[logging.LogRecord]:
-    """What was logged, but for libraries that `dpmcmc_service.logs` silences at every level."""
+    """What was logged, but for libraries that `app.logs` silences at every level."""
     return [record for record in caplog.records if record.name.split(".")[0] not in NOISY]
 
 
@@ -298,11 +298,11 @@ def test_an_upload_needs_no_pandas(tmp_path):
     program = """
 import io, sys, uuid
 from pathlib import Path
-from dpmcmc_service.storage.columns import parse_columns
-from dpmcmc_service.storage.files import DatasetFiles
-from dpmcmc_service.storage.ingest import ingest
-from dpmcmc_service.storage.keys import MasterKey
-from dpmcmc_service.storage.local_store import LocalStore
+from app.storage.columns import parse_columns
+from app.storage.files import DatasetFiles
+from app.storage.ingest import ingest
+from app.storage.keys import MasterKey
+from app.storage.local_store import LocalStore
 columns = parse_columns([{"name": "sex", "type": "category", "categories": ["f", "m"]}])
 files = DatasetFiles(LocalStore(Path(sys.argv[1])), MasterKey(bytes(32)))
 ingest(files, uuid.uuid4(), io.BytesIO(b"sex\\nf\\n"), "csv", columns)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dpmcmc_service.storage.wal import private
+from app.storage.wal import private
 
 OTHER = """
 import sqlite3, sys

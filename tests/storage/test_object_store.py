@@ -11,15 +11,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from dpmcmc_service.jobs import run as running
-from dpmcmc_service.jobs.recovery import Recovery
-from dpmcmc_service.storage import s3_store
-from dpmcmc_service.storage.errors import StoreAwayError, VersionsKeptError
-from dpmcmc_service.storage.rows import DatasetRow, JobRow
-from dpmcmc_service.storage.s3_store import S3Store
+from app.storage import s3_store
+from app.storage.errors import StoreAwayError, VersionsKeptError
+from app.storage.rows import DatasetRow, JobRow
+from app.storage.s3_store import S3Store
 from tests.api.support import Caller, House, house_in
 from tests.object_store import Door, bucket_at, settings_of
 from tests.storage.conftest import Objects
+from worker import run as running
+from worker.lost_jobs import Recovery
 
 SMALL_PART = 5 * 2**20  # the least that S3 takes
 CONTENT = random.Random(1).randbytes(2 * SMALL_PART + 12345)

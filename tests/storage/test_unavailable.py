@@ -9,20 +9,20 @@ from uuid import UUID
 import pytest
 from sqlalchemy import update
 
-from dpmcmc_service.jobs import scheduler
-from dpmcmc_service.jobs.run import run
-from dpmcmc_service.jobs.scheduler import run_next
-from dpmcmc_service.jobs.services import open_services
-from dpmcmc_service.jobs.stored_rows import mark_store
-from dpmcmc_service.storage import local_store
-from dpmcmc_service.storage.errors import DatasetFileError, FileRefusedError, StoreAwayError
-from dpmcmc_service.storage.files import CHUNK_ROWS, DatasetFiles, name_of
-from dpmcmc_service.storage.rows import DatasetRow
+from app.services.context import open_services
+from app.services.datasets.stored_rows import mark_store
+from app.storage import local_store
+from app.storage.errors import DatasetFileError, FileRefusedError, StoreAwayError
+from app.storage.files import CHUNK_ROWS, DatasetFiles, name_of
+from app.storage.rows import DatasetRow
 from tests.api.support import Caller, House, house_in
 from tests.object_store import settings_of
 from tests.storage.conftest import Files, Folder, Objects, Place
 from tests.storage.test_files import content_of, stored
 from tests.storage.test_files import replace as put
+from worker import scheduler
+from worker.run import run
+from worker.scheduler import run_next
 
 CHUNK = CHUNK_ROWS * 8 + 16
 

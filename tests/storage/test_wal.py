@@ -4,7 +4,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
-from dpmcmc_service.storage.wal import use_wal
+from app.storage.wal import use_wal
 
 AT_ONCE, FILES = 6, 150
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from app.services.accounts.keys import authenticate
+from app.services.datasets.uploads import Definition, create
+from app.services.planning.plans import BASE_BYTES, memory_bytes
+from app.storage.columns import schema_of
+from app.storage.rows import DatasetRow
 from benchmarks.size import job, metadata, write
 from dpmcmc.options import DpPenaltyComponentOptions
 from dpmcmc.planner import plan
 from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
-from dpmcmc_service.jobs.keys import authenticate
-from dpmcmc_service.jobs.plans import BASE_BYTES, memory_bytes
-from dpmcmc_service.jobs.uploads import Definition, create
-from dpmcmc_service.storage.columns import schema_of
-from dpmcmc_service.storage.rows import DatasetRow
 from tests.api.support import ADMIN, House, house_in
 
 STEPS, CHAINS = 50, 2

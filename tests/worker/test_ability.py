@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from dpmcmc_service.jobs import queue
-from dpmcmc_service.jobs.queue import celery_app, publish, queue_of
-from dpmcmc_service.jobs.services import open_services
-from dpmcmc_service.settings import Settings
-from dpmcmc_service.worker import ability
-from dpmcmc_service.worker.ability import DEAF_LOOKS, STUCK_SECONDS, Ability
+from app.services.context import open_services
+from app.services.queue import messages
+from app.services.queue.messages import celery_app, publish, queue_of
+from app.settings import Settings
 from tests.api.support import House, house_in
+from worker import ability
+from worker.ability import DEAF_LOOKS, STUCK_SECONDS, Ability
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_two_installations_share_a_broker_and_no_queue(
     url = "" if broker == "embedded" else request.getfixturevalue("redis_url")
     using = Settings(data_dir=tmp_path / "one", BROKER_URL=url)  # type: ignore[call-arg]
     (tmp_path / "one").mkdir()
-    monkeypatch.setattr(queue, "settings", lambda: using)
+    monkeypatch.setattr(messages, "settings", lambda: using)
     celery_app.cache_clear()
     try:
         with house_in(tmp_path / "one") as one, house_in(tmp_path / "two") as two:
@@ -111,7 +111,7 @@ def test_two_installations_share_a_broker_and_no_queue(
             assert str(mine.installation) in queue_of(mine)
             assert queue_of(mine) != queue_of(theirs)
             publish(mine, one.services.sessions.installation)
-            assert (queue.waiting_messages(mine), queue.waiting_messages(theirs)) == (1, 0)
+            assert (messages.waiting_messages(mine), messages.waiting_messages(theirs)) == (1, 0)
             with celery_app().connection_for_write() as connection:
                 assert isinstance(connection, Connection)
                 connection.default_channel.queue_purge(queue_of(mine))

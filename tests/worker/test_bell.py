@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kombu import Connection
 
-from dpmcmc_service.jobs import sqlite_queue
-from dpmcmc_service.jobs.bell import SUFFIX, Bell, ring
+from app.services.queue import sqlite_transport
+from app.services.queue.bell import SUFFIX, Bell, ring
 
 LONG, SOON = 60.0, 30.0  # a test that is not woken waits LONG
 
@@ -23,7 +23,7 @@ def queue(tmp_path: Path) -> str:
 @pytest.fixture(autouse=True)
 def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a bell wakes, no look now and then."""
-    monkeypatch.setattr(sqlite_queue, "LOOK_SECONDS", LONG)
+    monkeypatch.setattr(sqlite_transport, "LOOK_SECONDS", LONG)
 
 
 def bells(queue: str) -> list[Path]:
@@ -78,7 +78,7 @@ def test_a_signal_wakes_the_main_thread(queue: str) -> None:
 
 
 def connect(path: str, **options: float) -> Connection:
-    sqlite_queue.register()
+    sqlite_transport.register()
     return Connection("dpmcmcqueue://", transport_options={"path": path, **options})
 
 

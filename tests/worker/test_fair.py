@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import event
 
 from dpmcmc.privacy.types import Released
-from dpmcmc_service.jobs import run as running
-from dpmcmc_service.jobs.scheduler import run_next, whose_turn
 from tests.api.support import House, draw_with
+from worker import run as running
+from worker.scheduler import run_next, whose_turn
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 from sqlalchemy import delete
 
-from dpmcmc_service import serve
-from dpmcmc_service.jobs.run import run
-from dpmcmc_service.jobs.services import open_services
-from dpmcmc_service.settings import Settings
-from dpmcmc_service.storage.keys import KeyFileError
-from dpmcmc_service.storage.rows import FingerprintRow, JobRow
+from app import serve
+from app.services.context import open_services
+from app.settings import Settings
+from app.storage.keys import KeyFileError
+from app.storage.rows import FingerprintRow, JobRow
 from tests.api.support import House, house_in
+from worker.run import run
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.services)])

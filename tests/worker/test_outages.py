@@ -14,14 +14,14 @@ import psycopg
 import pytest
 from sqlalchemy import select, text
 
+from app.storage.rows import ChainBlockRow, JobRow
 from dpmcmc.privacy.types import Released
-from dpmcmc_service.jobs import run as running
-from dpmcmc_service.jobs.recovery import Recovery
-from dpmcmc_service.storage.rows import ChainBlockRow, JobRow
 from tests.api.support import Caller, House, draw_with, house_in
 from tests.chaos.programs import Program, postgres_server
 from tests.chaos.stacks import small_disk
 from tests.conftest import absent
+from worker import run as running
+from worker.lost_jobs import Recovery
 
 STEPS, BLOCKS = 60_000, 3
 PIECE = bytes(2**20)

@@ -10,13 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from dpmcmc_service import recovery
-from dpmcmc_service.jobs import outward, rewind, tokens
-from dpmcmc_service.jobs.outward import MOST_BYTES, OutsideError, exchange
-from dpmcmc_service.jobs.rewind import Exporter
-from dpmcmc_service.jobs.services import Services
-from dpmcmc_service.recovery import Outbox, rounds
+from app.services import outward
+from app.services.accounts import tokens
+from app.services.budgets import rewind
+from app.services.budgets.rewind import Exporter
+from app.services.context import Services
+from app.services.outward import MOST_BYTES, OutsideError, exchange
 from tests.api.support import House, house_in
+from worker import recovery
+from worker.recovery import Outbox, rounds
 
 SECONDS = 0.5
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
@@ -154,7 +156,7 @@ def test_a_broker_that_hangs_holds_neither_anchors_nor_recovery(
     monkeypatch.setattr(rewind, "EXPORT_SECONDS", 0.0)
     monkeypatch.setattr(recovery, "ROUND_SECONDS", 0.02)
     monkeypatch.setattr(recovery, "END_SECONDS", 0.1)
-    monkeypatch.setattr("dpmcmc_service.jobs.recovery.FIRST_RESEND_SECONDS", 0.0)
+    monkeypatch.setattr("worker.lost_jobs.FIRST_RESEND_SECONDS", 0.0)
     hanging, goes_on = threading.Event(), threading.Event()
 
     def publish(_: UUID) -> None:

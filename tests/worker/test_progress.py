@@ -9,12 +9,12 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from app.storage.rows import JobRow
 from dpmcmc.privacy.types import Released
-from dpmcmc_service.jobs import heartbeat
-from dpmcmc_service.jobs import run as running
-from dpmcmc_service.jobs.heartbeat import scheduled
-from dpmcmc_service.storage.rows import JobRow
 from tests.api.support import House, draw_with
+from worker import heartbeat
+from worker import run as running
+from worker.heartbeat import scheduled
 
 NUM_BLOCKS, LENGTH = 5, 12
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dpmcmc_service.jobs.queue import configuration
-from dpmcmc_service.settings import Settings
+from app.services.queue.messages import configuration
+from app.settings import Settings
 
 BROKERS = ("", "redis://localhost/0", "amqp://guest@localhost//")
 

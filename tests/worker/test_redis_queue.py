@@ -11,7 +11,7 @@ import pytest
 from kombu import Connection
 from redis.exceptions import ConnectionError as AwayError
 
-from dpmcmc_service.jobs.queue import celery_app
+from app.services.queue.messages import celery_app
 from tests.chaos.programs import Program, redis_server
 from tests.conftest import absent
 
@@ -51,7 +51,7 @@ def test_a_message_that_cannot_be_acknowledged_gives_its_place_back(
     program, url = server
     celery_app()  # it makes the transport known
     with Connection(url) as connection:
-        assert type(connection.transport).__module__ == "dpmcmc_service.jobs.redis_queue"
+        assert type(connection.transport).__module__ == "app.services.queue.redis_transport"
         channel = connection.default_channel
         channel.basic_qos(0, 1, False)
         queue = connection.SimpleQueue("jobs", channel=channel)

@@ -13,16 +13,16 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.exc import DataError
 
+from app import ledger
+from app.storage.errors import StoreAwayError
+from app.storage.files import DatasetFiles
+from app.storage.keys import KeyFileError
+from app.storage.rows import ChainBlockRow, JobRow
+from app.storage.types import utc_now
 from dpmcmc.privacy.types import Released
-from dpmcmc_service import ledger
-from dpmcmc_service.jobs import run as running
-from dpmcmc_service.jobs.recovery import Recovery
-from dpmcmc_service.storage.errors import StoreAwayError
-from dpmcmc_service.storage.files import DatasetFiles
-from dpmcmc_service.storage.keys import KeyFileError
-from dpmcmc_service.storage.rows import ChainBlockRow, JobRow
-from dpmcmc_service.storage.types import utc_now
 from tests.api.support import Caller, House, draw_with, job_of
+from worker import run as running
+from worker.lost_jobs import Recovery
 
 
 @pytest.fixture
@@ -355,7 +355,7 @@ HOUR = timedelta(hours=1)
 def off_by(monkeypatch: pytest.MonkeyPatch, jump: timedelta, *modules: str) -> None:
     """Let the wall clock of these modules be wrong by this much."""
     for module in modules:
-        monkeypatch.setattr(f"dpmcmc_service.jobs.{module}.utc_now", lambda: utc_now() + jump)
+        monkeypatch.setattr(f"app.services.{module}.utc_now", lambda: utc_now() + jump)
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
@@ -539,7 +539,7 @@ def test_a_process_whose_clock_is_wrong_cancels_nothing(
 ) -> None:
     """Reservations are made and lapse by the database's clock."""
     for module in ("recovery", "submit"):
-        name = f"dpmcmc_service.jobs.{module}.utc_now"
+        name = f"app.services.{module}.utc_now"
         monkeypatch.setattr(name, lambda: utc_now() + wrong, raising=False)
     analyst = house.user("analyst")
     job = house.submit(analyst, house.dataset())
@@ -568,9 +568,7 @@ def test_a_job_that_nobody_claims_in_time_is_cancelled_and_its_reservation_given
     kept = house.services.settings.reservation_seconds
     for seconds, status in ((kept - 60, "queued"), (kept + 60, "cancelled")):
         later = utc_now() + timedelta(seconds=seconds)
-        monkeypatch.setattr(
-            "dpmcmc_service.jobs.recovery.database_now", lambda _, later=later: later
-        )
+        monkeypatch.setattr("worker.lost_jobs.database_now", lambda _, later=later: later)
         recovery.round()
         assert shown(analyst, job)["status"] == status
     with house.services.sessions.read() as session:
@@ -581,7 +579,7 @@ def test_a_job_that_nobody_claims_in_time_is_cancelled_and_its_reservation_given
 
 def test_a_job_on_destroyed_rows_fails_unpaid(house: House, analyst: Caller, job: str) -> None:
     """The dataset goes between the job's submission and its claim, behind the use case's back."""
-    from dpmcmc_service import ledger
+    from app import ledger
 
     dataset = shown(analyst, job)["dataset"]
     with house.services.sessions.write() as session:
@@ -657,7 +655,7 @@ def test_plans_and_refusals_never_open_rows(
 def test_an_unpaid_job_never_opens_rows(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpmcmc_service import ledger
+    from app import ledger
 
     loads: list[Any] = []
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from dpmcmc_service.jobs import sqlite_queue
+from app.services.queue import sqlite_transport
 
 QUEUE = "jobs"
 
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> str:
 
 
 def connect(path: str) -> Connection:
-    sqlite_queue.register()
+    sqlite_transport.register()
     return Connection("dpmcmcqueue://", transport_options={"path": path})
 
 

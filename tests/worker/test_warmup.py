@@ -7,7 +7,7 @@ import pytest
 
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc_service.worker import warmup
+from worker import warmup
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_was_compiled_is_not_compiled_again(
     started: list[list[str]] = []
     monkeypatch.setattr(warmup.subprocess, "Popen", lambda command, **_: started.append(command))
     warmup.compile_rest(tmp_path)
-    assert [command[2] for command in started] == ["dpmcmc_service.worker.warmup"]
+    assert [command[2] for command in started] == ["worker.warmup"]
     (tmp_path / "compiled").touch()
     assert warmup.compile_rest(tmp_path) is None
     assert len(started) == 1

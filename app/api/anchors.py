@@ -1,0 +1,37 @@
+"""Ends of chains in requests and answers."""
+
+import hmac
+from uuid import UUID
+
+from app.api.schemas import AnchorOut, VerificationOut, VerifyIn
+from app.ledger.anchors import AUDIT
+from app.ledger.verify import Verification
+from app.services.context import Services
+
+UNSIGNED = "the anchor was not signed by this installation for this ledger"
+
+
+def anchor_of(body: VerifyIn | None) -> tuple[int, str] | None:
+    """The end of a chain that a body names."""
+    return (body.anchor.rows, body.anchor.head) if body and body.anchor else None
+
+
+def shown(
+    services: Services, found: Verification, ledger: UUID, body: VerifyIn | None
+) -> VerificationOut:
+    """A verification with its end signed; a wrong signature of what was sent is a fault as well."""
+    sign = services.vault.anchors.signer.end
+    ok, problem = found.ok, found.problem
+    sent = body.anchor if body else None
+    if sent and sent.signature:
+        right = hmac.compare_digest(sent.signature, sign(ledger, sent.rows, sent.head))
+        ok, problem = (ok, problem) if right else (False, problem or UNSIGNED)
+    anchor = AnchorOut(
+        ledger=None if ledger == AUDIT else ledger,
+        rows=found.rows,
+        head=found.head,
+        signature=sign(ledger, found.rows, found.head),
+    )
+    return VerificationOut(
+        ok=ok, rows=found.rows, head=found.head, problem=problem, anchor=anchor if ok else None
+    )

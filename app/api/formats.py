@@ -1,0 +1,274 @@
+"""A chain in the format that was asked for. Heavy libraries are loaded when first needed."""
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.services.results.fetch import Chain
+from dpmcmc.datatree import columns
+from dpmcmc.names import DRAW_COLUMNS
+
+NUMBERS_AT_ONCE, GROUP_NUMBERS = 2**13, 2**18  # made into text, or into a row group, at once
+PIECE_BYTES = 2**18
+JSON, CSV = "application/json", "text/csv"
+PARQUET, NETCDF = "application/vnd.apache.parquet", "application/x-netcdf"
+Rows = tuple[int, NDArray[np.float64]]  # the number of the first draw, and draws (draw, parameter)
+
+
+def _rows(chain: Chain, index: int, numbers: int) -> Iterator[Rows]:
+    """The draws of one chain in parts of at most so many numbers."""
+    most = max(1, numbers // chain.draws.shape[2])
+    for first, piece in chain.draws.pieces(index):
+        for start in range(0, len(piece), most):
+            yield first + start, piece[start : start + most]
+
+
+def as_json(chain: Chain) -> Iterator[bytes]:
+    """ChainOut, a piece at a time."""
+    chains, draws, _ = chain.draws.shape
+    head = {
+        "job": str(chain.job_id),
+        "parameters": list(chain.parameters),
+        "num_chains": chains,
+        "num_draws": draws,
+        "num_warmup": chain.num_warmup,
+        **_verdict(chain),
+    }
+    yield json.dumps(head)[:-1].encode() + b', "draws": ['
+    for index in range(chains):
+        yield b", [" if index else b"["
+        for first, rows in _rows(chain, index, NUMBERS_AT_ONCE):
+            written = json.dumps(rows.tolist(), allow_nan=False)[1:-1]
+            yield (b", " if first else b"") + written.encode()
+        yield b"]"
+    yield b"]}"
+
+
+def as_csv(chain: Chain) -> Iterator[bytes]:
+    """One line a draw: chain, draw, warmup (0 or 1), then the parameters."""
+    import csv
+
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow([*DRAW_COLUMNS, *columns(chain.parameters)])
+    for index in range(chain.draws.shape[0]):
+        for first, rows in _rows(chain, index, NUMBERS_AT_ONCE):
+            for draw, row in enumerate(rows.tolist(), first):
+                writer.writerow([index, draw, int(draw < chain.num_warmup), *row])
+            yield out.getvalue().encode()
+            out.seek(0)
+            out.truncate()
+    yield out.getvalue().encode()  # the head, where there are no draws
+
+
+def as_parquet(chain: Chain) -> Iterator[bytes]:
+    """The table of `as_csv` as Parquet, a row group at a time."""
+    import pyarrow
+    from pyarrow import parquet
+
+    numbers = [(name, pyarrow.float64()) for name in columns(chain.parameters)]
+    kinds = zip(DRAW_COLUMNS, (pyarrow.int64(), pyarrow.int64(), pyarrow.bool_()), strict=True)
+    schema = pyarrow.schema([*kinds, *numbers], metadata=_verdict(chain))
+    out = _Pieces()
+    with parquet.ParquetWriter(out, schema) as writer:
+        for index in range(chain.draws.shape[0]):
+            for first, rows in _rows(chain, index, GROUP_NUMBERS):
+                number = np.arange(first, first + len(rows))
+                group = [np.full(len(rows), index), number, number < chain.num_warmup, *rows.T]
+                arrays = [pyarrow.array(values) for values in group]
+                writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+                yield out.take()
+    yield out.take()
+
+
+class _Pieces(io.RawIOBase):
+    """A file that hands on what was written to it and keeps nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = bytearray()
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Take bytes in."""
+        self._written += data
+        return len(data)
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        taken, self._written = bytes(self._written), bytearray()
+        return taken
+
+
+def _verdict(chain: Chain) -> dict[str, str]:
+    """What a file says of the result that it holds."""
+    if chain.verdict is None:
+        return {}
+    return dict(zip(("verdict", "verdict_sentence"), chain.verdict, strict=True))
+
+
+def as_netcdf(chain: Chain) -> Iterator[bytes]:
+    """The chain as one ArviZ DataTree, which `arviz.from_netcdf` reads: see dpmcmc.datatree."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(suffix=".nc") as file:
+        _write_netcdf(file.name, chain)
+        while piece := file.read(PIECE_BYTES):
+            yield piece
+
+
+def _write_netcdf(path: str, chain: Chain) -> None:
+    """What dpmcmc.datatree makes of draws in memory, written a piece at a time."""
+    import h5netcdf
+
+    told = {**chain.attributes, **_verdict(chain)}
+    names = columns(chain.parameters)
+    chains, draws, _ = chain.draws.shape
+    warmup = min(chain.num_warmup, draws)
+    with h5netcdf.File(path, "w") as file:
+        file.attrs.update(told)
+        parts = [
+            (_group(file, prefix, names, chains, end - begin, told), begin, end)
+            for prefix, begin, end in (("", warmup, draws), ("warmup_", 0, warmup))
+            if end > begin
+        ]
+        for index in range(chains):
+            before = None
+            for first, rows in chain.draws.pieces(index):
+                moved = np.ones(len(rows), np.int8)
+                earlier = rows[:1] if before is None else before
+                moved[before is None :] = (
+                    np.diff(rows, axis=0, prepend=earlier)[before is None :] != 0.0
+                ).any(axis=1)
+                before = rows[-1:]
+                for (values, accepted), begin, end in parts:
+                    kept = slice(max(begin - first, 0), max(min(end - first, len(rows)), 0))
+                    count = kept.stop - kept.start
+                    if count > 0:
+                        at = first + kept.start - begin
+                        for name, column in zip(names, rows[kept].T, strict=True):
+                            values[name][index, at : at + count] = column
+                        accepted["accepted"][index, at : at + count] = moved[kept]
+
+
+def _group(
+    file: Any, prefix: str, names: Sequence[str], chains: int, draws: int, told: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """The groups of one part of the draws, and of its statistics, still without values."""
+    made = []
+    for name, variables, kind in (
+        ("posterior", names, np.dtype("f8")),
+        ("sample_stats", ["accepted"], np.dtype("i1")),
+    ):
+        group = file.create_group(prefix + name)
+        group.dimensions = {"chain": chains, "draw": draws}
+        group.create_variable("chain", ("chain",), data=np.arange(chains))
+        group.create_variable("draw", ("draw",), data=np.arange(draws))
+        for one in variables:
+            group.create_variable(one, ("chain", "draw"), kind)
+        made.append(group)
+    made[0].attrs.update(told)
+    return made[0], made[1]
+
+
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+FORMATS: dict[str, Callable[[Chain], Iterator[bytes]]] = {
+    JSON: as_json,
+    CSV: as_csv,
+    PARQUET: as_parquet,
+    NETCDF: as_netcdf,
+}
+
+
+def as_files(answer: Any) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI of an answer that comes as JSON of this model, or as a file of draws."""
+    others = {kind: BINARY for kind in FORMATS if kind != JSON}
+    return {200: {"model": answer, "content": others}}
+
+
+def table_as_csv(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """A table that comes as parts of its columns, some lines at a time."""
+    import csv
+
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    for number, part in enumerate(parts):
+        if not number:
+            writer.writerow(part)
+        count, lines = _length(part), max(1, NUMBERS_AT_ONCE // len(part))
+        for start in range(0, count, lines):
+            columns = [values[start : start + lines].tolist() for values in part.values()]
+            writer.writerows(zip(*columns, strict=True))
+            yield out.getvalue().encode()
+            out.seek(0)
+            out.truncate()
+
+
+def _length(part: Mapping[str, Any]) -> int:
+    return len(next(iter(part.values())))
+
+
+def table_as_parquet(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """The same table as Parquet, a row group for each part."""
+    import pyarrow
+    from pyarrow import parquet
+
+    out, writer = _Pieces(), None
+    for part in parts:
+        made = pyarrow.table({name: pyarrow.array(values) for name, values in part.items()})
+        if writer is None:
+            writer = parquet.ParquetWriter(out, made.schema)
+        writer.write_table(made)
+        yield out.take()
+    if writer is not None:
+        writer.close()
+    yield out.take()
+
+
+MOST_RANGES = 100  # of an Accept header that are read
+
+
+def negotiate(accept: str, kinds: Iterable[str] = tuple(FORMATS)) -> str | None:
+    """The format that an Accept header likes best; None where it likes none of these."""
+    best: tuple[float, int, str] | None = None
+    parts = islice((accept or "*/*").split(","), MOST_RANGES)
+    ranges = [_range(part) for part in parts if part.strip()]
+    for order, kind in enumerate(kinds):
+        fitting = [(level, q) for level, q in (_fits(r, kind) for r in ranges) if level]
+        if not fitting:
+            continue
+        quality = max(fitting)[1]  # the most specific range decides
+        if quality > 0 and (best is None or (quality, -order) > best[:2]):
+            best = (quality, -order, kind)
+    return best[2] if best else None
+
+
+def _range(part: str) -> tuple[str, float]:
+    kind, *parameters = (piece.strip() for piece in part.split(";", 20)[:20])
+    quality = 1.0
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "q":
+            try:
+                quality = min(1.0, max(0.0, float(value)))
+            except ValueError:
+                quality = 0.0
+    return kind.lower(), quality
+
+
+def _fits(wanted: tuple[str, float], kind: str) -> tuple[int, float]:
+    """How specifically a range names a type (0: not at all), and its quality."""
+    name, quality = wanted
+    if name == kind:
+        return 3, quality
+    if name == kind.split("/")[0] + "/*":
+        return 2, quality
+    return (1, quality) if name == "*/*" else (0, quality)

@@ -1,0 +1,72 @@
+"""Prometheus metrics. No dataset, user or job in any label, and nothing that rows could move:
+
+no memory or CPU of the process, no size of a body, no duration of an upload or of a job.
+"""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from app.services.metrics import Figures
+
+GAUGES = {
+    "jobs": ("Jobs by status.", "status"),
+    "queue_age_seconds": ("Wait of the oldest queued job, in steps of ten seconds.",),
+    "workers": ("Workers that can take a job.",),
+    "ledgers": ("Ledgers by status.", "status"),
+    "ledger_entries": ("Entries on all ledgers; it never falls.",),
+    "ledgers_rewound": ("Ledgers behind their anchors; NaN where nobody can tell.",),
+    "budgets": ("Open ledgers by what is left of their budget.", "left"),
+}
+UNTIMED = frozenset({("POST", "/v1/datasets")})
+
+
+class Metrics:
+    """The counters of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "dpmcmc_http_requests",
+            "Requests answered.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "dpmcmc_http_request_seconds",
+            "Time to an answer; uploads are not timed.",
+            ("method", "route"),
+            registry=self.registry,
+        )
+        self._plans = Counter(
+            "dpmcmc_plans",
+            "Plans and prices that were worked out or given up.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self._plans_told: dict[str, int] = {}
+        self._gauges = {name: self._gauge(name, *of) for name, of in GAUGES.items()}
+
+    def _gauge(self, name: str, what: str, label: str = "") -> Gauge:
+        labels = (label,) if label else ()
+        return Gauge(f"dpmcmc_{name}", what, labels, registry=self.registry)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request; route is the template, never the address."""
+        self._requests.labels(method, route, str(status)).inc()
+        if (method, route) not in UNTIMED:
+            self._seconds.labels(method, route).observe(seconds)
+
+    def render(self, found: Figures, plans: Mapping[str, int]) -> bytes:
+        """The exposition, with the figures of this moment."""
+        for outcome, number in plans.items():
+            self._plans.labels(outcome).inc(number - self._plans_told.get(outcome, 0))
+        self._plans_told = dict(plans)
+        for name, (_, *label) in GAUGES.items():
+            value, gauge = getattr(found, name), self._gauges[name]
+            if not label:
+                gauge.set(value)
+                continue
+            for one, number in value.items():
+                gauge.labels(one).set(number)
+        return generate_latest(self.registry)

@@ -1,0 +1,252 @@
+"""What every request gets: an id, a body's limits, a log line, a count, no loose exception."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app import logs, tracing
+from app.api.metrics import UNTIMED, Metrics
+from app.api.problems import of_status, problem
+from app.services.errors import Refusal
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+DRAIN_BYTES = 2**24  # of a refused body, so that its sender reads the answer
+
+
+PIECE_BYTES = 2**16  # handed to the connection at once
+CLIENT_LEFT = 499  # as nginx counts it
+LEAST_RATE = 1024.0  # bytes of a body a second, besides the time that headers have
+
+
+class BodyTooSlowError(Exception):
+    """The body takes longer than it may."""
+
+
+class BodyTooLargeError(Exception):
+    """The body passed its limit while it was read."""
+
+
+def header(scope: Scope, name: bytes) -> str:
+    """A request header, or the empty string."""
+    return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), "")
+
+
+def _keep_own_cookie(scope: Scope, own: re.Pattern[bytes]) -> None:
+    """Leave of a request's cookies the dashboard's alone, in the form in which it was set.
+
+    The framework would take every cookie of every request apart, in a time that grows with the
+    square of one that is quoted.
+    """
+    cookies = b";".join(value for name, value in scope["headers"] if name == b"cookie")
+    if cookies:
+        kept = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
+        pairs = (one.strip() for one in cookies.split(b";"))
+        found = [one for one in pairs if own.fullmatch(one)][:1]
+        scope["headers"] = [*kept, *((b"cookie", one) for one in found)]
+
+
+def _route(scope: Scope) -> str:
+    """The template of the address, once the request was routed."""
+    return str(getattr(scope.get("route"), "path", "none"))
+
+
+def _span(scope: Scope, request_id: str) -> AbstractContextManager[None]:
+    """The request's span, below the caller's own; none where its time may tell, or nobody asks."""
+    if (scope["method"], scope["path"]) in UNTIMED or scope["path"] in PROBES:
+        return nullcontext()
+    parent = header(scope, b"traceparent") or None
+    return tracing.span("request", parent=parent, method=_method(scope), request=request_id)
+
+
+def _method(scope: Scope, *, head: bool = False) -> str:
+    """The method, if it is one: whoever calls may invent as many as he likes."""
+    if head:
+        return "HEAD"
+    return str(scope["method"]) if scope["method"] in METHODS else "other"
+
+
+class Front:
+    """The outermost layer. cookie: the name of the dashboard's, which is the only one there is."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        limit: Callable[[Scope], int],
+        seconds: float,
+        cookie: str,
+    ) -> None:
+        self.app = app
+        self.metrics = metrics
+        self.limit = limit
+        self.seconds = seconds
+        self.cookie = re.compile(rf"{re.escape(cookie)}=[A-Za-z0-9._-]{{1,500}}".encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        _keep_own_cookie(scope, self.cookie)
+        given = header(scope, b"x-request-id")
+        request_id = given if REQUEST_ID.fullmatch(given) else str(uuid4())
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        limit = self.limit(scope)
+        exchange = _Exchange(scope, receive, send, request_id, limit, self.seconds)
+        started = time.perf_counter()
+        with _span(scope, request_id):
+            await exchange.serve(self.app)
+            tracing.note(route=_route(scope), status=exchange.status)
+        status = exchange.status or CLIENT_LEFT
+        self._note(scope, _method(scope, head=exchange.head), status, time.perf_counter() - started)
+
+    def _note(self, scope: Scope, method: str, status: int, seconds: float) -> None:
+        route = _route(scope)
+        self.metrics.request(method, route, status, seconds)
+        told: dict[str, Any] = {"client": scope["client"][0] if scope.get("client") else None}
+        caller = scope.get("state", {}).get("caller")
+        if caller is not None:
+            told |= {"user": str(caller.id), "role": caller.role, "key_id": str(caller.key_id)}
+        if (method, route) not in UNTIMED:
+            told["ms"] = round(1000 * seconds, 1)
+        logs.logger().info("request", method=method, route=route, status=status, **told)
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        request_id: str,
+        limit: int,
+        seconds: float,
+    ) -> None:
+        self.scope, self._receive, self._send = scope, receive, send
+        self.request_id = request_id
+        self.limit = limit
+        self.began, self.seconds = time.monotonic(), seconds
+        self.read = 0
+        self.done = False  # with the request's body
+        self.status = 0
+        self.head = scope["method"] == "HEAD"
+
+    async def serve(self, app: ASGIApp) -> None:
+        length = header(self.scope, b"content-length")
+        if length.isdigit() and int(length) > self.limit:
+            await self._refuse(of_status(413, self._too_large()))
+            return
+        if self.head:  # the routes answer it as GET; the answer's body is left out here
+            self.scope["method"] = "GET"
+        try:
+            await app(self.scope, self.receive, self.send)
+        except BodyTooLargeError:
+            await self._refuse(of_status(413, self._too_large()))
+        except BodyTooSlowError:
+            await self._refuse(of_status(408, "The body comes too slowly."))
+        except ClientDisconnect:
+            self.status = self.status or CLIENT_LEFT
+        except Exception as error:
+            logs.logger().error(
+                "unhandled", exception=type(error).__name__, where=logs.where(error)
+            )
+            await self._refuse(of_status(500))
+        finally:
+            over = self.scope.get("state", {}).get("over")
+            if over is not None:
+                over()
+
+    async def receive(self) -> Message:
+        if self.head and self.status:
+            return {"type": "http.disconnect"}  # there is no body to wait for
+        message = await self._next()
+        if message["type"] == "http.request":
+            self.read += len(message.get("body", b""))
+            self.done = not message.get("more_body", False)
+            if self.read > self.limit:
+                raise BodyTooLargeError
+        return message
+
+    async def _next(self) -> Message:
+        """The next message. Raises BodyTooSlowError, until the body is whole."""
+        if self.done:
+            return await self._receive()
+        until = self.began + self.seconds + self.read / LEAST_RATE
+        try:
+            return await asyncio.wait_for(self._receive(), max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            raise BodyTooSlowError from None
+
+    async def send(self, message: Message) -> None:
+        if self.head and message["type"] == "http.response.body":
+            return
+        await self._out(message)
+        if self.head and message["type"] == "http.response.start":
+            await self._send({"type": "http.response.body", "body": b""})
+
+    async def _out(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            names = {name.lower() for name, _ in message["headers"]}
+            extra = [(name, value) for name, value in HEADERS if name not in names]
+            extra.append((b"x-request-id", self.request_id.encode("ascii")))
+            extra += self._allowance()
+            message = {**message, "headers": [*message["headers"], *extra]}
+        elif len(message.get("body", b"")) > PIECE_BYTES:
+            message = await self._all_but_the_end(message)
+        await self._send(message)
+
+    async def _all_but_the_end(self, message: Message) -> Message:
+        """Send a large part in pieces, each once the client has taken most of what came before."""
+        body = message["body"]
+        last = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES
+        for start in range(0, last, PIECE_BYTES):
+            piece = body[start : start + PIECE_BYTES]
+            await self._send({"type": message["type"], "body": piece, "more_body": True})
+        return {**message, "body": body[last:]}
+
+    def _allowance(self) -> list[tuple[bytes, bytes]]:
+        """What the caller may still ask for, where it was counted."""
+        found = self.scope.get("state", {}).get("allowance")
+        told = found.headers() if found is not None else {}
+        return [(name.lower().encode(), value.encode()) for name, value in told.items()]
+
+    def _too_large(self) -> str:
+        return f"The body is larger than {self.limit} bytes."
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        if self.status:  # the answer has begun: all that is left is to break it off
+            return
+        await self._drain()
+        await problem(refusal, {"Connection": "close"})(self.scope, self._receive, self.send)
+
+    async def _drain(self) -> None:
+        most = self.read + DRAIN_BYTES
+        while not self.done and self.read < most:
+            try:
+                message = await self._next()
+            except BodyTooSlowError:
+                return
+            if message["type"] != "http.request":
+                return
+            self.read += len(message.get("body", b""))
+            self.done = not message.get("more_body", False)

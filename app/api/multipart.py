@@ -1,0 +1,169 @@
+"""multipart/form-data, read as it arrives: files into sealed spools, the rest into memory."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, BinaryIO, cast
+
+from fastapi import Request
+from python_multipart import MultipartParser
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
+
+from app.api.endpoints import in_thread
+from app.api.problems import of_status
+from app.api.spool import Spool
+from app.services.errors import Fault, Refusal
+
+MAX_FIELD = 2**20
+MAX_HEADER = 2**12
+MAX_HEADERS = 20  # of a part
+MAX_FILES = 100  # of as many data holders
+
+
+@dataclass(slots=True)
+class _Part:
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    name: str = ""
+
+
+class Upload:
+    """The parts of a dataset's upload: `file`, once or of each data holder, and `metadata`."""
+
+    def __init__(self, boundary: bytes, folder: Any) -> None:
+        self._folder = folder
+        self._files: list[Spool] = []
+        self.metadata = bytearray()
+        self.seen: set[str] = set()
+        self._part = _Part()
+        self._header = [b"", b""]
+        self._waiting: list[bytes] = []
+        self._ended = False
+        self._digest = sha256()
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin,
+                "on_header_field": lambda data, start, end: self._head(0, data[start:end]),
+                "on_header_value": lambda data, start, end: self._head(1, data[start:end]),
+                "on_header_end": self._header_end,
+                "on_headers_finished": self._headers_finished,
+                "on_part_data": self._data,
+                "on_end": self._end,
+            },
+        )
+
+    def _begin(self) -> None:
+        self._part = _Part()
+
+    def _head(self, which: int, data: bytes) -> None:
+        self._header[which] += data
+        if len(self._header[which]) > MAX_HEADER:
+            raise _malformed("A part's header is too long.")
+
+    def _header_end(self) -> None:
+        name, value = self._header
+        self._part.headers[name.lower()] = value
+        if len(self._part.headers) > MAX_HEADERS:
+            raise _malformed("A part has too many headers.")
+        self._header = [b"", b""]
+
+    def _headers_finished(self) -> None:
+        _, options = parse_options_header(self._part.headers.get(b"content-disposition", b""))
+        name = options.get(b"name", b"").decode("latin-1")
+        if name not in ("file", "metadata"):
+            raise _malformed("Only the parts `file` and `metadata` are known.")
+        if name == "metadata" and name in self.seen:
+            raise _malformed("A part was sent twice.")
+        self.seen.add(name)
+        self._part.name = name
+        if name == "file":
+            self._flush()
+            if len(self._files) == MAX_FILES:
+                raise _malformed(f"At most {MAX_FILES} files are taken.")
+            self._files.append(Spool(self._folder))
+            self._digest.update(b"%d" % self._files[-2].size if len(self._files) > 1 else b"")
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._part.name == "file":
+            self._waiting.append(data[start:end])
+        elif len(self.metadata) + end - start > MAX_FIELD:
+            raise of_status(413, f"The metadata is larger than {MAX_FIELD} bytes.")
+        else:
+            self.metadata += data[start:end]
+
+    def _end(self) -> None:
+        self._ended = True
+
+    async def feed(self, chunk: bytes) -> None:
+        """Take in the next bytes, in a thread: the parser looks at each byte of a header."""
+        await in_thread(self._parse, chunk)
+
+    def _parse(self, chunk: bytes) -> None:
+        try:
+            self._parser.write(chunk)
+        except FormParserError:
+            raise _malformed("The multipart body is malformed.") from None
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write what came of the last file."""
+        if self._waiting:
+            data, self._waiting = b"".join(self._waiting), []
+            self._files[-1].write(data)
+            self._digest.update(data)
+
+    @property
+    def digest(self) -> str:
+        """Of what came: the metadata, and the bytes of all files with where each one ends."""
+        whole = self._digest.copy()
+        whole.update(sha256(self.metadata).digest())
+        return whole.hexdigest()
+
+    @property
+    def sources(self) -> list[BinaryIO]:
+        """The files, in the order in which they came."""
+        return [cast(BinaryIO, file) for file in self._files]
+
+    def close(self) -> None:
+        """Forget the files."""
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
+
+    def finish(self) -> None:
+        """Check that both parts came and that the body was whole. Raises Refusal."""
+        missing = [
+            Fault(f"/{name}", "Field required")
+            for name in ("file", "metadata")
+            if name not in self.seen
+        ]
+        if missing:
+            raise Refusal(422, "invalid_request", "A part of the upload is missing.", missing)
+        if not self._ended:
+            raise _malformed("The multipart body ends too early.")
+
+
+def _malformed(detail: str) -> Refusal:
+    return Refusal(422, "malformed_upload", detail)
+
+
+async def receive(request: Request, folder: Any) -> Upload:
+    """Read the whole upload. The caller closes it; on an error it is closed here."""
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    if kind != b"multipart/form-data":
+        raise of_status(415, "The body must be multipart/form-data.")
+    if not options.get(b"boundary"):
+        raise _malformed("The Content-Type names no boundary.")
+    try:
+        upload = Upload(options[b"boundary"], folder)
+    except FormParserError:
+        raise _malformed("The boundary is not valid.") from None
+    try:
+        async for chunk in request.stream():
+            await upload.feed(chunk)
+        upload.finish()
+    except BaseException:
+        upload.close()
+        raise
+    return upload

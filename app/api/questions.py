@@ -1,0 +1,223 @@
+"""What may be asked of a stored release, and what is answered."""
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from app.api.schemas import Answer, Epsilon, ParameterOut, Positive, Request, VerdictOut, Word
+from dpmcmc.statistics.inference import AlgorithmName
+from dpmcmc.statistics.priors import ThetaPrior
+from dpmcmc.units import Scale
+
+Parameter = Annotated[str, Field(min_length=1, max_length=5000, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Weights = Annotated[dict[Parameter, float], Field(max_length=250)]
+Setting = Annotated[dict[Parameter, float | Word], Field(max_length=250)]
+Settings = Annotated[list[Setting], Field(max_length=100)]
+
+
+class PriorIn(Request):
+    """A prior of one parameter of the standardised design, as in a job, whatever the scale.
+
+    scale: of a normal its sd; of laplace, student_t and cauchy what the distance from loc is
+    divided by; uniform takes none. df: of student_t. lower, upper: bounds, of any kind: lower 0 is
+    the positive half. A uniform without one of them is flat on that side.
+    """
+
+    kind: Literal["normal", "laplace", "student_t", "cauchy", "uniform"] = "normal"
+    loc: float = 0.0
+    scale: Positive | None = None
+    df: Positive | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+
+class ComparisonIn(Request):
+    """Two settings of all covariates: what is expected at one, less what is at the other."""
+
+    given: Setting
+    against: Setting
+
+
+class EffectIn(Request):
+    """The average effect of one covariate on the mean response, over settings of the others.
+
+    value less against. Without them: of a number the derivative, at its values in `given`; of
+    categories each one less the first that is declared.
+    """
+
+    covariate: Parameter
+    given: Settings
+    value: float | Word | None = None
+    against: float | Word | None = None
+
+
+class PosteriorIn(Request):
+    """What to make of a release that a job stored; a parameter without a prior keeps the job's.
+
+    given: settings of all covariates, by column, to predict the response at; within their declared
+    bounds, beyond which nothing was fitted. contrasts: sums of parameters, each by its weight.
+    comparisons, effects: of settings and of covariates. null: for each the Bayes factor of the
+    model over the one in which these coefficients are fixed to these values, under these priors.
+    """
+
+    most_values = 20_000
+    prior: Annotated[dict[Parameter, PriorIn], Field(max_length=250)] = Field(default_factory=dict)
+    num_draws: Annotated[int, Field(ge=1, le=20_000)] = 1000
+    given: Settings = Field(default_factory=list)
+    contrasts: Annotated[list[Weights], Field(max_length=100)] = Field(default_factory=list)
+    comparisons: Annotated[list[ComparisonIn], Field(max_length=100)] = Field(default_factory=list)
+    effects: Annotated[list[EffectIn], Field(max_length=100)] = Field(default_factory=list)
+    null: Annotated[list[Weights], Field(max_length=100)] = Field(default_factory=list)
+
+
+class SpreadOut(Answer):
+    """How a quantity is spread over the draws: its 90 % interval is from q05 to q95."""
+
+    mean: float
+    sd: float
+    q05: float
+    q25: float
+    q50: float
+    q75: float
+    q95: float
+
+
+class NamedSpreadOut(SpreadOut):
+    """One parameter."""
+
+    name: str
+
+
+class AppliedOut(Answer):
+    """The prior that applied to one parameter: what was asked for, or the job's."""
+
+    name: str
+    kind: str
+    loc: float
+    scale: float | None
+    df: float | None
+    lower: float | None
+    upper: float | None
+
+
+class PredictionOut(Answer):
+    """What is expected at one setting of the covariates.
+
+    predictor: the linear predictor. expected: mean response, on its own scale: a probability, a
+    mean count, a mean. response: what a new row would have; null where that is yes or no.
+    probabilities: of each category, where the response is one of several; all else is null then.
+    """
+
+    given: dict[str, Any]
+    predictor: SpreadOut | None
+    expected: SpreadOut | None
+    response: SpreadOut | None
+    probabilities: dict[str, SpreadOut] | None
+
+
+class ContrastOut(SpreadOut):
+    """A sum of parameters, each times its weight."""
+
+    weights: dict[str, float]
+
+
+class ComparisonOut(Answer):
+    """One setting less another. ratio: what `multiplies`, the odds or the mean count, grows by.
+
+    probabilities: differences by category, where the response is one of several; all else is null
+    then.
+    """
+
+    given: dict[str, Any]
+    against: dict[str, Any]
+    predictor: SpreadOut | None
+    expected: SpreadOut | None
+    ratio: SpreadOut | None
+    multiplies: str
+    probabilities: dict[str, SpreadOut] | None = None
+
+
+class EffectOut(Answer):
+    """An average effect on the mean response. value and against are null for a derivative.
+
+    probabilities: of each category, where the response is one of several; expected is null then.
+    """
+
+    covariate: str
+    value: float | str | None
+    against: float | str | None
+    expected: SpreadOut | None
+    probabilities: dict[str, SpreadOut] | None = None
+
+
+class BayesFactorOut(Answer):
+    """log_bayes_factor: natural logarithm, above 0 where the larger model is favoured.
+
+    error: its standard error, from the draws that it was worked out with.
+    """
+
+    null: dict[str, float]
+    log_bayes_factor: float
+    error: float
+
+
+class PosteriorOut(Answer):
+    """A posterior under another prior, from what was released. draws: (draw, parameter).
+
+    cost: of this request. note: says so. scale: of draws, summaries, contrasts and nulls; priors,
+    those that applied, are of standardised coefficients on either. verdict: of the release, and of
+    what these priors made of it.
+    """
+
+    job: UUID
+    scale: Scale = "original"
+    cost: Epsilon
+    note: str
+    parameters: list[str]
+    priors: list[AppliedOut]
+    draws: list[list[float]]
+    summary: list[NamedSpreadOut]
+    predictions: list[PredictionOut]
+    contrasts: list[ContrastOut]
+    comparisons: list[ComparisonOut]
+    effects: list[EffectOut]
+    bayes_factors: list[BayesFactorOut]
+    verdict: VerdictOut
+
+
+class InferenceIn(Request):
+    """What to make of a statistic that a task released: draws of a family's one unknown number.
+
+    family: how rows come about (bernoulli, normal_mean, normal_variance, uniform_width); options:
+    what is known of it: sd of normal_mean. prior: of the number. algorithm: mh where the likelihood
+    is known, else pmmh, correlated_pmmh, mhaar or mhaar_rb; left out, mh or mhaar.
+    normal_approximation: of the sum over rows; false simulates rows. particles: of each step.
+    draws: of each chain, after the warm-up.
+    """
+
+    family: Word
+    options: Annotated[dict[Word, float], Field(max_length=10)] = Field(default_factory=dict)
+    prior: Annotated[ThetaPrior, Field(discriminator="kind")]
+    algorithm: AlgorithmName | None = None
+    normal_approximation: bool = True
+    particles: Annotated[int, Field(ge=2, le=10_000)] = 32
+    chains: Annotated[int, Field(ge=1, le=64)] = 4
+    draws: Annotated[int, Field(ge=1, le=100_000)] = 2000
+    warmup: Annotated[int, Field(ge=0, le=100_000)] = 500
+
+
+class InferenceOut(Answer):
+    """Draws of a family's unknown number, (chain, draw), from what was released.
+
+    parameter: its name and summary. cost: of this request. note: says so. verdict: whether the
+    chains have mixed; it cannot see a family that does not suit the rows.
+    """
+
+    job: UUID
+    cost: Epsilon
+    note: str
+    algorithm: str
+    parameter: ParameterOut
+    draws: list[list[float]]
+    verdict: VerdictOut

@@ -1,0 +1,122 @@
+"""What is registered, and the price list of mechanisms."""
+
+import inspect
+import sys
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import TypeAdapter
+
+from app.api.auth import Anyone, Planning
+from app.api.bodies import describe, read
+from app.api.endpoints import Route
+from app.api.schemas import ComposeIn, Listing, NoiseIn, NoiseOut, RegisteredOut, StepsIn, StepsOut
+from app.api.waiting import answered
+from app.services.budgets.quotes import quoted
+from app.services.errors import Fault, invalid
+from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.errors import SpecError
+from dpmcmc.models import MODELS
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
+from dpmcmc.privacy.events import Gaussian, Repeat
+from dpmcmc.releases import RELEASES
+from dpmcmc.spec import ModelSpec
+
+router = APIRouter(prefix="/v1", route_class=Route)
+
+
+def _said(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").strip()
+
+
+def _file_of(name: str) -> object:
+    """The module of an algorithm: each has one of its name."""
+    package = "releases" if name in RELEASES else "samplers"
+    return sys.modules[f"dpmcmc.{package}.{name}"]
+
+
+def _strict(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "additionalProperties": False}
+
+
+def _named(schema: dict[str, Any]) -> dict[str, Any]:
+    """A job's `sampler` says which one it is."""
+    return {**schema, "required": sorted({*schema.get("required", []), "algorithm"})}
+
+
+@router.get("/models", tags=["catalogue"])
+def models(_: Anyone) -> Listing[RegisteredOut]:
+    """The registered models. options: the schema of a job's `model`."""
+    schema = _strict(TypeAdapter(ModelSpec).json_schema())
+    every = schema["$defs"]["ModelOptions"]
+    items = []
+    for name, model in MODELS.items():
+        fixed = {**schema["properties"], "family": {"const": name}}
+        known = {key: one for key, one in every["properties"].items() if key in model.options}
+        defs = {**schema["$defs"], "ModelOptions": _strict({**every, "properties": known})}
+        options = {**schema, "properties": fixed, "$defs": defs}
+        said = _said(inspect.getmodule(model.check))
+        items.append(RegisteredOut(name=name, description=said, options=options))
+    return Listing(items=items, next_cursor=None)
+
+
+@router.get("/samplers", tags=["catalogue"])
+def samplers(_: Anyone) -> Listing[RegisteredOut]:
+    """The registered samplers and releases. options: the schema of a job's `sampler`."""
+    items = [
+        RegisteredOut(
+            name=name,
+            description=_said(_file_of(name)),
+            options=_named(_strict(TypeAdapter(sampler.options).json_schema())),
+        )
+        for name, sampler in ALGORITHMS.items()
+    ]
+    return Listing(items=items, next_cursor=None)
+
+
+@router.post("/accounting/compose", tags=["accounting"], openapi_extra=describe(ComposeIn))
+async def compose(
+    caller: Anyone,
+    planners: Planning,
+    request: Request,
+    body: Annotated[ComposeIn, Depends(read(ComposeIn))],
+) -> dict[str, Any]:
+    """What mechanisms one after the other cost at delta, in every notion."""
+    ticket = planners.ask(str(caller.id), quoted, tuple(body.events), body.delta)
+    made: dict[str, Any] | Fault = await answered(request, ticket)
+    if isinstance(made, Fault):
+        raise invalid(made.pointer, made.message)
+    return made
+
+
+@router.post("/accounting/noise", tags=["accounting"], openapi_extra=describe(NoiseIn))
+def noise(_: Anyone, body: Annotated[NoiseIn, Depends(read(NoiseIn))]) -> NoiseOut:
+    """The noise for an epsilon: the least with which so many Gaussian steps cost no more."""
+    try:
+        z = noise_for_epsilon(body.epsilon, body.delta, body.num_steps)
+    except SpecError as error:
+        raise invalid(error.pointer, error.message) from None
+    event = Repeat(Gaussian(z), body.num_steps)
+    return NoiseOut(
+        noise_multiplier=z,
+        epsilon=accountant.epsilon(event, body.delta),
+        delta=body.delta,
+        mu=accountant.gdp_mu(event),
+    )
+
+
+@router.post("/accounting/steps", tags=["accounting"], openapi_extra=describe(StepsIn))
+def steps(_: Anyone, body: Annotated[StepsIn, Depends(read(StepsIn))]) -> StepsOut:
+    """The steps for an epsilon: as many as it pays for with this noise, or 0."""
+    try:
+        count = steps_for_epsilon(
+            body.epsilon,
+            body.delta,
+            body.noise_multiplier,
+            gradient_noise_multiplier=body.gradient_noise_multiplier,
+            num_leapfrog=body.num_leapfrog,
+        )
+    except SpecError as error:
+        raise invalid(error.pointer, error.message) from None
+    return StepsOut(num_steps=count)

@@ -1,0 +1,154 @@
+"""What tasks released, and what follows from it: all of it free."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from app.api.auth import Analyst, Downloading, House, JobId, Planning
+from app.api.bodies import describe, read
+from app.api.endpoints import IdempotencyKey, Route, in_thread
+from app.api.formats import (
+    BINARY,
+    CSV,
+    FORMATS,
+    JSON,
+    PARQUET,
+    as_files,
+    negotiate,
+    table_as_csv,
+    table_as_parquet,
+)
+from app.api.problems import of_status
+from app.api.questions import InferenceIn, InferenceOut
+from app.api.routes.jobs import POLL_SECONDS, shown
+from app.api.schemas import JobOut, TaskOut
+from app.api.waiting import answered
+from app.services.errors import Fault, Refusal
+from app.services.jobs.inferences import AT_ONCE_SECONDS, settled, submit
+from app.services.planning.calls import answered_of_task, inferred
+from app.services.results import fetch
+from app.services.results.chains import HeldDraws
+from dpmcmc.statistics.questions import Question
+from dpmcmc.summaries.intervals import Target
+from dpmcmc.tasks import FREE
+
+router = APIRouter(prefix="/v1", route_class=Route)
+Level = Annotated[float, Query(gt=0, lt=1, description="of the intervals of summaries")]
+Of = Annotated[
+    Target,
+    Query(description="population, whose random sample the rows are; rows: the noise alone"),
+]
+Number = Annotated[int, Path(ge=0, le=10_000, description="from 0")]
+TABLES = (CSV, PARQUET)
+Prefer = Annotated[
+    str | None,
+    Header(max_length=200, description="respond-async (RFC 7240): a job, however short it is"),
+]
+LATER: dict[str, Any] = {
+    "description": "It takes longer than a request: a job of its own.",
+    "model": JobOut,
+}
+
+
+@router.get("/jobs/{id}/result", tags=["jobs"], response_model=TaskOut, dependencies=[Downloading])
+async def result(
+    caller: Analyst,
+    services: House,
+    planners: Planning,
+    request: Request,
+    job_id: JobId,
+    level: Level = 0.9,
+    target: Of = "population",
+) -> Response:
+    """What a task released, with intervals that know the noise. Free, however often it is asked."""
+    found = await in_thread(fetch.result, services, caller, job_id)
+    head = {"kind": found.spec.task.kind, "job": str(job_id), "note": FREE}
+    asked = (found.schema, found.spec, found.block, level, target, head)
+    ticket = planners.ask(str(caller.id), answered_of_task, *asked, keep=False)
+    answer = await answered(request, ticket)
+    if isinstance(answer, Fault):
+        raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
+    return Response(answer, media_type=JSON)
+
+
+@router.get(
+    "/jobs/{id}/tables/{number}",
+    tags=["jobs"],
+    response_class=StreamingResponse,
+    responses={200: {"content": dict.fromkeys(TABLES, BINARY)}},
+    dependencies=[Downloading],
+)
+def table(
+    caller: Analyst, services: House, job_id: JobId, number: Number, request: Request
+) -> StreamingResponse:
+    """One synthetic table, as CSV or Parquet. An analysis of each of them is combined by Rubin."""
+    kind = negotiate(",".join(request.headers.getlist("accept")), TABLES)
+    if kind is None:
+        raise of_status(406, f"Tables come as {', '.join(TABLES)}.")
+    parts = fetch.table(services, caller, job_id, number)
+    body = table_as_csv(parts) if kind == CSV else table_as_parquet(parts)
+    return StreamingResponse(body, media_type=kind, headers={"Vary": "Accept"})
+
+
+@router.post(
+    "/jobs/{id}/inferences",
+    tags=["jobs"],
+    openapi_extra=describe(InferenceIn),
+    response_model=InferenceOut,
+    responses={**as_files(InferenceOut), 202: LATER},
+    dependencies=[Downloading],
+)
+async def inferences(
+    caller: Analyst,
+    services: House,
+    planners: Planning,
+    request: Request,
+    job_id: JobId,
+    body: Annotated[InferenceIn, Depends(read(InferenceIn))],
+    prefer: Prefer = None,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Draws of the one unknown number of a family, given a released statistic. Free of charge.
+
+    Neither the rows nor the ledger are touched, so that it may be asked again with another prior,
+    family or algorithm. In another format than JSON it is the draws alone, as those of a chain.
+    What takes longer than some seconds, or is asked for with `Prefer: respond-async`, is a job: 202
+    with its address, and then its chain and summary as of any other.
+    """
+    kind = negotiate(",".join(request.headers.getlist("accept")))
+    if kind is None:
+        raise of_status(406, f"Draws come as {', '.join(FORMATS)}.")
+    found = await in_thread(fetch.statistic, services, caller, job_id)
+    ticket = planners.ask(str(caller.id), settled, found, Question(**dict(body)), keep=False)
+    asked = await answered(request, ticket)
+    if isinstance(asked, Fault):
+        raise Refusal(422, "invalid_request", "The request is not valid.", [asked])
+    if asked.seconds > AT_ONCE_SECONDS or "respond-async" in (prefer or ""):
+        job = await in_thread(submit, services, caller, job_id, asked.question, key)
+        headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": str(POLL_SECONDS)}
+        return JSONResponse(shown(job).model_dump(mode="json"), 202, headers)
+    head = {"job": str(job_id), "cost": {"epsilon": 0.0}, "note": FREE}
+    question = (found, asked.question, head if kind == JSON else None)
+    ticket = planners.ask(str(caller.id), inferred, *question, keep=False)
+    answer = await answered(request, ticket)
+    if isinstance(answer, Fault):
+        raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
+    if kind != JSON:
+        return _as_file(job_id, kind, answer)
+    return Response(answer, media_type=JSON, headers={"Vary": "Accept"})
+
+
+def _as_file(job_id: UUID, kind: str, answer: dict[str, Any]) -> StreamingResponse:
+    free: dict[str, str | float] = {
+        "inference_library": "dpmcmc",
+        "epsilon": 0.0,
+        "algorithm": answer["algorithm"],
+    }
+    worth = answer["verdict"]
+    draws = HeldDraws(answer["draws"][..., None])
+    verdict = (worth["status"], worth["sentence"])
+    chain = fetch.Chain(job_id, (answer["parameter"]["name"],), 0, draws, verdict, free)
+    headers = {"Vary": "Accept", "Dpmcmc-Verdict": worth["status"]}
+    return StreamingResponse(FORMATS[kind](chain), media_type=kind, headers=headers)

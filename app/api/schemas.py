@@ -1,0 +1,994 @@
+"""The contract's bodies. Requests are strict: right types, finite numbers, no other fields."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from app.services.budgets.promises import LARGEST_PROMISE
+from dpmcmc.algorithms import OPTIONS
+from dpmcmc.options import AlgorithmOptions, AutoOptions
+from dpmcmc.privacy.event_json import from_dict
+from dpmcmc.privacy.events import Event, EventError
+from dpmcmc.published import with_known_names
+from dpmcmc.schema import DATES, LARGEST_BOUND, LARGEST_WHOLE, MOST_SPIKES, is_date
+from dpmcmc.spec import ModelSpec, PrivacySpec
+from dpmcmc.tasks import Task
+from dpmcmc.units import Scale
+
+if TYPE_CHECKING:
+    Algorithm = AlgorithmOptions
+else:
+    Algorithm = OPTIONS  # of whatever is registered
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Role = Literal["admin", "analyst", "auditor"]
+Item = TypeVar("Item")
+
+
+class Request(BaseModel):
+    """What a client sends. most_values: members and items in it, those of inner ones included."""
+
+    most_values: ClassVar[int] = 5000
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+    @classmethod
+    def prepared(cls, document: Any) -> Any:
+        """The body in the words that it is validated in."""
+        return document
+
+
+class Answer(BaseModel):
+    """What the service answers."""
+
+    model_config = ConfigDict(from_attributes=True, allow_inf_nan=False)
+
+
+class Listing(Answer, Generic[Item]):
+    """One page of a list."""
+
+    items: list[Item]
+    next_cursor: str | None
+
+
+# ---- datasets ----
+
+
+def _no_date(value: Any) -> Any:
+    """Refuse a date as a bound, by name."""
+    if is_date(value):
+        raise PydanticCustomError("date", "is a date, and {dates}", {"dates": DATES})
+    return value
+
+
+def _no_dates(value: Any) -> Any:
+    """Refuse a column of dates, by name."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind.startswith(("date", "time")):
+        raise PydanticCustomError("date", "{dates}", {"dates": DATES})
+    return value
+
+
+Bound = Annotated[
+    float,
+    BeforeValidator(_no_date),
+    Field(
+        ge=-LARGEST_BOUND,
+        le=LARGEST_BOUND,
+        description="a column of larger numbers is to be scaled, with bounds to match",
+    ),
+]
+
+
+class NumberIn(Request):
+    """A numeric column with public bounds; values outside are clamped."""
+
+    name: Name
+    type: Literal["number"]
+    lower: Bound
+    upper: Bound
+    missing: Annotated[
+        list[float],
+        Field(
+            max_length=20,
+            description="codes, wherever they lie, that stand for no value: rows with one are left"
+            " out of models that use the column, and count as rows all the same",
+        ),
+    ] = []
+    integer: Annotated[
+        bool,
+        Field(
+            description="whether all values are whole numbers: synthetic tables hold whole numbers"
+            " then, quantiles are whole, and an upload with others is refused",
+        ),
+    ] = False
+    spikes: Annotated[
+        list[float],
+        Field(
+            max_length=MOST_SPIKES,
+            description="values that many rows have exactly, such as 0 of an amount: tables of"
+            " counts and synthetic tables give each of them a cell of its own",
+        ),
+    ] = []
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "NumberIn":
+        if not self.lower < self.upper:
+            raise ValueError("lower must be below upper")
+        if not self.upper - self.lower < float("inf"):
+            raise ValueError("the bounds are too far apart")
+        if len(set(self.missing)) < len(self.missing):
+            raise ValueError("the missing codes must be distinct")
+        whole = [self.lower, self.upper, *self.spikes]
+        if self.integer and not all(float(one).is_integer() for one in whole):
+            raise ValueError("the bounds and spikes of an integer column must be whole numbers")
+        if self.integer and max(abs(self.lower), abs(self.upper)) > LARGEST_WHOLE:
+            raise ValueError("the bounds of an integer column must lie within 2^51")
+        if not all(self.lower <= one <= self.upper for one in self.spikes):
+            raise ValueError("the spikes must lie within the bounds")
+        if len(set(self.spikes)) < len(self.spikes) or set(self.spikes) & set(self.missing):
+            raise ValueError("the spikes must be distinct, and no missing codes")
+        return self
+
+
+class CategoryIn(Request):
+    """A column of declared categories; the first one is the reference."""
+
+    name: Name
+    type: Literal["category"]
+    categories: Annotated[list[Word], Field(min_length=2, max_length=1000)]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "CategoryIn":
+        if len(set(self.categories)) < len(self.categories):
+            raise ValueError("the categories must be distinct")
+        return self
+
+
+class BinaryIn(Request):
+    """A column of two declared categories; the second one is coded as 1."""
+
+    name: Name
+    type: Literal["binary"]
+    categories: Annotated[list[Word], Field(min_length=2, max_length=2)]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "BinaryIn":
+        if self.categories[0] == self.categories[1]:
+            raise ValueError("the categories must be distinct")
+        return self
+
+
+ColumnIn = Annotated[
+    NumberIn | CategoryIn | BinaryIn, Field(discriminator="type"), BeforeValidator(_no_dates)
+]
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Order = Annotated[float, Field(gt=1, le=1e6)]
+
+
+class Branches(Request):
+    """How delta is shared between filters; a job is accepted while one of them still holds.
+
+    gdp: share of the Gaussian filter. rdp: (order, share) of each Rényi filter, needed for samplers
+    on secret minibatches. failure: share of delta that noise may use up which is itself
+    (epsilon, delta), needed for the median and the maximum. Shares sum to at most 1; fixed at the
+    dataset's creation. Noise of pure epsilon has a filter of its own, which needs no delta.
+    """
+
+    gdp: Share = 1.0
+    rdp: Annotated[list[tuple[Order, Share]], Field(max_length=4)] = Field(default_factory=list)
+    failure: Share = Field(default=0.0, exclude_if=lambda share: share == 0.0)
+
+
+Promised = Annotated[Positive, Field(le=LARGEST_PROMISE)]
+
+
+class PrivacyIn(Request):
+    """A dataset's promise, fixed at its creation."""
+
+    neighbouring: Literal["replace_one"] = "replace_one"
+    epsilon: Promised
+    delta: Delta
+    branches: Branches = Field(default_factory=Branches)
+
+
+class HoldersIn(Request):
+    """Data holders who share the rows, and by what a row is known to be whose.
+
+    names: of the holders. column: of the file, which names a row's holder and is not stored; left
+    out where each holder's rows come in a file of their own, in the order of the names. Who has a
+    row, and how many rows a holder has, is public: a neighbouring dataset differs in one row, which
+    stays with its holder.
+    """
+
+    names: Annotated[list[Name], Field(min_length=2, max_length=100)]
+    column: Name | None = None
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "HoldersIn":
+        if len(set(self.names)) < len(self.names):
+            raise ValueError("the holders' names must be distinct")
+        return self
+
+
+class DatasetIn(Request):
+    """The metadata of an upload.
+
+    population: whom the rows are about; datasets of one population share one ledger and budget.
+    holders: several who have rows each, every one of them with a dataset and a ledger of its own
+    beside the pooled dataset, whose jobs debit all of them.
+    """
+
+    most_values = 50_000  # categories
+
+    name: Name
+    description: Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")] = ""
+    privacy: PrivacyIn
+    columns: Annotated[list[ColumnIn], Field(min_length=1, max_length=1000)]
+    population: Name | None = None
+    grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
+    holders: HoldersIn | None = None
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "DatasetIn":
+        names = [column.name for column in self.columns]
+        if self.holders is not None and self.holders.column in names:
+            raise ValueError("the column that names the holders is not stored: leave it undeclared")
+        if len(set(names)) < len(names):
+            raise ValueError("the columns' names must be distinct")
+        return self
+
+
+class BudgetIn(Request):
+    """A budget that is raised; neither number may sink."""
+
+    epsilon: Promised | None = None
+    delta: Delta | None = None
+
+
+class DatasetPatch(Request):
+    """Changes of a dataset, each a ledger entry. grants null: every analyst may use it.
+
+    available: the stored rows of a dataset that was set aside are put right; they are looked at.
+
+    allotments: epsilons (at the dataset's delta) that single analysts may use of the budget, by the
+    analysts' ids; null lifts an allotment.
+    """
+
+    most_values = 12_000
+    privacy: BudgetIn | None = None
+    archived: bool | None = None
+    available: Literal[True] | None = None
+    grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
+    allotments: Annotated[dict[UUID, NotNegative | None], Field(max_length=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> "DatasetPatch":
+        if not self.model_fields_set:
+            raise ValueError("name at least one change")
+        return self
+
+
+class PrivacyOut(Answer):
+    """What a dataset promises. branches: only where the admin shared delta between filters."""
+
+    neighbouring: str
+    epsilon: float
+    delta: float
+    branches: Branches | None = Field(None, exclude_if=lambda declared: declared is None)
+
+
+class WeakOut(Answer):
+    """A dataset's epsilon is so large that its promise says little."""
+
+    code: Literal["weak_promise"]
+    detail: str
+
+
+class SeenOut(Answer):
+    """An upload is like an earlier one that has another budget.
+
+    kind: same_rows (in any order), rows (a share of them), or columns (a share of them). destroyed:
+    whether the earlier dataset's rows were destroyed.
+    """
+
+    code: Literal["rows_seen_before"]
+    detail: str
+    dataset: UUID
+    destroyed: bool
+    kind: Literal["same_rows", "rows", "columns"]
+    share: float
+
+
+class HolderOut(Answer):
+    """A data holder of a pooled dataset, and the holder's own dataset."""
+
+    dataset: UUID
+    name: str
+    rows: int
+
+
+class UnavailableOut(Answer):
+    """Since when a dataset is set aside, and what is wrong with its stored rows. For admins."""
+
+    since: datetime
+    reason: str
+
+
+class DatasetOut(Answer):
+    """Public metadata. grants: only told to admins; null where every analyst may use it.
+
+    holders: of a pooled dataset. pool: the pooled dataset that a holder's one is part of.
+    """
+
+    id: UUID
+    name: str
+    description: str
+    rows: int
+    privacy: PrivacyOut
+    columns: list[dict[str, Any]]
+    status: Literal["open", "archived", "unavailable", "destroyed"]
+    unavailable: UnavailableOut | None = Field(None, exclude_if=lambda told: told is None)
+    created_at: datetime
+    grants: list[UUID] | None = None
+    population: str | None = Field(None, exclude_if=lambda named: named is None)
+    holders: list[HolderOut] = Field([], exclude_if=lambda told: not told)
+    pool: UUID | None = Field(None, exclude_if=lambda told: told is None)
+    warnings: list[Annotated[WeakOut | SeenOut, Field(discriminator="code")]] = Field(
+        [], description="rows_seen_before: in the answer to the upload only, for its admin"
+    )
+
+
+class Epsilon(Answer):
+    """An epsilon at the delta named beside it; null where none is finite."""
+
+    epsilon: float | None
+
+
+class AllotmentOut(Answer):
+    """What one analyst may use of a budget. spent: with reservations. remaining: in both.
+
+    jobs_left: of the epsilon that was asked for with job_epsilon; absent without it.
+    """
+
+    epsilon: float
+    spent: Epsilon
+    remaining: Epsilon
+    jobs_left: int | None = Field(None, exclude_if=lambda count: count is None)
+
+
+class BudgetOut(Answer):
+    """A budget; every epsilon is composed, at the dataset's delta.
+
+    allotments: by analysts' ids, only where there are any; an analyst is told the own one.
+    jobs_left: how many jobs of job_epsilon still fit, one after the other; absent without it.
+    """
+
+    dataset: UUID
+    neighbouring: str
+    epsilon: float
+    delta: float
+    spent: Epsilon
+    reserved: Epsilon
+    remaining: Epsilon
+    mu_total: float
+    mu_spent: float | None
+    jobs: int
+    jobs_left: int | None = Field(None, exclude_if=lambda count: count is None)
+    allotments: dict[UUID, AllotmentOut] = Field({}, exclude_if=lambda caps: not caps)
+
+
+class HistoryOut(Answer):
+    """One step of a budget's curve."""
+
+    at: datetime
+    job: UUID | None
+    kind: str
+    epsilon_after: float | None
+
+
+class BudgetItem(BudgetOut):
+    """A budget with its curve."""
+
+    history: list[HistoryOut]
+
+
+class EntryOut(Answer):
+    """One ledger entry. hash covers everything else and the entry before."""
+
+    seq: int
+    at: datetime
+    kind: str
+    job: UUID | None
+    analyst: UUID | None
+    actor: UUID | None
+    event: dict[str, Any] | None
+    event_digest: str | None
+    cost: list[str | None] | None
+    total: dict[str, Any]
+    details: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class AnchorIn(Request):
+    """An end of a chain that was kept elsewhere: how many entries, and the last one's hash.
+
+    signature: as a verification gave it, where it is to be checked as well.
+    """
+
+    rows: Annotated[int, Field(ge=1, le=2**53)]
+    head: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class VerifyIn(Request):
+    """What to hold a chain against besides itself."""
+
+    anchor: AnchorIn | None = None
+
+
+class AnchorOut(Answer):
+    """An end of a chain, signed with this installation's key. ledger: null for the audit trail."""
+
+    ledger: UUID | None
+    rows: int
+    head: str
+    signature: str
+
+
+class VerificationOut(Answer):
+    """Whether a ledger is whole. problem: the first fault.
+
+    anchor: to be kept elsewhere and sent with a later verification; null where there is a fault.
+    """
+
+    ok: bool
+    rows: int
+    head: str
+    problem: str | None
+    anchor: AnchorOut | None
+
+
+# ---- plans and jobs ----
+
+
+class JobIn(Request):
+    """One sampling job. What is left out of `sampler` is chosen by the planner.
+
+    Without `sampler` (or with `{"algorithm": "auto"}`, which is the same) it chooses the algorithm
+    too, from public facts: the plan names it in `algorithm` and says why in `reasons`. Names that
+    theses and papers give to algorithms are taken as well, such as MCMC-fixedS or adaSSP.
+    accept_low_quality: take a job whose plan is not `usable`, which is refused otherwise.
+    """
+
+    dataset: UUID
+    model: ModelSpec
+    sampler: Annotated[Algorithm, Field(discriminator="algorithm")] = AutoOptions()
+    privacy: PrivacySpec
+    accept_low_quality: bool = False
+
+    @classmethod
+    def prepared(cls, document: Any) -> Any:
+        """The body with published names of algorithms and methods replaced by those here."""
+        if not isinstance(document, dict) or "sampler" not in document:
+            return document
+        return document | {"sampler": with_known_names(document["sampler"])}
+
+
+class TaskIn(Request):
+    """A job that releases something else than a posterior: summaries, tables, or one statistic.
+
+    It is planned, paid for and followed like any job; its result is `GET /v1/jobs/{id}/result`.
+    """
+
+    dataset: UUID
+    task: Annotated[Task, Field(discriminator="kind")]
+    privacy: PrivacySpec
+
+
+class PlanOut(Answer):
+    """What a job would cost and bring, from public facts only.
+
+    Of a task: algorithm is its kind, num_steps the blocks that it releases, reasons its noise.
+    algorithm: the one that was named, or the planner's choice; reasons: why it was chosen.
+    noise_multiplier: of every step of a chain; of a release as a whole, which costs
+    mu = 1 / noise_multiplier. warnings: what is wrong with the job, and what would help.
+    expected_ess: null where nothing is known of how a sampler mixes.
+    expected_width: sd of the draws over the non-private posterior's, median coefficient; null where
+    it is not known. usable: whether the result is expected to be of any use.
+    """
+
+    algorithm: str
+    epsilon: float
+    delta: float
+    mu: float | None
+    noise_multiplier: float
+    num_steps: int
+    num_chains: int
+    num_warmup: int
+    expected_ess: float | None
+    expected_width: float | None
+    usable: bool
+    parameters: list[str]
+    remaining_after: Epsilon
+    affordable: bool
+    warnings: list[str]
+    reasons: list[str]
+
+
+class CostOut(Answer):
+    """What a job costs."""
+
+    epsilon: float
+    delta: float
+    mu: float | None
+
+
+class ProgressOut(Answer):
+    """Steps of each chain that are done."""
+
+    step: int
+    of: int
+
+
+class ErrorOut(Answer):
+    """Why a job ended without a chain."""
+
+    code: str
+    detail: str
+
+
+class NoteOut(Answer):
+    """Something to know for the next dataset, from released values. column: that it is about."""
+
+    column: str
+    sentence: str
+
+
+class VerdictOut(Answer):
+    """Whether a result may be believed, from released values only.
+
+    reasons: each thing that is wrong. width_from_privacy: part of its intervals' width that is due
+    to privacy, where that is known. notes: on declared bounds, for the next dataset.
+    """
+
+    status: Literal["reliable", "unreliable"]
+    sentence: str
+    reasons: list[str]
+    width_from_privacy: float | None
+    notes: list[NoteOut] = []
+
+
+class JobEvent(Answer):
+    """An event of a stream of several jobs: one of them as it is now.
+
+    step, of: its progress. verdict: on its result; null until it succeeded.
+    """
+
+    id: UUID
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    step: int
+    of: int
+    verdict: VerdictOut | None = None
+
+
+class StatusEvent(Answer):
+    """An event of a stream: the job's status, from now on or in the end.
+
+    verdict: on the result, in the last event of a job that succeeded; absent otherwise.
+    """
+
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    verdict: VerdictOut | None = None
+
+
+class JobOut(Answer):
+    """A job. spec: as planned and paid for; algorithm: its sampler's or release's name.
+
+    reasons: why the planner chose the algorithm; empty where the job named it. verdict: null until
+    the job has succeeded. expired_at: when its draws were deleted, after their time. submitted: the
+    spec as it was asked for, before the planner filled it; of a single job, absent in a list. kind:
+    chain, whose result is draws; task, whose result is `/result`; inference, draws given a task.
+    """
+
+    id: UUID
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    dataset: UUID
+    cost: CostOut
+    progress: ProgressOut
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    expired_at: datetime | None
+    error: ErrorOut | None
+    algorithm: str
+    reasons: list[str]
+    verdict: VerdictOut | None
+    spec: dict[str, Any]
+    submitted: dict[str, Any] | None = Field(None, exclude_if=lambda spec: spec is None)
+    kind: Literal["chain", "task", "inference"]
+
+
+class ParameterOut(Answer):
+    """One parameter's released draws after warm-up."""
+
+    name: str
+    mean: float
+    sd: float
+    q05: float
+    q25: float
+    q50: float
+    q75: float
+    q95: float
+    r_hat: float | None
+    ess_bulk: float | None
+    ess_tail: float | None
+
+
+class SummaryOut(Answer):
+    """The summary of a chain. draws: of each chain, after warm-up. scale: of the coefficients."""
+
+    job: UUID
+    scale: Scale = "original"
+    chains: int
+    draws: int
+    num_warmup: int
+    parameters: list[ParameterOut]
+    verdict: VerdictOut | None = None
+
+
+class ChainOut(Answer):
+    """A chain as JSON. draws: (chain, draw, parameter), of which the first num_warmup warm up.
+
+    verdict: the status of its verdict, with the sentence.
+    """
+
+    job: UUID
+    parameters: list[str]
+    num_chains: int
+    num_draws: int
+    num_warmup: int
+    verdict: Literal["reliable", "unreliable"] | None = None
+    verdict_sentence: str | None = None
+    draws: list[list[list[float]]]
+
+
+class EstimateOut(Answer):
+    """A number with its interval."""
+
+    name: str
+    estimate: float
+    lower: float
+    upper: float
+
+
+class SummariesOut(Answer):
+    """Released summaries. noise_sd: of each count, in rows. Each interval holds by itself.
+
+    target: population, whose random sample the rows are, or rows: noise alone.
+    """
+
+    kind: Literal["summaries"]
+    job: UUID
+    level: float
+    target: Literal["population", "rows"]
+    noise_sd: float
+    estimates: list[EstimateOut]
+    note: str
+
+
+class MarginalOut(Answer):
+    """A noisy contingency table, the last column fastest."""
+
+    columns: list[str]
+    counts: list[float]
+
+
+class SyntheticOut(Answer):
+    """What synthetic tables were drawn from. tables: how many; each is an address of its own.
+
+    noise_sd: of each count of the marginals. r_hat: of the chains that drew the tables.
+    """
+
+    kind: Literal["synthetic"]
+    job: UUID
+    tables: int
+    rows: int
+    columns: list[str]
+    levels: dict[str, list[str]]
+    noise_sd: float
+    r_hat: float | None
+    marginals: list[MarginalOut]
+    note: str
+
+
+class StatisticOut(Answer):
+    """A released statistic. values: one noisy sum (batch), median or maximum; or one of each row.
+
+    statistic: kind, a, and the bounds of rows. noise: its law, which does not depend on rows.
+    """
+
+    kind: Literal["statistic"]
+    job: UUID
+    form: Literal["batch", "sequential", "median", "maximum"]
+    statistic: dict[str, Any]
+    rows: int
+    values: list[float]
+    noise: dict[str, Any]
+    note: str
+
+
+class StageOut(Answer):
+    """What one stage released, as a statistic's fields say it."""
+
+    form: Literal["batch"]
+    statistic: dict[str, Any]
+    rows: int
+    values: list[float]
+    noise: dict[str, Any]
+
+
+class ScoreOut(Answer):
+    """What a power promises: the mean of 1 / Fisher information, the least of which is chosen."""
+
+    power: float
+    mean_inverse_information: float | None
+
+
+class WeightOut(Answer):
+    """How likely a value is after the first stage."""
+
+    theta: float
+    weight: float
+
+
+class TwoStagesOut(Answer):
+    """Two released sums over separate rows. power: of the second, chosen by what the first told."""
+
+    kind: Literal["two_stages"]
+    job: UUID
+    stages: list[StageOut]
+    power: float
+    scores: list[ScoreOut]
+    weights: list[WeightOut]
+    note: str
+
+
+TaskOut = Annotated[
+    SummariesOut | SyntheticOut | StatisticOut | TwoStagesOut, Field(discriminator="kind")
+]
+
+
+# ---- users, registries, accounting ----
+
+
+class UserIn(Request):
+    """A new user."""
+
+    name: Name
+    role: Role
+
+
+class UserPatch(Request):
+    """Whether a user is shut out."""
+
+    disabled: bool
+
+
+class KeyIn(Request):
+    """What a new key is for, and when it ends."""
+
+    label: Name | None = None
+    expires_at: AwareDatetime | None = None
+
+
+class UserOut(Answer):
+    """A user. disabled_at: since when no key of the user lets anybody in."""
+
+    id: UUID
+    name: str
+    role: Role
+    created_at: datetime
+    disabled_at: datetime | None
+
+
+class KeyOut(Answer):
+    """An API key without its secret. created_by: null where the service itself made it.
+
+    last_used_at: to the minute.
+    """
+
+    id: UUID
+    label: str | None
+    created_at: datetime
+    created_by: UUID | None
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class OneKey(KeyOut):
+    """An API key without its secret, and its user."""
+
+    user: UUID = Field(validation_alias="user_id")
+
+
+class UserItem(UserOut):
+    """A user with the keys that were made."""
+
+    keys: list[KeyOut]
+
+
+class NewUser(UserOut):
+    """A new user with the key's only showing."""
+
+    key: str
+    key_id: UUID
+
+
+class NewKey(Answer):
+    """A further key, shown once."""
+
+    id: UUID
+    user: UUID
+    key: str
+    label: str | None
+    expires_at: datetime | None
+
+
+class AuditOut(Answer):
+    """One entry of the audit trail. hash covers everything else and the entry before.
+
+    actor: who did it, null for the service itself; key, address: with which key and from where;
+    subject: to what; user: whom it concerns, who sees it too.
+    """
+
+    seq: int
+    at: datetime
+    action: str
+    actor: UUID | None
+    key: UUID | None
+    address: str | None
+    subject: UUID | None
+    user: UUID | None
+    details: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class PlaceOut(Answer):
+    """Where a ledger ends."""
+
+    rows: int
+    head: str
+
+
+class RewoundOut(Answer):
+    """A ledger that is behind its anchor; null for the audit trail. datasets: that are on it.
+
+    found: where it ends in the database; null where the database does not know it.
+    """
+
+    ledger: UUID | None
+    datasets: list[UUID]
+    anchor: PlaceOut
+    found: PlaceOut | None
+
+
+class RestoreOut(Answer):
+    """What an older database is missing, and the sentence that says what to do."""
+
+    rewound: list[RewoundOut]
+    detail: str
+
+
+class RestoreIn(Request):
+    """An admin's word that a database was put back on purpose. reason: for the audit trail."""
+
+    accept: Literal[True]
+    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]*$")]
+
+
+class ActOut(Answer):
+    """What somebody else did that concerns you."""
+
+    seq: int
+    at: datetime
+    action: str
+    actor: UUID | None
+    subject: UUID | None
+    details: dict[str, Any]
+
+
+class MeOut(UserItem):
+    """You, your keys with who made them, and what others did that concerns you, newest first."""
+
+    acts: list[ActOut]
+
+
+class RegisteredOut(Answer):
+    """Something registered, with the JSON schema of its options."""
+
+    name: str
+    description: str
+    options: dict[str, Any]
+
+
+def _event(value: Any) -> Event:
+    """One mechanism out of its JSON. What is wrong with it is told at its place."""
+    try:
+        return from_dict(value)
+    except EventError as error:
+        told = {"message": error.message, "pointer": error.pointer}
+        raise PydanticCustomError("event", "{message}", told) from None
+
+
+EventIn = Annotated[Event, PlainValidator(_event, json_schema_input_type=Event)]
+
+
+class ComposeIn(Request):
+    """Mechanisms one after the other on the same rows, and the delta to quote them at."""
+
+    most_values = 10_000
+    events: Annotated[list[EventIn], Field(min_length=1, max_length=1000)]
+    delta: Delta
+
+
+class NoiseIn(Request):
+    """A budget, and the steps of all chains together that it is to pay for."""
+
+    epsilon: Positive
+    delta: Delta
+    num_steps: int = 1
+
+
+class NoiseOut(Answer):
+    """The least noise multiplier of every step, and what they cost with it. See a job's privacy."""
+
+    noise_multiplier: float
+    epsilon: float
+    delta: float
+    mu: float
+
+
+class StepsIn(Request):
+    """A budget, and the noise of every step that it is to pay for.
+
+    With gradient_noise_multiplier: steps of one chain of dp_hmc, or with num_leapfrog 1 of dp_mala.
+    """
+
+    epsilon: Positive
+    delta: Delta
+    noise_multiplier: Positive
+    gradient_noise_multiplier: Positive | None = None
+    num_leapfrog: int = 1
+
+
+class StepsOut(Answer):
+    """How many steps a budget pays for."""
+
+    num_steps: int
+
+
+class Health(Answer):
+    """Whether the process and what it needs are there."""
+
+    status: Literal["ok", "unavailable"]
+    checks: dict[str, Literal["ok", "unavailable"]] = {}

@@ -1,0 +1,117 @@
+"""Server-sent events: one look at all jobs that are watched, however many streams watch them."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from fastapi.responses import StreamingResponse
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from app import logs
+from app.services.accounts.caller import Caller
+from app.services.results.fetch import Watched
+
+LOOK_SECONDS = 0.15
+ALIVE_SECONDS = 15.0
+Looked = tuple[Mapping[UUID, Watched], Collection[Caller]]
+
+
+def event(name: str, data: dict[str, Any]) -> bytes:
+    """One event."""
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """One stream. seen: what each of its jobs was when last looked at. new: those not told yet."""
+
+    caller: Caller
+    seen: dict[UUID, Watched]
+    new: set[UUID] = field(default_factory=set)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: bool = False
+
+
+class Notifier:
+    """Wakes a stream when its job has changed, and ends it with its key or with the service.
+
+    look: the present state of these jobs, and which of these callers may still come in. It is asked
+    while any stream is open, by one task, for all of them at once.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[Collection[UUID], Collection[Caller]], Looked],
+        stopping: threading.Event,
+    ) -> None:
+        self._look, self._stopping = look, stopping
+        self._streams: set[_Stream] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def follow(self, caller: Caller, *first: Watched) -> AsyncIterator[Watched | None]:
+        """What there is to see of jobs, without an end; None now and then: still alive."""
+        stream = _Stream(caller, {one.id: one for one in first})
+        self._streams.add(stream)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        try:
+            for one in first:
+                yield one
+            while not stream.ended:
+                try:
+                    await asyncio.wait_for(stream.news.wait(), ALIVE_SECONDS)
+                except TimeoutError:
+                    yield None
+                    continue
+                stream.news.clear()
+                while stream.new and not stream.ended:
+                    yield stream.seen[stream.new.pop()]
+        finally:
+            self._streams.discard(stream)
+
+    async def _run(self) -> None:
+        while self._streams and not self._stopping.is_set():
+            await asyncio.sleep(LOOK_SECONDS)
+            watching = list(self._streams)
+            jobs = {job for stream in watching for job in stream.seen}
+            callers = {stream.caller for stream in watching}
+            try:
+                found, living = await run_in_threadpool(self._look, jobs, callers)
+            except (OperationalError, InterfaceError, PoolTimeoutError) as error:
+                logs.logger().warning("streams_blind", exception=type(error).__name__)
+                continue
+            for stream in watching:
+                self._tell(stream, found, stream.caller in living)
+        for stream in self._streams:
+            self._tell(stream, {}, False)
+
+    def _tell(self, stream: _Stream, found: Mapping[UUID, Watched], welcome: bool) -> None:
+        stream.ended = not welcome or not stream.seen.keys() <= found.keys()
+        if not stream.ended:
+            changed = {job for job, before in stream.seen.items() if found[job] != before}
+            stream.seen.update((job, found[job]) for job in changed)
+            stream.new |= changed
+        if stream.ended or stream.new:
+            stream.news.set()
+
+
+class EventStream(StreamingResponse):
+    """A stream that says when it is over, also where its client left before it began."""
+
+    def __init__(self, content: AsyncIterator[bytes], over: Callable[[], None]) -> None:
+        super().__init__(content, media_type="text/event-stream")
+        self._over = over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._over()

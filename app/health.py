@@ -1,0 +1,33 @@
+"""`python -m app.health URL`: the image's health check, right for every role of it.
+
+An API says on its port whether it is ready. Where nothing listens there, the role is one that
+touches a file while it works: see app.liveness.
+"""
+
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from app import liveness
+from app.settings import settings
+
+SECONDS = 4.0
+
+
+def healthy(url: str, file: Path | None) -> bool:
+    """Whether the API at `url` is ready; where there is none, whether the file is fresh."""
+    try:
+        with urllib.request.urlopen(url, timeout=SECONDS) as answer:  # noqa: S310 - ours
+            return bool(answer.status == 200)
+    except urllib.error.HTTPError:
+        return False
+    except urllib.error.URLError as error:
+        nobody = isinstance(error.reason, ConnectionRefusedError)
+        return nobody and file is not None and liveness.alive(file)
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(0 if healthy(sys.argv[1], settings().liveness_file) else 1)

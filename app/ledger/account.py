@@ -1,0 +1,446 @@
+"""Debits: a decision and its entry in one transaction that holds the dataset's head.
+
+Every function takes an open write transaction and never commits. The head row is locked first
+(PostgreSQL: FOR UPDATE; SQLite: BEGIN IMMEDIATE before), so decisions on one dataset happen one
+after the other. A job on a pooled dataset is an entry of its ledger and of each holder's: their
+heads are locked in the order of their ids, and all of them allow the job or none has an entry.
+Comparisons are between whole numbers, rounded against the spender.
+Nothing written here depends on private rows.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from operator import add
+from types import MappingProxyType
+from typing import Any, cast
+from uuid import UUID
+
+from sqlalchemy import Result, Select, Table, bindparam, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app.ledger.codec import (
+    canonical,
+    entry_hash,
+    genesis,
+    read_cost,
+    read_state,
+    read_terms,
+    write_cost,
+    write_state,
+    write_terms,
+)
+from app.ledger.errors import (
+    AccountClosed,
+    AlreadyReserved,
+    BudgetExhausted,
+    NotVoidable,
+    UnknownAccount,
+    UnknownReservation,
+    Voided,
+)
+from app.storage.rows import DatasetRow, JobRow, LedgerHeadRow, LedgerRow
+from app.storage.types import utc_now
+from dpmcmc.privacy.event_json import as_dict, digest
+from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms, entry_cost
+from dpmcmc.privacy.types import Permit
+
+HEADS, ENTRIES = cast(Table, LedgerHeadRow.__table__), cast(Table, LedgerRow.__table__)
+DATASETS = cast(Table, DatasetRow.__table__)
+# whose ledger a dataset is on: its own, or that of the first dataset of its population
+LEDGER_OF = func.coalesce(DATASETS.c.ledger_id, DATASETS.c.id, type_=DATASETS.c.id.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """An analyst's own cap (epsilon at the dataset's delta) and the sums of that analyst's jobs."""
+
+    epsilon: float
+    held: FilterState
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a ledger, locked while a transaction decides.
+
+    dataset_id: whose it is; of a population, its first dataset.
+    """
+
+    dataset_id: UUID
+    seq: int
+    hash: str
+    status: str
+    terms: FilterTerms
+    posted: FilterState
+    reserved: FilterState
+    allotments: Mapping[str, Allotment]
+    jobs: int
+
+    @property
+    def held(self) -> FilterState:
+        """Posted and reserved together: a reservation counts fully."""
+        return sum_of(self.posted, self.reserved)
+
+
+def sum_of(one: FilterState, other: FilterState) -> FilterState:
+    """Two states added up."""
+    return FilterState(
+        tuple(map(add, one.sums, other.sums)), tuple(map(add, one.unbounded, other.unbounded))
+    )
+
+
+@lru_cache(maxsize=1024)
+def written(event: Event) -> tuple[str, str]:
+    """An event's canonical text and its digest, remembered."""
+    return canonical(as_dict(event)), digest(event)
+
+
+@lru_cache(maxsize=1024)
+def price(terms: FilterTerms, event: Event) -> EntryCost:
+    """What an event costs under the terms, remembered: a plan has it ready for the reservation."""
+    return entry_cost(terms, event)
+
+
+def open_account(
+    session: Session, dataset_id: UUID, terms: FilterTerms, actor_id: UUID | None
+) -> None:
+    """Open a new dataset's ledger with its promise; its first entry follows its genesis."""
+    empty = FilterState.empty(terms)
+    head = Head(dataset_id, 0, genesis(dataset_id), "open", terms, empty, empty, {}, 0)
+    session.flush()
+    details = {"terms": json.loads(write_terms(terms))}
+    entry = _next(head, "open", details=details, actor_id=actor_id)
+    session.execute(insert(HEADS), {"dataset_id": dataset_id, **_moved(head, entry)})
+    session.execute(_ADD_ENTRY, entry)
+
+
+def reserve(
+    session: Session,
+    dataset_id: UUID,
+    *,
+    job_id: UUID,
+    analyst_id: UUID,
+    event: Event,
+    until: datetime | None = None,
+) -> None:
+    """Hold an event's cost for a job, whose row is stored, or refuse.
+
+    until: when the reservation lapses unless a worker has claimed the job (see `expire`).
+    Raises UnknownAccount, AccountClosed, EventError (another neighbouring relation),
+    BudgetExhausted (of the dataset, or of the analyst's allotment), and AlreadyReserved.
+    """
+    text, name = written(event)
+    heads = _locked_for_jobs(session, dataset_id)
+    for head, moved, cost in [_reserved(head, analyst_id, event) for head in heads]:
+        details = {"until": until.isoformat()} if until else {}
+        if head.dataset_id != dataset_id:
+            details["dataset"] = str(dataset_id)
+        fields = {
+            "details": details,
+            "actor_id": analyst_id,
+            "job_id": job_id,
+            "analyst_id": analyst_id,
+            "event": text,
+            "event_digest": name,
+            "cost": write_cost(cost),
+        }
+        try:
+            append(session, moved, "reserve", **fields)
+        except IntegrityError:
+            raise AlreadyReserved("the job is not stored, or has a reservation") from None
+
+
+def _reserved(head: Head, analyst_id: UUID, event: Event) -> tuple[Head, Head, EntryCost]:
+    """A head, the same with an event's cost reserved, and the cost; or raise as `reserve` does."""
+    if head.status != "open":
+        raise AccountClosed("the dataset takes no new jobs")
+    cost = price(head.terms, event)
+    moved = replace(
+        head,
+        reserved=head.reserved.add(cost),
+        allotments=_allotted(head, analyst_id, cost),
+        jobs=head.jobs + 1,
+    )
+    if not head.terms.accepts(moved.held):
+        raise BudgetExhausted(head.terms, head.held, cost)
+    return head, moved, cost
+
+
+def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
+    """The allotments after one more entry of this analyst. Raises BudgetExhausted."""
+    own = head.allotments.get(str(analyst_id))
+    if own is None:
+        return head.allotments
+    terms, held = replace(head.terms, epsilon=own.epsilon), own.held.add(cost)
+    if not terms.accepts(held):
+        raise BudgetExhausted(terms, own.held, cost, allotment=True)
+    return {**head.allotments, str(analyst_id): Allotment(own.epsilon, held)}
+
+
+def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Permit:
+    """Turn a job's reservation into a debit for good, and hand out what opens the rows.
+
+    Idempotent: a later attempt of the same job gets a permit of its own without a second debit.
+    Raises UnknownReservation, Voided, and AccountClosed where the rows are destroyed.
+    """
+    heads = _locked_by_job(session, job_id)
+    settled = _settlement(session, job_id)
+    if any("void" in entries for entries in settled.values()):
+        raise Voided("the job's reservation was given back")
+    if any(head.status == "destroyed" for head in heads):
+        raise AccountClosed("the dataset's rows are destroyed")
+    for head in heads:
+        reserved = settled[head.dataset_id]["reserve"]
+        if "post" not in settled[head.dataset_id]:
+            cost = read_cost(reserved.cost)
+            moved = replace(head, posted=head.posted.add(cost), reserved=head.reserved.remove(cost))
+            append(session, moved, "post", actor_id=actor_id, **_same(reserved))
+    told = settled[heads[0].dataset_id]["reserve"]
+    subject = json.loads(told.details).get("dataset", str(told.dataset_id))
+    return Permit(subject=subject, event_digest=told.event_digest)
+
+
+def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None = None) -> None:
+    """Give a reservation back, while no worker has ever claimed the job. Idempotent.
+
+    reason: a public word such as "cancelled". Raises UnknownReservation, and NotVoidable once the
+    job was claimed or posted: then nothing is given back.
+    """
+    # no key update: a post waits for nobody's job while it holds the head
+    job = select(JobRow.attempt).where(JobRow.id == job_id).with_for_update(key_share=True)
+    claimed = session.scalar(job)
+    heads = _locked_by_job(session, job_id)
+    settled = _settlement(session, job_id)
+    if all("void" in entries for entries in settled.values()):
+        return
+    if claimed or any("post" in entries for entries in settled.values()):
+        raise NotVoidable("the job was claimed: its debit stays")
+    for head in heads:
+        reserved = settled[head.dataset_id]["reserve"]
+        cost = read_cost(reserved.cost)
+        moved = replace(
+            head,
+            reserved=head.reserved.remove(cost),
+            allotments=_returned(head, reserved.analyst_id, cost),
+            jobs=head.jobs - 1,
+        )
+        details = {"reason": reason}
+        append(session, moved, "void", details=details, actor_id=actor_id, **_same(reserved))
+
+
+def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
+    own = head.allotments.get(str(analyst_id))
+    if own is None:
+        return head.allotments
+    return {**head.allotments, str(analyst_id): replace(own, held=own.held.remove(cost))}
+
+
+def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
+    """Void reservations past their time whose jobs no worker has claimed.
+
+    Returns the jobs' ids, their rows locked: the caller marks them cancelled in this transaction.
+    """
+    lapsed = (
+        select(JobRow.id)
+        .where(JobRow.status == "queued", JobRow.attempt == 0, JobRow.reserved_until < now)
+        .order_by(JobRow.dataset_id, JobRow.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+    jobs = list(session.scalars(lapsed))
+    hold(session, jobs)
+    for job_id in jobs:
+        void(session, job_id, reason="expired")
+    return jobs
+
+
+def hold(session: Session, job_ids: Sequence[UUID]) -> None:
+    """Lock the ledgers of several jobs that are settled one after the other.
+
+    In the order of their ids, as everybody does who needs more than one: nobody waits in a circle.
+    """
+    session.execute(_OF_JOBS, {"jobs": job_ids}).all()
+
+
+def hold_pool(session: Session, dataset_id: UUID) -> None:
+    """Lock the ledgers of a dataset and of its holders, for several entries, as `hold` does."""
+    session.execute(_OF_POOL, {"named": dataset_id}).all()
+
+
+def ledger_of(session: Session, dataset_ids: Sequence[UUID]) -> Result[Any]:
+    """The heads of datasets' ledgers, each with the dataset that it was asked for in `of`."""
+    return session.execute(_LEDGER_OF, {"datasets": dataset_ids})
+
+
+def holders_of(session: Session, dataset_ids: Sequence[UUID]) -> Result[Any]:
+    """The heads of the ledgers of pooled datasets' holders, each with the pooled one in `of`."""
+    return session.execute(_HOLDERS_OF, {"datasets": dataset_ids})
+
+
+def locked(session: Session, dataset_id: UUID) -> Head:
+    """A dataset's head, held until the transaction ends. Raises UnknownAccount."""
+    return _found(session.execute(_OF_DATASET, {"named": dataset_id}).one_or_none())
+
+
+def _locked_for_jobs(session: Session, dataset_id: UUID) -> list[Head]:
+    """The heads that a dataset's jobs debit, held until the transaction ends.
+
+    Raises UnknownAccount.
+    """
+    return _all_found(session.execute(_OF_POOL, {"named": dataset_id}))
+
+
+def _locked_by_job(session: Session, job_id: UUID) -> list[Head]:
+    """The heads of the ledgers that a job's reservation is on, held until the transaction ends."""
+    return _all_found(session.execute(_OF_JOB, {"job": job_id}))
+
+
+def _all_found(rows: Result[Any]) -> list[Head]:
+    found = [head_of(row) for row in rows]
+    if not found:
+        raise UnknownAccount("no ledger was opened for this")
+    return found
+
+
+def _found(row: Any) -> Head:
+    if row is None:
+        raise UnknownAccount("no ledger was opened for this")
+    return head_of(row)
+
+
+def head_of(row: Any) -> Head:
+    """A head's row, decoded."""
+    return Head(
+        row.dataset_id,
+        row.seq,
+        row.hash,
+        row.status,
+        read_terms(row.terms),
+        read_state(row.posted),
+        read_state(row.reserved),
+        read_allotments(row.allotments),
+        row.jobs,
+    )
+
+
+@lru_cache(maxsize=64)
+def read_allotments(text: str) -> Mapping[str, Allotment]:
+    """The allotments that a head stores."""
+    fields = json.loads(text)
+    return MappingProxyType(
+        {
+            analyst: Allotment(own["epsilon"], read_state(canonical(own["held"])))
+            for analyst, own in fields.items()
+        }
+    )
+
+
+def write_allotments(allotments: Mapping[str, Allotment]) -> str:
+    """Allotments as canonical text."""
+    return canonical(
+        {
+            analyst: {"epsilon": own.epsilon, "held": json.loads(write_state(own.held))}
+            for analyst, own in allotments.items()
+        }
+    )
+
+
+def _settlement(session: Session, job_id: UUID) -> dict[UUID, dict[str, Any]]:
+    """A job's entries by ledger and kind, read while the heads are held."""
+    found: dict[UUID, dict[str, Any]] = {}
+    for row in session.execute(_OF_ONE_JOB, {"job": job_id}):
+        found.setdefault(row.dataset_id, {})[row.kind] = row
+    if not found or not all("reserve" in entries for entries in found.values()):
+        raise UnknownReservation("nothing was reserved for this job")
+    return found
+
+
+def _same(reserved: Any) -> dict[str, Any]:
+    """What a post or void repeats of its reservation."""
+    return {
+        name: getattr(reserved, name) for name in ("job_id", "analyst_id", "event_digest", "cost")
+    }
+
+
+def append(session: Session, head: Head, kind: str, **fields: Any) -> None:
+    """Write the next entry and the moved head."""
+    entry = _next(head, kind, **fields)
+    session.execute(_ADD_ENTRY, entry)
+    session.execute(_MOVE_HEAD, {"at": head.dataset_id, **_moved(head, entry)})
+
+
+def _next(
+    head: Head, kind: str, details: dict[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """The entry that follows a head whose sums are moved already."""
+    entry = {
+        **_BLANK,
+        **fields,
+        "dataset_id": head.dataset_id,
+        "seq": head.seq + 1,
+        "at": utc_now(),
+        "kind": kind,
+        "total": write_state(head.held),
+        "details": canonical(details) if details else "{}",
+        "previous": head.hash,
+    }
+    entry["hash"] = entry_hash(entry)
+    return entry
+
+
+def _moved(head: Head, entry: dict[str, Any]) -> dict[str, Any]:
+    """The head's columns once the entry is its last."""
+    return {
+        "seq": entry["seq"],
+        "hash": entry["hash"],
+        "status": head.status,
+        "terms": write_terms(head.terms),
+        "posted": write_state(head.posted),
+        "reserved": write_state(head.reserved),
+        "allotments": write_allotments(head.allotments) if head.allotments else "{}",
+        "jobs": head.jobs,
+    }
+
+
+def _locking(ledger_id: Select[Any]) -> Select[Any]:
+    """The heads of the ledgers that another statement names, locked in the order of their ids."""
+    named = HEADS.c.dataset_id.in_(ledger_id)
+    return select(HEADS).where(named).order_by(HEADS.c.dataset_id).with_for_update(of=HEADS)
+
+
+# made once, and given their values as parameters: most of them run while a head is held
+_LEDGER_OF = (
+    select(DATASETS.c.id.label("of"), *HEADS.columns)
+    .join_from(DATASETS, HEADS, HEADS.c.dataset_id == LEDGER_OF)
+    .where(DATASETS.c.id.in_(bindparam("datasets", expanding=True)))
+)
+_HOLDERS_OF = (
+    select(DATASETS.c.pool_id.label("of"), *HEADS.columns)
+    .join_from(DATASETS, HEADS, HEADS.c.dataset_id == LEDGER_OF)
+    .where(DATASETS.c.pool_id.in_(bindparam("datasets", expanding=True)))
+    .order_by(HEADS.c.dataset_id)
+)
+_OF_ONE_JOB = select(ENTRIES).where(ENTRIES.c.job_id == bindparam("job"))
+_OF_DATASET = _locking(select(LEDGER_OF).where(DATASETS.c.id == bindparam("named")))
+_OF_POOL = _locking(
+    select(LEDGER_OF).where(
+        (DATASETS.c.id == bindparam("named")) | (DATASETS.c.pool_id == bindparam("named"))
+    )
+)
+_OF_JOB = _locking(
+    select(ENTRIES.c.dataset_id).where(
+        ENTRIES.c.job_id == bindparam("job"), ENTRIES.c.kind == "reserve"
+    )
+)
+_OF_JOBS = _locking(
+    select(ENTRIES.c.dataset_id).where(
+        ENTRIES.c.job_id.in_(bindparam("jobs", expanding=True)), ENTRIES.c.kind == "reserve"
+    )
+)
+_ADD_ENTRY = insert(ENTRIES)
+_MOVE_HEAD = update(HEADS).where(HEADS.c.dataset_id == bindparam("at"))
+_BLANK: dict[str, Any] = dict.fromkeys(column.name for column in ENTRIES.columns)

@@ -1,0 +1,89 @@
+"""Where ledgers end in the database, for anchors to be made of and held against."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import bindparam, select, tuple_
+from sqlalchemy.orm import Session
+
+from app.ledger import audit
+from app.ledger.account import ENTRIES, HEADS, head_of, holders_of, ledger_of
+from app.ledger.anchors import AUDIT, Anchor
+from app.ledger.codec import write_state
+
+AT_ONCE = 300
+# made once: every submission and every claim runs it
+_HASHES = select(ENTRIES.c.dataset_id, ENTRIES.c.hash).where(
+    tuple_(ENTRIES.c.dataset_id, ENTRIES.c.seq).in_(bindparam("places", expanding=True))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Number and hash of a ledger's last entry, and what is held on it."""
+
+    ledger: UUID
+    seq: int
+    head: str
+    held: str
+    status: str
+
+    def anchor(self, epoch: int) -> Anchor:
+        """To be kept elsewhere."""
+        return Anchor(
+            ledger=self.ledger,
+            epoch=epoch,
+            seq=self.seq,
+            head=self.head,
+            held=self.held,
+            status=self.status,
+        )
+
+
+def end_of(session: Session, dataset_id: UUID) -> End:
+    """Where a dataset's ledger ends."""
+    return _end(ledger_of(session, [dataset_id]).one())
+
+
+def ends_of(session: Session, dataset_id: UUID) -> list[End]:
+    """Where the ledgers end that a dataset's jobs debit: its own first, then its holders'."""
+    holders = holders_of(session, [dataset_id])
+    return [end_of(session, dataset_id), *(_end(row) for row in holders)]
+
+
+def _end(row: Any) -> End:
+    return End(row.dataset_id, row.seq, row.hash, write_state(head_of(row).held), row.status)
+
+
+def ends(session: Session, known: Mapping[UUID, Anchor]) -> list[End]:
+    """Where the ledgers and the audit trail end, of those that went on since they were anchored."""
+    query = select(HEADS.c.dataset_id, HEADS.c.seq)
+    seqs = {row.dataset_id: row.seq for row in session.execute(query)}
+    moved = [at for at, seq in seqs.items() if at not in known or known[at].seq != seq]
+    found = [
+        _end(row)
+        for start in range(0, len(moved), AT_ONCE)
+        for row in session.execute(
+            select(HEADS).where(HEADS.c.dataset_id.in_(moved[start : start + AT_ONCE]))
+        )
+    ]
+    seq, head = audit.end(session)
+    if seq and (AUDIT not in known or known[AUDIT].seq != seq):
+        found.append(End(AUDIT, seq, head, "", "open"))
+    return found
+
+
+def missing(session: Session, anchors: Iterable[Anchor]) -> list[Anchor]:
+    """The anchors whose entry is not there, or another one: those ledgers were rewound."""
+    wanted = [anchor for anchor in anchors if anchor.seq]
+    there: dict[UUID, str] = {}
+    for start in range(0, len(wanted), AT_ONCE):
+        places = [(a.ledger, a.seq) for a in wanted[start : start + AT_ONCE] if a.ledger != AUDIT]
+        found = session.execute(_HASHES, {"places": places}) if places else ()
+        there.update((row.dataset_id, row.hash) for row in found)
+    for anchor in wanted:
+        if anchor.ledger == AUDIT:
+            there[AUDIT] = audit.hash_at(session, anchor.seq)
+    return [anchor for anchor in wanted if there.get(anchor.ledger) != anchor.head]

@@ -1,0 +1,306 @@
+"""What may be read off a ledger: balances, entries, the dashboard's history. Public facts only."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.ledger.account import ENTRIES, Allotment, Head, head_of, holders_of, ledger_of, price
+from app.ledger.codec import read_state, read_terms, write_terms
+from app.ledger.errors import UnknownAccount
+from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.filter import (
+    EntryCost,
+    FilterState,
+    FilterTerms,
+    mu_limit,
+    remaining_epsilon,
+    spent_epsilon,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A dataset's budget, or its population's. Every epsilon is at its delta and composed, no sum.
+
+    gdp_weight, renyi, failure_weight: the shares of delta, see FilterTerms. spent: posted jobs.
+    reserved: reservations alone. remaining: the largest Gaussian job that still fits beside both.
+    mu_total: what the GDP branch allows in all (0: it is off). mu_spent: of posted jobs; None
+    where one has no GDP bound. jobs: how many hold budget. seq, head: number and hash of the last
+    entry, to be kept elsewhere as an anchor for `verify`.
+    """
+
+    dataset_id: UUID
+    status: str
+    neighbouring: str
+    epsilon: float
+    delta: float
+    gdp_weight: float
+    renyi: tuple[tuple[float, float], ...]
+    failure_weight: float
+    spent_epsilon: float
+    reserved_epsilon: float
+    remaining_epsilon: float
+    mu_total: float
+    mu_spent: float | None
+    jobs: int
+    seq: int
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allotted:
+    """An analyst's own cap on a dataset, at the dataset's delta.
+
+    spent: of this analyst's jobs, reservations included. remaining: the largest Gaussian job of
+    this analyst's that fits both the cap and what the dataset has left.
+    """
+
+    analyst_id: UUID
+    epsilon: float
+    spent_epsilon: float
+    remaining_epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One ledger entry as stored. hash is the SHA-256 of the canonical JSON of `hashed`.
+
+    event, cost, total, details: decoded; `hashed` has the stored text of each.
+    """
+
+    seq: int
+    at: datetime
+    kind: str
+    actor_id: UUID | None
+    job_id: UUID | None
+    analyst_id: UUID | None
+    event: dict[str, Any] | None
+    event_digest: str | None
+    cost: list[str | None] | None
+    total: dict[str, Any]
+    details: dict[str, Any]
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """One step of the dashboard's curve. epsilon_after: of all posted or reserved by then."""
+
+    at: datetime
+    job_id: UUID | None
+    kind: str
+    epsilon_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a reservation would do now. Epsilons are worked out when they are asked for.
+
+    cost: of the event. views: terms, what is held and the cost, of the dataset and of the
+    analyst's cap, and of a pooled dataset's holders.
+    """
+
+    affordable: bool
+    cost: EntryCost
+    views: tuple[tuple[FilterTerms, FilterState, EntryCost], ...]
+
+    @property
+    def epsilon(self) -> float:
+        """Of the event alone, at the dataset's delta; infinite where no branch bounds it."""
+        terms = self.views[0][0]
+        return spent_epsilon(terms, FilterState.empty(terms).add(self.cost))
+
+    @property
+    def bounded(self) -> bool:
+        """Whether some branch of the promise bounds the event: of what fits, one does."""
+        return self.affordable or math.isfinite(self.epsilon)
+
+    @property
+    def remaining_after(self) -> float:
+        """What is left with the event."""
+        return min(remaining_epsilon(terms, held.add(cost)) for terms, held, cost in self.views)
+
+
+def _heads(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Head]:
+    """The head of each dataset's ledger; datasets of one population have the same."""
+    return {row.of: head_of(row) for row in ledger_of(session, dataset_ids)}
+
+
+def _head(session: Session, dataset_id: UUID) -> Head:
+    try:
+        return _heads(session, [dataset_id])[dataset_id]
+    except KeyError:
+        raise UnknownAccount("no ledger was opened for this") from None
+
+
+def _holders(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, list[Head]]:
+    """The heads of pooled datasets' holders; others are left out."""
+    found: dict[UUID, list[Head]] = {}
+    for row in holders_of(session, dataset_ids):
+        found.setdefault(row.of, []).append(head_of(row))
+    return found
+
+
+def _left(heads: Sequence[Head]) -> float:
+    """What is left for a job that debits all of these ledgers."""
+    return min(remaining_epsilon(head.terms, head.held) for head in heads)
+
+
+def _balance(dataset_id: UUID, head: Head, holders: Sequence[Head] = ()) -> Balance:
+    terms, mu_spent = head.terms, head.posted.mu
+    return Balance(
+        dataset_id=dataset_id,
+        status=head.status,
+        neighbouring=terms.neighbouring.value,
+        epsilon=terms.epsilon,
+        delta=terms.delta,
+        gdp_weight=terms.gdp_weight,
+        renyi=terms.renyi,
+        failure_weight=terms.failure_weight,
+        spent_epsilon=spent_epsilon(terms, head.posted),
+        reserved_epsilon=spent_epsilon(terms, head.reserved),
+        remaining_epsilon=_left([head, *holders]),
+        mu_total=mu_limit(terms),
+        mu_spent=mu_spent if math.isfinite(mu_spent) else None,
+        jobs=head.jobs,
+        seq=head.seq,
+        head=head.hash,
+    )
+
+
+def balance(session: Session, dataset_id: UUID) -> Balance:
+    """A dataset's budget now. Raises UnknownAccount."""
+    head = _head(session, dataset_id)
+    return _balance(dataset_id, head, _holders(session, [dataset_id]).get(dataset_id, ()))
+
+
+def balances(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Balance]:
+    """The budgets of several datasets, in two queries; unknown ones are left out."""
+    return {at: found for at, (found, _) in budgets(session, dataset_ids).items()}
+
+
+def terms_of(session: Session, dataset_id: UUID) -> FilterTerms:
+    """What a dataset promises now. Raises UnknownAccount."""
+    return _head(session, dataset_id).terms
+
+
+def sums_of(held: str) -> dict[str, Any]:
+    """Sums as an anchor keeps them, as an amendment takes them."""
+    sums: dict[str, Any] = json.loads(held)
+    return sums
+
+
+def allotments(
+    session: Session, dataset_ids: Sequence[UUID], analyst_id: UUID | None = None
+) -> dict[UUID, list[Allotted]]:
+    """The analysts' own caps on several datasets, by analyst; of one analyst only where named."""
+    return {at: _caps(head, analyst_id) for at, head in _heads(session, dataset_ids).items()}
+
+
+def budgets(
+    session: Session, dataset_ids: Sequence[UUID], analyst_id: UUID | None = None
+) -> dict[UUID, tuple[Balance, list[Allotted]]]:
+    """The budgets of several datasets with the caps that `allotments` gives, in two queries."""
+    holders = _holders(session, dataset_ids)
+    return {
+        at: (_balance(at, head, holders.get(at, ())), _caps(head, analyst_id))
+        for at, head in _heads(session, dataset_ids).items()
+    }
+
+
+def _caps(head: Head, analyst_id: UUID | None) -> list[Allotted]:
+    return [
+        _allotted(head, UUID(analyst), own)
+        for analyst, own in sorted(head.allotments.items())
+        if analyst_id is None or analyst == str(analyst_id)
+    ]
+
+
+def _allotted(head: Head, analyst_id: UUID, own: Allotment) -> Allotted:
+    terms = replace(head.terms, epsilon=own.epsilon)
+    return Allotted(
+        analyst_id=analyst_id,
+        epsilon=own.epsilon,
+        spent_epsilon=spent_epsilon(terms, own.held),
+        remaining_epsilon=min(
+            remaining_epsilon(terms, own.held), remaining_epsilon(head.terms, head.held)
+        ),
+    )
+
+
+def preview(
+    session: Session, dataset_id: UUID, event: Event, analyst_id: UUID | None = None
+) -> Preview:
+    """Whether an event would be accepted now, and what would remain. Spends nothing.
+
+    Also works the event's cost out ahead of `reserve`, outside of the ledger's lock.
+    Raises UnknownAccount and EventError (another neighbouring relation).
+    """
+    heads = [_head(session, dataset_id), *_holders(session, [dataset_id]).get(dataset_id, ())]
+    costs = [price(head.terms, event) for head in heads]
+    after = [
+        (terms, held, cost)
+        for head, cost in zip(heads, costs, strict=True)
+        for terms, held in _views(head, analyst_id)
+    ]
+    affordable = all(terms.accepts(held.add(cost)) for terms, held, cost in after)
+    opened = all(head.status == "open" for head in heads)
+    return Preview(affordable and opened, costs[0], tuple(after))
+
+
+def _views(head: Head, analyst_id: UUID | None) -> list[tuple[FilterTerms, FilterState]]:
+    """Terms and what is held, of a ledger and of the analyst's own cap on it."""
+    views = [(head.terms, head.held)]
+    own = head.allotments.get(str(analyst_id))
+    if own is not None:
+        views.append((replace(head.terms, epsilon=own.epsilon), own.held))
+    return views
+
+
+def entries(
+    session: Session, dataset_id: UUID, after_seq: int = 0, limit: int = 100
+) -> list[Entry]:
+    """Entries oldest first, from after_seq on. Raises UnknownAccount."""
+    ledger_id = _head(session, dataset_id).dataset_id
+    query = select(ENTRIES).where(ENTRIES.c.dataset_id == ledger_id, ENTRIES.c.seq > after_seq)
+    rows = session.execute(query.order_by(ENTRIES.c.seq).limit(limit))
+    return [_entry(row) for row in rows]
+
+
+def _entry(row: Any) -> Entry:
+    def decoded(text: str | None) -> Any:
+        return None if text is None else json.loads(text)
+
+    fields = {name: getattr(row, name) for name in Entry.__dataclass_fields__}
+    for name in ("event", "cost", "total", "details"):
+        fields[name] = decoded(fields[name])
+    return Entry(**fields)
+
+
+def history(session: Session, dataset_id: UUID, limit: int = 200) -> list[HistoryPoint]:
+    """The last entries that moved the budget, oldest first. Raises UnknownAccount."""
+    head = _head(session, dataset_id)
+    terms = write_terms(head.terms)
+    query = select(ENTRIES.c.at, ENTRIES.c.job_id, ENTRIES.c.kind, ENTRIES.c.total).where(
+        ENTRIES.c.dataset_id == head.dataset_id,
+        ENTRIES.c.kind.in_(("open", "reserve", "post", "void", "raise_budget")),
+    )
+    rows = session.execute(query.order_by(ENTRIES.c.seq.desc()).limit(limit)).all()
+    return [
+        HistoryPoint(row.at, row.job_id, row.kind, _epsilon(terms, row.total))
+        for row in reversed(rows)
+    ]
+
+
+@lru_cache(maxsize=8192)
+def _epsilon(terms: str, total: str) -> float:
+    return spent_epsilon(read_terms(terms), read_state(total))

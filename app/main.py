@@ -1,0 +1,135 @@
+"""The ASGI application."""
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from app import logs, tracing, web
+from app.api import openapi, problems
+from app.api.auth import settled
+from app.api.endpoints import Lanes
+from app.api.limits import Rates, downloads, streams
+from app.api.metrics import Metrics
+from app.api.middleware import CLIENT_LEFT, Front
+from app.api.problems import ProblemResponse
+from app.api.routes import audit, catalogue, datasets, job_events, jobs, operations, tasks, users
+from app.api.sse import Notifier
+from app.api.waiting import ClientLeft
+from app.services.accounts.tokens import Tokens
+from app.services.context import Services, open_services
+from app.services.errors import Refusal
+from app.services.planning.processes import Planners, planners_of
+from app.services.results.fetch import watched
+from app.settings import Settings, settings
+from app.storage.errors import StoreAwayError
+from app.web.session import COOKIE
+
+# The framework's own would tell exceptions' texts and uploads' times, by an environment variable.
+NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+MULTIPART_OVERHEAD = 2**21  # the metadata part and the boundaries
+FORM_BYTES = 2**17  # of a page
+UPLOADS = ("/v1/datasets", "/datasets/new")  # the API's, and the page that hands on to it
+
+
+def create_app(
+    using: Settings | None = None,
+    *,
+    open_house: Callable[[Settings], Services] = open_services,
+    planners: Planners | None = None,
+    tokens: Tokens | None = None,
+) -> FastAPI:
+    """The application. Its database must be at the present schema.
+
+    planners: processes to plan with, which the caller ends; its own where there are none. tokens:
+    reads those of an identity provider, as configured where there is none.
+    """
+    chosen = using or settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        tracing.configure(chosen, "api")
+        app.state.services = open_house(chosen)
+        app.state.stopping = threading.Event()
+        app.state.planners = planners or planners_of(chosen)
+        app.state.rates, app.state.streams = Rates(chosen), streams(chosen)
+        app.state.downloads = downloads(chosen)
+        provider = tokens or (Tokens(chosen) if chosen.oidc_issuer else None)
+        app.state.tokens = provider
+        app.state.settle = partial(settled, provider) if provider else None
+        app.state.notifier = Notifier(partial(watched, app.state.services), app.state.stopping)
+        yield
+        app.state.stopping.set()
+        if planners is None:
+            app.state.planners.close()
+        app.state.services.close()
+        tracing.close()
+
+    app = FastAPI(
+        title="dpmcmc",
+        version=openapi.VERSION,
+        docs_url=None,
+        openapi_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        telemetry=NO_TELEMETRY,
+    )
+    app.state.metrics = Metrics()
+    app.state.lanes, app.state.settle = Lanes(), None
+    for module in (datasets, job_events, jobs, tasks, users, audit, catalogue, operations):
+        app.include_router(module.router)
+    web.mount(app)
+    problems.install(app)
+    openapi.install(app)
+    app.add_exception_handler(OperationalError, _away)
+    app.add_exception_handler(InterfaceError, _away)
+    app.add_exception_handler(PoolTimeoutError, _away)
+    app.add_exception_handler(StoreAwayError, _store_away)
+    app.add_exception_handler(ClientLeft, _left)
+
+    def limit(scope: Scope) -> int:
+        if scope["method"] == "POST" and scope["path"] in UPLOADS:
+            return chosen.max_upload_bytes + MULTIPART_OVERHEAD
+        if not scope["path"].startswith("/v1/"):
+            return min(FORM_BYTES, chosen.max_body_bytes)
+        return chosen.max_body_bytes
+
+    seconds = chosen.request_seconds
+    front = {"metrics": app.state.metrics, "limit": limit, "seconds": seconds, "cookie": COOKIE}
+    app.add_middleware(Front, **front)
+    return app
+
+
+async def _away(_: Request, error: Exception) -> ProblemResponse:
+    """The database is away, or too busy."""
+    logs.logger().error("database_unavailable", exception=type(error).__name__)
+    refusal = Refusal(503, "unavailable", "The database cannot be reached; try again.")
+    return problems.problem(refusal, {"Retry-After": "2"})
+
+
+async def _store_away(_: Request, error: Any) -> ProblemResponse:
+    """The store of the encrypted rows is away or full. Its reason is for the log."""
+    logs.logger().error("store_unavailable", reason=error.reason)
+    refusal = Refusal(503, "unavailable", "The store of the rows cannot be reached; try again.")
+    return problems.problem(refusal, {"Retry-After": "2"})
+
+
+async def _left(_: Request, __: Exception) -> Response:
+    """Nobody reads this. The status is for the count of requests."""
+    return Response(status_code=CLIENT_LEFT)

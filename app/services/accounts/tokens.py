@@ -1,0 +1,247 @@
+"""Tokens of an identity provider (OpenID Connect) beside keys.
+
+A token is good where one of the provider's present keys signed it, by an asymmetric algorithm, for
+this service, and neither its end nor its beginning contradicts the clock by more than the allowed
+skew. Its role is what the settings make of one of its claims.
+"""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import jwt
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app import logs
+from app.services.accounts.caller import Caller
+from app.services.audit.trail import note
+from app.services.context import Services
+from app.services.errors import Refusal
+from app.services.outward import exchange
+from app.settings import Settings
+from app.storage.rows import UserRow
+from app.storage.types import utc_now
+
+# asymmetric ones only: "none" proves nothing, and with HS256 a public key would be the secret
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+SECRET_KINDS = frozenset({"oct"})
+CLAIMS = ("exp", "iss", "aud", "sub")
+FORM = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*")
+SUBJECT = re.compile(r"[\x21-\x7e]{1,255}")
+KEPT_SECONDS = 300.0  # keys of the provider: one that it withdraws is good for so long
+AGAIN_SECONDS = 10.0  # until they are fetched again for a key that is not among them
+FETCH_SECONDS = 5.0
+PATIENCE_SECONDS = 6.0  # that a request waits for a fetch
+DISCOVERY = "/.well-known/openid-configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom a token names. subject: issuer and subject, which no other user has."""
+
+    subject: str
+    name: str
+    role: str
+    ends_at: datetime
+
+
+def fetch(url: str) -> Any:
+    """JSON from an address. Raises OutsideError or ValueError."""
+    return json.loads(exchange("GET", url, FETCH_SECONDS))
+
+
+class ProviderKeys:
+    """The provider's public keys, fetched when they are needed and again when they have changed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        get: Callable[[str], Any] = fetch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._get, self._clock = settings, get, clock
+        self._guard = threading.Lock()
+        self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._tried, self._fetched = -AGAIN_SECONDS, -2 * KEPT_SECONDS
+        self._fetch_of: Future[None] | None = None
+
+    def fetching(self, kid: str) -> "Future[None] | None":
+        """The fetch that the key of this id needs, begun or under way; None where it needs none.
+
+        One thread fetches at a time, and holds up nobody whose key is known.
+        """
+        with self._guard:
+            now = self._clock()
+            if now - self._fetched < KEPT_SECONDS and kid in self._keys:
+                return None
+            if self._fetch_of is not None and not self._fetch_of.done():
+                return self._fetch_of if now - self._tried < PATIENCE_SECONDS else None
+            if now - self._tried < AGAIN_SECONDS:
+                return None
+            self._tried = now
+            begun = self._fetch_of = Future[None]()
+        threading.Thread(target=self._fetch, args=(now, begun), daemon=True).start()
+        return begun
+
+    def key(self, kid: str) -> jwt.PyJWK | None:
+        """The key of this id. Raises Refusal 503 where no keys were ever to be had."""
+        fetch = self.fetching(kid)
+        if fetch is not None:
+            wait({fetch}, timeout=PATIENCE_SECONDS)
+        if self._clock() - self._fetched >= 2 * KEPT_SECONDS:  # what is withdrawn does not last
+            raise Refusal(503, "unavailable", "The identity provider cannot be reached.")
+        return self._keys.get(kid)
+
+    def _fetch(self, now: float, begun: "Future[None]") -> None:
+        try:
+            self._read(now)
+        finally:
+            begun.set_result(None)
+
+    def _read(self, now: float) -> None:
+        try:
+            document = self._get(self._address())
+            usable = [k for k in document["keys"] if k.get("kty") not in SECRET_KINDS]
+            found = jwt.PyJWKSet.from_dict({"keys": usable}).keys
+        except (httpx.HTTPError, ValueError, TypeError, LookupError, jwt.PyJWTError) as error:
+            logs.logger().warning("provider_keys_unread", exception=type(error).__name__)
+            return
+        self._keys = {key.key_id: key for key in found if key.key_id}
+        self._fetched = now
+
+    def _address(self) -> str:
+        if self._settings.oidc_jwks_url:
+            return self._settings.oidc_jwks_url
+        about = self._get(self._settings.oidc_issuer.rstrip("/") + DISCOVERY)
+        return str(about["jwks_uri"])
+
+
+class Tokens:
+    """Reads tokens."""
+
+    def __init__(self, settings: Settings, keys: ProviderKeys | None = None) -> None:
+        self._settings = settings
+        self._keys = keys or ProviderKeys(settings)
+
+    def fetching(self, token: str) -> "Future[None] | None":
+        """The fetch of the provider's keys that reading a token waits for, if any."""
+        kid = _kid(token)
+        return None if kid is None else self._keys.fetching(kid)
+
+    def read(self, token: str) -> Identity | None:
+        """Whom a token names; None where it is not good. Raises Refusal 403 without a role."""
+        kid = _kid(token)
+        if kid is None:
+            return None
+        try:
+            key = self._keys.key(kid)
+            claims = None if key is None else self._claims(token, key)
+        except (jwt.PyJWTError, RecursionError) as error:
+            logs.logger().info("token_refused", exception=type(error).__name__)
+            return None
+        if claims is None or not SUBJECT.fullmatch(str(claims["sub"])):
+            return None
+        return Identity(
+            subject=f"{self._settings.oidc_issuer}|{claims['sub']}",
+            name=str(claims["sub"])[:180],
+            role=self._role(claims),
+            ends_at=datetime.fromtimestamp(int(claims["exp"]), UTC),
+        )
+
+    def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
+        found: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=list(ALGORITHMS),
+            audience=self._settings.oidc_audience,
+            issuer=self._settings.oidc_issuer,
+            leeway=self._settings.oidc_skew_seconds,
+            options={"require": list(CLAIMS)},
+        )
+        return found
+
+    def _role(self, claims: Mapping[str, Any]) -> str:
+        """The first role of the settings that one of the claim's values stands for."""
+        here: Any = claims
+        for step in self._settings.oidc_role_claim.split("."):
+            here = here.get(step) if isinstance(here, dict) else None
+        values = here if isinstance(here, list) else [here]
+        for value, role in self._settings.oidc_roles.items():
+            if value in values:
+                return role
+        raise Refusal(403, "forbidden", "This token gives no role here.")
+
+
+def _kid(token: str) -> str | None:
+    """The id of the key that a token names; None where no key of a provider signs such a token."""
+    try:
+        head = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, RecursionError, ValueError) as error:
+        logs.logger().info("token_refused", exception=type(error).__name__)
+        return None
+    kid = head.get("kid")
+    return kid if head.get("alg") in ALGORITHMS and isinstance(kid, str) else None
+
+
+def looks_like_one(token: str) -> bool:
+    """Whether this has the form of a token, which no key of ours has."""
+    return FORM.fullmatch(token) is not None
+
+
+def authenticate(
+    services: Services, tokens: Tokens, token: str, address: str | None
+) -> Caller | None:
+    """Who comes with a token; None where it is not good, or its user is disabled.
+
+    The user is made at the first token, and follows the role of the last one.
+    """
+    told = tokens.read(token)
+    if told is None:
+        return None
+    with services.sessions.read() as session:
+        user = _known(session, told)
+    if user is None or user.role != told.role:
+        user = _written(services, told)
+    if user.disabled_at is not None:
+        return None
+    return Caller(user.id, told.role, None, address, told.ends_at)
+
+
+def _known(session: Session, told: Identity) -> UserRow | None:
+    return session.scalar(select(UserRow).where(UserRow.subject == told.subject))
+
+
+def _written(services: Services, told: Identity) -> UserRow:
+    """The user of a token, made or changed. Another process may do so at the same moment."""
+    for name in (told.name, f"{told.name} {uuid4().hex[:8]}", f"{told.name} {uuid4().hex[:8]}"):
+        try:
+            with services.sessions.write() as session:
+                user = _known(session, told)
+                if user is None:
+                    user = UserRow(id=uuid4(), name=name, role=told.role, created_at=utc_now())
+                    user.subject = told.subject
+                    session.add(user)
+                    session.flush()
+                    named = {"name": name, "role": told.role, "subject": told.subject}
+                    note(session, None, "user.create", user.id, user_id=user.id, **named)
+                elif user.role != told.role:
+                    roles = {"before": user.role, "role": told.role}
+                    user.role = told.role
+                    note(session, None, "user.role", user.id, user_id=user.id, **roles)
+                return user
+        except IntegrityError:
+            continue  # the name is taken, or somebody was quicker
+    raise Refusal(503, "unavailable", "The user could not be made now; try again.")

@@ -1,0 +1,152 @@
+"""Users: made with a first key, disabled, and who they are to themselves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from app import ledger
+from app.ledger.audit import AuditEntry
+from app.services.accounts import keys
+from app.services.accounts.caller import Caller
+from app.services.audit.trail import note
+from app.services.context import Services
+from app.services.cursors import Page, by_time
+from app.services.errors import Refusal, not_found
+from app.services.idempotency import Once, check_shown
+from app.services.jobs.cancel import stop_all
+from app.settings import new_key
+from app.storage.rows import JobRow, KeyRow, UserRow
+from app.storage.types import utc_now
+
+FIRST_ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user with the keys that were made, and the acts of others that concern the user."""
+
+    row: UserRow
+    keys: Sequence[KeyRow]
+    acts: Sequence[AuditEntry]
+
+
+def create(
+    services: Services, caller: Caller, name: str, role: str, once: Once | None = None
+) -> tuple[UserRow, KeyRow, str]:
+    """A new user with a first key. Raises Refusal 409 where the name is taken.
+
+    once: the request, where it is not to make another user when it is sent again.
+    """
+    if once is not None and (made := _made(services, caller, once)) is not None:
+        return made
+    try:
+        with services.sessions.write() as session:
+            user = UserRow(id=uuid4(), name=name, role=role, created_at=utc_now())
+            session.add(user)
+            session.flush()
+            key, token = keys.make(services, session, caller, user.id, once)
+            if once is not None:
+                once.remember(session, caller, key.id)
+            named = {"name": name, "role": role, "key": str(key.id)}
+            note(session, caller, "user.create", user.id, user_id=user.id, **named)
+    except IntegrityError:
+        if once is not None and (made := _made(services, caller, once)) is not None:
+            return made  # by the same request, sent twice at once
+        raise Refusal(409, "name_taken", "There is a user of this name.") from None
+    return user, key, token
+
+
+def _made(services: Services, caller: Caller, once: Once) -> tuple[UserRow, KeyRow, str] | None:
+    """The user that a request made before, with the first key. Raises Refusal 409 or 422."""
+    with services.sessions.read() as session:
+        made = once.made(session, caller)
+        if made is None:
+            return None
+        key, token = session.get_one(KeyRow, made.made_id), once.token(services, caller)
+        check_shown(services, made, key, token)
+        return session.get_one(UserRow, key.user_id), key, token
+
+
+def user(services: Services, user_id: UUID) -> tuple[UserRow, Sequence[KeyRow]]:
+    """A user and the keys that were made. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        found = session.get(UserRow, user_id)
+        if found is None:
+            raise not_found("user")
+        own = select(KeyRow).where(KeyRow.user_id == user_id).order_by(KeyRow.created_at)
+        return found, session.scalars(own).all()
+
+
+def me(services: Services, caller: Caller) -> Person:
+    """The caller, as the caller may see: also which keys others made, and what they did."""
+    with services.sessions.read() as session:
+        own = select(KeyRow).where(KeyRow.user_id == caller.id).order_by(KeyRow.created_at)
+        return Person(
+            session.get_one(UserRow, caller.id),
+            session.scalars(own).all(),
+            ledger.audit.concerning(session, caller.id),
+        )
+
+
+def disable(services: Services, caller: Caller, user_id: UUID, disabled: bool) -> UserRow:
+    """Shut a user out at once, jobs included, or let the user in again. Twice is no error.
+
+    What waits is cancelled and given back, what runs stops and stays paid. Raises Refusal 404, and
+    409 for the last admin who can come in.
+    """
+    with services.sessions.write() as session:
+        user = session.scalar(select(UserRow).where(UserRow.id == user_id).with_for_update())
+        if user is None:
+            raise not_found("user")
+        if disabled == (user.disabled_at is not None):
+            return user
+        if disabled and not keys.admins_left(session, KeyRow.user_id != user_id):
+            raise Refusal(409, "last_admin", "This is the last admin who can come in.")
+        user.disabled_at = utc_now() if disabled else None
+        stopped = stop_all(session, None, JobRow.user_id == user_id) if disabled else 0
+        act = "user.disable" if disabled else "user.enable"
+        note(session, caller, act, user_id, user_id=user_id, jobs_stopped=stopped)
+    return user
+
+
+def users(
+    services: Services, limit: int, cursor: str | None
+) -> tuple[Page[UserRow], dict[UUID, list[KeyRow]]]:
+    """All users, newest first, and their keys."""
+    with services.sessions.read() as session:
+        page = by_time(session, select(UserRow), UserRow.created_at, UserRow.id, limit, cursor)
+        found: dict[UUID, list[KeyRow]] = {user.id: [] for user in page.items}
+        for key in session.scalars(
+            select(KeyRow).where(KeyRow.user_id.in_(found)).order_by(KeyRow.created_at)
+        ):
+            found[key.user_id].append(key)
+    return page, found
+
+
+def ensure_admin(services: Services, token: str) -> str | None:
+    """Make the first admin where there is none; let the configured key in unless it was revoked.
+
+    token: the configured key, or empty. Returns the key that was made for want of one.
+    """
+    with services.sessions.write() as session:
+        admin = session.scalar(
+            select(UserRow)
+            .where(UserRow.role == "admin", UserRow.disabled_at.is_(None))
+            .order_by(UserRow.created_at)
+            .limit(1)
+        )
+        made = None if token or admin else new_key()
+        if admin is None:
+            admin = UserRow(id=uuid4(), name=FIRST_ADMIN, role="admin", created_at=utc_now())
+            session.add(admin)
+            session.flush()
+        digest = services.vault.key_digest(token or made or "")
+        known = session.scalar(select(KeyRow.id).where(KeyRow.digest == digest))
+        if (token or made) and known is None:
+            key = KeyRow(id=uuid4(), user_id=admin.id, digest=digest, created_at=utc_now())
+            session.add(key)
+            note(session, None, "key.create", key.id, user_id=admin.id, setting="DPMCMC_ADMIN_KEY")
+    return made

@@ -1,0 +1,56 @@
+"""Administrative acts into the audit trail, and out of it again."""
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app import ledger
+from app.ledger.audit import Act, AuditEntry
+from app.services.accounts.caller import Caller
+from app.services.context import Services
+from app.services.cursors import Page, by_number, encode
+
+
+def note(
+    session: Session,
+    caller: Caller | None,
+    action: str,
+    subject_id: UUID | None = None,
+    *,
+    user_id: UUID | None = None,
+    **details: Any,
+) -> None:
+    """Record what a caller did (None: the service itself), last of all in its transaction."""
+    act = Act(
+        action=action,
+        actor_id=caller.id if caller else None,
+        key_id=caller.key_id if caller else None,
+        address=caller.address if caller else None,
+        subject_id=subject_id,
+        user_id=user_id,
+        details=details,
+    )
+    ledger.audit.record(session, act)
+
+
+def entries(
+    services: Services, limit: int, cursor: str | None, action: str | None = None
+) -> Page[AuditEntry]:
+    """The trail, oldest first. action: only its entries of one."""
+    after = by_number(cursor)
+    with services.sessions.read() as session:
+        found = ledger.audit.entries(session, after, limit + 1, action)
+    more = encode(found[limit - 1].seq) if len(found) > limit else None
+    return Page(found[:limit], more)
+
+
+def verify(
+    services: Services, caller: Caller, anchor: tuple[int, str] | None
+) -> ledger.Verification:
+    """Recompute the trail; that somebody did is an entry of it."""
+    with services.sessions.read() as session:
+        found = ledger.audit.verify(session, anchor)
+    with services.sessions.write() as session:
+        note(session, caller, "audit.verify", ok=found.ok, rows=found.rows)
+    return found

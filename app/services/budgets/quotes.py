@@ -1,0 +1,70 @@
+"""The price list: what mechanisms cost in every notion of differential privacy."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from app.services.errors import Fault, Refusal, invalid
+from dpmcmc.privacy import quotes
+from dpmcmc.privacy.events import Compose, Event, Parallel
+
+MAX_EVENTS = 1000  # all together: equal ones are better said by a `repeat`
+MAX_MECHANISMS = 32  # distinct ones; each costs computing time, repetitions of one do not
+
+
+def quoted(events: Sequence[Event], delta: float) -> dict[str, Any] | Fault:
+    """`quote`, or what is wrong with the events. Runs in a planner process."""
+    try:
+        return quote(events, delta)
+    except Refusal as refusal:
+        return refusal.errors[0]
+    except (ValueError, OverflowError):
+        return Fault("/events", "These events cannot be composed.")
+
+
+def quote(events: Sequence[Event], delta: float) -> dict[str, Any]:
+    """Quote events one after the other. JSON-able; None stands for what has no finite bound.
+
+    Raises EventError where they do not compose, ValueError where delta is none, Refusal 422 where
+    there are too many events or distinct mechanisms among them.
+    """
+    if sum(1 for event in events for _ in _within(event)) > MAX_EVENTS:
+        raise invalid("/events", f"There are more than {MAX_EVENTS} events, inner ones included.")
+    if _mechanisms(events) > MAX_MECHANISMS:
+        raise invalid("/events", f"There are more than {MAX_MECHANISMS} distinct mechanisms.")
+    event = events[0] if len(events) == 1 else Compose(tuple(events))
+    made: dict[str, Any] = _finite(asdict(quotes.quote(event, delta)))
+    return made
+
+
+def _held(event: Event) -> list[Event]:
+    """The events right inside an event."""
+    inner = getattr(event, "events", None) or (getattr(event, "event", None),)
+    return [one for one in inner if one is not None]
+
+
+def _within(event: Event) -> Iterator[Event]:
+    """An event and all that it holds."""
+    yield event
+    for inner in _held(event):
+        yield from _within(inner)
+
+
+def _mechanisms(events: Sequence[Event]) -> int:
+    """How many distinct mechanisms are composed; parallel parts are, each for itself."""
+    within = [one for event in events for one in _within(event)]
+    parts = [part for one in within if isinstance(one, Parallel) for part in one.events]
+    leaves = [{one for one in _within(part) if not _held(one)} for part in parts]
+    return sum(map(len, leaves)) + len({one for one in within if not _held(one)})
+
+
+def _finite(value: Any) -> Any:
+    """The value with null in place of infinities."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

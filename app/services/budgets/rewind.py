@@ -1,0 +1,270 @@
+"""A database that was put back gives no budget back.
+
+Before a worker opens rows, the end of the ledger that paid for them is on the disk outside of the
+database; the recovery process adds other new ends, to the file, the log and the webhook. Where an
+anchored entry is not in the database, its ledger was rewound: the service is not ready, takes no
+jobs on it and runs none, until an admin accepts the restore and with it the worst case.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app import ledger, logs
+from app.ledger.anchors import AUDIT, Anchor, AnchorError
+from app.ledger.codec import canonical
+from app.ledger.ends import End, end_of, ends, ends_of, missing
+from app.services.accounts.caller import Caller
+from app.services.audit.trail import note
+from app.services.context import Services
+from app.services.errors import Refusal
+from app.services.jobs.cancel import stop_all
+from app.services.outward import OutsideError, exchange
+from app.storage.rows import DatasetRow, JobRow
+from app.storage.types import utc_now
+
+EXPORT_SECONDS = 5.0
+WEBHOOK_SECONDS = 5.0  # of the whole exchange
+WEBHOOK_PAUSE_SECONDS = 60.0  # after one that failed
+WAITING = 1000  # lines that a webhook which is away may miss before the oldest are dropped
+REWOUND = (
+    "The ledger is behind what was anchored outside of the database: an older database was put"
+    " back. An admin looks at GET /v1/restore and accepts it by POST /v1/restore."
+)
+
+
+class RewoundError(Exception):
+    """The ledger is behind its anchor; nothing may be paid from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """A ledger that is behind its anchor. lost: the database does not know it at all.
+
+    datasets: that are on it. now: where it ends.
+    """
+
+    anchor: Anchor
+    datasets: Sequence[UUID]
+    now: End | None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the database knows nothing of it."""
+        return self.now is None and self.anchor.ledger != AUDIT
+
+
+def check(session: Session, services: Services, dataset_id: UUID) -> list[End]:
+    """Where the ledgers end that a dataset's jobs debit.
+
+    session: to write, or to read and not used yet. A snapshot that is older than the anchors misses
+    what a worker paid for and anchored meanwhile. Raises RewoundError where one ends too early, or
+    nobody can tell.
+    """
+    try:
+        anchors = services.vault.anchors.latest()
+    except AnchorError as error:
+        logs.logger().error("anchors_unreadable", reason=error.reason)
+        raise RewoundError from None
+    found = ends_of(session, dataset_id)
+    if missing(session, [anchors[end.ledger] for end in found if end.ledger in anchors]):
+        raise RewoundError
+    return found
+
+
+def refuse_rewound(session: Session, services: Services, dataset_id: UUID) -> None:
+    """Take nothing on whose ledger was rewound. session: as for `check`. Raises Refusal 503."""
+    try:
+        check(session, services, dataset_id)
+    except RewoundError:
+        raise Refusal(503, "ledger_rewound", REWOUND) from None
+
+
+def keep(services: Services, ends: Sequence[End]) -> None:
+    """Anchor ends that are on the database's disk. Raises AnchorError."""
+    anchors = services.vault.anchors
+    latest = anchors.latest()
+    before = {end.ledger: latest.get(end.ledger) for end in ends}
+    made = [
+        end.anchor(known.epoch if known else 0)
+        for end in ends
+        if (known := before[end.ledger]) is None or known.seq < end.seq
+    ]
+    if made:
+        anchors.append(made)
+
+
+def rewound(services: Services) -> list[Rewound]:
+    """Every ledger that is behind its anchor, the audit trail included. Raises Refusal 503."""
+    try:
+        anchors = services.vault.anchors.latest()
+    except AnchorError as error:
+        raise Refusal(503, "anchors_unreadable", f"Nobody can tell: {error.reason}.") from None
+    with services.sessions.read() as session:
+        return [_described(session, anchor) for anchor in missing(session, anchors.values())]
+
+
+def _described(session: Session, anchor: Anchor) -> Rewound:
+    pools = select(DatasetRow.pool_id).where(DatasetRow.id == anchor.ledger)
+    on_it = (
+        (DatasetRow.id == anchor.ledger)
+        | (DatasetRow.ledger_id == anchor.ledger)
+        | DatasetRow.id.in_(pools)
+    )
+    datasets = session.scalars(select(DatasetRow.id).where(on_it).order_by(DatasetRow.id)).all()
+    if anchor.ledger == AUDIT:
+        seq, head = ledger.audit.end(session)
+        return Rewound(anchor, (), End(AUDIT, seq, head, "", "open"))
+    return Rewound(anchor, datasets, end_of(session, anchor.ledger) if datasets else None)
+
+
+def look(services: Services) -> bool:
+    """Say in one line of the log whether an older database was put back. True: it was not."""
+    try:
+        found = rewound(services)
+    except Refusal as refusal:
+        logs.logger().error(refusal.code, reason=refusal.detail)
+        return False
+    if found:
+        ledgers = [str(one.anchor.ledger) for one in found]
+        logs.logger().error("database_rewound", ledgers=ledgers, help=REWOUND)
+    return not found
+
+
+def accept(services: Services, caller: Caller, reason: str) -> list[Rewound]:
+    """Go on with a database that was put back, booking the worst case. Returns what was rewound.
+
+    What was held when a ledger was anchored counts as spent; jobs that wait or run, which may have
+    released before, end; a dataset that was destroyed is destroyed again. Raises Refusal 409.
+    """
+    found = rewound(services)
+    if not found:
+        raise Refusal(409, "nothing_rewound", "No ledger is behind its anchor.")
+    with services.sessions.write() as session:
+        for one in found:
+            if one.now is not None and one.anchor.ledger != AUDIT:
+                _book(session, caller, one)
+        told = [_told(one) for one in found]
+        note(session, caller, "restore.accept", reason=reason, ledgers=told)
+    with services.sessions.read() as session:
+        services.vault.anchors.append([_accepted(session, one) for one in found])
+    logs.logger().warning("restore_accepted", ledgers=[line["ledger"] for line in told])
+    return found
+
+
+def _book(session: Session, caller: Caller, one: Rewound) -> None:
+    stop_all(session, None, JobRow.dataset_id.in_(one.datasets))
+    place = {"rows": one.anchor.seq, "head": one.anchor.head}
+    details = {"held": ledger.sums_of(one.anchor.held), "anchor": place}
+    ledger.amend(session, one.anchor.ledger, "restore", details, caller.id)
+    if one.anchor.status == "destroyed" and one.now is not None and one.now.status != "destroyed":
+        ledger.amend(session, one.anchor.ledger, "destroy", {}, caller.id)
+        row = session.get_one(DatasetRow, one.anchor.ledger)
+        row.wrapped_key, row.destroyed_at = None, utc_now()
+
+
+def _accepted(session: Session, one: Rewound) -> Anchor:
+    """The anchor that counts from now on."""
+    epoch = one.anchor.epoch + 1
+    if one.anchor.ledger == AUDIT:
+        return Anchor(ledger=AUDIT, epoch=epoch, **_trail_end(session))
+    if one.now is None:
+        return Anchor(ledger=one.anchor.ledger, epoch=epoch, seq=0, head="")
+    return end_of(session, one.anchor.ledger).anchor(epoch)
+
+
+def _trail_end(session: Session) -> dict[str, Any]:
+    seq, head = ledger.audit.end(session)
+    return {"seq": seq, "head": head}
+
+
+def _told(one: Rewound) -> dict[str, Any]:
+    return {
+        "ledger": str(one.anchor.ledger),
+        "anchor": {"rows": one.anchor.seq, "head": one.anchor.head},
+        "found": {"rows": one.now.seq, "head": one.now.head} if one.now else None,
+    }
+
+
+@dataclass(slots=True)
+class Exporter:
+    """Anchors what moved, every EXPORT_SECONDS: to the file, the log and the webhook."""
+
+    services: Services
+    clock: Callable[[], float] = time.monotonic
+    _next: float = 0.0
+    _send_from: float = 0.0
+    _unsent: list[dict[str, Any]] = field(default_factory=list)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def round(self) -> None:
+        """Look whether it is time, and export."""
+        if self._is_time():
+            self.export()
+
+    def export(self) -> None:
+        """Export what moved, but of ledgers that were rewound nothing."""
+        self.anchor()
+        self.send()
+
+    def anchor_round(self) -> None:
+        """Look whether it is time, and anchor, which waits for nothing outside of this service."""
+        if self._is_time():
+            self.anchor()
+
+    def _is_time(self) -> bool:
+        due = self.clock() >= self._next
+        if due:
+            self._next = self.clock() + EXPORT_SECONDS
+        return due
+
+    def anchor(self) -> None:
+        """Write what moved to the file and the log, and keep it for the webhook."""
+        anchors = self.services.vault.anchors
+        known = anchors.latest()
+        with self.services.sessions.read() as session:
+            moved = ends(session, known)
+            behind = {
+                a.ledger
+                for a in missing(session, [known[e.ledger] for e in moved if e.ledger in known])
+            }
+        if not moved:
+            return
+        made = [
+            end.anchor(known[end.ledger].epoch if end.ledger in known else 0)
+            for end in moved
+            if end.ledger not in behind
+        ]
+        anchors.append(made)
+        for anchor in made:
+            line = anchors.signer.line(anchor)
+            told = {name: line[name] for name in ("ledger", "epoch", "seq", "head", "signature")}
+            logs.logger().info("ledger_anchored", **told)
+            if self.services.settings.anchor_webhook:
+                with self._guard:
+                    self._unsent.append(line)
+                    del self._unsent[:-WAITING]
+
+    def send(self) -> None:
+        """Send the webhook what it has not got yet, unless it failed lately."""
+        with self._guard:
+            lines = list(self._unsent)
+        if not lines or self.clock() < self._send_from:
+            return
+        body = canonical({"anchors": lines}).encode()
+        kind = {"Content-Type": "application/json"}
+        address = self.services.settings.anchor_webhook
+        try:
+            exchange("POST", address, WEBHOOK_SECONDS, content=body, headers=kind)
+        except OutsideError as error:
+            logs.logger().warning("webhook_failed", exception=error.reason)
+            self._send_from = self.clock() + WEBHOOK_PAUSE_SECONDS
+            return
+        with self._guard:  # more may have come meanwhile, and the oldest been dropped
+            self._unsent = [line for line in self._unsent if line not in lines]

@@ -1,0 +1,37 @@
+"""What every use case needs of the process: the database, the vault, the way to the workers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from app.services.queue import messages
+from app.services.vault import Vault, open_vault
+from app.settings import Settings
+from app.storage.session import SessionFactory
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Made once in each process, after any fork. publish: hands a job's id to the workers."""
+
+    settings: Settings
+    sessions: SessionFactory
+    vault: Vault
+    publish: Callable[[UUID], None]
+
+    def close(self) -> None:
+        """Give the database's connections back."""
+        self.sessions.dispose()
+
+
+def open_services(settings: Settings) -> Services:
+    """The services of this process. Raises KeyFileError where the master key does not fit."""
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sessions = SessionFactory(settings.database)
+    try:
+        vault = open_vault(settings, sessions)
+    except BaseException:
+        sessions.dispose()
+        raise
+    return Services(settings, sessions, vault, partial(messages.publish, sessions))

@@ -1,0 +1,81 @@
+"""Lists by pages: a cursor says after which item the next page begins, and nothing else."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from sqlalchemy import Select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from app.services.errors import invalid
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """One page. next_cursor: None on the last one."""
+
+    items: Sequence[Item]
+    next_cursor: str | None
+
+
+def encode(*parts: object) -> str:
+    """An opaque cursor."""
+    return base64.urlsafe_b64encode("|".join(map(str, parts)).encode()).decode().rstrip("=")
+
+
+def decode(cursor: str, parts: int) -> list[str]:
+    """What a cursor holds. Raises Refusal 422 where it is not one of ours."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        held = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True).decode()
+    except (ValueError, binascii.Error):
+        raise invalid("/query/cursor", "This is not a cursor of this list.") from None
+    found = held.split("|")
+    if len(found) != parts:
+        raise invalid("/query/cursor", "This is not a cursor of this list.")
+    return found
+
+
+def by_time(
+    session: Session,
+    query: Select[Item],
+    created_at: InstrumentedAttribute[datetime],
+    key: InstrumentedAttribute[UUID],
+    limit: int,
+    cursor: str | None,
+) -> Page[Item]:
+    """A page of rows, newest first."""
+    if cursor is not None:
+        query = query.where(tuple_(created_at, key) < tuple_(*_position(cursor)))
+    rows = list(session.scalars(query.order_by(created_at.desc(), key.desc()).limit(limit + 1)))
+    if len(rows) <= limit:
+        return Page(rows, None)
+    last = rows[limit - 1]
+    return Page(rows[:limit], encode(getattr(last, created_at.key), getattr(last, key.key)))
+
+
+def _position(cursor: str) -> tuple[datetime, UUID]:
+    moment, key = decode(cursor, 2)
+    try:
+        at, found = datetime.fromisoformat(moment), UUID(key)
+        if at.tzinfo is None:
+            raise ValueError("naive")
+    except ValueError:
+        raise invalid("/query/cursor", "This is not a cursor of this list.") from None
+    return at, found
+
+
+def by_number(cursor: str | None) -> int:
+    """The number that a cursor of a numbered list holds; 0 where there is none."""
+    if cursor is None:
+        return 0
+    (held,) = decode(cursor, 1)
+    if not (held.isascii() and held.isdigit() and len(held) < 16):
+        raise invalid("/query/cursor", "This is not a cursor of this list.")
+    return int(held)

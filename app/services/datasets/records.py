@@ -1,0 +1,327 @@
+"""Datasets: read, changed by ledger entries, destroyed for good."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from app import ledger
+from app.ledger.ends import end_of
+from app.services.accounts.access import visible, visible_dataset
+from app.services.accounts.caller import Caller
+from app.services.audit.trail import note
+from app.services.budgets.rewind import refuse_rewound
+from app.services.context import Services
+from app.services.cursors import Page, by_number, by_time, encode
+from app.services.datasets.stored_rows import put_back
+from app.services.errors import Refusal, invalid
+from app.services.jobs.cancel import stop_all
+from app.storage.errors import VersionsKeptError
+from app.storage.locks import UPLOADS, take
+from app.storage.rows import DatasetRow, GrantRow, JobRow, UserRow
+from app.storage.types import utc_now
+from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
+
+VERSIONS_KEPT = (
+    "The key is destroyed, so nobody can read the rows; but the store keeps versions of the"
+    " encrypted file that it does not let us delete."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A dataset with its budget. grants: None where every analyst may use it."""
+
+    row: DatasetRow
+    balance: ledger.Balance
+    grants: Sequence[UUID] | None
+
+    @property
+    def status(self) -> str:
+        """The dataset's own: a population's ledger is open while one of its datasets may be."""
+        if self.row.destroyed_at is not None:
+            return "destroyed"
+        if self.row.unavailable_at is not None:
+            return "unavailable"
+        return "archived" if self.row.archived_at is not None else self.balance.status
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A dataset's budget. allotments: every analyst's cap, or an analyst's own one."""
+
+    balance: ledger.Balance
+    allotments: Sequence[ledger.Allotted]
+    history: Sequence[ledger.HistoryPoint] = ()
+
+
+def holders_of(session: Session, row: DatasetRow) -> list[DatasetRow]:
+    """The holders' datasets of a pooled one, in the order of its rows; of others none."""
+    return [session.get_one(DatasetRow, UUID(one["dataset"])) for one in row.holders or ()]
+
+
+def check_users(session: Session, grants: Sequence[UUID] | None, pointer: str) -> None:
+    """Refuse grants to nobody. Raises Refusal 422."""
+    if not grants:
+        return
+    known = set(session.scalars(select(UserRow.id).where(UserRow.id.in_(grants))))
+    for index, user_id in enumerate(grants):
+        if user_id not in known:
+            raise invalid(f"{pointer}/{index}", "There is no such user.")
+
+
+def grant(
+    session: Session, caller: Caller, dataset_id: UUID, grants: Sequence[UUID] | None
+) -> None:
+    """Say who may use a dataset, in its ledger and in the grants' table."""
+    users = None if grants is None else sorted({str(user) for user in grants})
+    ledger.amend(session, dataset_id, "grant", {"users": users}, caller.id)
+    session.execute(delete(GrantRow).where(GrantRow.dataset_id == dataset_id))
+    session.add_all(GrantRow(dataset_id=dataset_id, user_id=UUID(user)) for user in users or ())
+    session.execute(
+        update(DatasetRow).where(DatasetRow.id == dataset_id).values(restricted=users is not None)
+    )
+    session.flush()
+
+
+def _grants(session: Session, row: DatasetRow) -> Sequence[UUID] | None:
+    if not row.restricted:
+        return None
+    query = select(GrantRow.user_id).where(GrantRow.dataset_id == row.id)
+    return session.scalars(query.order_by(GrantRow.user_id)).all()
+
+
+def described(session: Session, row: DatasetRow) -> Described:
+    """A dataset as its answers show it."""
+    return Described(row, ledger.balance(session, row.id), _grants(session, row))
+
+
+def dataset(services: Services, caller: Caller, dataset_id: UUID) -> Described:
+    """One dataset. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        return described(session, visible_dataset(session, caller, dataset_id))
+
+
+def datasets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Described]:
+    """The datasets that a caller may see, newest first."""
+    with services.sessions.read() as session:
+        page = _page(session, caller, limit, cursor)
+        found = ledger.balances(session, [row.id for row in page.items])
+        items = [Described(row, found[row.id], _grants(session, row)) for row in page.items]
+    return Page(items, page.next_cursor)
+
+
+def _page(session: Session, caller: Caller, limit: int, cursor: str | None) -> Page[DatasetRow]:
+    query = select(DatasetRow).where(visible(caller))
+    return by_time(session, query, DatasetRow.created_at, DatasetRow.id, limit, cursor)
+
+
+def budget(services: Services, caller: Caller, dataset_id: UUID) -> Budget:
+    """One dataset's budget, without its history. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        visible_dataset(session, caller, dataset_id)
+        (found,) = ledger.budgets(session, [dataset_id], _only(caller)).values()
+        return Budget(*found)
+
+
+def budgets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Budget]:
+    """The budgets of the visible datasets, with their histories."""
+    with services.sessions.read() as session:
+        page = _page(session, caller, limit, cursor)
+        ids = [row.id for row in page.items]
+        found = ledger.budgets(session, ids, _only(caller))
+        items = [Budget(*found[at], ledger.history(session, at)) for at in ids]
+    return Page(items, page.next_cursor)
+
+
+def _only(caller: Caller) -> UUID | None:
+    """Whose caps are told: all for those who oversee, to an analyst the own one only."""
+    return caller.id if caller.role == "analyst" else None
+
+
+def entries(
+    services: Services, caller: Caller, dataset_id: UUID, limit: int, cursor: str | None
+) -> Page[ledger.Entry]:
+    """A dataset's ledger, oldest first. Raises Refusal 404."""
+    after = by_number(cursor)
+    with services.sessions.read() as session:
+        visible_dataset(session, caller, dataset_id)
+        found = ledger.entries(session, dataset_id, after, limit + 1)
+    more = encode(found[limit - 1].seq) if len(found) > limit else None
+    return Page(found[:limit], more)
+
+
+def verify(
+    services: Services, caller: Caller, dataset_id: UUID, anchor: tuple[int, str] | None = None
+) -> tuple[ledger.Verification, UUID]:
+    """Recompute a dataset's ledger; that somebody did is an entry of the audit trail.
+
+    anchor: number and hash of an entry that was there before. Returns also whose ledger it is.
+    Raises Refusal 404.
+    """
+    with services.sessions.read() as session:
+        visible_dataset(session, caller, dataset_id)
+        found = ledger.verify(session, dataset_id, anchor)
+        whose = end_of(session, dataset_id).ledger
+    with services.sessions.write() as session:
+        note(session, caller, "ledger.verify", dataset_id, ok=found.ok, rows=found.rows)
+    return found, whose
+
+
+def amend(
+    services: Services, caller: Caller, dataset_id: UUID, changes: Mapping[str, Any]
+) -> Described:
+    """Apply `privacy`, `archived`, `available`, `grants` and `allotments`, all or none.
+
+    Raises Refusal 404, 409, 422.
+    """
+    try:
+        with services.sessions.write() as session:
+            row = visible_dataset(session, caller, dataset_id)
+            if row.destroyed_at is not None:
+                raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
+            refuse_rewound(session, services, dataset_id)
+            _raise_budget(session, caller, row, changes.get("privacy"))
+            stopped = _stop_closed(session, row, changes)
+            if changes.get("available"):
+                put_back(services, session, caller, row)
+            _archive(session, caller, row, changes.get("archived"))
+            if "grants" in changes:
+                check_users(session, changes["grants"], "/grants")
+                grant(session, caller, dataset_id, changes["grants"])
+            _allot(session, caller, dataset_id, changes.get("allotments", {}))
+            session.flush()
+            session.expire_all()
+            found = described(session, visible_dataset(session, caller, dataset_id))
+            told: dict[str, Any] = {"jobs_stopped": stopped} if stopped else {}
+            note(session, caller, "dataset.amend", dataset_id, changes=_plain(changes), **told)
+            return found
+    except ledger.AmendmentRefused:
+        raise Refusal(409, "amendment_refused", "The ledger refuses this change.") from None
+
+
+def _stop_closed(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> int:
+    """Stop the jobs that a change closes the dataset to: what waits is given back.
+
+    With a holder's dataset the jobs of the pooled one are stopped, which run on its rows too.
+    """
+    stopped, paying = 0, JobRow.epsilon > 0  # inferences read what was released
+    if changes.get("archived") and row.archived_at is None:
+        closed = [at for at in (row.id, row.pool_id) if at is not None]
+        on_it = JobRow.dataset_id.in_(closed)
+        stopped += stop_all(session, "dataset_archived", on_it, paying)
+    if changes.get("grants") is not None:
+        check_users(session, changes["grants"], "/grants")
+        withdrawn = JobRow.user_id.not_in([UUID(str(user)) for user in changes["grants"]])
+        its = JobRow.dataset_id == row.id
+        stopped += stop_all(session, "grant_withdrawn", its, withdrawn, paying)
+    return stopped
+
+
+def _plain(value: Any) -> Any:
+    """What was asked for, as JSON takes it."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(held) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_plain(held) for held in value]
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _raise_budget(
+    session: Session, caller: Caller, row: DatasetRow, raised: Mapping[str, float] | None
+) -> None:
+    named = {name: value for name, value in (raised or {}).items() if value is not None}
+    if not named:
+        return
+    take(session, UPLOADS)  # no dataset joins the population with the budget of before
+    ledger.hold_pool(session, row.id)
+    terms = ledger.terms_of(session, row.id)
+    for name, value in named.items():
+        if value < getattr(terms, name):
+            raise invalid(f"/privacy/{name}", "A budget is never lowered.")
+    for one in (row, *holders_of(session, row)):
+        _raise_one(session, caller, one, named)
+
+
+def _raise_one(
+    session: Session, caller: Caller, row: DatasetRow, named: Mapping[str, float]
+) -> None:
+    """Raise a budget to what was named, where it is not above that already.
+
+    A pooled dataset's budget is no use beyond those of its holders: both are raised.
+    """
+    if row.destroyed_at is not None:
+        return
+    terms = ledger.terms_of(session, row.id)
+    raised = {name: max(value, getattr(terms, name)) for name, value in named.items()}
+    rows, delta = rows_on(session, row.ledger_id or row.id), raised.get("delta", terms.delta)
+    if delta > terms.delta and too_likely(delta, rows):  # what it has already it may keep
+        raise invalid("/privacy/delta", TOO_LIKELY.format(rows=rows))
+    ledger.amend(session, row.id, "raise_budget", raised, caller.id)
+
+
+def rows_on(session: Session, ledger_id: UUID) -> int:
+    """How many rows a budget is for: of all datasets on its ledger, destroyed ones too.
+
+    What was released of those stays released.
+    """
+    on_it = func.coalesce(DatasetRow.ledger_id, DatasetRow.id) == ledger_id
+    return int(session.scalars(select(func.sum(DatasetRow.rows)).where(on_it)).one())
+
+
+def _allot(
+    session: Session, caller: Caller, dataset_id: UUID, caps: Mapping[UUID, float | None]
+) -> None:
+    """Cap analysts under the dataset's budget (None: no more): an entry for each change."""
+    if not caps:
+        return
+    analysts = select(UserRow.id).where(UserRow.id.in_(caps), UserRow.role == "analyst")
+    known = set(session.scalars(analysts))
+    now = ledger.allotments(session, [dataset_id])[dataset_id]
+    before = {own.analyst_id: own.epsilon for own in now}
+    for analyst, epsilon in sorted(caps.items()):
+        if analyst not in known:
+            raise invalid(f"/allotments/{analyst}", "There is no such analyst.")
+        if epsilon != before.get(analyst):
+            details = {"analyst": str(analyst), "epsilon": epsilon}
+            ledger.amend(session, dataset_id, "allot", details, caller.id)
+
+
+def _archive(session: Session, caller: Caller, row: DatasetRow, archived: bool | None) -> None:
+    if archived is None or archived == (row.archived_at is not None):
+        return
+    ledger.amend(session, row.id, "archive" if archived else "unarchive", {}, caller.id)
+    row.archived_at = utc_now() if archived else None
+
+
+def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
+    """Forget a dataset's key, stop its jobs, and delete its file. Raises Refusal 404 or 503.
+
+    Nobody can read the file once the key is gone, so a crash between the two leaves no rows. A file
+    that could not be deleted, or of which the store keeps versions, is a 503: call again. With a
+    pooled dataset its holders' are destroyed, and with a holder's the pooled one; other holders'
+    stay.
+    """
+    with services.sessions.write() as session:
+        row = visible_dataset(session, caller, dataset_id)
+        own = [row, *holders_of(session, row)]
+        if row.pool_id is not None:
+            own.append(session.get_one(DatasetRow, row.pool_id))
+        live = [one for one in own if one.destroyed_at is None]
+        for one in live:
+            refuse_rewound(session, services, one.id)
+        stop_all(session, "dataset_destroyed", JobRow.dataset_id.in_([one.id for one in live]))
+        ledger.hold_pool(session, row.pool_id or row.id)
+        for one in live:
+            ledger.amend(session, one.id, "destroy", {}, caller.id)
+            one.wrapped_key, one.destroyed_at = None, utc_now()
+            note(session, caller, "dataset.destroy", one.id)
+        files = [one.id for one in own if not one.holders]
+    try:
+        for one_id in files:
+            services.vault.files.destroy(one_id)
+    except VersionsKeptError:
+        raise Refusal(503, "versions_kept", VERSIONS_KEPT) from None

@@ -1,0 +1,423 @@
+"""Uploads: taken in whole or not at all, and held against everything that was uploaded before."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO
+from uuid import UUID, uuid4
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app import ledger
+from app.services.accounts.caller import Caller
+from app.services.audit.trail import note
+from app.services.budgets.rewind import refuse_rewound
+from app.services.context import Services
+from app.services.datasets.records import Described, check_users, described, grant, rows_on
+from app.services.datasets.stored_rows import check_store
+from app.services.errors import Fault, Refusal, invalid
+from app.services.idempotency import Once
+from app.storage.columns import columns_json, parse_columns
+from app.storage.errors import IngestError, StoreError
+from app.storage.fingerprint import Fingerprint, Likeness, likeness
+from app.storage.ingest import Stored, ingest, ingest_apart
+from app.storage.limits import Limits
+from app.storage.locks import UPLOADS, take
+from app.storage.rows import DatasetRow, FingerprintRow
+from app.storage.types import utc_now
+from dpmcmc.privacy.filter import FilterTerms
+from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
+from dpmcmc.privacy.types import Neighbouring
+from dpmcmc.schema import CategoryColumn, Column
+
+PARQUET_MAGIC = b"PAR1"
+UPLOAD_REFUSED = "The upload cannot be taken; nothing was stored."
+MOST_NAMED = 20
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """Who has which rows: a column that names them and is not stored, or a file of each."""
+
+    names: tuple[str, ...]
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What an admin declares about an upload. population: whom the rows are about."""
+
+    name: str
+    description: str
+    columns: Sequence[Mapping[str, Any]]
+    neighbouring: str
+    epsilon: float
+    delta: float
+    gdp_weight: float = 1.0
+    renyi: tuple[tuple[float, float], ...] = ()
+    failure_weight: float = 0.0
+    grants: Sequence[UUID] | None = None
+    population: str | None = None
+    holders: Holders | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An earlier dataset with another budget that an upload is like."""
+
+    dataset_id: UUID
+    destroyed: bool
+    like: Likeness
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken in. seen: for its admin only."""
+
+    dataset: Described
+    seen: Sequence[Seen]
+
+
+def create(
+    services: Services,
+    caller: Caller,
+    definition: Definition,
+    files: Sequence[BinaryIO],
+    once: Once | None = None,
+) -> Taken:
+    """Take an upload in: encrypted files first, then records and ledgers in one transaction.
+
+    files: one; or one of each data holder, in the order of their names. once: the request, where it
+    is not to make another dataset when it is sent again.
+    Raises Refusal 422; its counts per column are for the uploading admin only.
+    """
+    if (made := _made(services, caller, once)) is not None:
+        return made
+    try:
+        return _created(services, caller, definition, files, once)
+    except IntegrityError:
+        if (made := _made(services, caller, once)) is not None:
+            return made  # by the same request, sent twice at once
+        raise
+
+
+def _made(services: Services, caller: Caller, once: Once | None) -> Taken | None:
+    """The dataset that a request made before. Raises Refusal 422."""
+    if once is None:
+        return None
+    with services.sessions.read() as session:
+        made = once.made(session, caller)
+        if made is None:
+            return None
+        return Taken(described(session, session.get_one(DatasetRow, made.made_id)), ())
+
+
+def _created(
+    services: Services,
+    caller: Caller,
+    definition: Definition,
+    files: Sequence[BinaryIO],
+    once: Once | None,
+) -> Taken:
+    terms = _terms(definition)
+    _check_files(definition, len(files))
+    check_store(services)
+    with services.sessions.read() as session:
+        check_users(session, definition.grants, "/metadata/grants")
+        _first_of(services, session, definition.population, terms)
+    names = definition.holders.names if definition.holders else ("",)
+    ids = [uuid4() for _ in names]
+    try:
+        columns, stored, made = _ingested(services, definition, ids, files)
+        told = definition, caller, columns
+        rows = [
+            _row(*told, at, name, one.rows, one.wrapped_key)
+            for at, name, one in zip(ids, names, stored, strict=True)
+        ]
+        pool = _pool(services, *told, rows) if definition.holders else None
+        services.vault.files.mark(services.sessions.installation)
+        return _record(services, caller, pool, rows, terms, definition.grants, made, once)
+    except BaseException:
+        for one in ids:
+            with suppress(StoreError):  # the sweep deletes what stays
+                services.vault.files.destroy(one)
+        raise
+
+
+def _check_files(definition: Definition, number: int) -> None:
+    """Refuse other files than were declared, and names that are too long beside the dataset's."""
+    holders = definition.holders
+    wanted = 1 if holders is None or holders.column is not None else len(holders.names)
+    if number != wanted:
+        raise invalid("/file", f"{wanted} needed by the metadata, {number} came")
+    if holders is None:
+        return
+    if definition.population is not None:
+        told = "a pooled dataset and its holders have ledgers of their own: leave it out"
+        raise invalid("/metadata/population", told)
+    for at, name in enumerate(holders.names):
+        if len(_name(definition, name)) > MAX_NAME:
+            told = f"at most {MAX_NAME} characters together with the dataset's name"
+            raise invalid(f"/metadata/holders/names/{at}", told)
+
+
+def _ingested(
+    services: Services, definition: Definition, ids: Sequence[UUID], files: Sequence[BinaryIO]
+) -> tuple[tuple[Column, ...], list[Stored], list[Fingerprint]]:
+    """Parse and encrypt the rows of each dataset, and make its fingerprint. Raises Refusal."""
+    limits = Limits(file_bytes=services.settings.max_upload_bytes)
+    vault, holders = services.vault, definition.holders
+    pointer = ""
+    try:
+        columns = parse_columns([dict(column) for column in definition.columns])
+        sketches = [vault.fingerprints.start(columns) for _ in ids]
+        if holders is not None and holders.column is not None:
+            pointer = f"/columns/{len(columns)}"
+            owner = CategoryColumn(name=holders.column, categories=holders.names)
+            kind, source = _format(files[0]), files[0]
+            told = vault.files, ids, source, kind, columns, owner, limits, sketches
+            stored = ingest_apart(*told)
+        else:
+            stored = [
+                ingest(vault.files, one, file, _format(file), columns, limits, sketch)
+                for one, file, sketch in zip(ids, files, sketches, strict=True)
+            ]
+    except IngestError as error:
+        raise _refused(error, pointer) from None
+    return columns, stored, [sketch.fingerprint() for sketch in sketches]
+
+
+def _name(definition: Definition, holder: str) -> str:
+    return f"{definition.name}/{holder}" if holder else definition.name
+
+
+def _row(
+    definition: Definition,
+    caller: Caller,
+    columns: Sequence[Column],
+    dataset_id: UUID,
+    holder: str,
+    rows: int,
+    wrapped_key: bytes,
+) -> DatasetRow:
+    return DatasetRow(
+        id=dataset_id,
+        name=_name(definition, holder),
+        description=definition.description,
+        columns=columns_json(columns),
+        rows=rows,
+        neighbouring=definition.neighbouring,
+        restricted=definition.grants is not None,
+        wrapped_key=wrapped_key,
+        population=definition.population,
+        created_by=caller.id,
+        created_at=utc_now(),
+    )
+
+
+def _pool(
+    services: Services,
+    definition: Definition,
+    caller: Caller,
+    columns: Sequence[Column],
+    rows: Sequence[DatasetRow],
+) -> DatasetRow:
+    """The pooled dataset of its holders'. Its key opens nothing: it is there to be destroyed."""
+    at, whole = uuid4(), sum(row.rows for row in rows)
+    key = services.vault.files.new_key(at)[1]
+    pool = _row(definition, caller, columns, at, "", whole, key)
+    named = definition.holders.names if definition.holders else ()
+    pool.holders = [
+        {"dataset": str(row.id), "name": name, "rows": row.rows}
+        for name, row in zip(named, rows, strict=True)
+    ]
+    for row in rows:
+        row.pool_id = at
+    return pool
+
+
+def _terms(definition: Definition) -> FilterTerms:
+    try:
+        return FilterTerms(
+            definition.epsilon,
+            definition.delta,
+            Neighbouring(definition.neighbouring),
+            definition.gdp_weight,
+            definition.renyi,
+            basic=True,  # needs no share of delta: docs/proofs/filter.md, section 2
+            failure_weight=definition.failure_weight,
+        )
+    except ValueError:
+        raise invalid("/metadata/privacy", "This budget cannot be kept.") from None
+
+
+def _record(
+    services: Services,
+    caller: Caller,
+    pool: DatasetRow | None,
+    rows: Sequence[DatasetRow],
+    terms: FilterTerms,
+    grants: Sequence[UUID] | None,
+    made: Sequence[Fingerprint],
+    once: Once | None,
+) -> Taken:
+    """Write the records. pool: of several holders. rows, made: of each dataset that holds rows."""
+    looked_at = [_Earlier(services) for _ in rows]
+    with services.sessions.read() as session:
+        for earlier, own in zip(looked_at, made, strict=True):
+            earlier.compare(session, own)  # most of it before anybody has to wait
+    seen: list[Seen] = []
+    with services.sessions.write() as session:
+        take(session, UPLOADS)
+        if once is not None:
+            once.remember(session, caller, (pool or rows[0]).id)
+        if pool is not None:
+            _new(services, session, caller, pool, terms, grants)
+        for row, earlier, own in zip(rows, looked_at, made, strict=True):
+            _new(services, session, caller, row, terms, grants)
+            earlier.compare(session, own)
+            like = earlier.on_other_ledgers(row)
+            seen.extend(like)
+            if like:
+                told = [_plain(one) for one in like]
+                note(session, caller, "dataset.rows_seen_before", row.id, like=told)
+        for row, own in zip(rows, made, strict=True):
+            sealed = services.vault.fingerprints.seal(row.id, own)
+            session.add(FingerprintRow(dataset_id=row.id, sealed=sealed))
+        return Taken(described(session, pool or rows[0]), seen)
+
+
+def _new(
+    services: Services,
+    session: Session,
+    caller: Caller,
+    row: DatasetRow,
+    terms: FilterTerms,
+    grants: Sequence[UUID] | None,
+) -> None:
+    """Write a dataset's record, its ledger and its grants."""
+    _open(services, session, caller, row, terms)
+    if grants is not None:
+        grant(session, caller, row.id, grants)
+    note(
+        session,
+        caller,
+        "dataset.create",
+        row.id,
+        name=row.name,
+        rows=row.rows,
+        epsilon=terms.epsilon,
+        delta=terms.delta,
+        population=row.population,
+    )
+
+
+def _open(
+    services: Services, session: Session, caller: Caller, row: DatasetRow, terms: FilterTerms
+) -> None:
+    """A ledger of its own, or that of the dataset's population."""
+    first = _first_of(services, session, row.population, terms)
+    together = row.rows + (0 if first is None else rows_on(session, first))
+    if too_likely(terms.delta, together):  # how many they are is known only now
+        raise invalid("/metadata/privacy/delta", TOO_LIKELY.format(rows=together))
+    row.ledger_id = first
+    session.add(row)
+    if first is None:
+        ledger.open_account(session, row.id, terms, caller.id)
+    else:
+        session.flush()
+        ledger.amend(session, row.id, "join", {"rows": row.rows}, caller.id)
+
+
+def _first_of(
+    services: Services, session: Session, population: str | None, terms: FilterTerms
+) -> UUID | None:
+    """The dataset that holds a population's ledger. Raises Refusal 422 for another budget."""
+    if population is None:
+        return None
+    first = session.scalar(
+        select(DatasetRow.id).where(
+            DatasetRow.population == population, DatasetRow.ledger_id.is_(None)
+        )
+    )
+    if first is None:
+        return None
+    refuse_rewound(session, services, first)
+    kept = ledger.terms_of(session, first)
+    for name in ("epsilon", "delta"):
+        if getattr(kept, name) != getattr(terms, name):
+            raise invalid(
+                f"/metadata/privacy/{name}",
+                f"The datasets of this population share one budget: its {name} is"
+                f" {getattr(kept, name)!r}. Declare the same, or raise it by PATCH first.",
+            )
+    if replace(kept, basic=terms.basic) != terms:
+        raise invalid(
+            "/metadata/privacy",
+            "The datasets of this population share one budget: declare its branches.",
+        )
+    return first
+
+
+class _Earlier:
+    """The uploads before, each compared once."""
+
+    def __init__(self, services: Services) -> None:
+        self._fingerprints = services.vault.fingerprints
+        self._compared: set[UUID] = set()
+        self._alike: list[tuple[DatasetRow, Likeness]] = []
+
+    def compare(self, session: Session, made: Fingerprint) -> None:
+        """Look at those that were not there at the last look."""
+        known = select(FingerprintRow.dataset_id)
+        for dataset_id in set(session.scalars(known)) - self._compared:
+            self._compared.add(dataset_id)
+            stored = session.get_one(FingerprintRow, dataset_id)
+            like = likeness(made, self._fingerprints.open(dataset_id, stored.sealed))
+            if like is not None:
+                self._alike.append((session.get_one(DatasetRow, dataset_id), like))
+
+    def on_other_ledgers(self, row: DatasetRow) -> list[Seen]:
+        """Those whose budget the upload does not share: the most alike first, then the oldest."""
+        own = row.ledger_id or row.id
+        found = [one for one in self._alike if (one[0].ledger_id or one[0].id) != own]
+        found.sort(key=lambda one: (-one[1].share, one[0].created_at))
+        return [
+            Seen(other.id, other.destroyed_at is not None, like)
+            for other, like in found[:MOST_NAMED]
+        ]
+
+
+def _plain(seen: Seen) -> Mapping[str, Any]:
+    return {
+        "dataset": str(seen.dataset_id),
+        "destroyed": seen.destroyed,
+        "kind": seen.like.kind,
+        "share": round(seen.like.share, 2),
+    }
+
+
+def _format(file: BinaryIO) -> Any:
+    file.seek(0)
+    magic = file.read(len(PARQUET_MAGIC))
+    file.seek(0)
+    return "parquet" if magic == PARQUET_MAGIC else "csv"
+
+
+def _refused(error: IngestError, holder: str) -> Refusal:
+    """An upload's faults. Places among the declared columns lie in the metadata.
+
+    holder: where the faults of the column are that names the holders.
+    """
+    places = [
+        ("/holders/column" if holder and place == holder else place, message)
+        for place, message in error.problems
+    ]
+    found = [
+        Fault(place if place.startswith("/file") else f"/metadata{place}", message)
+        for place, message in places
+    ]
+    return Refusal(422, error.code, UPLOAD_REFUSED, found)

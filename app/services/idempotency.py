@@ -1,0 +1,70 @@
+"""Requests that make something once, however often they are sent with one Idempotency-Key.
+
+Jobs keep their keys in their own rows: see submit. Users, keys and datasets are kept here.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app.services.accounts.caller import Caller
+from app.services.context import Services
+from app.services.errors import Refusal
+from app.storage.rows import IdempotencyRow, KeyRow
+from app.storage.types import utc_now
+
+SHOWN_AGAIN = timedelta(hours=24)  # that a lost answer can be asked for with its key in it
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A request with an Idempotency-Key. digest: of what it asks for, as hexadecimal digits."""
+
+    key: str
+    digest: str
+
+    def token(self, services: Services, caller: Caller) -> str:
+        """The API key that the request makes: it follows from the service's secret.
+
+        A key is kept as a hash, so the answer could not be given again otherwise.
+        """
+        return services.vault.derived_token(f"{caller.id}\n{self.key}\n{self.digest}")
+
+    def made(self, session: Session, caller: Caller) -> IdempotencyRow | None:
+        """What it has made before. Raises Refusal 422 where it asked for another thing then."""
+        found = session.get(IdempotencyRow, (caller.id, self.key))
+        if found is not None and found.body_hash != self.digest:
+            raise Refusal(
+                422, "idempotency_key_reused", "This Idempotency-Key was used for another request."
+            )
+        return found
+
+    def remember(self, session: Session, caller: Caller, made: UUID) -> None:
+        """Remember what it makes, in the transaction that makes it."""
+        row = IdempotencyRow(user_id=caller.id, key=self.key, body_hash=self.digest, made_id=made)
+        session.add(row)
+
+
+def once(key: str | None, *asked: Any) -> Once | None:
+    """A request with its key; None without one. asked: what it asks for, as JSON holds it."""
+    if key is None:
+        return None
+    written = json.dumps(asked, sort_keys=True, default=str).encode()
+    return Once(key, hashlib.sha256(written).hexdigest())
+
+
+def check_shown(services: Services, row: IdempotencyRow, key: KeyRow, token: str) -> None:
+    """Raise Refusal 409 where a key was made too long ago, or with another secret, to be shown."""
+    late = utc_now() - row.created_at > SHOWN_AGAIN
+    if late or services.vault.key_digest(token) != key.digest:
+        raise Refusal(
+            409,
+            "key_not_shown_again",
+            "This request has made a key before, which is not shown again. Revoke it, and make"
+            " another.",
+        )

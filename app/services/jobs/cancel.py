@@ -1,0 +1,108 @@
+"""Cancel a job: a queued one gives its reservation back, a running one stops and stays paid."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy.orm import Session
+
+from app import ledger
+from app.services.accounts.access import stoppable_job
+from app.services.accounts.caller import Caller
+from app.services.audit.trail import note
+from app.services.context import Services
+from app.services.errors import Refusal
+from app.services.jobs.specs import is_inference
+from app.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow
+from app.storage.types import utc_now
+
+
+def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
+    """Cancel a job; twice is no error. An admin may cancel any, which its analyst sees.
+
+    Raises Refusal 404 or 409 job_finished.
+    """
+    with services.sessions.write() as session:
+        before = stoppable_job(session, caller, job_id)
+        if before.status in ("succeeded", "failed"):
+            raise Refusal(409, "job_finished", "The job has ended; there is nothing to cancel.")
+        if before.status not in FINAL_STATUSES:
+            stop(session, job_id)
+            if before.user_id != caller.id:
+                note(session, caller, "job.cancel", job_id, user_id=before.user_id)
+        session.expire_all()
+        return stoppable_job(session, caller, job_id)
+
+
+def stop(session: Session, job_id: UUID, code: str | None = None) -> None:
+    """Void a job that no worker has claimed; ask a running one to stop.
+
+    code: why, where it is not its analyst who cancels it. The job says so.
+    """
+    why = {} if code is None else {"error_code": code}
+    if _end(session, job_id, why, JobRow.status == "queued"):
+        give_back(session, job_id, code or "cancelled")
+        return
+    if _end(session, job_id, why, JobRow.status == "running", JobRow.owner.is_(None)):
+        session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == job_id))
+        return
+    session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, JobRow.status == "running")
+        .values(cancel_requested=True, **why)
+    )
+
+
+def stop_all(session: Session, code: str | None, *conditions: ColumnElement[bool]) -> int:
+    """Stop the jobs that have not ended and meet the conditions. Returns how many there were.
+
+    Call it before anything else locks a ledger: a claim locks its job first.
+    """
+    live = (
+        select(JobRow.id)
+        .where(JobRow.status.in_(("queued", "running")), *conditions)
+        .order_by(JobRow.dataset_id, JobRow.id)
+        .with_for_update(key_share=True, of=JobRow)
+    )
+    jobs = session.scalars(live).all()
+    ledger.hold(session, jobs)
+    for job_id in jobs:
+        stop(session, job_id, code)
+    return len(jobs)
+
+
+def end_waiting(session: Session, job_id: UUID, code: str) -> bool:
+    """Fail a job that no worker has, for want of what `code` names; give back what was not paid.
+
+    Says whether it was there.
+    """
+    ended = session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, JobRow.status.in_(("queued", "running")))
+        .where(JobRow.owner.is_(None))
+        .values(status="failed", error_code=code, finished_at=utc_now(), token=JobRow.token + 1)
+    )
+    if ended.rowcount != 1:  # type: ignore[attr-defined]
+        return False
+    session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == job_id))
+    if session.get_one(JobRow, job_id).attempt == 0:
+        give_back(session, job_id, code)
+    return True
+
+
+def give_back(session: Session, job_id: UUID, reason: str) -> None:
+    """Void a job's reservation; an inference has none."""
+    if not is_inference(session.get_one(JobRow, job_id)):
+        ledger.void(session, job_id, reason=reason)
+
+
+def _end(
+    session: Session, job_id: UUID, why: Mapping[str, str], *conditions: ColumnElement[bool]
+) -> bool:
+    ended = {"status": "cancelled", "cancel_requested": True, "finished_at": utc_now(), **why}
+    done = session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, *conditions)
+        .values(token=JobRow.token + 1, **ended)
+    )
+    return bool(done.rowcount == 1)  # type: ignore[attr-defined]

@@ -1,0 +1,198 @@
+"""Take a job on: reserve its cost and write its row in one transaction, then tell the workers."""
+
+import math
+from datetime import datetime, timedelta
+from typing import cast
+from uuid import UUID, uuid4
+
+from sqlalchemy import Table, bindparam, func, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app import ledger, logs, tracing
+from app.services.accounts.access import check_open, open_to
+from app.services.accounts.caller import Caller
+from app.services.budgets.rewind import refuse_rewound
+from app.services.context import Services
+from app.services.errors import Refusal, not_found
+from app.services.jobs.specs import as_json, body_hash
+from app.services.planning.plans import Made, asked, unbounded
+from app.storage.clock import database_now
+from app.storage.rows import DatasetRow, JobRow
+from dpmcmc.privacy import event_json
+from dpmcmc.privacy.events import Event
+from dpmcmc.reuse import Earlier
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec
+from dpmcmc.tasks import TaskSpec
+
+_JOBS = cast(Table, JobRow.__table__)
+# made once: both run while other writers wait
+_ADD_JOB = insert(_JOBS)
+_WAITING = select(func.count()).where(
+    JobRow.user_id == bindparam("analyst"), JobRow.status.in_(("queued", "running"))
+)
+_ADMITTED = select(
+    DatasetRow.destroyed_at,
+    DatasetRow.archived_at,
+    DatasetRow.unavailable_at,
+    _WAITING.scalar_subquery().label("waiting"),
+).where(DatasetRow.id == bindparam("dataset"), open_to(bindparam("analyst")))
+
+
+def begin(
+    services: Services,
+    caller: Caller,
+    dataset_id: UUID,
+    spec: JobSpec | TaskSpec,
+    key: str | None,
+    accept_low_quality: bool,
+) -> JobRow | tuple[Schema, tuple[Earlier, ...]]:
+    """The job that this idempotency key made before, or the facts to plan a new one from.
+
+    Raises Refusal: 404, 422, 422 idempotency_key_reused.
+    """
+    digest = body_hash(dataset_id, spec, accept_low_quality)
+    earlier = earlier_of(services, caller, key, digest)
+    return earlier or asked(services, caller, dataset_id, spec)
+
+
+@tracing.span("submit")
+def submit(
+    services: Services,
+    caller: Caller,
+    dataset_id: UUID,
+    spec: JobSpec | TaskSpec,
+    key: str | None,
+    accept_low_quality: bool,
+    plan: Made,
+) -> JobRow:
+    """Accept a planned job, or find the one that this idempotency key made meanwhile.
+
+    Raises Refusal: 404, 409 budget_exhausted, 429 too_many_jobs, 422 idempotency_key_reused,
+    503 ledger_rewound.
+    """
+    digest = body_hash(dataset_id, spec, accept_low_quality)
+    with services.sessions.read() as session:
+        refuse_rewound(session, services, dataset_id)
+        now = database_now(session)
+    job = _job(services, caller, dataset_id, spec, plan, now)
+    job.idempotency_key, job.body_hash = key, digest if key else None
+    try:
+        with tracing.span("reserve", job=job.id), services.sessions.write() as session:
+            _admit(services, session, caller, dataset_id)
+            take(session, job, plan.event)
+    except ledger.BudgetExhausted as refused:
+        raise _exhausted(refused, task=isinstance(spec, TaskSpec)) from None
+    except ledger.AccountClosed:
+        raise Refusal(409, "dataset_closed", "This dataset takes no new jobs.") from None
+    except IntegrityError:
+        earlier = earlier_of(services, caller, key, digest)
+        if earlier is None:
+            raise
+        return earlier
+    logs.logger().info("job_accepted", job=str(job.id))
+    tell(services, job.id)
+    return job
+
+
+def earlier_of(services: Services, caller: Caller, key: str | None, digest: str) -> JobRow | None:
+    """The job that a key made before. Raises Refusal 422 where it was another one."""
+    if key is None:
+        return None
+    with services.sessions.read() as session:
+        found = session.scalar(
+            select(JobRow).where(JobRow.user_id == caller.id, JobRow.idempotency_key == key)
+        )
+    if found is not None and found.body_hash != digest:
+        raise Refusal(
+            422, "idempotency_key_reused", "This Idempotency-Key was used for another job."
+        )
+    return found
+
+
+def _admit(services: Services, session: Session, caller: Caller, dataset_id: UUID) -> None:
+    """Refuse where the dataset takes no jobs of the caller, or too many of them are waiting."""
+    asked = {"dataset": dataset_id, "analyst": caller.id}
+    dataset = session.execute(_ADMITTED, asked).one_or_none()
+    if dataset is None:
+        raise not_found("dataset")
+    check_open(dataset)
+    if dataset.waiting >= services.settings.max_jobs_waiting:
+        raise Refusal(429, "too_many_jobs", "Too many of your jobs are waiting; try again later.")
+
+
+def take(session: Session, job: JobRow, event: Event) -> None:
+    """Write a job's row and reserve its cost."""
+    session.execute(_ADD_JOB, {c.key: getattr(job, c.key) for c in _JOBS.columns})
+    ledger.reserve(
+        session,
+        job.dataset_id,
+        job_id=job.id,
+        analyst_id=job.user_id,
+        event=event,
+        until=job.reserved_until,
+    )
+
+
+def _job(
+    services: Services,
+    caller: Caller,
+    dataset_id: UUID,
+    spec: JobSpec | TaskSpec,
+    plan: Made,
+    now: datetime,
+) -> JobRow:
+    """The row of a job that nobody has claimed. now: by the database's clock, as in recovery."""
+    return JobRow(
+        id=uuid4(),
+        user_id=caller.id,
+        dataset_id=dataset_id,
+        key_id=caller.key_id,
+        status="queued",
+        spec=as_json(spec),
+        resolved=as_json(plan.spec),
+        event=event_json.as_dict(plan.event),
+        event_digest=event_json.digest(plan.event),
+        epsilon=plan.cost.epsilon,
+        delta=plan.cost.delta,
+        mu=plan.cost.mu,
+        attempt=0,
+        token=0,
+        cancel_requested=False,
+        progress_step=0,
+        progress_of=plan.num_steps,
+        created_at=now,
+        traceparent=tracing.carrier(),
+        reasons=list(plan.reasons) or None,
+        reserved_until=now + timedelta(seconds=services.settings.reservation_seconds),
+    )
+
+
+def _exhausted(refused: ledger.BudgetExhausted, *, task: bool) -> Refusal:
+    """The refusal, worked out after the ledger's lock was given back."""
+    requested, remaining = refused.requested, refused.remaining
+    if math.isinf(requested):
+        return unbounded(task=task)
+    whose = "Your allotment's" if refused.allotment else "The dataset's"
+    return Refusal(
+        409,
+        "budget_exhausted",
+        f"{whose} remaining budget does not allow this job.",
+        extra={
+            "of": "allotment" if refused.allotment else "dataset",
+            "requested": {"epsilon": requested},
+            "remaining": {"epsilon": remaining},
+        },
+    )
+
+
+def tell(services: Services, job_id: UUID) -> bool:
+    """Send the hint that a job waits. A broker that is away is no error: recovery sends it."""
+    try:
+        with tracing.span("enqueue", job=job_id):
+            services.publish(job_id)
+    except Exception as error:
+        logs.logger().warning("publish_failed", job=str(job_id), exception=type(error).__name__)
+        return False
+    return True

@@ -1,0 +1,62 @@
+"""Which jobs a list is to hold."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import exists, func, or_
+from sqlalchemy.sql import ColumnElement
+
+from app.services.accounts.access import open_to
+from app.storage.named import columns_of_dataset, columns_of_task
+from app.storage.rows import DatasetRow, JobRow
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs a list is to hold. None: any.
+
+    formula: a part of it, in either case. text: a part of what a list shows of a job: its formula,
+    the columns and kind of its task, its algorithm, or the name of its dataset.
+    """
+
+    status: str | None = None
+    dataset: UUID | None = None
+    formula: str | None = None
+    text: str | None = None
+
+    def conditions(self, analyst: UUID) -> list[ColumnElement[bool]]:
+        """What rows must meet. analyst: who asks."""
+        found: list[ColumnElement[bool]] = []
+        if self.status is not None:
+            found.append(JobRow.status == self.status)
+        if self.dataset is not None:
+            found.append(JobRow.dataset_id == self.dataset)
+        if self.formula is not None:
+            found.append(_FORMULA.icontains(self.formula, autoescape=True))
+        if self.text is not None:
+            found.append(_holds(self.text, analyst))
+        return found
+
+
+_FORMULA = JobRow.resolved["model"]["formula"].as_string()
+_TASK = JobRow.resolved["task"]
+# their underscores are spaces in a page: both are found
+_WORDS = (
+    _TASK["kind"].as_string(),
+    JobRow.resolved["sampler"]["algorithm"].as_string(),
+    JobRow.resolved["inference"]["family"].as_string(),
+)
+
+
+def _holds(text: str, analyst: UUID) -> ColumnElement[bool]:
+    """Whether a job, or its dataset as far as the analyst may know of it, is called by a text."""
+    plain = text.replace("_", " ")
+    every = (_TASK["kind"].as_string() == "synthetic") & _TASK["columns"].as_string().is_(None)
+    of_all = every & columns_of_dataset(DatasetRow.columns).icontains(text, autoescape=True)
+    named = DatasetRow.name.icontains(text, autoescape=True)
+    return or_(
+        _FORMULA.icontains(text, autoescape=True),
+        columns_of_task(JobRow.resolved).icontains(text, autoescape=True),
+        *(func.replace(one, "_", " ").icontains(plain, autoescape=True) for one in _WORDS),
+        exists().where(DatasetRow.id == JobRow.dataset_id, open_to(analyst), named | of_all),
+    )

@@ -1,0 +1,106 @@
+"""What the planners' processes call: a plan, of public facts only."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.services.errors import Fault
+from app.services.results.fetch import TaskBlock
+from dpmcmc import planner
+from dpmcmc.errors import SpecError
+from dpmcmc.options import AutoOptions, DpPenaltyOptions
+from dpmcmc.reuse import Earlier
+from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.statistics.questions import Question
+from dpmcmc.summaries.intervals import Target
+from dpmcmc.tasks import TaskPlan, TaskSpec, plan_task, posterior_of, told_of
+
+
+def worked_out(
+    schema: Schema, spec: JobSpec | TaskSpec, advise: bool, earlier: Sequence[Earlier] = ()
+) -> planner.Plan | TaskPlan | Fault:
+    """The plan of a job, or what is wrong with the job. Runs in a planner process.
+
+    earlier: releases whose whitening the job may use again.
+    """
+    try:
+        if isinstance(spec, TaskSpec):
+            return plan_task(schema, spec)
+        return planner.plan(schema, spec, advise=advise, earlier=earlier)
+    except SpecError as error:
+        return Fault(error.pointer, error.message)
+    except (ValueError, OverflowError):
+        return Fault("/privacy", "These numbers cannot be planned with.")
+
+
+def enough(schema: Schema, made: planner.Plan, asked: JobSpec) -> float | None:
+    """The epsilon at which a job would be usable that is not. Runs in a planner process."""
+    try:
+        return planner.usable_at(schema, made, asked)
+    except (ValueError, OverflowError):
+        return None
+
+
+def quick(spec: JobSpec | TaskSpec) -> bool:
+    """Whether a job is planned in hundredths of a second: where everything is left to us."""
+    return isinstance(spec, JobSpec) and isinstance(spec.sampler, AutoOptions)
+
+
+def answered_of_task(
+    schema: Schema,
+    spec: TaskSpec,
+    first: NDArray[np.float64],
+    level: float,
+    target: Target,
+    head: dict[str, Any],
+) -> bytes | Fault:
+    """What a task's first block says, behind `head`, or what is wrong with the question.
+
+    Runs in a planner process, and is JSON already: there may be a number for each row.
+    """
+    try:
+        told = head | told_of(schema, spec, first, level, target)
+    except SpecError as error:
+        return Fault(error.pointer, error.message)
+    return json.dumps(told, allow_nan=False).encode()
+
+
+def inferred(
+    found: TaskBlock, asked: Question, head: dict[str, Any] | None
+) -> bytes | dict[str, Any] | Fault:
+    """Draws given what a task released, as JSON behind `head`, or what is wrong with the question.
+
+    Without a head the same members, the draws (chain, draw) as numbers. Runs in a planner process.
+    """
+    try:
+        made = posterior_of(found.schema, found.spec, found.block, asked)
+    except SpecError as error:
+        return Fault(error.pointer, error.message)
+    told = {
+        "algorithm": made.algorithm,
+        "parameter": asdict(made.summary),
+        "draws": made.draws,
+        "verdict": asdict(made.verdict),
+    }
+    if head is None:
+        return told
+    return json.dumps(head | told | {"draws": made.draws.tolist()}, allow_nan=False).encode()
+
+
+def load_planner() -> None:
+    """Plan a made-up job, so that the first caller does not wait for the planner's libraries."""
+    columns = (
+        NumberColumn(name="x", lower=-1.0, upper=1.0),
+        BinaryColumn(name="y", categories=("0", "1")),
+    )
+    spec = JobSpec(
+        model=ModelSpec(family="logistic", formula="y ~ x"),
+        sampler=DpPenaltyOptions(),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+    )
+    planner.plan(Schema(columns=columns, rows=1000), spec)

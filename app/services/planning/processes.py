@@ -1,0 +1,311 @@
+"""A few processes that work plans and prices out, each piece of work within a time limit.
+
+Neither the event loop nor a thread computes: a thread here only waits for its process, and ends it
+when the time is over or whoever asked has left. Callers take turns, however much one of them asks.
+One process is kept for what is quick, so that it never waits for what is not.
+"""
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import cycle
+from multiprocessing.connection import Connection
+from typing import Any
+
+from app import logs
+from app.services.errors import Refusal
+from app.services.planning.process import STOP_SIGNAL
+from app.settings import PREFIX, Settings, variables_of
+
+MOST_WAITING = 4096  # of all callers together, each of whom may have a few
+OUTCOMES = ("answered", "too_long_to_plan", "unavailable")
+MOST_KEPT = 512  # answers, for who asks the same again: a job is planned before it is submitted
+LOOK_SECONDS = 0.05  # between two looks at whether somebody still waits
+STOP_SECONDS = 2.0  # for work that is told to stop, after which its process ends
+START_SECONDS = 60.0  # for a process to load its libraries
+
+
+# of a process, by its lanes: the API goes first, so that nobody else's call waits, then the quick
+NICE = {(True,): 1, (False, True): 5}
+Lane = OrderedDict[str, "deque[Ticket]"]  # by caller, in turn
+
+
+@dataclass(slots=True)
+class Ticket:
+    """Work that was asked for. answer: what the function returns; Refusal 422 or 503 otherwise."""
+
+    key: bytes
+    keep: bool = True
+    quick: bool = False
+    answer: "Future[Any]" = field(default_factory=Future)
+    left: threading.Event = field(default_factory=threading.Event)
+
+    def leave(self) -> None:
+        """Nobody waits for the answer any more: the work stops, or never begins."""
+        self.left.set()
+
+
+class Planners:
+    """Processes that call pure functions of public facts, started when they are first needed."""
+
+    def __init__(self, number: int, seconds: float, of_caller: int = MOST_WAITING) -> None:
+        self._seconds, self._of_caller = seconds, of_caller
+        self._waiting: dict[bool, Lane] = {True: OrderedDict(), False: OrderedDict()}  # by quick
+        self._kept: OrderedDict[bytes, Any] = OrderedDict()
+        self._change = threading.Condition()
+        self._outcomes = dict.fromkeys(OUTCOMES, 0)
+        self._closed = False
+        self._threads = [
+            threading.Thread(
+                target=self._serve, args=(lanes_of(n, number),), name=f"planner-{n}", daemon=True
+            )
+            for n in range(number)
+        ]
+
+    def start(self) -> None:
+        """Start the processes, so that the first caller does not wait for their libraries."""
+        with self._change:
+            for thread in self._threads:
+                if thread.ident is None:
+                    thread.start()
+
+    def ask(
+        self,
+        caller: str,
+        function: Callable[..., Any],
+        *given: Any,
+        keep: bool = True,
+        quick: bool = False,
+    ) -> Ticket:
+        """Have a function of a module called.
+
+        Raises Refusal 429 where too much of this caller is waiting, 503 where too much of all is.
+
+        keep: whether the answer is kept for who asks the same again. quick: whether it takes
+        hundredths of a second, whatever is given.
+        """
+        ticket = Ticket(pickle.dumps((caller, function, given)), keep, quick)
+        ticket.answer.set_running_or_notify_cancel()  # from here on only `leave` ends it
+        with self._change:
+            if ticket.key in self._kept:
+                self._kept.move_to_end(ticket.key)
+                ticket.answer.set_result(self._kept[ticket.key])
+                return ticket
+            self._check_room(caller)
+            self._waiting[quick].setdefault(caller, deque()).append(ticket)
+            self._change.notify_all()
+        self.start()
+        return ticket
+
+    def _check_room(self, caller: str) -> None:
+        """Forget what a caller has left, and raise Refusal where too much is waiting."""
+        own = 0
+        for lane in self._waiting.values():
+            queue = deque(one for one in lane.get(caller, ()) if not one.left.is_set())
+            own += len(queue)
+            if queue:
+                lane[caller] = queue
+            else:
+                lane.pop(caller, None)
+        if own >= self._of_caller:
+            told = f"{own} of your plans and free answers wait, as many as may; try again."
+            raise Refusal(429, "too_many_plans", told)
+        if self._closed or sum(len(queue) for queue in self._queues()) >= MOST_WAITING:
+            raise Refusal(503, "unavailable", "Too much is being planned; try again.")
+
+    def close(self) -> None:
+        """End the processes and whatever they are at; what waits is refused."""
+        with self._change:
+            self._closed = True
+            for queue in self._queues():
+                for ticket in queue:
+                    ticket.answer.set_exception(_busy())
+            for lane in self._waiting.values():
+                lane.clear()
+            self._change.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def _queues(self) -> list[deque[Ticket]]:
+        return [queue for lane in self._waiting.values() for queue in lane.values()]
+
+    def _next(self, lanes: Sequence[bool]) -> Ticket | None:
+        """The next ticket of whose turn it is, in the first of these lanes; None when all is over.
+
+        lanes: quick or not, the one that comes first at the front.
+        """
+        with self._change:
+            while not self._closed and not any(self._waiting[quick] for quick in lanes):
+                self._change.wait()
+            if self._closed:
+                return None
+            lane = next(self._waiting[quick] for quick in lanes if self._waiting[quick])
+            caller, queue = lane.popitem(last=False)
+            ticket = queue.popleft()
+            if queue:
+                lane[caller] = queue
+            return ticket
+
+    def _serve(self, lanes: tuple[bool, ...]) -> None:
+        """One process's thread: hand work over, wait for the answer, end what takes too long."""
+        turns = cycle((lanes, lanes[::-1]))
+        worker = _Worker(self._seconds, NICE[lanes], lambda: self._closed)
+        try:
+            _start_early(worker)
+            while (ticket := self._next(next(turns))) is not None:
+                try:
+                    self._finish(ticket, worker.work(ticket))
+                except Exception as error:  # the thread goes on: others wait
+                    logs.logger().error("planner_failed", exception=type(error).__name__)
+                    worker.end()
+                    ticket.answer.set_exception(_busy())
+        finally:
+            worker.end()
+
+    def outcomes(self) -> dict[str, int]:
+        """How many pieces of work ended how, since the start: answered, or a refusal's code."""
+        with self._change:
+            return dict(self._outcomes)
+
+    def _finish(self, ticket: Ticket, outcome: Any) -> None:
+        told = outcome.code if isinstance(outcome, Refusal) else "answered"
+        with self._change:
+            self._outcomes[told] += 1
+        if isinstance(outcome, Refusal):
+            ticket.answer.set_exception(outcome)
+            return
+        if ticket.keep:
+            self._keep(ticket.key, outcome)
+        ticket.answer.set_result(outcome)
+
+    def _keep(self, key: bytes, outcome: Any) -> None:
+        with self._change:
+            self._kept[key] = outcome
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+
+
+def planners_of(settings: Settings) -> Planners:
+    """The processes that settings ask for; they start when they are first needed."""
+    return Planners(settings.planners, settings.plan_seconds, settings.max_plans_waiting)
+
+
+def lanes_of(number: int, of: int) -> tuple[bool, ...]:
+    """What a process takes: the first of several quick work alone, others by turns of either."""
+    return (True,) if number == 0 and of > 1 else (False, True)
+
+
+def _start_early(worker: "_Worker") -> None:
+    """Have a process load its libraries before anybody asks; where it fails, the next who asks."""
+    try:
+        worker.ready()
+    except Exception as error:  # it was killed, or nothing could be started: this may pass
+        logs.logger().error("planner_failed", exception=type(error).__name__)
+        worker.end()
+
+
+def _busy() -> Refusal:
+    return Refusal(503, "unavailable", "This could not be worked out now; try again.")
+
+
+def _too_long() -> Refusal:
+    return Refusal(
+        422, "too_long_to_plan", "Working this out takes longer than this service allows."
+    )
+
+
+def _environment() -> dict[str, str]:
+    """Ours without what the service is set to, secrets among it."""
+    own = {
+        name for key, field in Settings.model_fields.items() for name in variables_of(key, field)
+    }
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(PREFIX) and name.removesuffix("_FILE") not in own
+    }
+    return {**kept, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class _Worker:
+    """One process, started anew after it was ended.
+
+    nice: how much it gives way. closed: whether nothing counts any more.
+    """
+
+    def __init__(self, seconds: float, nice: int, closed: Callable[[], bool]) -> None:
+        self._seconds, self._nice = seconds, nice
+        self._closed = closed
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: Connection | None = None
+
+    def work(self, ticket: Ticket) -> Any:
+        """What the process answers, or the Refusal that stands for it."""
+        line = None if ticket.left.is_set() else self.ready()
+        if line is None:
+            return _busy()
+        line.send_bytes(ticket.key)
+        until = time.monotonic() + self._seconds
+        while not line.poll(LOOK_SECONDS):
+            late = time.monotonic() > until
+            if self._closed():
+                self.end()
+                return _busy()
+            if late or ticket.left.is_set():
+                self._stop(line)
+                return _too_long() if late else _busy()
+        worked, outcome = pickle.loads(line.recv_bytes())  # noqa: S301 - our own process
+        return outcome if worked else _busy()
+
+    def _stop(self, line: Connection) -> None:
+        """Have the process stop what it is at; where it does not, end it."""
+        if self._process is not None:
+            self._process.send_signal(STOP_SIGNAL)
+        if line.poll(STOP_SECONDS):
+            line.recv_bytes()
+        else:
+            self.end()
+
+    def ready(self) -> Connection | None:
+        """The line to a process that has loaded its libraries; None where all is over."""
+        if self._line is not None and self._process is not None and self._process.poll() is None:
+            return self._line
+        self.end()
+        line = self._line = self._start()
+        until = time.monotonic() + START_SECONDS
+        while not line.poll(LOOK_SECONDS):
+            if self._closed() or time.monotonic() > until:
+                self.end()
+                return None
+        line.recv_bytes()
+        return line
+
+    def _start(self) -> Connection:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            arguments = [str(theirs.fileno()), str(self._seconds), str(self._nice)]
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "app.services.planning.process", *arguments],
+                pass_fds=(theirs.fileno(),),
+                env=_environment(),
+                start_new_session=True,
+            )
+            return Connection(ours.detach())
+
+    def end(self) -> None:
+        """Kill the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._line is not None:
+            self._line.close()
+        self._process = self._line = None

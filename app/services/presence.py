@@ -1,0 +1,107 @@
+"""The processes of an installation, as they say in the database that they run and can work.
+
+Of a process on this machine the kernel says whether it is there; another machine's counts for as
+long as it was seen lately.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from app import logs
+from app.services.queue.sqlite_transport import alive, consumer
+from app.storage.clock import database_now
+from app.storage.rows import ProcessRow
+from app.storage.session import SessionFactory
+
+EVERY_SECONDS = 5.0
+STALE_SECONDS = 35.0
+API, WORKER, RECOVERY = "api", "worker", "recovery"
+
+
+def own_name() -> str:
+    """This process, by its machine, its number and when it started."""
+    return f"{consumer()}@{socket.gethostname()}"
+
+
+def say(sessions: SessionFactory, kind: str, able: bool) -> None:
+    """Write down that this process runs, and forget those that have ended."""
+    with sessions.write() as session:
+        now, name = database_now(session), own_name()
+        values = {"able": able, "seen_at": now, "kind": kind}
+        known = session.execute(
+            update(ProcessRow).where(ProcessRow.name == name).values(**values)
+        ).rowcount  # type: ignore[attr-defined]
+        if not known:
+            host = socket.gethostname()
+            session.execute(insert(ProcessRow).values(name=name, host=host, **values))
+            ended = set(session.scalars(select(ProcessRow.name)))
+            ended -= {name, *(row.name for row in running(session))}
+            session.execute(delete(ProcessRow).where(ProcessRow.name.in_(ended)))
+
+
+def leave(sessions: SessionFactory) -> None:
+    """Write down that this process ends."""
+    with sessions.write() as session:
+        session.execute(delete(ProcessRow).where(ProcessRow.name == own_name()))
+
+
+def running(session: Session) -> Sequence[ProcessRow]:
+    """The processes that run."""
+    now, here = database_now(session), socket.gethostname()
+    return [
+        row
+        for row in session.scalars(select(ProcessRow))
+        if (alive(row.name.partition("@")[0]) if row.host == here else _fresh(row, now))
+    ]
+
+
+def able_workers(session: Session) -> int:
+    """How many workers can take a job now."""
+    now = database_now(session)
+    return sum(row.kind == WORKER and row.able and _fresh(row, now) for row in running(session))
+
+
+def _fresh(row: ProcessRow, now: object) -> bool:
+    return bool(now - row.seen_at < timedelta(seconds=STALE_SECONDS))  # type: ignore[operator]
+
+
+class Presence(threading.Thread):
+    """Says every few seconds that this process runs, and whether it can do its work.
+
+    Its connections are given back in between: a worker's parent may fork at any moment.
+    """
+
+    def __init__(
+        self, sessions: SessionFactory, kind: str, able: Callable[[], bool] = lambda: True
+    ) -> None:
+        super().__init__(name="presence", daemon=True)
+        self._sessions, self._kind, self._able = sessions, kind, able
+        self._stop_now = threading.Event()
+
+    def stop(self) -> None:
+        """Say that this process ends."""
+        self._stop_now.set()
+        self.join()
+        self._written(lambda: leave(self._sessions))
+
+    def run(self) -> None:
+        """Say it until told to stop."""
+        while True:
+            self._written(lambda: say(self._sessions, self._kind, self._able()))
+            if self._stop_now.wait(EVERY_SECONDS):
+                return
+
+    def _written(self, write: Callable[[], None]) -> None:
+        """A database that is away is told the next time."""
+        try:
+            write()
+        except SQLAlchemyError as error:
+            logs.logger().warning("presence_unwritten", exception=type(error).__name__)
+        finally:
+            self._sessions.dispose()

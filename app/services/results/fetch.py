@@ -1,0 +1,300 @@
+"""Read jobs and the chains that they released."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.services.accounts.access import own_job
+from app.services.accounts.caller import Caller
+from app.services.accounts.keys import living
+from app.services.context import Services
+from app.services.cursors import Page, by_time
+from app.services.errors import Refusal, not_found
+from app.services.jobs.specs import inference_spec, is_inference, is_task, resolved_spec, task_spec
+from app.services.jobs.wanted import Wanted
+from app.services.results.chains import Draws, kept_draws, stored_block, stored_columns
+from app.storage.columns import schema_of
+from app.storage.rows import JOB_STATUSES, DatasetRow, JobRow, ReleaseRow
+from dpmcmc import diagnostics
+from dpmcmc.design import make_design
+from dpmcmc.models import parameters_of
+from dpmcmc.planner import Cost
+from dpmcmc.privacy.types import Released
+from dpmcmc.results import attributes, attributes_of
+from dpmcmc.schema import Schema
+from dpmcmc.spec import JobSpec
+from dpmcmc.statistics.questions import family_of
+from dpmcmc.synthetic.drawn import Values
+from dpmcmc.tasks import TaskSpec, table_of
+from dpmcmc.tasks.statistic import StatisticTask
+from dpmcmc.tasks.synthetic import SyntheticTask
+from dpmcmc.tasks.two_stages import TwoStagesTask
+from dpmcmc.units import Scale, in_units
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A released chain. draws: warm-up included and counted, not in memory where it is stored.
+
+    verdict: status and sentence of what it is worth; None of a job before there were any.
+    attributes: what it cost and how it was made.
+    """
+
+    job_id: UUID
+    parameters: tuple[str, ...]
+    num_warmup: int
+    draws: Draws
+    verdict: tuple[str, str] | None = None
+    attributes: Mapping[str, str | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a stream tells of a job."""
+
+    id: UUID
+    status: str
+    step: int
+    of: int
+    started: datetime | None
+    verdict: dict[str, Any] | None = None
+
+
+_WATCHED = (
+    JobRow.id,
+    JobRow.status,
+    JobRow.progress_step,
+    JobRow.progress_of,
+    JobRow.started_at,
+    JobRow.verdict,
+)
+
+
+def seen(row: JobRow) -> Watched:
+    """What a stream tells of this job first."""
+    told = (row.status, row.progress_step, row.progress_of, row.started_at, row.verdict)
+    return Watched(row.id, *told)
+
+
+def job(services: Services, caller: Caller, job_id: UUID) -> JobRow:
+    """The caller's job. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        return own_job(session, caller, job_id)
+
+
+def job_and_request(services: Services, caller: Caller, job_id: UUID) -> tuple[JobRow, Any]:
+    """The caller's job, and its spec as it was submitted. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        found = own_job(session, caller, job_id)
+        return found, found.spec
+
+
+def own_jobs(services: Services, caller: Caller, job_ids: Collection[UUID]) -> list[JobRow]:
+    """The caller's jobs of these identifiers. Raises Refusal 404 where one is not."""
+    with services.sessions.read() as session:
+        return [own_job(session, caller, job_id) for job_id in job_ids]
+
+
+def watched(
+    services: Services, job_ids: Collection[UUID], callers: Collection[Caller]
+) -> tuple[dict[UUID, Watched], set[Caller]]:
+    """The present state of jobs, for streams that go on, and which callers may still come in."""
+    with services.sessions.read() as session:
+        query = select(*_WATCHED).where(JobRow.id.in_(job_ids))
+        found = {row.id: Watched(*row) for row in session.execute(query)}
+        return found, living(session, callers)
+
+
+def jobs(
+    services: Services, caller: Caller, wanted: Wanted, limit: int, cursor: str | None
+) -> Page[JobRow]:
+    """The caller's jobs, newest first."""
+    with services.sessions.read() as session:
+        query = select(JobRow).where(JobRow.user_id == caller.id, *wanted.conditions(caller.id))
+        return by_time(session, query, JobRow.created_at, JobRow.id, limit, cursor)
+
+
+def chain(services: Services, caller: Caller, job_id: UUID, scale: Scale = "original") -> Chain:
+    """The released chain of a succeeded job. Raises Refusal 404 or 409 job_not_finished."""
+    with services.sessions.read() as session:
+        return _chain(services, session, _succeeded(session, caller, job_id), scale)
+
+
+def summary(
+    services: Services, caller: Caller, job_id: UUID, scale: Scale = "original"
+) -> tuple[JobRow, Sequence[Mapping[str, Any]]]:
+    """The job and the summary of its chain after warm-up. Raises as `chain`.
+
+    Jobs of old have a list, of the standardised design.
+    """
+    with services.sessions.read() as session:
+        found = _succeeded(session, caller, job_id)
+        kept = {"design": found.summary} if isinstance(found.summary, list) else found.summary
+        if kept and scale in kept:
+            return found, kept[scale]
+        released = _chain(services, session, found, scale)
+    draws = np.stack([_whole(released.draws, chain) for chain in range(released.draws.shape[0])])
+    after = Released(draws[:, released.num_warmup :])
+    return found, [asdict(item) for item in diagnostics.summarise(after, released.parameters)]
+
+
+def _whole(draws: Draws, chain: int) -> NDArray[np.float64]:
+    """All draws (draw, parameter) of one chain."""
+    return np.concatenate([piece for _, piece in draws.pieces(chain)])
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a job's release left behind, and the public facts that it is read by."""
+
+    schema: Schema
+    spec: JobSpec
+    content: dict[str, Any]
+
+
+def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
+    """What a succeeded job stored of its release. Raises as `chain`, or Refusal 409 no_release."""
+    with services.sessions.read() as session:
+        found = _succeeded(session, caller, job_id)
+        _check_kept(found)
+        row = session.get(ReleaseRow, job_id)
+        if row is None:
+            raise Refusal(
+                409,
+                "no_release",
+                "This job stored no release: its chains started from none, or it ran long ago.",
+            )
+        dataset = session.get_one(DatasetRow, found.dataset_id)
+        return Kept(schema_of(dataset), resolved_spec(found), row.content)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBlock:
+    """A block (numbers,) that a task released, and the public facts that it is read by."""
+
+    schema: Schema
+    spec: TaskSpec
+    block: NDArray[np.float64]
+
+
+def result(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
+    """What a succeeded task released first. Raises as `chain`, or 409 job_without_result."""
+    with services.sessions.read() as session:
+        return _task_block(session, _task(session, caller, job_id), 0)
+
+
+def statistic(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
+    """What a succeeded task released, of which an inference can be made. Raises as `result`."""
+    with services.sessions.read() as session:
+        found = _task(session, caller, job_id)
+        if not isinstance(task_spec(found).task, StatisticTask | TwoStagesTask):
+            told = "This task released no statistic that a family of rows is read from."
+            raise Refusal(409, "job_without_result", told)
+        return block_of(session, found)
+
+
+def block_of(session: Session, job: JobRow) -> TaskBlock:
+    """What a succeeded task released first."""
+    return _task_block(session, job, 0)
+
+
+def table(
+    services: Services, caller: Caller, job_id: UUID, number: int
+) -> Iterator[Mapping[str, Values]]:
+    """A synthetic table, by its number from 0: columns by name, some rows at a time.
+
+    Raises as `result`, or Refusal 404.
+    """
+    with services.sessions.read() as session:
+        found = _task(session, caller, job_id)
+        spec = task_spec(found)
+        if not isinstance(spec.task, SyntheticTask) or number >= spec.task.tables:
+            raise not_found("table")
+        schema = schema_of(session.get_one(DatasetRow, found.dataset_id))
+    of_block = (found.id, found.released_attempt or 0, 1 + number)
+    parts = stored_columns(services.sessions, *of_block, schema.rows)
+    return (table_of(replace(schema, rows=part.shape[1]), spec, part.reshape(-1)) for part in parts)
+
+
+def _task(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    found = _ended(session, caller, job_id)
+    if not is_task(found):
+        told = "This job released a chain, and no task's result."
+        raise Refusal(409, "job_without_result", told)
+    _check_kept(found)
+    return found
+
+
+def _task_block(session: Session, job: JobRow, seq: int) -> TaskBlock:
+    block = stored_block(session, job.id, job.released_attempt or 0, seq)
+    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
+    return TaskBlock(schema, task_spec(job), block)
+
+
+def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    found = _ended(session, caller, job_id)
+    if is_task(found):
+        told = "This job is a task, which releases no chain; its result is another address."
+        raise Refusal(409, "job_without_chain", told)
+    return found
+
+
+def _ended(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    found = own_job(session, caller, job_id)
+    if found.status in ("queued", "running"):
+        raise Refusal(409, "job_not_finished", "The job has not finished yet.")
+    if found.status != "succeeded":
+        raise Refusal(409, "job_without_chain", f"The job {found.status}; it released no chain.")
+    return found
+
+
+def _check_kept(job: JobRow) -> None:
+    """Raise Refusal 410 where the draws were deleted after their time."""
+    if job.expired_at is not None:
+        told = "The draws were kept for their time and are deleted; job and summary stay."
+        raise Refusal(410, "expired", told)
+
+
+def _chain(services: Services, session: Session, job: JobRow, scale: Scale) -> Chain:
+    _check_kept(job)
+    if is_inference(job):
+        return _inferred(services, session, job)
+    spec = resolved_spec(job)
+    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
+    parameters = parameters_of(schema, spec.model)
+    design = make_design(schema, spec.model.formula)
+    converted = partial(in_units, design, parameters, scale=scale)
+    of_attempt = (job.id, job.released_attempt or 0, len(parameters))
+    draws = kept_draws(services.sessions, session, *of_attempt, converted)
+    verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
+    cost = Cost(job.epsilon, job.delta, job.mu)
+    told = attributes_of(spec, cost, schema.neighbouring)
+    return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict, told)
+
+
+def _inferred(services: Services, session: Session, job: JobRow) -> Chain:
+    """The chain of an inference: of one parameter, its warm-up left out."""
+    asked = inference_spec(job).question
+    of_attempt = (job.id, job.released_attempt or 0, 1)
+    draws = kept_draws(services.sessions, session, *of_attempt, lambda piece: piece)
+    verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
+    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
+    told = attributes(Cost(0.0, 0.0, 0.0), str(asked.algorithm), schema.neighbouring)
+    name = family_of(asked.family, asked.options).name
+    return Chain(job.id, (name,), 0, draws, verdict, told)
+
+
+def count_jobs(session: Session) -> dict[str, int]:
+    """How many jobs there are in each status."""
+    counted = session.execute(select(JobRow.status, func.count()).group_by(JobRow.status))
+    counts = dict.fromkeys(JOB_STATUSES, 0)
+    counts.update((status, number) for status, number in counted)
+    return counts

@@ -1,0 +1,53 @@
+"""Draws are kept for so many days, then deleted. The job, its summary and its debit stay."""
+
+import time
+from datetime import timedelta
+
+from sqlalchemy import delete, select, update
+
+from app import logs
+from app.services.context import Services
+from app.storage.clock import database_now
+from app.storage.rows import ChainBlockRow, JobRow, ReleaseRow
+
+EVERY_SECONDS = 60.0
+AT_ONCE = 20  # jobs in one transaction: chains may be large
+
+
+class Retention:
+    """Looks once a minute, where a time is set."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._next = 0.0
+
+    def round(self) -> None:
+        """Delete what is due, if it is time to look."""
+        if not self._services.settings.chain_days or time.monotonic() < self._next:
+            return
+        while expire(self._services) == AT_ONCE:
+            pass
+        self._next = time.monotonic() + EVERY_SECONDS
+
+
+def expire(services: Services) -> int:
+    """Delete the draws of some jobs that ended long enough ago. Returns of how many."""
+    with services.sessions.write() as session:
+        now = database_now(session)
+        ended = now - timedelta(days=services.settings.chain_days)
+        due = (
+            select(JobRow.id)
+            .where(JobRow.status == "succeeded", JobRow.finished_at < ended)
+            .where(JobRow.expired_at.is_(None))
+            .order_by(JobRow.finished_at)
+            .limit(AT_ONCE)
+            .with_for_update(skip_locked=True)
+        )
+        found = session.scalars(due).all()
+        if found:
+            session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id.in_(found)))
+            session.execute(delete(ReleaseRow).where(ReleaseRow.job_id.in_(found)))
+            session.execute(update(JobRow).where(JobRow.id.in_(found)).values(expired_at=now))
+    for job_id in found:
+        logs.logger().info("chain_expired", job=str(job_id))
+    return len(found)

@@ -1,0 +1,143 @@
+"""The process's secrets at work: encrypted rows, and the keyed hash of API keys."""
+
+import hmac
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from sqlalchemy import inspect, select
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from app.ledger.anchors import AnchorFile, Signer
+from app.settings import Settings
+from app.storage.files import DatasetFiles
+from app.storage.fingerprint import Fingerprints
+from app.storage.keys import KeyFileError, MasterKey, master_key
+from app.storage.local_store import LocalStore
+from app.storage.rows import DatasetRow, FingerprintRow
+from app.storage.session import SessionFactory
+from app.storage.store import Store
+
+API_KEYS, FINGERPRINTS = "API keys", "fingerprints"
+KEPT = (API_KEYS, FINGERPRINTS)  # a rotation cannot make anew what they have hashed
+_KEYS = select(DatasetRow.id, DatasetRow.wrapped_key).where(DatasetRow.wrapped_key.is_not(None))
+_OF_DESTROYED = select(FingerprintRow.dataset_id, FingerprintRow.sealed).where(
+    FingerprintRow.dataset_id.in_(select(DatasetRow.id).where(DatasetRow.wrapped_key.is_(None)))
+)
+_SEALS = (
+    (DatasetRow.__tablename__, _KEYS, False),
+    (FingerprintRow.__tablename__, _OF_DESTROYED, True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """The datasets' files, uploads' fingerprints, ledgers' anchors, and the hash of API keys."""
+
+    files: DatasetFiles
+    fingerprints: Fingerprints
+    anchors: AnchorFile
+    _pepper: bytes = field(repr=False)
+    _tokens: bytes = field(repr=False)
+
+    def key_digest(self, token: str) -> bytes:
+        """HMAC-SHA256 of an API key under a secret that is not in the database."""
+        return hmac.digest(self._pepper, token.encode(), "sha256")
+
+    def derived_token(self, request: str) -> str:
+        """An API key of 256 bits that follows from a request and a secret outside the database."""
+        found = urlsafe_b64encode(hmac.digest(self._tokens, request.encode(), "sha256"))
+        return f"dpm_{found.rstrip(b'=').decode()}"
+
+
+def open_vault(settings: Settings, sessions: SessionFactory) -> Vault:
+    """Read the master key; make it where no file was named and nothing is sealed by another yet.
+
+    Raises KeyFileError, with a line that says what to do.
+    """
+    path = settings.master_key_path
+    if not path.exists() and _sealed(sessions):
+        raise KeyFileError(
+            f"there is no master key in {path}, and the database has datasets that one has sealed:"
+            " put the file back, or restore it from its backup"
+        )
+    master = master_key(path, create=settings.master_key_file is None)
+    check_seals(master, path, sessions)
+    files = DatasetFiles(_store(settings), master)
+    anchors = AnchorFile(settings.anchor_path, Signer(master.derive("anchors")))
+    secrets = master.derive(API_KEYS), master.derive("keys of idempotent requests")
+    return Vault(files, fingerprints_of(master), anchors, *secrets)
+
+
+def check_seals(master: MasterKey, path: Path, sessions: SessionFactory) -> None:
+    """Raise KeyFileError where another master key than this one, of path, sealed a dataset."""
+    sealed, fingerprints = _sealed(sessions), fingerprints_of(master)
+    wrong = 0
+    for seal in sealed:
+        try:
+            if seal.destroyed:
+                fingerprints.open(seal.dataset_id, seal.hidden)
+            else:
+                master.unwrap(seal.hidden, seal.dataset_id)
+        except KeyFileError:
+            wrong += 1
+    if wrong:
+        raise KeyFileError(
+            f"the master key in {path} is not the one that sealed {wrong} of {len(sealed)}"
+            " datasets in this database: put the right file back, or call rotate-key again where"
+            " it was interrupted"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seal:
+    """What a master key hid of a dataset: its key or, once that is destroyed, its fingerprint."""
+
+    dataset_id: UUID
+    hidden: bytes = field(repr=False)
+    destroyed: bool
+
+
+def _sealed(sessions: SessionFactory) -> list[_Seal]:
+    """A check value of every dataset; none where the database has no tables yet.
+
+    A database that is away holds nobody up: a job is not paid for before its dataset's key opens.
+    """
+    try:
+        tables = inspect(sessions.engine).get_table_names()
+        with sessions.read() as session:
+            return [
+                _Seal(dataset_id, hidden or b"", destroyed)
+                for table, query, destroyed in _SEALS
+                if table in tables
+                for dataset_id, hidden in session.execute(query)
+            ]
+    except (OperationalError, InterfaceError):
+        return []
+
+
+def fingerprints_of(master: MasterKey) -> Fingerprints:
+    """What makes uploads' fingerprints and seals them."""
+    return Fingerprints(master.derive(FINGERPRINTS), master.derive("sealed fingerprints"))
+
+
+def _store(settings: Settings) -> Store:
+    """Where the encrypted rows lie. The object store's library is loaded only where it is used."""
+    if not settings.s3_bucket:
+        return LocalStore(settings.datasets_dir)
+    from app.storage.s3_store import Bucket, S3Store
+
+    credentials = {
+        "access_key_id": settings.s3_access_key.get_secret_value(),
+        "secret_access_key": settings.s3_secret_key.get_secret_value(),
+    }
+    return S3Store(
+        Bucket(
+            settings.s3_bucket,
+            settings.s3_prefix,
+            settings.s3_endpoint or None,
+            settings.s3_region or None,
+            credentials if credentials["access_key_id"] else None,
+        )
+    )

@@ -1,0 +1,228 @@
+"""From an uploaded CSV or Parquet stream to an encrypted file, in bounded memory, strictly.
+
+What cannot be taken is refused with counts per declared column, never with a value: a missing
+value, a category that was not declared, something that is no number, a wrong, missing or repeated
+column, a row with too many or few fields, compressed or binary content, a stream beyond the limits.
+A number outside its bounds is clamped in silence, unless it is a declared missing code: how many
+there were of either is a fact about the rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Literal
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from app.storage.errors import IngestError
+from app.storage.files import DatasetFiles, Values
+from app.storage.fingerprint import Sketch
+from app.storage.limits import Limits
+from app.storage.read_csv import csv_batches
+from app.storage.read_parquet import parquet_batches, value_type
+from dpmcmc.schema import CategoryColumn, Column, NumberColumn
+
+Format = Literal["csv", "parquet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A dataset encrypted on the disk, not recorded yet. wrapped_key: for its DatasetRow."""
+
+    rows: int
+    wrapped_key: bytes
+
+
+@dataclass(slots=True)
+class _Faults:
+    """Counts per column of what is wrong."""
+
+    columns: Sequence[Column]
+    missing: NDArray[np.int64]
+    invalid: NDArray[np.int64]
+    fractions: NDArray[np.int64]
+
+    def raise_any(self) -> None:
+        """Raise IngestError naming every column that has a fault."""
+        found: list[tuple[str, str, str]] = []
+        for at, column in enumerate(self.columns):
+            pointer = f"/columns/{at}"
+            if self.missing[at]:
+                found.append(("missing_value", pointer, f"{self.missing[at]} missing values"))
+            if self.invalid[at]:
+                number = isinstance(column, NumberColumn)
+                code = "not_a_number" if number else "undeclared_category"
+                what = "are not finite numbers" if number else "are no declared category"
+                found.append((code, pointer, f"{self.invalid[at]} values {what}"))
+            if self.fractions[at]:
+                what = "are not whole, and the column is declared integer"
+                found.append(("not_whole", pointer, f"{self.fractions[at]} values {what}"))
+        if found:
+            problems = tuple((pointer, message) for _, pointer, message in found)
+            raise IngestError(*found[0], problems)
+
+
+def ingest(
+    files: DatasetFiles,
+    dataset_id: UUID,
+    source: BinaryIO,
+    format: Format,
+    columns: Sequence[Column],
+    limits: Limits | None = None,
+    sketch: Sketch | None = None,
+) -> Stored:
+    """Parse, clamp and encrypt an upload under a new key. Nothing stays on the disk on an error.
+
+    source: binary stream, read once (CSV) or seekable (Parquet). columns: parsed promises. sketch:
+    is shown the rows before they are clamped.
+    Raises IngestError.
+    """
+    key, wrapped = files.new_key(dataset_id)
+    with files.write(dataset_id, key, columns) as writer:
+        for values in _batches(source, format, columns, limits or Limits()):
+            if sketch is not None:
+                sketch.add(values)
+            writer.add(_clamped(values, columns))
+    return Stored(writer.rows, wrapped)
+
+
+def ingest_apart(
+    files: DatasetFiles,
+    dataset_ids: Sequence[UUID],
+    source: BinaryIO,
+    format: Format,
+    columns: Sequence[Column],
+    holder: CategoryColumn,
+    limits: Limits,
+    sketches: Sequence[Sketch],
+) -> list[Stored]:
+    """Ingest an upload into one file for each data holder, whom a further column names.
+
+    dataset_ids, sketches: one for each category of holder, which is not stored. Nothing stays on
+    the disk on an error. Raises IngestError, also where a holder has no rows.
+    """
+    keys = [files.new_key(one) for one in dataset_ids]
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(files.write(one, key, columns))
+            for one, (key, _) in zip(dataset_ids, keys, strict=True)
+        ]
+        for *values, owners in _batches(source, format, [*columns, holder], limits):
+            for at, (writer, sketch) in enumerate(zip(writers, sketches, strict=True)):
+                own = [array[owners == at] for array in values]
+                if len(own[0]):
+                    sketch.add(own)
+                    writer.add(_clamped(own, columns))
+        for at, writer in enumerate(writers):
+            if not writer.rows:
+                raise IngestError("no_rows", f"/holders/names/{at}", "this holder has no rows")
+    return [Stored(writer.rows, key) for writer, (_, key) in zip(writers, keys, strict=True)]
+
+
+def _batches(
+    source: BinaryIO, format: Format, columns: Sequence[Column], limits: Limits
+) -> Iterator[list[Values]]:
+    """Yield values by column, not clamped, as long as nothing was wrong. Raises IngestError."""
+    batches = (csv_batches if format == "csv" else parquet_batches)(source, columns, limits)
+    faults, rows = _Faults(columns, *np.zeros((3, len(columns)), np.int64)), 0
+    for batch in batches:
+        rows += batch.num_rows
+        if rows > limits.rows:
+            raise IngestError("too_many_rows", "/file", f"more than {limits.rows} rows")
+        values = _convert(batch, columns, faults)
+        if values is not None:
+            yield values
+    faults.raise_any()
+    if rows == 0:
+        raise IngestError("no_rows", "/file", "the file holds no rows")
+
+
+def _convert(
+    batch: pa.RecordBatch, columns: Sequence[Column], faults: _Faults
+) -> list[Values] | None:
+    """The batch's values by column, not clamped, or None once anything was wrong anywhere."""
+    values: list[Values] = []
+    for at, (column, array) in enumerate(zip(columns, batch.columns, strict=True)):
+        if isinstance(column, NumberColumn):
+            numbers, missing, invalid = _numbers(array)
+            numbers = column.declared(numbers, value_type(array.type))
+            values.append(numbers)
+            if column.integer and not missing and not invalid:
+                faults.fractions[at] += int((~column.is_whole(numbers)).sum())
+        else:
+            codes, missing, invalid = _codes(array, column.categories)
+            values.append(codes)
+        faults.missing[at] += missing
+        faults.invalid[at] += invalid
+    clean = not (faults.missing.any() or faults.invalid.any() or faults.fractions.any())
+    return values if clean else None
+
+
+def _clamped(values: Sequence[Values], columns: Sequence[Column]) -> list[Values]:
+    return [
+        column.clamped(found.astype(np.float64, copy=False))
+        if isinstance(column, NumberColumn)
+        else found
+        for found, column in zip(values, columns, strict=True)
+    ]
+
+
+def _numbers(array: pa.Array) -> tuple[NDArray[np.float64], int, int]:
+    """(n,) doubles, how many were missing, and how many were no finite number."""
+    missing = array.null_count
+    if pa.types.is_string(array.type):
+        missing += _found(pc.index_in(array, _EMPTY))
+        array = _parsed(array)
+    if pa.types.is_decimal(array.type):  # Arrow's own way to doubles is not the nearest one
+        array = array.cast(pa.string())
+    numbers = array.cast(pa.float64(), safe=False)
+    finite = pc.sum(pc.is_finite(numbers)).as_py() or 0
+    return _raw(numbers, np.dtype(np.float64)), missing, len(numbers) - finite - missing
+
+
+def _raw(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The array's memory, anything where it is null. `to_numpy` would import pandas."""
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
+
+
+def _found(places: pa.Array) -> int:
+    return len(places) - int(places.null_count)
+
+
+def _parsed(array: pa.Array) -> pa.Array:
+    """Text as doubles; what is no number becomes null. Decimal notation only, no white space."""
+    try:
+        return array.cast(pa.float64())
+    except pa.ArrowInvalid:
+        decimal = pc.match_substring_regex(
+            array, r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+        )
+        return pc.if_else(decimal, array, pa.nulls(len(array), pa.string())).cast(pa.float64())
+
+
+def _texts(values: Sequence[str]) -> pa.StringArray:
+    """An Arrow array of texts. `pa.array` would import pandas to look at the list."""
+    encoded = [value.encode() for value in values]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(encoded))
+    return pa.StringArray.from_buffers(len(encoded), *buffers)
+
+
+_EMPTY = _texts([""])
+
+
+def _codes(array: pa.Array, categories: Sequence[str]) -> tuple[NDArray[np.int32], int, int]:
+    """(n,) codes, how many were missing (null or empty), and how many were not declared."""
+    declared = _texts(categories)
+    if pa.types.is_dictionary(array.type):
+        texts = array.dictionary.cast(pa.string())
+        codes = pc.index_in(texts, declared).take(array.indices)
+        empty = pc.index_in(texts, _EMPTY).take(array.indices)
+    else:
+        codes, empty = pc.index_in(array, declared), pc.index_in(array, _EMPTY)
+    missing = array.null_count + _found(empty)
+    return _raw(codes, np.dtype(np.int32)), missing, codes.null_count - missing

@@ -1,0 +1,133 @@
+"""Parquet, strictly: flat columns of numbers or text, sizes checked before anything is decoded."""
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from app.storage.columns import check_names
+from app.storage.errors import IngestError
+from app.storage.limits import Limits
+from dpmcmc.frames import DecimalType, ValueType
+from dpmcmc.schema import DATES, Column, NumberColumn
+
+BATCH_ROWS = 16384
+BUFFER_BYTES = 2**20
+METADATA_BYTES = 2**24
+METADATA_ITEMS = 2**18
+
+
+def parquet_batches(
+    source: BinaryIO, columns: Sequence[Column], limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    """Batches in the declared order: plain numbers, text as dictionaries. Raises IngestError."""
+    size = source.seek(0, io.SEEK_END)
+    if size == 0:
+        raise IngestError("empty_file", "/file", "the file is empty")
+    if size > limits.file_bytes:
+        raise IngestError("file_too_large", "/file", f"over {limits.file_bytes} bytes")
+    try:
+        yield from _batches(source, columns, limits)
+    except (pa.ArrowException, OSError):
+        raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet") from None
+
+
+def _batches(
+    source: BinaryIO, columns: Sequence[Column], limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    with _open(source) as file:
+        metadata, schema = file.metadata, file.schema_arrow
+    check_names(schema.names, columns)
+    _check_types(schema, columns)
+    _check_sizes(metadata, limits)
+    text = [column.name for column in columns if not isinstance(column, NumberColumn)]
+    with _open(source, read_dictionary=text, metadata=metadata) as file:
+        for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+            yield _in_order(batch, columns)
+
+
+def _in_order(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Return the declared columns in their order, numbers as they are without a dictionary."""
+    names = [column.name for column in columns]
+    arrays = [
+        batch.column(column.name).dictionary_decode()
+        if isinstance(column, NumberColumn)
+        and pa.types.is_dictionary(batch.schema.field(column.name).type)
+        else batch.column(column.name)
+        for column in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
+    source.seek(0)
+    return parquet.ParquetFile(
+        source,
+        buffer_size=BUFFER_BYTES,
+        pre_buffer=False,
+        thrift_string_size_limit=METADATA_BYTES,
+        thrift_container_size_limit=METADATA_ITEMS,
+        **options,
+    )
+
+
+def _check_types(schema: pa.Schema, columns: Sequence[Column]) -> None:
+    for at, column in enumerate(columns):
+        found = schema.field(column.name).type
+        found = found.value_type if pa.types.is_dictionary(found) else found
+        if isinstance(column, NumberColumn):
+            fits = any(is_one(found) for is_one in NUMBER_TYPES)
+        else:
+            fits = pa.types.is_string(found) or pa.types.is_large_string(found)
+        if not fits:
+            wanted = "numbers" if isinstance(column, NumberColumn) else "text"
+            told = f"the file's column is not {wanted}"
+            if pa.types.is_temporal(found):
+                told += f": it has dates or times, and {DATES}"
+            raise IngestError("wrong_type", f"/columns/{at}", told)
+        if isinstance(column, NumberColumn):
+            _check_codes(column, at, found)
+
+
+def _check_codes(column: NumberColumn, at: int, type: pa.DataType) -> None:
+    """Refuse codes and spikes that no value of the file's type can equal. Raises IngestError."""
+    for code in column.impossible(value_type(type)):
+        missing = code in column.missing
+        place = f"missing/{column.missing.index(code)}" if missing else "spikes"
+        pointer, what = f"/columns/{at}/{place}", "missing code" if missing else "spike"
+        told = (
+            f"no value of the file's type {type} can equal the {what} {code:.15g} of"
+            f" {column.name!r}: declare the {what} that the file has, or store it as doubles"
+        )
+        raise IngestError("impossible_code", pointer, told)
+
+
+NUMBER_TYPES = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+)
+
+
+def value_type(type: pa.DataType) -> ValueType:
+    """Return a type of numbers, or of texts that are parsed as doubles."""
+    if pa.types.is_decimal(type):
+        return DecimalType(type.precision, type.scale)
+    text = pa.types.is_string(type)
+    return np.dtype(np.float64 if text else type.to_pandas_dtype())
+
+
+def _check_sizes(metadata: parquet.FileMetaData, limits: Limits) -> None:
+    if metadata.num_rows > limits.rows:
+        raise IngestError("too_many_rows", "/file", f"more than {limits.rows} rows")
+    decoded = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for at in range(group.num_columns):
+            chunk = group.column(at).total_uncompressed_size
+            decoded += max(chunk, 0)
+            if chunk > limits.chunk_bytes or decoded > limits.decoded_bytes:
+                raise IngestError("file_too_large", "/file", "decoded, the content is too large")

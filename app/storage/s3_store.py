@@ -1,0 +1,305 @@
+"""Encrypted files in an object store that speaks S3, through botocore.
+
+Bodies go up in parts and come down in ranges of PART_BYTES, so memory does not grow with a file.
+The library retries each request; a range that breaks off is fetched again. An object appears with
+the request that completes it, and only if its name is free.
+"""
+
+import base64
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from app.storage.errors import FileRefusedError, StoreAwayError, VersionsKeptError
+from app.storage.store import Sink, Source
+
+PART_BYTES = 2**24  # 10,000 parts are the most that S3 takes: 156 GiB
+ATTEMPTS = 3
+CONNECT_SECONDS, READ_SECONDS, CHECK_SECONDS = 5, 60, 2
+WRITE_MARK = "write"
+ABSENT = frozenset({"NoSuchKey", "404"})
+OF_ONE_FILE = frozenset({"AccessDenied", "403", "InvalidObjectState"})
+EMPTY = frozenset({"InvalidRange", "416"})
+TAKEN = frozenset({"PreconditionFailed", "412"})
+WITHOUT_VERSIONS = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"})
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Where the objects lie. credentials: botocore's arguments; none: its own chain of them."""
+
+    name: str
+    prefix: str = ""
+    endpoint: str | None = None
+    region: str | None = None
+    credentials: Mapping[str, str] | None = None
+
+    def client(self, attempts: int, connect: float, read: float) -> Any:
+        """A client of the store: threads may share it, processes may not."""
+        config = Config(
+            connect_timeout=connect,
+            read_timeout=read,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            s3={"addressing_style": "path" if self.endpoint else "auto"},
+            request_checksum_calculation="when_required",  # Content-MD5 is known everywhere
+            response_checksum_validation="when_required",
+        )
+        return _session().create_client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=self.region,
+            config=config,
+            **{f"aws_{name}": value for name, value in (self.credentials or {}).items()},
+        )
+
+
+@lru_cache
+def _session() -> Any:
+    """The library's session: it keeps what it reads about S3, which takes a while to read."""
+    return botocore.session.get_session()
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", "unknown"))
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    """What the store refuses, by its code or the failure's type alone."""
+    try:
+        yield
+    except ClientError as error:
+        raise StoreAwayError(f"the object store refused: {_code(error)}") from None
+    except BotoCoreError as error:
+        raise StoreAwayError(f"the object store failed: {type(error).__name__}") from None
+
+
+def _md5(data: bytes) -> str:
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+
+
+class _Upload:
+    """One object on its way up. It carries a random mark, by which a lost answer is made good."""
+
+    def __init__(self, client: Any, place: dict[str, str]) -> None:
+        self._client, self._place = client, place
+        self._mark = uuid4().hex
+        self._held = bytearray()
+        self._id = ""
+        self._parts: list[dict[str, Any]] = []
+
+    def write(self, data: bytes, /) -> int:
+        """Append; a full part is sent."""
+        self._held += data
+        while len(self._held) > PART_BYTES:
+            self._send(bytes(self._held[:PART_BYTES]))
+            del self._held[:PART_BYTES]
+        return len(data)
+
+    def _send(self, part: bytes) -> None:
+        with _reached():
+            if not self._id:
+                made = self._client.create_multipart_upload(
+                    **self._place, Metadata={WRITE_MARK: self._mark}
+                )
+                self._id = made["UploadId"]
+            number = len(self._parts) + 1
+            sent = self._client.upload_part(
+                **self._place,
+                UploadId=self._id,
+                PartNumber=number,
+                Body=part,
+                ContentMD5=_md5(part),
+            )
+        self._parts.append({"PartNumber": number, "ETag": sent["ETag"]})
+
+    def finish(self) -> None:
+        """Publish the object. Raises FileExistsError where somebody else's has the name.
+
+        A store may need long to put many parts together, and lose patience or its answer.
+        """
+        with _reached():
+            try:
+                self._publish()
+            except (ClientError, BotoCoreError) as error:
+                if self._is_ours():
+                    return
+                if isinstance(error, ClientError) and _code(error) in TAKEN:
+                    raise FileExistsError(self._place["Key"]) from None
+                raise
+
+    def _publish(self) -> None:
+        rest = bytes(self._held)
+        if not self._id:
+            self._client.put_object(
+                **self._place,
+                Body=rest,
+                ContentMD5=_md5(rest),
+                IfNoneMatch="*",
+                Metadata={WRITE_MARK: self._mark},
+            )
+            return
+        self._send(rest)
+        self._client.complete_multipart_upload(
+            **self._place,
+            UploadId=self._id,
+            IfNoneMatch="*",
+            MultipartUpload={"Parts": self._parts},
+        )
+
+    def _is_ours(self) -> bool:
+        """Whether an earlier try of this very request went through and only its answer was lost."""
+        try:
+            found = self._client.head_object(**self._place)
+        except ClientError as error:
+            if _code(error) in ABSENT:
+                return False
+            raise
+        return bool(found["Metadata"].get(WRITE_MARK) == self._mark)
+
+    def abandon(self) -> None:
+        """Give up what was sent. What cannot be given up now is swept later."""
+        if self._id:
+            with contextlib.suppress(ClientError, BotoCoreError):
+                self._client.abort_multipart_upload(**self._place, UploadId=self._id)
+
+
+class _Download:
+    """One object's bytes from one of them on, in order, a range at a time."""
+
+    def __init__(self, client: Any, place: dict[str, str], start: int) -> None:
+        self._client, self._place = client, place
+        self._held = bytearray()
+        self._at, self.size = start, start + 1
+        self._same: dict[str, str] = {}
+        self._fetch()
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes: as many as asked for, fewer only at the end."""
+        while len(self._held) < size and self._at < self.size:
+            self._fetch()
+        taken = bytes(self._held[:size])
+        del self._held[:size]
+        return taken
+
+    def _fetch(self) -> None:
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                self._held += self._range()
+            except ClientError as error:
+                if _code(error) in ABSENT:
+                    raise FileNotFoundError(self._place["Key"]) from None
+                if _code(error) in EMPTY:
+                    self.size = self._at
+                    return
+                if _code(error) in OF_ONE_FILE:
+                    raise FileRefusedError(f"an object was refused: {_code(error)}") from None
+                with _reached():
+                    raise
+            except BotoCoreError:  # it broke off in the middle, where the library does not retry
+                if not left:
+                    with _reached():
+                        raise
+            else:
+                return
+
+    def _range(self) -> bytes:
+        got = self._client.get_object(
+            **self._place, **self._same, Range=f"bytes={self._at}-{self._at + PART_BYTES - 1}"
+        )
+        with contextlib.closing(got["Body"]) as body:
+            content: bytes = body.read()
+        self._same = {"IfMatch": got["ETag"]}
+        self.size = int(got["ContentRange"].rsplit("/", 1)[1])
+        self._at += len(content)
+        return content
+
+
+class S3Store:
+    """A bucket, or what is below a prefix in it."""
+
+    cheap_bytes = PART_BYTES  # one request
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket.name
+        self._prefix = f"{bucket.prefix.strip('/')}/".removeprefix("/")
+        self._client = bucket.client(ATTEMPTS, CONNECT_SECONDS, READ_SECONDS)
+        self._quick = bucket.client(1, CHECK_SECONDS, CHECK_SECONDS)
+
+    def _place(self, name: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._prefix + name}
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[Sink]:
+        """Upload a new object in parts; one that fails is abandoned."""
+        upload = _Upload(self._client, self._place(name))
+        try:
+            yield upload
+            upload.finish()
+        except BaseException:
+            upload.abandon()
+            raise
+
+    @contextmanager
+    def read(self, name: str, start: int = 0) -> Iterator[Source]:
+        """Download an object."""
+        yield _Download(self._client, self._place(name), start)
+
+    def delete(self, name: str) -> None:
+        """Delete an object and all of its versions."""
+        place = self._place(name)
+        with _reached():
+            self._client.delete_object(**place)
+            try:
+                self._delete_versions(place)
+            except ClientError as error:
+                if _code(error) in WITHOUT_VERSIONS:
+                    return
+                raise VersionsKeptError(
+                    f"the object store does not let us delete all versions: {_code(error)}"
+                ) from None
+
+    def _delete_versions(self, place: dict[str, str]) -> None:
+        pages = self._client.get_paginator("list_object_versions").paginate(
+            Bucket=place["Bucket"], Prefix=place["Key"]
+        )
+        for page in pages:
+            for version in [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]:
+                if version["Key"] == place["Key"]:
+                    self._client.delete_object(**place, VersionId=version["VersionId"])
+
+    def sweep(self, wanted: set[str], suffix: str, older_than: float) -> int:
+        """Delete old objects that nobody wants, and uploads that were not finished."""
+        whole = {"Bucket": self._bucket, "Prefix": self._prefix}
+        deleted = 0
+        with _reached():
+            for page in self._client.get_paginator("list_objects_v2").paginate(**whole):
+                for found in page.get("Contents", ()):
+                    name = found["Key"].removeprefix(self._prefix)
+                    old = found["LastModified"].timestamp() < older_than
+                    if name.endswith(suffix) and name not in wanted and old:
+                        self.delete(name)
+                        deleted += 1
+            for page in self._client.get_paginator("list_multipart_uploads").paginate(**whole):
+                for begun in page.get("Uploads", ()):
+                    ours = begun["Key"].endswith(suffix)
+                    if ours and begun["Initiated"].timestamp() < older_than:
+                        self._client.abort_multipart_upload(
+                            Bucket=self._bucket, Key=begun["Key"], UploadId=begun["UploadId"]
+                        )
+                        deleted += 1
+        return deleted
+
+    def check(self) -> None:
+        """Ask for the bucket, once and within seconds."""
+        with _reached():
+            self._quick.head_bucket(Bucket=self._bucket)

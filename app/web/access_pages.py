@@ -1,0 +1,57 @@
+"""Who may use a dataset, and what each analyst may spend of it; the end of its rows. For admins."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from app.web.dataset_pages import show
+from app.web.forms import NotReadError, number, problem_of
+from app.web.inside import Id, Json, RefusedError
+from app.web.session import Signed, fields_of
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.post("/datasets/{id}/access", response_model=None)
+async def access(request: Request, signed: Signed, id: Id) -> Response:
+    """Write who may use a dataset and every changed cap into its ledger, all or none."""
+    form = await fields_of(request)
+    try:
+        wanted = changes(form)
+        if wanted:
+            await signed.api.send("PATCH", f"/v1/datasets/{id}", json=wanted)
+    except (NotReadError, RefusedError) as error:
+        return await show(request, signed, id, 422, problem=problem_of(error))
+    return RedirectResponse(f"/datasets/{id}", status_code=303)
+
+
+def changes(form: dict[str, str]) -> Json:
+    """Return what differs from what the form was made of. Raises NotReadError.
+
+    Fields are may.ID, cap.ID and was.ID of each analyst, `open` for all of them, and `granted`:
+    whom the form was made with, `all` or identifiers.
+    """
+    wanted: Json = {}
+    chosen = sorted(name.removeprefix("may.") for name in form if name.startswith("may."))
+    grants = "all" if form.get("open") == "true" else " ".join(chosen)
+    if grants != form.get("granted", ""):
+        wanted["grants"] = None if grants == "all" else chosen
+    caps = {}
+    for name in form:
+        kind, _, analyst = name.partition(".")
+        if kind == "cap" and form[name].strip() != form.get(f"was.{analyst}", ""):
+            caps[analyst] = number(form, name, f"/allotments/{analyst}")
+    return wanted | ({"allotments": caps} if caps else {})
+
+
+@router.post("/datasets/{id}/destroy", response_model=None)
+async def destroy(request: Request, signed: Signed, id: Id) -> Response:
+    """Destroy the rows, where the dataset's name was typed; its ledger stays."""
+    found = await signed.api.get(f"/v1/datasets/{id}")
+    if (await fields_of(request)).get("name", "") != found["name"]:
+        error = NotReadError("/name", "type the dataset's name to destroy its rows")
+        return await show(request, signed, id, 422, problem=problem_of(error))
+    try:
+        await signed.api.send("DELETE", f"/v1/datasets/{id}")
+    except RefusedError as error:
+        return await show(request, signed, id, 422, problem=problem_of(error))
+    return RedirectResponse(f"/datasets/{id}", status_code=303)

@@ -1,0 +1,108 @@
+"""Datasets and what is left of their budgets."""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from app.web import names
+from app.web.forms import NotReadError, number, problem_of
+from app.web.inside import Id, Json, RefusedError
+from app.web.session import Session, Signed, fields_of
+from app.web.shown import page
+
+router = APIRouter(include_in_schema=False)
+ENTRIES = 100  # of a ledger that a page shows
+OVERSEERS = ("admin", "auditor")
+
+
+@router.get("/datasets", response_class=HTMLResponse)
+async def datasets(request: Request, signed: Signed) -> HTMLResponse:
+    """All datasets with their budgets."""
+    found, budgets = await asyncio.gather(
+        signed.api.items("/v1/datasets"), signed.api.items("/v1/budget", job_epsilon=1)
+    )
+    told: Json = {"budgets": {one["dataset"]: shares_of(one) for one in budgets}}
+    if signed.role == "admin":
+        users = await signed.api.items("/v1/users")
+        told["analysts"] = [one for one in users if one["role"] == "analyst"]
+    return page(request, "datasets.html", signed, datasets=found, **told)
+
+
+@router.get("/datasets/{id}", response_class=HTMLResponse)
+async def dataset(request: Request, signed: Signed, id: Id, cursor: str = "") -> HTMLResponse:
+    """One dataset: its budget and how it went, columns, and for overseers the ledger."""
+    return await show(request, signed, id, cursor=cursor)
+
+
+async def show(
+    request: Request, signed: Session, id: str, status: int = 200, cursor: str = "", **more: Any
+) -> HTMLResponse:
+    """Return the page of one dataset. cursor: of its ledger. more: what it tells besides."""
+    found, budgets, own = await asyncio.gather(
+        signed.api.get(f"/v1/datasets/{id}"),
+        signed.api.items("/v1/budget"),
+        signed.api.get(f"/v1/datasets/{id}/budget", job_epsilon=1),
+    )
+    of = {one["dataset"]: one for one in budgets}
+    budget = of[found["id"]]
+    told: dict[str, Any] = {
+        "cursor": cursor,
+        "dataset": found,
+        "budget": shares_of(own),
+        "holders": of,
+    }
+    if signed.role in OVERSEERS:
+        told["ledger"] = await signed.api.get(
+            f"/v1/datasets/{id}/ledger", limit=ENTRIES, cursor=cursor
+        )
+    if signed.role == "auditor":
+        told["users"] = await names.of_users(signed)
+    if signed.role == "admin":
+        users = await signed.api.items("/v1/users")
+        told["users"] = {one["id"]: one["name"] for one in users}
+        told["analysts"] = [one for one in users if one["role"] == "analyst"]
+    return page(request, "dataset.html", signed, status, curve=curve(budget), **told, **more)
+
+
+@router.post("/datasets/{id}", response_model=None)
+async def amend(request: Request, signed: Signed, id: Id) -> Response:
+    """Raise a budget, or archive the dataset: each is an entry of the ledger."""
+    form = await fields_of(request)
+    wanted: Json = {}
+    try:
+        epsilon = number(form, "epsilon", "/privacy/epsilon")
+        if epsilon is not None:
+            wanted["privacy"] = {"epsilon": epsilon}
+        if form.get("archived") in ("true", "false"):
+            wanted["archived"] = form["archived"] == "true"
+        if form.get("available") == "true":
+            wanted["available"] = True
+        await signed.api.send("PATCH", f"/v1/datasets/{id}", json=wanted)
+    except (NotReadError, RefusedError) as error:
+        return await show(request, signed, id, 422, problem=problem_of(error))
+    return RedirectResponse(f"/datasets/{id}", status_code=303)
+
+
+@router.post("/datasets/{id}/verify", response_class=HTMLResponse)
+async def verify(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """Recompute the ledger's chain and totals, and say what was found."""
+    found = await signed.api.json("POST", f"/v1/datasets/{id}/ledger/verify")
+    return page(request, "verified.html", signed, found=found)
+
+
+def shares_of(budget: Json) -> Json:
+    """Return a budget with the parts of a bar that shows it, in per cent.
+
+    Costs compose in mu^2: that is what adds up to the whole. spent: posted and reserved.
+    """
+    spent, total = budget["mu_spent"], budget["mu_total"]
+    used = 100.0 if spent is None else min(100.0, 100.0 * spent**2 / total**2)
+    return {**budget, "used": round(used, 2), "left": round(100.0 - used, 2)}
+
+
+def curve(budget: Json) -> Json:
+    """Return epsilon after each entry, for the figure of the budget's way."""
+    steps = [0.0, *(one["epsilon_after"] for one in budget["history"])]
+    return {"after": steps, "budget": budget["epsilon"]}

@@ -1,0 +1,119 @@
+"""The form of a job, made from what is registered, with a plan that follows what is typed."""
+
+import asyncio
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from app.web import forms
+from app.web.forms import NotReadError, problem_of
+from app.web.inside import Json, RefusedError, identifier
+from app.web.session import Session, Signed, fields_of
+from app.web.shown import page
+
+router = APIRouter(include_in_schema=False)
+
+
+async def _registered(signed: Session, what: str) -> Json:
+    """Return schemas of the options of what is registered, by name."""
+    found = await signed.api.get(f"/v1/{what}")
+    return {one["name"]: one["options"] for one in found["items"]}
+
+
+async def _form(
+    request: Request, signed: Session, form: dict[str, str], status: int = 200, **told: object
+) -> HTMLResponse:
+    datasets, models, samplers = await asyncio.gather(
+        signed.api.items("/v1/datasets"),
+        _registered(signed, "models"),
+        _registered(signed, "samplers"),
+    )
+    usable = [one for one in datasets if one["status"] == "open"]
+    chosen = next((one for one in usable if one["id"] == form.get("dataset")), None)
+    algorithm, family = form.get("algorithm", ""), form.get("family", "")
+    return page(
+        request,
+        "job_form.html",
+        signed,
+        status,
+        form={"again": str(uuid4())} | form,
+        datasets=usable,
+        dataset=chosen or (usable[0] if usable else None),
+        models=models,
+        samplers=samplers,
+        options=forms.fields(samplers[algorithm]) if algorithm in samplers else [],
+        model_options=forms.model_fields(models[family]) if family in models else [],
+        **told,
+    )
+
+
+@router.get("/jobs/new", response_class=HTMLResponse)
+async def new(request: Request, signed: Signed, dataset: str = "", like: str = "") -> HTMLResponse:
+    """An empty form, or one filled like an earlier job."""
+    form = {"dataset": dataset} if dataset else {}
+    if like:
+        earlier = await signed.api.get(f"/v1/jobs/{await identifier(like)}")
+        if "model" in earlier["spec"]:
+            form |= forms.filled(earlier)
+    return await _form(request, signed, form)
+
+
+@router.get("/jobs/options", response_class=HTMLResponse)
+async def options(
+    request: Request, signed: Signed, algorithm: str = "", family: str = ""
+) -> HTMLResponse:
+    """The fields of an algorithm's or of a family's options."""
+    if family:
+        models = await _registered(signed, "models")
+        found = forms.model_fields(models[family]) if family in models else []
+    else:
+        samplers = await _registered(signed, "samplers")
+        found = forms.fields(samplers[algorithm]) if algorithm in samplers else []
+    return page(request, "job_options.html", signed, options=found, form={})
+
+
+@router.get("/jobs/columns", response_class=HTMLResponse)
+async def columns(request: Request, signed: Signed, dataset: str) -> HTMLResponse:
+    """The columns of a dataset, and the delta of its budget."""
+    found = await signed.api.get(f"/v1/datasets/{await identifier(dataset)}")
+    return page(request, "job_columns.html", signed, dataset=found)
+
+
+async def _body(signed: Session, form: dict[str, str]) -> Json:
+    id = await identifier(form.get("dataset", ""))
+    dataset, models, samplers = await asyncio.gather(
+        signed.api.get(f"/v1/datasets/{id}"),
+        _registered(signed, "models"),
+        _registered(signed, "samplers"),
+    )
+    return forms.job(form, dataset, models, samplers)
+
+
+@router.post("/jobs/plan", response_class=HTMLResponse)
+async def plan(request: Request, signed: Signed) -> HTMLResponse:
+    """What the job of a form would cost and bring, or what it lacks. Spends nothing."""
+    told: Json = {}
+    try:
+        body = await _body(signed, await fields_of(request))
+        body.pop("accept_low_quality", None)
+        told["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
+        told["family"] = body["model"]["family"]
+    except (NotReadError, RefusedError) as error:
+        told["problem"] = problem_of(error)
+    return page(request, "plan.html", signed, **told)
+
+
+@router.post("/jobs", response_model=None)
+async def submit(request: Request, signed: Signed) -> Response:
+    """Submit the job of a form once, however often it is sent."""
+    form = await fields_of(request)
+    try:
+        body = await _body(signed, form)
+        job = await signed.api.json(
+            "POST", "/v1/jobs", json=body, headers={"Idempotency-Key": form.get("again", "")}
+        )
+    except (NotReadError, RefusedError) as error:
+        fresh = form | {"again": str(uuid4())}
+        return await _form(request, signed, fresh, 422, problem=problem_of(error))
+    return RedirectResponse(f"/jobs/{job['id']}", status_code=303)

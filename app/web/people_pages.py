@@ -1,0 +1,138 @@
+"""Users, their keys, and the audit trail: for admins, and the trail for auditors as well."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from app.web import names
+from app.web.forms import problem_of
+from app.web.inside import Id, Json, RefusedError
+from app.web.session import Session, Signed, fields_of, signed_in
+from app.web.shown import page
+
+router = APIRouter(include_in_schema=False)
+ENTRIES = 100  # of the audit trail on a page
+
+
+@router.get("/users", response_class=HTMLResponse)
+async def users(request: Request, signed: Signed) -> HTMLResponse:
+    """All users with their keys."""
+    return await _users(request, signed)
+
+
+async def _users(
+    request: Request, signed: Session, status: int = 200, **told: object
+) -> HTMLResponse:
+    found = await signed.api.items("/v1/users")
+    return page(request, "users.html", signed, status, users=found, **told)
+
+
+@router.post("/users", response_class=HTMLResponse)
+async def create(request: Request, signed: Signed) -> HTMLResponse:
+    """Make a user, and show the key, which is told this once."""
+    form = await fields_of(request)
+    wanted = {"name": form.get("name", ""), "role": form.get("role", "")}
+    try:
+        made = await signed.api.json("POST", "/v1/users", json=wanted)
+    except RefusedError as refused:
+        return await _users(request, signed, 422, problem=problem_of(refused))
+    return await _users(request, signed, 201, made=made)
+
+
+@router.get("/users/{id}", response_class=HTMLResponse)
+async def user(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """One user's keys."""
+    return await _user(request, signed, id)
+
+
+async def _user(
+    request: Request, signed: Session, id: str, status: int = 200, **told: object
+) -> HTMLResponse:
+    found = [one for one in await signed.api.items("/v1/users") if one["id"] == id]
+    if not found:
+        raise RefusedError(404, {"detail": "There is no such user."})
+    return page(request, "user.html", signed, status, user=found[0], **told)
+
+
+@router.post("/users/{id}/keys", response_class=HTMLResponse)
+async def add_key(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """Make a further key for a user, and show it this once."""
+    try:
+        made = await _made(signed, f"/v1/users/{id}/keys", await fields_of(request))
+    except RefusedError as refused:
+        return await _user(request, signed, id, 422, problem=problem_of(refused))
+    return await _user(request, signed, id, 201, made=made)
+
+
+async def _made(signed: Session, path: str, form: dict[str, str]) -> Json:
+    """Make a key as a form says; one that ends does so with the end of the day that was chosen."""
+    wanted = {"label": form["label"]} if form.get("label") else {}
+    if day := form.get("expires_on"):
+        wanted["expires_at"] = f"{day}T23:59:59Z"
+    return await signed.api.json("POST", path, json=wanted)
+
+
+@router.post("/users/{id}/{state}")
+async def disable(signed: Signed, id: Id, state: str) -> Response:
+    """Close a user's account, or open it again."""
+    if state not in ("disable", "enable"):
+        raise RefusedError(404, {"detail": "This address names nothing."})
+    await signed.api.send("PATCH", f"/v1/users/{id}", json={"disabled": state == "disable"})
+    return RedirectResponse("/users", status_code=303)
+
+
+@router.get("/me", response_class=HTMLResponse)
+async def me(request: Request, signed: Signed) -> HTMLResponse:
+    """The reader's own keys, and what others did that concerns the reader."""
+    return page(request, "me.html", signed)
+
+
+@router.post("/me/keys", response_class=HTMLResponse)
+async def add_own_key(request: Request, signed: Signed) -> HTMLResponse:
+    """Make a further key for the reader, and show it this once."""
+    told: Json = {}
+    try:
+        told["made"] = await _made(signed, "/v1/users/me/keys", await fields_of(request))
+        signed.user["keys"] = (await signed.api.get("/v1/users/me"))["keys"]
+    except RefusedError as refused:
+        return page(request, "me.html", signed, 422, problem=problem_of(refused))
+    return page(request, "me.html", signed, 201, **told)
+
+
+@router.post("/keys/{id}/revoke")
+async def revoke(signed: Annotated[Session, Depends(signed_in)], id: Id) -> RedirectResponse:
+    """Revoke a key: an own one, or as an admin any."""
+    owner = ""
+    if signed.role == "admin" and id not in {one["id"] for one in signed.user["keys"]}:
+        users = await signed.api.items("/v1/users")
+        owner = next((u["id"] for u in users if id in {k["id"] for k in u["keys"]}), "")
+    await signed.api.send("DELETE", f"/v1/keys/{id}")
+    return RedirectResponse(f"/users/{owner}" if owner else "/me", status_code=303)
+
+
+@router.get("/audit", response_class=HTMLResponse)
+async def audit(request: Request, signed: Signed, cursor: str = "") -> HTMLResponse:
+    """Every administrative act."""
+    found, datasets, people = await asyncio.gather(
+        signed.api.get("/v1/audit", limit=ENTRIES, cursor=cursor),
+        signed.api.items("/v1/datasets"),
+        names.of_users(signed),
+    )
+    return page(
+        request,
+        "audit.html",
+        signed,
+        entries=found["items"],
+        next=found["next_cursor"],
+        cursor=cursor,
+        names={one["id"]: one["name"] for one in datasets} | people,
+    )
+
+
+@router.post("/audit/verify", response_class=HTMLResponse)
+async def verify(request: Request, signed: Signed) -> HTMLResponse:
+    """Recompute the trail's chain, and say what was found."""
+    found = await signed.api.json("POST", "/v1/audit/verify")
+    return page(request, "verified.html", signed, found=found)

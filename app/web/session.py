@@ -1,0 +1,161 @@
+"""Signing in with a key: a session is a key of its own, in a cookie that scripts cannot read.
+
+The key that is pasted is used once, to make another one that ends within the day and that signing
+out revokes; the users' list shows it like any other. Requests that change something must come from
+a page of this service: the cookie is not sent from other sites (SameSite=Strict), and a form holds
+a token that follows from the cookie.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+from fastapi import Depends, Request
+from fastapi.responses import RedirectResponse
+from starlette.concurrency import run_in_threadpool
+
+from app.web.inside import Api, RefusedError
+
+LASTS = timedelta(hours=12)
+COOKIE = "dpmcmc_session"
+LABEL = "browser session"
+SMALL_FORM = 4096  # bytes, taken apart by the event loop itself
+MOST_FIELDS = 5000
+
+
+class SignInNeededError(Exception):
+    """Nobody is signed in, or the session has ended. then: the page that was asked for."""
+
+    def __init__(self, then: str) -> None:
+        self.then = then
+
+
+class ForgedError(Exception):
+    """A form that did not come from a page of this session."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """Who looks. user: the API's answer on them; csrf: the token of their forms."""
+
+    api: Api
+    user: dict[str, Any]
+    csrf: str
+
+    @property
+    def role(self) -> str:
+        """admin, analyst or auditor."""
+        return str(self.user["role"])
+
+
+def csrf_of(cookie: str) -> str:
+    """Return the token of a session's forms."""
+    return hashlib.sha256(f"forms of {cookie}".encode()).hexdigest()
+
+
+async def fields_of(request: Request) -> dict[str, str]:
+    """Return the fields of a form that was sent. Of several of one name the last."""
+    body = await request.body()
+    return await run_in_threadpool(_fields, body) if len(body) > SMALL_FORM else _fields(body)
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    text = body.decode("utf-8", "replace")
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        told = f"A form has at most {MOST_FIELDS} fields."
+        raise RefusedError(422, {"detail": told, "code": "invalid_request"}) from None
+
+
+async def signed_in(request: Request) -> Session:
+    """Return the session. Raises SignInNeededError, and ForgedError on a form from elsewhere."""
+    return await _session(request, lambda: fields_of(request))
+
+
+async def whoever(request: Request) -> Session | None:
+    """Return the session of a GET, None where nobody is signed in or the API says no."""
+    try:
+        return await signed_in(request)
+    except (SignInNeededError, RefusedError):
+        return None
+
+
+async def signed_by_header(request: Request) -> Session:
+    """Return the session as `signed_in` does, of a form too large to be looked into for a token."""
+    return await _session(request, nothing)
+
+
+async def nothing() -> dict[str, str]:
+    """Return no field."""
+    return {}
+
+
+async def _session(request: Request, fields: Callable[[], Awaitable[dict[str, str]]]) -> Session:
+    cookie = request.cookies.get(COOKIE, "")
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    then = wanted if request.method == "GET" else "/"
+    _, _, key = cookie.partition(".")
+    if not key:
+        raise SignInNeededError(then)
+    token = csrf_of(cookie)
+    if request.method != "GET":
+        given = request.headers.get("x-csrf") or (await fields()).get("csrf", "")
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            raise ForgedError
+    api = Api(request, key)
+    try:
+        return Session(api, await api.get("/v1/users/me"), token)
+    except RefusedError as refused:
+        if refused.status == 401:
+            raise SignInNeededError(then) from None
+        raise
+
+
+Signed = Annotated[Session, Depends(signed_in)]
+SignedByHeader = Annotated[Session, Depends(signed_by_header)]
+
+
+async def begin(request: Request, key: str, then: str) -> RedirectResponse:
+    """Make a session for the owner of a key. Raises RefusedError where the key lets nobody in."""
+    ends = datetime.now(UTC) + LASTS
+    api = Api(request, key)
+    try:
+        made = await _session_key(api, ends)
+    except RefusedError as refused:
+        if refused.status != 422:
+            raise
+        made = await _session_key(api, None)  # no later than the key itself, which ends sooner
+    answer = RedirectResponse(then, status_code=303)
+    answer.set_cookie(
+        COOKIE,
+        f"{made['id']}.{made['key']}",
+        max_age=int(LASTS.total_seconds()),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+async def _session_key(api: Api, ends: datetime | None) -> dict[str, Any]:
+    wanted = {"label": LABEL} | ({"expires_at": ends.isoformat()} if ends else {})
+    return await api.json("POST", "/v1/users/me/keys", json=wanted)
+
+
+async def end(request: Request) -> RedirectResponse:
+    """Revoke the session's key, if it still lives, and forget it."""
+    name, _, key = request.cookies.get(COOKIE, "").partition(".")
+    answer = RedirectResponse("/login", status_code=303)
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    if key:
+        try:
+            await Api(request, key).send("DELETE", f"/v1/keys/{name}")
+        except RefusedError as refused:
+            if refused.status not in (401, 404):
+                raise
+    return answer

@@ -1,0 +1,127 @@
+"""How a page is made: its template, what all pages show, and headers that keep it at home."""
+
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from fastapi.templating import Jinja2Templates
+from jinja2 import Environment, FileSystemLoader, Template
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from app.web.names import named
+from app.web.session import Session
+
+HERE = Path(__file__).parent
+# data: is for the icons inside Pico's style sheet; scripts, styles and requests stay at home
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none';"
+        " form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+templates = Jinja2Templates(
+    env=Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+)
+
+
+EXPONENT = re.compile(r"e(?:\+|(-))0*(\d+)$")  # 1e-06 is written 1e-6
+
+
+def digits(value: float | None, count: int = 4) -> str:
+    """Return a number with so many digits that count, a dash for none."""
+    return "–" if value is None else EXPONENT.sub(r"e\1\2", f"{value:.{count}g}")
+
+
+def r_hat(value: float | None) -> str:
+    """Return an R-hat, whose third decimal tells, a dash for none."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def exact(value: float) -> str:
+    """Return a number with all its digits: what somebody declared, or is to send again."""
+    return EXPONENT.sub(r"e\1\2", repr(float(value)).removesuffix(".0"))
+
+
+def whole(value: float | None) -> str:
+    """Return a number without decimals, a dash for none."""
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def jobs_of_one(count: int) -> str:
+    """Return a number of jobs of epsilon 1 in words."""
+    return f"{count or 'no'} {'job' if count == 1 else 'jobs'} of ε 1"
+
+
+def moment(written: str | None) -> str:
+    """Return a time to the minute, in UTC."""
+    return f"{datetime.fromisoformat(written):%Y-%m-%d %H:%M}" if written else "–"
+
+
+def compact(value: Any) -> str:
+    """Return JSON for a script of the page, in a data block that cannot end early."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def what(job: dict[str, Any]) -> str:
+    """Return what a job is of: its formula, or the columns of its task."""
+    spec = job["spec"]
+    if "inference" in spec:
+        asked = spec["inference"]
+        return f"{asked['family'].replace('_', ' ')} given job {asked['of'][:8]}"
+    if "task" not in spec:
+        return str(spec["model"]["formula"])
+    task, found = spec["task"], list[str]()
+    for one in task.get("statistics", [task]):
+        found += one.get("columns") or ([one["column"]] if "column" in one else [])
+    return ", ".join(dict.fromkeys(found)) or "all columns"
+
+
+templates.env.filters |= {"digits": digits, "whole": whole, "moment": moment, "compact": compact}
+templates.env.filters |= {
+    "named": named,
+    "what": what,
+    "jobs_of_one": jobs_of_one,
+    "r_hat": r_hat,
+    "exact": exact,
+}
+
+
+def page(
+    request: Request, name: str, session: Session | None, status: int = 200, **told: Any
+) -> HTMLResponse:
+    """Return a page. session: whose it is; None before anybody signed in."""
+    known = {"session": session, "here": request.url.path, "csrf": session.csrf if session else ""}
+    return Page(templates.get_template(name), {"request": request} | known | told, status)
+
+
+class Page(HTMLResponse):
+    """A page that is filled in a thread when it is sent: a long table takes a while."""
+
+    def __init__(self, template: Template, told: dict[str, Any], status: int) -> None:
+        super().__init__(status_code=status, headers=HEADERS)
+        del self.headers["content-length"]
+        self._template, self._told = template, told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Fill the page, and send it."""
+        self.body = await run_in_threadpool(self._filled)
+        self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+    def _filled(self) -> bytes:
+        return self._template.render(self._told).encode()

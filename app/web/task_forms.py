@@ -1,0 +1,200 @@
+"""Forms of tasks: JSON from a form, and a form from the JSON of an earlier task."""
+
+import json
+from collections.abc import Iterable
+
+from app.web.forms import NotReadError, number, paid
+from app.web.inside import Json
+from app.web.shown import exact
+
+BINS = 64  # of quantiles whose bins nobody told
+KINDS = {
+    "summaries": "means, quantiles and counts",
+    "synthetic": "synthetic tables",
+    "statistic": "one statistic",
+    "two_stages": "one statistic, chosen by a part of the rows",
+}
+
+
+def body_of(form: dict[str, str]) -> Json:
+    """Return the body of a task from its form. Raises NotReadError on what is no number."""
+    kind = form.get("kind", "")
+    if kind not in KINDS:
+        raise NotReadError("/task/kind", f"must be one of {', '.join(KINDS)}")
+    made = {
+        "summaries": _summaries,
+        "synthetic": _synthetic,
+        "statistic": _statistic,
+        "two_stages": _stages,
+    }[kind](form)
+    more = _more(form)
+    if "statistics" in made:
+        made["statistics"] += more.pop("statistics", [])
+    privacy = {name: number(form, name, f"/privacy/{name}") for name in ("epsilon", "delta")}
+    return {
+        "dataset": form.get("dataset", ""),
+        "task": {"kind": kind} | made | more,
+        "privacy": {name: value for name, value in privacy.items() if value is not None},
+    }
+
+
+def _named(form: dict[str, str], prefix: str) -> list[str]:
+    """Return what the form's fields with this prefix and something in them are of."""
+    return [key[len(prefix) :] for key in form if key.startswith(prefix) and form[key].strip()]
+
+
+def _numbers(form: dict[str, str], name: str, pointer: str) -> list[float]:
+    """Return numbers between commas. Raises NotReadError."""
+    found = []
+    for at, part in enumerate(form.get(name, "").split(",")):
+        if part.strip():
+            found.append(number({name: part}, name, f"{pointer}/{at}") or 0.0)
+    return found
+
+
+def _whole(form: dict[str, str], name: str, pointer: str) -> int | None:
+    value = number(form, name, pointer)
+    if value is not None and not value.is_integer():
+        raise NotReadError(pointer, "must be a whole number")
+    return None if value is None else int(value)
+
+
+def _more(form: dict[str, str]) -> Json:
+    """Return the fields of a task that are typed as JSON. Raises NotReadError."""
+    written = form.get("more", "").strip()
+    try:
+        found = json.loads(written or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("statistics", []), list):
+        raise NotReadError("/task", "further fields must be a JSON object")
+    return found
+
+
+def _tables(form: dict[str, str], name: str) -> list[list[str]]:
+    """Return columns between commas, or as a JSON list: a table on each line."""
+    named = (_columns(line.strip()) for line in form.get(name, "").splitlines())
+    return [one for one in named if one]
+
+
+def _columns(line: str) -> list[str]:
+    try:
+        listed = json.loads(line) if line.startswith("[") else None
+    except ValueError:
+        listed = None
+    if isinstance(listed, list):
+        return list(map(str, listed))
+    return [one.strip() for one in line.split(",") if one.strip()]
+
+
+def _summaries(form: dict[str, str]) -> Json:
+    asked: list[Json] = [{"kind": "mean", "column": one} for one in _named(form, "mean.")]
+    for one in _named(form, "quantiles."):
+        at = _numbers(form, f"quantiles.{one}", "/task/statistics/at")
+        asked.append({"kind": "quantiles", "column": one, "at": at})
+    counted = [[one] for one in _named(form, "counts.")] + _tables(form, "tables")
+    asked += [{"kind": "counts", "columns": columns} for columns in counted]
+    return {"statistics": asked}
+
+
+def _synthetic(form: dict[str, str]) -> Json:
+    found: Json = {}
+    columns = _named(form, "column.")
+    if columns:
+        found["columns"] = columns
+    tables = _whole(form, "num_tables", "/task/tables")
+    if tables is not None:
+        found["tables"] = tables
+    marginals = _tables(form, "marginals")
+    return found | ({"marginals": marginals} if marginals else {})
+
+
+def _statistic(form: dict[str, str]) -> Json:
+    found: Json = {
+        name: form[name] for name in ("column", "statistic", "form", "noise") if form.get(name)
+    }
+    power = number(form, "a", "/task/a")
+    return found | ({} if power is None else {"a": power})
+
+
+def _stages(form: dict[str, str]) -> Json:
+    found: Json = {
+        name: form[name] for name in ("column", "statistic", "noise", "family") if form.get(name)
+    }
+    sd = number(form, "sd", "/task/options/sd")
+    found |= {} if sd is None else {"options": {"sd": sd}}
+    first = _whole(form, "first_rows", "/task/first_rows")
+    found |= {} if first is None else {"first_rows": first}
+    for name in ("thetas", "powers"):
+        found[name] = _numbers(form, name, f"/task/{name}")
+    return found
+
+
+def filled(job: Json) -> dict[str, str]:
+    """Return the form of a task that is asked for as an earlier one was: the API's answer.
+
+    What the form has no field for is JSON in `more`.
+    """
+    task = {name: value for name, value in job["submitted"]["task"].items() if value is not None}
+    kind = task.pop("kind")
+    found = {"kind": kind} | {
+        "summaries": _of_summaries,
+        "synthetic": _of_synthetic,
+        "statistic": _of_statistic,
+        "two_stages": _of_stages,
+    }[kind](task)
+    more = {name: value for name, value in task.items() if value not in ({}, [])}
+    return paid(job) | found | ({"more": json.dumps(more)} if more else {})
+
+
+def _of_summaries(task: Json) -> dict[str, str]:
+    """Return the fields of summaries, and leave in the task what they do not hold."""
+    found: dict[str, str] = {}
+    tables, more = list[list[str]](), list[Json]()
+    for one in task.pop("statistics"):
+        columns = one.get("columns", [])
+        named = one["column"] if "column" in one else "".join(columns[:1])
+        key = f"{one['kind']}.{named}"
+        plain = not one.get("bins") or (one["kind"] == "quantiles" and one["bins"] == BINS)
+        if not plain or (key in found and len(columns) < 2):
+            more.append(one)
+        elif len(columns) > 1:
+            tables.append(columns)
+        else:
+            found[key] = _listed(one["at"]) if "at" in one else "on"
+    if more:
+        task["statistics"] = more
+    return found | {"tables": _lines(tables)}
+
+
+def _of_synthetic(task: Json) -> dict[str, str]:
+    columns = {f"column.{one}": "on" for one in task.pop("columns", [])}
+    marginals = {"marginals": _lines(task.pop("marginals", []))}
+    return columns | marginals | {"num_tables": str(task.pop("tables"))}
+
+
+def _of_statistic(task: Json) -> dict[str, str]:
+    words = {name: task.pop(name) for name in ("column", "statistic", "form", "noise")}
+    return words | {"a": exact(task.pop("a"))}
+
+
+def _of_stages(task: Json) -> dict[str, str]:
+    found = {name: task.pop(name) for name in ("column", "statistic", "noise", "family")}
+    if "sd" in task["options"]:
+        found["sd"] = exact(task["options"]["sd"])
+        task["options"] = {k: value for k, value in task["options"].items() if k != "sd"}
+    lists = {name: _listed(task.pop(name)) for name in ("thetas", "powers")}
+    return found | lists | {"first_rows": str(task.pop("first_rows"))}
+
+
+def _listed(values: Iterable[float]) -> str:
+    return ", ".join(map(exact, values))
+
+
+def _lines(tables: Iterable[list[str]]) -> str:
+    """Return a table on each line, as `_tables` reads them."""
+    words = ((columns, ", ".join(columns)) for columns in tables)
+    return "\n".join(
+        line if _tables({"": line}, "") == [columns] else json.dumps(columns)
+        for columns, line in words
+    )

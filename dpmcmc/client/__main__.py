@@ -1,0 +1,3 @@
+from dpmcmc.client.cli import app
+
+app(prog_name="dpmcmc")

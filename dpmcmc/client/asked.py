@@ -1,0 +1,120 @@
+"""A job as it is asked for on the command line: from a file, from flags, or both."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpmcmc.client import names
+from dpmcmc.client.client import Client
+from dpmcmc.client.named import like
+from dpmcmc.client.terminal import WRONG_WORDS, complain, complaints, finite, read
+
+Json = dict[str, Any]
+FAMILIES = {"binary": "logistic", "category": "multinomial", "number": "linear"}
+
+JobFile = Annotated[
+    Path | None,
+    typer.Argument(exists=True, dir_okay=False, help="A job as JSON; flags go before it."),
+]
+Dataset = Annotated[str | None, typer.Option(help="Its name or id.")]
+Formula = Annotated[str | None, typer.Option(help='Such as "visits ~ age + sex".')]
+Family = Annotated[
+    str | None, typer.Option(help="By default that of the response's type: logistic, linear, ...")
+]
+Epsilon = Annotated[float | None, typer.Option(callback=finite, help="What the job may cost.")]
+Delta = Annotated[
+    float | None, typer.Option(callback=finite, help="By default that of the dataset.")
+]
+Algorithm = Annotated[str | None, typer.Option(help="By default the planner chooses.")]
+PriorScale = Annotated[
+    float | None,
+    typer.Option("--prior-scale", callback=finite, help="Sd of the normal prior of coefficients."),
+]
+AcceptLow = Annotated[
+    bool, typer.Option("--accept-low-quality", help="Run also what the plan calls useless.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What flags say of a job; None where they say nothing."""
+
+    dataset: str | None
+    formula: str | None
+    family: str | None
+    epsilon: float | None
+    delta: float | None
+    algorithm: str | None
+    prior_scale: float | None
+    accept_low_quality: bool
+
+
+def job(client: Client, file: Path | None, flags: Flags) -> Json:
+    """The body of a job. Exits where it has no dataset, and where flags alone are too few."""
+    body = read(file) if file else {}
+    word = flags.dataset or body.get("dataset")
+    if not isinstance(word, str):
+        complain(
+            "which dataset? Give --dataset NAME, or a file with a job that names one.",
+            code=WRONG_WORDS,
+        )
+    body["dataset"] = names.dataset(client, word)
+    if file is None and (flags.formula is None or flags.epsilon is None):
+        complain("a job needs --formula and --epsilon, or a file with a job.", code=WRONG_WORDS)
+    _merge(body, "model", formula=flags.formula, family=flags.family)
+    _merge(body, "privacy", epsilon=flags.epsilon, delta=flags.delta)
+    _merge(body, "sampler", algorithm=flags.algorithm)
+    if flags.prior_scale is not None:
+        _merge(body, "model", prior={"kind": "normal", "scale": flags.prior_scale})
+    if flags.accept_low_quality:
+        body["accept_low_quality"] = True
+    return _complete(client, body)
+
+
+def _merge(body: Json, part: str, **given: Any) -> None:
+    told = {key: value for key, value in given.items() if value is not None}
+    if told and isinstance(body.setdefault(part, {}), dict):
+        body[part] |= told
+
+
+def _complete(client: Client, body: Json) -> Json:
+    """Add the delta of the dataset and the family of the response, where they are left open."""
+    model, privacy = body.get("model"), body.get("privacy")
+    if not isinstance(privacy, dict) or not (isinstance(model, dict) or "task" in body):
+        return body  # the service says what is wrong with it
+    if "delta" in privacy and (model is None or "family" in model):
+        return body
+    known = client.dataset(body["dataset"])
+    privacy.setdefault("delta", known["privacy"]["delta"])
+    if model is not None and "family" not in model:
+        model["family"] = _family(known, str(model.get("formula", "")))
+    return body
+
+
+def _zero_to_one(column: Json) -> bool:
+    return (column["type"], column.get("lower"), column.get("upper")) == ("number", 0, 1)
+
+
+def _family(dataset: Json, formula: str) -> str:
+    response, tilde, _ = (part.strip() for part in formula.partition("~"))
+    kinds = {column["name"]: column["type"] for column in dataset["columns"]}
+    if not tilde:
+        complain(
+            f'{formula!r} is no formula: write one as "response ~ covariate + covariate".',
+            code=WRONG_WORDS,
+        )
+    if response not in kinds:
+        near = like(response, kinds)
+        told = f"Did you mean {near}?" if near else f"There is {', '.join(list(kinds)[:10])}."
+        complain(
+            f"the response {response!r} is no column of {dataset['name']}. {told}"
+            " For one that is computed give --family, such as linear.",
+            code=WRONG_WORDS,
+        )
+    family = FAMILIES[kinds[response]]
+    complaints.print(f"family: {family}, for {response} is a {kinds[response]} column")
+    if any(_zero_to_one(one) for one in dataset["columns"] if one["name"] == response):
+        complaints.print(f"where {response} is 0 or 1 alone, --family logistic takes it")
+    return family

@@ -1,0 +1,241 @@
+"""The client for asyncio: the calls of `Client`, each awaited."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from dpmcmc.client.answers import (
+    FINAL,
+    MEDIA_TYPES,
+    PATIENCE,
+    ApiError,
+    Event,
+    EventReader,
+    Fit,
+    Json,
+    Summary,
+    body_of,
+    failed,
+    fit_of,
+    problem_of,
+    too_fast,
+)
+from dpmcmc.client.connection import FAILED, checked_header, connected, unreached
+from dpmcmc.client.named import is_id, meant
+from dpmcmc.client.released import (
+    Inference,
+    Posterior,
+    Task,
+    inference_of,
+    inference_of_job,
+    posterior_of,
+    task_of,
+)
+
+POLL_SECONDS = 0.2
+
+
+class AsyncClient:
+    """Talks to one service with one key. Every method raises ApiError where the service refuses.
+
+    And UnreachedError where none answers. WrongKeyError, WrongAddressError: of what cannot be one.
+
+    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made. Many calls may
+    wait at once: `await asyncio.gather(*(client.fit(job) for job in jobs))`.
+    """
+
+    def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
+        self._http = connected(httpx.AsyncClient, base_url, key, timeout)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Send a request once. Raises UnreachedError."""
+        try:
+            return await self._http.request(method, path, **request)
+        except FAILED as error:
+            failed = unreached(error, self._http.base_url)
+        raise failed  # outside, so that it does not lead to the request, which holds the key
+
+    async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        response = await self._request(method, path, **request)
+        for _ in range(PATIENCE):
+            if "files" in request or not too_fast(response):  # a file is read once
+                break
+            await asyncio.sleep(float(response.headers["Retry-After"]))
+            response = await self._request(method, path, **request)
+        if response.is_error:
+            raise ApiError(response.status_code, problem_of(response))
+        return response
+
+    async def call(self, method: str, path: str, **request: Any) -> Json:
+        """Make any call of the contract. request: as httpx takes it."""
+        return body_of(await self._send(method, path, **request))
+
+    async def items(self, path: str) -> AsyncIterator[Json]:
+        """Every item of a list, page after page."""
+        cursor: str | None = None
+        while True:
+            page = await self.call("GET", path, params={"cursor": cursor} if cursor else {})
+            for one in page["items"]:
+                yield one
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    async def _dataset(self, word: str) -> str:
+        """The id of a dataset that may be named in its place. Raises UnclearError."""
+        if is_id(word):
+            return word
+        return meant("dataset", word, [one async for one in self.datasets()])
+
+    async def _job(self, body: Mapping[str, Any]) -> Json:
+        """A job with the id of its dataset."""
+        word = body.get("dataset")
+        return {**body, "dataset": await self._dataset(word)} if isinstance(word, str) else {**body}
+
+    def datasets(self) -> AsyncIterator[Json]:
+        """The public metadata of every dataset that this user may see."""
+        return self.items("/v1/datasets")
+
+    async def dataset(self, dataset: str) -> Json:
+        """The public metadata of one dataset."""
+        return await self.call("GET", f"/v1/datasets/{await self._dataset(dataset)}")
+
+    async def upload(self, file: Path, metadata: Mapping[str, Any], *more: Path) -> Json:
+        """Upload a CSV or Parquet file with its public metadata (admin only). As Client.upload."""
+        with ExitStack() as stack:
+            parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
+            for one in (file, *more):
+                content = stack.enter_context(await asyncio.to_thread(one.open, "rb"))
+                parts.append(("file", (one.name, content)))
+            return await self.call("POST", "/v1/datasets", files=parts)
+
+    async def budget(self, dataset: str) -> Json:
+        """What a dataset's budget is, and what is spent, reserved and left of it."""
+        return await self.call("GET", f"/v1/datasets/{await self._dataset(dataset)}/budget")
+
+    async def plan(self, job: Mapping[str, Any]) -> Json:
+        """What a job would cost and bring. Spends nothing and touches no rows."""
+        return await self.call("POST", "/v1/plans", json=await self._job(job))
+
+    async def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
+        """Reserve the cost and queue the job. The same key never makes a second job."""
+        headers = {"Idempotency-Key": checked_header(idempotency_key or str(uuid.uuid4()))}
+        return await self.call("POST", "/v1/jobs", json=await self._job(job), headers=headers)
+
+    def jobs(self) -> AsyncIterator[Json]:
+        """The jobs that this user may see, newest first."""
+        return self.items("/v1/jobs")
+
+    async def job(self, job: str) -> Json:
+        """One job: status, cost, progress."""
+        return await self.call("GET", f"/v1/jobs/{job}")
+
+    async def cancel(self, job: str) -> Json:
+        """Cancel a job. Once it runs, its debit stays."""
+        return await self.call("POST", f"/v1/jobs/{job}/cancel")
+
+    async def events(self, job: str) -> AsyncIterator[Event]:
+        """The job's event stream, to its end. Raises as the other calls do."""
+        try:
+            async with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
+                if response.is_error:
+                    await response.aread()
+                    raise ApiError(response.status_code, problem_of(response))
+                reader = EventReader()
+                async for line in response.aiter_lines():
+                    if (event := reader.read(line)) is not None:
+                        yield event
+                return
+        except FAILED as error:
+            failed = unreached(error, self._http.base_url)
+        raise failed
+
+    async def wait(self, job: str, *, timeout: float = 600.0) -> Json:
+        """Poll until the job has ended. Raises TimeoutError after `timeout` seconds."""
+        async with asyncio.timeout(timeout):
+            while (answer := await self.job(job))["status"] not in FINAL:
+                await asyncio.sleep(POLL_SECONDS)
+        return answer
+
+    async def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
+        """Wait for a job and return what it released, typed, with `.to_arviz()`. As Client.fit."""
+        ended = await self._succeeded(job, timeout)
+        summary = await self.summary(job, scale=scale)
+        return fit_of(ended, summary, await self.chain(job, "netcdf", scale=scale))
+
+    async def _succeeded(self, job: str, timeout: float) -> Json:
+        """Wait for a job. Raises ApiError where it has not succeeded."""
+        ended = await self.wait(job, timeout=timeout)
+        if ended["status"] != "succeeded":
+            raise failed(ended)
+        return ended
+
+    async def summary(self, job: str, *, scale: str = "original") -> Summary:
+        """Posterior summary of a succeeded job. scale: original or design."""
+        return Summary(await self.call("GET", f"/v1/jobs/{job}/summary", params={"scale": scale}))
+
+    async def chain(self, job: str, form: str = "json", *, scale: str = "original") -> bytes:
+        """The released draws. form: json, csv, parquet or netcdf."""
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        return (await self._send("GET", f"/v1/jobs/{job}/chain", **how)).content
+
+    async def posteriors(
+        self, job: str, question: Mapping[str, Any], *, scale: str = "original"
+    ) -> Json:
+        """What follows from a stored release under another prior. Costs nothing."""
+        told: Json = {"json": question, "params": {"scale": scale}}
+        return await self.call("POST", f"/v1/jobs/{job}/posteriors", **told)
+
+    async def posterior(
+        self, job: str, question: Mapping[str, Any], *, scale: str = "original"
+    ) -> Posterior:
+        """What follows from a stored release, typed, with `.to_arviz()`. Costs nothing."""
+        return posterior_of(await self.posteriors(job, question, scale=scale))
+
+    async def task(
+        self,
+        job: str,
+        *,
+        level: float = 0.9,
+        target: str = "population",
+        timeout: float = 600.0,
+    ) -> Task:
+        """Wait for a task and return what it released, typed. As Client.task."""
+        ended = await self._succeeded(job, timeout)
+        return task_of(ended, await self.result(job, level=level, target=target))
+
+    async def infer(
+        self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0
+    ) -> Inference:
+        """Infer a family's number from a released statistic, typed. As Client.infer."""
+        answer = await self.inference(job, question)
+        if "status" not in answer:
+            return inference_of(answer)
+        made = answer["id"]
+        ended, summary = await self._succeeded(made, timeout), await self.summary(made)
+        return inference_of_job(ended, summary, json.loads(await self.chain(made)))
+
+    async def result(self, job: str, *, level: float = 0.9, target: str = "population") -> Json:
+        """What a task released. Costs nothing."""
+        how: Json = {"params": {"level": level, "target": target}}
+        return await self.call("GET", f"/v1/jobs/{job}/result", **how)
+
+    async def inference(self, job: str, question: Mapping[str, Any]) -> Json:
+        """Draws of a family's number given a released statistic. Costs nothing."""
+        return await self.call("POST", f"/v1/jobs/{job}/inferences", json=question)

@@ -1,0 +1,66 @@
+"""The command line: `dpmcmc --help`, or `./dev client --help` in a checkout."""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, NoReturn
+
+import typer
+
+from dpmcmc.client import commands_data, commands_jobs, commands_users
+from dpmcmc.client.client import Client
+from dpmcmc.client.connection import WrongAddressError, WrongKeyError, WrongProxyError
+from dpmcmc.client.terminal import UNREACHED, WRONG_WORDS, Refusing, complain
+
+HELP = """Talk to a dpmcmc service. DPMCMC_URL and DPMCMC_KEY say where and as whom.
+`dpmcmc serve [--host 127.0.0.1] [--port 8000]` runs a service here.
+
+Exit codes: 0 done; 1 refused, or a job failed; 2 wrong words; 3 no service answers."""
+app = typer.Typer(
+    cls=Refusing, help=HELP, no_args_is_help=True, pretty_exceptions_show_locals=False
+)
+for part in (commands_jobs, commands_data, commands_users):
+    app.add_typer(part.commands)
+
+
+class Keyless(Client):
+    """Stands in for the client until something is asked of the service: `--help` needs no key."""
+
+    def __init__(self) -> None:
+        """Connect to nothing."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    def _send(self, *_: object, **__: object) -> NoReturn:
+        complain("Missing option '--key' (env var: 'DPMCMC_KEY').", code=WRONG_WORDS)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"dpmcmc {version('dpmcmc')}")
+        except PackageNotFoundError:
+            typer.echo("dpmcmc, from a checkout")
+        raise typer.Exit
+
+
+@app.callback()
+def connect(
+    context: typer.Context,
+    key: Annotated[str, typer.Option(envvar="DPMCMC_KEY", help="Your API key.")] = "",
+    url: Annotated[
+        str, typer.Option(envvar="DPMCMC_URL", help="Where the service is.")
+    ] = "http://127.0.0.1:8000",
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it, and end.")
+    ] = False,
+) -> None:
+    """Remember the service for the command."""
+    try:
+        client = Client(url, key) if key else Keyless()
+    except WrongKeyError as error:
+        complain(f"DPMCMC_KEY is no key: {error}.", code=WRONG_WORDS)
+    except WrongProxyError as error:
+        complain(str(error), code=WRONG_WORDS)
+    except WrongAddressError as error:
+        complain(f"{error}; is DPMCMC_URL right?", code=UNREACHED)
+    context.obj = context.with_resource(client)

@@ -1,0 +1,331 @@
+"""A thin client for the REST service: one method for each call of the contract."""
+
+import itertools
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from dpmcmc.client.answers import (
+    FINAL,
+    MEDIA_TYPES,
+    PATIENCE,
+    ApiError,
+    Event,
+    EventReader,
+    Fit,
+    Json,
+    Summary,
+    body_of,
+    failed,
+    fit_of,
+    problem_of,
+    too_fast,
+)
+from dpmcmc.client.connection import FAILED, checked_header, connected, unreached
+from dpmcmc.client.named import is_id, meant
+from dpmcmc.client.released import (
+    Inference,
+    Posterior,
+    Task,
+    inference_of,
+    inference_of_job,
+    posterior_of,
+    task_of,
+)
+
+
+class Client:
+    """Talks to one service with one key. Every method raises ApiError where the service refuses.
+
+    And UnreachedError where none answers. WrongKeyError, WrongAddressError: of what cannot be one.
+
+    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made. Where a dataset
+    is asked for, also in a job, its name does in place of its id: UnclearError where none has it,
+    or several.
+    """
+
+    def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
+        self._http = connected(httpx.Client, base_url, key, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Send a request once. Raises UnreachedError."""
+        try:
+            return self._http.request(method, path, **request)
+        except FAILED as error:
+            failed = unreached(error, self._http.base_url)
+        raise failed  # outside, so that it does not lead to the request, which holds the key
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        response = self._request(method, path, **request)
+        for _ in range(PATIENCE):
+            if "files" in request or not too_fast(response):  # a file is read once
+                break
+            time.sleep(float(response.headers["Retry-After"]))
+            response = self._request(method, path, **request)
+        if response.is_error:
+            raise ApiError(response.status_code, problem_of(response))
+        return response
+
+    def _json(self, method: str, path: str, **request: Any) -> Json:
+        return body_of(self._send(method, path, **request))
+
+    def _items(self, path: str) -> Iterator[Json]:
+        """Every item of a list, page after page."""
+        cursor: str | None = None
+        while True:
+            page = self._json("GET", path, params={"cursor": cursor} if cursor else {})
+            yield from page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def _dataset(self, word: str) -> str:
+        """The id of a dataset that may be named in its place. Raises UnclearError."""
+        return word if is_id(word) else meant("dataset", word, list(self.datasets()))
+
+    def _job(self, body: Mapping[str, Any]) -> Json:
+        """A job with the id of its dataset."""
+        word = body.get("dataset")
+        return {**body, "dataset": self._dataset(word)} if isinstance(word, str) else {**body}
+
+    def create_user(self, name: str, role: str) -> Json:
+        """Make a user (admin only). role: admin, analyst or auditor. The key is in the answer."""
+        return self._json("POST", "/v1/users", json={"name": name, "role": role})
+
+    def users(self) -> Iterator[Json]:
+        """Every user with the keys' labels and dates (admin only)."""
+        return self._items("/v1/users")
+
+    def disable(self, user: str, *, disabled: bool = True) -> Json:
+        """Close or open a user's account (admin only)."""
+        return self._json("PATCH", f"/v1/users/{user}", json={"disabled": disabled})
+
+    def create_key(
+        self, user: str = "me", *, label: str | None = None, expires_at: str | None = None
+    ) -> Json:
+        """Make a further key, which only this answer holds. user: an id (admin only), or me."""
+        body = {"label": label, "expires_at": expires_at}
+        return self._json("POST", f"/v1/users/{user}/keys", json=body)
+
+    def revoke(self, key: str) -> None:
+        """Revoke a key by its id."""
+        self._send("DELETE", f"/v1/keys/{key}")
+
+    def audit(self) -> Iterator[Json]:
+        """The audit trail, oldest entry first (admin and auditor)."""
+        return self._items("/v1/audit")
+
+    def upload(self, file: Path, metadata: Mapping[str, Any], *more: Path) -> Json:
+        """Upload a CSV or Parquet file with its public metadata (admin only).
+
+        more: further files, where the metadata names data holders and no column that tells them
+        apart: one of each holder, in the order of their names.
+        """
+        with ExitStack() as stack:
+            parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
+            parts += [
+                ("file", (one.name, stack.enter_context(one.open("rb")))) for one in (file, *more)
+            ]
+            return self._json("POST", "/v1/datasets", files=parts)
+
+    def datasets(self) -> Iterator[Json]:
+        """The public metadata of every dataset that this user may see."""
+        return self._items("/v1/datasets")
+
+    def dataset(self, dataset: str) -> Json:
+        """The public metadata of one dataset."""
+        return self._json("GET", f"/v1/datasets/{self._dataset(dataset)}")
+
+    def amend(self, dataset: str, changes: Mapping[str, Any]) -> Json:
+        """Raise a budget, archive, or grant (admin only)."""
+        return self._json("PATCH", f"/v1/datasets/{self._dataset(dataset)}", json=changes)
+
+    def destroy(self, dataset: str) -> None:
+        """Destroy a dataset's rows and their key (admin only). The ledger stays."""
+        self._send("DELETE", f"/v1/datasets/{self._dataset(dataset)}")
+
+    def budget(self, dataset: str) -> Json:
+        """What a dataset's budget is, and what is spent, reserved and left of it."""
+        return self._json("GET", f"/v1/datasets/{self._dataset(dataset)}/budget")
+
+    def budgets(self) -> Iterator[Json]:
+        """The budget of every dataset that this user may see, each with its history."""
+        return self._items("/v1/budget")
+
+    def ledger(self, dataset: str) -> Iterator[Json]:
+        """The ledger's rows, oldest first (admin and auditor)."""
+        return self._items(f"/v1/datasets/{self._dataset(dataset)}/ledger")
+
+    def verify(self, dataset: str) -> Json:
+        """Recompute the ledger's chain and totals (admin and auditor)."""
+        return self._json("POST", f"/v1/datasets/{self._dataset(dataset)}/ledger/verify")
+
+    def plan(self, job: Mapping[str, Any]) -> Json:
+        """What a job would cost and bring. Spends nothing and touches no rows."""
+        return self._json("POST", "/v1/plans", json=self._job(job))
+
+    def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
+        """Reserve the cost and queue the job. The same key never makes a second job."""
+        headers = {"Idempotency-Key": checked_header(idempotency_key or str(uuid.uuid4()))}
+        return self._json("POST", "/v1/jobs", json=self._job(job), headers=headers)
+
+    def jobs(self) -> Iterator[Json]:
+        """The jobs that this user may see, newest first."""
+        return self._items("/v1/jobs")
+
+    def some_jobs(self, limit: int) -> list[Json]:
+        """The newest jobs, at most so many."""
+        return list(itertools.islice(self.jobs(), limit))
+
+    def job(self, job: str) -> Json:
+        """One job: status, cost, progress."""
+        return self._json("GET", f"/v1/jobs/{job}")
+
+    def cancel(self, job: str) -> Json:
+        """Cancel a job. Once it runs, its debit stays."""
+        return self._json("POST", f"/v1/jobs/{job}/cancel")
+
+    def events(self, job: str) -> Iterator[Event]:
+        """The job's event stream, to its end. Raises as the other calls do."""
+        try:
+            with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
+                if response.is_error:
+                    response.read()
+                    raise ApiError(response.status_code, problem_of(response))
+                reader = EventReader()
+                for line in response.iter_lines():
+                    if (event := reader.read(line)) is not None:
+                        yield event
+                return
+        except FAILED as error:
+            failed = unreached(error, self._http.base_url)
+        raise failed
+
+    def wait(self, job: str, *, timeout: float = 600.0) -> Json:
+        """Poll until the job has ended. Raises TimeoutError after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while (answer := self.job(job))["status"] not in FINAL:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"job {job} is still {answer['status']}")
+            time.sleep(0.2)
+        return answer
+
+    def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
+        """Wait for a job and return what it released, typed, with `.to_arviz()`.
+
+        Raises ApiError where the job failed, TimeoutError after `timeout` seconds.
+        """
+        ended = self._succeeded(job, timeout)
+        return fit_of(ended, self.summary(job, scale=scale), self.chain(job, "netcdf", scale=scale))
+
+    def _succeeded(self, job: str, timeout: float) -> Json:
+        """Wait for a job. Raises ApiError where it has not succeeded."""
+        ended = self.wait(job, timeout=timeout)
+        if ended["status"] != "succeeded":
+            raise failed(ended)
+        return ended
+
+    def summary(self, job: str, *, scale: str = "original") -> "Summary":
+        """Posterior summary of a succeeded job.
+
+        scale: original, in the units of the columns, or design, of the standardised ones.
+        """
+        return Summary(self._json("GET", f"/v1/jobs/{job}/summary", params={"scale": scale}))
+
+    def posteriors(self, job: str, question: Mapping[str, Any], *, scale: str = "original") -> Json:
+        """What follows from a stored release under another prior. Costs nothing."""
+        path = f"/v1/jobs/{job}/posteriors"
+        return self._json("POST", path, json=question, params={"scale": scale})
+
+    def posterior(
+        self, job: str, question: Mapping[str, Any], *, scale: str = "original"
+    ) -> Posterior:
+        """What follows from a stored release, typed, with `.to_arviz()`. Costs nothing."""
+        return posterior_of(self.posteriors(job, question, scale=scale))
+
+    def posterior_draws(
+        self,
+        job: str,
+        question: Mapping[str, Any],
+        form: str = "csv",
+        *,
+        scale: str = "original",
+    ) -> bytes:
+        """The draws alone of what `posteriors` makes. form: json, csv, parquet or netcdf."""
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        path = f"/v1/jobs/{job}/posteriors"
+        return self._send("POST", path, json=question, **how).content
+
+    def chain(self, job: str, form: str = "json", *, scale: str = "original") -> bytes:
+        """The released draws. form: json, csv, parquet or netcdf."""
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        return self._send("GET", f"/v1/jobs/{job}/chain", **how).content
+
+    def result(self, job: str, *, level: float = 0.9, target: str = "population") -> Json:
+        """What a task released. level, target: of the intervals of summaries. Costs nothing."""
+        how: Json = {"params": {"level": level, "target": target}}
+        return self._json("GET", f"/v1/jobs/{job}/result", **how)
+
+    def task(
+        self,
+        job: str,
+        *,
+        level: float = 0.9,
+        target: str = "population",
+        timeout: float = 600.0,
+    ) -> Task:
+        """Wait for a task and return what it released, typed: see `released.Task`.
+
+        Raises ApiError where the job failed, TimeoutError after `timeout` seconds.
+        """
+        ended = self._succeeded(job, timeout)
+        return task_of(ended, self.result(job, level=level, target=target))
+
+    def infer(self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0) -> Inference:
+        """Infer a family's number from a released statistic, typed, with `.to_arviz()`.
+
+        Costs nothing. Waits where it takes longer than a request. Raises as `fit` does.
+        """
+        answer = self.inference(job, question)
+        if "status" not in answer:
+            return inference_of(answer)
+        ended, made = self._succeeded(answer["id"], timeout), answer["id"]
+        return inference_of_job(ended, self.summary(made), json.loads(self.chain(made)))
+
+    def inference(self, job: str, question: Mapping[str, Any]) -> Json:
+        """Draws of a family's number given a statistic that a task released. Costs nothing.
+
+        Where that takes longer than a request, the answer is a job, which has a `status`.
+        """
+        return self._json("POST", f"/v1/jobs/{job}/inferences", json=question)
+
+    def inference_draws(self, job: str, question: Mapping[str, Any], form: str = "csv") -> bytes:
+        """The draws alone of what `inference` makes. form: json, csv, parquet or netcdf."""
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
+        answer = self._send("POST", f"/v1/jobs/{job}/inferences", json=question, **how)
+        if answer.status_code != httpx.codes.ACCEPTED:
+            return answer.content
+        made = str(answer.json()["id"])
+        self.wait(made)
+        return self.chain(made, form)
+
+    def table(self, job: str, number: int, form: str = "csv") -> bytes:
+        """A synthetic table of a task, by its number from 0. form: csv or parquet."""
+        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
+        return self._send("GET", f"/v1/jobs/{job}/tables/{number}", **how).content

@@ -1,0 +1,84 @@
+"""Commands on users, their keys and the audit trail."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from dpmcmc.client import names, render
+from dpmcmc.client.terminal import AsJson, client_of, show
+
+
+class Role(StrEnum):
+    """What a user may do."""
+
+    admin = "admin"
+    analyst = "analyst"
+    auditor = "auditor"
+
+
+User = Annotated[str, typer.Argument(help="A user's name or id.")]
+commands = typer.Typer()
+
+
+@commands.command()
+def users(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the users and their keys (admin)."""
+    found = list(client_of(context).users())
+    show(found, as_json, render.users(found))
+
+
+@commands.command()
+def user(
+    context: typer.Context, name: str, role: Role = Role.analyst, as_json: AsJson = False
+) -> None:
+    """Make a user and show the key, once (admin)."""
+    made = client_of(context).create_user(name, role)
+    show(made, as_json, render.new_key(made))
+
+
+@commands.command()
+def disable(context: typer.Context, user: User, as_json: AsJson = False) -> None:
+    """Close a user's account and stop the user's jobs (admin)."""
+    _disable(context, user, as_json, disabled=True)
+
+
+@commands.command()
+def enable(context: typer.Context, user: User, as_json: AsJson = False) -> None:
+    """Open a user's account again (admin)."""
+    _disable(context, user, as_json, disabled=False)
+
+
+def _disable(context: typer.Context, user: str, as_json: bool, *, disabled: bool) -> None:
+    client = client_of(context)
+    found = client.disable(names.user(client, user), disabled=disabled)
+    show(found, as_json, render.users([found]))
+
+
+@commands.command()
+def key(
+    context: typer.Context,
+    user: Annotated[str | None, typer.Argument(help="Left out: for yourself.")] = None,
+    label: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    expires: Annotated[str | None, typer.Option(help="Such as 2027-01-31T00:00:00Z.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a further key and show it, once."""
+    client = client_of(context)
+    owner = "me" if user is None else names.user(client, user)
+    made = client.create_key(owner, label=label, expires_at=expires)
+    show(made, as_json, render.new_key(made))
+
+
+@commands.command()
+def revoke(context: typer.Context, key: str, as_json: AsJson = False) -> None:
+    """Revoke a key, given its id (`dpmcmc users --json` lists them)."""
+    client_of(context).revoke(key)
+    show({"id": key, "revoked": True}, as_json, "The key lets nobody in any more.")
+
+
+@commands.command()
+def audit(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the audit trail: every administrative act (admin and auditor)."""
+    found = list(client_of(context).audit())
+    show(found, as_json, render.audit(found))

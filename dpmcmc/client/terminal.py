@@ -1,0 +1,133 @@
+"""What all commands share: the output, the exit codes, and errors as one line."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from dpmcmc.client.answers import ApiError
+from dpmcmc.client.client import Client
+from dpmcmc.client.connection import UnreachedError, WrongAddressError
+
+REFUSED, WRONG_WORDS, UNREACHED, INTERRUPTED = 1, 2, 3, 130  # exit codes
+console, complaints = Console(), Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
+
+
+class Refusing(TyperGroup):
+    """A group whose commands end in one line on stderr where something is wrong."""
+
+    def main(self, *args: Any, **given: Any) -> Any:
+        """Run the command line, and exit. Wrong words are told in one line as well."""
+        try:
+            code = super().main(*args, **given | {"standalone_mode": False})
+        except typer.Abort:
+            complaints.print("Nothing was done.")
+            code = REFUSED
+        except Exception as error:
+            code = _wrong_words(error)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. Exits with 1 where it is refused, 3 where no service answers."""
+        try:
+            return super().invoke(ctx)
+        except ApiError as error:
+            complain(str(error), *_faults(error.problem))
+        except UnreachedError as error:
+            told = f"cannot reach the service; is DPMCMC_URL right? {error}"
+            complain(told, code=UNREACHED)
+        except WrongAddressError as error:
+            complain(str(error), code=WRONG_WORDS)
+        except TimeoutError as error:
+            complain(str(error))
+        except BrokenPipeError:  # who read has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            place = "" if error.filename is None else f"{error.filename}: "
+            complain(f"{place}{error.strerror or error}", code=WRONG_WORDS)
+        except KeyboardInterrupt:
+            complain("interrupted.", code=INTERRUPTED)
+
+
+def _wrong_words(error: Exception) -> int:
+    """Print what typer says of wrong words, whose exception has no public name."""
+    said, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
+    if said is None:
+        raise error
+    if not said().strip():  # no word at all: the help was shown
+        return WRONG_WORDS
+    call = context.command_path if context else "dpmcmc"
+    told = " ".join(said().replace("Value error, ", "").split()).rstrip(".")
+    complaints.print(escape(f"{told}. Try '{call} --help'."), style="red", soft_wrap=True)
+    return WRONG_WORDS
+
+
+def _faults(problem: Mapping[str, Any]) -> list[str]:
+    return [f"  {item['pointer']}: {item['message']}" for item in problem.get("errors", [])]
+
+
+def complain(*lines: str, code: int = REFUSED) -> NoReturn:
+    """Print lines to stderr, the first in red, and exit."""
+    for number, line in enumerate(lines):
+        complaints.print(escape(line), style=None if number else "red", soft_wrap=True)
+    raise typer.Exit(code) from None
+
+
+def client_of(context: typer.Context) -> Client:
+    """The client of this call."""
+    found: Client = context.obj
+    return found
+
+
+def show(answer: Any, as_json: bool, *shown: RenderableType) -> None:
+    """Print an answer as JSON, or what is made of it for people."""
+    if as_json:
+        console.print_json(data=answer)
+        return
+    for part in shown:
+        console.print(part)
+
+
+def save(file: Path, content: bytes, as_json: bool, *shown: RenderableType) -> None:
+    """Write a download, and print as JSON where it is, or what is made of it for people."""
+    file.write_bytes(content)
+    show({"file": str(file), "bytes": len(content)}, as_json, *shown)
+
+
+def read(file: Path) -> dict[str, Any]:
+    """A JSON object from a file. Exits where the file holds none."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        json.dumps(content, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"{file} is no JSON: {_where(error)}") from None
+    if not isinstance(content, dict):
+        raise typer.BadParameter(f"{file} does not hold a JSON object, such as {{...}}")
+    return content
+
+
+def _where(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} in line {error.lineno}, column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    if isinstance(error, RecursionError):
+        return "its brackets are nested too deep"
+    return "its numbers must be finite"
+
+
+def finite(value: float | None) -> float | None:
+    """Return an option's number. Refuses what no request can hold."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter("must be a finite number")
+    return value

@@ -1,3 +1,0 @@
-from dpmcmc_service.client.cli import app
-
-app(prog_name="dpmcmc")

@@ -1,0 +1,88 @@
+"""Datasets about the same people share a ledger; uploads leave a keyed, sealed fingerprint."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from migrations.kept import asked_to_drop, holds_rows, is_sqlite, is_there
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+BEFORE = (
+    "kind IN ('open', 'reserve', 'post', 'void', 'raise_budget', "
+    "'allot', 'grant', 'archive', 'unarchive', 'destroy')"
+)
+AFTER = BEFORE.replace("'destroy')", "'destroy', 'join', 'restore')")
+
+
+def upgrade() -> None:
+    """Datasets that are there already keep their own ledgers and have no fingerprint."""
+    op.add_column("datasets", sa.Column("population", sa.String(length=200), nullable=True))
+    op.add_column("datasets", sa.Column("ledger_id", sa.Uuid(), nullable=True))
+    op.create_index(
+        "uq_datasets_population",
+        "datasets",
+        ["population"],
+        unique=True,
+        sqlite_where=sa.text("ledger_id IS NULL"),
+        postgresql_where=sa.text("ledger_id IS NULL"),
+    )
+    change_kinds(BEFORE, AFTER)
+    if is_there("fingerprints"):
+        return
+    op.create_table(
+        "fingerprints",
+        sa.Column("dataset_id", sa.Uuid(), nullable=False),
+        sa.Column("sealed", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("dataset_id", name=op.f("pk_fingerprints")),
+    )
+
+
+def downgrade() -> None:
+    """Refuse where an older release would not find a shared ledger; fingerprints stay."""
+    datasets, entries = (
+        sa.table("datasets", sa.column("ledger_id")),
+        sa.table("ledger_entries", sa.column("kind")),
+    )
+    shared = (
+        sa.select(sa.func.count()).select_from(datasets).where(datasets.c.ledger_id.isnot(None))
+    )
+    new = sa.select(sa.func.count()).where(entries.c.kind.in_(("join", "restore")))
+    found = [op.get_bind().scalar(query) for query in (shared, new)]
+    if any(found) and not asked_to_drop():
+        raise RuntimeError(
+            "datasets share the ledger of their population, or a restore was accepted:"
+            " an older release cannot keep such books"
+        )
+    change_kinds(AFTER, BEFORE)
+    op.drop_index("uq_datasets_population", "datasets")
+    op.drop_column("datasets", "ledger_id")
+    op.drop_column("datasets", "population")
+    if asked_to_drop() or not holds_rows("fingerprints"):
+        op.drop_table("fingerprints")
+
+
+def change_kinds(before: str, after: str) -> None:
+    """Let the ledger's entries have other kinds. SQLite cannot change a check: a new table can."""
+    if not is_sqlite():
+        name = op.f("ck_ledger_entries_kind")
+        op.drop_constraint(name, "ledger_entries")
+        op.create_check_constraint(name, "ledger_entries", after)
+        return
+    connection = op.get_bind()
+    kept = connection.exec_driver_sql(
+        "SELECT type, sql FROM sqlite_master WHERE tbl_name = 'ledger_entries' AND sql IS NOT NULL"
+    ).all()
+    (table,) = (sql for kind, sql in kept if kind == "table")
+    if before not in table:
+        raise RuntimeError("the table of ledger entries is not as an earlier migration made it")
+    copy = table.replace("ledger_entries", "ledger_entries_new", 1).replace(before, after)
+    connection.exec_driver_sql(copy)
+    connection.exec_driver_sql("INSERT INTO ledger_entries_new SELECT * FROM ledger_entries")
+    connection.exec_driver_sql("DROP TABLE ledger_entries")  # fires no trigger
+    connection.exec_driver_sql("ALTER TABLE ledger_entries_new RENAME TO ledger_entries")
+    for kind, sql in kept:
+        if kind != "table":
+            connection.exec_driver_sql(sql)

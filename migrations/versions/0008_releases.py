@@ -1,0 +1,32 @@
+"""What releases left behind, and verdicts on what jobs released."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from migrations.kept import asked_to_drop, holds_rows, is_there
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Jobs that are there already have no verdict, and their releases were not kept."""
+    op.add_column("jobs", sa.Column("verdict", sa.JSON(), nullable=True))
+    if is_there("releases"):
+        return
+    op.create_table(
+        "releases",
+        sa.Column("job_id", sa.Uuid(), nullable=False),
+        sa.Column("content", sa.JSON(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_releases_job_id_jobs")),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_releases")),
+    )
+
+
+def downgrade() -> None:
+    """Releases were paid for: they stay, unread by an older release, until an upgrade."""
+    op.drop_column("jobs", "verdict")
+    if asked_to_drop() or not holds_rows("releases"):
+        op.drop_table("releases")

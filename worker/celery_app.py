@@ -1,0 +1,156 @@
+"""The worker's Celery application, and what happens in each process that runs jobs."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from functools import lru_cache, partial
+from typing import Any
+
+from celery import bootsteps, signals
+from celery.concurrency.asynpool import AsynPool
+from celery.worker import state
+
+from app import liveness, logs, tracing
+from app.services.context import Services, open_services
+from app.services.presence import WORKER, Presence
+from app.services.queue import sqlite_transport
+from app.services.queue.messages import celery_app
+from app.settings import settings
+from worker import parent
+from worker.ability import Ability
+
+WATCH_SECONDS = 0.2
+NICE = 5  # of what runs jobs: the API beside it goes first, so that nobody's call waits for them
+
+app = celery_app()
+app.conf.include = ["worker.tasks"]
+
+
+@lru_cache
+def services() -> Services:
+    """This process's services: made after the fork, never before."""
+    return open_services(settings())
+
+
+class EndAtOnce(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Ends an idle worker without the seconds that the pool's threads take to notice.
+
+    It is stopped after the consumer, when no message can come in any more, and before the pool. The
+    pool's processes run nothing then, and the kernel ends them with this one.
+    """
+
+    requires = ("celery.worker.components:Pool",)
+
+    def stop(self, _worker: Any) -> None:
+        """End the process where no job is held; else leave it to the pool to finish them."""
+        if state.should_terminate is None and not state.reserved_requests:
+            logging.shutdown()
+            os._exit(0)
+
+
+class EndWithLostProcess(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Ends a worker one of whose processes was killed, where the others could wait for ever.
+
+    A broker without an event loop, as the embedded one is, goes with a pool whose processes take
+    turns at one pipe. The lock of a process that is killed at its turn is never given back. Whoever
+    started this worker starts another; jobs that its other processes ran are handed on.
+    """
+
+    requires = ("celery.worker.components:Pool",)
+
+    def start(self, worker: Any) -> None:
+        """Watch the pool, unless each of its processes has a pipe of its own."""
+        pool = worker.pool._pool
+        if not isinstance(pool, AsynPool):
+            threading.Thread(target=self._watch, args=(pool,), daemon=True).start()
+
+    def _watch(self, pool: Any) -> None:
+        first = {process.pid for process in pool._pool}
+        while first <= {process.pid for process in pool._pool}:
+            time.sleep(WATCH_SECONDS)
+        if state.should_stop is None and state.should_terminate is None:
+            logs.logger().error("worker_process_lost")
+            logging.shutdown()
+            os._exit(1)
+
+
+app.steps["worker"].add(EndAtOnce)
+app.steps["worker"].add(EndWithLostProcess)
+
+
+class AcknowledgeAtOnce(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Wakes the loop that takes messages in when a job has ended, where it waits for the next one.
+
+    It is this loop that acknowledges, and only what is acknowledged makes room for another.
+    """
+
+    requires = ("celery.worker.consumer.connection:Connection",)
+
+    def start(self, consumer: Any) -> None:
+        """Follow every piece of work that is handed to the loop by a ring."""
+        transport = consumer.connection.transport
+        if not isinstance(transport, sqlite_transport.Transport):
+            return  # its loop does not wait for messages alone
+        hand_over = partial(type(consumer).call_soon, consumer)
+
+        def call_soon(*given: Any, **named: Any) -> Any:
+            promised = hand_over(*given, **named)
+            transport.wake()
+            return promised
+
+        consumer.call_soon = call_soon
+
+
+app.steps["consumer"].add(AcknowledgeAtOnce)
+
+
+class Liveness(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Says "still working" from the loop that takes messages in, unless it takes none."""
+
+    requires = ("celery.worker.components:Timer",)
+
+    def start(self, worker: Any) -> None:
+        """Beat now and every few seconds."""
+        _beat()
+        worker.timer.call_repeatedly(liveness.EVERY_SECONDS, _beat)
+
+
+_abilities: list[Ability] = []  # of this worker, once it is ready
+
+
+def _beat() -> None:
+    if not any(ability.deaf for ability in _abilities):
+        liveness.beat(settings().liveness_file)
+
+
+app.steps["worker"].add(Liveness)
+
+
+@signals.setup_logging.connect  # type: ignore[untyped-decorator]
+def _configure_logs(**_: Any) -> None:
+    logs.configure(settings().log_format, settings().log_level)
+
+
+@signals.worker_ready.connect  # type: ignore[untyped-decorator]
+def _announce(sender: Any, **_: Any) -> None:
+    its_services = open_services(settings())
+    _abilities[:] = [Ability(its_services, sender)]
+    Presence(its_services.sessions, WORKER, _abilities[0].look).start()
+
+
+@signals.worker_process_init.connect  # type: ignore[untyped-decorator]
+def _start(**_: Any) -> None:
+    """End with the parent; open this process's own services."""
+    parent.die_with_parent(signal.SIGKILL)
+    os.nice(NICE)
+    signal.set_wakeup_fd(-1)  # it was the parent's: its bell rings for its own signals only
+    tracing.configure(settings(), "worker")
+    services()
+
+
+@signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]
+def _end(**_: Any) -> None:
+    services().close()
+    tracing.close()

@@ -1,0 +1,50 @@
+"""Who may take a job, and taking it: in the transaction that pays for it."""
+
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from sqlalchemy import Table, bindparam, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from app.storage.rows import JobRow, UserRow
+
+_JOBS = cast(Table, JobRow.__table__)
+# made once: each takes longer to make than to run, and others wait while a claim writes
+_OWNER = (
+    select(UserRow.id)
+    .where(
+        UserRow.id == select(JobRow.user_id).where(JobRow.id == bindparam("job")).scalar_subquery()
+    )
+    .with_for_update(key_share=True)
+)
+_RUNNING = select(func.count()).where(
+    JobRow.user_id == bindparam("user"), JobRow.status == "running", JobRow.owner.is_not(None)
+)
+_WAITS = or_(JobRow.status == "queued", (JobRow.status == "running") & JobRow.owner.is_(None))
+_TAKE = (
+    update(_JOBS)
+    .where(JobRow.id == bindparam("job"), _WAITS, JobRow.attempt < bindparam("most"))
+    .where(JobRow.user_id.in_(select(UserRow.id).where(UserRow.disabled_at.is_(None))))
+    .values(
+        status="running",
+        owner=bindparam("by"),
+        token=JobRow.token + 1,
+        attempt=JobRow.attempt + 1,
+        lease_until=bindparam("until"),
+        progress_step=0,
+    )
+)
+
+
+def has_place(session: Session, job_id: UUID, at_once: int) -> bool:
+    """Whether the job's analyst may run one more. Locks the user: others claim at the same time."""
+    user = session.scalar(_OWNER, {"job": job_id})
+    return (session.scalar(_RUNNING, {"user": user}) or 0) < at_once
+
+
+def taken(session: Session, job_id: UUID, owner: str, until: datetime, most: int) -> bool:
+    """Take a job that waits, for its next attempt of at most `most`. Says whether it was there."""
+    values = {"job": job_id, "by": owner, "until": until, "most": most}
+    found: Any = session.execute(_TAKE, values)
+    return bool(found.rowcount == 1)

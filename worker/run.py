@@ -1,0 +1,559 @@
+"""Run a job: claim and pay in one transaction, open the rows, store what is released, succeed once.
+
+Every write names the claim's owner and token: a worker given up for lost can change nothing.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+from sqlalchemy.sql import ColumnElement
+
+from app import ledger, logs, tracing
+from app.ledger.anchors import AnchorError
+from app.ledger.ends import End
+from app.services.accounts.access import closed_to
+from app.services.budgets.rewind import REWOUND, RewoundError, check, keep
+from app.services.context import Services
+from app.services.datasets import stored_rows
+from app.services.datasets.records import holders_of
+from app.services.jobs import inferences, whitenings
+from app.services.jobs.cancel import end_waiting
+from app.services.jobs.specs import InferenceSpec, OutdatedError, is_inference, runnable_spec
+from app.services.results.chains import stored_block, stored_chain
+from app.services.results.fetch import TaskBlock
+from app.storage.columns import schema_of
+from app.storage.errors import DatasetFileError, StoreAwayError
+from app.storage.keys import KeyFileError
+from app.storage.rows import ChainBlockRow, DatasetRow, JobRow, ReleaseRow
+from app.storage.types import utc_now
+from dpmcmc.design import make_design
+from dpmcmc.models import parameters_of
+from dpmcmc.planner import expected_seconds
+from dpmcmc.privacy.types import Permit, Private, Released
+from dpmcmc.releases.whitening import Whitening
+from dpmcmc.results import told
+from dpmcmc.run import Run
+from dpmcmc.run import run as sample
+from dpmcmc.schema import Schema, Table
+from dpmcmc.spec import JobSpec
+from dpmcmc.statistics.questions import judged_draws
+from dpmcmc.stored import StoredRelease
+from dpmcmc.tasks import TaskSpec, posterior_of, run_task, seconds_of, verdict_of
+from worker.claims import has_place, taken
+from worker.heartbeat import Heartbeat, StoppedError
+
+PATIENCE_SECONDS = 60.0  # with a database or a store that is away
+RETRY_SECONDS = 0.5
+T = TypeVar("T")
+AWAY_OR_UNKEPT = (StoreAwayError, AnchorError)
+AWAY = (OperationalError, InterfaceError, PoolTimeoutError, *AWAY_OR_UNKEPT)
+
+
+class TimeUpError(Exception):
+    """The job ran into its time limit."""
+
+
+class GoneError(Exception):
+    """What an inference was to read is not there any more."""
+
+
+class ClosedError(Exception):
+    """The job's analyst may not use the dataset any more, or the key is revoked. code: which."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class LostError(Exception):
+    """Somebody else owns the job now, or it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One attempt at a job, fenced by owner and token. num_draws: of each chain.
+
+    paid: where the ledgers ended with its debit. holders: of a pooled dataset, theirs.
+    traceparent: the span in which the job was submitted. whitening: that it uses again. given: what
+    an inference reads, in place of permit and rows.
+    """
+
+    job_id: UUID
+    owner: str
+    token: int
+    attempt: int
+    permit: Permit | None
+    paid: Sequence[End]
+    schema: Schema
+    spec: JobSpec | TaskSpec | InferenceSpec
+    dataset: DatasetRow
+    num_draws: int
+    traceparent: str | None
+    whitening: Whitening | None = None
+    holders: Sequence[DatasetRow] = ()
+    given: TaskBlock | None = None
+
+    def holds(self) -> list[ColumnElement[bool]]:
+        """The condition of every write of this attempt."""
+        return [
+            JobRow.id == self.job_id,
+            JobRow.owner == self.owner,
+            JobRow.token == self.token,
+            JobRow.status == "running",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A block of an attempt's draws. seq: which one; first: the number of its first draw."""
+
+    seq: int
+    first: int
+    block: Released[NDArray[np.float64]]
+
+    @property
+    def end(self) -> int:
+        """The number of the draw that comes after it."""
+        return self.first + int(self.block.value.shape[1])
+
+    def values(self, claim: Claim) -> dict[str, Any]:
+        """Its row."""
+        return {
+            "job_id": claim.job_id,
+            "attempt": claim.attempt,
+            "seq": self.seq,
+            "first_draw": self.first,
+            "num_draws": self.end - self.first,
+            "payload": np.ascontiguousarray(self.block.value, dtype="<f8").tobytes(),
+        }
+
+
+def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpError) -> bool:
+    """Run one job, if it still waits for somebody. A duplicate call does nothing.
+
+    time_up: what the caller raises in here when the job's time is over. Says whether it was ours.
+    Raises StoreAwayError where this process does not reach the rows; nothing is paid then.
+    """
+    began = tracing.now()
+    if not _rows_are_there(services, job_id):
+        return False
+    claim = _claim(services, job_id)
+    if claim is None:
+        return False
+    facts = {"job": job_id, "attempt": claim.attempt}
+    with tracing.span("run", parent=claim.traceparent, start=began, **facts):
+        with tracing.span("claim", start=began):
+            pass  # it is known only now which trace it belongs to
+        _work(services, claim, time_up)
+    return True
+
+
+def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> None:
+    """What follows a claim, to the job's end or the attempt's."""
+    log = logs.logger().bind(job=str(claim.job_id), attempt=claim.attempt)
+    log.info("job_claimed")
+    expected = _expected_seconds(claim)
+    with Heartbeat(services, claim.holds(), claim.num_draws, expected) as heartbeat:
+        try:
+            outcome = _attempt(services, claim, heartbeat)
+        except LostError:
+            outcome = "lost"
+        except AWAY as error:  # the job stays claimed until its lease ends
+            log.error("job_interrupted", exception=type(error).__name__)
+            last = claim.attempt >= services.settings.max_attempts
+            if not (last and isinstance(error, AWAY_OR_UNKEPT)):
+                return
+            outcome = _fail(services, claim, "store_unavailable")
+        except DatasetFileError as error:  # it was damaged since it was examined
+            log.error("rows_unavailable", reason=error.args[0])
+            outcome = _fail(services, claim, stored_rows.UNAVAILABLE)
+            stored_rows.set_aside_where_broken(services, (claim.dataset, *claim.holders))
+        except time_up:
+            outcome = _fail(services, claim, "time_limit_exceeded")
+        except (SQLAlchemyError, KeyFileError, OSError) as error:  # no algorithm raises them
+            log.error("storage_failed", exception=type(error).__name__, where=logs.where(error))
+            outcome = _fail(services, claim, "storage_failed")
+        except Exception as error:
+            log.error("job_failed", exception=type(error).__name__, where=logs.where(error))
+            free = claim.given is not None
+            outcome = _fail(services, claim, "inference_failed" if free else "sampler_failed")
+    tracing.note(outcome=outcome)
+    log.info("job_ended", outcome=outcome)
+
+
+def _rows_are_there(services: Services, job_id: UUID) -> bool:
+    """Whether a job still waits whose rows can be opened, looked at before it pays for them.
+
+    A dataset whose file is at fault is set aside, and its jobs end. Raises StoreAwayError.
+    """
+    with services.sessions.read() as session:
+        job = session.get(JobRow, job_id)
+        if job is None or job.owner is not None or job.status not in ("queued", "running"):
+            return False
+        if is_inference(job):
+            return True
+        dataset = session.get_one(DatasetRow, job.dataset_id)
+        holders = holders_of(session, dataset)
+    if dataset.destroyed_at is not None:
+        return True  # it is the claim that ends such a job
+    with tracing.span("examine rows", parent=job.traceparent, job=job_id):
+        try:
+            stored_rows.examine(services, dataset, holders)
+        except KeyFileError:
+            logs.logger().error("master_key_mismatch", job=str(job_id))  # for another worker
+            return False
+        except DatasetFileError:
+            return not stored_rows.set_aside_where_broken(services, (dataset, *holders))
+    return True
+
+
+def _claim(services: Services, job_id: UUID) -> Claim | None:
+    """Take the job and pay for it, in one transaction; None where there is nothing to take."""
+    owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
+    now, using = utc_now(), services.settings
+    until = now + timedelta(seconds=using.lease_seconds)
+    try:
+        with services.sessions.write() as session:
+            if not has_place(session, job_id, using.running_of_user):
+                return None
+            if not taken(session, job_id, owner, until, using.max_attempts):
+                return None
+            job = session.get_one(JobRow, job_id)
+            dataset = session.get_one(DatasetRow, job.dataset_id)
+            spec = runnable_spec(job)
+            found: dict[str, Any]
+            if isinstance(spec, InferenceSpec):
+                found = _given(session, spec)
+            else:
+                found = _paid(services, session, job_id, dataset, spec)
+            job.started_at = job.started_at or now
+            return Claim(
+                job_id=job_id,
+                owner=owner,
+                token=job.token,
+                attempt=job.attempt,
+                schema=schema_of(dataset),
+                spec=spec,
+                dataset=dataset,
+                num_draws=job.progress_of,
+                traceparent=job.traceparent,
+                **found,
+            )
+    except KeyFileError:
+        logs.logger().error("master_key_mismatch", job=str(job_id))  # it waits for another worker
+        return None
+    except ClosedError as error:
+        _fail_unclaimed(services, job_id, error.code)
+        return None
+    except ledger.AccountClosed:
+        _fail_unclaimed(services, job_id, "dataset_destroyed")
+        return None
+    except OutdatedError:
+        _fail_unclaimed(services, job_id, "job_outdated")
+        return None
+    except whitenings.GoneError:
+        _fail_unclaimed(services, job_id, "whitening_gone")
+        return None
+    except GoneError:
+        _fail_unclaimed(services, job_id, "release_gone")
+        return None
+    except RewoundError:
+        logs.logger().error("job_not_claimed", job=str(job_id), help=REWOUND)
+        return None
+
+
+def _given(session: Session, spec: InferenceSpec) -> dict[str, Any]:
+    """What an inference reads; nothing is paid and no rows are opened. Raises GoneError."""
+    found = inferences.given(session, spec)
+    if found is None:
+        raise GoneError
+    return {"permit": None, "paid": (), "given": found}
+
+
+def _paid(
+    services: Services,
+    session: Session,
+    job_id: UUID,
+    dataset: DatasetRow,
+    spec: JobSpec | TaskSpec,
+) -> dict[str, Any]:
+    """Pay for a job, and find what it needs besides the rows."""
+    if dataset.destroyed_at is not None:  # a population's ledger stays open
+        raise ledger.AccountClosed("the dataset's rows are destroyed")
+    closed = closed_to(session, dataset, session.get_one(JobRow, job_id))
+    if closed is not None:
+        raise ClosedError(closed)
+    holders = holders_of(session, dataset)
+    for one in (dataset, *holders):
+        _check_key(services, one)
+    white = None
+    if isinstance(spec, JobSpec):
+        white = whitenings.used_again(session, schema_of(dataset), spec)
+    permit = ledger.post(session, job_id)
+    ends = check(session, services, dataset.id)
+    return {"permit": permit, "paid": ends, "whitening": white, "holders": holders}
+
+
+def _check_key(services: Services, dataset: DatasetRow) -> None:
+    """Raise KeyFileError where this process cannot open what is about to be paid for."""
+    wrapped = dataset.wrapped_key  # None: destroyed, which the ledger refuses
+    if wrapped is not None and not services.vault.files.opens(wrapped, dataset.id):
+        raise KeyFileError("the dataset's key was not wrapped by this master key")
+
+
+def _fail_unclaimed(services: Services, job_id: UUID, code: str) -> None:
+    """End a job that lacks something before anybody claimed it: nothing was paid."""
+    with services.sessions.write() as session:
+        end_waiting(session, job_id, code)
+
+
+def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
+    """Draw and store everything, or stop when the heartbeat says so. Returns how it ended."""
+    try:
+        return _draw(services, claim, heartbeat)
+    except StoppedError:
+        if heartbeat.lost:
+            raise LostError from None
+        return _cancelled(services, claim)
+
+
+def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
+    """Open the rows; store block after block; succeed with the last. Raises StoppedError."""
+    blocks = _inferred(claim) if claim.given is not None else _sampled(services, claim, heartbeat)
+    first, seq = 0, 0
+    while True:
+        with heartbeat.stops_work():
+            block = next(blocks)
+        part = Part(seq, first, block)
+        if part.end == claim.num_draws:
+            return _succeed(services, claim, part, _stored_release(claim, blocks))
+        _store(services, claim, part)
+        first, seq = part.end, seq + 1
+
+
+def _sampled(
+    services: Services, claim: Claim, heartbeat: Heartbeat
+) -> Iterator[Released[NDArray[np.float64]]]:
+    """Open the rows; the sampler gives them up when it has what it needs."""
+    with heartbeat.stops_work():
+        rows = _rows(services, claim, heartbeat)
+    return _blocks(claim, rows)
+
+
+def _inferred(claim: Claim) -> Iterator[Released[NDArray[np.float64]]]:
+    """The draws (chain, draw, 1) of an inference, in one block."""
+    if claim.given is not None and isinstance(claim.spec, InferenceSpec):
+        told = claim.given
+        made = posterior_of(told.schema, told.spec, told.block, claim.spec.question)
+        yield Released(made.draws[..., None])
+
+
+def _expected_seconds(claim: Claim) -> float:
+    if isinstance(claim.spec, InferenceSpec):
+        return inferences.expected_seconds(claim.given, claim.spec.question) if claim.given else 1.0
+    if isinstance(claim.spec, TaskSpec):
+        return seconds_of(claim.schema, claim.spec)
+    return expected_seconds(claim.schema, claim.spec)
+
+
+def _blocks(claim: Claim, rows: Private[Table]) -> Iterator[Released[NDArray[np.float64]]]:
+    """What the job releases, block by block."""
+    if claim.permit is None or isinstance(claim.spec, InferenceSpec):
+        raise ledger.UnknownReservation("nothing was paid for")
+    if isinstance(claim.spec, TaskSpec):
+        return run_task(claim.schema, claim.spec, rows, claim.permit)
+    return sample(claim.schema, claim.spec, rows, claim.permit, whitening=claim.whitening)
+
+
+def _stored_release(
+    claim: Claim, blocks: Iterator[Released[NDArray[np.float64]]]
+) -> StoredRelease | None:
+    """What stays usable of the release that draws are from; None where there was none."""
+    if not isinstance(claim.spec, JobSpec) or not isinstance(blocks, Run) or blocks.stored is None:
+        return None
+    return StoredRelease(claim.schema, claim.spec, blocks.stored)
+
+
+@tracing.span("open rows")
+def _rows(services: Services, claim: Claim, heartbeat: Heartbeat) -> Private[Table]:
+    """The dataset, still closed, once what paid for it is anchored outside of the database.
+
+    A store that is away is waited for. Raises its error after PATIENCE_SECONDS, or StoppedError.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            keep(services, claim.paid)
+            return services.vault.files.load(claim.dataset, claim.holders)
+        except AWAY_OR_UNKEPT:
+            if heartbeat.cancelled or heartbeat.lost:
+                raise StoppedError from None
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+def patiently(act: Callable[[], T]) -> T:
+    """Read, or write what may be written again, over and over while the database is away.
+
+    Raises the database's last error after PATIENCE_SECONDS.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return act()
+        except AWAY:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+@tracing.span("store")
+def _store(services: Services, claim: Claim, part: Part) -> None:
+    """Store a block. Raises LostError where the job is no longer this attempt's.
+
+    When it was stored is not shown: see heartbeat.scheduled.
+    """
+    values = part.values(claim)
+
+    def write() -> None:
+        with services.sessions.write() as session:
+            ours = select(JobRow.id).where(*claim.holds()).with_for_update()
+            if session.scalar(ours) is None:
+                raise LostError
+            if not _stored(session, claim, part.seq):
+                session.execute(insert(ChainBlockRow).values(values))
+
+    patiently(write)
+
+
+def _stored(session: Session, claim: Claim, seq: int) -> bool:
+    """Whether a block is there already: its commit went through and only the answer was lost."""
+    return session.get(ChainBlockRow, (claim.job_id, claim.attempt, seq)) is not None
+
+
+@tracing.span("succeed")
+def _succeed(services: Services, claim: Claim, last: Part, release: StoredRelease | None) -> str:
+    """Store the last block and show this attempt's chain and nobody else's: one transaction.
+
+    What a release left behind is stored in it as well.
+    """
+    (summary, verdict), values = _summary(services, claim, last, release), last.values(claim)
+    cancelled = False
+
+    def write() -> None:
+        nonlocal cancelled
+        with services.sessions.write() as session:
+            job = session.scalar(select(JobRow).where(JobRow.id == claim.job_id).with_for_update())
+            if job is not None and job.status == "succeeded":
+                if job.token == claim.token:
+                    return  # an earlier try of this very write
+                raise LostError
+            if job is None or (job.owner, job.token) != (claim.owner, claim.token):
+                raise LostError
+            if job.cancel_requested:
+                cancelled = True
+                return
+            session.execute(insert(ChainBlockRow).values(values))
+            job.progress_step = last.end
+            job.status, job.released_attempt = "succeeded", claim.attempt
+            job.owner = job.lease_until = None
+            job.finished_at, job.summary, job.verdict = utc_now(), summary, verdict
+            if release is not None:
+                kept = {"job_id": claim.job_id, "content": release.to_dict()}
+                session.execute(insert(ReleaseRow).values(kept))
+            session.execute(
+                delete(ChainBlockRow).where(
+                    ChainBlockRow.job_id == claim.job_id, ChainBlockRow.attempt != claim.attempt
+                )
+            )
+
+    patiently(write)
+    return _cancelled(services, claim) if cancelled else "succeeded"
+
+
+def _summary(
+    services: Services, claim: Claim, last: Part, release: StoredRelease | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Summaries by scale, and the verdict, of the draws: the stored ones and the last block."""
+    if isinstance(claim.spec, TaskSpec):
+        return {}, _verdict_of_task(services, claim, claim.spec, last)
+    if isinstance(claim.spec, InferenceSpec):
+        made = judged_draws(claim.spec.question, last.block.value[..., 0])
+        one = [asdict(made.summary)]
+        return {"original": one, "design": one}, asdict(made.verdict)
+    parameters = parameters_of(claim.schema, claim.spec.model)
+    draws = last.block.value
+
+    def earlier() -> NDArray[np.float64]:
+        with services.sessions.read() as session:
+            return stored_chain(session, claim.job_id, claim.attempt, len(parameters))
+
+    if last.seq:
+        draws = np.concatenate([patiently(earlier), draws], axis=1)
+    design = make_design(claim.schema, claim.spec.model.formula)
+    found, verdict = told(design, claim.spec, parameters, draws, release)
+    summaries: dict[str, Any] = {
+        scale: [asdict(item) for item in items] for scale, items in found.items()
+    }
+    return summaries, asdict(verdict)
+
+
+def _verdict_of_task(
+    services: Services, claim: Claim, spec: TaskSpec, last: Part
+) -> dict[str, Any]:
+    """The verdict on what a task released: its first block says it."""
+
+    def first() -> NDArray[np.float64]:
+        with services.sessions.read() as session:
+            return stored_block(session, claim.job_id, claim.attempt, 0)
+
+    block = patiently(first) if last.seq else last.block.value.reshape(-1)
+    return asdict(verdict_of(claim.schema, spec, block))
+
+
+def _cancelled(services: Services, claim: Claim) -> str:
+    return _end(services, claim, status="cancelled", error_code=None)
+
+
+def _fail(services: Services, claim: Claim, code: str) -> str:
+    return _end(services, claim, status="failed", error_code=code)
+
+
+def _end(services: Services, claim: Claim, *, status: str, error_code: str | None) -> str:
+    """End without a chain. The debit stays."""
+    outcome = status
+
+    def write() -> None:
+        nonlocal outcome
+        with services.sessions.write() as session:
+            ended = session.execute(
+                update(JobRow)
+                .where(*claim.holds())
+                .values(
+                    status=status,
+                    error_code=error_code or JobRow.error_code,  # why it was stopped stays
+                    owner=None,
+                    lease_until=None,
+                    finished_at=utc_now(),
+                )
+            )
+            if ended.rowcount != 1:  # type: ignore[attr-defined]
+                outcome = "lost"
+                return
+            session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == claim.job_id))
+
+    patiently(write)
+    return outcome

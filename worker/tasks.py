@@ -1,0 +1,15 @@
+"""The one task."""
+
+from uuid import UUID
+
+from celery.exceptions import SoftTimeLimitExceeded
+
+from app.services.queue.messages import TASK
+from worker.celery_app import app, services
+from worker.scheduler import run_next
+
+
+@app.task(name=TASK)  # type: ignore[untyped-decorator]
+def run_job(job_id: str) -> None:
+    """Run the job whose turn it is, if any still waits; the id is no more than a hint."""
+    run_next(services(), UUID(job_id), SoftTimeLimitExceeded)
