@@ -10,10 +10,12 @@ RUN python -m venv /opt/tools \
         --compile-bytecode --require-hashes -r requirements.txt
 COPY dpmcmc dpmcmc
 COPY app app
+COPY worker worker
+COPY migrations migrations
 COPY alembic.ini ./
 # Byte code and kernels name their sources' times, which a layer may round: whole seconds survive it.
-RUN find dpmcmc app -exec touch -d 2026-01-01T00:00:00Z {} + \
-    && /opt/venv/bin/python -m compileall -q dpmcmc app \
+RUN find dpmcmc app worker migrations -exec touch -d 2026-01-01T00:00:00Z {} + \
+    && /opt/venv/bin/python -m compileall -q dpmcmc app worker migrations \
     && NUMBA_CACHE_DIR=/app/kernels PYTHONPATH=/app /opt/venv/bin/python -m worker.warmup
 
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b

@@ -21,7 +21,7 @@ from dpmcmc.client.answers import ApiError, Json
 from dpmcmc.client.client import Client
 from dpmcmc.client.forest import Effect
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "experiments" / "data"
 PICTURE = ROOT / "var" / "demo.png"
 ALONE = {"DPMCMC_PLANNERS": "1", "DPMCMC_WORKER_CONCURRENCY": "1"}  # of who asks

@@ -214,13 +214,10 @@ def _port(word: str) -> int:
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
-    parser = _Parser(prog="dpmcmc serve", description="Run the dpmcmc service.")
+    parser = _Parser(prog="./dev serve", description="Run the dpmcmc service.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=_port, default=8000)
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["serve"]:
-        given = given[1:]
-    options = parser.parse_args(given)
+    options = parser.parse_args(arguments)
     try:
         using = settings()
     except ValidationError as error:

@@ -136,7 +136,7 @@ def test_an_import_that_goes_up_or_aside_is_found(name, line):
     assert against(imports(["dpmcmc"], {name: f"{source}\n{line}\n"}))
 
 
-@pytest.mark.parametrize("package", ["dpmcmc", "app"])
+@pytest.mark.parametrize("package", ["dpmcmc", "app", "worker"])
 def test_no_import_goes_round_in_a_circle(package):
     assert circle(imports([package])) is None
 

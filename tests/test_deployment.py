@@ -433,7 +433,7 @@ def test_image_runs_without_root_and_copies_what_exists() -> None:
 
 def test_image_gets_every_package_that_is_shipped() -> None:
     allowed = (ROOT / ".dockerignore").read_text()
-    for folder in ("dpmcmc", "app"):
+    for folder in ("dpmcmc", "app", "worker", "migrations"):
         assert f"!{folder}\n" in allowed
 
 

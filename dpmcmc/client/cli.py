@@ -11,7 +11,6 @@ from dpmcmc.client.connection import WrongAddressError, WrongKeyError, WrongProx
 from dpmcmc.client.terminal import UNREACHED, WRONG_WORDS, Refusing, complain
 
 HELP = """Talk to a dpmcmc service. DPMCMC_URL and DPMCMC_KEY say where and as whom.
-`dpmcmc serve [--host 127.0.0.1] [--port 8000]` runs a service here.
 
 Exit codes: 0 done; 1 refused, or a job failed; 2 wrong words; 3 no service answers."""
 app = typer.Typer(

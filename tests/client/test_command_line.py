@@ -277,7 +277,7 @@ def test_who_reads_less_than_is_written_is_not_told_of_it(peer: str) -> None:
             self.answer(200, {"items": many, "next_cursor": None})
 
     with served(Many) as address:
-        call = [sys.executable, "-m", "app", "--url", address, "--key", "k", "datasets"]
+        call = [sys.executable, "-m", "dpmcmc.client", "--url", address, "--key", "k", "datasets"]
         with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as told:
             assert told.stdout is not None
             assert told.stderr is not None
@@ -314,11 +314,11 @@ def test_help_and_typing_errors_need_no_key() -> None:
     [("--port 99999999", "give 0 to 65535"), ("--port many", "no port"), ("--prot 3", "--prot 3")],
 )
 def test_wrong_words_for_the_service_are_one_line(words: str, told: str) -> None:
-    call = [sys.executable, "-m", "app", "serve", *words.split()]
+    call = [sys.executable, "-m", "app.serve", *words.split()]
     done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert told in done.stderr
-    assert "dpmcmc serve --help" in done.stderr
+    assert "./dev serve --help" in done.stderr
 
 
 def test_without_a_word_the_help_is_shown_alone() -> None:

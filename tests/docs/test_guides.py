@@ -32,7 +32,7 @@ def test_no_other_file_of_the_product_names_the_family():
     """But the option's own line, and where the registry imports it."""
     named = {
         str(path.relative_to(ROOT))
-        for folder in ("dpmcmc", "app")
+        for folder in ("dpmcmc", "app", "worker")
         for path in (ROOT / folder).rglob("*.py")
         if re.search("negative_?binomial", path.read_text(), re.I)
     }

@@ -62,7 +62,7 @@ def test_commands_of_a_guide_work_as_printed(
     guide: str, shown: tuple[str, ...], service: Service, repository: Path, tmp_path: Path
 ) -> None:
     command = tmp_path / "dpmcmc"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m app "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m dpmcmc.client "$@"\n')
     command.chmod(0o755)
     done = ran(
         walk((repository / "docs" / "guides" / f"{guide}.md").read_text()),
