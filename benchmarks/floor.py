@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.kernels.maths import exp, kernel, leaf, log1p_reduced
+from dpmcmc.kernels.compiled.maths import exp, kernel, leaf, log1p_reduced
 
 ELEMENTS = 256  # stays in the first cache
 LEAST = 4e-3  # seconds of a probe, beside which starting a thread is nothing

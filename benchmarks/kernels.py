@@ -27,21 +27,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.floor import Floor, timed
-from dpmcmc.arithmetic.rules import Rule
-from dpmcmc.design import make_design
-from dpmcmc.local import table_of
-from dpmcmc.models import MODELS
-from dpmcmc.models import threads as row_threads
-from dpmcmc.models.rowwise import RowTarget
-from dpmcmc.options import DpPenaltyOptions, Proposal
+from dpmcmc.families import MODELS
+from dpmcmc.families import threads as row_threads
+from dpmcmc.families.rowwise import RowTarget
+from dpmcmc.fit.local import table_of
+from dpmcmc.fit.run import block_length, rows_read
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpPenaltyOptions, Proposal
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.kernels.arithmetic.rules import Rule
 from dpmcmc.privacy.discrete import discrete_gaussian
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.run import block_length, rows_read
 from dpmcmc.samplers import SAMPLERS, dp_penalty_subsampled
 from dpmcmc.samplers.adaptation import Walk, axes
 from dpmcmc.samplers.minibatch import batches
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "var" / "peers" / "bin" / "python"

@@ -72,7 +72,7 @@ def table() -> tuple[dict[str, Any], Any]:
     """Rows for all models, and their schema."""
     from dpmcmc import BinaryColumn, NumberColumn, Schema
 
-    category = import_module("dpmcmc.schema").CategoryColumn
+    category = import_module("dpmcmc.inputs.schema").CategoryColumn
     rng = np.random.default_rng(7)
     x, z, shift = rng.uniform(-1, 1, ROWS), rng.uniform(0, 10, ROWS), rng.uniform(0, 1, ROWS)
     group = rng.choice(["a", "b", "c"], ROWS)

@@ -10,13 +10,13 @@ import pytest
 from pydantic import TypeAdapter
 
 from dpmcmc import planner
-from dpmcmc.local import sample
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.schema import Column, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.privacy.accountant import epsilon
 from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.privacy.filter import FilterState, FilterTerms, entry_cost
-from dpmcmc.schema import Column, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec
 
 DATA = Path(__file__).resolve().parents[1] / "experiments" / "data"
 STEPS = 500

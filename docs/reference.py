@@ -11,15 +11,15 @@ import typer
 
 import dpmcmc
 from app.main import create_app
-from dpmcmc.algorithms import OPTIONS
 from dpmcmc.client.cli import HELP, app
-from dpmcmc.free.effects import Comparison, Effect, Prediction
-from dpmcmc.free.posterior import BayesFactor, FreePosterior
-from dpmcmc.free.spreads import Spread
+from dpmcmc.fit.results import Result
 from dpmcmc.planner.planning import Plan
-from dpmcmc.results import Result
-from dpmcmc.stored import StoredRelease
-from dpmcmc.verdicts import Verdict
+from dpmcmc.posterior.free.effects import Comparison, Effect, Prediction
+from dpmcmc.posterior.free.posterior import BayesFactor, FreePosterior
+from dpmcmc.posterior.free.spreads import Spread
+from dpmcmc.posterior.stored import StoredRelease
+from dpmcmc.posterior.verdicts import Verdict
+from dpmcmc.samplers.algorithms import OPTIONS
 
 RETURNED = (
     *(Result, Plan, Verdict, StoredRelease, FreePosterior),
@@ -138,7 +138,7 @@ def _options() -> str:
     lines = [
         "# Options of the algorithms",
         "",
-        "As `sampler` of a job, and as classes of `dpmcmc.options`.",
+        "As `sampler` of a job, and as classes of `dpmcmc.inputs.options`.",
         "What is `None` is chosen by the planner.",
     ]
     for kind in get_args(OPTIONS):

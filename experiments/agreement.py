@@ -26,14 +26,14 @@ from pathlib import Path
 import numpy as np
 from matplotlib import pyplot as plt
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.diagnostics import summarise
-from dpmcmc.errors import SpecError
-from dpmcmc.evaluation import median_bandwidth, mmd2
-from dpmcmc.local import sample
-from dpmcmc.models import MODELS
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Released
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import sample
+from dpmcmc.posterior.diagnostics import summarise
+from dpmcmc.posterior.evaluation import median_bandwidth, mmd2
 from dpmcmc.releases import RELEASES
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from experiments.posteriors import POSTERIORS, SHARED, STORED
 from experiments.reporting import COLOURS, MARKS, add_row, rows_of, tidy
 

@@ -28,10 +28,10 @@ from matplotlib import pyplot as plt
 from non_private import Problem
 from reporting import COLOURS, MARKS, add_row, rows_of, tidy
 
-from dpmcmc.errors import SpecError
-from dpmcmc.evaluation import mmd
-from dpmcmc.local import sample
-from dpmcmc.options import AutoOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import AutoOptions
+from dpmcmc.posterior.evaluation import mmd
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 

@@ -21,15 +21,15 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import dpmcmc
-from dpmcmc.assumptions import Assumptions
-from dpmcmc.models import MODELS
-from dpmcmc.options import NoisyQuadraticOptions
+from dpmcmc.families import MODELS
+from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.inputs.options import NoisyQuadraticOptions
+from dpmcmc.inputs.spec import ModelOptions
 from dpmcmc.privacy import accountant
 from dpmcmc.releases import prior_conflict
 from dpmcmc.releases.base import Facts
 from dpmcmc.releases.noisy_quadratic import Rows, released, usual_far, widening
 from dpmcmc.releases.quadratic_verdict import verdict
-from dpmcmc.spec import ModelOptions
 from experiments import categories
 from experiments.baselines import DELTA, estimates
 from experiments.posteriors import SHARED

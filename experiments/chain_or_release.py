@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from dpmcmc import ModelSpec, sample
-from dpmcmc.design import make_design
-from dpmcmc.models import MODELS
-from dpmcmc.options import AutoOptions, NoisyQuadraticOptions
+from dpmcmc.families import MODELS
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import AutoOptions, NoisyQuadraticOptions
+from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.resolve import fill
 from dpmcmc.planner.select import best_chain
-from dpmcmc.spec import JobSpec, PrivacySpec
 from experiments.calibration import DELTA, fitted
 from experiments.real_responses import observed
 from experiments.reporting import add_row, rows_of

@@ -30,18 +30,18 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.special import log_ndtr, ndtr
 
-from dpmcmc.assumptions import Assumptions, Guess
-from dpmcmc.design import make_design
-from dpmcmc.diagnostics import summarise
-from dpmcmc.local import sample, table_of
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.base.private import Released
+from dpmcmc.families.assumptions import Assumptions, Guess
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelSpec
 from dpmcmc.planner.resolve import ARVIZ_FLOOR
+from dpmcmc.posterior.diagnostics import summarise
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.privacy.types import Released
 from dpmcmc.samplers import SAMPLERS, minibatch
 from dpmcmc.samplers.penalty_efficiency import BACTRIAN_MODE, best_scale, efficiency
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelSpec
 from experiments.posteriors import SHARED, STORED, stored
 from experiments.stepped import Stepped
 
@@ -173,7 +173,7 @@ def arviz(runs):
 
 
 class Ball(Stepped):
-    """Rows whose posterior is N(0, I), in NumPy. Implements dpmcmc.target.Target.
+    """Rows whose posterior is N(0, I), in NumPy. Implements dpmcmc.families.target.Target.
 
     One row is worth 1 / ROWS; `width` is that of its interval for a move of one posterior sd.
     """

@@ -16,7 +16,7 @@ from non_private import Problem
 from reporting import choose, tidy, write_csv, write_json
 from scipy.stats import chi2
 
-from dpmcmc.models.banana import exact_posterior, straighten
+from dpmcmc.families.banana import exact_posterior, straighten
 
 ROWS, DRAWS = 100_000, 1000
 TEMPERINGS = {"easy": 1.0, "tempered": 0.01}

@@ -19,12 +19,12 @@ from matplotlib import pyplot as plt
 from non_private import Problem
 from reporting import COLOURS, MARKS, choose, tidy, write_csv, write_json
 
-from dpmcmc.errors import SpecError
-from dpmcmc.evaluation import mmd
-from dpmcmc.local import sample
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelOptions, ModelSpec, NormalPrior
+from dpmcmc.posterior.evaluation import mmd
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
 
 REFERENCE, EXACT, SLOPE = 2000, 10, 2.0
 PROBLEMS = {  # d, tempered to so many rows: n

@@ -7,7 +7,7 @@ better at larger theta.
 Writes figure_b_4_1.csv (a row for each noise, power and theta), .png and .json.
 """
 
-from dpmcmc.statistics.populations import NormalMean
+from dpmcmc.queries.statistics.populations import NormalMean
 from experiments.fisher_curves import grid, main, winners
 
 POWERS = (1.0, 3.0)

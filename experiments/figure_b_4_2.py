@@ -7,7 +7,7 @@ is of these two; smaller powers, which it has in its next figure only, are shown
 Writes figure_b_4_2.csv (a row for each noise, power and theta), .png and .json.
 """
 
-from dpmcmc.statistics.populations import NormalVariance
+from dpmcmc.queries.statistics.populations import NormalVariance
 from experiments.fisher_curves import grid, main, winners
 
 POWERS, OWN = (0.1, 0.5, 1.0, 2.0), (1.0, 2.0)

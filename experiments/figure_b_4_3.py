@@ -6,7 +6,7 @@ n = 100, rows in (-10, 10). The thesis: without noise x^2 is best, at epsilon 1 
 |x|^.1 are. Writes figure_b_4_3.csv (a row for each noise, power and theta), .png and .json.
 """
 
-from dpmcmc.statistics.populations import UniformWidth
+from dpmcmc.queries.statistics.populations import UniformWidth
 from experiments.fisher_curves import grid, main, winners
 
 POWERS = (0.1, 0.5, 1.0, 2.0)

@@ -16,9 +16,9 @@ from matplotlib import pyplot as plt
 from scipy.special import expit, logit
 from scipy.stats import binom, norm
 
-from dpmcmc.statistics.fisher import gaussian_information, information, response_information
-from dpmcmc.statistics.mechanisms import GaussianNoise, RandomisedResponse, Statistic
-from dpmcmc.statistics.populations import Bernoulli, moments
+from dpmcmc.queries.statistics.fisher import gaussian_information, information, response_information
+from dpmcmc.queries.statistics.mechanisms import GaussianNoise, RandomisedResponse, Statistic
+from dpmcmc.queries.statistics.populations import Bernoulli, moments
 from experiments.reporting import COLOURS, MARKS, choose, tidy, write_csv, write_json
 
 ROWS, STATISTIC = 100, Statistic("power", 1.0, 0.0, 1.0)

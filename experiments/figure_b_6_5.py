@@ -17,12 +17,12 @@ import numpy as np
 from matplotlib import pyplot as plt
 from scipy import stats
 
-from dpmcmc.statistics.families import UniformWidth
-from dpmcmc.statistics.fisher import information
-from dpmcmc.statistics.inference import sampled
-from dpmcmc.statistics.inference_targets import NormalSum, Several
-from dpmcmc.statistics.inference_targets import laplace as unit_laplace
-from dpmcmc.statistics.populations import UniformWidth as Law
+from dpmcmc.queries.statistics.families import UniformWidth
+from dpmcmc.queries.statistics.fisher import information
+from dpmcmc.queries.statistics.inference import sampled
+from dpmcmc.queries.statistics.inference_targets import NormalSum, Several
+from dpmcmc.queries.statistics.inference_targets import laplace as unit_laplace
+from dpmcmc.queries.statistics.populations import UniformWidth as Law
 from experiments.regression_methods import Source
 from experiments.released import BOUND, errors, laplace, power
 from experiments.reporting import COLOURS, MARKS, choose, tidy, write_csv, write_json

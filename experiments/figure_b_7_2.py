@@ -12,7 +12,7 @@ import time
 import numpy as np
 from matplotlib import pyplot as plt
 
-from dpmcmc.regression import chains, joint_normal
+from dpmcmc.releases.regression import chains, joint_normal
 from experiments.regression_data import noised, noises, simulated
 from experiments.regression_methods import Source
 from experiments.reporting import COLOURS, MARKS, choose, tidy, write_csv, write_json

@@ -16,8 +16,8 @@ import time
 import numpy as np
 from matplotlib import pyplot as plt
 
-from dpmcmc.regression.fixed import fixed_s_fast
-from dpmcmc.regression.statistics import Noisy
+from dpmcmc.releases.regression.fixed import fixed_s_fast
+from dpmcmc.releases.regression.statistics import Noisy
 from experiments.regression_data import noised, noises, simulated
 from experiments.regression_methods import DRAWS, Source, drawn
 from experiments.reporting import COLOURS, MARKS, choose, tidy, write_csv, write_json

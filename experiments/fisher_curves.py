@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from dpmcmc.privacy.accountant import noise_multiplier_for
-from dpmcmc.statistics.fisher import gaussian_information
-from dpmcmc.statistics.mechanisms import Statistic
-from dpmcmc.statistics.populations import moments
+from dpmcmc.queries.statistics.fisher import gaussian_information
+from dpmcmc.queries.statistics.mechanisms import Statistic
+from dpmcmc.queries.statistics.populations import moments
 from experiments.reporting import COLOURS, MARKS, choose, tidy, write_csv, write_json
 
 ROWS, EPSILON, DELTA = 100, 1.0, 1e-4

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dpmcmc.diagnostics import summarise
-from dpmcmc.local import sample
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelSpec
+from dpmcmc.posterior.diagnostics import summarise
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelSpec
 
 DELTA = 1e-6
 SPREAD = 0.4  # sd of a column, in half ranges, as plans guess it

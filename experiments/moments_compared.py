@@ -3,8 +3,8 @@
 import numpy as np
 from matplotlib import pyplot as plt
 
-from dpmcmc.statistics.fisher import information
-from dpmcmc.statistics.populations import NormalVariance
+from dpmcmc.queries.statistics.fisher import information
+from dpmcmc.queries.statistics.populations import NormalVariance
 from experiments.released import ROWS, errors, like, posteriors, power
 from experiments.reporting import COLOURS, MARKS, tidy
 

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from dpmcmc.models.banana import Banana, bend, draw_posterior, exact_posterior, simulate, straighten
+from dpmcmc.families.banana import (
+    Banana,
+    bend,
+    draw_posterior,
+    exact_posterior,
+    simulate,
+    straighten,
+)
 
 BLOCK = 1024
 DIVERGED = 1e50  # a position or momentum that no trajectory comes back from

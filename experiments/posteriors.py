@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from dpmcmc.design import make_design
-from dpmcmc.families.multinomial import probabilities
-from dpmcmc.local import table_of
-from dpmcmc.models.banana import Banana, draw_posterior, simulate
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
+from dpmcmc.families.banana import Banana, draw_posterior, simulate
+from dpmcmc.families.scores.multinomial import probabilities
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelOptions, ModelSpec, NormalPrior
 from experiments import categories
 
 RAND = Path(__file__).parent / "data"  # of the demo

@@ -15,8 +15,8 @@ import time
 import numpy as np
 
 from dpmcmc.privacy import accountant
-from dpmcmc.regression.mixtures import METHODS
-from dpmcmc.regression.statistics import release
+from dpmcmc.releases.regression.mixtures import METHODS
+from dpmcmc.releases.regression.statistics import release
 from dpmcmc.releases.sums_posterior import Sums, judge
 from experiments import calibration
 from experiments.baselines import DELTA

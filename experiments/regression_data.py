@@ -16,8 +16,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpmcmc.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
-from dpmcmc.regression.fixed import Prior
-from dpmcmc.regression.statistics import Noisy, sensitivity
+from dpmcmc.releases.regression.fixed import Prior
+from dpmcmc.releases.regression.statistics import Noisy, sensitivity
 from experiments.posteriors import SHARED
 
 FILES = {  # file, response, covariates

@@ -9,17 +9,17 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from dpmcmc.privacy.accountant import noise_multiplier_for
-from dpmcmc.statistics.families import NormalVariance
-from dpmcmc.statistics.inference import sampled
-from dpmcmc.statistics.inference_targets import simulated, target_of
-from dpmcmc.statistics.mechanisms import (
+from dpmcmc.queries.statistics.families import NormalVariance
+from dpmcmc.queries.statistics.inference import sampled
+from dpmcmc.queries.statistics.inference_targets import simulated, target_of
+from dpmcmc.queries.statistics.mechanisms import (
     GaussianNoise,
     LaplaceNoise,
     Released,
     SmoothLaplaceNoise,
     Statistic,
 )
-from dpmcmc.statistics.smooth import beta_of
+from dpmcmc.queries.statistics.smooth import beta_of
 from experiments.regression_methods import Source
 
 ROWS, BOUND, DELTA = 100, 10.0, 1e-4  # delta: 1 / ROWS^2

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from dpmcmc.arithmetic import rules
-from dpmcmc.arithmetic.rounding import noised
-from dpmcmc.kernels.hmc_steps import LARGEST_POSITION
+from dpmcmc.kernels.arithmetic import rules
+from dpmcmc.kernels.arithmetic.rounding import noised
+from dpmcmc.kernels.compiled.hmc_steps import LARGEST_POSITION
 from dpmcmc.privacy.discrete import noisy_sums
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import dpmcmc
-from dpmcmc.synthetic.loglinear import LogLinear
-from dpmcmc.synthetic.posterior import Known, mode
+from dpmcmc.queries.synthetic.loglinear import LogLinear
+from dpmcmc.queries.synthetic.posterior import Known, mode
 from experiments.posteriors import SHARED
 from experiments.reporting import COLOURS, MARKS, add_row, rows_of, tidy
 from tests.sources import Seeded

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import numpy as np
 
-from dpmcmc.models import MODELS
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.families import MODELS
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 
 EXAMPLES = {name: model.example for name, model in MODELS.items()}
 FAMILIES = {

@@ -160,7 +160,7 @@ def test_only_the_ledger_and_the_owners_own_run_make_a_permit() -> None:
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Permit"
     }
     outside = {name for name in makers if not name.startswith("app/ledger/")}
-    assert outside == {"dpmcmc/local.py"}
+    assert outside == {"dpmcmc/fit/local.py"}
 
 
 def test_only_the_ledger_names_the_ledgers_tables() -> None:

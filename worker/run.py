@@ -38,19 +38,19 @@ from app.storage.errors import DatasetFileError, StoreAwayError
 from app.storage.keys import KeyFileError
 from app.storage.rows import ChainBlockRow, DatasetRow, JobRow, ReleaseRow
 from app.storage.types import utc_now
-from dpmcmc.design import make_design
-from dpmcmc.models import parameters_of
+from dpmcmc.base.private import Permit, Private, Released
+from dpmcmc.families import parameters_of
+from dpmcmc.fit.results import told
+from dpmcmc.fit.run import Run
+from dpmcmc.fit.run import run as sample
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import expected_seconds
-from dpmcmc.privacy.types import Permit, Private, Released
+from dpmcmc.posterior.stored import StoredRelease
+from dpmcmc.queries.statistics.questions import judged_draws
+from dpmcmc.queries.tasks import TaskSpec, posterior_of, run_task, seconds_of, verdict_of
 from dpmcmc.releases.whitening import Whitening
-from dpmcmc.results import told
-from dpmcmc.run import Run
-from dpmcmc.run import run as sample
-from dpmcmc.schema import Schema, Table
-from dpmcmc.spec import JobSpec
-from dpmcmc.statistics.questions import judged_draws
-from dpmcmc.stored import StoredRelease
-from dpmcmc.tasks import TaskSpec, posterior_of, run_task, seconds_of, verdict_of
 from worker.claims import has_place, taken
 from worker.heartbeat import Heartbeat, StoppedError
 

@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 
 from app.services.planning.calls import load_planner
-from dpmcmc.diagnostics import summarise
-from dpmcmc.local import sample
-from dpmcmc.models import MODELS
-from dpmcmc.options import AlgorithmOptions, Proposal
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import sample
+from dpmcmc.fit.results import Result
+from dpmcmc.inputs.options import AlgorithmOptions, Proposal
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelSpec
+from dpmcmc.posterior.diagnostics import summarise
 from dpmcmc.releases import RELEASES
-from dpmcmc.results import Result
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelSpec
 from worker import parent
 
 ROWS = 8
@@ -106,8 +106,6 @@ def compiled() -> Path:
     from llvmlite import binding
     from numba import config
 
-    import dpmcmc.kernels  # noqa: F401 - it chooses the folder
-
     processor = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
     name = hashlib.sha256(processor.encode()).hexdigest()[:16]
     return Path(config.CACHE_DIR) / f"compiled-{name}"  # type: ignore[attr-defined]
@@ -115,7 +113,7 @@ def compiled() -> Path:
 
 def load() -> None:
     """Import what jobs need, most of a worker's start: any number of workers may do so at once."""
-    from dpmcmc.kernels import ratio_sums  # noqa: F401 - it is the import that takes its time
+    from dpmcmc.kernels.compiled import ratio_sums  # noqa: F401 - it is the import that takes its time
 
     load_planner()
     summarise(Released(np.arange(32.0).reshape(2, 16, 1)), ["x"])

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.services.results.fetch import Chain
-from dpmcmc.datatree import columns
-from dpmcmc.names import DRAW_COLUMNS
+from dpmcmc.base.names import DRAW_COLUMNS
+from dpmcmc.posterior.datatree import columns
 
 NUMBERS_AT_ONCE, GROUP_NUMBERS = 2**13, 2**18  # made into text, or into a row group, at once
 PIECE_BYTES = 2**18
@@ -116,7 +116,7 @@ def _verdict(chain: Chain) -> dict[str, str]:
 
 
 def as_netcdf(chain: Chain) -> Iterator[bytes]:
-    """The chain as one ArviZ DataTree, which `arviz.from_netcdf` reads: see dpmcmc.datatree."""
+    """The chain as one ArviZ DataTree, which `arviz.from_netcdf` reads: see dpmcmc.posterior.datatree."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(suffix=".nc") as file:
@@ -126,7 +126,7 @@ def as_netcdf(chain: Chain) -> Iterator[bytes]:
 
 
 def _write_netcdf(path: str, chain: Chain) -> None:
-    """What dpmcmc.datatree makes of draws in memory, written a piece at a time."""
+    """What dpmcmc.posterior.datatree makes of draws in memory, written a piece at a time."""
     import h5netcdf
 
     told = {**chain.attributes, **_verdict(chain)}

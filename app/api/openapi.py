@@ -15,7 +15,7 @@ from app.api.documents import JSON, unless_had
 from app.api.illustrate import illustrate
 from app.api.problems import MEDIA_TYPE, Problem
 from app.api.schemas import JobEvent, StatusEvent
-from dpmcmc.models import MODELS
+from dpmcmc.families import MODELS
 from dpmcmc.privacy.events import Event
 
 VERSION = "1.0.0"

@@ -16,15 +16,15 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from app.services.budgets.promises import LARGEST_PROMISE
-from dpmcmc.algorithms import OPTIONS
-from dpmcmc.options import AlgorithmOptions, AutoOptions
+from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
+from dpmcmc.inputs.published import with_known_names
+from dpmcmc.inputs.schema import DATES, LARGEST_BOUND, LARGEST_WHOLE, MOST_SPIKES, is_date
+from dpmcmc.inputs.spec import ModelSpec, PrivacySpec
+from dpmcmc.posterior.units import Scale
 from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.events import Event, EventError
-from dpmcmc.published import with_known_names
-from dpmcmc.schema import DATES, LARGEST_BOUND, LARGEST_WHOLE, MOST_SPIKES, is_date
-from dpmcmc.spec import ModelSpec, PrivacySpec
-from dpmcmc.tasks import Task
-from dpmcmc.units import Scale
+from dpmcmc.queries.tasks import Task
+from dpmcmc.samplers.algorithms import OPTIONS
 
 if TYPE_CHECKING:
     Algorithm = AlgorithmOptions

@@ -44,10 +44,10 @@ from app.ledger.errors import (
 )
 from app.storage.rows import DatasetRow, JobRow, LedgerHeadRow, LedgerRow
 from app.storage.types import utc_now
+from dpmcmc.base.private import Permit
 from dpmcmc.privacy.event_json import as_dict, digest
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms, entry_cost
-from dpmcmc.privacy.types import Permit
 
 HEADS, ENTRIES = cast(Table, LedgerHeadRow.__table__), cast(Table, LedgerRow.__table__)
 DATASETS = cast(Table, DatasetRow.__table__)

@@ -14,8 +14,8 @@ from json.encoder import encode_basestring_ascii
 from typing import Any
 from uuid import UUID
 
+from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms
-from dpmcmc.privacy.types import Neighbouring
 
 HASHED_FIELDS = (
     "dataset_id",

@@ -1,13 +1,7 @@
 """What the ledger refuses. No message is ever a function of private rows."""
 # ruff: noqa: N818 - named by what happened
 
-from dpmcmc.privacy.filter import (
-    EntryCost,
-    FilterState,
-    FilterTerms,
-    remaining_for,
-    spent_epsilon,
-)
+from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms, remaining_for, spent_epsilon
 
 
 class LedgerError(Exception):

@@ -9,8 +9,8 @@ from typing import Any
 
 from app.storage.errors import IngestError
 from app.storage.rows import DatasetRow
-from dpmcmc.privacy.types import Neighbouring
-from dpmcmc.schema import (
+from dpmcmc.base.private import Neighbouring
+from dpmcmc.inputs.schema import (
     LARGEST_BOUND,
     LARGEST_WHOLE,
     MOST_SPIKES,

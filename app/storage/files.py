@@ -23,8 +23,8 @@ from app.storage.errors import DatasetFileError, FileRefusedError
 from app.storage.keys import KeyFileError, MasterKey
 from app.storage.rows import DatasetRow
 from app.storage.store import Sink, Source, Store
-from dpmcmc.privacy.types import Private
-from dpmcmc.schema import Column, NumberColumn, Schema, Table
+from dpmcmc.base.private import Private
+from dpmcmc.inputs.schema import Column, NumberColumn, Schema, Table
 
 FORMAT = b"DPMCMC01"
 CHUNK_ROWS = 16384

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from app.storage.keys import NONCE_BYTES, KeyFileError
-from dpmcmc.schema import Column, NumberColumn
+from dpmcmc.inputs.schema import Column, NumberColumn
 
 KEPT = 1024
 TELLING = 16  # different values of a column that two tables do not have in common by chance

@@ -24,7 +24,7 @@ from app.storage.fingerprint import Sketch
 from app.storage.limits import Limits
 from app.storage.read_csv import csv_batches
 from app.storage.read_parquet import parquet_batches, value_type
-from dpmcmc.schema import CategoryColumn, Column, NumberColumn
+from dpmcmc.inputs.schema import CategoryColumn, Column, NumberColumn
 
 Format = Literal["csv", "parquet"]
 

@@ -11,7 +11,7 @@ from pyarrow import csv as arrow_csv
 from app.storage.columns import check_names
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
-from dpmcmc.schema import Column
+from dpmcmc.inputs.schema import Column
 
 BLOCK_BYTES = 2**20
 COMPRESSED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1")

@@ -11,8 +11,8 @@ from pyarrow import parquet
 from app.storage.columns import check_names
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
-from dpmcmc.frames import DecimalType, ValueType
-from dpmcmc.schema import DATES, Column, NumberColumn
+from dpmcmc.inputs.frames import DecimalType, ValueType
+from dpmcmc.inputs.schema import DATES, Column, NumberColumn
 
 BATCH_ROWS = 16384
 BUFFER_BYTES = 2**20

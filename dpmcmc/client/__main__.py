@@ -2,7 +2,7 @@
 
 import sys
 
-from dpmcmc.version import __version__
+from dpmcmc.base.version import __version__
 
 
 def main() -> None:

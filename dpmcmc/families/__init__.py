@@ -1,1 +1,36 @@
-"""What regressions say of single rows, and what their responses are."""
+"""The registry of models. A line here makes one live; the line is the reviewed moment."""
+
+from dpmcmc.families import (
+    banana,
+    gaussian_mean,
+    linear,
+    logistic,
+    multinomial,
+    negative_binomial,
+    poisson,
+)
+from dpmcmc.families.assumptions import Guess
+from dpmcmc.families.base import Model
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.spec import ModelSpec
+
+MODELS: dict[str, Model] = {
+    model.family: model
+    for model in (
+        logistic.MODEL,
+        linear.MODEL,
+        poisson.MODEL,
+        negative_binomial.MODEL,
+        multinomial.MODEL,
+        gaussian_mean.MODEL,
+        banana.MODEL,
+    )
+}
+
+__all__ = ["MODELS", "Guess", "Model", "parameters_of"]
+
+
+def parameters_of(schema: Schema, model: ModelSpec) -> tuple[str, ...]:
+    """Return the names of what a job releases. Raises SpecError where the formula does not suit."""
+    return MODELS[model.family].parameters(make_design(schema, model.formula), model)

@@ -1,100 +1,97 @@
-"""What a release asks of a family: the score of single rows, its slope and its variance.
+"""The interface of a model, and the planner's guess of its posterior."""
 
-Every model in dpmcmc/models names its family in the field `rows`.
-
-Privacy does not depend on a family: dpmcmc/releases/joint_sums.py clips whatever it returns. A
-family must make sure that the clipped score `psi` has mean 0 given the covariates, under the model
-at the position where it is evaluated.
-"""
-
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-NODES, WEIGHTS = np.array([0.0, np.sqrt(3.0), -np.sqrt(3.0)]), np.array([2.0, 0.5, 0.5]) / 3.0
-TINY = 1e-300
-NONE: Floats = np.zeros((0, 0, 0))
+from dpmcmc.families.assumptions import Guess
+from dpmcmc.families.forms import Form
+from dpmcmc.families.priors import Normals, given, resolved, usual
+from dpmcmc.families.rowwise import RowTarget
+from dpmcmc.families.scores.base import Family
+from dpmcmc.families.scores.given import check
+from dpmcmc.families.scores.responses import Response
+from dpmcmc.families.target import Floats, Target
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
+from dpmcmc.kernels.arithmetic.public import interval_of_move
+
+PROBE_MOVE = 1e-3  # the move at which widths are read
+
+
+def names_of_design(design: Design, _: ModelSpec) -> tuple[str, ...]:
+    """Return one parameter for each column of the design."""
+    return design.parameters
+
+
+def unchanged(_: Design, __: JobSpec, positions: Floats) -> Floats:
+    """Return positions: they are the parameters."""
+    return positions
+
+
+def nothing(_: ModelOptions) -> None:
+    """Return None: it has no rows that noisy_quadratic reads, or no response."""
+
+
+def usual_prior(design: Design, model: ModelSpec) -> Normals:
+    """Return Normal(0, 2.5) for what is left open."""
+    return given(model.prior, design.parameters, usual(len(design.parameters)))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where scores are evaluated, and their clips. All arrays over the rows of a block.
+class Model:
+    """One family. Registered by one explicit line in dpmcmc/families/__init__.py.
 
-    eta: (k, m) linear predictors. row_norm: (m,) norm of the covariates in the coordinates of the
-    release. spread: (m,) sd of a predictor under the posterior, 0 where the mode is sought. most:
-    largest |psi| * row_norm that is not clipped. curved: largest slope * row_norm^2 that is not
-    weighted down, or (m,) one for each row. scale: of the residuals. cut: of the scale statistic.
-    With several predictors of a row, in place of row_norm and spread: inner: (k, k, m), so that the
-    squared norm of the score of psi is psi @ inner @ psi. cover: (k, k, m) covariances of the
-    predictors, empty where the mode is sought.
+    check: raises SpecError where the design or the options do not suit the family.
+    example: a model of columns x, a number; count, a number from 0; y, of two categories; g, of
+    three. Workers begin with it, and every test that runs over the registry has it.
+    form: public facts -> what the kernels need. guess: public facts -> Guess.
+    options: the fields of ModelOptions that it knows. parameters: names of what is released.
+    release: positions (..., d) -> parameters (..., d), public and one to one.
+    prior: means and sds of the priors of parameters, by default where the job leaves them open.
+    chains: whether chains know it; else releases alone do.
+    rows: options -> what noisy_quadratic reads; None where it does not release the family.
+    response: options -> what one predictor means on the response's scale, for predictions.
     """
 
-    eta: Floats
-    row_norm: Floats
-    spread: Floats
-    most: float
-    curved: float | Floats
-    scale: float
-    cut: float
-    inner: Floats = field(default_factory=lambda: NONE)
-    cover: Floats = field(default_factory=lambda: NONE)
+    family: str
+    check: Callable[[Design, ModelSpec], None]
+    form: Callable[[Design, JobSpec], Form]
+    guess: Callable[[Design, JobSpec], Guess]
+    example: ModelSpec
+    options: frozenset[str] = frozenset({"ratio_slope"})
+    parameters: Callable[[Design, ModelSpec], tuple[str, ...]] = names_of_design
+    release: Callable[[Design, JobSpec, Floats], Floats] = unchanged
+    prior: Callable[[Design, ModelSpec], Normals] = usual_prior
+    chains: bool = True
+    rows: Callable[[ModelOptions], Family | None] = nothing
+    response: Callable[[ModelOptions], Response | None] = nothing
+
+    def resolved(self, design: Design, model: ModelSpec) -> ModelSpec:
+        """Return the model with nothing of its prior left open. Raises SpecError."""
+        names = self.parameters(design, model)
+        return resolved(model, names, lambda other: self.prior(design, other))
+
+    def check_given(self, design: Design, model: ModelSpec, algorithm: str | None = None) -> None:
+        """Refuse offsets and weights that are of no use here. Raises SpecError."""
+        check(design, model, self.rows(model.options), algorithm)
+
+    def target(self, design: Design, spec: JobSpec, table: Table, chains: int) -> Target:
+        """Open a table, all chains at the form's start."""
+        self.check_given(design, spec.model, "chain")
+        return RowTarget(self.form(design, spec), spec, table, chains)
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """The statistics of rows. psi: (k, m), derivative of the log likelihood, weighted and clipped.
-
-    root: (k, k, m), root @ root.T is minus the slope of the expected psi in eta. noise: the same of
-    the variance of psi under the model. square: (m,) within [0, cut^2], the cut squared residual;
-    zeros where a family has no scale.
-    """
-
-    psi: Floats
-    root: Floats
-    noise: Floats
-    square: Floats
-
-
-class Family(Protocol):
-    """One regression. How many predictors a row has, it reads off `Place.eta`.
-
-    scaled: whether residuals have a scale. additive: whether that scale is an sd in units of the
-    predictor, so that a slope is 1 / scale^2. longest: largest change of a predictor in one step.
-    pilot: whether the path begins with a linear regression of the log of the response. level:
-    slope of a row at the start, without a pilot, of one predictor. steepest: largest slope of a
-    row, after a pilot. weighted: whether rows may have an offset and a weight: of the log
-    likelihood, or of the precision of the residual where it is additive.
-    """
-
-    scaled: bool
-    additive: bool
-    longest: float
-    pilot: bool
-    level: float
-    steepest: float
-    weighted: bool
-
-    def terms(self, y: Floats, place: Place) -> Terms:
-        """Return the statistics of rows with responses y (m,), see Terms."""
-
-
-def single(psi: Floats, slope: Floats, variance: Floats, square: Floats | None = None) -> Terms:
-    """Return the terms of a family with one predictor a row."""
-    root, noise = (np.sqrt(np.maximum(part, 0.0))[None, None] for part in (slope, variance))
-    return Terms(psi[None], root, noise, np.zeros_like(psi) if square is None else square)
-
-
-def nodes_of(place: Place) -> list[tuple[Floats, float]]:
-    """Return (predictors (m,), weight): averages over them are those over the posterior.
-
-    Exact up to the third degree of a normal spread.
-    """
-    eta = place.eta[0]
-    if not place.spread.any():
-        return [(eta, 1.0)]
-    return [
-        (eta + node * place.spread, weight) for node, weight in zip(NODES, WEIGHTS, strict=True)
-    ]
+def guess_of(form: Form, spec: JobSpec, precision: Floats, typical: Floats) -> Guess:
+    """Return the guess for this precision (d, d) of rows and prior, widths taken at `typical`."""
+    tempering, slope = spec.model.tempering or 1.0, spec.model.options.ratio_slope or np.inf
+    d = len(typical)
+    moves = np.concatenate((np.eye(d), np.ones((1, d)))) * PROBE_MOVE
+    lo, hi = np.array([interval_of_move(form.public, typical, move) for move in moves]).T
+    most = slope * np.sqrt((moves * moves).sum(axis=1))
+    cut = np.clip(hi, -most, most) - np.clip(lo, -most, most)
+    cut = np.where(cut > 0.0, cut, np.minimum(hi - lo, most))  # the slope cuts every row: a bad one
+    widths = tempering * cut / PROBE_MOVE
+    return Guess(precision, widths[:-1], float(widths[-1]), np.abs(typical - form.start))

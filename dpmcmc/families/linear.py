@@ -1,61 +1,142 @@
-"""Linear regression: Huber's score, with a clip that depends on the covariates of the row.
+"""Linear regression of a number over a public design, with a known or an unknown noise scale.
 
-A row with long covariates is clipped earlier, so that the influence of every row is bounded
-(Krasker and Welsch 1982). A clipped residual of a symmetric error has mean 0 for any clip.
+Parameters: a coefficient for each column of the design, in units of the response; and, where
+options.noise_scale is not given, log_sigma. Priors, where none are given: coefficients Normal(0,
+r^2), r the response's declared range, the intercept's around its middle; log_sigma Normal(log(r /
+8), SIGMA_PRIOR^2). The intercept starts at the middle of that range.
 """
 
+import math
+from dataclasses import replace
+
 import numpy as np
-from scipy.special import ndtr
 
-from dpmcmc.families.base import TINY, Floats, Place, Terms, single
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.names import INTERCEPT, LOG_SIGMA
+from dpmcmc.families.assumptions import Guess
+from dpmcmc.families.base import Model, guess_of
+from dpmcmc.families.forms import DesignForm
+from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
+from dpmcmc.families.priors import Normals, given
+from dpmcmc.families.scores.linear import Linear
+from dpmcmc.families.scores.responses import NUMBER
+from dpmcmc.families.target import Floats
+from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
+from dpmcmc.inputs.schema import NumberColumn, Table
+from dpmcmc.inputs.spec import JobSpec, ModelSpec
+from dpmcmc.kernels.arithmetic.families import LINEAR
 
-WIDEST_CUT = 8.0  # residual sds beyond which every row is cut
-OUTLIER_SDS = 3.0  # sds, that few residuals are off where the mean is near
-SQRT_TWO_PI = np.sqrt(2.0 * np.pi)
-
-
-def inside(cut: Floats) -> Floats:
-    """Return P(|Z| < cut)."""
-    return np.asarray(2.0 * ndtr(cut) - 1.0)
-
-
-def kept(cut: Floats) -> Floats:
-    """Return E min(Z^2, cut^2)."""
-    tail = 2.0 * ndtr(-cut)
-    return np.asarray(
-        1.0 - tail - 2.0 * cut * np.exp(-0.5 * cut * cut) / SQRT_TWO_PI + cut * cut * tail
-    )
+SIGMA_PRIOR = 1.5  # sd of log_sigma
+SIGMAS_IN_RANGE = 8.0
 
 
-def inner(cut: Floats) -> Floats:
-    """Return E[Z^2; |Z| < cut]."""
-    return np.asarray(kept(cut) - cut * cut * (1.0 - inside(cut)))
+def check(design: Design, _: ModelSpec) -> None:
+    """Refuse a response that is not a number."""
+    number_of(design)
 
 
-def spread(cut: Floats) -> Floats:
-    """Return the variance of min(Z^2, cut^2)."""
-    density = 2.0 * np.exp(-0.5 * cut * cut) / SQRT_TWO_PI
-    fourth = 3.0 * inner(cut) - cut**3 * density + cut**4 * (1.0 - inside(cut))
-    return np.asarray(fourth - kept(cut) ** 2)
+def number_of(design: Design) -> NumberColumn:
+    """Return the response's column. Raises SpecError where it is not a number."""
+    response = response_of(design)
+    if not isinstance(response, NumberColumn):
+        raise SpecError(POINTER, "linear regression needs a number as its response")
+    check_measured(response)
+    return response
 
 
-class Linear:
-    """scale: the residual sd. square: of the residuals in its units."""
+def unit_of(design: Design, model: ModelSpec) -> float:
+    """Return what positions are measured in: the noise scale, or what it is expected to be."""
+    response = number_of(design)
+    expected = (response.upper - response.lower) / SIGMAS_IN_RANGE
+    return model.options.noise_scale or expected
 
-    scaled, additive = True, True
-    longest, pilot, level = np.inf, False, 1.0
-    steepest, weighted = np.inf, True
 
-    def terms(self, y: Floats, place: Place) -> Terms:
-        """Return psi, its slope, its variance and the squared residual of each row."""
-        sd = place.scale
-        z = (y - place.eta[0]) / sd
-        k = np.minimum(place.most * sd / np.maximum(place.row_norm, TINY), WIDEST_CUT)
-        slope = inside(k / np.sqrt(1.0 + (place.spread / sd) ** 2))
-        if not place.spread.any():  # far from the mean the tangent of what is cut is of no use
-            slope = np.where(np.abs(z) > OUTLIER_SDS, np.minimum(slope, k / np.abs(z)), slope)
-        w = np.minimum(1.0, place.curved * sd * sd / np.maximum(slope * place.row_norm**2, TINY))
-        psi = w * np.clip(z, -k, k) / sd
-        return single(
-            psi, w * slope / sd**2, w * w * kept(k) / sd**2, np.minimum(z * z, place.cut**2)
-        )
+def prior(design: Design, model: ModelSpec) -> Normals:
+    """Return the priors that apply, in units of the response. One for all is of coefficients."""
+    response, names = number_of(design), parameters(design, model)
+    spread, d = response.upper - response.lower, len(design.parameters)
+    means, sds = np.zeros(len(names)), np.full(len(names), spread, np.float64)
+    if INTERCEPT in names:
+        middle = 0.5 * response.lower + 0.5 * response.upper
+        means[names.index(INTERCEPT)] = middle - design.middle_offset
+    means[d:], sds[d:] = math.log(spread / SIGMAS_IN_RANGE), SIGMA_PRIOR
+    return given(model.prior, names, (means, sds), same=d)
+
+
+class LinearForm(DesignForm):
+    """Positions are (coefficients, log sigma) in units of unit_of. See Form."""
+
+    family = LINEAR
+
+    def __init__(self, design: Design, spec: JobSpec) -> None:
+        unit, response = unit_of(design, spec.model), number_of(design)
+        ends = response.lower / unit, response.upper / unit
+        d, (means, sds) = len(design.parameters), prior(design, spec.model)
+        super().__init__(design, (means[:d] / unit, sds[:d] / unit), ends)
+        self._unit = unit
+        self.start = self.prior_mean.copy()
+        if INTERCEPT in design.parameters:
+            self.start[design.parameters.index(INTERCEPT)] = 0.5 * (ends[0] + ends[1])
+        if spec.model.options.noise_scale is None:
+            self.start = np.append(self.start, 0.0)
+            self.prior_mean = np.append(self.prior_mean, means[d] - math.log(unit))
+            self.prior_precision = np.append(self.prior_precision, sds[d] ** -2.0)
+            self.public = self._facts(design.lower, design.upper, design.group, ends)
+
+    def rows(self, table: Table) -> tuple[Floats, Floats]:
+        """Return (x (columns, n), y (n,)); y in units of the planned noise scale."""
+        x, y = self.design.build(table)
+        return x, y / self._unit
+
+    def information_scale(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
+        """Return (information (chain, d), gradients (chain,)): both follow from the noise scale."""
+        information, d = np.ones(positions.shape), len(self.design.parameters)
+        weight = -2.0 * self.describe(positions)[1][:, 1]
+        if len(self.start) == d:
+            return information, weight
+        information[:, :d] = weight[:, None]
+        squares = float(np.trace(second_moments(self.design)))
+        return information, np.sqrt((weight * squares + 2.0) / (squares + 2.0))
+
+
+def guess(design: Design, spec: JobSpec) -> Guess:
+    """Return what to expect where the noise has the expected size and slopes are about as large."""
+    form, tempering = LinearForm(design, spec), spec.model.tempering or 1.0
+    d, size = len(design.parameters), len(form.start)
+    precision = np.diag(form.prior_precision)
+    precision[:d, :d] += design.schema.rows * tempering * second_moments(design)
+    if size > d:
+        precision[d, d] += 2.0 * design.schema.rows * tempering
+    typical = form.start + np.minimum(1.0, form.prior_precision**-0.5)
+    typical[d:] = 0.0
+    far = np.minimum(form.prior_precision**-0.5, LARGEST_COEFFICIENT)
+    return replace(guess_of(form, spec, precision, typical), distance=far, sharpest=1.0)
+
+
+def parameters(design: Design, model: ModelSpec) -> tuple[str, ...]:
+    """Return the names of what is released."""
+    known = model.options.noise_scale is not None
+    return design.parameters if known else (*design.parameters, LOG_SIGMA)
+
+
+def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
+    """Return positions (..., d) in the response's own units."""
+    unit, d = unit_of(design, spec.model), len(design.parameters)
+    released = positions * unit
+    released[..., d:] = positions[..., d:] + math.log(unit)
+    return released
+
+
+MODEL = Model(
+    "linear",
+    check=check,
+    form=LinearForm,
+    guess=guess,
+    example=ModelSpec(family="linear", formula="count ~ x"),
+    options=frozenset({"noise_scale", "ratio_slope"}),
+    parameters=parameters,
+    release=release,
+    prior=prior,
+    rows=lambda _: Linear(),
+    response=lambda _: NUMBER,
+)

@@ -1,31 +1,88 @@
-"""Logistic regression of a binary response, 0 or 1."""
+"""Logistic regression of a binary column, or of a number that is 0 or 1, over a public design.
+
+Priors, where none are given: Normal(0, 2.5) for every coefficient.
+"""
+
+import math
 
 import numpy as np
-from scipy.special import expit
 
-from dpmcmc.families.base import TINY, Floats, Place, Terms, nodes_of, single
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families.assumptions import Guess
+from dpmcmc.families.base import PROBE_MOVE, Model, usual_prior
+from dpmcmc.families.forms import DesignForm
+from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
+from dpmcmc.families.scores.logistic import Logistic, yes
+from dpmcmc.families.scores.responses import YES
+from dpmcmc.families.target import Floats
+from dpmcmc.formula.design import POINTER, Design, response_of
+from dpmcmc.inputs.schema import BinaryColumn, Table, zero_to_one
+from dpmcmc.inputs.spec import JobSpec, ModelSpec
+from dpmcmc.kernels.arithmetic.families import LOGISTIC
+from dpmcmc.kernels.arithmetic.intervals.logistic import component_interval, vector_interval
+
+PLAUSIBLE_SD = 0.75  # standard deviation of a coefficient that the planner thinks plausible
 
 
-def yes(y: Floats) -> Floats:
-    """Return 1 where a response is a half or more, else 0: a number may lie between them."""
-    return (y >= 0.5).astype(np.float64)
+def check(design: Design, _: ModelSpec) -> None:
+    """Refuse a response that is neither a binary column nor a number with bounds 0 and 1."""
+    response = response_of(design)
+    if not isinstance(response, BinaryColumn) and not zero_to_one(response):
+        told = (
+            "logistic regression needs a binary column as its response, or a number with bounds"
+            f" (0, 1): declare {response.name!r} so"
+        )
+        raise SpecError(POINTER, told)
 
 
-class Logistic:
-    """A centred function of a binary response is a multiple of y - p: rows have weights alone."""
+class LogisticForm(DesignForm):
+    """Intervals are derived in docs/proofs/dp_penalty.md and dp_penalty_component.md."""
 
-    scaled, additive = False, False
-    longest, pilot, level = 2.0, False, 0.2
-    steepest, weighted = np.inf, True
+    family = LOGISTIC
 
-    def terms(self, y: Floats, place: Place) -> Terms:
-        """Return psi, its slope, its variance and the squared residual of each row."""
-        y, p, slope = yes(y), np.zeros_like(y), np.zeros_like(y)
-        for eta, weight in nodes_of(place):
-            there = expit(eta)
-            p += weight * there
-            slope += weight * there * (1.0 - there)
-        longest = np.maximum(p, 1.0 - p) * place.row_norm
-        w = np.minimum(1.0, place.most / np.maximum(longest, TINY))
-        w = np.minimum(w, place.curved / np.maximum(slope * place.row_norm**2, TINY))
-        return single(w * (y - p), w * slope, w * w * slope)
+    def __init__(self, design: Design, spec: JobSpec) -> None:
+        super().__init__(design, usual_prior(design, spec.model))
+
+    def rows(self, table: Table) -> tuple[Floats, Floats]:
+        """Return (signed x (columns, n), zeros (n,)): the response becomes the sign of its row."""
+        x, y = super().rows(table)
+        return x * (2.0 * yes(y) - 1.0), np.zeros(len(y))
+
+
+def guess(design: Design, spec: JobSpec) -> Guess:
+    """Return what to expect of rows that fill their declared domain as real ones do.
+
+    Coefficients are taken as Normal(0, typical^2), typical = min(prior's sd, PLAUSIBLE_SD): the
+    variance of a response is averaged over them, widths are taken where all have that size. The
+    largest may be LARGEST_COEFFICIENT.
+    """
+    tempering = spec.model.tempering or 1.0
+    sds = usual_prior(design, spec.model)[1]
+    theta = np.minimum(sds, PLAUSIBLE_SD)
+    moments = second_moments(design)
+    spread = float(theta**2 @ np.diag(moments))
+    variance = 0.25 / math.sqrt(1.0 + math.pi * spread / 8.0)
+    d = len(design.parameters)
+    bounds = (design.lower, design.upper, design.group)
+    single = [component_interval(theta, j, PROBE_MOVE, *bounds) for j in range(d)]
+    joint = vector_interval(theta, np.full(d, PROBE_MOVE), *bounds)
+    return Guess(
+        precision=design.schema.rows * tempering * variance * moments + np.diag(sds**-2.0),
+        width=tempering * np.array([hi - lo for lo, hi in single]) / PROBE_MOVE,
+        joint_width=tempering * (joint[1] - joint[0]) / PROBE_MOVE,
+        distance=np.minimum(sds, LARGEST_COEFFICIENT),
+        steepest=design.max_norm,
+        sharpest=0.25,
+    )
+
+
+MODEL = Model(
+    "logistic",
+    check=check,
+    form=LogisticForm,
+    guess=guess,
+    example=ModelSpec(family="logistic", formula="y ~ x"),
+    options=frozenset(),
+    rows=lambda _: Logistic(),
+    response=lambda _: YES,
+)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError, near
+from dpmcmc.base.errors import SpecError, near
 from dpmcmc.formula.parse import POINTER, unwritten, with_stand_ins
 
 Floats = NDArray[np.float64]

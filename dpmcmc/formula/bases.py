@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import near
+from dpmcmc.base.errors import near
 from dpmcmc.formula.arithmetic import Call, Interval
 from dpmcmc.formula.parse import CONSTANTS, written
 

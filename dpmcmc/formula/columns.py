@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
 from dpmcmc.formula.coding import Column as Coded
 from dpmcmc.formula.coding import Piece, Span
 from dpmcmc.formula.parse import POINTER

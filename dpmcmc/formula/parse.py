@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dpmcmc.errors import SpecError
-from dpmcmc.loading import loaded
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.loading import loaded
 
 POINTER = "/model/formula"
 RIGHT = "write it as response ~ covariate + covariate"

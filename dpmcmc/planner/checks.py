@@ -2,18 +2,18 @@
 
 from dataclasses import fields
 
-from dpmcmc.design import Design
-from dpmcmc.errors import SpecError, is_number, near
-from dpmcmc.models import MODELS
-from dpmcmc.models.priors import check_numbers
-from dpmcmc.options import ComponentProposal, Proposal
+from dpmcmc.base.errors import SpecError, is_number, near
+from dpmcmc.families import MODELS
+from dpmcmc.families.priors import check_numbers
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.options import ComponentProposal, Proposal
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.planner.kinds import check_kinds
 from dpmcmc.planner.resolve import seconds
 from dpmcmc.planner.select import MOST_SECONDS
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.penalty_efficiency import MOST_STRETCH
-from dpmcmc.schema import Schema
-from dpmcmc.spec import JobSpec, ModelSpec
 
 COUNTS = ("num_steps", "num_chains", "num_warmup")
 LEAST_DELTA = 1e-20  # a smaller delta has no meaning in practice

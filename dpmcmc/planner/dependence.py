@@ -11,11 +11,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpmcmc.design import POINTER, Design
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
 from dpmcmc.formula.columns import Floats
-from dpmcmc.schema import NumberColumn, Table
-from dpmcmc.variables import column_of
+from dpmcmc.formula.design import POINTER, Design
+from dpmcmc.formula.variables import column_of
+from dpmcmc.inputs.schema import NumberColumn, Table
 
 POINTS, EACH = 2048, 64  # rows that are looked at: at least, and for each column
 RESIDUAL_TOLERANCE = 1e-11  # of a column's length, once what others explain is taken off: rounding

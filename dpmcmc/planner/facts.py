@@ -3,14 +3,14 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dpmcmc.assumptions import Assumptions
-from dpmcmc.design import Design
-from dpmcmc.models import MODELS
-from dpmcmc.models.forms import Form
+from dpmcmc.families import MODELS
+from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.families.forms import Form
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.privacy import accountant
 from dpmcmc.releases.base import Facts, prior_of
-from dpmcmc.spec import JobSpec
-from dpmcmc.starting import beginning
+from dpmcmc.samplers.starting import beginning
 
 
 @dataclass(frozen=True, eq=False)  # no slots: a plan asks for the same facts some hundred times

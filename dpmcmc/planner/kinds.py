@@ -6,7 +6,7 @@ from numbers import Integral
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dpmcmc.errors import SpecError, is_number, near
+from dpmcmc.base.errors import SpecError, is_number, near
 
 WORDS = {
     float: "a number",

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS
-from dpmcmc.options import AutoOptions, NoisyQuadraticOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Neighbouring
+from dpmcmc.families import MODELS
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import AutoOptions, NoisyQuadraticOptions
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.checks import check_length, check_size, check_spec
 from dpmcmc.planner.dependence import check_dependence
 from dpmcmc.planner.facts import PublicFacts
@@ -33,11 +35,9 @@ from dpmcmc.privacy.events import Event, Gaussian, Parallel, WithoutReplacement
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
-from dpmcmc.privacy.types import Neighbouring
 from dpmcmc.releases import RELEASES
-from dpmcmc.reuse import Earlier, reused
-from dpmcmc.schema import Schema
-from dpmcmc.spec import JobSpec
+from dpmcmc.releases.reuse import Earlier, reused
+from dpmcmc.samplers.algorithms import ALGORITHMS
 
 
 @dataclass(frozen=True, slots=True)

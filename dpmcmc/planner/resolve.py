@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from dpmcmc.assumptions import Assumptions
-from dpmcmc.design import Design
-from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS
-from dpmcmc.options import Start
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.options import Start
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.privacy import accountant
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.base import NUM_CHAINS, NUM_DRAWS, Release
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.base import Expectation, MixingModel
-from dpmcmc.spec import JobSpec
-from dpmcmc.starting import passes
+from dpmcmc.samplers.starting import passes
 
 FEWEST_STEPS = 100
 # draws of all chains that the planner chooses at most: so many for each coefficient,

@@ -8,18 +8,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.errors import SpecError
-from dpmcmc.families.given import is_given
-from dpmcmc.models import MODELS
-from dpmcmc.options import Start
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.families.scores.given import is_given
+from dpmcmc.inputs.options import Start
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.resolve import Filled, fill, seconds
 from dpmcmc.releases import RELEASES, Release
-from dpmcmc.reuse import passed_on
+from dpmcmc.releases.reuse import passed_on
 from dpmcmc.samplers import SAMPLERS, Sampler
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from dpmcmc.samplers.unmodelled import Unmodelled
-from dpmcmc.spec import JobSpec
 
 MOST_SECONDS = 3600.0  # of a job
 NO_CHAIN_REASON = "no chain samples this model"

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dpmcmc.design import Design
-from dpmcmc.models import MODELS
-from dpmcmc.models.moments import FILL
-from dpmcmc.options import DpPenaltySubsampledOptions, NoisyMeanOptions
+from dpmcmc.families import MODELS
+from dpmcmc.families.moments import FILL
+from dpmcmc.formula.design import Design
+from dpmcmc.formula.variables import column_of
+from dpmcmc.inputs.options import DpPenaltySubsampledOptions, NoisyMeanOptions
+from dpmcmc.inputs.schema import NumberColumn, zero_to_one
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.resolve import (
     ARVIZ_FLOOR,
@@ -25,9 +28,6 @@ from dpmcmc.releases.quadratic_verdict import MAX_UNEVEN_WEIGHT
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.gradient_clips import gradient_clip
 from dpmcmc.samplers.penalty_mixing import LARGEST_WIDTH
-from dpmcmc.schema import NumberColumn, zero_to_one
-from dpmcmc.spec import JobSpec
-from dpmcmc.variables import column_of
 
 WORTHWHILE_ESS_RATIO = 2.0  # times the effective draws: worth a target that is a little off
 SINGLE_RELEASE = (1.0,)  # shares of one release, around the middle of the bounds

@@ -2,7 +2,7 @@
 
 from numbers import Integral, Real
 
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
 from dpmcmc.privacy import accountant
 
 MOST_COUNT = 10**12

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.arithmetic.rounding import noised
+from dpmcmc.kernels.arithmetic.rounding import noised
 from dpmcmc.privacy.noise import RandomSource, Shape
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, Site, check
 
@@ -76,7 +76,7 @@ def discrete_gaussian(random: RandomSource, log2_sd: int, shape: Shape) -> Integ
     random words alone. Source: Karney 2016, algorithm D; Canonne, Kamath and Steinke 2020,
     algorithm 1. Raises ValueError on another log2_sd.
     """
-    from dpmcmc.kernels import noise
+    from dpmcmc.kernels.compiled import noise
 
     if not LEAST_LOG2_SD <= log2_sd <= MOST_LOG2_SD:
         raise ValueError(f"log2_sd must lie between {LEAST_LOG2_SD} and {MOST_LOG2_SD}")

@@ -11,7 +11,7 @@ Every event is a frozen dataclass of JSON-able fields with a discriminator `kind
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from dpmcmc.privacy.types import Neighbouring
+from dpmcmc.base.private import Neighbouring
 
 MAX_DEPTH = 16
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-100, 1e100

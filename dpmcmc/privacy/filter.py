@@ -16,15 +16,10 @@ from functools import lru_cache
 
 from scipy.special import log_ndtr
 
+from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy.conversions import rdp_budget, rdp_epsilon
 from dpmcmc.privacy.costs import but_for_failure, float_up, gdp_mu2, pure_bound, rdp_bound
-from dpmcmc.privacy.events import (
-    LARGEST_NUMBER,
-    SMALLEST_NUMBER,
-    Event,
-    EventError,
-    PureEpsilon,
-)
+from dpmcmc.privacy.events import LARGEST_NUMBER, SMALLEST_NUMBER, Event, EventError, PureEpsilon
 from dpmcmc.privacy.gaussian import (
     SMALLEST_DELTA,
     check_delta,
@@ -34,7 +29,6 @@ from dpmcmc.privacy.gaussian import (
     root_down,
     root_up,
 )
-from dpmcmc.privacy.types import Neighbouring
 
 FRACTION_BITS = 96
 

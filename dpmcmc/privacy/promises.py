@@ -1,6 +1,6 @@
 """Which deltas are promises at all for a table of so many rows: one rule for all who take one."""
 
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
 
 TOO_LIKELY = "must be below 1 / rows: with {rows} rows one of them could be published as it is"
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy import composition, conversions, pld, subsampling
 from dpmcmc.privacy.accountant import (
     ORDERS,
@@ -25,7 +26,6 @@ from dpmcmc.privacy.events import (
     WithoutReplacement,
 )
 from dpmcmc.privacy.gaussian import check_delta, epsilon_of_mu
-from dpmcmc.privacy.types import Neighbouring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from dpmcmc.assumptions import Assumptions
-from dpmcmc.design import Design
+from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.families.target import Floats, Priors
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.schema import Table
-from dpmcmc.spec import JobSpec, ModelSpec
-from dpmcmc.target import Floats, Priors
 
 NUM_DRAWS, NUM_CHAINS = 2000, 2  # where the caller leaves them open
 APART, LEAST_PRECISION = 2.0**20, 1e-30

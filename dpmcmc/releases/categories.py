@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.families.linear import WIDEST_CUT, inside
+from dpmcmc.families.scores.linear import WIDEST_CUT, inside
+from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.category_scores import Counts, Residuals, Response
-from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.matrices import roots_of, turned
 from dpmcmc.releases.whitening import Whitening
 

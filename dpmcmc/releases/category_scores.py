@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr
 
-from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.mechanisms.joint_sums import Floats
 
 LEAST_SD = 0.05  # of a coefficient: below it exp(b) is a line
 STRAIGHT = 0.5  # of the residuals' sd: changes below it are on the line of a score

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from dpmcmc.families.base import Family, Floats, Place
+from dpmcmc.families.scores.base import Family, Floats, Place
 
 MIN_RELATIVE_SLOPE = 1e-3  # of what was known of a class: slopes below it are taken for so much
 LEAST_SLOPE = 1e-30

@@ -13,22 +13,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmcmc.design import Design
-from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS
-from dpmcmc.options import DpViOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.families.target import Floats, Gradients
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.options import DpViOptions
+from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.spec import JobSpec, ModelSpec
+from dpmcmc.mechanisms.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import VARIATIONAL_GRADIENT
 from dpmcmc.releases.base import Facts, Normal, Release, prior_of
-from dpmcmc.releases.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.releases.quadratic_steps import shrunk
 from dpmcmc.releases.variational import Look, Variational, judge, pooled, raised
 from dpmcmc.releases.whitening import at_least
-from dpmcmc.schema import Table
-from dpmcmc.spec import JobSpec, ModelSpec
-from dpmcmc.target import Floats, Gradients
 
 NUM_FAR, LEAST_FAR, MOST_FAR = 8, 2, 20
 FAR = 0.3  # of mu^2, for all rounds but the last two

@@ -15,18 +15,18 @@ from itertools import product
 
 import numpy as np
 
-from dpmcmc.design import Design
-from dpmcmc.families.base import TINY
-from dpmcmc.families.multinomial import probabilities
+from dpmcmc.families.moments import second_moments
+from dpmcmc.families.scores.base import TINY
+from dpmcmc.families.scores.multinomial import probabilities
 from dpmcmc.formula.columns import Factor
-from dpmcmc.models.moments import second_moments
+from dpmcmc.formula.design import Design
+from dpmcmc.formula.variables import column_of
+from dpmcmc.inputs.schema import NumberColumn
+from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases import categories, quadratic_looks
-from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.matrices import even
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.variational import Variational
-from dpmcmc.schema import NumberColumn
-from dpmcmc.variables import column_of
 
 # change of the log of a slope within what is not known of a group's predictor, from which on the
 # likelihood is taken to be no quadratic: about six events

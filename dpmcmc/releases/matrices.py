@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from dpmcmc.families.base import TINY
-from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.families.scores.base import TINY
+from dpmcmc.mechanisms.joint_sums import Floats
 
 
 def turned(matrices: Any) -> Floats:

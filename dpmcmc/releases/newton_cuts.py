@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
+from dpmcmc.mechanisms.joint_sums import Caps, Sums
 from dpmcmc.releases import scales
-from dpmcmc.releases.joint_sums import Caps, Sums
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT
 
 NOISE = 0.05  # part of an iterate that the score's variance has

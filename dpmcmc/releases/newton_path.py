@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpmcmc.families.base import NONE, TINY, Floats, Place
-from dpmcmc.families.given import pilot, shift_of, slope_of
+from dpmcmc.families.scores.base import NONE, TINY, Floats, Place
+from dpmcmc.families.scores.given import pilot, shift_of, slope_of
+from dpmcmc.mechanisms.joint_sums import Block, Caps, release
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, classwise, scales, whitening
 from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
-from dpmcmc.releases.joint_sums import Block, Caps, release
 from dpmcmc.releases.newton_budget import ROUNDING_MARGIN, WHITENING_SHARE, shares
 from dpmcmc.releases.newton_cuts import Cuts
 from dpmcmc.releases.newton_problem import Problem, rare_moments
@@ -31,14 +31,7 @@ from dpmcmc.releases.quadratic_steps import (
     trace,
     weighted,
 )
-from dpmcmc.releases.whitening import (
-    BLOCK_ROWS,
-    Whitening,
-    at_least,
-    kept,
-    lifted,
-    rounder,
-)
+from dpmcmc.releases.whitening import BLOCK_ROWS, Whitening, at_least, kept, lifted, rounder
 
 PILOT_ITERATES = 2  # of the far ones, at the log of a count
 # of a rare category's coefficient, on the log of a count and in eighths of a linear response's

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.families.base import Family, Floats
+from dpmcmc.families.scores.base import Family, Floats
 from dpmcmc.releases.whitening import CUT_RATIO, Whitening
 
 RARE_CATEGORY_RATIO = 2.0  # times that, from which on a category is not rare

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtri
 
-from dpmcmc.options import NoisyMeanOptions, Start
+from dpmcmc.families.target import Floats, Scores
+from dpmcmc.inputs.options import NoisyMeanOptions, Start
+from dpmcmc.inputs.spec import ModelSpec
+from dpmcmc.mechanisms.joint_sums import MIN_COUNT_SDS
 from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN
 from dpmcmc.releases import noisy_mean_design as planning
 from dpmcmc.releases.base import Facts, Normal, Release, prior_of
-from dpmcmc.releases.joint_sums import MIN_COUNT_SDS
-from dpmcmc.spec import ModelSpec
-from dpmcmc.target import Floats, Scores
 
 SIGNIFICANCE = 0.01  # probability of such a difference of two releases by noise alone
 COUNT_WEIGHT = 0.866  # of the sensitivity, that a row counts as: less than sqrt(3) / 2

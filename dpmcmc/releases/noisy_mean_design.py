@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 from scipy.special import chdtr, chdtrc, chdtri, gammaln
 
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families.target import Floats
 from dpmcmc.releases.base import Facts
-from dpmcmc.target import Floats
 
 TRIED_SHARES = (0.0005, 0.002, 0.005, 0.02, 0.05, 0.2)  # for each release but the last
 MOST_RELEASES = 4

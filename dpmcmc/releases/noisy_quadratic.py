@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.design import Design
-from dpmcmc.errors import SpecError
-from dpmcmc.families.base import Family
-from dpmcmc.families.given import Given, heaviest_of, packed, shift_of
-from dpmcmc.models import MODELS
-from dpmcmc.models.linear import unit_of
-from dpmcmc.names import INTERCEPT
-from dpmcmc.options import NoisyQuadraticOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.names import INTERCEPT
+from dpmcmc.families import MODELS
+from dpmcmc.families.linear import unit_of
+from dpmcmc.families.scores.base import Family
+from dpmcmc.families.scores.given import Given, heaviest_of, packed, shift_of
+from dpmcmc.families.target import Floats
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.options import NoisyQuadraticOptions
+from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
+from dpmcmc.mechanisms.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import (
@@ -32,7 +36,6 @@ from dpmcmc.releases import (
 )
 from dpmcmc.releases.base import Facts, Release, prior_of
 from dpmcmc.releases.categories import has_intercept
-from dpmcmc.releases.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.releases.quadratic import Mixture, Quadratic
 from dpmcmc.releases.quadratic_pooling import pooled
 from dpmcmc.releases.quadratic_verdict import (
@@ -41,9 +44,6 @@ from dpmcmc.releases.quadratic_verdict import (
     verdict,
 )
 from dpmcmc.releases.whitening import Whitening
-from dpmcmc.schema import Table
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec
-from dpmcmc.target import Floats
 
 NUM_FAR, MORE_FAR = 4, 6  # more with a pilot, and where several predictors have to move far
 # n mu^2 for each coefficient, from which their noise is next to nothing; for predictors far from 0

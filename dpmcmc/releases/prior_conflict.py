@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpmcmc.families.base import TINY
+from dpmcmc.families.scores.base import TINY
+from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases import quadratic_looks
 from dpmcmc.releases.categories import typical
-from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.matrices import even
 from dpmcmc.releases.quadratic import Quadratic
 

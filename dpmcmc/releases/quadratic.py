@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy.special import polygamma
 
-from dpmcmc.families.base import TINY
+from dpmcmc.families.scores.base import TINY
+from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, quadratic_looks, scales, shares
-from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.matrices import even, roots_of, turned, within
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
 from dpmcmc.releases.whitening import Whitening

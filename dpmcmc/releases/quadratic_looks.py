@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from dpmcmc.families.base import TINY
-from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.families.scores.base import TINY
+from dpmcmc.mechanisms.joint_sums import Floats
 
 SURPRISING = 0.005  # probability of such a difference of two scores by noise alone
 SPARSE_DIRECTION_RATIO = 0.5  # of the usual curvature, where a direction is carried by few rows

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
+from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases import shares
-from dpmcmc.releases.joint_sums import Floats
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_steps import Iterate, weighted
 from dpmcmc.releases.whitening import Whitening

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmcmc.families.base import TINY
-from dpmcmc.releases.joint_sums import Floats, Sums
+from dpmcmc.families.scores.base import TINY
+from dpmcmc.mechanisms.joint_sums import Floats, Sums
 from dpmcmc.releases.whitening import FULL, LEAST_MOMENT
 
 MIN_DIRECTION_WEIGHT = 0.1  # of the rows of a direction, below which it is not told

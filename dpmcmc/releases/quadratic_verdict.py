@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from dpmcmc.families.base import TINY
+from dpmcmc.families.scores.base import TINY
 from dpmcmc.releases.prior_conflict import narrow
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_looks import SURPRISING, agreed, compared, parted, unmoved

@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpmcmc.families.linear import inner, kept, spread
-from dpmcmc.releases.joint_sums import Floats
+from dpmcmc.families.scores.linear import inner, kept, spread
+from dpmcmc.mechanisms.joint_sums import Floats
 
 TRIED_CUTS = np.concatenate((np.linspace(1.2, 5.0, 39), np.geomspace(5.5, 60.0, 25)))
 # variance over the least: long tails belong to a scale where noise lets them

@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmcmc.design import Design
-from dpmcmc.errors import SpecError
-from dpmcmc.models.linear import LinearForm, number_of, unit_of
-from dpmcmc.names import INTERCEPT
-from dpmcmc.options import SufficientStatisticsOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.names import INTERCEPT
+from dpmcmc.families.linear import LinearForm, number_of, unit_of
+from dpmcmc.families.target import Floats
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.options import SufficientStatisticsOptions
+from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.regression import statistics
-from dpmcmc.regression.mixtures import METHODS
 from dpmcmc.releases.base import Facts, Release, prior_of
+from dpmcmc.releases.regression import statistics
+from dpmcmc.releases.regression.mixtures import METHODS
 from dpmcmc.releases.sums_posterior import LEAST_CLEAR, Conditional, Sums, judge
-from dpmcmc.schema import Table
-from dpmcmc.spec import JobSpec, ModelSpec
-from dpmcmc.target import Floats
 
 HALF_RANGE = 4.0  # of a response about its middle, where positions are in eighths of its range
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc.families.target import Floats
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.regression import mixtures
-from dpmcmc.regression.fixed import nearest
-from dpmcmc.regression.mixtures import METHODS, Mixture, left_over, noise_of, squares_left
-from dpmcmc.regression.statistics import Noisy
 from dpmcmc.releases.base import Stored
-from dpmcmc.target import Floats
+from dpmcmc.releases.regression import mixtures
+from dpmcmc.releases.regression.fixed import nearest
+from dpmcmc.releases.regression.mixtures import METHODS, Mixture, left_over, noise_of, squares_left
+from dpmcmc.releases.regression.statistics import Noisy
 
 LEAST_CLEAR = 4.0  # least eigenvalue of X'X over the largest of its noise
 MAX_RHAT = 1.05  # of the chains that found the mixture's parts

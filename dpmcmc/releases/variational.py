@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtri
 
+from dpmcmc.families.target import Floats
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.base import Normal
 from dpmcmc.releases.matrices import within
 from dpmcmc.releases.quadratic_steps import shrunk
-from dpmcmc.target import Floats
 
 SIGNIFICANCE = 0.001  # probability of such a difference of the last looks by noise alone
 # part of a slope by which it may change between them, as likelihoods are not quadratic

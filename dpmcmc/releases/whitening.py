@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpmcmc.mechanisms.joint_sums import Block, Caps, Floats, release
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.joint_sums import Block, Caps, Floats, release
 
 ITERATIONS = 3
 CUT_RATIO = 1.5  # times the mean squared length, beyond which a row is cut

@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.families.target import Places
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.target import Places
 
 Floats = NDArray[np.float64]
 Fit = Callable[[Floats, int], tuple[Floats, Floats]]

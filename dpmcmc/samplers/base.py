@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from dpmcmc.assumptions import Assumptions
+from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.families.target import Floats, Target
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.starts import Found
-from dpmcmc.target import Floats, Target
 
 Options = TypeVar("Options")
 State = TypeVar("State")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
 from dpmcmc.samplers.starts import MOST_NOISE
 
 MIN_NOISE = 1e-3

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dpmcmc.arithmetic.rules import BARKER, MAX_FILLING_SDS, Rule
-from dpmcmc.assumptions import Assumptions
-from dpmcmc.errors import SpecError
-from dpmcmc.options import DpBarkerOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.families.target import Floats, Minibatches, PublicRows
+from dpmcmc.inputs.options import DpBarkerOptions
+from dpmcmc.kernels.arithmetic.rules import BARKER, MAX_FILLING_SDS, Rule
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import BARKER_DECISION
@@ -38,7 +39,6 @@ from dpmcmc.samplers.penalty_mixing import (
     fitted_draws,
 )
 from dpmcmc.samplers.starts import START_SHARES, Found, begin, chain_mu, settled
-from dpmcmc.target import Floats, Minibatches, PublicRows
 
 MIN_FILLED_VARIANCE = 0.05  # least variance of the noise that fills up what the batch leaves
 MIN_FIXED_VARIANCE = 0.2  # and of the noise that privacy rests on

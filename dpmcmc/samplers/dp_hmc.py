@@ -1,6 +1,6 @@
 """DP HMC: trajectories of noisy gradients, decided by a noisy ratio."""
 
-from dpmcmc.options import DpHmcOptions
+from dpmcmc.inputs.options import DpHmcOptions
 from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.hamiltonian import hamiltonian_event, init, step
 from dpmcmc.samplers.hamiltonian_mixing import HamiltonianMixing

@@ -1,6 +1,6 @@
 """DP MALA: Langevin proposals from one noisy gradient, DP HMC with one leapfrog step."""
 
-from dpmcmc.options import DpMalaOptions
+from dpmcmc.inputs.options import DpMalaOptions
 from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.hamiltonian import hamiltonian_event, init, step
 from dpmcmc.samplers.hamiltonian_mixing import HamiltonianMixing

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.inputs.options import DpPenaltyOptions
 from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.penalty import init, penalty_event, step
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing

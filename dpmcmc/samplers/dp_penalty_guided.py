@@ -2,13 +2,13 @@
 
 from functools import partial
 
-from dpmcmc.options import DpPenaltyGuidedOptions
+from dpmcmc.families.target import Floats, Ratios
+from dpmcmc.inputs.options import DpPenaltyGuidedOptions
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.samplers.adaptation import Walk
 from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.penalty import init, penalty_event, taken
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing
-from dpmcmc.target import Floats, Ratios
 
 MIXING = PenaltyMixing(guided=True)
 

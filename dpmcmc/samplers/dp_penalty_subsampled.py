@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmcmc.arithmetic.rules import PENALTY, Rule
-from dpmcmc.assumptions import Assumptions, Guess
-from dpmcmc.options import DpPenaltySubsampledOptions
+from dpmcmc.families.assumptions import Assumptions, Guess
+from dpmcmc.families.target import Floats, Minibatches, PublicRows
+from dpmcmc.inputs.options import DpPenaltySubsampledOptions
+from dpmcmc.kernels.arithmetic.rules import PENALTY, Rule
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import SUBSAMPLED_DECISION
@@ -27,7 +28,6 @@ from dpmcmc.samplers.minibatch import (
 from dpmcmc.samplers.penalty import amounts, init
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing
 from dpmcmc.samplers.starts import START_SHARES, settled
-from dpmcmc.target import Floats, Minibatches, PublicRows
 
 BATCH_DIVISOR = 10  # a batch is one part in so many of the rows
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from dpmcmc.assumptions import Assumptions
-from dpmcmc.target import Floats
+from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.families.target import Floats
 
 MIN_CLIP_RATIO = 2.5  # least gradient clip over the root mean square norm of a row's gradient,
 LARGE_CLIP, NUM_CLIPS = 30.0, 16  # one that is large, and how many are tried up to it,

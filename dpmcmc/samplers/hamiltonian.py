@@ -6,14 +6,14 @@ from typing import Protocol
 
 import numpy as np
 
-from dpmcmc.options import Start
+from dpmcmc.families.target import Floats, Gradients, Path, Trajectories
+from dpmcmc.inputs.options import Start
 from dpmcmc.privacy.discrete import Integers, gaussian_noise, noisy_sums, scale_of
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import TRAJECTORY_DECISION, TRAJECTORY_GRADIENT
 from dpmcmc.samplers.hamiltonian_mixing import START_GRADIENT_ERROR, leaned, steepest, turned
 from dpmcmc.samplers.starts import Found, begin, with_event
-from dpmcmc.target import Floats, Gradients, Path, Trajectories
 
 DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
 SIGNIFICANT_RATIO = 4.0  # of a squared error over what noise alone gives

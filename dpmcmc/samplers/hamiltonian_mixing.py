@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from scipy.special import erfc, gammainc, gammaincc
 
-from dpmcmc.assumptions import Assumptions
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.families.target import Floats
 from dpmcmc.privacy import accountant
 from dpmcmc.samplers.base import Expectation
 from dpmcmc.samplers.gradient_clips import clip_bias, clips, typical_gradient
 from dpmcmc.samplers.penalty_mixing import LARGE_MU, LONGEST_MOVE_RATIO, MAX_RATIO_NATS, begun
 from dpmcmc.samplers.starts import START_SHARES, chain_mu, error, settled
-from dpmcmc.target import Floats
 
 STEPS_RANGE = 100.0, 30_000.0  # chains that are tried
 NEAR_BEST_SHARE = 0.9  # of the most draws, where fewer steps give them,

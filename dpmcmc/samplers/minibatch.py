@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.arithmetic.rules import Rule
-from dpmcmc.errors import SpecError
-from dpmcmc.options import Start
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families.target import Floats, Minibatches
+from dpmcmc.inputs.options import Start
+from dpmcmc.kernels.arithmetic.rules import Rule
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.discrete import Integers
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
@@ -17,7 +18,6 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.subsampling import wor_rdp_gaussian
 from dpmcmc.samplers.calibration import RELATIVE_TOLERANCE, moved, smallest
 from dpmcmc.samplers.starts import chain_mu, with_event
-from dpmcmc.target import Floats, Minibatches
 
 SCATTERED_READ_COST = 3.0  # times as long as in order: reading rows of a batch
 MIN_BATCH_ROWS = 1000  # rows of a batch that the planner chooses, where there are as many
@@ -40,7 +40,7 @@ def minibatch_event(options: Any, noise_multiplier: float, rows: int) -> Event:
 
 def batches(random: RandomSource, rows: int, batch: int, count: int) -> NDArray[np.int32]:
     """Return (count, batch) row numbers: uniform subsets of all rows, never released."""
-    from dpmcmc.kernels import subsets
+    from dpmcmc.kernels.compiled import subsets
 
     few = min(batch, rows - batch)
     # draws of one subset, on average, with those that are refused or passed over

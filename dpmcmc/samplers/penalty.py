@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.options import ChainOptions, Shape
+from dpmcmc.families.target import Floats, Ratios, Steps
+from dpmcmc.inputs.options import ChainOptions, Shape
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
@@ -15,7 +16,6 @@ from dpmcmc.samplers.adaptation import Amounts, Walk, axes, drawn, lengths
 from dpmcmc.samplers.penalty_efficiency import BACTRIAN_MODE
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing
 from dpmcmc.samplers.starts import Found, begin, with_event
-from dpmcmc.target import Floats, Ratios, Steps
 
 
 def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> Event:

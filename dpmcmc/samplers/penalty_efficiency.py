@@ -11,10 +11,10 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfc, ndtr
 
-from dpmcmc.assumptions import Guess
-from dpmcmc.options import ComponentProposal, Proposal, Shape
+from dpmcmc.families.assumptions import Guess
+from dpmcmc.families.target import Floats
+from dpmcmc.inputs.options import ComponentProposal, Proposal, Shape
 from dpmcmc.samplers.adaptation import STRETCHED_SHARES
-from dpmcmc.target import Floats
 
 BACTRIAN_MODE = 0.95  # of a Bactrian proposal: the distance of its two humps from 0, in its sds
 FREE_STEP = 2.4  # best proposal sd without noise, in conditional posterior sds

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmcmc.assumptions import Assumptions, Guess
-from dpmcmc.options import ComponentProposal, Proposal
+from dpmcmc.families.assumptions import Assumptions, Guess
+from dpmcmc.families.target import Floats, PublicRows
+from dpmcmc.inputs.options import ComponentProposal, Proposal
 from dpmcmc.privacy import accountant
 from dpmcmc.samplers.adaptation import LENGTHS, Fit, best_moves
 from dpmcmc.samplers.base import Expectation
@@ -23,7 +24,6 @@ from dpmcmc.samplers.penalty_efficiency import (
     walk,
 )
 from dpmcmc.samplers.starts import START_SHARES, arrived, chain_mu, finished, settled
-from dpmcmc.target import Floats, PublicRows
 
 STEPS_PER_RATIO = 64.0  # four times what `efficiency` needs: warm-up then costs a smaller part
 MIN_STEPS = 1000.0  # short ones cost little

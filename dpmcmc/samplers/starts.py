@@ -1,6 +1,6 @@
 """Chains that start from a release: its cost, its use for a chain, and what to expect of it.
 
-The release itself is made in dpmcmc/starting.py, where the rows are opened.
+The release itself is made in dpmcmc/samplers/starting.py, where the rows are opened.
 """
 
 import math
@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmcmc.assumptions import Assumptions
-from dpmcmc.errors import SpecError
-from dpmcmc.options import Start
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.families.target import Floats, Places
+from dpmcmc.inputs.options import Start
 from dpmcmc.privacy.events import Compose, Event
 from dpmcmc.releases import newton_budget, noisy_mean
 from dpmcmc.releases.noisy_quadratic import LEAST_FAR, MOST_FAR
-from dpmcmc.target import Floats, Places
 
 START_SHARES = (0.1, 0.25, 0.5)  # of mu^2, that the planner chooses from
 LEAST_NOISE, MOST_NOISE = 1e-4, 1e9

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpmcmc.assumptions import Assumptions
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Event
 from dpmcmc.samplers.base import Expectation

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dpmcmc.run import run
+from dpmcmc.fit.run import run
 from tests.api.support import House, house_in
 from tests.sources import Seeded
 from worker import run as running_jobs

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.api.examples import EXAMPLES
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
 from tests.api.support import CSV, METADATA, Caller, House, draw_with, job_of
 
 CALLERS = ("anonymous", "revoked", "owner", "other", "ungranted", "auditor", "admin")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases import RELEASES
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.api.support import ROWS, House
 
 DELTA = 1e-6

@@ -18,9 +18,9 @@ from app.api.reasons import REASONS
 from app.services.results import retention
 from app.storage.rows import ChainBlockRow, JobRow, ReleaseRow
 from app.storage.types import utc_now
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.models import MODELS
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
+from dpmcmc.families import MODELS
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.api.support import CSV, METADATA, Caller, House, draw_with, job_of
 
 APP = Path(__file__).resolve().parents[2] / "app"

@@ -21,8 +21,8 @@ from app.services.accounts.caller import Caller as Who
 from app.services.context import Services
 from app.services.results import chains, fetch
 from app.storage.rows import ChainBlockRow
-from dpmcmc.datatree import data_tree
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
+from dpmcmc.posterior.datatree import data_tree
 from tests.api.stalls import served
 from tests.api.support import ADMIN, METADATA, Caller, House, draw_with, job_of
 from tests.api.support import CSV as ROWS

@@ -412,8 +412,8 @@ def test_what_is_registered_is_described_each_in_its_own_words(analyst: Caller, 
 
 
 def test_registries_tell_the_schema_of_every_option(house: House, analyst: Caller) -> None:
-    from dpmcmc.algorithms import ALGORITHMS
-    from dpmcmc.models import MODELS
+    from dpmcmc.families import MODELS
+    from dpmcmc.samplers.algorithms import ALGORITHMS
 
     samplers = {s["name"]: s for s in analyst.get("/v1/samplers").json()["items"]}
     assert set(samplers) == set(ALGORITHMS)

@@ -10,10 +10,10 @@ from pydantic import SecretStr, ValidationError
 from app import serve
 from app.services.datasets import uploads
 from app.settings import Settings, settings
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 from tests.api.support import METADATA, ROWS, House, as_csv, csv_rows, job_of
 
 

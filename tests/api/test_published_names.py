@@ -2,12 +2,12 @@
 
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample
-from dpmcmc.options import SufficientStatisticsOptions
-from dpmcmc.published import PUBLISHED, algorithm_of
-from dpmcmc.spec import ModelSpec
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import SufficientStatisticsOptions
+from dpmcmc.inputs.published import PUBLISHED, algorithm_of
+from dpmcmc.inputs.spec import ModelSpec
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.api.support import House
 from tests.cases import people, schema_of
 

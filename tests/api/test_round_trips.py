@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpmcmc import BinaryColumn, NumberColumn, Schema, sample
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.inputs.options import DpPenaltyOptions
 from tests.api.support import Caller, House, job_of
 from tests.sources import Seeded
 

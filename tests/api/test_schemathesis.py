@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import Flaky
 
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
 from tests.api.support import Caller, House, draw_with
 
 # users and keys that a sequence shuts out are those that it calls with

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from dpmcmc.algorithms import ALGORITHMS
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.audit.report import alpha_of, others_of, too_sure, write, write_part
 from tests.audit.work import FULL, QUICK, attacked_others, audited, replays, say
 

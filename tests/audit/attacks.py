@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from dpmcmc.design import make_design
-from dpmcmc.models import MODELS
+from dpmcmc.families import MODELS
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.samplers.penalty_efficiency import BACTRIAN_MODE
-from dpmcmc.schema import Schema, Table
-from dpmcmc.spec import JobSpec
 
 Floats = NDArray[np.float64]
 Score = Callable[[Floats], Floats]

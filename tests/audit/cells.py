@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.inputs.schema import NumberColumn, Schema, Table
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.releases import RELEASES
-from dpmcmc.schema import NumberColumn, Schema, Table
-from dpmcmc.spec import JobSpec
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.audit import attacks
 from tests.audit.bounds import CONFIDENCE, Claim, Counts, best_threshold, errors, rate_level
 from tests.audit.noise import all_rows

@@ -14,9 +14,9 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.arithmetic import rounding
-from dpmcmc.arithmetic.rules import BARKER
-from dpmcmc.models.rowwise import RowTarget
+from dpmcmc.families.rowwise import RowTarget
+from dpmcmc.kernels.arithmetic import rounding
+from dpmcmc.kernels.arithmetic.rules import BARKER
 from dpmcmc.privacy import discrete
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN, PENALTY_DECISION

@@ -5,16 +5,16 @@ from itertools import product
 
 import numpy as np
 
-from dpmcmc.design import make_design
-from dpmcmc.models import MODELS
+from dpmcmc.families import MODELS
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Plan
 from dpmcmc.privacy.accountant import gdp_mu
 from dpmcmc.privacy.events import Gaussian, WithoutReplacement
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.releases import RELEASES
-from dpmcmc.schema import Schema
-from dpmcmc.spec import JobSpec
 from tests.audit.mechanism import (
     Decisions,
     Floats,

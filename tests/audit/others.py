@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.fit.run import run
+from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.privacy.accountant import all_gaussian
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.privacy.types import Permit, Private
-from dpmcmc.run import run
-from dpmcmc.schema import Table
-from dpmcmc.spec import JobSpec
-from dpmcmc.synthetic import call as synthesising
-from dpmcmc.tasks import TASKS, TaskSpec, run_task
-from dpmcmc.tasks.synthetic import SyntheticTask
+from dpmcmc.queries.synthetic import call as synthesising
+from dpmcmc.queries.tasks import TASKS, TaskSpec, run_task
+from dpmcmc.queries.tasks.synthetic import SyntheticTask
 from tests.audit import attacks, replay_cases
 from tests.audit.bounds import CONFIDENCE, Claim, errors
 from tests.audit.cells import Cell, best_score, signed

@@ -17,9 +17,15 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from dpmcmc.design import make_design
-from dpmcmc.local import table_of
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.fit.local import table_of
+from dpmcmc.fit.results import told
+from dpmcmc.fit.run import run
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Plan, event, plan
+from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy.discrete_laplace import flip_share
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import (
@@ -33,14 +39,8 @@ from dpmcmc.privacy.events import (
     SmoothLaplace,
     WithoutReplacement,
 )
-from dpmcmc.privacy.types import Permit, Private
-from dpmcmc.results import told
-from dpmcmc.reuse import Earlier
-from dpmcmc.run import run
-from dpmcmc.schema import Schema, Table
-from dpmcmc.spec import JobSpec
-from dpmcmc.stored import StoredRelease
-from dpmcmc.tasks import TaskPlan, TaskSpec, plan_task, run_task, told_of, verdict_of
+from dpmcmc.queries.tasks import TaskPlan, TaskSpec, plan_task, run_task, told_of, verdict_of
+from dpmcmc.releases.reuse import Earlier
 from tests.audit.requests import shortened
 from tests.audit.transcript import (
     FLIPS,

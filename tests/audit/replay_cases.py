@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.errors import SpecError
-from dpmcmc.options import NoisyQuadraticOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.options import NoisyQuadraticOptions
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles
+from dpmcmc.queries.tasks import TaskSpec
+from dpmcmc.queries.tasks.statistic import StatisticTask
+from dpmcmc.queries.tasks.summaries import SummariesTask
+from dpmcmc.queries.tasks.synthetic import SyntheticTask
+from dpmcmc.queries.tasks.two_stages import TwoStagesTask
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from dpmcmc.samplers.dp_barker import widest
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import PrivacySpec
-from dpmcmc.summaries.statistics import Counts, Mean, Quantiles
-from dpmcmc.tasks import TaskSpec
-from dpmcmc.tasks.statistic import StatisticTask
-from dpmcmc.tasks.summaries import SummariesTask
-from dpmcmc.tasks.synthetic import SyntheticTask
-from dpmcmc.tasks.two_stages import TwoStagesTask
 from tests.audit import search
 from tests.audit.cells import families_of
 from tests.audit.replay import Case, Row

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.fit.run import run
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.planner import Plan, event, plan
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.privacy.types import Permit, Private
-from dpmcmc.run import run
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.samplers.algorithms import ALGORITHMS
 
 COLUMN: Any = TypeAdapter(NumberColumn | BinaryColumn | CategoryColumn)
 

@@ -12,10 +12,10 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS
-from dpmcmc.spec import ModelSpec, PrivacySpec
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.inputs.spec import ModelSpec, PrivacySpec
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.audit import schemas
 from tests.audit.noise import Finding, of_plan, of_run, runnable
 from tests.audit.requests import Request, adapter

@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.options import ChainOptions, Proposal
+from dpmcmc.inputs.options import ChainOptions, Proposal
 from dpmcmc.privacy import discrete
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from dpmcmc.samplers.base import Sampler
 from dpmcmc.samplers.penalty import init, penalty_event, step
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.privacy.sites import SITES
-from dpmcmc.tasks import TASKS, TaskSpec
+from dpmcmc.queries.tasks import TASKS, TaskSpec
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.audit import broken, replay, replay_cases
 from tests.audit.cells import families_of
 from tests.audit.replay import CLOSE, Replay

@@ -27,7 +27,7 @@ from numba import config
 from numpy.typing import NDArray
 
 import dpmcmc
-from dpmcmc.arithmetic import rounding, rules
+from dpmcmc.kernels.arithmetic import rounding, rules
 from dpmcmc.privacy import discrete, discrete_laplace
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.sites import Site, check

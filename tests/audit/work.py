@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from typing import Any
 
-from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.audit import others, replay, replay_cases, search
 from tests.audit.cells import (
     CHAINS,

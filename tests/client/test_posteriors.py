@@ -15,7 +15,7 @@ from app.services.results.posteriors import FREE, EffectAsked, Question, told
 from dpmcmc import CoefficientPrior, ModelSpec, NumberColumn, Schema, sample
 from dpmcmc.client import Client, posteriors
 from dpmcmc.client.cli import app
-from dpmcmc.schema import BinaryColumn
+from dpmcmc.inputs.schema import BinaryColumn
 from tests.peers import QuietHandler, served
 from tests.sources import Seeded
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpmcmc.arithmetic import rules
-from dpmcmc.models.rowwise import RowTarget
-from dpmcmc.options import ComponentProposal, Proposal
+from dpmcmc.families.rowwise import RowTarget
+from dpmcmc.inputs.options import ComponentProposal, Proposal
+from dpmcmc.kernels.arithmetic import rules
 from dpmcmc.privacy import discrete
 from dpmcmc.samplers import SAMPLERS, dp_barker, dp_penalty_subsampled, hamiltonian, minibatch
 from dpmcmc.samplers.minibatch import batches

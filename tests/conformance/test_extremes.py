@@ -6,17 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpmcmc.arithmetic.rules import PENALTY, Rule, penalty
-from dpmcmc.design import make_design
-from dpmcmc.kernels import penalty_steps
-from dpmcmc.kernels.cells import TERM_BITS
-from dpmcmc.local import table_of
-from dpmcmc.models import MODELS
-from dpmcmc.models.layout import term_grid
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.families import MODELS
+from dpmcmc.families.layout import term_grid
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.kernels.arithmetic.rules import PENALTY, Rule, penalty
+from dpmcmc.kernels.compiled import penalty_steps
+from dpmcmc.kernels.compiled.cells import TERM_BITS
 from dpmcmc.samplers import dp_penalty_subsampled
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from tests.conformance.test_models import SPECS, opened, random_rows
 
 BATCH, FAR, DELTA = 20, 1e8, 0.1

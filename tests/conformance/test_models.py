@@ -5,19 +5,19 @@ import itertools
 import numpy as np
 import pytest
 
-from dpmcmc.arithmetic import rules
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample, table_of
-from dpmcmc.models import MODELS, layout
-from dpmcmc.models import threads as row_threads
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS, layout
+from dpmcmc.families import threads as row_threads
+from dpmcmc.families.target import Path, Steps, Trajectories
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.kernels.arithmetic import rules
 from dpmcmc.planner import plan
 from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, scale_of
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
-from dpmcmc.target import Path, Steps, Trajectories
 from experiments import stepped
 from experiments.stepped import Stepped, batch_decided, decided
 
@@ -99,7 +99,7 @@ def one_moves(deltas, j):
 
 def interval(form, here, deltas, j=None):
     """(lo, hi), (chain,) each, of any row's ratio, all coefficients moving or j alone."""
-    from dpmcmc.kernels import moves
+    from dpmcmc.kernels.compiled import moves
 
     j, wide = moves.ALL_COEFFICIENTS if j is None else j, np.full(len(here), np.inf)
     clip = np.inf, np.inf, np.inf
@@ -115,7 +115,7 @@ def batch_sums(target, deltas, indices, j=None):
 
     j: the one coefficient that moves.
     """
-    from dpmcmc.kernels import batches, intervals
+    from dpmcmc.kernels.compiled import batches, intervals
 
     form, there, found = target._form, target.position + deltas, []
     ends = *form.describe(target.position), *form.describe(there)

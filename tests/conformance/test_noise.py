@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpmcmc.arithmetic import rules
-from dpmcmc.options import ComponentProposal, DpHmcOptions, DpMalaOptions, Proposal
+from dpmcmc.inputs.options import ComponentProposal, DpHmcOptions, DpMalaOptions, Proposal
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.kernels.arithmetic import rules
 from dpmcmc.planner import plan
 from dpmcmc.privacy.discrete import scale_of
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.samplers import SAMPLERS, dp_barker, hamiltonian, minibatch
 from dpmcmc.samplers.barker_correction import ERROR
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 from experiments import stepped
 from tests.conformance.toys import Toy, cold, gaussian_means
 
@@ -74,7 +74,7 @@ for added in set(SAMPLERS) - {name for name, _ in VARIANTS.values()}:
 class Flat(Toy):
     """Rows that say nothing: every sum is `total`, one row may change it by `width`.
 
-    Implements dpmcmc.target.Target, and counts the looks at the rows.
+    Implements dpmcmc.families.target.Target, and counts the looks at the rows.
     """
 
     rows, tempering, bounded, even = ROWS, 1.0, False, False

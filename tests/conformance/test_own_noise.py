@@ -12,10 +12,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.local import table_of
-from dpmcmc.models import rowwise
-from dpmcmc.options import Start
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.families import rowwise
+from dpmcmc.fit.local import table_of
+from dpmcmc.fit.run import run
+from dpmcmc.inputs.options import Start
+from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.privacy import discrete
 from dpmcmc.privacy.event_json import digest
@@ -32,12 +34,10 @@ from dpmcmc.privacy.sites import (
     TRAJECTORY_GRADIENT,
     VARIATIONAL_GRADIENT,
 )
-from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.releases import RELEASES, noisy_mean
-from dpmcmc.run import run
 from dpmcmc.samplers import SAMPLERS, dp_barker, minibatch
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from dpmcmc.samplers.barker_correction import LOCATIONS, WEIGHTS
-from dpmcmc.spec import JobSpec, PrivacySpec
 from tests.cases import EXAMPLES, schema_of
 from tests.conformance.test_noise import VARIANTS
 from tests.conformance.toys import cold, gaussian_means

@@ -8,22 +8,22 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS, OPTIONS
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.local import table_of
-from dpmcmc.models import MODELS
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Permit, PermitError, Private
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import table_of
+from dpmcmc.fit.run import run
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 from dpmcmc.planner import event, plan
 from dpmcmc.privacy.accountant import gdp_mu2
 from dpmcmc.privacy.event_json import as_dict, digest, from_dict
 from dpmcmc.privacy.events import Gaussian
 from dpmcmc.privacy.pld import leaves
-from dpmcmc.privacy.types import Permit, PermitError, Private
 from dpmcmc.releases import RELEASES
-from dpmcmc.run import run
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.samplers.algorithms import ALGORITHMS, OPTIONS
 from tests.cases import EXAMPLES, people, schema_of
 from tests.proofs import proof_of
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpmcmc.algorithms import OPTIONS
-from dpmcmc.local import table_of
-from dpmcmc.models import threads as row_threads
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.families import threads as row_threads
+from dpmcmc.fit.local import table_of
+from dpmcmc.fit.run import run
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.event_json import as_dict, digest, from_dict
-from dpmcmc.privacy.types import Permit, Private
-from dpmcmc.run import run
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.samplers.algorithms import OPTIONS
 from tests.proofs import proof_of
 from tests.sources import Seeded
 

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 from scipy.stats import chisquare
 
-from dpmcmc.design import make_design
-from dpmcmc.local import table_of
-from dpmcmc.models import MODELS
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from experiments.stepped import Stepped
 
 BINS = 10
@@ -35,7 +35,7 @@ class Toy(Stepped):
 class ToyTarget(Toy):
     """Logistic rows of one coefficient: count rows of each (x, y), prior N(0, 1).
 
-    Implements dpmcmc.target.Target in plain NumPy for any number of chains.
+    Implements dpmcmc.families.target.Target in plain NumPy for any number of chains.
     """
 
     def __init__(self, x, y, counts, chains, tempering=1.0):

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from tests.sources import Seeded
 
 

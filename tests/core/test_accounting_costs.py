@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy import composition, conversions, losses, pld, subsampling
 from dpmcmc.privacy import rdp as curves
 from dpmcmc.privacy.accountant import (
@@ -35,7 +36,6 @@ from dpmcmc.privacy.events import (
 )
 from dpmcmc.privacy.laplace import laplace_delta
 from dpmcmc.privacy.quotes import quote
-from dpmcmc.privacy.types import Neighbouring
 
 ADD = Neighbouring.ADD_REMOVE
 orders = st.one_of(st.floats(1.01, 100), st.integers(2, 64).map(float))

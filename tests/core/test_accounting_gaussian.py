@@ -17,13 +17,7 @@ from dpmcmc.privacy.accountant import (
     num_trajectories_for,
 )
 from dpmcmc.privacy.events import Compose, Gaussian, Repeat
-from dpmcmc.privacy.gaussian import (
-    delta_of_mu,
-    epsilon_of_mu,
-    mu_of_epsilon,
-    root_down,
-    root_up,
-)
+from dpmcmc.privacy.gaussian import delta_of_mu, epsilon_of_mu, mu_of_epsilon, root_down, root_up
 
 epsilons = st.floats(-6, 3).map(lambda power: 10**power)
 deltas = st.one_of(

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy import accountant, composition, conversions, quotes, rdp, subsampling
 from dpmcmc.privacy.events import (
     Compose,
@@ -31,7 +32,6 @@ from dpmcmc.privacy.events import (
 from dpmcmc.privacy.filter import FilterState, FilterTerms, entry_cost, mu_limit
 from dpmcmc.privacy.gaussian import delta_of_mu, epsilon_of_mu
 from dpmcmc.privacy.laplace import laplace_delta
-from dpmcmc.privacy.types import Neighbouring
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,12 +8,12 @@ import numba
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.diagnostics import summarise
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample, table_of
-from dpmcmc.models import MODELS
-from dpmcmc.options import (
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Released
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import (
     ComponentProposal,
     DpBarkerOptions,
     DpPenaltyOptions,
@@ -21,23 +21,15 @@ from dpmcmc.options import (
     Proposal,
     Start,
 )
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.resolve import ARVIZ_FLOOR, _batched
-from dpmcmc.privacy.types import Released
+from dpmcmc.posterior.diagnostics import summarise
 from dpmcmc.samplers import SAMPLERS, adaptation
-from dpmcmc.samplers.adaptation import (
-    Walk,
-    axes,
-    best_moves,
-    effective,
-    held,
-    lengths,
-    points,
-)
+from dpmcmc.samplers.adaptation import Walk, axes, best_moves, effective, held, lengths, points
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
 RNG = np.random.default_rng(7)
 RIDGE = np.array([[1.0, 0.99], [0.99, 1.0]])

@@ -5,7 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from dpmcmc.models.banana import Banana, bend, draw_posterior, exact_posterior, simulate, straighten
+from dpmcmc.families.banana import (
+    Banana,
+    bend,
+    draw_posterior,
+    exact_posterior,
+    simulate,
+    straighten,
+)
 
 
 def log_joint(model, theta, rows, tempering):

@@ -5,12 +5,12 @@ import re
 import numpy as np
 import pytest
 
-from dpmcmc.breadth import MUCH_TOO_WIDE, notes
-from dpmcmc.design import make_design
-from dpmcmc.local import sample
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelSpec
-from dpmcmc.stored import StoredRelease
+from dpmcmc.fit.local import sample
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelSpec
+from dpmcmc.posterior.breadth import MUCH_TOO_WIDE, notes
+from dpmcmc.posterior.stored import StoredRelease
 
 ROWS = 20_000
 

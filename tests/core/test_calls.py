@@ -31,11 +31,11 @@ from dpmcmc import (
     sample,
     synthesise,
 )
-from dpmcmc.algorithms import ALGORITHMS
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.promises import too_likely
-from dpmcmc.statistics.populations import NormalMean
-from dpmcmc.tasks import StatisticTask, SummariesTask, SyntheticTask, TaskSpec, plan_task
+from dpmcmc.queries.statistics.populations import NormalMean
+from dpmcmc.queries.tasks import StatisticTask, SummariesTask, SyntheticTask, TaskSpec, plan_task
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.sources import Seeded
 
 ROWS = 100

@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample
-from dpmcmc.options import (
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import (
     AutoOptions,
     DpBarkerOptions,
     DpPenaltyGuidedOptions,
     DpPenaltyOptions,
     NoisyMeanOptions,
 )
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases import RELEASES
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
 FORMULAS = {
     "logistic": "ill ~ age + group",

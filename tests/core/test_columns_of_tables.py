@@ -5,12 +5,12 @@ import pytest
 
 import dpmcmc
 from dpmcmc import Counts, Quantiles, describe
-from dpmcmc.contingency.axes import axis
-from dpmcmc.errors import SpecError
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema, Table
-from dpmcmc.synthetic.checks import MOST_OPEN, Check, checked, shares_of
-from dpmcmc.synthetic.drawn import tilts_of, values, within
-from dpmcmc.synthetic.loglinear import LogLinear
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema, Table
+from dpmcmc.mechanisms.axes import axis
+from dpmcmc.queries.synthetic.checks import MOST_OPEN, Check, checked, shares_of
+from dpmcmc.queries.synthetic.drawn import tilts_of, values, within
+from dpmcmc.queries.synthetic.loglinear import LogLinear
 from tests.sources import Seeded
 
 COLUMNS = {

@@ -8,14 +8,14 @@ from dataclasses import fields
 
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample
-from dpmcmc.options import DpHmcOptions, Start
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import DpHmcOptions, Start
+from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from dpmcmc.planner import plan, usable_at
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.spec import JobSpec, PrivacySpec
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.cases import EXAMPLES, people, schema_of
 
 ROWS, DELTA = 300, 1e-6

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpmcmc import ModelSpec, Schema, sample
-from dpmcmc.families.base import Place
+from dpmcmc.families.scores.base import Place
 from tests.cases import FAMILIES
 from tests.sources import Seeded
 

@@ -9,8 +9,8 @@ import pytest
 
 import dpmcmc
 from dpmcmc import BinaryColumn, ModelSpec, NumberColumn, Schema
-from dpmcmc.datatree import data_tree
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.posterior.datatree import data_tree
 from tests.sources import Seeded
 
 ROWS = 200
@@ -71,7 +71,7 @@ def test_it_holds_every_draw_once_and_says_how_they_were_made(fit):
 RACE = """
 import threading
 import numpy as np
-from dpmcmc.datatree import data_tree
+from dpmcmc.posterior.datatree import data_tree
 from dpmcmc.formula.parse import parse
 
 gate, faults = threading.Barrier(8), []

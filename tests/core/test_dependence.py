@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from dpmcmc import ModelSpec, plan, sample
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
+from dpmcmc.base.errors import SpecError
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from dpmcmc.planner.dependence import check_dependence
-from dpmcmc.spec import JobSpec, PrivacySpec
 from tests.core.test_formulas import RICH, rows_of, schema_of
 
 DEPENDENT = [
@@ -53,7 +53,7 @@ def test_what_rows_can_tell_apart_is_not_refused(formula):
 @pytest.mark.parametrize("formula", [one for one, *_ in DEPENDENT])
 def test_what_is_refused_has_no_full_rank_on_any_rows(formula):
     """Other rows than those that were looked at."""
-    from dpmcmc.schema import Table
+    from dpmcmc.inputs.schema import Table
 
     design = make_design(schema_of(500), f"ill ~ {formula}")
     x, _ = design.build(Table(columns=rows_of(500, 3), rows=500))

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.schema import NumberColumn, Schema, Table
+from dpmcmc.base.errors import SpecError
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import NumberColumn, Schema, Table
 
 
 def table(schema, **columns):
@@ -123,7 +123,7 @@ def test_what_is_not_a_sum_of_products_of_columns_is_refused(schema_of, formula)
 
 
 def test_too_many_parameters_are_refused_before_they_are_made(schema_of):
-    from dpmcmc.schema import BinaryColumn, CategoryColumn
+    from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn
 
     wide = tuple(
         CategoryColumn(name=f"c{k}", categories=tuple(str(i) for i in range(1000)))

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from dpmcmc.diagnostics import summarise
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
+from dpmcmc.posterior.diagnostics import summarise
 
 
 @pytest.fixture

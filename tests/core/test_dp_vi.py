@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from dpmcmc import BinaryColumn, ModelSpec, NumberColumn, Schema, sample
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.local import table_of
-from dpmcmc.options import AutoOptions, DpViOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import AutoOptions, DpViOptions
+from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases import dp_vi
 from dpmcmc.releases.dp_vi import Opened
 from dpmcmc.releases.variational import Look, Variational, judge, pooled
-from dpmcmc.spec import JobSpec, PrivacySpec
 from tests.sources import Seeded
 
 compiled = pytest.mark.skipif(

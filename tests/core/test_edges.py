@@ -7,12 +7,12 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample, table_of
-from dpmcmc.models import MODELS
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelOptions, ModelSpec, NormalPrior
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
 
 FORMULAS = {
     "logistic": "y ~ x + C(g)",

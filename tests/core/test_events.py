@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
+from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy.event_json import as_dict, digest, from_dict
 from dpmcmc.privacy.events import (
     MAX_DEPTH,
@@ -21,7 +22,6 @@ from dpmcmc.privacy.events import (
     SmoothLaplace,
     WithoutReplacement,
 )
-from dpmcmc.privacy.types import Neighbouring
 
 ADD = Neighbouring.ADD_REMOVE
 ONE_OF_EACH: list[Event] = [

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpmcmc.design import make_design
-from dpmcmc.diagnostics import summarise
-from dpmcmc.local import sample, table_of
-from dpmcmc.models import MODELS
-from dpmcmc.options import DpHmcOptions, DpMalaOptions, DpPenaltyOptions, Start
+from dpmcmc.base.private import Released
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpHmcOptions, DpMalaOptions, DpPenaltyOptions, Start
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
-from dpmcmc.privacy.types import Released
+from dpmcmc.posterior.diagnostics import summarise
 from dpmcmc.samplers import SAMPLERS, hamiltonian
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
-from dpmcmc.starting import begun
+from dpmcmc.samplers.starting import begun
 from experiments.posteriors import POSTERIORS
 
 BUDGET = PrivacySpec(delta=1e-6, epsilon=1e6)
@@ -111,7 +111,7 @@ def test_ratios_that_are_cut_have_the_narrower_sensitivity_and_keep_it(seeded):
 
 @given(low=ENDS, high=ENDS, width=st.floats(0.01, 100.0))
 def test_an_interval_is_cut_to_a_width_the_further_end_first(low, high, width):
-    from dpmcmc.kernels.intervals import cut
+    from dpmcmc.kernels.compiled.intervals import cut
 
     low, high = min(low, high), max(low, high)
     lo, hi = cut(low, high, 1.0, np.inf, np.inf, width)

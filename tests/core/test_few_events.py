@@ -14,8 +14,8 @@ from dpmcmc import (
     Schema,
     sample,
 )
-from dpmcmc.design import make_design
-from dpmcmc.local import table_of
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
 from dpmcmc.releases.few_events import groups_of
 from tests.sources import Seeded
 

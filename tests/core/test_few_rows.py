@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dpmcmc import Schema, sample
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from tests.sources import Seeded
 
 BOUNDS = {

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy.accountant import epsilon, epsilon_of_mu, mu_of_epsilon, noise_multiplier_for
 from dpmcmc.privacy.conversions import rdp_budget
 from dpmcmc.privacy.events import (
@@ -37,7 +38,6 @@ from dpmcmc.privacy.filter import (
 )
 from dpmcmc.privacy.gaussian import delta_of_mu
 from dpmcmc.privacy.subsampling import wor_delta
-from dpmcmc.privacy.types import Neighbouring
 
 DELTA = 1e-6
 MIXED = FilterTerms(3.0, DELTA, gdp_weight=0.5, renyi=((9, 0.5),))

@@ -8,34 +8,34 @@ import pytest
 from scipy.special import gamma
 from scipy.stats import norm
 
-from dpmcmc.statistics.fisher import (
+from dpmcmc.queries.statistics.fisher import (
     best_power,
     gaussian_information,
     information,
     laplace_information,
     response_information,
 )
-from dpmcmc.statistics.fisher_monte_carlo import (
+from dpmcmc.queries.statistics.fisher_monte_carlo import (
     Effort,
     additive_information,
     marginal_information,
     sequential_information,
 )
-from dpmcmc.statistics.mechanisms import (
+from dpmcmc.queries.statistics.mechanisms import (
     GaussianNoise,
     LaplaceNoise,
     RandomisedResponse,
     SmoothLaplaceNoise,
     Statistic,
 )
-from dpmcmc.statistics.populations import (
+from dpmcmc.queries.statistics.populations import (
     Bernoulli,
     NormalMean,
     NormalVariance,
     UniformWidth,
     moments,
 )
-from dpmcmc.statistics.smooth import beta_of
+from dpmcmc.queries.statistics.smooth import beta_of
 from tests.sources import Seeded
 
 CLOSE = 1e-10

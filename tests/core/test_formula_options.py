@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.base.errors import SpecError
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 
 SCHEMA = Schema(
     columns=(

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from dpmcmc.arithmetic.intervals.logistic import vector_interval
-from dpmcmc.arithmetic.public import interval_of_move
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS
-from dpmcmc.models.moments import second_moments
-from dpmcmc.options import DpPenaltyOptions
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.families.moments import second_moments
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.kernels.arithmetic.intervals.logistic import vector_interval
+from dpmcmc.kernels.arithmetic.public import interval_of_move
 
 RICH = [
     "age*group + `body mass`",

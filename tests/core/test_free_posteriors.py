@@ -8,11 +8,11 @@ import pytest
 from scipy.special import expit, ndtr
 
 from dpmcmc import CoefficientPrior, NormalPrior
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelSpec
-from dpmcmc.stored import StoredRelease
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelSpec
+from dpmcmc.posterior.stored import StoredRelease
 
 ROWS = 8000
 SCHEMA = Schema(
@@ -245,7 +245,7 @@ def test_means_take_other_priors_too():
 
 
 def _known():
-    from dpmcmc.spec import ModelOptions
+    from dpmcmc.inputs.spec import ModelOptions
 
     return ModelOptions(variances=(5.4,))
 

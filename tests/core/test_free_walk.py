@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from dpmcmc.errors import SpecError
-from dpmcmc.free.closed import Closed
-from dpmcmc.free.priors import CoefficientPrior, checked
-from dpmcmc.free.walk import between, walked
+from dpmcmc.base.errors import SpecError
+from dpmcmc.posterior.free.closed import Closed
+from dpmcmc.posterior.free.priors import CoefficientPrior, checked
+from dpmcmc.posterior.free.walk import between, walked
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.releases.base import Normal
 

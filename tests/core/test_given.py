@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, plan, sample
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.families.base import Place
-from dpmcmc.families.given import Given
-from dpmcmc.schema import BinaryColumn
-from dpmcmc.spec import JobSpec, PrivacySpec
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families.scores.base import Place
+from dpmcmc.families.scores.given import Given
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import BinaryColumn
+from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from tests.cases import FAMILIES, WEIGHTED
 
 ROWS = 8000
@@ -160,7 +160,7 @@ def test_what_cannot_be_an_offset_or_a_weight_is_refused(change, pointer):
 
 @pytest.mark.parametrize("given", [{"weights": "exact"}, {}])
 def test_chains_that_would_not_read_them_are_refused(given):
-    from dpmcmc.options import DpPenaltyOptions
+    from dpmcmc.inputs.options import DpPenaltyOptions
 
     formula = "wage ~ age" if given else "wage ~ age + offset(base)"
     model = ModelSpec(family="linear", formula=formula, **given)
@@ -175,7 +175,7 @@ def test_chains_that_would_not_read_them_are_refused(given):
 
 
 def test_offsets_add_up_and_are_held_to_their_bounds():
-    from dpmcmc.schema import Table
+    from dpmcmc.inputs.schema import Table
 
     design = make_design(schema_of(), "wage ~ age + offset(base) + offset(log(years))")
     assert design.middle_offset == pytest.approx(0.5 * np.log(500))

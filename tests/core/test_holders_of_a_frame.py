@@ -4,7 +4,7 @@ import pandas
 import pyarrow
 import pytest
 
-from dpmcmc.schema import Schema
+from dpmcmc.inputs.schema import Schema
 
 ROWS = {"x": [0.0, 0.1, 0.2, 0.3, 0.4], "where": ["n", "n", "n", "s", "s"]}
 FRAMES = {"dict": dict, "pandas": pandas.DataFrame}

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dpmcmc import Budget, Schema, sample
-from dpmcmc.frames import columns_of
+from dpmcmc.inputs.frames import columns_of
 
 ROWS = 2_000
 BOUNDS = {"x": (0, 10), "y": (-5, 15)}

@@ -10,7 +10,7 @@ import numba
 import pytest
 
 import dpmcmc
-from dpmcmc import kernels
+from dpmcmc.kernels import compiled
 
 PACKAGE = Path(dpmcmc.__file__).parent
 SOURCES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py"))]
@@ -20,12 +20,12 @@ compiled = pytest.mark.skipif(
 )
 SCRIPT = """
 import numpy as np
-from dpmcmc.design import make_design
-from dpmcmc.kernels.position_facts import log_prior_ratios
-from dpmcmc.models import MODELS
-from dpmcmc.options import DpPenaltyOptions
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.formula.design import make_design
+from dpmcmc.kernels.compiled.position_facts import log_prior_ratios
+from dpmcmc.families import MODELS
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 schema = Schema(columns=(NumberColumn(name="y", lower=0.0, upper=1.0),), rows=3)
 model = ModelSpec(family="poisson", formula="y ~ 1")
 spec = JobSpec(model=model, sampler=DpPenaltyOptions(), privacy=PrivacySpec(delta=1e-6, epsilon=1))
@@ -44,17 +44,17 @@ def copied(tmp_path):
 
 @pytest.mark.parametrize("name", [*COMPILED, "arithmetic/rules.py", "arithmetic/rounding.py"])
 def test_one_character_of_a_source_gives_another_key(copied, name):
-    before = kernels.key_of(copied)
-    assert before == kernels.key_of(PACKAGE)
+    before = compiled.key_of(copied)
+    assert before == compiled.key_of(PACKAGE)
     path = copied / name
     path.write_text(path.read_text() + "#")
-    assert kernels.key_of(copied) != before
+    assert compiled.key_of(copied) != before
 
 
 @compiled
 def test_every_source_of_a_compiled_function_is_in_the_key(repository):
     """Whatever is inlined, from whichever file."""
-    from dpmcmc.kernels import batches, hmc_steps  # which import all others
+    from dpmcmc.kernels.compiled import batches, hmc_steps  # which import all others
 
     found = set()
     for module in list(sys.modules.values()):
@@ -70,9 +70,9 @@ def test_every_source_of_a_compiled_function_is_in_the_key(repository):
 
 
 def test_another_version_of_the_compiler_gives_another_key(monkeypatch):
-    before = kernels.key_of(PACKAGE)
+    before = compiled.key_of(PACKAGE)
     monkeypatch.setattr(numba, "__version__", "0")
-    assert kernels.key_of(PACKAGE) != before
+    assert compiled.key_of(PACKAGE) != before
 
 
 def ran(package, cache):
@@ -113,18 +113,18 @@ def test_old_versions_are_forgotten_but_for_a_few(monkeypatch, tmp_path):
         old.mkdir()
         os.utime(old, (1e9 - age, 1e9 - age))
     (tmp_path / "something else").mkdir()
-    mine = kernels.cache_folder()
+    mine = compiled.cache_folder()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {
         mine.name,
         "something else",
-        *(f"{age:032x}" for age in range(kernels.CACHES_KEPT)),
+        *(f"{age:032x}" for age in range(compiled.CACHES_KEPT)),
     }
 
 
 def test_a_folder_that_cannot_be_written_to_does_no_harm(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "file" / "below"))
-    folder = kernels.cache_folder()
+    folder = compiled.cache_folder()
     assert folder.is_dir()
     folder.rmdir()

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from dpmcmc.arithmetic.families import LOGISTIC
-from dpmcmc.kernels import dispatch, gradient_sums, maths, ratio_sums
-from dpmcmc.kernels.blocks import BLOCK
+from dpmcmc.kernels.arithmetic.families import LOGISTIC
+from dpmcmc.kernels.compiled import dispatch, gradient_sums, maths, ratio_sums
+from dpmcmc.kernels.compiled.blocks import BLOCK
 
 COUNT, CHAINS, COLUMNS = 600, 3, 4
 HALF = 2.0**30
@@ -137,9 +137,9 @@ import sys; sys.path.insert(0, {here!r}); sys.path.insert(0, {here!r} + "/tests/
 import numpy as np
 from numba import config
 import test_models as t
-from dpmcmc.target import Path, Steps, Trajectories
+from dpmcmc.families.target import Path, Steps, Trajectories
 from dpmcmc.privacy.discrete import Scale
-from dpmcmc.arithmetic.rules import PENALTY, Rule
+from dpmcmc.kernels.arithmetic.rules import PENALTY, Rule
 assert bool(config.DISABLE_JIT) == {disabled}
 for name in t.SPECS:
     rng = np.random.default_rng(0)

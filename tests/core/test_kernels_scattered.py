@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dpmcmc.kernels.maths import OPTIONS
-from dpmcmc.kernels.scattered import LANES, ROWS, dots
+from dpmcmc.kernels.compiled.maths import OPTIONS
+from dpmcmc.kernels.compiled.scattered import LANES, ROWS, dots
 
 COUNT = 40
 

@@ -7,9 +7,9 @@ out.
 import numpy as np
 import pytest
 
-from dpmcmc.local import sample
-from dpmcmc.schema import Schema
-from dpmcmc.spec import NormalPrior
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.spec import NormalPrior
 from tests.sources import Seeded
 
 EPSILON = 1e6

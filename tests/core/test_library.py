@@ -18,12 +18,12 @@ from dpmcmc import (
     SpecError,
     sample,
 )
-from dpmcmc.frames import columns_of
-from dpmcmc.local import table_of
-from dpmcmc.models import MODELS
-from dpmcmc.options import AlgorithmName, AlgorithmOptions
-from dpmcmc.spec import FamilyName
-from dpmcmc.summary_table import rounded
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import table_of
+from dpmcmc.inputs.frames import columns_of
+from dpmcmc.inputs.options import AlgorithmName, AlgorithmOptions
+from dpmcmc.inputs.spec import FamilyName
+from dpmcmc.posterior.summary_table import rounded
 from tests.sources import Seeded
 
 ROWS = 4000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmcmc.arithmetic.intervals.logistic import component_interval, vector_interval
+from dpmcmc.kernels.arithmetic.intervals.logistic import component_interval, vector_interval
 
 COEFFICIENT = st.floats(-8, 8)
 DELTA = st.one_of(st.floats(-3, 3), st.sampled_from([1e-6, -1e-6, 40.0, -40.0, 0.0]))

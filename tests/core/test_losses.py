@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy import composition, losses, pld
 from dpmcmc.privacy.accountant import epsilon
 from dpmcmc.privacy.costs import pair_of
@@ -21,7 +22,6 @@ from dpmcmc.privacy.events import (
     WithoutReplacement,
 )
 from dpmcmc.privacy.quotes import quote
-from dpmcmc.privacy.types import Neighbouring
 
 FloatArray = np.ndarray
 ADD = Neighbouring.ADD_REMOVE

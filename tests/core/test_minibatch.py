@@ -1,18 +1,18 @@
 import numpy as np
 import pytest
 
-from dpmcmc.arithmetic.rules import PENALTY, Rule
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.local import table_of
-from dpmcmc.models import MODELS
-from dpmcmc.options import DpPenaltySubsampledOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpPenaltySubsampledOptions
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.kernels.arithmetic.rules import PENALTY, Rule
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Gaussian, Repeat, WithoutReplacement
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.samplers import minibatch
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.kernels import batches
-from dpmcmc.local import sample, table_of
-from dpmcmc.models import MODELS
-from dpmcmc.options import DpPenaltyOptions, DpPenaltySubsampledOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpPenaltyOptions, DpPenaltySubsampledOptions
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.kernels.compiled import batches
+from dpmcmc.mechanisms import joint_sums
+from dpmcmc.mechanisms.joint_sums import Block, Caps, release
 from dpmcmc.planner import plan
-from dpmcmc.releases import joint_sums
-from dpmcmc.releases.joint_sums import Block, Caps, release
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from tests.sources import Seeded
 
 CODE = -200.0

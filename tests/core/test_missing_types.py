@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from dpmcmc import Budget, Schema, sample
-from dpmcmc.errors import SpecError
-from dpmcmc.frames import columns_of
-from dpmcmc.local import table_of
-from dpmcmc.schema import NumberColumn
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import table_of
+from dpmcmc.inputs.frames import columns_of
+from dpmcmc.inputs.schema import NumberColumn
 
 ROWS, LOST = 6, [1, 4]
 TENS = (1.5, -9.9, 0.25, 3.5, -9.9, 2.0)

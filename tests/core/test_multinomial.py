@@ -6,22 +6,23 @@ import math
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.families.base import Place
-from dpmcmc.families.multinomial import averaged, probabilities, root_of, softened
-from dpmcmc.local import sample, table_of
-from dpmcmc.models import parameters_of
-from dpmcmc.options import NoisyQuadraticOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import parameters_of
+from dpmcmc.families.scores.base import Place
+from dpmcmc.families.scores.multinomial import averaged, probabilities, root_of, softened
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import NoisyQuadraticOptions
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.mechanisms import joint_sums
 from dpmcmc.planner import event, plan
-from dpmcmc.releases import classwise, joint_sums, newton_path, newton_problem
+from dpmcmc.posterior.stored import StoredRelease
+from dpmcmc.releases import classwise, newton_path, newton_problem
 from dpmcmc.releases.noisy_quadratic import Rows, opened, released
 from dpmcmc.releases.quadratic_verdict import verdict
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
-from dpmcmc.stored import StoredRelease
 from experiments.calibration import designed, read, scaled
 from tests.cases import FAMILIES
 from tests.sources import Seeded

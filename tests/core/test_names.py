@@ -5,9 +5,9 @@ import unicodedata
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
+from dpmcmc.base.errors import SpecError
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
 
 CHANGED = {  # names that NFKC changes, and what they become
     "\u00b5g": "\u03bcg",  # micro sign, Greek mu

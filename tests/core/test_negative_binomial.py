@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import nbinom
 
-from dpmcmc.errors import SpecError
-from dpmcmc.families.base import Place
-from dpmcmc.local import sample
-from dpmcmc.models import MODELS
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.families.scores.base import Place
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.schema import CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
-from dpmcmc.schema import CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 
 K, TRUTH, PRIOR = 1.5, np.array([1.0, 0.8, -0.6]), 3.0
 ROWS, OFFSET = 4000, "visits ~ a + g + offset(log(years))"
@@ -191,8 +191,8 @@ def test_new_counts_vary_as_the_dispersion_says(people, seeded):
     ],
 )
 def test_what_it_cannot_be_asked_for_is_refused(formula, k, sampler, pointer):
-    from dpmcmc.algorithms import ALGORITHMS
-    from dpmcmc.options import AutoOptions
+    from dpmcmc.inputs.options import AutoOptions
+    from dpmcmc.samplers.algorithms import ALGORITHMS
 
     options = AutoOptions() if sampler == "auto" else ALGORITHMS[sampler].options()
     privacy = PrivacySpec(epsilon=1.0, delta=1e-6)

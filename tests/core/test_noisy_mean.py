@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, norm
 
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.evaluation import mmd
-from dpmcmc.local import sample, table_of
-from dpmcmc.models import MODELS
-from dpmcmc.models.banana import Banana, draw_posterior, exact_posterior, simulate, straighten
-from dpmcmc.options import NoisyMeanOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.families.banana import Banana, draw_posterior, exact_posterior, simulate, straighten
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import NoisyMeanOptions
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
+from dpmcmc.posterior.evaluation import mmd
 from dpmcmc.privacy import accountant
 from dpmcmc.releases import noisy_mean
 from dpmcmc.releases.noisy_mean_design import clipped_moments
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 
 SDS = np.array([2.0, 0.5])
 

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 from scipy.special import digamma, polygamma
 
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.free.priors import CoefficientPrior
-from dpmcmc.local import sample, table_of
-from dpmcmc.models import MODELS
-from dpmcmc.options import NoisyQuadraticOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import NoisyQuadraticOptions
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
+from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.releases import RELEASES, newton_budget, whitening
 from dpmcmc.releases.noisy_quadratic import opened, released
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import lost, verdict
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from tests.cases import FAMILIES
 from tests.sources import Seeded
 

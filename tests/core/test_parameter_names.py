@@ -5,13 +5,13 @@ import pytest
 
 import dpmcmc
 from dpmcmc import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.datatree import columns
-from dpmcmc.design import make_design
-from dpmcmc.free.priors import CoefficientPrior
-from dpmcmc.names import RESERVED, distinct
+from dpmcmc.base.names import RESERVED, distinct
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
-from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
-from dpmcmc.units import matrix
+from dpmcmc.posterior.datatree import columns
+from dpmcmc.posterior.free.priors import CoefficientPrior
+from dpmcmc.posterior.units import matrix
 from tests.sources import Seeded
 
 ROWS = 3000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpmcmc.options import DpPenaltyComponentOptions, DpPenaltyOptions
+from dpmcmc.inputs.options import DpPenaltyComponentOptions, DpPenaltyOptions
 from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.privacy.noise import SystemRandom

@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from dpmcmc.errors import SpecError
-from dpmcmc.models import moments
-from dpmcmc.options import (
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Neighbouring
+from dpmcmc.families import moments
+from dpmcmc.inputs.options import (
     DpBarkerOptions,
     DpPenaltyComponentOptions,
     DpPenaltyOptions,
     DpPenaltySubsampledOptions,
     Proposal,
 )
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import event, plan
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.accountant import epsilon_of_mu
 from dpmcmc.privacy.events import Gaussian, Repeat
-from dpmcmc.privacy.types import Neighbouring
-from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 
 NAN = math.nan
 
@@ -234,10 +234,10 @@ def test_planning_loads_no_compiler_and_no_statistics():
     script = """
 import sys
 from dpmcmc import plan
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.inputs.options import DpPenaltyOptions
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 columns = (NumberColumn(name="x", lower=0, upper=1), BinaryColumn(name="y", categories=("n", "p")))
 spec = JobSpec(model=ModelSpec(family="logistic", formula="y ~ x"), sampler=DpPenaltyOptions(),
                privacy=PrivacySpec(delta=1e-6, epsilon=1.0))

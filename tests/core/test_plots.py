@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 import dpmcmc
-from dpmcmc.options import DpPenaltyOptions
-from dpmcmc.plots import PlotKind, Shown, _prior_density, _smoothed, drawn
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.posterior.plots import PlotKind, Shown, _prior_density, _smoothed, drawn
 from tests.sources import Seeded
 
 ROWS, SHORT = 2000, DpPenaltyOptions(num_steps=300, num_chains=2, num_warmup=50)

@@ -5,10 +5,10 @@ import pytest
 from scipy.special import expit
 
 from dpmcmc import CoefficientPrior, NormalPrior, Schema
-from dpmcmc.local import sample
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn
+from dpmcmc.inputs.spec import ModelSpec
 from dpmcmc.releases import prior_conflict
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn
-from dpmcmc.spec import ModelSpec
 from tests.sources import Seeded
 
 ROWS = 20_000

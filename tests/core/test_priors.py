@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample
-from dpmcmc.models import MODELS, linear
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS, linear
+from dpmcmc.fit.local import sample
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases.base import prior_of
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from tests.sources import Seeded
 
 FORMULAS = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpmcmc.families.base import Place
+from dpmcmc.families.scores.base import Place
 from dpmcmc.releases import scales
 from dpmcmc.releases.quadratic_steps import downweighted, rescaled
 from tests.cases import FAMILIES

@@ -8,17 +8,17 @@ import pytest
 from scipy.special import ndtr
 
 from dpmcmc import sample
-from dpmcmc.design import make_design
-from dpmcmc.families.base import Place
-from dpmcmc.families.linear import Linear
-from dpmcmc.local import table_of
-from dpmcmc.options import NoisyQuadraticOptions
+from dpmcmc.families.scores.base import Place
+from dpmcmc.families.scores.linear import Linear
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import NoisyQuadraticOptions
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases.noisy_quadratic import opened, released, usual_far
 from dpmcmc.releases.quadratic_looks import agreed, parted, unmoved
 from dpmcmc.releases.quadratic_verdict import verdict
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from tests.sources import Seeded
 
 ROWS, FEW, EFFECT = 2000, 40, -2.5

@@ -4,10 +4,10 @@ import numba
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.local import sample, table_of
-from dpmcmc.options import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
-from dpmcmc.spec import ModelSpec, NormalPrior
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
+from dpmcmc.inputs.spec import ModelSpec, NormalPrior
 
 ROWS = 400
 FORMULA = "ill ~ age + group"

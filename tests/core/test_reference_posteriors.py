@@ -4,11 +4,11 @@ import numba
 import numpy as np
 import pytest
 
-from dpmcmc.local import sample
-from dpmcmc.models.banana import Banana, draw_posterior, simulate
-from dpmcmc.options import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import ModelOptions, ModelSpec, NormalPrior
+from dpmcmc.families.banana import Banana, draw_posterior, simulate
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import DpPenaltyComponentOptions, DpPenaltyOptions, Proposal
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelOptions, ModelSpec, NormalPrior
 from experiments.posteriors import number, stored
 
 pytestmark = pytest.mark.skipif(

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 
-from dpmcmc.local import sample
+from dpmcmc.fit.local import sample
 from dpmcmc.samplers import SAMPLERS
 from experiments.agreement import compared, reference
 from experiments.posteriors import stored

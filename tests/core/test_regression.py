@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, multivariate_normal, norm
 
-from dpmcmc.regression import chains, intercept, joint_normal
-from dpmcmc.regression.fixed import Prior, fixed_s, fixed_s_fast, informed, nearest
-from dpmcmc.regression.prediction import intervals, means
-from dpmcmc.regression.ridge import adassp, ridges
-from dpmcmc.regression.statistics import Noisy, release
-from dpmcmc.regression.wishart import bartlett, gammas, precisions
+from dpmcmc.releases.regression import chains, intercept, joint_normal
+from dpmcmc.releases.regression.fixed import Prior, fixed_s, fixed_s_fast, informed, nearest
+from dpmcmc.releases.regression.prediction import intervals, means
+from dpmcmc.releases.regression.ridge import adassp, ridges
+from dpmcmc.releases.regression.statistics import Noisy, release
+from dpmcmc.releases.regression.wishart import bartlett, gammas, precisions
 from tests.sources import Seeded
 
 D, ROWS = 2, np.array([60.0, 90.0])

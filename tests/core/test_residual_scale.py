@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpmcmc import ModelSpec, NumberColumn, Schema, sample
-from dpmcmc.options import SufficientStatisticsOptions
-from dpmcmc.regression.mixtures import METHODS
+from dpmcmc.inputs.options import SufficientStatisticsOptions
 from dpmcmc.releases import scales
+from dpmcmc.releases.regression.mixtures import METHODS
 from tests.sources import Seeded
 
 ROWS = 4000

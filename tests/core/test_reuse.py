@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 from dpmcmc import JobSpec, PrivacySpec
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample, table_of
-from dpmcmc.options import FRESH, AutoOptions, DpPenaltyOptions, NoisyQuadraticOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.fit.run import run
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import FRESH, AutoOptions, DpPenaltyOptions, NoisyQuadraticOptions
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelSpec
 from dpmcmc.planner import event, plan, usable_at
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Gaussian
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.pld import leaves
-from dpmcmc.privacy.types import Permit, Private
 from dpmcmc.releases.noisy_quadratic import publish
+from dpmcmc.releases.reuse import Earlier, in_order
 from dpmcmc.releases.whitening import Whitening
-from dpmcmc.reuse import Earlier, in_order
-from dpmcmc.run import run
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelSpec
 from tests.sources import Seeded
 
 ROWS = 6000
@@ -237,7 +237,7 @@ def test_a_job_that_pays_for_its_own_does_not_use_another(first):
 @pytest.mark.parametrize("paid", [False, True])
 def test_what_is_drawn_and_what_is_charged_agree_where_noise_is_drawn(first, paid):
     """The last place that can tell: a whitening left out of the event, and none at hand."""
-    from dpmcmc.models import MODELS
+    from dpmcmc.families import MODELS
     from dpmcmc.releases import noisy_quadratic
 
     spec = plan(SCHEMA, job(), earlier=(old(),) if paid else ()).spec

@@ -5,16 +5,21 @@ import numpy as np
 import pytest
 
 import dpmcmc
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample, table_of
-from dpmcmc.options import DpMalaOptions, DpPenaltyOptions, DpPenaltySubsampledOptions, Proposal
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Permit, PermitError, Private, Released
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.fit.run import block_length, rows_read, run
+from dpmcmc.inputs.options import (
+    DpMalaOptions,
+    DpPenaltyOptions,
+    DpPenaltySubsampledOptions,
+    Proposal,
+)
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema, Table
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Gaussian, Repeat
-from dpmcmc.privacy.types import Permit, PermitError, Private, Released
-from dpmcmc.run import block_length, rows_read, run
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema, Table
-from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 
 ROWS = 60
 FORMULA = "ill ~ age + group"

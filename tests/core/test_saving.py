@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpmcmc
-from dpmcmc.options import DpHmcOptions, DpPenaltyOptions
+from dpmcmc.inputs.options import DpHmcOptions, DpPenaltyOptions
 from tests.sources import Seeded
 
 ROWS = 3000

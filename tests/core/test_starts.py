@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample, table_of
-from dpmcmc.models import MODELS
-from dpmcmc.models.banana import constants, straighten
-from dpmcmc.options import (
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.families.banana import constants, straighten
+from dpmcmc.fit.local import sample, table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import (
     DpBarkerOptions,
     DpHmcOptions,
     DpMalaOptions,
@@ -20,16 +20,16 @@ from dpmcmc.options import (
     DpPenaltySubsampledOptions,
     Start,
 )
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import event, plan
+from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Compose, Gaussian, Repeat
 from dpmcmc.releases import newton_budget, noisy_mean
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.samplers import SAMPLERS, starts
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
-from dpmcmc.starting import begun, found_in
-from dpmcmc.stored import StoredRelease
+from dpmcmc.samplers.starting import begun, found_in
 from experiments.posteriors import POSTERIORS
 
 MODEL = ModelSpec(family="logistic", formula="ill ~ age + group")

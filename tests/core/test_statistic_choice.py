@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dpmcmc import NumberColumn, Schema, SpecError, choose_statistic
-from dpmcmc.statistics.populations import NormalVariance
+from dpmcmc.queries.statistics.populations import NormalVariance
 
 SCHEMA = Schema(columns=(NumberColumn(name="x", lower=-10, upper=10),), rows=1000)
 ASKED = {"thetas": (1.0, 2.0), "powers": (0.5, 1.0, 2.0), "epsilon": 1.0}

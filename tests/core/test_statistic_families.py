@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 from scipy.special import gamma, ndtri
 
-from dpmcmc.errors import SpecError
-from dpmcmc.statistics.families import FAMILIES, NormalMean
-from dpmcmc.statistics.mechanisms import Statistic
+from dpmcmc.base.errors import SpecError
+from dpmcmc.queries.statistics.families import FAMILIES, NormalMean
+from dpmcmc.queries.statistics.mechanisms import Statistic
 
 THETAS = {"bernoulli": (0.1, 0.6)}
 STATISTICS = [

@@ -9,14 +9,14 @@ from arviz_stats.base import array_stats
 from scipy import integrate, stats
 from scipy.special import ndtr
 
-from dpmcmc.errors import SpecError
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.statistics.call import release_statistic
-from dpmcmc.statistics.families import Bernoulli, NormalMean, NormalVariance, UniformWidth
-from dpmcmc.statistics.inference import infer, sampled
-from dpmcmc.statistics.inference_chains import reflected
-from dpmcmc.statistics.inference_targets import normal_laplace, simulated, target_of
-from dpmcmc.statistics.mechanisms import (
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.queries.statistics.call import release_statistic
+from dpmcmc.queries.statistics.families import Bernoulli, NormalMean, NormalVariance, UniformWidth
+from dpmcmc.queries.statistics.inference import infer, sampled
+from dpmcmc.queries.statistics.inference_chains import reflected
+from dpmcmc.queries.statistics.inference_targets import normal_laplace, simulated, target_of
+from dpmcmc.queries.statistics.mechanisms import (
     GaussianNoise,
     LaplaceNoise,
     RandomisedResponse,

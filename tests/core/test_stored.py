@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from dpmcmc import JobSpec, NormalPrior, PrivacySpec
-from dpmcmc.diagnostics import summarise
-from dpmcmc.errors import SpecError
-from dpmcmc.local import sample
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Released
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelOptions, ModelSpec
 from dpmcmc.planner import plan
-from dpmcmc.privacy.types import Released
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.spec import ModelOptions, ModelSpec
-from dpmcmc.stored import StoredRelease
-from dpmcmc.verdicts import of_chain, of_release
+from dpmcmc.posterior.diagnostics import summarise
+from dpmcmc.posterior.stored import StoredRelease
+from dpmcmc.posterior.verdicts import of_chain, of_release
 from tests.sources import Seeded
 
 ROWS = 8000

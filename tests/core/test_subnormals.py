@@ -8,13 +8,13 @@ import pytest
 from numba import config
 
 from dpmcmc import BinaryColumn, ModelSpec, NumberColumn, PrivacySpec, Schema
-from dpmcmc.models import MODELS
+from dpmcmc.families import MODELS
+from dpmcmc.fit.run import Run
+from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.kernels.subnormals import BITS, control, flushed
 from dpmcmc.releases import RELEASES
-from dpmcmc.run import Run
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.schema import Table
-from dpmcmc.spec import JobSpec
-from dpmcmc.subnormals import BITS, control, flushed
 
 compiled = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="needs the compiler")
 known = pytest.mark.skipif(not BITS, reason="the register of this machine is not known")
@@ -118,7 +118,7 @@ def _replaced(model: Any, **changes: Any) -> Any:
 @compiled  # plain Python warns of an infinity times 0, which kernels hold
 @pytest.mark.parametrize("trace", [1e-310, 1e-40, -1e-38, 1e-20])
 def test_rows_that_a_kernel_sees_are_zero_or_normal_with_normal_squares(trace: float) -> None:
-    from dpmcmc.design import make_design
+    from dpmcmc.formula.design import make_design
 
     options = SAMPLERS["dp_penalty"].options(num_steps=4, num_chains=1)
     spec = JobSpec(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chisquare
 
-from dpmcmc.kernels import subsets
+from dpmcmc.kernels.compiled import subsets
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.samplers.minibatch import batches
 

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from dpmcmc import ModelOptions, ModelSpec, NormalPrior, NumberColumn, Schema, sample
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.options import SufficientStatisticsOptions, SumsMethod
+from dpmcmc.base.errors import SpecError
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import SufficientStatisticsOptions, SumsMethod
+from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from dpmcmc.planner import plan
+from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy.events import Gaussian, Parallel
-from dpmcmc.regression.mixtures import METHODS, inverse_gamma
 from dpmcmc.releases import sufficient_statistics
+from dpmcmc.releases.regression.mixtures import METHODS, inverse_gamma
 from dpmcmc.releases.sums_posterior import Sums
-from dpmcmc.schema import Table
-from dpmcmc.spec import JobSpec, PrivacySpec
-from dpmcmc.stored import StoredRelease
 from tests.sources import Seeded
 
 TRUTH, SIGMA, ROWS = np.array([0.3, 1.0, -0.7]), 0.5, 4000

@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import binom
 
 from dpmcmc import Budget, Counts, Mean, Quantiles, describe
-from dpmcmc.errors import SpecError
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.summaries.intervals import moments, share
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.queries.summaries.intervals import moments, share
 from tests.sources import Seeded
 
 ROWS, RUNS, MULTIPLIER = 1000, 300, 12.0

@@ -8,11 +8,11 @@ from scipy.special import ndtri, stdtr
 from scipy.stats import chi2
 
 import dpmcmc
-from dpmcmc.errors import SpecError
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.synthetic.combine import combine
-from dpmcmc.synthetic.loglinear import LogLinear
-from dpmcmc.synthetic.posterior import Known, Walk, r_hat
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from dpmcmc.queries.synthetic.combine import combine
+from dpmcmc.queries.synthetic.loglinear import LogLinear
+from dpmcmc.queries.synthetic.posterior import Known, Walk, r_hat
 from tests.sources import Seeded
 
 SHAPE, PAIRS = (3, 2, 4), ((0, 1), (1, 2), (0, 2))

@@ -12,11 +12,11 @@ from dpmcmc import (
     Schema,
     sample,
 )
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.local import table_of
-from dpmcmc.summary_table import rounded
-from dpmcmc.units import in_units, matrix
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.posterior.summary_table import rounded
+from dpmcmc.posterior.units import in_units, matrix
 
 ROWS = 4000
 FORMULAS = [

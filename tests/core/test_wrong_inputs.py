@@ -19,7 +19,7 @@ from dpmcmc import (
     release_statistic,
     sample,
 )
-from dpmcmc.options import DpHmcOptions, DpPenaltyOptions, Proposal
+from dpmcmc.inputs.options import DpHmcOptions, DpPenaltyOptions, Proposal
 
 ROWS = 400
 rng = np.random.default_rng(1)

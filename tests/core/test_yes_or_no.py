@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from dpmcmc import Budget, Schema, sample
-from dpmcmc.design import make_design
-from dpmcmc.families.base import Place
-from dpmcmc.local import table_of
-from dpmcmc.models import MODELS
-from dpmcmc.options import DpPenaltyOptions
+from dpmcmc.families import MODELS
+from dpmcmc.families.scores.base import Place
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.schema import BinaryColumn
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases.noisy_quadratic import opened
-from dpmcmc.schema import BinaryColumn
-from dpmcmc.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 
 ROWS = 20_000
 RANDOM = np.random.default_rng(1)

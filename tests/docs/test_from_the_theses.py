@@ -7,12 +7,12 @@ from typing import Any, get_args
 
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.options import SumsMethod
-from dpmcmc.spec import ModelOptions, ModelSpec, PrivacySpec
-from dpmcmc.statistics.inference import AlgorithmName
-from dpmcmc.statistics.mechanisms import StatisticKind
-from dpmcmc.tasks import TASKS
+from dpmcmc.inputs.options import SumsMethod
+from dpmcmc.inputs.spec import ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.queries.statistics.inference import AlgorithmName
+from dpmcmc.queries.statistics.mechanisms import StatisticKind
+from dpmcmc.queries.tasks import TASKS
+from dpmcmc.samplers.algorithms import ALGORITHMS
 
 HELD = {"model": ModelSpec, "model.options": ModelOptions, "privacy": PrivacySpec}
 PLAIN = {

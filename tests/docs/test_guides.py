@@ -7,8 +7,8 @@ from dataclasses import fields
 
 import pytest
 
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.models import MODELS
+from dpmcmc.families import MODELS
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.docs.pages import ROOT, blocks, built, kind_of, name_of
 
 MOST_LINES = 120
@@ -21,10 +21,10 @@ def line_of(guide):
 
 
 def test_the_family_of_the_guide_is_the_one_that_is_served():
-    code = (ROOT / "dpmcmc/models/negative_binomial.py").read_text()
+    code = (ROOT / "dpmcmc/families/negative_binomial.py").read_text()
     assert built("add_a_family.md") == code
     assert len(code.splitlines()) <= MOST_LINES
-    registry = (ROOT / "dpmcmc/models/__init__.py").read_text()
+    registry = (ROOT / "dpmcmc/families/__init__.py").read_text()
     assert line_of("add_a_family.md") in registry.splitlines()
 
 
@@ -36,8 +36,8 @@ def test_no_other_file_of_the_product_names_the_family():
         for path in (ROOT / folder).rglob("*.py")
         if re.search("negative_?binomial", path.read_text(), re.I)
     }
-    own = {"dpmcmc/models/negative_binomial.py", "dpmcmc/models/__init__.py"}
-    assert named == own | {"dpmcmc/spec.py"}
+    own = {"dpmcmc/families/negative_binomial.py", "dpmcmc/families/__init__.py"}
+    assert named == own | {"dpmcmc/inputs/spec.py"}
     assert "negative_binomial" in MODELS
 
 

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from dpmcmc.statistics.families import FAMILIES
+from dpmcmc.queries.statistics.families import FAMILIES
 from tests.core import test_statistic_families as conformance
 from tests.docs.pages import blocks, built
 

@@ -23,7 +23,7 @@ from app.local_service import Service, stop
 from app.services.queue.messages import QUEUE
 from dpmcmc.client import Client
 from dpmcmc.client.cli import app as cli
-from dpmcmc.statistics.inference import AlgorithmName
+from dpmcmc.queries.statistics.inference import AlgorithmName
 from tests.api.support import ADMIN, CSV, METADATA, as_csv, client, csv_rows, job_of, running
 
 FAST = {"DPMCMC_LEASE_SECONDS": "3"}

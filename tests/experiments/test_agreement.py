@@ -51,12 +51,12 @@ def test_draws_that_are_off_miss_their_limits():
 @pytest.mark.parametrize("name", ["linear/tight", "poisson/tight"])
 def test_exact_draws_are_where_the_density_is_highest(name):
     """The gradient of the log posterior, averaged over its draws, is 0: no noise but their own."""
-    from dpmcmc.design import make_design
-    from dpmcmc.local import table_of
-    from dpmcmc.models import MODELS
-    from dpmcmc.models.rowwise import RowTarget
-    from dpmcmc.options import DpHmcOptions
-    from dpmcmc.spec import JobSpec, PrivacySpec
+    from dpmcmc.families import MODELS
+    from dpmcmc.families.rowwise import RowTarget
+    from dpmcmc.fit.local import table_of
+    from dpmcmc.formula.design import make_design
+    from dpmcmc.inputs.options import DpHmcOptions
+    from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 
     made = POSTERIORS[name]()
     assert len(made.draws) == EXACT
@@ -79,8 +79,8 @@ def test_exact_draws_are_where_the_density_is_highest(name):
 @pytest.mark.parametrize("name", ["multinomial/tight", "negative-binomial/tight"])
 def test_draws_of_what_no_chain_samples_are_exact_as_well(name):
     """The gradient of the log posterior, from the model's own formula, is 0 on average."""
-    from dpmcmc.design import make_design
-    from dpmcmc.local import table_of
+    from dpmcmc.fit.local import table_of
+    from dpmcmc.formula.design import make_design
     from experiments.posteriors import DISPERSION
 
     made = POSTERIORS[name]()

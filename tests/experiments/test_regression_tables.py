@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from dpmcmc.regression.mixtures import METHODS
+from dpmcmc.releases.regression.mixtures import METHODS
 from experiments.regression_data import (
     adassp_epsilons,
     adassp_multipliers,

@@ -10,9 +10,9 @@ from app import ledger
 from app.services.jobs.submit import take
 from app.storage.rows import JobRow
 from app.storage.types import utc_now
+from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import EventError, Gaussian, PureEpsilon, Repeat
-from dpmcmc.privacy.types import Neighbouring
 
 from .conftest import EVENT
 

@@ -179,7 +179,7 @@ DRAWING = (
     ),
     Bug(
         "released sums not rounded",
-        "dpmcmc/arithmetic/rounding.py",
+        "dpmcmc/kernels/arithmetic/rounding.py",
         "noised",
         "grid * (np.int64(units) + noise)",
         "total + 0.0 * units + grid * noise",
@@ -187,7 +187,7 @@ DRAWING = (
     ),
     Bug(
         "tail cut",
-        "dpmcmc/kernels/noise.py",
+        "dpmcmc/kernels/compiled/noise.py",
         "discrete_gaussians",
         "at <= tape.size",
         "whole < 9",
@@ -195,7 +195,7 @@ DRAWING = (
     ),
     Bug(
         "noise on one side only",
-        "dpmcmc/kernels/noise.py",
+        "dpmcmc/kernels/compiled/noise.py",
         "discrete_gaussians",
         "-value",
         "value",
@@ -204,7 +204,7 @@ DRAWING = (
     ),
     Bug(
         "zero twice as often",
-        "dpmcmc/kernels/noise.py",
+        "dpmcmc/kernels/compiled/noise.py",
         "discrete_gaussians",
         "kept and value > 0",
         "kept",
@@ -213,7 +213,7 @@ DRAWING = (
     ),
     Bug(
         "exp of twice the exponent",
-        "dpmcmc/kernels/noise.py",
+        "dpmcmc/kernels/compiled/noise.py",
         "_exp",
         "power * k > 1",
         "k > 1",
@@ -249,7 +249,7 @@ DRAWING = (
 DECIDING = (
     Bug(
         "a third of the noise in a penalty walk",
-        "dpmcmc/kernels/penalty_steps.py",
+        "dpmcmc/kernels/compiled/penalty_steps.py",
         "penalty_steps",
         "noise[t, c]",
         "noise[t, c] // 3",
@@ -258,7 +258,7 @@ DECIDING = (
     ),
     Bug(
         "a third of the noise of a trajectory",
-        "dpmcmc/kernels/hmc_steps.py",
+        "dpmcmc/kernels/compiled/hmc_steps.py",
         "hmc_steps",
         "decisions[t, c]",
         "decisions[t, c] // 3",
@@ -266,7 +266,7 @@ DECIDING = (
     ),
     Bug(
         "a third of the noise of a gradient",
-        "dpmcmc/kernels/hmc_steps.py",
+        "dpmcmc/kernels/compiled/hmc_steps.py",
         "leapfrog",
         "noise[k, c, j]",
         "noise[k, c, j] // 3",
@@ -274,7 +274,7 @@ DECIDING = (
     ),
     Bug(
         "a third of the noise on a batch",
-        "dpmcmc/kernels/batches.py",
+        "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "if rule.kind == rules.PENALTY:\n"
         "    found, grid = penalty(rule, summed, squared, width, told)\n"
@@ -296,7 +296,7 @@ DECIDING = (
     ),
     Bug(
         "a third of Barker's noise",
-        "dpmcmc/kernels/batches.py",
+        "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "if rule.kind == rules.PENALTY:\n"
         "    found, grid = penalty(rule, summed, squared, width, told)\n"
@@ -318,7 +318,7 @@ DECIDING = (
     ),
     Bug(
         "a third of the unit in the rule of batches",
-        "dpmcmc/arithmetic/rules.py",
+        "dpmcmc/kernels/arithmetic/rules.py",
         "penalty",
         "rule.unit * rule.rounding",
         "rule.unit / 3.0 * rule.rounding",
@@ -327,7 +327,7 @@ DECIDING = (
     ),
     Bug(
         "variance of a batch has no part in the noise",
-        "dpmcmc/arithmetic/rules.py",
+        "dpmcmc/kernels/arithmetic/rules.py",
         "penalty",
         "rule.scale * widths + jumps",
         "rule.scale * widths",
@@ -335,7 +335,7 @@ DECIDING = (
     ),
     Bug(
         "a third of the unit in Barker's rule",
-        "dpmcmc/arithmetic/rules.py",
+        "dpmcmc/kernels/arithmetic/rules.py",
         "barker",
         "rule.unit + 0.0 * widths",
         "rule.unit / 3.0 + 0.0 * widths",
@@ -351,7 +351,7 @@ DECIDING = (
     ),
     Bug(
         "noise of the first penalty step",
-        "dpmcmc/kernels/penalty_steps.py",
+        "dpmcmc/kernels/compiled/penalty_steps.py",
         "penalty_steps",
         "noise[t, c]",
         "noise[0, c]",
@@ -359,7 +359,7 @@ DECIDING = (
     ),
     Bug(
         "noise of the first chain on batches",
-        "dpmcmc/kernels/batches.py",
+        "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "if rule.kind == rules.PENALTY:\n"
         "    found, grid = penalty(rule, summed, squared, width, told)\n"
@@ -381,7 +381,7 @@ DECIDING = (
     ),
     Bug(
         "Barker's noise of the first step",
-        "dpmcmc/kernels/batches.py",
+        "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "if rule.kind == rules.PENALTY:\n"
         "    found, grid = penalty(rule, summed, squared, width, told)\n"
@@ -403,7 +403,7 @@ DECIDING = (
     ),
     Bug(
         "gradient noise of the first step in paths",
-        "dpmcmc/kernels/hmc_steps.py",
+        "dpmcmc/kernels/compiled/hmc_steps.py",
         "hmc_steps",
         "noise[t]",
         "noise[0]",
@@ -411,7 +411,7 @@ DECIDING = (
     ),
     Bug(
         "gradient noise of the first leapfrog",
-        "dpmcmc/kernels/hmc_steps.py",
+        "dpmcmc/kernels/compiled/hmc_steps.py",
         "leapfrog",
         "(k, c, j)",
         "(0, c, j)",
@@ -419,7 +419,7 @@ DECIDING = (
     ),
     Bug(
         "sums not tempered as the sensitivity is",
-        "dpmcmc/kernels/penalty_steps.py",
+        "dpmcmc/kernels/compiled/penalty_steps.py",
         "summed",
         "tempering * (cell * total)",
         "cell * total",
@@ -427,7 +427,7 @@ DECIDING = (
     ),
     Bug(
         "sensitivity tempered twice",
-        "dpmcmc/kernels/penalty_steps.py",
+        "dpmcmc/kernels/compiled/penalty_steps.py",
         "summed",
         "tempering * (width + rounding)",
         "tempering * tempering * (width + rounding)",
@@ -435,7 +435,7 @@ DECIDING = (
     ),
     Bug(
         "rounding of a sum not allowed for",
-        "dpmcmc/kernels/penalty_steps.py",
+        "dpmcmc/kernels/compiled/penalty_steps.py",
         "summed",
         "width + rounding",
         "width",
@@ -443,7 +443,7 @@ DECIDING = (
     ),
     Bug(
         "Barker's other normal not clamped",
-        "dpmcmc/arithmetic/rules.py",
+        "dpmcmc/kernels/arithmetic/rules.py",
         "barker",
         "np.minimum(np.maximum(others[0], -MAX_FILLING_SDS), MAX_FILLING_SDS)",
         "others[0]",
@@ -451,7 +451,7 @@ DECIDING = (
     ),
     Bug(
         "Barker takes moves that are too wide",
-        "dpmcmc/arithmetic/rules.py",
+        "dpmcmc/kernels/arithmetic/rules.py",
         "barker_accepts",
         "(seen + prior + others[1] > 0.0) & (widths <= rule.widest)",
         "(seen + prior + others[1] > 0.0) | (widths < 0.0)",
@@ -475,7 +475,7 @@ DECIDING = (
     ),
     Bug(
         "middle of the interval back in the squares",
-        "dpmcmc/kernels/batches.py",
+        "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "summed, squared, told = (unit * total, unit * unit * square, others[t, :, c])\n"
         "known_here = log_prior_ratio(public, here, there) + rule.scale * (rule.batch * middle)",
@@ -490,7 +490,7 @@ DECIDING = (
 READING = (
     Bug(
         "ratios not held to their interval",
-        "dpmcmc/kernels/cells.py",
+        "dpmcmc/kernels/compiled/cells.py",
         "cell",
         "u if u < half else half",
         "u",
@@ -498,7 +498,7 @@ READING = (
     ),
     Bug(
         "ratios held to twice their interval",
-        "dpmcmc/kernels/cells.py",
+        "dpmcmc/kernels/compiled/cells.py",
         "cell",
         "u if u > -half else -half",
         "u if u > -2.0 * half else -2.0 * half",
@@ -506,7 +506,7 @@ READING = (
     ),
     Bug(
         "logistic gradients not clipped",
-        "dpmcmc/kernels/families/logistic.py",
+        "dpmcmc/kernels/compiled/families/logistic.py",
         "factors",
         "norm[i] if norm[i] > most else most",
         "most",
@@ -514,7 +514,7 @@ READING = (
     ),
     Bug(
         "Poisson gradients not clipped",
-        "dpmcmc/kernels/families/poisson.py",
+        "dpmcmc/kernels/compiled/families/poisson.py",
         "factors",
         "size if size > clip else clip",
         "clip",
@@ -522,7 +522,7 @@ READING = (
     ),
     Bug(
         "gradients clipped at twice the clip",
-        "dpmcmc/kernels/families/linear.py",
+        "dpmcmc/kernels/compiled/families/linear.py",
         "factors",
         "size if size > clip else clip",
         "0.5 * size if 0.5 * size > clip else clip",
@@ -530,7 +530,7 @@ READING = (
     ),
     Bug(
         "gradients with a log sd not clipped",
-        "dpmcmc/kernels/families/linear.py",
+        "dpmcmc/kernels/compiled/families/linear.py",
         "factors_with_scale",
         "size if size > clip else clip",
         "clip",
@@ -538,7 +538,7 @@ READING = (
     ),
     Bug(
         "rows of means not cut",
-        "dpmcmc/kernels/families/identity.py",
+        "dpmcmc/kernels/compiled/families/identity.py",
         "gaussian_gradients",
         "clip * scale / (size if size > clip else clip)",
         "scale",
@@ -546,7 +546,7 @@ READING = (
     ),
     Bug(
         "rounding of gradients not allowed for",
-        "dpmcmc/models/rowwise.py",
+        "dpmcmc/families/rowwise.py",
         "RowTarget._scores",
         "clip - math.sqrt(d) * grid / self.tempering",
         "clip",
@@ -554,7 +554,7 @@ READING = (
     ),
     Bug(
         "norms of rows not rounded up",
-        "dpmcmc/models/rowwise.py",
+        "dpmcmc/families/rowwise.py",
         "RowTarget._scores",
         "np.nextafter(norm.astype(np.float32), np.float32(np.inf))",
         "norm.astype(np.float32)",
@@ -562,7 +562,7 @@ READING = (
     ),
     Bug(
         "rows leave their bounds in single precision",
-        "dpmcmc/models/layout.py",
+        "dpmcmc/families/layout.py",
         "halved",
         "np.nextafter(single[too_far], np.float32(0.0))",
         "single[too_far]",
@@ -570,7 +570,7 @@ READING = (
     ),
     Bug(
         "a row counts once in a gradient's sensitivity",
-        "dpmcmc/models/rowwise.py",
+        "dpmcmc/families/rowwise.py",
         "RowTarget._scores",
         "2.0 * bound",
         "bound",
@@ -578,7 +578,7 @@ READING = (
     ),
     Bug(
         "gradients not tempered as their sensitivity is",
-        "dpmcmc/models/rowwise.py",
+        "dpmcmc/families/rowwise.py",
         "RowTarget._scores",
         "self.tempering * CLIP_MARGIN",
         "CLIP_MARGIN",
@@ -586,7 +586,7 @@ READING = (
     ),
     Bug(
         "rows as long as float64 allows",
-        "dpmcmc/models/rowwise.py",
+        "dpmcmc/families/rowwise.py",
         "",
         "LARGEST_NORM = 1e+30",
         "LARGEST_NORM = 1e+100",
@@ -594,7 +594,7 @@ READING = (
     ),
     Bug(
         "all chains start at one point",
-        "dpmcmc/starting.py",
+        "dpmcmc/samplers/starting.py",
         "found_in",
         "draws[:chains]",
         "draws[:1].repeat(chains, axis=0)",
@@ -635,7 +635,7 @@ READING = (
     ),
     Bug(
         "the first batch read in every step",
-        "dpmcmc/kernels/batches.py",
+        "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "t * chains + c",
         "c",
@@ -643,7 +643,7 @@ READING = (
     ),
     Bug(
         "batches with replacement",
-        "dpmcmc/kernels/subsets.py",
+        "dpmcmc/kernels/compiled/subsets.py",
         "collect",
         "ONE - (word >> place & ONE)",
         "ONE",
@@ -651,7 +651,7 @@ READING = (
     ),
     Bug(
         "words that favour some rows not refused",
-        "dpmcmc/kernels/subsets.py",
+        "dpmcmc/kernels/compiled/subsets.py",
         "rows_of",
         "product & LOW >= refused",
         "product & LOW >= U(0)",
@@ -659,7 +659,7 @@ READING = (
     ),
     Bug(
         "stale kernels",
-        "dpmcmc/kernels/__init__.py",
+        "dpmcmc/kernels/compiled/__init__.py",
         "key_of",
         "package.rglob('*.py')",
         "(package / 'kernels').rglob('*.py')",
@@ -710,7 +710,7 @@ CHARGING = (
     ),
     Bug(
         "a start with twice the budget that it is charged for",
-        "dpmcmc/starting.py",
+        "dpmcmc/samplers/starting.py",
         "begun",
         "noisy_quadratic.released(rows, max_row_norm, options, z, random)",
         "noisy_quadratic.released(rows, max_row_norm, options, 0.5 * z, random)",
@@ -856,7 +856,7 @@ CHARGING = (
     ),
     Bug(
         "a budget may have any delta",
-        "dpmcmc/local.py",
+        "dpmcmc/fit/local.py",
         "owned",
         'check_delta("/budget/delta", budget.delta, schema.rows)',
         "pass",
@@ -864,7 +864,7 @@ CHARGING = (
     ),
     Bug(
         "a permit opens twice",
-        "dpmcmc/privacy/types.py",
+        "dpmcmc/base/private.py",
         "Private.open",
         "permit.use()",
         "pass",
@@ -872,7 +872,7 @@ CHARGING = (
     ),
     Bug(
         "any source of randomness is taken",
-        "dpmcmc/local.py",
+        "dpmcmc/fit/local.py",
         "check_call",
         "callable(getattr(type(random), n, None))",
         "hasattr(random, n)",
@@ -881,7 +881,7 @@ CHARGING = (
     ),
     Bug(
         "noise of pure epsilon is made for more than is charged",
-        "dpmcmc/statistics/plans.py",
+        "dpmcmc/queries/statistics/plans.py",
         "_laplace",
         "Laplace(z)",
         "Laplace(1.01 * z)",
@@ -899,7 +899,7 @@ CHARGING = (
     ),
     Bug(
         "threads spend a budget twice",
-        "dpmcmc/budget.py",
+        "dpmcmc/fit/budget.py",
         "Budget.__init__",
         "self._lock = threading.Lock()",
         "self._lock = threading.Semaphore(1000)",
@@ -907,7 +907,7 @@ CHARGING = (
     ),
     Bug(
         "processes spend a budget twice",
-        "dpmcmc/budget.py",
+        "dpmcmc/fit/budget.py",
         "_locked",
         "fcntl.flock(held, fcntl.LOCK_EX)",
         "pass",
@@ -915,7 +915,7 @@ CHARGING = (
     ),
     Bug(
         "an older file of a budget is taken for it",
-        "dpmcmc/budget.py",
+        "dpmcmc/fit/budget.py",
         "Budget._read_file",
         "terms != self._terms or any(now < before for now, before in pairs)",
         "terms != self._terms",
@@ -923,7 +923,7 @@ CHARGING = (
     ),
     Bug(
         "a forked process spends its parent's budget",
-        "dpmcmc/budget.py",
+        "dpmcmc/fit/budget.py",
         "Budget._check_process",
         "os.getpid() != self._process",
         "self._process is None",
@@ -942,7 +942,7 @@ CHARGING = (
 OPENING = (
     Bug(
         "subnormal rows are as slow as ever",
-        "dpmcmc/subnormals.py",
+        "dpmcmc/kernels/subnormals.py",
         "flushed",
         "before | BITS",
         "before",
@@ -962,7 +962,7 @@ OPENING = (
     ),
     Bug(
         "a permit opens any dataset",
-        "dpmcmc/privacy/types.py",
+        "dpmcmc/base/private.py",
         "Private.open",
         "permit.subject != self.__subject",
         "permit.subject is None",
@@ -970,7 +970,7 @@ OPENING = (
     ),
     Bug(
         "a permit opens for any event",
-        "dpmcmc/run.py",
+        "dpmcmc/fit/run.py",
         "run",
         "permit.event_digest != digest(event(schema, spec))",
         "permit.event_digest is None",
@@ -978,7 +978,7 @@ OPENING = (
     ),
     Bug(
         "private rows can be pickled",
-        "dpmcmc/privacy/types.py",
+        "dpmcmc/base/private.py",
         "Private",
         "__reduce_ex__ = __iter__ = __bool__ = __len__ = __getitem__ = _refuse",
         "__iter__ = __bool__ = __len__ = __getitem__ = _refuse\n"
@@ -988,7 +988,7 @@ OPENING = (
     ),
     Bug(
         "private rows are printed",
-        "dpmcmc/privacy/types.py",
+        "dpmcmc/base/private.py",
         "Private.__repr__",
         "return '<Private>'",
         "return f'<Private {self.__value}>'",
@@ -996,7 +996,7 @@ OPENING = (
     ),
     Bug(
         "an error names a value",
-        "dpmcmc/local.py",
+        "dpmcmc/fit/local.py",
         "_codes",
         "f'column {column.name!r} has values outside its categories: {declared}'",
         "f'column {column.name!r} has {set(words) - set(codes)}: {declared}'",
@@ -1004,7 +1004,7 @@ OPENING = (
     ),
     Bug(
         "progress tells of the rows",
-        "dpmcmc/run.py",
+        "dpmcmc/fit/run.py",
         "_blocks",
         "block_length(read, target.position.shape[1], options.num_chains, left)",
         "1 + int(np.abs(target.gradient(target.position, 1.0)[0]).sum() * 1000.0) % left",
@@ -1114,7 +1114,7 @@ OPENING = (
 
 JOINT = "tests/privacy/test_joint_sums.py"
 NEIGHBOURS = f"{JOINT}::test_no_neighbour_is_further_away_than_is_paid_for"
-SUMS = "dpmcmc/releases/joint_sums.py"
+SUMS = "dpmcmc/mechanisms/joint_sums.py"
 
 RELEASING = (
     Bug(
@@ -1224,7 +1224,7 @@ RELEASING = (
     ),
     Bug(
         "every name of a whitening counts as paid for",
-        "dpmcmc/reuse.py",
+        "dpmcmc/releases/reuse.py",
         "reused",
         "asked not in {one.name for one in same}",
         "False",
@@ -1244,7 +1244,7 @@ RELEASING = (
     ),
     Bug(
         "a whitening is used in the order of its own columns",
-        "dpmcmc/reuse.py",
+        "dpmcmc/releases/reuse.py",
         "in_order",
         "[own.index(column) for column in _columns(wanted)]",
         "list(range(len(own)))",
@@ -1252,7 +1252,7 @@ RELEASING = (
     ),
     Bug(
         "chains under another prior are believed however much they remember",
-        "dpmcmc/stored.py",
+        "dpmcmc/posterior/stored.py",
         "StoredRelease._sampled",
         "not walk.r_hat <= MAX_RHAT",
         "False",
@@ -1261,7 +1261,7 @@ RELEASING = (
     ),
     Bug(
         "secants of counts as steep as rounding has them",
-        "dpmcmc/families/counts.py",
+        "dpmcmc/families/scores/counts.py",
         "_secant",
         "np.minimum(psi / np.where(told, apart, 1.0), steepest)",
         "psi / np.where(told, apart, 1.0)",
@@ -1270,7 +1270,7 @@ RELEASING = (
     ),
     Bug(
         "priors that bounds made too narrow are believed",
-        "dpmcmc/stored.py",
+        "dpmcmc/posterior/stored.py",
         "StoredRelease._conflict",
         "not worst or self._bent",
         "True",
@@ -1279,7 +1279,7 @@ RELEASING = (
     ),
     Bug(
         "a t prior has a degree of freedom too few",
-        "dpmcmc/free/priors.py",
+        "dpmcmc/posterior/free/priors.py",
         "_precision",
         "df + 1.0",
         "df",
@@ -1287,7 +1287,7 @@ RELEASING = (
     ),
     Bug(
         "a row that is left out adds to ratios",
-        "dpmcmc/kernels/cells.py",
+        "dpmcmc/kernels/compiled/cells.py",
         "counted",
         "part if y == y else 0.0",
         "part if y == y else 1.0",
@@ -1359,7 +1359,7 @@ DESIGNING = (
     ),
     Bug(
         "weighted rows cut as if they had no weight",
-        "dpmcmc/families/given.py",
+        "dpmcmc/families/scores/given.py",
         "Given.terms",
         "least * place.row_norm",
         "place.row_norm",
@@ -1389,7 +1389,7 @@ SEVERAL = (
     ),
     Bug(
         "a row weighted by its own response",
-        "dpmcmc/families/multinomial.py",
+        "dpmcmc/families/scores/multinomial.py",
         "Multinomial.terms",
         "own - 2.0 * seen",
         "(own - 2.0 * seen) * (y == 1.0)",
@@ -1397,7 +1397,7 @@ SEVERAL = (
     ),
     Bug(
         "a slope without the reference",
-        "dpmcmc/families/multinomial.py",
+        "dpmcmc/families/scores/multinomial.py",
         "root_of",
         "q / (1.0 + np.sqrt(first))",
         "q",
@@ -1405,7 +1405,7 @@ SEVERAL = (
     ),
     Bug(
         "coefficients named by column first",
-        "dpmcmc/models/multinomial.py",
+        "dpmcmc/families/multinomial.py",
         "parameters",
         "[f'{word}:{column}' for word in others for column in design.parameters]",
         "[f'{word}:{column}' for column in design.parameters for word in others]",
@@ -1424,9 +1424,9 @@ SEVERAL = (
 STATISTICS = "tests/privacy/test_statistics.py"
 CLAIMED = f"{STATISTICS}::test_released_numbers_have_the_claimed_noise_and_not_a_tenth_less"
 ORDERED = f"{STATISTICS}::test_order_statistics_have_the_noise_of_their_rows_and_not_a_tenth_less"
-RELEASE = "dpmcmc/statistics/release.py"
+RELEASE = "dpmcmc/queries/statistics/release.py"
 LAPLACE = "dpmcmc/privacy/discrete_laplace.py"
-SMOOTHED = "dpmcmc/statistics/smooth.py"
+SMOOTHED = "dpmcmc/queries/statistics/smooth.py"
 
 SINGLE = (
     Bug(
@@ -1447,7 +1447,7 @@ SINGLE = (
     ),
     Bug(
         "the first rows of the file in the first stage",
-        "dpmcmc/statistics/two_stages.py",
+        "dpmcmc/queries/statistics/two_stages.py",
         "release_of_stages",
         "values, split = (shuffled(values, random), plan.first.schema.rows)",
         "split = plan.first.schema.rows",
@@ -1546,7 +1546,7 @@ SINGLE = (
     ),
     Bug(
         "rows of the first stage in both",
-        "dpmcmc/statistics/two_stages.py",
+        "dpmcmc/queries/statistics/two_stages.py",
         "release_of_stages",
         "values[split:]",
         "values",
@@ -1554,7 +1554,7 @@ SINGLE = (
     ),
     Bug(
         "Laplace noise charged as if there were twice as much",
-        "dpmcmc/statistics/plans.py",
+        "dpmcmc/queries/statistics/plans.py",
         "_laplace",
         "Laplace(z)",
         "Laplace(2.0 * z)",
@@ -1596,7 +1596,7 @@ ATTACKED = (
     ),
     Bug(
         "sums of any number of cells",
-        "dpmcmc/arithmetic/rounding.py",
+        "dpmcmc/kernels/arithmetic/rounding.py",
         "noised",
         "np.minimum(np.maximum(total / grid, -LARGEST_UNITS), LARGEST_UNITS)",
         "total / grid",
@@ -1604,7 +1604,7 @@ ATTACKED = (
     ),
     Bug(
         "rounding of a mean's sums not allowed for",
-        "dpmcmc/summaries/statistics.py",
+        "dpmcmc/queries/summaries/statistics.py",
         "",
         "2.0 * (1.0 + 2.0**-12)",
         "2.0",
@@ -1621,7 +1621,7 @@ ATTACKED = (
     ),
 )
 
-SQUARES = "dpmcmc/regression/statistics.py"
+SQUARES = "dpmcmc/releases/regression/statistics.py"
 SUMS = "tests/privacy/test_sufficient_statistics.py"
 
 SUMMING = (
@@ -1671,7 +1671,7 @@ ACCOUNTING = "tests/core/test_accounting_costs.py"
 SEARCHED = (
     Bug(
         "parts of a summary charged as one",
-        "dpmcmc/summaries/call.py",
+        "dpmcmc/queries/summaries/call.py",
         "release",
         "len(plan.asked)",
         "1",
@@ -1679,7 +1679,7 @@ SEARCHED = (
     ),
     Bug(
         "marginals charged as one",
-        "dpmcmc/synthetic/call.py",
+        "dpmcmc/queries/synthetic/call.py",
         "release",
         "len(parts)",
         "1",
@@ -1687,7 +1687,7 @@ SEARCHED = (
     ),
     Bug(
         "counts charged as if a row were added",
-        "dpmcmc/contingency/counts.py",
+        "dpmcmc/mechanisms/counts.py",
         "",
         "math.sqrt(2.0)",
         "1.0",
@@ -1695,7 +1695,7 @@ SEARCHED = (
     ),
     Bug(
         "half of the noise of a task",
-        "dpmcmc/contingency/paid.py",
+        "dpmcmc/queries/paid.py",
         "settled",
         "Paid(z, happens, Cost(epsilon, privacy.delta, accountant.gdp_mu(happens)))",
         "Paid(0.5 * z, happens, Cost(epsilon, privacy.delta, accountant.gdp_mu(happens)))",
@@ -1736,7 +1736,7 @@ SEARCHED = (
     ),
     Bug(
         "rows cut at twice their cap",
-        "dpmcmc/releases/joint_sums.py",
+        "dpmcmc/mechanisms/joint_sums.py",
         "_factor",
         "cap / np.where(size > 0.0, size, 1.0)",
         "2.0 * cap / np.where(size > 0.0, size, 1.0)",
@@ -1744,7 +1744,7 @@ SEARCHED = (
     ),
     Bug(
         "scalars of rows not cut",
-        "dpmcmc/releases/joint_sums.py",
+        "dpmcmc/mechanisms/joint_sums.py",
         "_scalar_sum",
         "np.fmin(np.fmax(np.nan_to_num(values, nan=0.0), 0.0), cap)",
         "np.fmax(np.nan_to_num(values, nan=0.0), 0.0)",
@@ -1752,7 +1752,7 @@ SEARCHED = (
     ),
     Bug(
         "scalars of rows below zero",
-        "dpmcmc/releases/joint_sums.py",
+        "dpmcmc/mechanisms/joint_sums.py",
         "_scalar_sum",
         "np.fmax(np.nan_to_num(values, nan=0.0), 0.0)",
         "np.nan_to_num(values, nan=0.0)",
@@ -1760,7 +1760,7 @@ SEARCHED = (
     ),
     Bug(
         "a score that turns round counts once",
-        "dpmcmc/releases/joint_sums.py",
+        "dpmcmc/mechanisms/joint_sums.py",
         "Caps.units",
         "_unit(2.0 * self.score, self.shares[0])",
         "_unit(self.score, self.shares[0])",
@@ -1768,7 +1768,7 @@ SEARCHED = (
     ),
     Bug(
         "a matrix that turns counts once",
-        "dpmcmc/releases/joint_sums.py",
+        "dpmcmc/mechanisms/joint_sums.py",
         "Caps.units",
         "_unit(double * self.noise, self.shares[2])",
         "_unit(self.noise, self.shares[2])",
@@ -1776,7 +1776,7 @@ SEARCHED = (
     ),
     Bug(
         "rows that are left out add to joint sums",
-        "dpmcmc/releases/joint_sums.py",
+        "dpmcmc/mechanisms/joint_sums.py",
         "release",
         "_without(block) if gaps else block",
         "block",
@@ -1784,7 +1784,7 @@ SEARCHED = (
     ),
     Bug(
         "sums of groups charged as those of rows",
-        "dpmcmc/regression/statistics.py",
+        "dpmcmc/releases/regression/statistics.py",
         "grouped_sensitivity",
         "4.0 * math.sqrt(1.0 + weight * weight)",
         "2.0 * math.sqrt(1.0 + weight * weight)",
@@ -1792,7 +1792,7 @@ SEARCHED = (
     ),
     Bug(
         "rounding of a sensitivity's formula not charged",
-        "dpmcmc/regression/statistics.py",
+        "dpmcmc/releases/regression/statistics.py",
         "release",
         "one * SENSITIVITY_MARGIN",
         "one",
@@ -1800,7 +1800,7 @@ SEARCHED = (
     ),
     Bug(
         "rounding of sums of squares not charged",
-        "dpmcmc/regression/statistics.py",
+        "dpmcmc/releases/regression/statistics.py",
         "release",
         "one * SENSITIVITY_MARGIN + rounding(d, n * group, weight)",
         "one * SENSITIVITY_MARGIN",
@@ -1856,7 +1856,7 @@ SEARCHED = (
     ),
     Bug(
         "gradients of a path in cells of one dimension",
-        "dpmcmc/models/rowwise.py",
+        "dpmcmc/families/rowwise.py",
         "RowTarget.hamiltonian_walk",
         "noisy_grid(d, sensitivity, path.noise_multiplier)",
         "noisy_grid(1, sensitivity, path.noise_multiplier)",
@@ -1864,7 +1864,7 @@ SEARCHED = (
     ),
     Bug(
         "sums over many rows overflow",
-        "dpmcmc/models/rowwise.py",
+        "dpmcmc/families/rowwise.py",
         "RowTarget.__init__",
         "2.0 ** (51 - math.ceil(math.log2(table.rows + 1.0)))",
         "2.0**51",
@@ -1872,7 +1872,7 @@ SEARCHED = (
     ),
     Bug(
         "terms of a gradient as fine for any number of rows",
-        "dpmcmc/models/layout.py",
+        "dpmcmc/families/layout.py",
         "term_grid",
         "min(digits, 52 - math.ceil(math.log2(rows + 1.0)))",
         "digits",
@@ -1888,7 +1888,7 @@ SEARCHED = (
     ),
     Bug(
         "numbers beyond their bounds in a mean",
-        "dpmcmc/summaries/statistics.py",
+        "dpmcmc/queries/summaries/statistics.py",
         "moments",
         "np.clip((values - middle) / half, -1.0, 1.0)",
         "(values - middle) / half",
@@ -1896,7 +1896,7 @@ SEARCHED = (
     ),
     Bug(
         "rows beyond their bounds in a statistic",
-        "dpmcmc/statistics/mechanisms.py",
+        "dpmcmc/queries/statistics/mechanisms.py",
         "Statistic.of",
         "np.clip(np.asarray(x, np.float64), self.lower, self.upper)",
         "np.asarray(x, np.float64)",
@@ -1904,7 +1904,7 @@ SEARCHED = (
     ),
     Bug(
         "fewer replaced rows looked at than there are",
-        "dpmcmc/statistics/smooth.py",
+        "dpmcmc/queries/statistics/smooth.py",
         "smooth_sensitivity",
         "min(reach(beta), n)",
         "min(reach(beta), n // 2)",
@@ -1912,7 +1912,7 @@ SEARCHED = (
     ),
     Bug(
         "far sensitivities weighted down twice",
-        "dpmcmc/statistics/smooth.py",
+        "dpmcmc/queries/statistics/smooth.py",
         "smooth_sensitivity",
         "math.exp(-k * beta) * local",
         "math.exp(-(k + 1) * beta) * local",
@@ -1920,7 +1920,7 @@ SEARCHED = (
     ),
     Bug(
         "the tail of a median's noise reckoned too thin",
-        "dpmcmc/statistics/smooth.py",
+        "dpmcmc/queries/statistics/smooth.py",
         "beta_of",
         "math.log(1.0 / delta) + 2.0**-20",
         "math.log(1.0 / delta) - 2.0**-4",
@@ -1960,7 +1960,7 @@ SEARCHED = (
     ),
     Bug(
         "flips of twice the epsilon",
-        "dpmcmc/statistics/release.py",
+        "dpmcmc/queries/statistics/release.py",
         "with_flips",
         "flips(random, RANDOMISED_RESPONSE, plan.epsilon, values.shape)",
         "flips(random, RANDOMISED_RESPONSE, 2.0 * plan.epsilon, values.shape)",

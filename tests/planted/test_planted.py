@@ -7,7 +7,7 @@ import pytest
 from tests.planted.bugs import BUGS
 from tests.planted.runner import ROOT, Bug, PlantError, check_sound, copy_tree, planted, tried
 
-FILE = "dpmcmc/privacy/types.py"
+FILE = "dpmcmc/base/private.py"
 WITHIN, TEST_OF_IT = "Private.open", "permit.subject != self.__subject"
 TEST = "tests/privacy/test_types.py::test_a_permit_for_another_dataset_opens_nothing"
 

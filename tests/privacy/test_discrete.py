@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpmcmc.arithmetic.rounding import LARGEST_UNITS, noised
-from dpmcmc.kernels import noise, penalty_steps
+from dpmcmc.kernels.arithmetic.rounding import LARGEST_UNITS, noised
+from dpmcmc.kernels.compiled import noise, penalty_steps
 from dpmcmc.privacy.discrete import discrete_gaussian, log2_sd, noisy_grid, noisy_sums
 from dpmcmc.privacy.noise import SystemRandom
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpmcmc.releases import joint_sums
-from dpmcmc.releases.joint_sums import Block, Caps, release
+from dpmcmc.mechanisms import joint_sums
+from dpmcmc.mechanisms.joint_sums import Block, Caps, release
 
 CAPS = Caps(3.0, 2.0, 1.5, 4.0, (0.6, 0.2, 0.1, 0.1))
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dpmcmc.design import make_design
-from dpmcmc.local import table_of
-from dpmcmc.models import MODELS
-from dpmcmc.options import NoisyMeanOptions
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.families import MODELS
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import NoisyMeanOptions
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
 ROWS = 5
 SCHEMA = Schema(

@@ -6,9 +6,10 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from dpmcmc.mechanisms import joint_sums
 from dpmcmc.privacy.accountant import gdp_mu
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.releases import joint_sums, newton_budget, newton_path, newton_problem
+from dpmcmc.releases import newton_budget, newton_path, newton_problem
 from dpmcmc.releases.whitening import Whitening
 from tests.cases import FAMILIES, WEIGHTED
 

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import dpmcmc
-from dpmcmc.arithmetic.rounding import noised
-from dpmcmc.errors import SpecError
-from dpmcmc.kernels import noise as kernel
-from dpmcmc.local import sample
-from dpmcmc.options import DpPenaltySubsampledOptions, NoisyMeanOptions, Start
+from dpmcmc.base.errors import SpecError
+from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import DpPenaltySubsampledOptions, NoisyMeanOptions, Start
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.kernels.arithmetic.rounding import noised
+from dpmcmc.kernels.compiled import noise as kernel
 from dpmcmc.planner import plan
 from dpmcmc.privacy import sites
 from dpmcmc.privacy.discrete import (
@@ -25,8 +27,6 @@ from dpmcmc.privacy.discrete import (
 )
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, SITES, Site
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 
 PACKAGE = Path(dpmcmc.__file__).parent
 SITE = sites.NOISY_MEAN

@@ -9,9 +9,11 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import chi2, chisquare, gamma, kstest, laplace, norm, spearmanr
 
-from dpmcmc.budget import Budget, BudgetExhaustedError
-from dpmcmc.errors import SpecError
-from dpmcmc.local import table_of
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Neighbouring, Permit, PermitError, Private
+from dpmcmc.fit.budget import Budget, BudgetExhaustedError
+from dpmcmc.fit.local import table_of
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.discrete_laplace import (
     cells,
@@ -24,13 +26,11 @@ from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Gaussian, Laplace, PureEpsilon, SmoothLaplace
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, STATISTIC_LAPLACE
-from dpmcmc.privacy.types import Neighbouring, Permit, PermitError, Private
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.statistics.call import release_statistic
-from dpmcmc.statistics.mechanisms import SmoothLaplaceNoise
-from dpmcmc.statistics.plans import Asked, planned
-from dpmcmc.statistics.release import in_cells, of_values, release, summed
-from dpmcmc.statistics.smooth import beta_of, smooth_sensitivity
+from dpmcmc.queries.statistics.call import release_statistic
+from dpmcmc.queries.statistics.mechanisms import SmoothLaplaceNoise
+from dpmcmc.queries.statistics.plans import Asked, planned
+from dpmcmc.queries.statistics.release import in_cells, of_values, release, summed
+from dpmcmc.queries.statistics.smooth import beta_of, smooth_sensitivity
 from tests.sources import Seeded
 
 COLUMNS = (
@@ -312,7 +312,7 @@ def test_the_integers_of_an_order_statistic_are_of_a_scale_that_changes_slowly(
         scales.append(scale)
         return np.zeros(shape, np.int64)
 
-    monkeypatch.setattr("dpmcmc.statistics.release.laplace_noise", drawn)
+    monkeypatch.setattr("dpmcmc.queries.statistics.release.laplace_noise", drawn)
     for high in range(n + 1):
         values = np.where(np.arange(n) < high, 3.0, -2.0)
         centres.append(of_values(plan, values, Seeded(1)).values[0])

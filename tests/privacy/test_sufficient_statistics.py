@@ -8,8 +8,15 @@ from scipy.optimize import minimize
 
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Gaussian, Parallel
-from dpmcmc.regression import statistics
-from dpmcmc.regression.statistics import event, matrix_of, release, release_all, sensitivity, svec
+from dpmcmc.releases.regression import statistics
+from dpmcmc.releases.regression.statistics import (
+    event,
+    matrix_of,
+    release,
+    release_all,
+    sensitivity,
+    svec,
+)
 from tests.sources import Seeded
 
 WEIGHTS = (0.01, 0.5, 1.0, 1.3, math.sqrt(2.0), 1.5, 1.7, 2.5, 30.0)

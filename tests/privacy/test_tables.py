@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dpmcmc.contingency.axes import axes
-from dpmcmc.contingency.counts import counted, noise_sd, released
-from dpmcmc.errors import SpecError
-from dpmcmc.local import table_of
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Neighbouring, Permit, PermitError, Private
+from dpmcmc.fit.local import table_of
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
+from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.mechanisms.axes import axes
+from dpmcmc.mechanisms.counts import counted, noise_sd, released
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Gaussian
-from dpmcmc.privacy.types import Neighbouring, Permit, PermitError, Private
-from dpmcmc.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
-from dpmcmc.spec import PrivacySpec
-from dpmcmc.summaries import call as summaries
-from dpmcmc.summaries.statistics import Counts, Mean, Quantiles
-from dpmcmc.synthetic import call as synthetic
+from dpmcmc.queries.summaries import call as summaries
+from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles
+from dpmcmc.queries.synthetic import call as synthetic
 from tests.sources import Seeded
 
 COLUMNS = (

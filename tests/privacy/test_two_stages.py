@@ -6,19 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpmcmc.budget import Budget, BudgetExhaustedError
-from dpmcmc.errors import SpecError
-from dpmcmc.local import table_of
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Permit, PermitError, Private
+from dpmcmc.fit.budget import Budget, BudgetExhaustedError
+from dpmcmc.fit.local import table_of
+from dpmcmc.inputs.schema import NumberColumn, Schema
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Laplace, Parallel
-from dpmcmc.privacy.types import Permit, PermitError, Private
-from dpmcmc.schema import NumberColumn, Schema
-from dpmcmc.statistics.fisher import log_density_of_sum
-from dpmcmc.statistics.mechanisms import GaussianNoise, LaplaceNoise
-from dpmcmc.statistics.plans import Asked
-from dpmcmc.statistics.populations import Moments, UniformWidth
-from dpmcmc.statistics.two_stages import (
+from dpmcmc.queries.statistics.fisher import log_density_of_sum
+from dpmcmc.queries.statistics.mechanisms import GaussianNoise, LaplaceNoise
+from dpmcmc.queries.statistics.plans import Asked
+from dpmcmc.queries.statistics.populations import Moments, UniformWidth
+from dpmcmc.queries.statistics.two_stages import (
     plan_of_stages,
     release_in_two_stages,
     release_of_stages,

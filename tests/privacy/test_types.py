@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from dpmcmc.privacy.types import Permit, PermitError, Private, Released
+from dpmcmc.base.private import Permit, PermitError, Private, Released
 
 SECRET = "13.73-secret"
 

@@ -22,7 +22,7 @@ from app.storage.ingest import ingest
 from app.storage.keys import KeyFileError, MasterKey, master_key
 from app.storage.local_store import LocalStore
 from app.storage.rows import DatasetRow
-from dpmcmc.privacy.types import Permit, PermitError, Private
+from dpmcmc.base.private import Permit, PermitError, Private
 from tests.storage.conftest import MASTER, Files
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ import pytest
 
 from app.storage.fingerprint import KEPT, Fingerprint, Fingerprints, Likeness, Sketch, likeness
 from app.storage.keys import KeyFileError
-from dpmcmc.schema import BinaryColumn, CategoryColumn, Column, NumberColumn
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, Column, NumberColumn
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 COLUMNS: tuple[Column, ...] = (

@@ -25,8 +25,8 @@ from app.storage.files import DatasetFiles, file_size
 from app.storage.ingest import ingest
 from app.storage.limits import Limits
 from app.storage.rows import DatasetRow
-from dpmcmc.privacy.types import Permit
-from dpmcmc.schema import Table
+from dpmcmc.base.private import Permit
+from dpmcmc.inputs.schema import Table
 from tests.storage.conftest import Files, Folder
 
 COLUMNS = parse_columns(

@@ -15,9 +15,9 @@ from app.services.planning.plans import BASE_BYTES, memory_bytes
 from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow
 from benchmarks.size import job, metadata, write
-from dpmcmc.options import DpPenaltyComponentOptions
+from dpmcmc.inputs.options import DpPenaltyComponentOptions
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
 from tests.api.support import ADMIN, House, house_in
 
 STEPS, CHAINS = 50, 2

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import event
 
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
 from tests.api.support import House, draw_with
 from worker import run as running
 from worker.scheduler import run_next, whose_turn

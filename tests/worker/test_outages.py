@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import select, text
 
 from app.storage.rows import ChainBlockRow, JobRow
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
 from tests.api.support import Caller, House, draw_with, house_in
 from tests.chaos.programs import Program, postgres_server
 from tests.chaos.stacks import small_disk

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.storage.rows import JobRow
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
 from tests.api.support import House, draw_with
 from worker import heartbeat
 from worker import run as running

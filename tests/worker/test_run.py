@@ -19,7 +19,7 @@ from app.storage.files import DatasetFiles
 from app.storage.keys import KeyFileError
 from app.storage.rows import ChainBlockRow, JobRow
 from app.storage.types import utc_now
-from dpmcmc.privacy.types import Released
+from dpmcmc.base.private import Released
 from tests.api.support import Caller, House, draw_with, job_of
 from worker import run as running
 from worker.lost_jobs import Recovery

@@ -14,14 +14,14 @@ from app.api.schemas import ComposeIn, Listing, NoiseIn, NoiseOut, RegisteredOut
 from app.api.waiting import answered
 from app.services.budgets.quotes import quoted
 from app.services.errors import Fault, invalid
-from dpmcmc.algorithms import ALGORITHMS
-from dpmcmc.errors import SpecError
-from dpmcmc.models import MODELS
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS
+from dpmcmc.inputs.spec import ModelSpec
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
 from dpmcmc.privacy.events import Gaussian, Repeat
 from dpmcmc.releases import RELEASES
-from dpmcmc.spec import ModelSpec
+from dpmcmc.samplers.algorithms import ALGORITHMS
 
 router = APIRouter(prefix="/v1", route_class=Route)
 

@@ -41,11 +41,11 @@ from app.services.results import fetch
 from app.services.results.chains import HeldDraws
 from app.services.results.posteriors import FREE, EffectAsked, Question, told
 from app.storage.rows import FINAL_STATUSES, JobRow
-from dpmcmc.free.priors import CoefficientPrior
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Plan
-from dpmcmc.spec import JobSpec
-from dpmcmc.tasks import TaskPlan, TaskSpec
-from dpmcmc.units import Scale
+from dpmcmc.posterior.free.priors import CoefficientPrior
+from dpmcmc.posterior.units import Scale
+from dpmcmc.queries.tasks import TaskPlan, TaskSpec
 
 router = APIRouter(prefix="/v1", route_class=Route)
 Body = Annotated[JobIn | TaskIn, Depends(read_either(JobIn, TaskIn, "task"))]

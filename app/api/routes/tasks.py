@@ -30,9 +30,9 @@ from app.services.jobs.inferences import AT_ONCE_SECONDS, settled, submit
 from app.services.planning.calls import answered_of_task, inferred
 from app.services.results import fetch
 from app.services.results.chains import HeldDraws
-from dpmcmc.statistics.questions import Question
-from dpmcmc.summaries.intervals import Target
-from dpmcmc.tasks import FREE
+from dpmcmc.queries.statistics.questions import Question
+from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.tasks import FREE
 
 router = APIRouter(prefix="/v1", route_class=Route)
 Level = Annotated[float, Query(gt=0, lt=1, description="of the intervals of summaries")]

@@ -27,10 +27,10 @@ from app.storage.limits import Limits
 from app.storage.locks import UPLOADS, take
 from app.storage.rows import DatasetRow, FingerprintRow
 from app.storage.types import utc_now
+from dpmcmc.base.private import Neighbouring
+from dpmcmc.inputs.schema import CategoryColumn, Column
 from dpmcmc.privacy.filter import FilterTerms
 from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
-from dpmcmc.privacy.types import Neighbouring
-from dpmcmc.schema import CategoryColumn, Column
 
 PARQUET_MAGIC = b"PAR1"
 UPLOAD_REFUSED = "The upload cannot be taken; nothing was stored."

@@ -19,9 +19,9 @@ from app.services.jobs.submit import earlier_of, tell
 from app.services.results.fetch import TaskBlock, block_of
 from app.storage.clock import database_now
 from app.storage.rows import JobRow
-from dpmcmc import tasks
-from dpmcmc.errors import SpecError
-from dpmcmc.statistics.questions import Question
+from dpmcmc.base.errors import SpecError
+from dpmcmc.queries import tasks
+from dpmcmc.queries.statistics.questions import Question
 
 AT_ONCE_SECONDS = 8.0  # what a request waits for
 

@@ -10,10 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Row
 
 from app.storage.rows import JobRow
-from dpmcmc.algorithms import OPTIONS
-from dpmcmc.spec import JobSpec
-from dpmcmc.statistics.questions import Question
-from dpmcmc.tasks import TaskSpec
+from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.queries.statistics.questions import Question
+from dpmcmc.queries.tasks import TaskSpec
+from dpmcmc.samplers.algorithms import OPTIONS
 
 _SPEC, _SAMPLER = TypeAdapter(JobSpec), TypeAdapter(OPTIONS)
 _TASK, _QUESTION = TypeAdapter(TaskSpec), TypeAdapter(Question)

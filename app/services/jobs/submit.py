@@ -19,12 +19,12 @@ from app.services.jobs.specs import as_json, body_hash
 from app.services.planning.plans import Made, asked, unbounded
 from app.storage.clock import database_now
 from app.storage.rows import DatasetRow, JobRow
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.privacy import event_json
 from dpmcmc.privacy.events import Event
-from dpmcmc.reuse import Earlier
-from dpmcmc.schema import Schema
-from dpmcmc.spec import JobSpec
-from dpmcmc.tasks import TaskSpec
+from dpmcmc.queries.tasks import TaskSpec
+from dpmcmc.releases.reuse import Earlier
 
 _JOBS = cast(Table, JobRow.__table__)
 # made once: both run while other writers wait

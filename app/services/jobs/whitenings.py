@@ -11,14 +11,14 @@ from sqlalchemy.orm import Session
 from app.services.accounts.caller import Caller
 from app.services.jobs.specs import resolved_spec
 from app.storage.rows import JobRow, ReleaseRow
-from dpmcmc.design import make_design
-from dpmcmc.errors import SpecError
-from dpmcmc.options import FRESH, NoisyQuadraticOptions
+from dpmcmc.base.errors import SpecError
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import FRESH, NoisyQuadraticOptions
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.posterior.stored import StoredRelease
+from dpmcmc.releases.reuse import Earlier
 from dpmcmc.releases.whitening import Whitening
-from dpmcmc.reuse import Earlier
-from dpmcmc.schema import Schema
-from dpmcmc.spec import JobSpec
-from dpmcmc.stored import StoredRelease
 
 MOST = 100  # jobs that are looked through, newest first
 _NEWEST = (

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from app.services.errors import Fault
 from app.services.results.fetch import TaskBlock
 from dpmcmc import planner
-from dpmcmc.errors import SpecError
-from dpmcmc.options import AutoOptions, DpPenaltyOptions
-from dpmcmc.reuse import Earlier
-from dpmcmc.schema import BinaryColumn, NumberColumn, Schema
-from dpmcmc.spec import JobSpec, ModelSpec, PrivacySpec
-from dpmcmc.statistics.questions import Question
-from dpmcmc.summaries.intervals import Target
-from dpmcmc.tasks import TaskPlan, TaskSpec, plan_task, posterior_of, told_of
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.options import AutoOptions, DpPenaltyOptions
+from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.queries.statistics.questions import Question
+from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.tasks import TaskPlan, TaskSpec, plan_task, posterior_of, told_of
+from dpmcmc.releases.reuse import Earlier
 
 
 def worked_out(

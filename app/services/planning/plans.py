@@ -16,18 +16,18 @@ from app.services.jobs import whitenings
 from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow, JobRow
 from dpmcmc import planner
-from dpmcmc.design import make_design
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import Column, NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.resolve import RELIABLE_ESS
 from dpmcmc.planner.select import of_full_data
 from dpmcmc.privacy.events import EventError, Gaussian, Repeat, WithoutReplacement
+from dpmcmc.queries.summaries.statistics import Counts
+from dpmcmc.queries.tasks import TaskPlan, TaskSpec
+from dpmcmc.queries.tasks.summaries import SummariesTask
+from dpmcmc.queries.tasks.synthetic import SyntheticTask
 from dpmcmc.releases import RELEASES
-from dpmcmc.reuse import Earlier
-from dpmcmc.schema import Column, NumberColumn, Schema
-from dpmcmc.spec import JobSpec
-from dpmcmc.summaries.statistics import Counts
-from dpmcmc.tasks import TaskPlan, TaskSpec
-from dpmcmc.tasks.summaries import SummariesTask
-from dpmcmc.tasks.synthetic import SyntheticTask
+from dpmcmc.releases.reuse import Earlier
 
 Made = planner.Plan | TaskPlan
 BASE_BYTES = 2**29  # Python, the libraries and the compiled kernels

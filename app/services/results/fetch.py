@@ -23,21 +23,21 @@ from app.services.jobs.wanted import Wanted
 from app.services.results.chains import Draws, kept_draws, stored_block, stored_columns
 from app.storage.columns import schema_of
 from app.storage.rows import JOB_STATUSES, DatasetRow, JobRow, ReleaseRow
-from dpmcmc import diagnostics
-from dpmcmc.design import make_design
-from dpmcmc.models import parameters_of
+from dpmcmc.base.private import Released
+from dpmcmc.families import parameters_of
+from dpmcmc.fit.results import attributes, attributes_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Cost
-from dpmcmc.privacy.types import Released
-from dpmcmc.results import attributes, attributes_of
-from dpmcmc.schema import Schema
-from dpmcmc.spec import JobSpec
-from dpmcmc.statistics.questions import family_of
-from dpmcmc.synthetic.drawn import Values
-from dpmcmc.tasks import TaskSpec, table_of
-from dpmcmc.tasks.statistic import StatisticTask
-from dpmcmc.tasks.synthetic import SyntheticTask
-from dpmcmc.tasks.two_stages import TwoStagesTask
-from dpmcmc.units import Scale, in_units
+from dpmcmc.posterior import diagnostics
+from dpmcmc.posterior.units import Scale, in_units
+from dpmcmc.queries.statistics.questions import family_of
+from dpmcmc.queries.synthetic.drawn import Values
+from dpmcmc.queries.tasks import TaskSpec, table_of
+from dpmcmc.queries.tasks.statistic import StatisticTask
+from dpmcmc.queries.tasks.synthetic import SyntheticTask
+from dpmcmc.queries.tasks.two_stages import TwoStagesTask
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from app.services.errors import Fault
 from app.services.results.fetch import Kept
-from dpmcmc.errors import SpecError
-from dpmcmc.free.posterior import FreePosterior
-from dpmcmc.free.priors import CoefficientPrior
-from dpmcmc.stored import StoredRelease
-from dpmcmc.units import Scale
+from dpmcmc.base.errors import SpecError
+from dpmcmc.posterior.free.posterior import FreePosterior
+from dpmcmc.posterior.free.priors import CoefficientPrior
+from dpmcmc.posterior.stored import StoredRelease
+from dpmcmc.posterior.units import Scale
 
 MOST_NUMBERS = 200_000  # of an answer
 FREE = "Nothing is charged: this follows from what the job has released and paid for already."

@@ -1,4 +1,0 @@
-"""Codes of the likelihoods of a row given its linear predictor, see dpmcmc/kernels/families."""
-
-IDENTITY, LOGISTIC, POISSON, LINEAR = 0, 1, 2, 3
-NOT_IN_KERNELS = -1  # by kernels: releases alone know these families

@@ -1,0 +1,116 @@
+"""Normal priors of single coefficients, from what a job says and from public facts.
+
+What a job leaves open follows from the declared bounds, so that it does not depend on the unit of
+a response: see the `prior` of each family. A plan writes what applies into its job.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.base.errors import SpecError, is_number, near
+from dpmcmc.inputs.spec import ModelSpec, NormalPrior, Prior
+
+Floats = NDArray[np.float64]
+RIGHT = 'such as NormalPrior(scale=1), or some by parameter, {"age": NormalPrior(scale=1)}'
+Normals = tuple[Floats, Floats]  # means and sds, (d,) each, of parameters as they are released
+POINTER = "/model/prior"
+DEFAULT_SCALE = NormalPrior().scale
+SMALLEST_SD, LARGEST_SD = 1e-3, 1e6  # sd of one prior for all coefficients
+MOST_DEFAULT_SDS = 1e6  # from what applies by default, in its sds; of an sd, times that by default
+
+
+def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None = None) -> Normals:
+    """Return mean and sd (d,) of the normal priors, `default` where none is given.
+
+    same: how many of the parameters one prior for all is of; the others keep the default.
+    """
+    means, sds = default[0].copy(), default[1].copy()
+    if isinstance(prior, NormalPrior):
+        means[:same], sds[:same] = prior.loc, prior.scale
+        return means, sds
+    for name, one in (prior or {}).items():
+        if name not in names:
+            guess = near(str(name), names)
+            raise SpecError(place(name), f"no such parameter; there are {', '.join(names)}{guess}")
+        k = names.index(name)
+        means[k], sds[k] = one.loc, one.scale
+    return means, sds
+
+
+def usual(count: int) -> Normals:
+    """Return Normal(0, 2.5) for each coefficient."""
+    return np.zeros(count), np.full(count, DEFAULT_SCALE)
+
+
+def place(name: str) -> str:
+    """Return the JSON pointer of one coefficient's prior."""
+    name = str(name)
+    return f"{POINTER}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+def resolved(
+    model: ModelSpec, names: Sequence[str], normals: Callable[[ModelSpec], Normals]
+) -> ModelSpec:
+    """Return the model with nothing of its prior left open. Raises SpecError.
+
+    normals: what applies to a model.
+    """
+    if isinstance(model.prior, NormalPrior):
+        return model
+    means, sds = normals(model)
+    _check_far(model.prior or {}, names, normals(replace(model, prior=None)))
+    if not means.any() and (sds == sds[0]).all() and SMALLEST_SD <= sds[0] <= LARGEST_SD:
+        return replace(model, prior=NormalPrior(scale=float(sds[0])))
+    both = zip(means.tolist(), sds.tolist(), strict=True)
+    named = {
+        name: NormalPrior(loc=mean, scale=sd) for name, (mean, sd) in zip(names, both, strict=True)
+    }
+    return replace(model, prior=named)
+
+
+def _check_far(named: dict[str, NormalPrior], names: Sequence[str], default: Normals) -> None:
+    """Refuse what arithmetic in units of the default would lose."""
+    for name, one in named.items():
+        mean, sd = (float(part[names.index(name)]) for part in default)
+        if not abs(one.loc - mean) <= MOST_DEFAULT_SDS * sd:
+            low, high = mean - MOST_DEFAULT_SDS * sd, mean + MOST_DEFAULT_SDS * sd
+            raise SpecError(f"{place(name)}/loc", f"must be between {low:g} and {high:g}")
+        if not sd / MOST_DEFAULT_SDS <= one.scale <= MOST_DEFAULT_SDS * sd:
+            message = f"must be between {sd / MOST_DEFAULT_SDS:g} and {MOST_DEFAULT_SDS * sd:g}"
+            raise SpecError(f"{place(name)}/scale", message)
+
+
+def check_numbers(prior: Prior) -> None:
+    """Refuse what is no prior, and numbers that are none, before anything is known of a design."""
+    if prior is None:
+        return
+    if isinstance(prior, NormalPrior):
+        _check_one(prior, POINTER, SMALLEST_SD, LARGEST_SD)
+        return
+    if not isinstance(prior, dict):
+        raise SpecError(POINTER, f"must be a normal prior, {RIGHT}")
+    for name, one in prior.items():
+        _check_one(one, place(name), 0.0, math.inf)
+
+
+def _check_one(one: NormalPrior, at: str, least: float, most: float) -> None:
+    if getattr(one, "kind", "normal") != "normal":
+        told = "must be normal; ask the release for others afterwards: fit.release.posterior(...)"
+        raise SpecError(f"{at}/kind", told)
+    if not isinstance(one, NormalPrior):
+        raise SpecError(at, f"must be a normal prior, {RIGHT}")
+    for field in ("scale", "loc"):
+        value = getattr(one, field)
+        if not is_number(value):
+            raise SpecError(f"{at}/{field}", "must be a number")
+    if not (least <= one.scale <= most and 0.0 < one.scale < math.inf):
+        limits = f"between {least:g} and {most:g}" if least > 0.0 else "above 0 and finite"
+        raise SpecError(f"{at}/scale", f"must be {limits}")
+    largest = most if math.isfinite(most) else math.inf
+    if not (abs(one.loc) <= largest and math.isfinite(one.loc)):
+        limits = f"between -{most:g} and {most:g}" if math.isfinite(most) else "finite"
+        raise SpecError(f"{at}/loc", f"must be {limits}")

@@ -1,0 +1,1 @@
+"""What regressions say of single rows, and what their responses are."""

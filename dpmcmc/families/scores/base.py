@@ -1,0 +1,100 @@
+"""What a release asks of a family: the score of single rows, its slope and its variance.
+
+Every model in dpmcmc/families names its family in the field `rows`.
+
+Privacy does not depend on a family: dpmcmc/mechanisms/joint_sums.py clips whatever it returns. A
+family must make sure that the clipped score `psi` has mean 0 given the covariates, under the model
+at the position where it is evaluated.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+NODES, WEIGHTS = np.array([0.0, np.sqrt(3.0), -np.sqrt(3.0)]), np.array([2.0, 0.5, 0.5]) / 3.0
+TINY = 1e-300
+NONE: Floats = np.zeros((0, 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where scores are evaluated, and their clips. All arrays over the rows of a block.
+
+    eta: (k, m) linear predictors. row_norm: (m,) norm of the covariates in the coordinates of the
+    release. spread: (m,) sd of a predictor under the posterior, 0 where the mode is sought. most:
+    largest |psi| * row_norm that is not clipped. curved: largest slope * row_norm^2 that is not
+    weighted down, or (m,) one for each row. scale: of the residuals. cut: of the scale statistic.
+    With several predictors of a row, in place of row_norm and spread: inner: (k, k, m), so that the
+    squared norm of the score of psi is psi @ inner @ psi. cover: (k, k, m) covariances of the
+    predictors, empty where the mode is sought.
+    """
+
+    eta: Floats
+    row_norm: Floats
+    spread: Floats
+    most: float
+    curved: float | Floats
+    scale: float
+    cut: float
+    inner: Floats = field(default_factory=lambda: NONE)
+    cover: Floats = field(default_factory=lambda: NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The statistics of rows. psi: (k, m), derivative of the log likelihood, weighted and clipped.
+
+    root: (k, k, m), root @ root.T is minus the slope of the expected psi in eta. noise: the same of
+    the variance of psi under the model. square: (m,) within [0, cut^2], the cut squared residual;
+    zeros where a family has no scale.
+    """
+
+    psi: Floats
+    root: Floats
+    noise: Floats
+    square: Floats
+
+
+class Family(Protocol):
+    """One regression. How many predictors a row has, it reads off `Place.eta`.
+
+    scaled: whether residuals have a scale. additive: whether that scale is an sd in units of the
+    predictor, so that a slope is 1 / scale^2. longest: largest change of a predictor in one step.
+    pilot: whether the path begins with a linear regression of the log of the response. level:
+    slope of a row at the start, without a pilot, of one predictor. steepest: largest slope of a
+    row, after a pilot. weighted: whether rows may have an offset and a weight: of the log
+    likelihood, or of the precision of the residual where it is additive.
+    """
+
+    scaled: bool
+    additive: bool
+    longest: float
+    pilot: bool
+    level: float
+    steepest: float
+    weighted: bool
+
+    def terms(self, y: Floats, place: Place) -> Terms:
+        """Return the statistics of rows with responses y (m,), see Terms."""
+
+
+def single(psi: Floats, slope: Floats, variance: Floats, square: Floats | None = None) -> Terms:
+    """Return the terms of a family with one predictor a row."""
+    root, noise = (np.sqrt(np.maximum(part, 0.0))[None, None] for part in (slope, variance))
+    return Terms(psi[None], root, noise, np.zeros_like(psi) if square is None else square)
+
+
+def nodes_of(place: Place) -> list[tuple[Floats, float]]:
+    """Return (predictors (m,), weight): averages over them are those over the posterior.
+
+    Exact up to the third degree of a normal spread.
+    """
+    eta = place.eta[0]
+    if not place.spread.any():
+        return [(eta, 1.0)]
+    return [
+        (eta + node * place.spread, weight) for node, weight in zip(NODES, WEIGHTS, strict=True)
+    ]

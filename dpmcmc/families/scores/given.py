@@ -1,0 +1,137 @@
+"""Families of rows that have an offset of their predictor and a weight.
+
+A weight w of a logistic or a Poisson row multiplies its log likelihood, as if there were w such
+rows. A weight of a linear row divides the variance of its residual, as in R's lm. The score of a
+row is clipped after it is weighted, so that the sensitivity does not depend on the weights.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpmcmc.base.errors import SpecError
+from dpmcmc.families.scores.base import Family, Floats, Place, Terms
+from dpmcmc.families.scores.linear import Linear
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.schema import NumberColumn, Table
+from dpmcmc.inputs.spec import ModelSpec
+
+LARGEST_WEIGHT = 100.0
+MIN_WEIGHT = 1e-6  # a weight, where rows are cut: one of 0 has no largest score
+POINTER, ALGORITHM = "/model/weights", "noisy_quadratic"
+
+
+class Given:
+    """A family whose responses are (m, 3): response, offset, weight.
+
+    shift: middle of offsets. usual, heaviest: middle and upper end of what weights can be.
+    """
+
+    def __init__(
+        self, family: Family, shift: float, usual: float = 1.0, heaviest: float = 1.0
+    ) -> None:
+        self.family, self.shift, self.usual, self.heaviest = family, shift, usual, heaviest
+        self.scaled, self.additive = family.scaled, family.additive
+        self.longest, self.pilot, self.level = family.longest, family.pilot, usual * family.level
+        self.steepest, self.weighted = family.steepest, False
+
+    def terms(self, y: Floats, place: Place) -> Terms:
+        """Return psi, its slope, its variance and the squared residual of each row."""
+        answer, offset, weight = y.T
+        eta, root = place.eta + offset, np.sqrt(weight)
+        if self.additive:
+            answer, eta, row_norm, spread = (
+                root * v for v in (answer, eta, place.row_norm, place.spread)
+            )
+            times, curved = root, place.curved
+        else:  # a score is weighted once; with the square of this row_norm a slope would be twice
+            times, least = weight, np.maximum(weight, MIN_WEIGHT)
+            row_norm, spread, curved = least * place.row_norm, place.spread, least * place.curved
+        asked = replace(place, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
+        said = self.family.terms(answer, asked)
+        return Terms(times * said.psi, root * said.root, root * said.noise, said.square)
+
+
+def is_given(design: Design, model: ModelSpec) -> bool:
+    """Whether rows have offsets or weights."""
+    return bool(design.offsets) or model.weights is not None
+
+
+def check(
+    design: Design, model: ModelSpec, family: Family | None, algorithm: str | None = None
+) -> None:
+    """Refuse offsets and weights that a family or an algorithm cannot use. Raises SpecError."""
+    if not is_given(design, model):
+        return
+    if family is None or not family.weighted:
+        raise SpecError("/model", f"{model.family} knows no offsets and no weights")
+    if algorithm not in (None, "auto", ALGORITHM):
+        raise SpecError("/sampler/algorithm", f"offsets and weights are for {ALGORITHM}")
+    if model.weights is None:
+        return
+    column = next((c for c in design.schema.columns if c.name == model.weights), None)
+    if not isinstance(column, NumberColumn):
+        raise SpecError(POINTER, f"{model.weights!r} is no number column of the dataset")
+    if column.missing:
+        raise SpecError(POINTER, "weights cannot have missing codes")
+    if not (0.0 <= column.lower < column.upper <= LARGEST_WEIGHT):
+        raise SpecError(POINTER, f"declared bounds of weights lie within 0 and {LARGEST_WEIGHT:g}")
+    if family.additive and column.lower == 0.0:
+        raise SpecError(POINTER, "of a linear model must have a declared lower bound above 0")
+    if design.answer is not None and model.weights in design.read:
+        raise SpecError(POINTER, "weights cannot be a column of the formula as well")
+
+
+def packed(
+    family: Family, design: Design, model: ModelSpec, table: Table, y: Floats, unit: float
+) -> tuple[Family, Floats]:
+    """Return family and responses with what rows were given; as they are where that is nothing.
+
+    y: (n,) in this unit, which offsets of an additive family are brought to.
+    """
+    if not is_given(design, model):
+        return family, y
+    check(design, model, family)
+    unit = unit if family.additive else 1.0
+    weight, low, high = np.ones(len(y)), 1.0, 1.0
+    if model.weights is not None:
+        column = next(c for c in design.schema.columns if c.name == model.weights)
+        if not isinstance(column, NumberColumn):
+            raise SpecError(POINTER, "is no number")
+        told = table.columns[column.name].astype(np.float64)
+        low, high = column.lower, column.upper
+        weight = np.fmin(np.fmax(told, low), high)
+    return Given(family, design.middle_offset / unit, 0.5 * (low + high), high), np.stack(
+        (y, design.offset(table) / unit, weight), axis=1
+    )
+
+
+def pilot(family: Family, y: Floats) -> tuple[Family, Floats]:
+    """Return the linear regression of the log of a count."""
+    if not isinstance(family, Given):
+        return Linear(), np.log(y + 0.5)
+    ones = np.ones(len(y))
+    return Given(Linear(), family.shift), np.stack((np.log(y[:, 0] + 0.5), y[:, 1], ones), axis=1)
+
+
+def heaviest_of(family: Family) -> float:
+    """Return the largest weight that a row's log likelihood may have; 1 without weights.
+
+    That of a linear row divides a variance: one that is cut tells less and claims no more.
+    """
+    return family.heaviest if isinstance(family, Given) and not family.additive else 1.0
+
+
+def usual_of(family: Family) -> float:
+    """Return the middle of what a row's weight can be."""
+    return family.usual if isinstance(family, Given) else 1.0
+
+
+def slope_of(family: Family, rate: float) -> float:
+    """Return about the slope of a row with this mean response."""
+    return usual_of(family) * min(rate, family.steepest)
+
+
+def shift_of(family: Family) -> float:
+    """Return the middle of what is added to predictors."""
+    return family.shift if isinstance(family, Given) else 0.0

@@ -1,0 +1,61 @@
+"""Linear regression: Huber's score, with a clip that depends on the covariates of the row.
+
+A row with long covariates is clipped earlier, so that the influence of every row is bounded
+(Krasker and Welsch 1982). A clipped residual of a symmetric error has mean 0 for any clip.
+"""
+
+import numpy as np
+from scipy.special import ndtr
+
+from dpmcmc.families.scores.base import TINY, Floats, Place, Terms, single
+
+WIDEST_CUT = 8.0  # residual sds beyond which every row is cut
+OUTLIER_SDS = 3.0  # sds, that few residuals are off where the mean is near
+SQRT_TWO_PI = np.sqrt(2.0 * np.pi)
+
+
+def inside(cut: Floats) -> Floats:
+    """Return P(|Z| < cut)."""
+    return np.asarray(2.0 * ndtr(cut) - 1.0)
+
+
+def kept(cut: Floats) -> Floats:
+    """Return E min(Z^2, cut^2)."""
+    tail = 2.0 * ndtr(-cut)
+    return np.asarray(
+        1.0 - tail - 2.0 * cut * np.exp(-0.5 * cut * cut) / SQRT_TWO_PI + cut * cut * tail
+    )
+
+
+def inner(cut: Floats) -> Floats:
+    """Return E[Z^2; |Z| < cut]."""
+    return np.asarray(kept(cut) - cut * cut * (1.0 - inside(cut)))
+
+
+def spread(cut: Floats) -> Floats:
+    """Return the variance of min(Z^2, cut^2)."""
+    density = 2.0 * np.exp(-0.5 * cut * cut) / SQRT_TWO_PI
+    fourth = 3.0 * inner(cut) - cut**3 * density + cut**4 * (1.0 - inside(cut))
+    return np.asarray(fourth - kept(cut) ** 2)
+
+
+class Linear:
+    """scale: the residual sd. square: of the residuals in its units."""
+
+    scaled, additive = True, True
+    longest, pilot, level = np.inf, False, 1.0
+    steepest, weighted = np.inf, True
+
+    def terms(self, y: Floats, place: Place) -> Terms:
+        """Return psi, its slope, its variance and the squared residual of each row."""
+        sd = place.scale
+        z = (y - place.eta[0]) / sd
+        k = np.minimum(place.most * sd / np.maximum(place.row_norm, TINY), WIDEST_CUT)
+        slope = inside(k / np.sqrt(1.0 + (place.spread / sd) ** 2))
+        if not place.spread.any():  # far from the mean the tangent of what is cut is of no use
+            slope = np.where(np.abs(z) > OUTLIER_SDS, np.minimum(slope, k / np.abs(z)), slope)
+        w = np.minimum(1.0, place.curved * sd * sd / np.maximum(slope * place.row_norm**2, TINY))
+        psi = w * np.clip(z, -k, k) / sd
+        return single(
+            psi, w * slope / sd**2, w * w * kept(k) / sd**2, np.minimum(z * z, place.cut**2)
+        )

@@ -1,0 +1,61 @@
+"""The mean of the response on its own scale, from the linear predictor."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, gammaincinv, pdtrik
+
+from dpmcmc.families.scores.base import Floats
+from dpmcmc.privacy.noise import RandomSource
+
+MAX_LOG_MEAN = 100.0  # log of a mean count: larger ones say nothing that this one does not
+RARE, COUNTED = 1e-12, 1e6  # means below which a count is 0, and from which on it is normal
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One family's. expected: predictors -> means of the response.
+
+    drawn: (means, sds of the noise (draw,), random) -> responses of new rows; None where they are
+    yes or no, of which the mean says all. ratio: what exp of a difference of predictors multiplies.
+    """
+
+    expected: Callable[[Floats], Floats]
+    drawn: Callable[[Floats, Floats, RandomSource], Floats] | None
+    ratio: str
+
+
+def rate(eta: Floats) -> Floats:
+    """Return the mean count."""
+    return np.asarray(np.exp(np.minimum(eta, MAX_LOG_MEAN)))
+
+
+def counts(mean: Floats, _: Floats, random: RandomSource) -> Floats:
+    """Return Poisson counts with these means."""
+    small = np.clip(mean, RARE, COUNTED)
+    found = np.nan_to_num(np.maximum(np.ceil(pdtrik(random.uniforms(mean.shape), small)), 0.0))
+    normal = mean + np.sqrt(mean) * random.normals(mean.shape)
+    return np.where(mean < COUNTED, found, normal)
+
+
+def uneven(mean: Floats, shape: float, random: RandomSource) -> Floats:
+    """Return means times gamma variables of mean 1 and variance 1 / shape."""
+    return np.asarray(mean * gammaincinv(shape, random.uniforms(mean.shape)) / shape)
+
+
+def _yes(eta: Floats) -> Floats:
+    return np.asarray(expit(eta))
+
+
+def _itself(eta: Floats) -> Floats:
+    return eta
+
+
+def _numbers(mean: Floats, sds: Floats, random: RandomSource) -> Floats:
+    return mean + sds * random.normals(mean.shape)
+
+
+YES = Response(_yes, None, "odds")
+COUNT = Response(rate, counts, "mean count")
+NUMBER = Response(_itself, _numbers, "")

@@ -1,0 +1,320 @@
+"""A job on rows of your own: planned, run and judged in one call, without a service."""
+
+import uuid
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.base.errors import SpecError, near
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.fit.budget import Budget
+from dpmcmc.fit.progress import shown
+from dpmcmc.fit.results import Result, judged, told
+from dpmcmc.fit.run import run
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.frames import columns_of, type_of
+from dpmcmc.inputs.options import AlgorithmName, AlgorithmOptions, AutoOptions
+from dpmcmc.inputs.published import algorithm_of
+from dpmcmc.inputs.schema import (
+    DATES,
+    BinaryColumn,
+    CategoryColumn,
+    NumberColumn,
+    Schema,
+    Table,
+    check_type,
+    is_date,
+    word_of,
+    zero_to_one,
+)
+from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec
+from dpmcmc.planner import Plan, expected_seconds, plan
+from dpmcmc.planner.warn import MAY_BE_YES_OR_NO
+from dpmcmc.posterior.stored import StoredRelease
+from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.promises import check_delta
+from dpmcmc.releases import RELEASES
+from dpmcmc.releases.reuse import POINTER, Earlier
+from dpmcmc.samplers.algorithms import ALGORITHMS
+
+DRAWS = ("normals", "uniforms", "integers", "words")  # what a source of randomness draws
+FORMULA = 'is needed, such as "y ~ age + sex"'
+FAMILIES: dict[str, FamilyName] = {
+    "binary": "logistic",
+    "category": "multinomial",
+    "number": "linear",
+}
+
+
+def sample(
+    formula: object = None,
+    data: object = None,
+    schema: Schema | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    noise_multiplier: float | None = None,
+    family: FamilyName | None = None,
+    prior: Prior = None,
+    model: ModelSpec | None = None,
+    sampler: AlgorithmOptions | AlgorithmName | None = None,
+    budget: Budget | None = None,
+    whitening: StoredRelease | None = None,
+    progress: bool | None = None,
+    random: RandomSource | None = None,
+) -> Result:
+    """Plan and run a job on rows of your own: the service's path without the service.
+
+    `sample("y ~ age + sex", frame, schema, epsilon=1)`, or, where a whole ModelSpec is at hand,
+    `sample(data, schema=schema, model=model, epsilon=1)`.
+
+    formula: as in ModelSpec, a word. data: a data frame (pandas, polars, Arrow, ...) or column name
+    -> (rows,) numbers, or words among the declared categories. family: by default that of the
+    response's column: logistic for two categories, multinomial for more, linear for a number (with
+    a warning where its bounds are 0 and 1, which logistic takes as well).
+    prior: by default one that follows from public bounds. epsilon: what the call may cost, or
+    noise_multiplier in its place. delta: by default that of the budget, or else the smaller of 1e-6
+    and a tenth of 1 / rows. sampler: an algorithm's options, or its name, with everything left to
+    the planner; where None the planner chooses, and says why in result.plan.reasons. budget: takes
+    what the call costs before a row is read; without one the cost is the caller's to account for:
+    every call spends it anew. whitening: an earlier release of the same columns of the same rows,
+    whose coordinates are used again, so that all of the budget is left for the rest. progress:
+    whether a bar shows on stderr how far the run is; by default on terminals, of long runs. random:
+    for tests only.
+    Raises SpecError on the job, BudgetExhaustedError where too little is left, ValueError where the
+    data do not suit the schema.
+    """
+    if formula is not None and not isinstance(formula, str):
+        if data is not None:
+            raise SpecError("/model/formula", f"{FORMULA}, before the data")
+        formula, data = None, formula
+    known = check_call(schema, budget, random, progress)
+    if whitening is not None and not isinstance(whitening, StoredRelease):
+        raise SpecError(POINTER, "must be the release of an earlier fit: whitening=fit.release")
+    if model is None:
+        model = modelled(known, formula or "", family, prior)
+    elif not isinstance(model, ModelSpec):
+        told = 'must be a ModelSpec, such as ModelSpec(family="logistic", formula="y ~ x")'
+        raise SpecError("/model", told)
+    elif (formula, family, prior) != (None, None, None):
+        raise SpecError("/model", "holds formula, family and prior already: leave those out")
+    delta = usual_delta(known, budget) if delta is None else delta
+    privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
+    spec = JobSpec(model=model, sampler=_options(sampler), privacy=privacy)
+    earlier: tuple[Earlier, ...] = ()
+    if whitening is not None:
+        spec, earlier = _with_whitening(spec, whitening)
+    planned = plan(known, spec, earlier=earlier)
+    yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
+    cost = planned.event, planned.cost.delta
+    rows, permit = owned(known, data, *cost, budget, yes_or_no)
+    return _ran(known, planned, (rows, permit), whitening, progress, random)
+
+
+def usual_delta(schema: Schema, budget: Budget | None) -> float:
+    """Return the delta of a call that names none: the budget's, or one that suits the rows."""
+    return min(1e-6, 0.1 / max(schema.rows, 1)) if budget is None else budget.delta
+
+
+def check_call(schema: object, budget: object, random: object, progress: object = None) -> Schema:
+    """Return the schema, before anything is planned. Raises SpecError on what is none of these."""
+    if not isinstance(schema, Schema):
+        raise SpecError("/schema", "is needed: Schema.from_frame(data, bounds={...}) makes one")
+    if budget is not None and not isinstance(budget, Budget):
+        raise SpecError("/budget", "must be a Budget, such as Budget(epsilon=2, delta=1e-6)")
+    if random is not None and not all(callable(getattr(type(random), n, None)) for n in DRAWS):
+        raise SpecError("/random", "is for tests alone: leave it out, and noise is secure")
+    if progress is not None and not isinstance(progress, bool | np.bool_):
+        raise SpecError("/progress", "must be True or False")
+    return schema
+
+
+def modelled(schema: Schema, formula: str, family: str | None, prior: Prior) -> ModelSpec:
+    """Return the model of a formula. Raises SpecError where its family is not clear."""
+    if not formula:
+        raise SpecError("/model/formula", FORMULA)
+    if family is not None:
+        return ModelSpec(family=family, formula=formula, prior=prior)
+    response = formula.partition("~")[0].strip()
+    for column in schema.columns:
+        if column.name == response:
+            if zero_to_one(column):
+                told = f"{MAY_BE_YES_OR_NO.format(name=response)}: family='logistic'"
+                warnings.warn(f"{told}, or family='linear' for what it is now", stacklevel=3)
+            return ModelSpec(family=FAMILIES[column.type], formula=formula, prior=prior)
+    guess = near(response, [column.name for column in schema.columns])
+    message = f"is needed: the response {response!r} is no declared column{guess}"
+    raise SpecError("/model/family", message)
+
+
+def _ran(
+    schema: Schema,
+    planned: Plan,
+    opened: tuple[Private[Table], Permit],
+    whitening: StoredRelease | None,
+    progress: bool | None,
+    random: RandomSource | None,
+) -> Result:
+    """Run a job that is paid for."""
+    design, white = make_design(schema, planned.spec.model.formula), None
+    if whitening is not None and getattr(planned.spec.sampler, "paid", False):
+        white = whitening.whitening(design)
+    running = run(schema, planned.spec, *opened, random=random, whitening=white)
+    seconds = expected_seconds(schema, planned.spec)
+    blocks = shown(running, planned.num_steps, seconds, progress)
+    draws = np.concatenate([block.value for block in blocks], axis=1)
+    release = None
+    if running.stored is not None:
+        release = StoredRelease(schema, planned.spec, running.stored)
+    if planned.spec.sampler.algorithm in RELEASES:  # whose verdict is not one on its draws
+        verdict = judged(planned.spec, draws, (), release)
+    else:
+        _, verdict = told(design, planned.spec, planned.parameters, draws, release)
+    return Result(planned, draws, verdict, design, release)
+
+
+def owned(
+    schema: Schema,
+    data: object,
+    happens: Event,
+    delta: float,
+    budget: Budget | None,
+    yes_or_no: str | None = None,
+) -> tuple[Private[Table], Permit]:
+    """Return rows of the caller's own, and the permit that opens them for one event.
+
+    data: as in `sample`. delta: of the call. budget: pays; without one the cost is the caller's to
+    account for. yes_or_no: a formula whose response is to be 0 and 1 alone. Raises SpecError where
+    a delta is no promise for so many rows, ValueError where data do not suit the schema,
+    BudgetExhaustedError where too little is left.
+    """
+    check_delta("/privacy/delta", delta, schema.rows)
+    if budget is not None:
+        check_delta("/budget/delta", budget.delta, schema.rows)
+    table = table_of(schema, columns_of(data))
+    if yes_or_no is not None:
+        _check_yes_or_no(schema, yes_or_no, table)
+    if budget is not None:
+        budget.take(happens)
+    subject = str(uuid.uuid4())
+    permit = Permit(subject=subject, event_digest=digest(happens))
+    return Private(table, subject=subject), permit
+
+
+def _check_yes_or_no(schema: Schema, formula: str, table: Table) -> None:
+    """Refuse numbers between 0 and 1 as a response of yes and no. Raises ValueError."""
+    design = make_design(schema, formula)
+    column = design.answer
+    if not isinstance(column, NumberColumn):
+        return
+    answers = design.responses(table)[~design.left_out(table)]
+    if not np.isin(answers, (0.0, 1.0)).all():
+        told = "has values between 0 and 1, and logistic regression needs 0 or 1"
+        raise ValueError(f"the response {column.name!r} {told}: family='linear' takes them")
+
+
+def _with_whitening(spec: JobSpec, whitening: StoredRelease) -> tuple[JobSpec, tuple[Earlier, ...]]:
+    """Return the job that names a release whose whitening it uses again, and that release."""
+    options: Any = spec.sampler
+    if not hasattr(options, "whitening"):
+        raise SpecError(POINTER, f"{options.algorithm} uses none; noisy_quadratic does")
+    own = whitening.spec
+    whitening.whitening(whitening.design)  # it has one
+    given = Earlier("given", own.model.formula, own.privacy.noise_multiplier or 0.0)
+    return replace(spec, sampler=replace(options, whitening=given.name)), (given,)
+
+
+def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
+    """Return the options of an algorithm that may be named, as here or as published.
+
+    Raises SpecError.
+    """
+    if sampler is None or sampler == "auto":
+        return AutoOptions()
+    if not isinstance(sampler, str | type) and hasattr(sampler, "algorithm"):
+        return sampler
+    sampler, given = algorithm_of(sampler) if isinstance(sampler, str) else (sampler, {})
+    if not isinstance(sampler, str) or sampler not in ALGORITHMS:
+        names = ", ".join(["auto", *ALGORITHMS])
+        guess = near(str(sampler), ALGORITHMS)
+        raise SpecError("/sampler", f"must be options, or one of {names}{guess}")
+    options: AlgorithmOptions = ALGORITHMS[sampler].options(**given)
+    return options
+
+
+def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
+    """Return data as a clamped table. Raises ValueError on a missing column, value or category."""
+    columns: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {}
+    for column in schema.columns:
+        if column.name not in data:
+            guess = near(column.name, data)
+            raise ValueError(f"the data have no column {column.name!r}, which is declared{guess}")
+        values = data[column.name]
+        if len(values) != schema.rows or np.ndim(cast("Any", values)) > 1:
+            raise ValueError(f"column {column.name!r} must have {schema.rows} values")
+        if isinstance(values, np.ma.MaskedArray):
+            mask = np.ma.getmaskarray(values)
+            values = np.where(mask, None, values.data) if mask.any() else values.data
+        if isinstance(column, NumberColumn):
+            columns[column.name] = column.clamped(_numbers(column, values))
+        else:
+            columns[column.name] = _codes(column, values)
+    return Table(columns=columns, rows=schema.rows)
+
+
+def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float64]:
+    """Return a column's values (rows,), all finite. Raises ValueError without naming one."""
+    name, type = column.name, type_of(values)
+    found = np.asarray(values)
+    check_type(column, type)
+    try:
+        if found.dtype == object:
+            numbers = np.array([np.nan if _is_missing(one) else float(one) for one in found])
+            for short in {one.dtype for one in found if isinstance(one, np.floating)}:
+                own = np.array([getattr(one, "dtype", None) == short for one in found])
+                numbers = np.where(own, column.declared(numbers, short), numbers)
+        else:
+            numbers = found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        if any(map(is_date, found)):
+            raise ValueError(f"column {name!r} has dates or times, and {DATES}") from None
+        told = "give numbers, or declare its categories"
+        raise ValueError(f"column {name!r} has values that are no numbers: {told}") from None
+    if not np.isfinite(numbers).all():
+        told = f"fill in a code where none is known, and declare it: missing={{{name!r}: [code]}}"
+        raise ValueError(f"column {name!r} has values that are not finite: {told}")
+    numbers = column.declared(numbers, type)
+    if column.integer and not column.is_whole(numbers).all():
+        told = "round them, or declare it without integer"
+        raise ValueError(f"column {name!r} has values that are not whole numbers: {told}")
+    return numbers
+
+
+def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> NDArray[np.int32]:
+    """Return the places (rows,) of a column's values among its categories. Raises ValueError."""
+    codes = {word: code for code, word in enumerate(column.categories)}
+    words = [None if _is_missing(value) else word_of(value) for value in values]
+    if None in words:
+        told = "name them, and declare that name as a category"
+        raise ValueError(f"column {column.name!r} has missing values: {told}")
+    if not set(words) <= set(codes):
+        declared = ", ".join(column.categories[:12])
+        if any(is_date(value) and not isinstance(value, str) for value in values):
+            message = "has dates or times: write them as the words that are its categories"
+            raise ValueError(f"column {column.name!r} {message}, {declared}")
+        raise ValueError(f"column {column.name!r} has values outside its categories: {declared}")
+    return np.array([codes[word or ""] for word in words], np.int32)
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value is None, not a number, or pandas' NA, which is neither true nor false."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return True

@@ -1,0 +1,276 @@
+"""What a job gave: draws, summaries and a verdict."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from html import escape
+from textwrap import fill, shorten
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dacite import DaciteError
+from numpy.typing import NDArray
+
+from dpmcmc.base.errors import SpecError, near
+from dpmcmc.base.private import Neighbouring, Released
+from dpmcmc.base.version import __version__
+from dpmcmc.fit import files
+from dpmcmc.fit.files import Path
+from dpmcmc.formula.design import Design, make_design
+from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.planner import Cost, Plan, event
+from dpmcmc.posterior import plots
+from dpmcmc.posterior.datatree import data_tree
+from dpmcmc.posterior.diagnostics import ParameterSummary, summarise
+from dpmcmc.posterior.free.effects import Predictions
+from dpmcmc.posterior.free.settings import Setting
+from dpmcmc.posterior.plots import PlotKind
+from dpmcmc.posterior.stored import StoredRelease
+from dpmcmc.posterior.summary_table import SHOWN, Summaries, as_lines
+from dpmcmc.posterior.units import SCALES, Scale, in_units
+from dpmcmc.posterior.verdicts import LINE, Verdict, of_chain, of_release
+from dpmcmc.releases import RELEASES
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.starting import release_of
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
+
+NOTES = 2  # of a verdict, in a representation
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a local run gave. Summaries and tables are in the units of the columns.
+
+    draws: (chain, draw, parameter), warm-up included, of the standardised design as they were
+    sampled; `on` has them on either scale. verdict: whether they may be believed. release: what
+    stays usable for free, of a chain what it began from; None where there was none.
+    """
+
+    plan: Plan
+    draws: NDArray[np.float64]
+    verdict: Verdict
+    design: Design
+    release: StoredRelease | None = None
+
+    def on(self, scale: Scale = "original") -> NDArray[np.float64]:
+        """Return the draws (chain, draw, parameter), warm-up included, on this scale.
+
+        original: coefficients per unit of a column, the intercept where all covariates are 0.
+        design: those of columns centred and scaled by their declared bounds.
+        """
+        return in_units(self.design, self.plan.parameters, self.draws, scale)
+
+    def summary(self, scale: Scale = "original", *, mixing: bool = True) -> Summaries:
+        """Return moments, quantiles and diagnostics of the draws after warm-up, as a table.
+
+        mixing: whether R-hat and effective sizes are wanted, which takes longer.
+        """
+        kept = self.on(scale)[:, self.plan.num_warmup :]
+        return Summaries(tuple(summarise(Released(kept), self.plan.parameters, mixing=mixing)))
+
+    def __str__(self) -> str:
+        """Return the verdict, in colour on a terminal, and the posterior."""
+        return self._told(sys.stdout.isatty())
+
+    __repr__ = __str__
+
+    def _told(self, colour: bool) -> str:
+        known, notes = self.verdict, [f"note: {note.sentence}" for note in self.verdict.notes]
+        lines = [
+            shorten(self._model(), LINE),
+            known.told(colour, f"{self.plan.spec.sampler.algorithm}: "),
+            *(fill(note, LINE, subsequent_indent="  ") for note in notes[:NOTES]),
+            self._cost(),
+        ]
+        if len(notes) > NOTES:
+            lines.insert(-1, f"and {len(notes) - NOTES} more notes in fit.verdict.notes")
+        lines += as_lines([(row.name, row) for row in self.summary(mixing=False)[:SHOWN]])
+        left = len(self.plan.parameters) - SHOWN
+        return "\n".join([*lines, f"  and {left} more" if left > 0 else ""]).rstrip("\n")
+
+    def _model(self) -> str:
+        model, rows = self.plan.spec.model, self.design.schema.rows
+        family = model.family.replace("_", " ")
+        return f"{model.formula}: {family}, {rows:,} {'row' if rows == 1 else 'rows'}"
+
+    def _cost(self) -> str:
+        return f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}"
+
+    @property
+    def cost(self) -> Cost:
+        """What the run cost. The data owner keeps the account."""
+        return self.plan.cost
+
+    def predict(self, given: Sequence[Setting]) -> Predictions:
+        """Return the mean response with its interval at each setting of the covariates. Free.
+
+        given: covariates by column, all of them. Raises SpecError, also where only a chain ran.
+        """
+        if self.release is None:
+            raise SpecError("/given", "a chain stores no release; noisy_quadratic does")
+        return self.release.posterior().predict(given)
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and the posterior as a table, for notebooks, light or dark."""
+        ground = {"reliable": "#1a7f37", "unreliable": "#b3261e"}[self.verdict.status]
+        word, _, rest = self.verdict.sentence.partition(":")
+        style = f"background:{ground};color:#fff;padding:0 .4em;border-radius:.2em"
+        notes = "".join(f"<p>Note: {escape(note.sentence)}</p>" for note in self.verdict.notes)
+        return (
+            f"<p>{escape(self._model())}</p>"
+            f'<p><b style="{style}">{escape(word)}</b> {escape(rest.strip())}</p>{notes}'
+            f"<p>{self.plan.spec.sampler.algorithm}, {self._cost()}</p>"
+            f"{self.summary(mixing=False)._repr_html_()}"
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the fit into one file, which `dpmcmc.load` reads: released values, and no row.
+
+        A file that is there is replaced. Raises OSError.
+        """
+        plan = {
+            one.name: getattr(self.plan, one.name)
+            for one in fields(self.plan)
+            if one.name not in ("event", "spec", "cost")
+        }
+        plan |= {"spec": asdict(self.plan.spec), "cost": asdict(self.plan.cost)}
+        facts = {
+            "schema": asdict(self.design.schema),
+            "plan": plan,
+            "verdict": asdict(self.verdict),
+            "release": None if self.release is None else self.release.to_dict(),
+        }
+        files.write(path, facts, self.draws)
+
+    def plot(
+        self,
+        kind: PlotKind = "forest",
+        *,
+        parameters: Sequence[str] | None = None,
+        scale: Scale = "original",
+    ) -> "Figure":
+        """Return a figure of the draws. Needs matplotlib: `pip install 'dpmcmc[plots]'`.
+
+        kind: forest (90 % and 50 % intervals), trace (warm-up shaded), rank (level where chains
+        agree), density, pair, or prior (beside the posterior; always of the design's scale, and
+        only where a release was stored). parameters: by name; all, but of pair and trace the first
+        twelve. An unreliable verdict stands on the figure. Raises SpecError, ImportError.
+        """
+        names = tuple(self.plan.parameters)
+        chosen = tuple(names if parameters is None else parameters)
+        if isinstance(parameters, str) or not chosen:
+            raise SpecError("/parameters", f"must be a list of some of {', '.join(names)}")
+        for name in chosen:
+            if name not in names:
+                told = f"{name!r} is none of {', '.join(names)}{near(str(name), names)}"
+                raise SpecError("/parameters", told)
+        priors = self._priors() if kind == "prior" else {}
+        draws = self.on("design" if kind == "prior" else scale)
+        at = [names.index(name) for name in chosen]
+        shown = plots.Shown(draws[..., at], chosen, self.plan.num_warmup, self.verdict.mark, priors)
+        return plots.drawn(kind, shown)
+
+    def _priors(self) -> Mapping[str, Any]:
+        if self.release is None:
+            raise SpecError("/kind", "a chain stores no release whose priors could be drawn")
+        return self.release.posterior().priors
+
+    def to_datatree(self, scale: Scale = "original") -> "xarray.DataTree":
+        """Return all draws as one ArviZ DataTree, warm-up in a group of its own: see datatree."""
+        plan = self.plan
+        how = attributes_of(plan.spec, plan.cost, self.design.schema.neighbouring)
+        worth = {"verdict": self.verdict.status, "verdict_sentence": self.verdict.sentence}
+        return data_tree(self.on(scale), plan.parameters, plan.num_warmup, {**how, **worth})
+
+
+def load(path: Path) -> Result:
+    """Return the fit that `Result.save` wrote: the same draws, verdict and free posteriors.
+
+    Nothing in the file is executed. Raises ValueError where it is no such file, OSError.
+    """
+    facts, draws = files.read(path)
+    try:
+        return _read(facts, draws)
+    except (DaciteError, LookupError, TypeError, AttributeError, ValueError):
+        raise files.no_fit(path) from None
+
+
+def _read(facts: Mapping[str, Any], draws: NDArray[np.float64]) -> Result:
+    schema, told = files.schema_of(facts["schema"]), facts["plan"]
+    spec = files.spec_of(told["spec"])
+    design, release = make_design(schema, spec.model.formula), None
+    if facts["release"] is not None:
+        release = StoredRelease.read(schema, spec, facts["release"])
+    plan = files.plan_of(told, spec, event(schema, spec))
+    if draws.ndim != 3 or draws.shape[2] != len(plan.parameters):
+        raise ValueError("draws of other parameters")
+    return Result(plan, draws, files.verdict_of(facts["verdict"]), design, release)
+
+
+def attributes_of(spec: JobSpec, cost: Cost, neighbouring: Neighbouring) -> dict[str, str | float]:
+    """Return what a file of a resolved job's draws says of how they were made."""
+    algorithm, release = spec.sampler.algorithm, "none"
+    if algorithm in RELEASES or getattr(spec.sampler, "start", None) is not None:
+        release = release_of(spec).name
+    return attributes(cost, algorithm, neighbouring, release)
+
+
+def attributes(
+    cost: Cost, algorithm: str, neighbouring: Neighbouring, release: str = "none"
+) -> dict[str, str | float]:
+    """Return what a file of draws says of how they were made.
+
+    release: what was released of the rows beside the draws, or in their place.
+    """
+    return {
+        "inference_library": "dpmcmc",
+        "inference_library_version": __version__,
+        "version": __version__,
+        "epsilon": cost.epsilon,
+        "delta": cost.delta,
+        "relation": neighbouring.value,
+        "algorithm": algorithm,
+        "release": release,
+    }
+
+
+def told(
+    design: Design,
+    spec: JobSpec,
+    parameters: Sequence[str],
+    draws: NDArray[np.float64],
+    release: StoredRelease | None,
+) -> tuple[dict[Scale, list[ParameterSummary]], Verdict]:
+    """Return summaries after warm-up on both scales, and a verdict that holds on both.
+
+    draws: (chain, draw, parameter) of the design, warm-up included. Chains mix on one scale and
+    not on the other where coefficients hang together.
+    """
+    found: dict[Scale, list[ParameterSummary]] = {}
+    verdicts: list[Verdict] = []
+    for scale in SCALES:
+        every = in_units(design, parameters, draws, scale)
+        found[scale] = summarise(Released(every[:, spec.sampler.num_warmup or 0 :]), parameters)
+        if spec.sampler.algorithm not in RELEASES or not verdicts:
+            verdicts.append(judged(spec, every, found[scale], release))
+    return found, next((one for one in verdicts if one.status == "unreliable"), verdicts[0])
+
+
+def judged(
+    spec: JobSpec,
+    draws: NDArray[np.float64],
+    summaries: Sequence[ParameterSummary],
+    release: StoredRelease | None,
+) -> Verdict:
+    """Return the verdict on what a resolved job gave, from released values only.
+
+    draws: (chain, draw, parameter), warm-up included. summaries: of those after it.
+    """
+    if spec.sampler.algorithm in RELEASES:
+        return of_release(None) if release is None else release.verdict
+    started = getattr(spec.sampler, "start", None) is not None
+    exact = SAMPLERS[spec.sampler.algorithm].exact
+    return of_chain(draws, spec.sampler.num_warmup or 0, summaries, started=started, exact=exact)

@@ -1,0 +1,168 @@
+"""A planned job on private rows: opens them, and yields released draws block by block."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Permit, PermitError, Private, Released
+from dpmcmc.families import MODELS
+from dpmcmc.formula.design import Design, make_design
+from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.planner import event
+from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.releases import RELEASES
+from dpmcmc.releases.base import Stored
+from dpmcmc.releases.reuse import POINTER, checked
+from dpmcmc.releases.whitening import Whitening
+from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.minibatch import SCATTERED_READ_COST
+from dpmcmc.samplers.starting import begun
+
+MAX_BLOCKS = 25
+ONE_BLOCK_NUMBERS = 2**18  # numbers of a release's draws, which take no time, that are one block
+BLOCK_SECONDS, LEAST_SECONDS = 0.5, 0.1
+ROW_SECONDS = 4e-9  # one row of one chain, one column, on a slow core
+STEP_SECONDS = 1e-4
+
+
+class Run(Iterator[Released[NDArray[np.float64]]]):
+    """A job under way: its blocks of draws, one by one."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        spec: JobSpec,
+        table: Table,
+        random: RandomSource,
+        white: Whitening | None,
+    ) -> None:
+        """Hold a job that is paid for: `run` checks that."""
+        self._kept: list[Stored] = []
+        self._blocks = _blocks(schema, spec, table, random, self._kept.append, white)
+
+    def __next__(self) -> Released[NDArray[np.float64]]:
+        from dpmcmc.kernels.subnormals import flushed
+
+        with flushed():
+            return next(self._blocks)
+
+    @property
+    def stored(self) -> Stored | None:
+        """What stays usable of a release, once a block is out; None where there was none."""
+        return self._kept[-1] if self._kept else None
+
+
+def run(
+    schema: Schema,
+    spec: JobSpec,
+    rows: Private[Table],
+    permit: Permit,
+    *,
+    random: RandomSource | None = None,
+    whitening: Whitening | None = None,
+) -> Run:
+    """Return the draws of a resolved job in blocks (chain, block, parameter), warm-up included.
+
+    The lengths of the blocks follow from public facts. Chains start at draws given a release that
+    the job pays for, or at a public point, see the model's form; the first draw is the position
+    after the first step.
+    Privacy: event(schema, spec), paid for by `permit`.
+    random: for tests only; a fresh SystemRandom otherwise. whitening: that the job uses again, for
+    the columns of its own design.
+    Raises PermitError before the rows are opened, where the permit is for another event or dataset;
+    SpecError where the job is not resolved, or its whitening not at hand. Never raises on the rows.
+    """
+    if permit.event_digest != digest(event(schema, spec)):
+        raise PermitError("the permit was made for another event")
+    if getattr(spec.sampler, "paid", False):
+        if whitening is None:
+            raise SpecError(POINTER, "names a whitening that is not at hand")
+        checked(whitening, len(make_design(schema, spec.model.formula).parameters))
+    else:
+        whitening = None  # the job pays for its own
+    return Run(schema, spec, rows.open(permit), random or SystemRandom(), whitening)
+
+
+def _blocks(
+    schema: Schema,
+    spec: JobSpec,
+    table: Table,
+    random: RandomSource,
+    keep: Callable[[Stored], None],
+    white: Whitening | None,
+) -> Iterator[Released[NDArray[np.float64]]]:
+    design = make_design(schema, spec.model.formula)
+    if spec.sampler.algorithm in RELEASES:
+        yield from _released(design, spec, table, random, keep, white)
+        return
+    sampler, options = SAMPLERS[spec.sampler.algorithm], spec.sampler
+    if options.num_steps is None or options.num_chains is None:
+        raise SpecError("/sampler", "is not resolved")
+    model, found = MODELS[spec.model.family], None
+    start = begun(design, spec, table, random)
+    if start is not None:
+        keep(start[0])
+        found = start[1]
+    target = model.target(design, spec, table, options.num_chains)
+    del table  # the target has its own, in the kernels' order
+    z = spec.privacy.noise_multiplier or 0.0
+    state = sampler.init(target, options, z, random, found)
+    left = options.num_steps
+    read = rows_read(options, schema.rows)
+    length = block_length(read, target.position.shape[1], options.num_chains, left)
+    while left > 0:
+        size = min(length, left)
+        draws = sampler.step(target, options, z, size, random, state)
+        yield Released(model.release(design, spec, draws))
+        left -= size
+
+
+def _released(
+    design: Design,
+    spec: JobSpec,
+    table: Table,
+    random: RandomSource,
+    keep: Callable[[Stored], None],
+    white: Whitening | None,
+) -> Iterator[Released[NDArray[np.float64]]]:
+    """Yield independent draws from the posterior that one release of the rows leads to."""
+    release, options = RELEASES[spec.sampler.algorithm], spec.sampler
+    spec = replace(spec, model=release.model(spec.model))
+    model, steps, chains = MODELS[spec.model.family], options.num_steps, options.num_chains
+    if steps is None or chains is None:
+        raise SpecError("/sampler", "is not resolved")
+    if release.opened is not None:
+        rows = release.opened(design, spec, table)
+    else:
+        rows = model.target(design, spec, table, 1)
+    if white is not None:
+        rows = replace(rows, white=white)
+    z, form = spec.privacy.noise_multiplier or 0.0, model.form(design, spec)
+    posterior = release.publish(rows, form.max_row_norm, options, z, random)
+    if posterior.release is not None:
+        keep(posterior.release)
+    length = max(-(-steps // MAX_BLOCKS), ONE_BLOCK_NUMBERS // (chains * len(form.start)))
+    for first in range(0, steps, length):
+        draws = posterior.draws(chains, min(length, steps - first), random)
+        yield Released(model.release(design, spec, draws))
+
+
+def rows_read(options: object, rows: int) -> int:
+    """Return how many rows in order take as long as those that a step of one chain reads."""
+    batch = getattr(options, "batch", None)
+    return rows if batch is None else min(rows, int(SCATTERED_READ_COST * batch))
+
+
+def block_length(rows: int, dimension: int, chains: int, steps: int) -> int:
+    """Return the steps of a block: MAX_BLOCKS blocks a job, but none that is very short or long.
+
+    rows: that each chain reads a step.
+    """
+    seconds = STEP_SECONDS + chains * rows * (1 + dimension) * ROW_SECONDS
+    even = max(-(-steps // MAX_BLOCKS), int(LEAST_SECONDS / seconds))
+    return max(1, min(even, int(BLOCK_SECONDS / seconds), steps))

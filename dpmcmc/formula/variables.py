@@ -1,0 +1,124 @@
+"""The variables of a formula: what its names and calls are, given the columns of a schema."""
+
+from itertools import product
+
+from dpmcmc.base.errors import SpecError, near
+from dpmcmc.formula.arithmetic import Call, Interval, expression, read_call
+from dpmcmc.formula.bases import BASES, basis, powers
+from dpmcmc.formula.columns import Variable
+from dpmcmc.formula.parse import POINTER, Term, Token
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, Column, NumberColumn, Schema
+
+
+def column_of(schema: Schema, name: str) -> Column:
+    """Return the column of this name. Raises SpecError where there is none."""
+    for column in schema.columns:
+        if column.name == name:
+            return column
+    guess = near(name, [column.name for column in schema.columns])
+    raise SpecError(POINTER, f"the dataset has no column {name!r}{guess}")
+
+
+def is_offset(term: Term) -> bool:
+    """Whether a term of the formula is offset(...)."""
+    return len(term) == 1 and term[0].call and term[0].text.startswith("offset(")
+
+
+def offset_of(schema: Schema, token: Token) -> Variable:
+    """Return what is added to the predictor as it is: arithmetic on columns. Raises SpecError."""
+    return _computed(schema, read_call(token.text))
+
+
+def response_variable(schema: Schema, token: Token) -> Variable:
+    """Return the response: a column, or a number that is computed from some."""
+    answer = _variable(schema, token)
+    if (token.call and answer.source is None) or (len(answer.parts) > 1 and not answer.categories):
+        raise SpecError(POINTER, "the response must be one column, or arithmetic on some")
+    return answer
+
+
+def expanded_powers(terms: list[Term]) -> list[Term]:
+    """Return the terms, each poly(x, k, raw=True) as its k powers."""
+    found: list[Term] = []
+    for term in terms:
+        told = [(powers(read_call(t.text)) if t.call else None) for t in term]
+        choices = [
+            [t] if some is None else [Token(text, True) for text in some]
+            for t, some in zip(term, told, strict=True)
+        ]
+        found += product(*choices)
+    return found
+
+
+def check_response(answer: Variable, terms: list[list[Variable]]) -> None:
+    """Refuse a response that is a covariate as well. Raises SpecError."""
+    read = {column for term in terms for variable in term for column in variable.columns}
+    if read & set(answer.columns):
+        raise SpecError(POINTER, "the response cannot be a covariate as well")
+
+
+def check_terms(terms: list[list[Variable]]) -> None:
+    """Refuse a term that names a variable twice, or stands in the formula twice."""
+    named = [frozenset(term) for term in terms]
+    repeated = any(len(names) < len(term) for names, term in zip(named, terms, strict=True))
+    if repeated or len(set(named)) < len(named):
+        raise SpecError(POINTER, "a term names a column twice, or stands in the formula twice")
+
+
+def variables_of(schema: Schema, term: Term) -> list[Variable]:
+    """Return the variables whose product a term is. Raises SpecError."""
+    return [_variable(schema, token) for token in term]
+
+
+def _variable(schema: Schema, token: Token) -> Variable:
+    """Return what a factor of the formula is. Raises SpecError."""
+    if not token.call:
+        return _plain(column_of(schema, token.text))
+    call = read_call(token.text)
+    if call.name == "offset":
+        raise call.refuse("an offset is a term of its own")
+    name = _only_column(call)
+    if call.name == "C":
+        if name is None:
+            raise call.refuse("C() takes one column; its first declared category is the baseline")
+        column = column_of(schema, name)
+        if isinstance(column, NumberColumn):
+            raise SpecError(
+                POINTER, f"C() needs a column of categories, {column.name!r} is a number"
+            )
+        return _plain(column)
+    if call.name == "I" and name is not None:
+        return _plain(column_of(schema, name), call)
+    return _computed(schema, call)
+
+
+def _only_column(call: Call) -> str | None:
+    """Return the column, where a call holds nothing else."""
+    if len(call.arguments) != 1 or call.options:
+        return None
+    return call.column(call.arguments[0])
+
+
+def _plain(column: Column, call: Call | None = None) -> Variable:
+    name = column.name
+    if isinstance(column, CategoryColumn | BinaryColumn):
+        if call is not None:
+            raise call.refuse(f"{name!r} is no number column of the dataset")
+        parts = tuple(f"{name}[{word}]" for word in column.categories[1:])
+        return Variable(name, (name,), parts, column.categories)
+    return Variable(name, (name,), (name,), (), (column.lower,), (column.upper,))
+
+
+def _computed(schema: Schema, call: Call) -> Variable:
+    bounds = {}
+    for column in schema.columns:
+        if isinstance(column, NumberColumn):
+            bounds[column.name] = Interval(column.lower, column.upper)
+    text = call.text
+    if call.name in BASES:
+        made = basis(call, bounds)
+        parts = tuple(f"{text}[{k}]" for k in range(1, len(made.lower) + 1))
+        ends = made.lower, made.upper
+        return Variable(text, made.columns, parts, (), *ends, square=made.square, source=made)
+    found = expression(call, bounds)
+    return Variable(text, found.columns, (text,), (), found.lower, found.upper, source=found)

@@ -1,1 +1,0 @@
-"""What follows from a stored release without any charge: see dpmcmc/stored.py."""

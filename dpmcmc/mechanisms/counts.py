@@ -1,0 +1,56 @@
+"""Counts of the cells of contingency tables, and their release. Proof: docs/proofs/tables.md."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.schema import Table
+from dpmcmc.mechanisms.axes import Axis
+from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums, scale_of
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.sites import RELEASED_COUNTS
+
+Floats = NDArray[np.float64]
+TABLE_SENSITIVITY = math.sqrt(2.0)  # L2 change of a table of counts when one row is replaced
+MOST_CELLS = 2**22  # of all tables of one release together
+
+
+def cells(table: Sequence[Axis]) -> int:
+    """Return how many cells a contingency table of these axes has."""
+    return math.prod(axis.size for axis in table)
+
+
+def check_cells(tables: Sequence[Sequence[Axis]]) -> None:
+    """Refuse more cells than are worth releasing. Raises SpecError."""
+    if sum(map(cells, tables)) > MOST_CELLS:
+        raise SpecError("/marginals", f"have more than {MOST_CELLS} cells: take fewer or coarser")
+
+
+def counted(rows: Table, table: Sequence[Axis]) -> Floats:
+    """Return the counts of the cells, flat, the last axis fastest. Not released."""
+    codes = np.zeros(rows.rows, np.int64)
+    for axis in table:
+        codes = codes * axis.size + axis.codes(rows)
+    return np.bincount(codes, minlength=cells(table)).astype(np.float64)
+
+
+def released(
+    statistic: Floats, parts: int, noise_multiplier: float, random: RandomSource
+) -> Floats:
+    """Return a vector that consists of `parts` statistics of L2 sensitivity sqrt(2) with noise.
+
+    statistic: (d,). Privacy: one event Gaussian(noise_multiplier), under replace-one, for all of
+    them. Noise of sd noise_sd(d, parts, noise_multiplier) on each number.
+    Proof: docs/proofs/tables.md. Raises ValueError on a multiplier that the proof leaves out.
+    """
+    noise = gaussian_noise(random, RELEASED_COUNTS, noise_multiplier, statistic.shape)
+    return noisy_sums(statistic, TABLE_SENSITIVITY * math.sqrt(parts), noise_multiplier, noise)
+
+
+def noise_sd(dimension: int, parts: int, noise_multiplier: float) -> float:
+    """Return the sd of the noise of `released`, rounding included in its scale."""
+    unit, sd = scale_of(noise_multiplier, dimension)
+    return TABLE_SENSITIVITY * math.sqrt(parts) * unit * sd

@@ -1,0 +1,82 @@
+"""Columns whose values fill only a small part of their declared bounds, according to a release.
+
+A function of released numbers and public facts, so it costs nothing. It helps with the next
+dataset: the bounds of this one were declared before.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.base.names import INTERCEPT
+from dpmcmc.formula.design import Design
+from dpmcmc.formula.variables import column_of
+from dpmcmc.inputs.schema import NumberColumn
+
+Floats = NDArray[np.float64]
+# half of the declared range over the sd of the rows, from which bounds are far too wide
+MUCH_TOO_WIDE = 10.0
+SUGGESTED_SDS = 8.0  # sds to either side of the mean that are told as bounds which would do
+MAX_MOMENT_NOISE = 0.25  # noise of a moment over it, above which nothing is told
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note for the next dataset. column: its name."""
+
+    column: str
+    sentence: str
+
+
+def notes(design: Design, moments: Floats, blur: float) -> tuple[Note, ...]:
+    """Return a note for each column of numbers that fills little of its bounds.
+
+    moments: (d, d), mean of x x^T of the design's rows, as released; no less than it is but for
+    noise. blur: of its noise over it, in every direction. What long rows add to the moments may be
+    cut, so a column with a few values far out looks narrow, and the note says so.
+    """
+    if blur > MAX_MOMENT_NOISE:
+        return ()
+    found = []
+    for j, term in enumerate(design.terms):
+        if len(term) != 1 or term[0].source is not None:
+            continue  # what is computed has no bounds of its own to declare
+        column = column_of(design.schema, term[0].column)
+        if isinstance(column, NumberColumn):
+            mean, sd = _mean_and_sd(design, moments, j)
+            if MUCH_TOO_WIDE * sd < 1.0:
+                found.append(Note(column.name, _sentence(column, mean, sd)))
+    return tuple(found)
+
+
+def _mean_and_sd(design: Design, moments: Floats, j: int) -> tuple[float, float]:
+    """Return mean and sd of a column within [-1, 1]; about its middle where there is no intercept.
+
+    The noise of a difference of moments is that of the larger ones: the sd is no less than it.
+    """
+    square = float(moments[j, j])
+    if INTERCEPT not in design.parameters:
+        return 0.0, math.sqrt(max(square, 0.0))
+    k = design.parameters.index(INTERCEPT)
+    mean = float(moments[k, j] / moments[k, k])
+    return mean, math.sqrt(max(square - mean * float(moments[k, j]), 0.0))
+
+
+def _sentence(column: NumberColumn, mean: float, sd: float) -> str:
+    middle, half = 0.5 * (column.lower + column.upper), 0.5 * (column.upper - column.lower)
+    low = max(column.lower, middle + half * (mean - SUGGESTED_SDS * sd))
+    high = min(column.upper, middle + half * (mean + SUGGESTED_SDS * sd))
+    return (
+        f"{column.name} varies by about {_plain(half * sd)} around {middle + half * mean:.3g},"
+        f" {1 / sd:.0f} times less than half of its declared range of {column.lower:g} to"
+        f" {column.upper:g}: for the next dataset, bounds of about {_plain(low)} to"
+        f" {_plain(high)} would cost less noise, if you know that rows beyond them are few"
+        " (they would be clamped)"
+    )
+
+
+def _plain(value: float) -> str:
+    """Return a number of two digits, without an exponent where that can be."""
+    return f"{float(f'{value:.2g}'):g}"

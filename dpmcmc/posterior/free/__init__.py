@@ -1,0 +1,1 @@
+"""What follows from a stored release without any charge: see dpmcmc/posterior/stored.py."""

@@ -1,0 +1,52 @@
+"""Posteriors under normal priors: an even mixture of normals, in closed form."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from dpmcmc.posterior.free.priors import CoefficientPrior, Floats
+from dpmcmc.releases.base import Posterior
+
+MIN_RELATIVE_WIDTH = 1e-12  # of the widest direction of a normal: none is narrower
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """found: the posterior. normals: mean and precision (d,) of its priors, by position."""
+
+    found: Posterior
+    normals: tuple[Floats, Floats]
+
+    @property
+    def others(self) -> dict[int, CoefficientPrior]:
+        """None: all of them are normal."""
+        return {}
+
+    def bayes_factor(self, told: Floats, values: Floats) -> tuple[float, float]:
+        """Return (ln of the Bayes factor against told @ coefficients = values, its error).
+
+        told: (k, p). The error is that of a mixture over so many curvatures.
+        """
+        means, roots = self.found.parts()
+        mean, precision = (part[: means.shape[1]] for part in self.normals)
+        lengths = np.linalg.norm(told, axis=1)  # no unit of a column decides what is narrow
+        told, values = told / lengths[:, None], values / lengths
+        before = _log_normal(values - told @ mean, told / np.sqrt(precision))
+        logs = np.array(
+            [
+                _log_normal(values - told @ middle, told @ root)
+                for middle, root in zip(means, roots, strict=True)
+            ]
+        )
+        after = float(logsumexp(logs)) - math.log(len(logs))
+        error = float(np.exp(logs - after).std()) / math.sqrt(len(logs))
+        return before - after, error
+
+
+def _log_normal(away: Floats, root: Floats) -> float:
+    """Return the log density of a normal with covariance root @ root.T, so far from its mean."""
+    values, vectors = np.linalg.eigh(root @ root.T)
+    values = np.maximum(values, max(MIN_RELATIVE_WIDTH * float(values.max()), 1e-300))
+    return -0.5 * float(np.sum(np.log(2 * math.pi * values) + (vectors.T @ away) ** 2 / values))

@@ -1,0 +1,217 @@
+"""Priors of single coefficients that a released likelihood may be joined with, free of charge.
+
+Each one is a normal whose variance may be drawn given the coefficient, within bounds or without:
+that is all that the sampler in dpmcmc/posterior/free/walk.py needs to know.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv, gammaln, ndtr, stdtr
+
+from dpmcmc.base.errors import SpecError, near
+from dpmcmc.inputs.spec import NormalPrior
+from dpmcmc.privacy.noise import RandomSource
+
+Floats = NDArray[np.float64]
+Kind = Literal["normal", "laplace", "student_t", "cauchy", "uniform"]
+LARGEST_NUMBER, LEAST_SCALE, MOST_SCALE = 1e30, 1e-6, 1e6  # of numbers that are asked about
+LEAST_DF, MOST_DF = 1.0, 1e4
+LEAST_MASS = 1e-100  # of a prior between its bounds
+# of a scale: a Laplace prior's variance is drawn as if nothing were nearer to its peak
+MIN_SCALE_RATIO = 1e-8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoefficientPrior:
+    """A prior of one coefficient of the public design, between its bounds.
+
+    scale: of a normal the sd, of the others what the distance from loc is divided by. df: degrees
+    of freedom of student_t. uniform takes bounds alone; without one of them it is improper, which
+    is fine for draws and has no Bayes factor. lower=0 with any kind is its positive half.
+    """
+
+    kind: Kind
+    loc: float = 0.0
+    scale: float | None = None
+    df: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+    @property
+    def low(self) -> float:
+        """The lower bound; -inf without one."""
+        return -math.inf if self.lower is None else self.lower
+
+    @property
+    def high(self) -> float:
+        """The upper bound; inf without one."""
+        return math.inf if self.upper is None else self.upper
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a bound."""
+        return self.lower is not None or self.upper is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the prior is normal, without bounds and with a fixed variance."""
+        return self.kind == "normal" and not self.bounded
+
+    @property
+    def proper(self) -> bool:
+        """Whether it has a density."""
+        return self.kind != "uniform" or (self.lower is not None and self.upper is not None)
+
+    def within(self, unit: float, shift: float) -> "CoefficientPrior":
+        """Return the prior of t where shift + unit * t has this one."""
+
+        def moved(end: float | None) -> float | None:
+            return None if end is None else (end - shift) / unit
+
+        size = None if self.scale is None else self.scale / unit
+        loc = 0.0 if self.kind == "uniform" else (self.loc - shift) / unit
+        return replace(self, loc=loc, scale=size, lower=moved(self.lower), upper=moved(self.upper))
+
+    def log_density(self, value: float) -> float:
+        """Return ln of the density; -inf outside of the bounds. Only of a proper one."""
+        if not self.low <= value <= self.high:
+            return -math.inf
+        if self.kind == "uniform":
+            return -math.log(self.high - self.low)
+        scale = self.scale or 1.0
+        return self._log_unit((value - self.loc) / scale) - math.log(scale * self.mass())
+
+    def mass(self) -> float:
+        """Return the probability between the bounds, of the kind without them."""
+        if self.kind == "uniform":
+            return 1.0
+        low, high = ((end - self.loc) / (self.scale or 1.0) for end in (self.low, self.high))
+        if low > 0.0:  # the upper tail by the lower one, which does not round to 1
+            low, high = -high, -low
+        return self._below(high) - self._below(low)
+
+    def _log_unit(self, z: float) -> float:
+        """Return ln of the density with loc 0 and scale 1, without bounds."""
+        if self.kind == "normal":
+            return -0.5 * (z * z + math.log(2.0 * math.pi))
+        if self.kind == "laplace":
+            return -abs(z) - math.log(2.0)
+        half = 0.5 * self.freedom
+        top = float(gammaln(half + 0.5) - gammaln(half)) - 0.5 * math.log(2.0 * math.pi * half)
+        return top - (half + 0.5) * math.log1p(z * z / (2.0 * half))
+
+    def _below(self, z: float) -> float:
+        """Return the probability below z, with loc 0 and scale 1."""
+        if self.kind == "normal":
+            return float(ndtr(z))
+        if self.kind == "laplace":
+            return 0.5 * math.exp(z) if z < 0.0 else 1.0 - 0.5 * math.exp(-z)
+        return float(stdtr(self.freedom, z))
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of student_t; a cauchy has 1."""
+        return self.df or 1.0
+
+
+def checked(prior: NormalPrior | CoefficientPrior, pointer: str) -> CoefficientPrior:
+    """Return a prior whose numbers make sense. Raises SpecError at the field that does not."""
+    if isinstance(prior, NormalPrior):
+        loc = getattr(prior, "loc", 0.0)
+        prior = CoefficientPrior(kind="normal", loc=loc, scale=prior.scale)
+    if not isinstance(prior, CoefficientPrior) or prior.kind not in get_args(Kind):
+        kinds = get_args(Kind)
+        guess = near(str(getattr(prior, "kind", "")), kinds)
+        raise SpecError(f"{pointer}/kind", f"must be one of {', '.join(kinds)}{guess}")
+    check_number(prior.loc, f"{pointer}/loc")
+    _check_scale(prior, pointer)
+    _check_df(prior, pointer)
+    _check_bounds(prior, pointer)
+    return prior
+
+
+def _check_scale(prior: CoefficientPrior, pointer: str) -> None:
+    for field, value in (("scale", prior.scale), ("df", prior.df)):
+        if value is not None:
+            check_number(value, f"{pointer}/{field}")
+    if prior.kind == "uniform":
+        if prior.scale is not None or prior.loc != 0.0:
+            field = "loc" if prior.scale is None else "scale"
+            raise SpecError(f"{pointer}/{field}", "a uniform prior takes lower and upper alone")
+        return
+    if prior.scale is None or not LEAST_SCALE <= prior.scale <= MOST_SCALE:
+        raise SpecError(f"{pointer}/scale", f"must be between {LEAST_SCALE:g} and {MOST_SCALE:g}")
+
+
+def _check_df(prior: CoefficientPrior, pointer: str) -> None:
+    if prior.kind != "student_t":
+        if prior.df is not None:
+            raise SpecError(f"{pointer}/df", "belongs to student_t alone")
+        return
+    if prior.df is None or not LEAST_DF <= prior.df <= MOST_DF:
+        raise SpecError(f"{pointer}/df", f"must be between {LEAST_DF:g} and {MOST_DF:g}")
+
+
+def _check_bounds(prior: CoefficientPrior, pointer: str) -> None:
+    for name, end in (("lower", prior.lower), ("upper", prior.upper)):
+        if end is not None:
+            check_number(end, f"{pointer}/{name}")
+    if not prior.high - prior.low >= LEAST_SCALE:
+        raise SpecError(f"{pointer}/upper", f"must be above lower, by {LEAST_SCALE:g} or more")
+    if prior.bounded and not prior.mass() >= LEAST_MASS:
+        raise SpecError(
+            f"{pointer}/lower", "the prior has next to nothing between its bounds: move one of them"
+        )
+
+
+def check_number(value: float, pointer: str) -> None:
+    """Refuse what is no number, or too large for arithmetic. Raises SpecError."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not abs(value) <= LARGEST_NUMBER:
+        raise SpecError(pointer, f"must be a number within +-{LARGEST_NUMBER:g}")
+
+
+class Together:
+    """Several priors, (a,) of each number, in units of the sds of what they are priors of."""
+
+    def __init__(self, priors: Sequence[CoefficientPrior], units: Floats) -> None:
+        own = [one.within(unit, 0.0) for one, unit in zip(priors, units.tolist(), strict=True)]
+        self.loc = np.array([one.loc for one in own])
+        self.low = np.array([one.low for one in own])
+        self.high = np.array([one.high for one in own])
+        self.bounded = np.array([one.bounded for one in own])
+        self.placed = np.array([one.kind != "uniform" for one in own])
+        self._own = own
+
+    def precisions(self, values: Floats, random: RandomSource) -> Floats:
+        """Return draws (c, a) of 1 / variance of the normals behind, given coefficients (c, a)."""
+        drawn = [_precision(one, values[:, k], random) for k, one in enumerate(self._own)]
+        return np.stack(drawn, axis=1)
+
+
+def _precision(prior: CoefficientPrior, values: Floats, random: RandomSource) -> Floats:
+    """Return draws (c,). Laplace: Park and Casella 2008. Student's t: a gamma mixture."""
+    if prior.kind == "uniform":
+        return np.zeros(len(values))
+    scale, away = prior.scale or 1.0, values - prior.loc
+    if prior.kind == "normal":
+        return np.full(len(values), scale**-2.0)
+    if prior.kind == "laplace":
+        mean = 1.0 / (scale * np.maximum(np.abs(away), MIN_SCALE_RATIO * scale))
+        return _inverse_gaussian(mean, scale**-2.0, random)
+    df = prior.freedom
+    gamma = gammaincinv(0.5 * (df + 1.0), random.uniforms(away.shape))
+    return np.asarray(2.0 * gamma / (df * scale * scale + away * away))
+
+
+def _inverse_gaussian(mean: Floats, shape: float, random: RandomSource) -> Floats:
+    """Return draws (c,). Source: Michael, Schucany and Haas 1976, with the roots' stable form."""
+    half = 0.5 * mean * random.normals(mean.shape) ** 2 / shape
+    small = mean / (1.0 + half + np.sqrt(half * (2.0 + half)))
+    other = random.uniforms(mean.shape) * (mean + small) > mean
+    return np.where(other, mean * (mean / small), small)

@@ -1,0 +1,82 @@
+"""Settings of covariates that a question names: rows of its own making, within public bounds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dpmcmc.base.errors import SpecError, near
+from dpmcmc.formula.design import Design
+from dpmcmc.formula.variables import column_of
+from dpmcmc.inputs.schema import NumberColumn, Table, word_of
+from dpmcmc.posterior.free.priors import Floats
+
+SETTINGS = 'must be a list of settings, each with a value by covariate, such as [{"age": 40}]'
+Setting = Mapping[str, object]
+
+
+def at(pointer: str, name: str) -> str:
+    """Return the JSON pointer of a member."""
+    name = str(name)
+    return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+def covariates(design: Design) -> list[str]:
+    """Return the columns that the design is made of."""
+    return list(design.covariates)
+
+
+def rows(design: Design, given: Sequence[Setting], pointer: str) -> tuple[Floats, Floats]:
+    """Return the design's rows (d, settings) and offsets (settings,). Raises SpecError.
+
+    A number beyond its declared bounds is refused and not clamped: rows were clamped to them, so
+    that nothing was fitted out there.
+    """
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise SpecError(pointer, SETTINGS)
+    names = covariates(design)
+    columns: dict[str, Any] = {name: [] for name in names}
+    for k, row in enumerate(given):
+        place = f"{pointer}/{k}"
+        if not isinstance(row, Mapping):
+            raise SpecError(pointer, SETTINGS)
+        for name in row:
+            check_covariate(design, name, at(place, name))
+        for name in names:
+            if name not in row:
+                raise SpecError(at(place, name), "is missing: give every covariate of the job")
+            columns[name].append(value_of(design, name, row[name], at(place, name)))
+    made = {name: np.array(values, np.float64) for name, values in columns.items()}
+    table = Table(columns=made, rows=len(given))
+    x, _ = replace(design, answer=None).build(table)
+    return x, design.offset(table)
+
+
+def check_covariate(design: Design, name: str, pointer: str) -> None:
+    """Refuse what is no covariate. Raises SpecError."""
+    names = covariates(design)
+    if name not in names:
+        known = (", ".join(names[:12]) or "none") + near(str(name), names)
+        raise SpecError(pointer, f"is no covariate of this job; it has {known}")
+
+
+def value_of(design: Design, name: str, value: object, pointer: str) -> float:
+    """Return a number, or the code of a category. Raises SpecError."""
+    column = column_of(design.schema, name)
+    if not isinstance(column, NumberColumn):
+        word = word_of(value)
+        if word not in column.categories:
+            known = ", ".join(column.categories[:12]) + near(word, column.categories)
+            raise SpecError(pointer, f"must be a declared category: {known}")
+        return float(column.categories.index(word))
+    bounds = f"must be a number between its declared bounds, {column.lower:g} and {column.upper:g}"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise SpecError(pointer, bounds)
+    number = column.declared(np.array([value], np.float64), np.asarray(value).dtype).item()
+    if number in column.missing:
+        raise SpecError(pointer, "is a missing code: rows that have it were left out")
+    if not column.lower <= number <= column.upper:
+        raise SpecError(pointer, bounds)
+    return number

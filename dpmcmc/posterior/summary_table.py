@@ -1,0 +1,128 @@
+"""Summaries of parameters as a table: by name, as text and as HTML."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Protocol, overload
+
+from dpmcmc.base.errors import near
+from dpmcmc.posterior.diagnostics import ParameterSummary
+
+SHOWN = 20  # parameters in a representation
+MOST_PLACES, MOST_DIGITS = 6, 9  # of a number without an exponent, behind its point and before it
+HEADING = ("mean", "sd", "5 %", "95 %")
+
+
+class Moments(Protocol):
+    """What a line of the table is made of."""
+
+    @property
+    def mean(self) -> float:
+        """The mean."""
+
+    @property
+    def sd(self) -> float:
+        """The standard deviation."""
+
+    @property
+    def q05(self) -> float:
+        """The quantile .05."""
+
+    @property
+    def q95(self) -> float:
+        """The quantile .95."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries(Sequence[ParameterSummary]):
+    """Summaries in the order of a model's parameters, which are found by name as well.
+
+    `summary["dose"].mean` and `summary[1].mean` are the same number; printed it is a table.
+    """
+
+    rows: tuple[ParameterSummary, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, at: int | str) -> ParameterSummary: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Summaries": ...
+    def __getitem__(self, at: int | str | slice) -> "ParameterSummary | Summaries":
+        """Return one by place or name, or several. Raises IndexError, KeyError with the names."""
+        if isinstance(at, slice):
+            return Summaries(self.rows[at])
+        if isinstance(at, int):
+            return self.rows[at]
+        names = [row.name for row in self.rows]
+        if at not in names:
+            raise KeyError(f"{at!r} is none of {', '.join(names)}{near(str(at), names)}")
+        return self.rows[names.index(at)]
+
+    def __repr__(self) -> str:
+        """Return the table, with R-hat and effective sizes where they were computed."""
+        return "\n".join(as_lines([(row.name, row) for row in self.rows], self._mixing()))
+
+    def _repr_html_(self) -> str:
+        return as_html([(row.name, row) for row in self.rows], self._mixing())
+
+    def _mixing(self) -> dict[str, list[str]]:
+        if all(row.ess_bulk is None for row in self.rows):
+            return {}
+        hats = [_short(row.r_hat, ".3f") for row in self.rows]
+        return {"R-hat": hats, "ESS": [_short(row.ess_bulk, ".0f") for row in self.rows]}
+
+
+def as_lines(
+    rows: Sequence[tuple[str, Moments]], more: Mapping[str, Sequence[str]] | None = None
+) -> list[str]:
+    """Return a heading and aligned lines, names to the left. more: further columns by heading."""
+    names, *others = _columns(rows, more or {})
+    padded = [[cell.ljust(max(map(len, names))) for cell in names]]
+    padded += [[cell.rjust(max(map(len, one))) for cell in one] for one in others]
+    return ["  " + "  ".join(line) for line in zip(*padded, strict=True)]
+
+
+def as_html(
+    rows: Sequence[tuple[str, Moments]], more: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Return all of them as a table, for notebooks. more: as in `as_lines`."""
+    heading, *lines = zip(*_columns(rows, more or {}), strict=True)
+    above = "".join(f"<th>{escape(one)}</th>" for one in heading)
+    below = "".join(
+        f"<tr><th>{escape(name)}</th>{''.join(f'<td>{escape(n)}</td>' for n in numbers)}</tr>"
+        for name, *numbers in lines
+    )
+    return f'<table style="color:inherit;text-align:right"><tr>{above}</tr>{below}</table>'
+
+
+def _columns(
+    rows: Sequence[tuple[str, Moments]], more: Mapping[str, Sequence[str]]
+) -> list[list[str]]:
+    """Return the columns, names first, each with its heading above it."""
+    numbers = [_numbers(row) for _, row in rows]
+    columns = [["", *(name for name, _ in rows)]]
+    columns += [[word, *(line[k] for line in numbers)] for k, word in enumerate(HEADING)]
+    return columns + [[word, *cells] for word, cells in more.items()]
+
+
+def _numbers(row: Moments) -> list[str]:
+    """Return the numbers of a line, all to the second digit of the sd: what is below is noise."""
+    return [rounded(value, row.sd) for value in (row.mean, row.sd, row.q05, row.q95)]
+
+
+def rounded(value: float, sd: float) -> str:
+    """Return a number to the second digit of its sd."""
+    if not 0.0 < sd < math.inf or not math.isfinite(value):
+        return f"{value:.4g}"
+    places = 1 - math.floor(math.log10(sd))
+    size = math.log10(max(abs(value), sd))
+    if places > MOST_PLACES or size > MOST_DIGITS:
+        return f"{value:.{max(2, min(math.ceil(size) + places, 17))}g}"
+    return f"{value:.{max(places, 0)}f}"
+
+
+def _short(value: float | None, how: str) -> str:
+    return "-" if value is None else format(value, how)

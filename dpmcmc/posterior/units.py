@@ -1,0 +1,57 @@
+"""Coefficients in the units of the columns, from those of the standardised design, and back.
+
+The map is linear, public and one to one. Columns of the design are linear combinations of the
+columns of the formula, x = M' raw with M square, so that M theta are the coefficients of the raw
+columns. Applied to released draws it is post-processing: nothing is charged. The intercept is then
+the predictor where all raw terms are 0. Basis functions (poly, bs, cr) and categories have no other
+unit.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.names import LOG_SIGMA
+from dpmcmc.formula.design import Design
+
+Floats = NDArray[np.float64]
+Scale = Literal["original", "design"]
+SCALES: tuple[Scale, ...] = ("original", "design")
+ROWS_AT_ONCE = 65536  # at once
+
+
+def matrix(design: Design, parameters: Sequence[str]) -> Floats:
+    """Return M (p, p): parameters in units of columns are M times those of the design.
+
+    parameters: one for each column of the design, or several such blocks, one for each category;
+    behind them perhaps log_sigma, which stays as it is.
+    """
+    d, p = len(design.parameters), len(parameters)
+    own, whole = np.zeros((d, d)), np.eye(p)
+    for k, j, weight in design.mixing:
+        own[k, j] = weight
+    for first in range(0, p - (parameters[-1] == LOG_SIGMA), d):
+        whole[first : first + d, first : first + d] = own
+    return whole
+
+
+def in_units(
+    design: Design, parameters: Sequence[str], draws: Floats, scale: Scale = "original"
+) -> Floats:
+    """Return draws (..., p) of the design's parameters on this scale, free of charge.
+
+    Raises SpecError where there is no such scale.
+    """
+    if scale not in SCALES:
+        raise SpecError("/scale", f"must be one of {', '.join(SCALES)}")
+    every = matrix(design, parameters)
+    if scale == "design" or np.array_equal(every, np.eye(len(every))):
+        return draws
+    found, flat = np.empty(draws.shape), draws.reshape(-1, len(every))
+    out = found.reshape(-1, len(every))
+    for start in range(0, len(flat), ROWS_AT_ONCE):
+        out[start : start + ROWS_AT_ONCE] = flat[start : start + ROWS_AT_ONCE] @ every.T
+    return found

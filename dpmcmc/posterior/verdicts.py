@@ -1,0 +1,139 @@
+"""Verdicts: whether a result may be believed, from released numbers only."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.posterior.breadth import Note
+from dpmcmc.posterior.diagnostics import ParameterSummary
+from dpmcmc.releases.base import Judgement
+
+MAX_RHAT = 1.01  # largest rank-normalised R-hat of a chain that has mixed: Vehtari et al. 2021
+MIN_ESS = 200.0  # 50 for each half chain that R-hat compares: with fewer it is above MAX_RHAT
+COLOURS, PLAIN = {"reliable": "\x1b[32m", "unreliable": "\x1b[31m"}, "\x1b[0m"
+LINE = 88  # characters of a line of text
+MOST_SDS_AWAY = 10.0  # sds from where a chain went to where its release had put it
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict on a result.
+
+    reasons: each thing that is wrong, in words. width_from_privacy: part of the width of its
+    intervals that is due to privacy, where that is known. notes: for the next dataset.
+    """
+
+    status: Literal["reliable", "unreliable"]
+    sentence: str
+    reasons: tuple[str, ...]
+    width_from_privacy: float | None
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """The status as titles carry it: nothing where all is well."""
+        return "" if self.status == "reliable" else " (unreliable)"
+
+    def told(self, colour: bool, before: str = "") -> str:
+        """Return the sentence in lines for a terminal, after what it is of.
+
+        colour: whether its first word is coloured.
+        """
+        word = self.sentence.partition(":")[0]
+        lines = fill(before + self.sentence, LINE, subsequent_indent="  ", break_long_words=False)
+        return lines.replace(word, f"{COLOURS[self.status]}{word}{PLAIN}", 1) if colour else lines
+
+
+def of_release(judged: Judgement | None, notes: tuple[Note, ...] = ()) -> Verdict:
+    """Return the verdict on a release. judged: by its own numbers; None where it keeps none."""
+    if judged is None:
+        reason = "this release keeps nothing by which it could be judged; noisy_quadratic does"
+        return Verdict("unreliable", f"Unreliable: {reason}.", (reason,), None)
+    width = 1.0 - math.sqrt(1.0 - min(max(judged.privacy_share, 0.0), 1.0))
+    told = judged.sentence.removeprefix("unreliable: ")
+    if judged.reliable:
+        sentence = f"Reliable: {told}, {100.0 * width:.0f} % of the width of their intervals."
+        return Verdict("reliable", sentence, (), width, notes)
+    return Verdict("unreliable", f"Unreliable: {told}.", (told,), width, notes)
+
+
+def joined(told: Verdict, reasons: Sequence[str]) -> Verdict:
+    """Return a verdict with further things that are wrong."""
+    if not reasons:
+        return told
+    every = (*told.reasons, *reasons)
+    sentence = f"Unreliable: {'; '.join(every)}."
+    return Verdict("unreliable", sentence, every, told.width_from_privacy, told.notes)
+
+
+def of_chain(
+    draws: NDArray[np.float64],
+    num_warmup: int,
+    summaries: Sequence[ParameterSummary],
+    *,
+    started: bool,
+    exact: bool = True,
+) -> Verdict:
+    """Return the verdict on a chain. draws: (chain, draw, parameter), warm-up included.
+
+    summaries: of the draws after it. started: whether the chain began at a released place. exact:
+    whether its sampler is: the draws of one that is not say nothing of how far off they are.
+    """
+    found = [_mixing(summaries), _size(summaries)]
+    if not exact:
+        found.append("this sampler is not exact, and its draws do not tell how far off they are")
+    if started:
+        found.append(_start(draws, num_warmup, summaries))
+    reasons = tuple(reason for reason in found if reason)
+    if reasons:
+        return Verdict("unreliable", f"Unreliable: {'; '.join(reasons)}.", reasons, None)
+    hat = max(one.r_hat or math.inf for one in summaries)
+    ess = min(one.ess_bulk or 0.0 for one in summaries)
+    alone = ", one chain by its halves" if len(draws) == 1 else ""
+    sentence = f"Reliable: the chain has mixed (R-hat {hat:.3f}{alone}; {ess:.0f} effective draws)."
+    return Verdict("reliable", sentence, (), None)
+
+
+def _mixing(summaries: Sequence[ParameterSummary]) -> str:
+    unknown = [one.name for one in summaries if one.r_hat is None]
+    if unknown:
+        return f"{unknown[0]} never moved, or the chain is too short to be judged"
+    worst = max(summaries, key=lambda one: one.r_hat or 0.0)
+    if (worst.r_hat or 0.0) <= MAX_RHAT:
+        return ""
+    return f"R-hat of {worst.name} is {worst.r_hat:.3f}, above {MAX_RHAT}: the chain has not mixed"
+
+
+def _size(summaries: Sequence[ParameterSummary]) -> str:
+    def size(one: ParameterSummary) -> float:
+        return min(one.ess_bulk or 0.0, one.ess_tail or 0.0)
+
+    worst = min(summaries, key=size)
+    if size(worst) >= MIN_ESS:
+        return ""
+    return (
+        f"{worst.name} has an effective sample size of {size(worst):.0f};"
+        f" fewer than {MIN_ESS:.0f} do not describe a posterior"
+    )
+
+
+def _start(
+    draws: NDArray[np.float64], num_warmup: int, summaries: Sequence[ParameterSummary]
+) -> str:
+    """Say so where the release had put the chain elsewhere: its moves are shaped for there."""
+    middle = draws[:, num_warmup:].mean(axis=(0, 1))
+    sds = np.array([max(one.sd, 1e-300) for one in summaries])
+    with np.errstate(over="ignore"):  # of a chain that hardly moved, very far
+        away = np.abs((draws[:, 0] - middle) / sds).max(axis=0)
+    worst = int(np.argmax(away))
+    if away[worst] <= MOST_SDS_AWAY:
+        return ""
+    return (
+        f"{summaries[worst].name} went {away[worst]:.3g} sds from where its release had put it:"
+        " the start did not reach the posterior"
+    )

@@ -1,0 +1,60 @@
+"""What one Gaussian mechanism costs, and the door through which its rows are opened."""
+
+from dataclasses import dataclass
+
+from dpmcmc.base.errors import SpecError, is_number
+from dpmcmc.base.private import Neighbouring, Permit, PermitError, Private
+from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.planner import Cost
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.events import Event, Gaussian
+from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """One Gaussian mechanism, settled before any row is read. event: what a permit is made for."""
+
+    noise_multiplier: float
+    event: Event
+    cost: Cost
+
+
+def settled(schema: Schema, privacy: PrivacySpec) -> Paid:
+    """Return the mechanism that spends this budget. Raises SpecError where there is none."""
+    if schema.neighbouring is not Neighbouring.REPLACE_ONE:
+        raise SpecError("/neighbouring", "counts are released under replace_one only")
+    if schema.rows < 1:
+        raise SpecError("/rows", "there is no row to count")
+    z = _multiplier(privacy)
+    if not LEAST_MULTIPLIER <= z <= MOST_MULTIPLIER:
+        raise SpecError("/privacy", f"leads to a noise multiplier of {z:.3g}, which is refused")
+    happens = Gaussian(z)
+    epsilon = accountant.epsilon(happens, privacy.delta)
+    if not epsilon > 0.0:
+        raise SpecError("/privacy/noise_multiplier", "costs epsilon 0: ask for less noise")
+    return Paid(z, happens, Cost(epsilon, privacy.delta, accountant.gdp_mu(happens)))
+
+
+def _multiplier(privacy: PrivacySpec) -> float:
+    if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
+        raise SpecError("/privacy", "needs one of epsilon and noise_multiplier")
+    for name in ("epsilon", "delta", "noise_multiplier"):
+        value = getattr(privacy, name)
+        if value is not None and not is_number(value):
+            raise SpecError(f"/privacy/{name}", "must be a number")
+    if privacy.noise_multiplier is not None:
+        return privacy.noise_multiplier
+    try:
+        return accountant.noise_multiplier_for(privacy.epsilon or 0.0, privacy.delta, 1)
+    except ValueError as error:
+        raise SpecError("/privacy", "epsilon must be above 0, delta from 1e-300 to 1") from error
+
+
+def opened(paid: Paid, rows: Private[Table], permit: Permit) -> Table:
+    """Return the rows. Raises PermitError where the permit is for another event or dataset."""
+    if permit.event_digest != digest(paid.event):
+        raise PermitError("the permit was made for another event")
+    return rows.open(permit)

@@ -1,0 +1,198 @@
+"""What a release of one statistic does and costs, from public facts alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from dpmcmc.base.errors import SpecError, is_number, near
+from dpmcmc.base.private import Neighbouring
+from dpmcmc.fit.budget import Budget
+from dpmcmc.fit.local import usual_delta
+from dpmcmc.inputs.schema import BinaryColumn, Column, NumberColumn, Schema
+from dpmcmc.planner import Cost
+from dpmcmc.privacy import accountant
+from dpmcmc.privacy.costs import float_up
+from dpmcmc.privacy.events import Event, Gaussian, Laplace, PureEpsilon, SmoothLaplace
+from dpmcmc.privacy.sites import (
+    LEAST_MULTIPLIER,
+    MOST_MULTIPLIER,
+    RANDOMISED_RESPONSE,
+    SMOOTH_SENSITIVITY_LAPLACE,
+)
+from dpmcmc.queries.paid import Paid
+from dpmcmc.queries.statistics.mechanisms import Form, Statistic, StatisticKind
+
+# Noise of pure epsilon is made for this part of what was asked for: epsilons that add up to a
+# budget as they were written fit it, though each is rounded to a double and to units of 2^-96.
+SLIGHTLY_LESS = 1.0 - 2.0**-50
+NoiseName = Literal["gaussian", "laplace", "smooth_laplace", "randomised_response"]
+MOST_ROWS = 2**31 - 1  # docs/proofs/statistics.md, section 1
+LARGEST_DELTA = 1.0 / 3.0  # docs/proofs/smooth_laplace.md
+ORDERS = ("median", "maximum")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A statistic of one column. See `release_statistic` for its fields."""
+
+    column: str
+    kind: StatisticKind = "power"
+    a: float = 1.0
+    form: Form = "batch"
+    noise: NoiseName = "gaussian"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is released. epsilon: what noise is scaled to, where the event says so."""
+
+    schema: Schema
+    asked: Asked
+    statistic: Statistic
+    epsilon: float
+    paid: Paid
+
+    @property
+    def failure(self) -> float:
+        """With which probability smooth Laplace noise fails; 0 of other noise."""
+        event = self.paid.event
+        return event.delta if isinstance(event, SmoothLaplace) else 0.0
+
+    @property
+    def rank(self) -> int:
+        """That of the order statistic among the sorted rows; the lower of two medians."""
+        rows = self.schema.rows
+        return rows if self.asked.form == "maximum" else (rows + 1) // 2
+
+
+def planned(schema: Schema, asked: Asked, epsilon: float, delta: float) -> Plan:
+    """Return what a release does and costs. Reads no row. Raises SpecError."""
+    if schema.neighbouring is not Neighbouring.REPLACE_ONE:
+        raise SpecError("/neighbouring", "statistics are released under replace_one only")
+    if not 1 <= schema.rows <= MOST_ROWS:
+        raise SpecError("/rows", f"must be 1 to {MOST_ROWS}")
+    column = _column(schema, asked.column)
+    statistic = Statistic(asked.kind, asked.a, *_bounds(column))
+    _check_together(asked, column)
+    if not 0.0 <= delta < 1.0:
+        raise SpecError("/privacy/delta", "must be 0 or larger, below 1")
+    try:
+        multiplier, event = MECHANISMS[asked.noise](epsilon, delta)
+    except (ValueError, ZeroDivisionError, OverflowError) as error:
+        raise SpecError("/privacy", "no such mechanism has this epsilon and delta") from error
+    cost = Cost(epsilon, delta if asked.noise in NEED_DELTA else 0.0, _mu(event))
+    if isinstance(event, Gaussian):
+        cost = Cost(accountant.epsilon(event, delta), delta, cost.mu)
+    if not cost.epsilon > 0.0:
+        raise SpecError("/privacy/epsilon", "must be above 0")
+    scaled = event.epsilon if isinstance(event, PureEpsilon | SmoothLaplace) else epsilon
+    return Plan(schema, asked, statistic, scaled, Paid(multiplier, event, cost))
+
+
+def number(name: str, value: object) -> float:
+    """Return epsilon or delta. Raises SpecError where it is no number."""
+    if not is_number(value):
+        raise SpecError(f"/privacy/{name}", "must be a number")
+    return float(value)  # type: ignore[arg-type]
+
+
+def delta_of(schema: Schema, noise: object, delta: float | None, budget: Budget | None) -> float:
+    """Return the delta of a release that may name none: 0 for noise of pure epsilon.
+
+    Noise that fails takes at most the share of the budget's delta that is kept for that.
+    """
+    if delta is not None:
+        return number("delta", delta)
+    if noise not in NEED_DELTA:
+        return 0.0
+    usual = usual_delta(schema, budget)
+    if noise == "gaussian" or budget is None or not budget.failure_share:
+        return usual
+    return min(usual_delta(schema, None), budget.delta * budget.failure_share)
+
+
+def _mu(event: Event) -> float | None:
+    mu = accountant.gdp_mu(event)
+    return mu if mu < float("inf") else None
+
+
+def _column(schema: Schema, name: str) -> Column:
+    for column in schema.columns:
+        if column.name == name:
+            return column
+    guess = near(str(name), [column.name for column in schema.columns])
+    raise SpecError("/column", f"{name!r} is no declared column{guess}")
+
+
+def _bounds(column: Column) -> tuple[float, float]:
+    """Return declared bounds; the categories of a binary column are 0 and 1."""
+    if isinstance(column, NumberColumn):
+        if column.missing:
+            raise SpecError("/column", f"{column.name!r} has missing codes")
+        return column.lower, column.upper
+    if isinstance(column, BinaryColumn):
+        return 0.0, 1.0
+    raise SpecError("/column", f"{column.name!r} is neither a number nor binary")
+
+
+def _check_together(asked: Asked, column: Column) -> None:
+    """Refuse noise that does not suit what is released."""
+    if asked.form not in ("batch", "sequential", *ORDERS) or asked.noise not in MECHANISMS:
+        forms, noises = ", ".join(get_args(Form)), ", ".join(MECHANISMS)
+        told = f"the form is one of {forms}; the noise one of {noises}"
+        raise SpecError("/statistic", f"no such form or noise: {told}")
+    if (asked.form in ORDERS) != (asked.noise == "smooth_laplace"):
+        raise SpecError("/noise", "is smooth_laplace for the median and the maximum, and no other")
+    if asked.noise == "randomised_response":
+        binary = isinstance(column, BinaryColumn) and asked.form == "sequential"
+        if not binary or asked.kind != "power" or asked.a != 1.0:
+            raise SpecError("/noise", "randomised_response needs a binary column, sequential, a=1")
+
+
+def _gaussian(epsilon: float, delta: float) -> tuple[float, Event]:
+    z = accountant.noise_multiplier_for(epsilon, delta, 1)
+    return _within(z, LEAST_MULTIPLIER, MOST_MULTIPLIER), Gaussian(z)
+
+
+def _laplace(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG001
+    z = float_up(1 / Fraction(_slightly_less(epsilon, MOST_MULTIPLIER)))
+    return _within(z, LEAST_MULTIPLIER, MOST_MULTIPLIER), Laplace(z)
+
+
+def _smooth(epsilon: float, delta: float) -> tuple[float, Event]:
+    if not 0.0 < delta <= LARGEST_DELTA:
+        raise ValueError("delta must be above 0, at most 1/3")
+    epsilon = _slightly_less(epsilon, SMOOTH_SENSITIVITY_LAPLACE.most)
+    delta = delta * SLIGHTLY_LESS
+    return _within(
+        1.0 / epsilon, SMOOTH_SENSITIVITY_LAPLACE.least, SMOOTH_SENSITIVITY_LAPLACE.most
+    ), SmoothLaplace(epsilon, delta)
+
+
+def _responses(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG001
+    epsilon = _slightly_less(epsilon, RANDOMISED_RESPONSE.most)
+    return _within(1.0 / epsilon, RANDOMISED_RESPONSE.least, RANDOMISED_RESPONSE.most), PureEpsilon(
+        epsilon
+    )
+
+
+def _slightly_less(epsilon: float, most: float) -> float:
+    """Return what noise is made for; the least epsilon that has any is taken as it is."""
+    less = epsilon * SLIGHTLY_LESS
+    return less if less * most >= 1.0 else epsilon
+
+
+def _within(multiplier: float, least: float, most: float) -> float:
+    if not least <= multiplier <= most:
+        raise ValueError("no proof covers such noise")
+    return multiplier
+
+
+MECHANISMS: dict[str, Callable[[float, float], tuple[float, Event]]] = {
+    "gaussian": _gaussian,
+    "laplace": _laplace,
+    "smooth_laplace": _smooth,
+    "randomised_response": _responses,
+}
+NEED_DELTA = ("gaussian", "smooth_laplace")

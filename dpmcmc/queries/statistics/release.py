@@ -1,0 +1,148 @@
+"""The only place where statistics of rows get their noise. Proof: docs/proofs/statistics.md."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.inputs.schema import Table
+from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums, scale_of
+from dpmcmc.privacy.discrete_laplace import cells, flip_share, flips, laplace_noise, log2_scale
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.sites import (
+    RANDOMISED_RESPONSE,
+    SMOOTH_SENSITIVITY_LAPLACE,
+    STATISTIC_GAUSSIAN,
+    STATISTIC_LAPLACE,
+)
+from dpmcmc.queries.paid import opened
+from dpmcmc.queries.statistics.mechanisms import (
+    GaussianNoise,
+    LaplaceNoise,
+    Noise,
+    RandomisedResponse,
+    Released,
+    SmoothLaplaceNoise,
+)
+from dpmcmc.queries.statistics.plans import Plan
+from dpmcmc.queries.statistics.smooth import beta_of, order_statistic, smooth_sensitivity
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+GAUSSIAN_CELLS = 2**21  # of a row's range; times the most rows it is below 2^53
+ORDER_CELLS = 2**44  # of the range of an order statistic
+
+
+def release(plan: Plan, rows: Private[Table], permit: Permit, random: RandomSource) -> Released:
+    """Return the noisy statistic.
+
+    Privacy: plan.paid.event, paid for by the permit. Raises PermitError before the rows are opened;
+    never on rows.
+    """
+    table = opened(plan.paid, rows, permit)
+    values = table.columns[plan.asked.column].astype(np.float64)
+    if plan.asked.form == "sequential":
+        values = shuffled(values, random)
+    return of_values(plan, values, random)
+
+
+def shuffled(values: Floats, random: RandomSource) -> Floats:
+    """Return the values in a random order: files may be sorted by what is in them."""
+    first, second = random.words(len(values)), random.words(len(values))
+    return np.asarray(values[np.lexsort((second, first))])
+
+
+def of_values(plan: Plan, values: Floats, random: RandomSource) -> Released:
+    """Return the noisy statistic of opened rows. Privacy: plan.paid.event."""
+    return RELEASES[plan.asked.noise](plan, values, random)
+
+
+def in_cells(plan: Plan, values: Floats, most: int) -> Integers:
+    """Return s of each row, rounded to 0 .. most equal steps of its range; whatever is no number
+    is 0."""
+    low, high = plan.statistic.range
+    share = np.nan_to_num((plan.statistic.of(values) - low) / (high - low))
+    return np.clip(np.rint(share * most), 0.0, float(most)).astype(np.int64)
+
+
+def summed(plan: Plan, each: Integers) -> Integers:
+    """Return what gets noise: (1,) or (rows,), exact."""
+    return each if plan.asked.form == "sequential" else each.sum(keepdims=True)
+
+
+def in_units(plan: Plan, noisy: Floats | Integers, most: int) -> Floats:
+    """Return noisy cells in the unit of s."""
+    low, high = plan.statistic.range
+    count = 1 if plan.asked.form != "batch" else plan.schema.rows
+    return np.asarray(count * low + (high - low) / most * np.asarray(noisy, np.float64))
+
+
+def noise_of(plan: Plan) -> GaussianNoise | LaplaceNoise:
+    """Return the noise of a sum or of a row, in the unit of s, from public facts."""
+    z, sensitivity = plan.paid.noise_multiplier, plan.statistic.sensitivity
+    if plan.asked.noise == "gaussian":
+        unit, sd = scale_of(z, 1)
+        return GaussianNoise(sensitivity * unit * sd)
+    return LaplaceNoise(sensitivity * (1 << log2_scale(z)) / cells(z))
+
+
+def with_gaussian(plan: Plan, values: Floats, random: RandomSource) -> Released:
+    """Return a sum, or every row, with noise of sd slightly above z times the sensitivity."""
+    z = plan.paid.noise_multiplier
+    sums = summed(plan, in_cells(plan, values, GAUSSIAN_CELLS)).astype(np.float64)[:, None]
+    noise = gaussian_noise(random, STATISTIC_GAUSSIAN, z, sums.shape)
+    noisy = noisy_sums(sums, float(GAUSSIAN_CELLS), z, noise)[:, 0]
+    return told(plan, in_units(plan, noisy, GAUSSIAN_CELLS))
+
+
+def with_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:
+    """Return a sum, or every row, with noise of scale slightly above z times the sensitivity."""
+    z = plan.paid.noise_multiplier
+    most, scale = cells(z), 1 << log2_scale(z)
+    sums = summed(plan, in_cells(plan, values, most))
+    noise = laplace_noise(random, STATISTIC_LAPLACE, z, scale, sums.shape)
+    return told(plan, in_units(plan, sums + noise, most))
+
+
+def with_smooth_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:
+    """Return the median or maximum with noise as the rows about it let it be."""
+    epsilon, z = plan.epsilon, plan.paid.noise_multiplier
+    beta = beta_of(epsilon, plan.failure)
+    ordered = np.sort(in_cells(plan, values, ORDER_CELLS)).astype(np.float64)
+    at = order_statistic(ordered, plan.rank)
+    smooth = smooth_sensitivity(ordered, plan.rank, beta, 0.0, float(ORDER_CELLS))
+    scale = math.ceil(2.0 * (1.0 + 2.0**-40) * float(smooth) / epsilon)
+    noise = laplace_noise(random, SMOOTH_SENSITIVITY_LAPLACE, z, scale, (1,))
+    return told(plan, in_units(plan, at.astype(np.int64) + noise, ORDER_CELLS))
+
+
+def with_flips(plan: Plan, values: Floats, random: RandomSource) -> Released:
+    """Return each binary row as it is, or flipped."""
+    flipped = flips(random, RANDOMISED_RESPONSE, plan.epsilon, values.shape)
+    return told(plan, np.asarray((values == 1.0) ^ flipped, np.float64))
+
+
+def told(plan: Plan, values: Floats) -> Released:
+    """Return what was released, and how. values: (1,) or (rows,), noisy. Reads no row."""
+    rows, form = plan.schema.rows, plan.asked.form
+    return Released(values, law_of(plan), plan.statistic, rows, form, plan.paid.cost)
+
+
+def law_of(plan: Plan) -> Noise:
+    """Return the law of the noise, which does not depend on rows."""
+    kind, epsilon = plan.asked.noise, plan.epsilon
+    if kind == "randomised_response":
+        return RandomisedResponse(1.0 - flip_share(epsilon))
+    if kind == "smooth_laplace":
+        beta = beta_of(epsilon, plan.failure)
+        return SmoothLaplaceNoise(epsilon, beta, plan.rank, *plan.statistic.range)
+    return noise_of(plan)
+
+
+RELEASES = {
+    "gaussian": with_gaussian,
+    "laplace": with_laplace,
+    "smooth_laplace": with_smooth_laplace,
+    "randomised_response": with_flips,
+}

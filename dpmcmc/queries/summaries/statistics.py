@@ -1,0 +1,118 @@
+"""What can be asked for: means, quantiles and tables of counts, and what each releases of rows."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.base.errors import SpecError
+from dpmcmc.inputs.schema import NumberColumn, Schema, Table
+from dpmcmc.mechanisms.axes import Axis, axes
+from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY, cells, counted
+from dpmcmc.planner.kinds import check_kinds
+
+Floats = NDArray[np.float64]
+GRID = 2.0**30  # to whose multiples standardised numbers are rounded
+# L2 change of (u, u^2, 1): docs/proofs/tables.md, section 1
+MOMENT_SENSITIVITY = 2.0 * (1.0 + 2.0**-12)
+QUANTILE_BINS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Mean and sd of a number column, over the rows where it is not missing."""
+
+    column: str
+    kind: Literal["mean"] = "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Quantiles of a number column without missing codes, from `bins` bins of equal width."""
+
+    column: str
+    at: tuple[float, ...] = (0.25, 0.5, 0.75)
+    bins: int = QUANTILE_BINS
+    kind: Literal["quantiles"] = "quantiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A histogram of one column, or a contingency table of several.
+
+    bins: inner edges of the bins of number columns, by name, or how many of equal width.
+    """
+
+    columns: tuple[str, ...]
+    bins: dict[str, int | tuple[float, ...]] = field(default_factory=dict)
+    kind: Literal["counts"] = "counts"
+
+
+Statistic = Mean | Quantiles | Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A statistic with its axes. size: how many numbers it releases."""
+
+    statistic: Statistic
+    axes: tuple[Axis, ...]
+    size: int
+
+    @property
+    def column(self) -> NumberColumn:
+        """The number column of a mean or of quantiles."""
+        column = self.axes[0].column
+        if not isinstance(column, NumberColumn):
+            raise TypeError("not a number column")
+        return column
+
+    def of(self, rows: Table) -> Floats:
+        """Return the statistic of the rows, of L2 sensitivity sqrt(2). Not released."""
+        if self.statistic.kind == "mean":
+            return moments(rows, self.column) * (TABLE_SENSITIVITY / MOMENT_SENSITIVITY)
+        return counted(rows, self.axes)
+
+
+def asked(schema: Schema, statistic: Statistic) -> Asked:
+    """Return a statistic that suits the schema. Raises SpecError."""
+    if not isinstance(statistic, get_args(Statistic)):
+        told = 'must be Mean(column="x"), Quantiles(column="x") or Counts(columns=("x", "y"))'
+        raise SpecError("/statistics", f"each of them {told}")
+    check_kinds(statistic, "/statistics")
+    if isinstance(statistic, Counts):
+        if not set(statistic.bins) <= set(statistic.columns):
+            raise SpecError("/statistics", "bins name a column that is not counted")
+        found = axes(schema, statistic.columns, statistic.bins)
+        if not found:
+            raise SpecError("/statistics", "counts need a column")
+        return Asked(statistic, found, cells(found))
+    bins = statistic.bins if isinstance(statistic, Quantiles) else 1
+    found = axes(schema, (statistic.column,), {statistic.column: bins}, spikes=False)
+    column = found[0].column
+    if not isinstance(column, NumberColumn):
+        raise SpecError("/statistics", f"{statistic.column!r} is not a number column")
+    if isinstance(statistic, Quantiles):
+        if column.missing:
+            raise SpecError("/statistics", f"{column.name!r} has missing codes: ask for its counts")
+        if not statistic.at or not all(0.0 < q < 1.0 for q in statistic.at):
+            raise SpecError("/statistics", "quantiles must lie between 0 and 1")
+        return Asked(statistic, found, cells(found))
+    return Asked(statistic, found, 3)
+
+
+def moments(rows: Table, column: NumberColumn) -> Floats:
+    """Return sums over rows of (u, u^2, 1), u the number within [-1, 1]; of 0 where it is missing.
+
+    Exact in any order of rows: u and u^2 are rounded toward zero to multiples of 2^-30.
+    """
+    values = rows.columns[column.name].astype(np.float64)
+    there = ~column.is_missing(values)
+    half = 0.5 * column.upper - 0.5 * column.lower
+    middle = 0.5 * column.lower + 0.5 * column.upper
+    u = np.where(there, np.clip((values - middle) / half, -1.0, 1.0), 0.0)
+    u = np.trunc(u * GRID) / GRID
+    whole = [np.trunc(part * GRID).astype(np.int64) for part in (u, u * u)]
+    first, second = (float(part.sum()) / GRID for part in whole)
+    return np.array([first, second, float(there.sum())])

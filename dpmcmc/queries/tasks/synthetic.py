@@ -1,0 +1,161 @@
+"""Synthetic tables, drawn from a model of greatest entropy given noisy marginals."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.mechanisms.axes import axes
+from dpmcmc.posterior.verdicts import Verdict
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.queries.paid import Paid
+from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.synthetic import call as synthesising
+from dpmcmc.queries.synthetic.checks import Check
+from dpmcmc.queries.synthetic.drawn import Values, levels, values
+from dpmcmc.queries.synthetic.posterior import CHAINS, LONGEST, WARM
+from dpmcmc.queries.tasks.base import Floats
+
+MOST_SECONDS = 3600.0  # of a task
+LEAPFROG_SECONDS, CELL_SECONDS = 3e-4, 8e-9  # of a step of one chain: measured on a busy core
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticTask:
+    """Synthetic tables, drawn from a model of greatest entropy given noisy marginals.
+
+    columns: what the tables have; all where None. marginals: contingency tables that are released,
+    each by its columns; all pairs where None. bins: of a number column, how many of equal width, or
+    their inner edges. impossible: levels that no row has together, by column. tables: how many.
+    moves: of each chain that draws their probabilities.
+    """
+
+    kind: Literal["synthetic"] = "synthetic"
+    columns: tuple[str, ...] | None = None
+    marginals: tuple[tuple[str, ...], ...] | None = None
+    bins: dict[str, int | tuple[float, ...]] = field(default_factory=dict)
+    impossible: tuple[dict[str, tuple[str, ...]], ...] = ()
+    tables: int = 20
+    moves: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTables:
+    """Synthetic tables of one schema.
+
+    The first block has the counts, the largest R-hat, and two numbers of the check of each column.
+    """
+
+    plan: synthesising.Plan
+    task: SyntheticTask
+    rows: int
+
+    @property
+    def paid(self) -> Paid:
+        """Its event, and what that costs."""
+        return self.plan.paid
+
+    @property
+    def blocks(self) -> int:
+        """The counts, and each table."""
+        return 1 + self.task.tables
+
+    @property
+    def numbers(self) -> int:
+        """How many all blocks hold."""
+        each = 1 + sum(axis.edges is not None for axis in self.plan.axes)
+        first = sum(self.plan.model.sizes) + 1 + 2 * len(self.plan.axes)
+        return first + self.task.tables * self.rows * each
+
+    @property
+    def noise(self) -> str:
+        """The noise, in words."""
+        counts = sum(self.plan.model.sizes)
+        return f"noise of sd {self.plan.noise_sd:.3g} rows in each of {counts} counts"
+
+    @property
+    def memory(self) -> int:
+        """Bytes beyond those of rows and numbers."""
+        return 48 * self.plan.model.cells * len(self.plan.model.marginals)
+
+    @property
+    def seconds(self) -> float:
+        """About how long it runs."""
+        looked = self.plan.model.cells * len(self.plan.model.marginals)
+        each = LEAPFROG_SECONDS + CELL_SECONDS * looked
+        chains = (self.task.moves + WARM) * CHAINS * LONGEST * each
+        return 1.0 + chains + 2e-7 * self.rows * self.task.tables
+
+    def release(
+        self, rows: Private[Table], permit: Permit, random: RandomSource
+    ) -> Iterator[Floats]:
+        """Yield noisy counts, then tables. Privacy: paid.event. Raises PermitError."""
+        counts = synthesising.release(self.plan, rows, permit, random)
+        made = synthesising.drawn(self.plan, counts, self.task.tables, self.task.moves, random)
+        checks = [number for one in made.checks for number in (one.open, one.off)]
+        yield np.concatenate((counts, [made.r_hat], checks))
+        binned = [axis.name for axis in self.plan.axes if axis.edges is not None]
+        for k in range(self.task.tables):
+            cells = made.cells[k].astype(np.float64)
+            yield np.concatenate([cells, *(made.places[name][k] for name in binned)])
+
+    def told(self, first: Floats, level: float, target: Target) -> dict[str, Any]:  # noqa: ARG002
+        """Return what the tables were drawn from. Free."""
+        model = self.plan.model
+        *counts, rest = np.split(first, np.cumsum(model.sizes))
+        r_hat = float(rest[0])
+        marginals = [
+            {"columns": [self.plan.axes[k].name for k in one], "counts": part.tolist()}
+            for one, part in zip(model.marginals, counts, strict=True)
+        ]
+        return {
+            "tables": self.task.tables,
+            "rows": self.rows,
+            "columns": [axis.name for axis in self.plan.axes],
+            "levels": {axis.name: list(axis.labels) for axis in self.plan.axes},
+            "noise_sd": self.plan.noise_sd,
+            "r_hat": r_hat if np.isfinite(r_hat) else None,
+            "marginals": marginals,
+        }
+
+    def verdict(self, first: Floats) -> Verdict:
+        """Return whether the chains agree, and tables have the columns that were released."""
+        r_hat, *checks = first[sum(self.plan.model.sizes) :].tolist()
+        pairs = zip(checks[::2], checks[1::2], strict=True)
+        return synthesising.judged(self.plan, r_hat, [Check(*pair) for pair in pairs])
+
+
+def planned(schema: Schema, task: SyntheticTask, privacy: PrivacySpec) -> PlannedTables:
+    """Return what is released and what it costs. Raises SpecError, also where it runs too long."""
+    synthesising.check_sizes(task.tables, task.moves)
+    plan = synthesising.planned(
+        schema,
+        privacy,
+        columns=task.columns,
+        marginals="pairs" if task.marginals is None else task.marginals,
+        bins=task.bins,
+        impossible=task.impossible,
+    )
+    made = PlannedTables(plan, task, schema.rows)
+    if made.seconds > MOST_SECONDS:
+        message = (
+            f"would run for about {made.seconds:.0f} s: name fewer columns, marginals or moves"
+        )
+        raise SpecError("/task", message)
+    return made
+
+
+def table_of(schema: Schema, task: SyntheticTask, block: Floats) -> Mapping[str, Values]:
+    """Return a synthetic table, name -> (rows,), from its block. Free."""
+    names = [c.name for c in schema.columns] if task.columns is None else task.columns
+    found, (cells, *parts) = axes(schema, names, task.bins), block.reshape(-1, schema.rows)
+    places, none = iter(parts), np.zeros(0)
+    return {
+        axis.name: values(axis, level, none if axis.edges is None else next(places))
+        for axis, level in zip(found, levels(found, cells.astype(np.intp)), strict=True)
+    }

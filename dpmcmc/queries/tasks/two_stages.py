@@ -1,0 +1,134 @@
+"""A sum over some rows chooses the power of the sum that is released of the others."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Permit, Private
+from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.posterior.verdicts import Verdict
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.queries.paid import Paid
+from dpmcmc.queries.statistics.mechanisms import Released, StatisticKind
+from dpmcmc.queries.statistics.plans import Asked
+from dpmcmc.queries.statistics.questions import family_of, population_of
+from dpmcmc.queries.statistics.two_stages import (
+    Stages,
+    StagesPlan,
+    plan_of_stages,
+    read_stages,
+    release_of_stages,
+)
+from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.tasks.base import Floats, quick_seconds, reliable
+from dpmcmc.queries.tasks.statistic import pure_epsilon, shown
+
+MOST_GUESSES = 2000  # thetas times powers
+GUESS_SECONDS = 2e-3  # of one theta with one power: measured on a busy core
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoStagesTask:
+    """A sum over some rows chooses the power of the sum that is released of the others.
+
+    column, statistic, noise: as in a statistic. first_rows: how many rows the first stage has,
+    drawn by chance. first_power: its a. family, options: how rows are thought to come about.
+    thetas: values of the family's number, alike before. powers: to choose from, by the least mean
+    of 1 / Fisher information. Both stages together cost what one costs: every row is in one.
+    """
+
+    kind: Literal["two_stages"] = "two_stages"
+    column: str
+    statistic: StatisticKind = "absolute_power"
+    noise: Literal["gaussian", "laplace"] = "laplace"
+    first_rows: int
+    first_power: float = 1.0
+    family: str
+    options: dict[str, float] = field(default_factory=dict)
+    thetas: tuple[float, ...]
+    powers: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStages:
+    """Two stages of one schema. Their block: the first value, the chosen power, the second one."""
+
+    plan: StagesPlan
+    rows: int
+    blocks: int = 1
+    numbers: int = 3
+    memory: int = 0
+
+    @property
+    def paid(self) -> Paid:
+        """Its event, and what that costs."""
+        return self.plan.paid
+
+    @property
+    def noise(self) -> str:
+        """The noise, in words."""
+        return f"{self.plan.first.asked.noise} noise in both stages"
+
+    @property
+    def seconds(self) -> float:
+        """About how long it runs."""
+        guesses = len(self.plan.thetas) * len(self.plan.powers)
+        return quick_seconds(self.rows) + GUESS_SECONDS * guesses
+
+    def release(
+        self, rows: Private[Table], permit: Permit, random: RandomSource
+    ) -> Iterator[Floats]:
+        """Yield one block. Privacy: paid.event. Raises PermitError."""
+        made = release_of_stages(self.plan, rows, permit, random)
+        yield np.array([made.first.values[0], made.power, made.second.values[0]])
+
+    def told(self, first: Floats, level: float, target: Target) -> dict[str, Any]:  # noqa: ARG002
+        """Return both releases, and why the power was chosen. Free."""
+        found = self._stages(first)
+        weights = zip(self.plan.thetas, found.weights.tolist(), strict=True)
+        return {
+            "stages": [shown(self.plan.first, one) for one in (found.first, found.second)],
+            "power": found.power,
+            "scores": [
+                {"power": a, "mean_inverse_information": score if math.isfinite(score) else None}
+                for a, score in found.scores.items()
+            ],
+            "weights": [{"theta": theta, "weight": weight} for theta, weight in weights],
+        }
+
+    def verdict(self, first: Floats) -> Verdict:  # noqa: ARG002
+        """Return that an inference knows the noise."""
+        return reliable("an inference knows the noise")
+
+    def released(self, first: Floats) -> tuple[Released, ...]:
+        """Return what was released, as an inference reads it. Free."""
+        found = self._stages(first)
+        return found.first, found.second
+
+    def _stages(self, first: Floats) -> Stages:
+        return read_stages(self.plan, float(first[0]), float(first[1]), float(first[2]))
+
+
+def planned(schema: Schema, task: TwoStagesTask, privacy: PrivacySpec) -> PlannedStages:
+    """Return what is released and what it costs. Raises SpecError."""
+    if not 1 <= len(task.thetas) * len(task.powers) <= MOST_GUESSES:
+        raise SpecError("/thetas", f"times powers must be 1 to {MOST_GUESSES} in number")
+    least, most = family_of(task.family, task.options).range
+    if not all(least < theta < most and abs(theta) <= 1e100 for theta in task.thetas):
+        raise SpecError("/thetas", f"must lie within {least:g} and {most:g}, and 1e100")
+    asked = Asked(column=task.column, kind=task.statistic, a=task.first_power, noise=task.noise)
+    plan = plan_of_stages(
+        schema,
+        asked,
+        task.first_rows,
+        population_of(task.family, task.options),
+        task.thetas,
+        task.powers,
+        (pure_epsilon(privacy), privacy.delta),
+    )
+    return PlannedStages(plan, schema.rows)

@@ -1,0 +1,251 @@
+"""The posterior of a linear regression given noisy sums, by each method of the field.
+
+Every method gives an even mixture of normal distributions of the coefficients, each with a variance
+of the residuals. Functions of released numbers: free. Source: thesis B, chapters 5.2 and 7; Wang
+2018 (adaSSP).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import digamma, polygamma
+
+from dpmcmc.base.loading import loaded
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.releases.regression import chains, intercept, joint_normal, ridge
+from dpmcmc.releases.regression.fixed import Prior, conditionals, informed, nearest
+from dpmcmc.releases.regression.statistics import Floats, Noisy
+
+PARTS = 512  # normals of a mixture
+CHAINS, WARMUP, THIN = 32, 400, 20  # that walk at once; steps; steps between two that are kept
+SMALL_SPREAD, DEGREES = 0.1, 1.0  # of the prior of covariates: scale; degrees beyond their number
+KNOWN = 1e6  # degrees of a variance that is known
+GRID, LOOKS = 2001, 4  # log variances, and how often where the density is is looked for
+REACH, FARTHEST, LEAST_SD = 8.0, 30.0, 1e-6  # sds; log density; sd of a log variance
+SMALLEST = 1e-12  # of a variance, and of an eigenvalue over the largest
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """An even mixture. means: (k, d). roots: (k, d, d), root @ root.T the covariance of a part.
+
+    variances: (k,), of the residuals. r_hat: the largest of the chains that found them; 1 where
+    draws are independent.
+    """
+
+    means: Floats
+    roots: Floats
+    variances: Floats
+    r_hat: float = 1.0
+
+
+def inverse_gamma(mean: float, sd: float) -> tuple[float, float]:
+    """Return shape and scale of the inverse gamma variable whose log has this mean and sd."""
+    from scipy.optimize import brentq  # slow to load, and few jobs need it
+
+    shape = float(brentq(lambda a: float(polygamma(1, a)) - sd * sd, 1e-4, 1e12, xtol=1e-10))
+    return shape, math.exp(mean + float(digamma(shape)))
+
+
+def prior_of(mean: Floats, precision: Floats, log_variance: tuple[float, float] | None) -> Prior:
+    """Return the prior of independent normal coefficients. mean, precision: (d,).
+
+    log_variance: mean and sd of that of the residuals; None where their variance is known to be 1.
+    """
+    shape, scale = (KNOWN, KNOWN) if log_variance is None else inverse_gamma(*log_variance)
+    d = len(mean)
+    spread = SMALL_SPREAD * np.eye(d)
+    return Prior(mean, np.diag(precision), shape, scale, spread, d + DEGREES, log_variance)
+
+
+def bayes_fixed_s_fast(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
+    """Bayes-fixedS-fast at the variance that y'y tells, with the noise of X'X reckoned in."""
+    least = prior.scale / prior.shape if prior.shape >= KNOWN else SMALLEST
+    found = informed(noisy, prior, least)[0]
+    return _one(found.mean, found.covariance, _variances(noisy, prior, found.mean, random))
+
+
+def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
+    """adaSSP, and the spread of its noise and of the residuals about it; without its bias."""
+    total = noisy.total
+    theta = ridge.adassp(noisy)
+    whole = total.gram[0] + float(ridge.ridges(noisy).sum()) * np.eye(len(theta))
+    variance = left_over(noisy, theta) if prior.shape < KNOWN else 1.0
+    values, vectors = nearest(total.gram[0])
+    rows = (vectors * (variance * values)) @ vectors.T
+    back = np.linalg.inv(whole)
+    spread = back @ (rows + noise_of(total, theta) * np.eye(len(theta))) @ back
+    return _one(theta, 0.5 * (spread + spread.T), _variances(noisy, prior, theta, random))
+
+
+def mcmc_fixed_s(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
+    """MCMC-fixedS, by independent draws of the posterior that it walks on."""
+    found, variances = conditionals(noisy, with_squares(noisy, prior), PARTS, random)
+    roots = np.asarray(np.linalg.cholesky(found.covariance), np.float64)
+    return Mixture(found.mean, roots, _as_told(noisy, prior, found.mean, variances, random))
+
+
+def mcmc_normal_x(noisy: Noisy, prior: Prior, ones: bool, random: RandomSource) -> Mixture:
+    """MCMC-normalX: covariates are taken to be normal, about 0 where no column is all ones."""
+    own, prior = prior, with_squares(noisy, prior)
+    if ones:
+        less = replace(prior, spread=prior.spread[1:, 1:], degrees=prior.degrees - 1.0)
+        walk: chains.Chains = intercept.WithIntercept(_many(noisy), less, random, True)
+    else:
+        walk = chains.Chains(_many(noisy), prior, random, True)
+    thetas, found, variances = [], [], []
+    for step in range(WARMUP + THIN * (PARTS // CHAINS)):
+        walk.step(adapt=step < WARMUP)
+        if step >= WARMUP:
+            thetas.append(walk.theta)
+            if (step - WARMUP) % THIN == 0:
+                found.append(walk.conditional())
+                variances.append(walk.variance)
+    means, uppers = (np.concatenate(part) for part in zip(*found, strict=True))
+    variance = _as_told(noisy, own, means[..., 0], np.concatenate(variances), random)
+    return Mixture(means[..., 0], np.linalg.inv(uppers), variance, _mixing(thetas))
+
+
+def mcmc_bs(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
+    """MCMC-B&S. Its prior of the coefficients is conjugate: that of others at variance 1."""
+    walk = joint_normal.Gibbs(_many(noisy), prior, random)
+    thetas, means, roots, variances = [], [], [], []
+    for step in range(WARMUP + THIN * (PARTS // CHAINS)):
+        walk.step()
+        if step >= WARMUP:
+            thetas.append(walk.theta)
+            if (step - WARMUP) % THIN == 0:
+                means.append(walk.mean)
+                size = np.sqrt(walk.variance)[:, None, None]
+                roots.append(size * np.linalg.inv(walk.upper))
+                variances.append(walk.variance)
+    told = [np.concatenate(part) for part in (means, roots, variances)]
+    variance = _as_told(noisy, prior, told[0], told[2], random)
+    return Mixture(told[0], told[1], variance, _mixing(thetas))
+
+
+METHODS: dict[str, Callable[[Noisy, Prior, bool, RandomSource], Mixture]] = {
+    "mcmc_normalx": mcmc_normal_x,
+    "mcmc_fixeds": mcmc_fixed_s,
+    "bayes_fixeds_fast": bayes_fixed_s_fast,
+    "mcmc_bs": mcmc_bs,
+    "adassp": ada_ssp,
+}
+
+
+def squares_left(noisy: Noisy, theta: Floats) -> tuple[float, float]:
+    """Return the squares that are left at theta (d,), as the noisy sums tell them, and their noise.
+
+    That is an sd; the sum may be negative.
+    """
+    total = noisy.total
+    if total.squares is None:
+        raise ValueError("the squares of the responses must have been released")
+    left = total.squares[0] - theta @ (2.0 * total.moments[0] - total.gram[0] @ theta)
+    size = float(theta @ theta)
+    noise = total.sds[2] ** 2 + 4.0 * size * total.sds[1] ** 2 + size**2 * total.sds[0] ** 2
+    return float(left), math.sqrt(noise)
+
+
+def left_over(noisy: Noisy, theta: Floats) -> float:
+    """Return the mean square of the residuals at theta (d,), as the noisy sums tell it."""
+    return max(squares_left(noisy, theta)[0] / float(noisy.rows.sum()), SMALLEST)
+
+
+def noise_of(total: Noisy, theta: Floats) -> float:
+    """Return the variance of the noise of X'y - X'X theta in any direction, on average."""
+    d = len(theta)
+    more = float(theta @ theta) * (1.0 + (d - 1.0) * total.cross**2) / d
+    return total.sds[1] ** 2 + total.sds[0] ** 2 * more
+
+
+def with_squares(noisy: Noisy, prior: Prior) -> Prior:
+    """Return the prior with what y'y tells of the variance, which the source does not release.
+
+    By the squares that are left over at Bayes-fixedS-fast, as if their log were normal.
+    """
+    if prior.shape >= KNOWN:
+        return prior
+    theta = informed(noisy, prior)[0].mean
+    logs, weights = log_variances(noisy, prior, theta)
+    mean = float(weights @ logs)
+    sd = math.sqrt(float(weights @ (logs - mean) ** 2))
+    shape, scale = inverse_gamma(mean, max(sd, LEAST_SD))
+    return replace(prior, shape=shape, scale=scale)
+
+
+def log_variances(noisy: Noisy, prior: Prior, theta: Floats) -> tuple[Floats, Floats]:
+    """Return logs (GRID,) of the residuals' variance, and the posterior's weight of each.
+
+    The squares that are left at theta are normal about the rows' number times the variance; where
+    noise hides them, what is told is no more than that the variance is not above the noise.
+    """
+    rows, (left, noise) = float(noisy.rows.sum()), squares_left(noisy, theta)
+    middle, wide = prior.log_variance or (0.0, 1.0)
+    most = math.log(max((left + REACH * noise) / rows, SMALLEST)) + REACH * math.sqrt(2.0 / rows)
+    low, high = middle - REACH * wide, max(middle + REACH * wide, most)
+    for _ in range(LOOKS):
+        logs = np.linspace(low, high, GRID)
+        squares = rows * np.exp(logs)
+        spread = noise**2 + 2.0 * squares**2 / rows
+        density = -0.5 * ((left - squares) ** 2 / spread + np.log(spread))
+        density -= 0.5 * ((logs - middle) / wide) ** 2
+        there, step = density > density.max() - FARTHEST, logs[1] - logs[0]
+        low, high = float(logs[there].min() - step), float(logs[there].max() + step)
+    weights = np.exp(density - density.max())
+    return logs, np.asarray(weights / weights.sum())
+
+
+def _variances(noisy: Noisy, prior: Prior, theta: Floats, random: RandomSource) -> Floats:
+    """Return draws (PARTS,) of the residuals' variance, given the squares that are left."""
+    if prior.shape >= KNOWN:
+        return np.ones(PARTS)
+    logs, weights = log_variances(noisy, prior, theta)
+    ends = np.concatenate(([0.0], np.cumsum(weights)))
+    edges = np.append(logs, 2.0 * logs[-1] - logs[-2]) - 0.5 * (logs[1] - logs[0])
+    return np.asarray(np.exp(np.interp(random.uniforms((PARTS,)), ends, edges)))
+
+
+def _as_told(
+    noisy: Noisy, prior: Prior, thetas: Floats, variances: Floats, random: RandomSource
+) -> Floats:
+    """Return the posterior's variances (k,) in the order of those (k,) of a chain.
+
+    A chain's prior is inverse gamma, which leaves no small variances; where noise hides the squares
+    the prior that was asked for decides. thetas: (k, d), of the chain.
+    """
+    if prior.shape >= KNOWN:
+        return variances
+    found = np.sort(_variances(noisy, prior, thetas.mean(axis=0), random))
+    return np.asarray(found[np.argsort(np.argsort(variances))])
+
+
+def _one(mean: Floats, covariance: Floats, variances: Floats) -> Mixture:
+    root = np.linalg.cholesky(covariance)
+    shape = PARTS, *root.shape
+    return Mixture(
+        np.broadcast_to(mean, shape[:2]).copy(), np.broadcast_to(root, shape).copy(), variances
+    )
+
+
+def _many(noisy: Noisy) -> Noisy:
+    """Return the same sums for each of several chains."""
+    squares = noisy.squares
+    return replace(
+        noisy,
+        gram=np.broadcast_to(noisy.gram, (CHAINS, *noisy.gram.shape)).copy(),
+        moments=np.broadcast_to(noisy.moments, (CHAINS, *noisy.moments.shape)).copy(),
+        squares=None if squares is None else np.broadcast_to(squares, (CHAINS, *squares.shape)),
+    )
+
+
+def _mixing(thetas: list[Floats]) -> float:
+    """Return the largest R-hat of coefficients, of states (B, d) one after the other."""
+    array_stats = loaded("arviz_stats.base").array_stats
+
+    states = np.stack(thetas, axis=1)
+    many = range(states.shape[-1])
+    each = [float(array_stats.rhat(states[..., k], chain_axis=0, draw_axis=1)) for k in many]
+    return max(one if math.isfinite(one) else math.inf for one in each)

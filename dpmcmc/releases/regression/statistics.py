@@ -1,0 +1,222 @@
+"""Sums of squares of a regression, X'X, X'y and y'y, released jointly: where the noise is drawn.
+
+One exact Gaussian event for each data holder. Proof: docs/proofs/sufficient_statistics.md.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.kernels.arithmetic.rounding import CLIP_MARGIN
+from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
+from dpmcmc.privacy.events import Event, Gaussian, Parallel
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.sites import SUFFICIENT_STATISTICS, check
+
+Floats = NDArray[np.float64]
+SENSITIVITY_MARGIN = 1.0 + 2.0**-40  # and that of the sensitivity's own formula
+MOST_ROWS, MOST_COEFFICIENTS = 2**31, 250  # within which the proof holds
+EXACT_BITS = 51  # of a sum
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+LEAST_BOUND, MOST_BOUND = 1e-100, 1e100  # squares of what is within neither vanish nor overflow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noisy:
+    """Released sums of J holders; leading axes are independent releases.
+
+    gram: (..., J, d, d), symmetric; a diagonal entry has noise of sd `sds[0]`, another one of
+    `cross` times that. moments: (..., J, d), sd `sds[1]`. squares: (..., J), sd `sds[2]`, or None.
+    rows: (J,), public numbers of rows.
+    """
+
+    gram: Floats
+    moments: Floats
+    squares: Floats | None
+    sds: tuple[float, float, float]
+    rows: Floats
+    cross: float = math.sqrt(0.5)
+
+    @property
+    def total(self) -> "Noisy":
+        """The holders' sums as if they were of one holder."""
+        many = math.sqrt(len(self.rows))
+        return replace(
+            self,
+            gram=self.gram.sum(axis=-3, keepdims=True),
+            moments=self.moments.sum(axis=-2, keepdims=True),
+            squares=None if self.squares is None else self.squares.sum(axis=-1, keepdims=True),
+            sds=(self.sds[0] * many, self.sds[1] * many, self.sds[2] * many),
+            rows=self.rows.sum(keepdims=True),
+        )
+
+
+def event(noise_multiplier: float, holders: int = 1) -> Event:
+    """Return one Gaussian event, or one of each holder, whose rows are fixed in advance."""
+    one = Gaussian(noise_multiplier)
+    return one if holders == 1 else Parallel((one,) * holders)
+
+
+def sensitivity(weight: float, *, squares: bool) -> float:
+    """Return how far one replaced row moves (svec xx', weight xy, weight^2 y^2), |x|, |y| <= 1.
+
+    In L2 norm; without the last part where squares is False. Exact for two or more columns: proof,
+    section 1. weight: how much of the response there is for the covariates.
+    """
+    square = weight * weight
+    if square <= 2.0:
+        return math.sqrt(2.0 + 2.0 * square + 0.5 * square * square)
+    if squares:
+        return math.sqrt(2.0 + square + square * square)
+    return 2.0 * weight
+
+
+def grouped_sensitivity(weight: float) -> float:
+    """Return a bound of the same for rows that are summed in groups of k over sqrt(k).
+
+    In units of one row's bounds, for every k, without y'y: proof, section 4. It is up to 2 sqrt(2)
+    times that of single rows, which the source takes it to be.
+    """
+    return 4.0 * math.sqrt(1.0 + weight * weight)
+
+
+def release(
+    x: Floats,
+    y: Floats,
+    bounds: tuple[float, float],
+    noise_multiplier: float,
+    random: RandomSource,
+    *,
+    weight: float = 1.0,
+    squares: bool = False,
+    group: int = 1,
+) -> Noisy:
+    """Release the sums of one holder's rows. Privacy: one Gaussian(noise_multiplier) event.
+
+    x: (d, n). y: (n,). bounds: largest |x| and |y|; longer rows are cut, what is no number is 0.
+    squares: whether y'y is released. group: rows that are summed before they are squared, as many
+    as divide n. Replace-one; holds for any x and y. Raises ValueError for numbers that the proof
+    does not cover, before a row is read.
+    """
+    d, n = x.shape
+    _check(d, n, bounds, weight, group, squares=squares)
+    check(SUFFICIENT_STATISTICS, noise_multiplier)
+    digits = (EXACT_BITS - math.ceil(math.log2(n * group + 1.0))) // 2
+    whole = _whole(x, y, bounds, digits)
+    whole = whole.reshape(d + 1, n // group, group).sum(axis=2)
+    sums = (whole @ whole.T) * (2.0 ** (-2 * digits) / group)
+    parts = [svec(sums[:d, :d]), weight * sums[:d, d]]
+    flat = np.concatenate([*parts, weight**2 * sums[d:, d]] if squares else parts)
+    one = grouped_sensitivity(weight) if group > 1 else sensitivity(weight, squares=squares)
+    charged = one * SENSITIVITY_MARGIN + rounding(d, n * group, weight)
+    noise = gaussian_noise(random, SUFFICIENT_STATISTICS, noise_multiplier, flat.shape)
+    noisy = noisy_sums(flat, charged, noise_multiplier, noise)
+    return _read(noisy, d, n // group, bounds, weight, noise_multiplier * charged, squares=squares)
+
+
+def release_all(
+    holders: Sequence[tuple[Floats, Floats]],
+    bounds: tuple[float, float],
+    noise_multiplier: float,
+    random: RandomSource,
+    *,
+    weight: float = 1.0,
+    squares: bool = False,
+) -> Noisy:
+    """Release the sums of each holder's (x, y). Privacy: event(noise_multiplier, holders).
+
+    Which rows a holder has must be fixed in advance. See release.
+    """
+    told = [
+        release(x, y, bounds, noise_multiplier, random, weight=weight, squares=squares)
+        for x, y in holders
+    ]
+    return replace(
+        told[0],
+        gram=np.concatenate([one.gram for one in told]),
+        moments=np.concatenate([one.moments for one in told]),
+        squares=np.concatenate([_known(one.squares) for one in told]) if squares else None,
+        sds=_widest(told),
+        rows=np.concatenate([one.rows for one in told]),
+    )
+
+
+def _known(squares: Floats | None) -> Floats:
+    if squares is None:
+        raise ValueError("the squares of the responses were not released")
+    return squares
+
+
+def _widest(told: Sequence[Noisy]) -> tuple[float, float, float]:
+    """Return the sds of all: they differ by what rounding adds, below 2^-30 of them."""
+    sds = np.max([one.sds for one in told], axis=0)
+    return float(sds[0]), float(sds[1]), float(sds[2])
+
+
+def rounding(dimension: int, rows: int, weight: float) -> float:
+    """Return what float products of the exact sums may add to the sensitivity: proof, section 2."""
+    return rows * (dimension + 2.0) * max(1.0, weight * weight) * 2.0**-49
+
+
+def _check(
+    d: int, n: int, bounds: tuple[float, float], weight: float, group: int, *, squares: bool
+) -> None:
+    """Refuse what the proof does not cover."""
+    if not (1 <= n * group < MOST_ROWS and 1 <= d <= MOST_COEFFICIENTS):
+        raise ValueError("too many rows or columns for exact sums")
+    if not all(LEAST_BOUND <= bound <= MOST_BOUND for bound in bounds):
+        raise ValueError("bounds must lie between 1e-100 and 1e100")
+    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+        raise ValueError("the weight of the response must lie between 1e-6 and 1e6")
+    if group < 1 or n % group or (group > 1 and squares):
+        raise ValueError("groups must be equal, and their squares are not released")
+
+
+def _whole(x: Floats, y: Floats, bounds: tuple[float, float], digits: int) -> Floats:
+    """Return rows (d + 1, n) over their bounds as whole multiples of 2^-digits, towards zero."""
+    with np.errstate(all="ignore"):
+        size = np.sqrt(np.einsum("dn,dn->n", x, x))
+        factor = CLIP_MARGIN / np.maximum(size, bounds[0])
+        there = np.isfinite(size) & np.isfinite(y)
+        rows = np.vstack([x * factor, np.clip(y / bounds[1], -1.0, 1.0)])
+        return np.where(there, np.trunc(rows * 2.0**digits), 0.0)
+
+
+def svec(matrix: Floats) -> Floats:
+    """Return symmetric matrices (..., d, d) as vectors of the same norm."""
+    rows, columns = np.triu_indices(matrix.shape[-1])
+    return np.asarray(matrix[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))
+
+
+def matrix_of(flat: Floats, d: int) -> Floats:
+    """Return the symmetric matrices (..., d, d) that svec makes flat."""
+    rows, columns = np.triu_indices(d)
+    found = np.empty((*flat.shape[:-1], d, d))
+    found[..., rows, columns] = flat / np.where(rows == columns, 1.0, math.sqrt(2.0))
+    found[..., columns, rows] = found[..., rows, columns]
+    return found
+
+
+def _read(
+    noisy: Floats,
+    d: int,
+    n: int,
+    bounds: tuple[float, float],
+    weight: float,
+    sd: float,
+    *,
+    squares: bool,
+) -> Noisy:
+    """Return noisy numbers in the units of the rows."""
+    size, row_norm = d * (d + 1) // 2, bounds[0]
+    units = row_norm**2, row_norm * bounds[1] / weight, (bounds[1] / weight) ** 2
+    return Noisy(
+        gram=matrix_of(noisy[None, :size], d) * units[0],
+        moments=noisy[None, size : size + d] * units[1],
+        squares=noisy[size + d :] * units[2] if squares else None,
+        sds=(sd * units[0], sd * units[1], sd * units[2] if squares else math.inf),
+        rows=np.array([float(n)]),
+    )
