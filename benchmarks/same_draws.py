@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 ROWS, STEPS, CHAINS, WARMUP = 300, 36, 2, 12
-HOMES = ("options", "samplers", "releases", "samplers.options", "algorithms")
+HOMES = ("inputs.options", "samplers", "releases", "samplers.algorithms")
 DIGESTS = ("privacy.event_json", "privacy.events")
 
 
@@ -70,9 +70,8 @@ def digest_of(event: Any) -> str:
 
 def table() -> tuple[dict[str, Any], Any]:
     """Rows for all models, and their schema."""
-    from dpmcmc import BinaryColumn, NumberColumn, Schema
+    from dpmcmc import BinaryColumn, CategoryColumn, NumberColumn, Schema
 
-    category = import_module("dpmcmc.inputs.schema").CategoryColumn
     rng = np.random.default_rng(7)
     x, z, shift = rng.uniform(-1, 1, ROWS), rng.uniform(0, 10, ROWS), rng.uniform(0, 1, ROWS)
     group = rng.choice(["a", "b", "c"], ROWS)
@@ -88,8 +87,8 @@ def table() -> tuple[dict[str, Any], Any]:
         *(NumberColumn(name=n, lower=a, upper=b) for n, (a, b) in numbers.items()),
         NumberColumn(name="num", lower=-6, upper=6),
         NumberColumn(name="gap", lower=0, upper=1, missing=(-9.0,)),
-        category(name="g", categories=("a", "b", "c")),
-        category(name="job", categories=("low", "mid", "high")),
+        CategoryColumn(name="g", categories=("a", "b", "c")),
+        CategoryColumn(name="job", categories=("low", "mid", "high")),
         BinaryColumn(name="bin", categories=("no", "yes")),
     ]
     return data, Schema(columns=tuple(columns), rows=ROWS)

@@ -116,7 +116,7 @@ def _verdict(chain: Chain) -> dict[str, str]:
 
 
 def as_netcdf(chain: Chain) -> Iterator[bytes]:
-    """The chain as one ArviZ DataTree, which `arviz.from_netcdf` reads: see dpmcmc.posterior.datatree."""
+    """The chain as an ArviZ DataTree, which `arviz.from_netcdf` reads (posterior.datatree)."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(suffix=".nc") as file:

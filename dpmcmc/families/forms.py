@@ -20,9 +20,9 @@ Floats = NDArray[np.float64]
 class Form(Protocol):
     """Rows and positions of a model. All arrays are (chain, ...) over positions.
 
-    family: which of dpmcmc/kernels/compiled/families. public: what kernels need to know of all this. start:
-    (d,) where every chain begins. max_row_norm: the largest norm of a row of x. classes: number of
-    linear predictors of a row, each with its own coefficients.
+    family: which of kernels/compiled/families. public: what kernels need to know of all this.
+    start: (d,) where every chain begins. max_row_norm: the largest norm of a row of x. classes:
+    number of linear predictors of a row, each with its own coefficients.
     """
 
     family: int

@@ -32,7 +32,7 @@ def clip_of(spec: JobSpec) -> tuple[float, float, float]:
 
 
 class RowTarget:
-    """Rows, positions and cached likelihoods of all chains. Implements dpmcmc.families.target.Target.
+    """Rows, positions and cached likelihoods of all chains. Implements families.target.Target.
 
     Sensitivities: docs/proofs/dp_penalty.md, section 3, and docs/proofs/gaussian_release.md.
     """

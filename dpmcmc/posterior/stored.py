@@ -107,7 +107,7 @@ class StoredRelease:
 
         prior: by parameter, of the standardised design as in a job, whatever the scale; one that
         is not named keeps the job's. Normal ones have a closed form; others, of coefficients alone,
-        are sampled: see dpmcmc/posterior/free/walk.py. scale: of what is told, see dpmcmc.posterior.units.
+        are sampled: see posterior/free/walk.py. scale: of what is told, see posterior/units.py.
         random: for tests only. Raises SpecError.
         """
         if type(num_draws) is not int or not 1 <= num_draws <= MOST_DRAWS:

@@ -1,7 +1,7 @@
 """The release that chains start from, and what a chain takes from it.
 
 One release gives a chain its starting points, the covariance of its moves or its mass matrix, and
-the gradients near the mode. It stays usable as any other release does, see dpmcmc/posterior/stored.py.
+the gradients near the mode. It stays usable as any other release does, see posterior/stored.py.
 """
 
 import math

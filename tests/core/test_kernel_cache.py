@@ -10,11 +10,11 @@ import numba
 import pytest
 
 import dpmcmc
-from dpmcmc.kernels import compiled
+from dpmcmc.kernels import compiled as kernels
 
 PACKAGE = Path(dpmcmc.__file__).parent
 SOURCES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py"))]
-COMPILED = [name for name in SOURCES if name.startswith("kernels/")]
+COMPILED = [name for name in SOURCES if name.startswith("kernels/compiled/")]
 compiled = pytest.mark.skipif(
     bool(numba.config.DISABLE_JIT), reason="the kernels need the compiler"
 )
@@ -44,11 +44,11 @@ def copied(tmp_path):
 
 @pytest.mark.parametrize("name", [*COMPILED, "arithmetic/rules.py", "arithmetic/rounding.py"])
 def test_one_character_of_a_source_gives_another_key(copied, name):
-    before = compiled.key_of(copied)
-    assert before == compiled.key_of(PACKAGE)
+    before = kernels.key_of(copied)
+    assert before == kernels.key_of(PACKAGE)
     path = copied / name
     path.write_text(path.read_text() + "#")
-    assert compiled.key_of(copied) != before
+    assert kernels.key_of(copied) != before
 
 
 @compiled
@@ -70,9 +70,9 @@ def test_every_source_of_a_compiled_function_is_in_the_key(repository):
 
 
 def test_another_version_of_the_compiler_gives_another_key(monkeypatch):
-    before = compiled.key_of(PACKAGE)
+    before = kernels.key_of(PACKAGE)
     monkeypatch.setattr(numba, "__version__", "0")
-    assert compiled.key_of(PACKAGE) != before
+    assert kernels.key_of(PACKAGE) != before
 
 
 def ran(package, cache):
@@ -113,18 +113,18 @@ def test_old_versions_are_forgotten_but_for_a_few(monkeypatch, tmp_path):
         old.mkdir()
         os.utime(old, (1e9 - age, 1e9 - age))
     (tmp_path / "something else").mkdir()
-    mine = compiled.cache_folder()
+    mine = kernels.cache_folder()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {
         mine.name,
         "something else",
-        *(f"{age:032x}" for age in range(compiled.CACHES_KEPT)),
+        *(f"{age:032x}" for age in range(kernels.CACHES_KEPT)),
     }
 
 
 def test_a_folder_that_cannot_be_written_to_does_no_harm(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "file" / "below"))
-    folder = compiled.cache_folder()
+    folder = kernels.cache_folder()
     assert folder.is_dir()
     folder.rmdir()

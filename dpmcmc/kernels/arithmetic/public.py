@@ -20,7 +20,7 @@ LARGEST_LOG_SD = 50.0  # of a log sd, in either direction: no exponent overflows
 class Public(NamedTuple):
     """The public facts of a form.
 
-    family: which of dpmcmc/kernels/compiled/families. lower, upper, group: (columns,) of a row of x, see
+    family: which of kernels/compiled/families. lower, upper, group: (columns,) of a row of x, see
     Design. response: (2,) ends of y. prior_mean, prior_precision, centre, unit: (d,); a position is
     straightened by (theta + bend - centre) / unit, and the prior is normal in what comes out. bend:
     (3,) a, b, m; coordinate 1 is lifted by a (theta_0 - m)^2 + b. gaps: whether rows may be left

@@ -15,7 +15,7 @@ from pathlib import Path
 import llvmlite
 import numba
 
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parents[2]
 CACHES_KEPT = 4  # folders of other versions that are left in place, the newest
 
 

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Whole steps on secret minibatches: sums over the rows of a batch, the decision, the move.
 
-Sums are exact as in dpmcmc/kernels/compiled/ratio_sums.py. What a step does depends on its rows only through
-the sums and through the decision, which is what is paid for.
+Sums are exact as in kernels/compiled/ratio_sums.py. What a step does depends on its rows only
+through the sums and through the decision, which is what is paid for.
 """
 
 import numpy as np

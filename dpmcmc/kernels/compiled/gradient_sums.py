@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Sums over rows of clipped gradients of the log likelihood, for all chains at once.
 
-Exact as the sums of dpmcmc/kernels/compiled/ratio_sums.py: whole numbers of cells, added as integers.
+Exact as the sums of kernels/compiled/ratio_sums.py: whole numbers of cells, added as integers.
 """
 
 import numpy as np

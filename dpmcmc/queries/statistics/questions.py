@@ -34,7 +34,7 @@ class Question:
     """Draws of a family's one unknown number theta, given what a job released.
 
     family: how rows come about; options: what is known of it, by name. prior: of theta. algorithm,
-    normal_approximation, particles, chains, draws, warmup: see dpmcmc.queries.statistics.inference.infer.
+    normal_approximation, particles, chains, draws, warmup: see statistics.inference.infer.
     """
 
     family: str

@@ -191,8 +191,8 @@ def release_in_two_stages(
     """Release a sum of some rows, choose a power by what it tells, release it of the others.
 
     first_rows: how many, drawn by chance. population: of
-    dpmcmc.queries.statistics.populations. thetas: values of its parameter, alike before the release.
-    powers: to choose from, by the least mean of 1 / information. kind, noise, budget, random: as in
+    statistics.populations. thetas: values of its parameter, alike before the release. powers: to
+    choose from, by the least mean of 1 / information. kind, noise, budget, random: as in
     `release_statistic`. Inference may use both releases.
     Privacy: replace-one; both stages together cost what one costs, (epsilon, delta), since every
     row is in one. Proof: docs/proofs/statistics.md, section 3. Raises SpecError on the request,

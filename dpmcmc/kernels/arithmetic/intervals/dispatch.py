@@ -1,6 +1,6 @@
 """The public interval of one row's log likelihood ratio, whatever the family.
 
-The planner runs this as it stands. dpmcmc/kernels/compiled/dispatch.py compiles the same source: it puts
+The planner runs this as it stands. kernels/compiled/dispatch.py compiles the same source: it puts
 compiled functions in the place of the imported ones.
 """
 

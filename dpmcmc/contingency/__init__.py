@@ -1,1 +1,0 @@
-"""Contingency tables of declared columns: how rows become cells, and how counts are released."""
