@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from benchmarks.floor import Floor, timed
 from dpmcmc.families import MODELS
-from dpmcmc.families import threads as row_threads
+from dpmcmc.families import rowwise as row_threads
 from dpmcmc.families.rowwise import RowTarget
 from dpmcmc.fit.local import table_of
 from dpmcmc.fit.run import block_length, rows_read

@@ -14,9 +14,8 @@ from app.main import create_app
 from dpmcmc.client.cli import HELP, app
 from dpmcmc.fit.results import Result
 from dpmcmc.planner.planning import Plan
-from dpmcmc.posterior.free.effects import Comparison, Effect, Prediction
+from dpmcmc.posterior.free.effects import Comparison, Effect, Prediction, Spread
 from dpmcmc.posterior.free.posterior import BayesFactor, FreePosterior
-from dpmcmc.posterior.free.spreads import Spread
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.samplers.algorithms import OPTIONS

@@ -5,7 +5,7 @@ Coefficients are flat, (k d,), all of one category first; the first category is 
 
 import numpy as np
 
-from dpmcmc.families.scores.multinomial import probabilities
+from dpmcmc.families.multinomial import probabilities
 
 
 def drawn(x, theta, rng):

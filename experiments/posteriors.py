@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import expit
 
 from dpmcmc.families.banana import Banana, draw_posterior, simulate
-from dpmcmc.families.scores.multinomial import probabilities
+from dpmcmc.families.multinomial import probabilities
 from dpmcmc.fit.local import table_of
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema

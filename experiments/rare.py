@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpmcmc.families.scores.multinomial import probabilities
+from dpmcmc.families.multinomial import probabilities
 from dpmcmc.privacy import accountant
 from experiments.baselines import DELTA
 from experiments.calibration import (

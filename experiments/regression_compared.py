@@ -17,7 +17,7 @@ import numpy as np
 from dpmcmc.privacy import accountant
 from dpmcmc.releases.regression.mixtures import METHODS
 from dpmcmc.releases.regression.statistics import release
-from dpmcmc.releases.sums_posterior import Sums, judge
+from dpmcmc.releases.sufficient_statistics import Sums, judge
 from experiments import calibration
 from experiments.baselines import DELTA
 from experiments.reporting import choose, write_csv, write_json

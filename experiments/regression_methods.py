@@ -9,7 +9,7 @@ import numpy as np
 
 from dpmcmc.releases.regression import chains, joint_normal
 from dpmcmc.releases.regression.fixed import fixed_s, fixed_s_fast
-from dpmcmc.releases.regression.ridge import adassp
+from dpmcmc.releases.regression.mixtures import adassp
 from experiments.regression_data import adassp_noised, noised
 
 DRAWS = 200

@@ -18,8 +18,8 @@ from dpmcmc.queries.statistics.mechanisms import (
     Released,
     SmoothLaplaceNoise,
     Statistic,
+    beta_of,
 )
-from dpmcmc.queries.statistics.smooth import beta_of
 from experiments.regression_methods import Source
 
 ROWS, BOUND, DELTA = 100, 10.0, 1e-4  # delta: 1 / ROWS^2

@@ -8,7 +8,7 @@ from pydantic import Field
 from app.api.schemas import Answer, Epsilon, ParameterOut, Positive, Request, VerdictOut, Word
 from dpmcmc.posterior.units import Scale
 from dpmcmc.queries.statistics.inference import AlgorithmName
-from dpmcmc.queries.statistics.priors import ThetaPrior
+from dpmcmc.queries.statistics.questions import ThetaPrior
 
 Parameter = Annotated[str, Field(min_length=1, max_length=5000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Weights = Annotated[dict[Parameter, float], Field(max_length=250)]

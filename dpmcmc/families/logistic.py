@@ -6,13 +6,14 @@ Priors, where none are given: Normal(0, 2.5) for every coefficient.
 import math
 
 import numpy as np
+from scipy.special import expit
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import PROBE_MOVE, Model, usual_prior
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.scores.logistic import Logistic, yes
+from dpmcmc.families.scores.base import TINY, Place, Terms, nodes_of, single
 from dpmcmc.families.scores.responses import YES
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, response_of
@@ -20,6 +21,32 @@ from dpmcmc.inputs.schema import BinaryColumn, Table, zero_to_one
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.kernels.arithmetic.families import LOGISTIC
 from dpmcmc.kernels.arithmetic.intervals.logistic import component_interval, vector_interval
+
+
+def yes(y: Floats) -> Floats:
+    """Return 1 where a response is a half or more, else 0: a number may lie between them."""
+    return (y >= 0.5).astype(np.float64)
+
+
+class Logistic:
+    """A centred function of a binary response is a multiple of y - p: rows have weights alone."""
+
+    scaled, additive = False, False
+    longest, pilot, level = 2.0, False, 0.2
+    steepest, weighted = np.inf, True
+
+    def terms(self, y: Floats, place: Place) -> Terms:
+        """Return psi, its slope, its variance and the squared residual of each row."""
+        y, p, slope = yes(y), np.zeros_like(y), np.zeros_like(y)
+        for eta, weight in nodes_of(place):
+            there = expit(eta)
+            p += weight * there
+            slope += weight * there * (1.0 - there)
+        longest = np.maximum(p, 1.0 - p) * place.row_norm
+        w = np.minimum(1.0, place.most / np.maximum(longest, TINY))
+        w = np.minimum(w, place.curved / np.maximum(slope * place.row_norm**2, TINY))
+        return single(w * (y - p), w * slope, w * w * slope)
+
 
 PLAUSIBLE_SD = 0.75  # standard deviation of a coefficient that the planner thinks plausible
 

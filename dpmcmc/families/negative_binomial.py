@@ -15,9 +15,15 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.poisson import MOST_COUNT, PoissonForm, prior, typical_rate
+from dpmcmc.families.poisson import (
+    MAX_PREDICTOR,
+    MOST_COUNT,
+    PoissonForm,
+    counted,
+    prior,
+    typical_rate,
+)
 from dpmcmc.families.scores.base import Floats, Place, Terms, nodes_of
-from dpmcmc.families.scores.counts import MAX_PREDICTOR, counted
 from dpmcmc.families.scores.responses import Response, counts, rate, uneven
 from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
 from dpmcmc.inputs.schema import NumberColumn

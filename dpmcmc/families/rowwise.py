@@ -1,21 +1,116 @@
 """Any model over opened rows: positions, cached likelihoods and exact sums for the samplers."""
 
 import math
-from typing import Any
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.families.forms import Floats, Form, GaussianForm
-from dpmcmc.families.layout import Singles, blocked, halved, on_lines, term_grid, without_traces
 from dpmcmc.families.target import Path, Steps, Trajectories
-from dpmcmc.families.threads import TwoThreads
 from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.kernels.arithmetic.families import LINEAR, LOGISTIC, POISSON
 from dpmcmc.kernels.arithmetic.rounding import CLIP_MARGIN
 from dpmcmc.kernels.arithmetic.rules import Rule
 from dpmcmc.privacy.discrete import Integers, noisy_grid
+
+THREADS = len(os.sched_getaffinity(0))
+# numbers of all chains in up to SUMS_PER_CALL sums, from which a second thread
+MIN_NUMBERS_PER_THREAD = 1_000_000
+SUMS_PER_CALL = 10  # is there in time: it takes some 0.1 ms to wake up
+
+T = TypeVar("T")
+
+
+class TwoThreads:
+    """This thread, and a second one that is started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._helper: ThreadPoolExecutor | None = None
+
+    def run(
+        self,
+        numbers: int,
+        work: Callable[[tuple[Any, ...], T], None],
+        fresh: Callable[[], T],
+        turns: int,
+        size: int,
+    ) -> T:
+        """Return what work(shared, some) makes of some = fresh(), by two threads if it is much.
+
+        numbers: that one sum reads. turns, size: how many sums over all rows are taken, of how many
+        numbers each; kernels.threads.part_taken shares them out. Each thread does everything but
+        these sums, on its own copy.
+        """
+        counters = (np.zeros(shape, np.int64) for shape in (turns, turns, (turns, size)))
+        claimed, done, sums = counters
+        mine, other = fresh(), None
+        if numbers * min(turns, SUMS_PER_CALL) >= MIN_NUMBERS_PER_THREAD and THREADS >= 2:
+            other = self._second().submit(work, (1, claimed, done, sums), fresh())
+        work((0, claimed, done, sums), mine)
+        if other is not None and not other.cancel():  # no core may have been free for it so far
+            other.result()
+        return mine
+
+    def _second(self) -> ThreadPoolExecutor:
+        from dpmcmc.kernels.subnormals import flush
+
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(max_workers=1, initializer=flush)
+        return self._helper
+
+
+SMALLEST_SHARE = 2.0**-60  # of a column's largest number: its square is a normal float32
+Singles = NDArray[np.float32]
+
+
+def term_grid(bound: float, rows: int, digits: int) -> float:
+    """Return the power of two on which `rows` terms of at most this size add up exactly.
+
+    A term has so many digits, or fewer.
+    """
+    digits = min(digits, 52 - math.ceil(math.log2(rows + 1.0)))
+    return float(2.0 ** (math.ceil(math.log2(bound)) - digits))
+
+
+def halved(x: Floats) -> Singles:
+    """Return x in half of the memory, towards zero, so that no bound of a row is left.
+
+    A fixed map of each row. It moves a coefficient by about one part in 2^24 of the column's range
+    over its spread, and a sum is as fast as its rows come from memory.
+    """
+    with np.errstate(over="ignore"):  # an infinity is too far
+        single = x.astype(np.float32)
+    too_far = np.abs(single) > np.abs(x)
+    single[too_far] = np.nextafter(single[too_far], np.float32(0.0))
+    return single
+
+
+def without_traces(x: Singles, max_row_norm: float) -> Singles:
+    """Return x with 0 for what is too small to matter: its products would be subnormal numbers.
+
+    Towards zero, a fixed map of each row, and as fast whatever the rows are. For libraries whose
+    threads are not ours; ours flush such numbers, see dpmcmc.kernels.subnormals.
+    """
+    return np.where(np.abs(x) < np.float32(SMALLEST_SHARE * max_row_norm), np.float32(0.0), x)
+
+
+def blocked(column: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return (blocks, size) from (n,), padded with zeros."""
+    return np.pad(column, (0, -len(column) % size)).reshape(-1, size)
+
+
+def on_lines(rows: int, width: int) -> Singles:
+    """Return zeros (rows, width) that begin where a line of memory does."""
+    size = 4 * rows * width
+    room = np.zeros(size + 64, np.uint8)
+    skipped = -room.ctypes.data % 64
+    return room[skipped : skipped + size].view(np.float32).reshape(rows, width)
+
 
 # numbers far out overflow; clips and cells stay finite
 IGNORED_OVERFLOW = np.errstate(all="ignore")

@@ -1,8 +1,10 @@
 """A job on rows of your own: planned, run and judged in one call, without a service."""
 
+import sys
+import time
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,7 +14,6 @@ from numpy.typing import NDArray
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget
-from dpmcmc.fit.progress import shown
 from dpmcmc.fit.results import Result, judged, told
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
@@ -42,6 +43,35 @@ from dpmcmc.privacy.promises import check_delta
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.reuse import POINTER, Earlier
 from dpmcmc.samplers.algorithms import ALGORITHMS
+
+LEAST_SECONDS = 2.0  # what takes less shows nothing
+WIDTH = 30
+
+
+def shown(blocks: Iterable[Any], steps: int, seconds: float, wanted: bool | None) -> Iterator[Any]:
+    """Yield blocks, whose values are (chain, draw, ...), and draw a bar on stderr meanwhile.
+
+    steps: draws of each chain in all. seconds: how long the run is expected to take. wanted: None
+    where a bar is drawn on terminals alone, and for long runs alone.
+    """
+    if wanted is None:
+        wanted = seconds > LEAST_SECONDS and sys.stderr.isatty()
+    done, began = 0, time.monotonic()
+    for block in blocks:
+        yield block
+        done += block.value.shape[1]
+        if wanted:
+            sys.stderr.write("\r" + _bar(done / steps, time.monotonic() - began))
+            sys.stderr.flush()
+    if wanted:
+        sys.stderr.write("\n")
+
+
+def _bar(share: float, elapsed: float) -> str:
+    full = round(WIDTH * share)
+    left = elapsed * (1.0 / share - 1.0)
+    return f"[{'#' * full}{'.' * (WIDTH - full)}] {share:4.0%}  {left:4.0f} s left"
+
 
 DRAWS = ("normals", "uniforms", "integers", "words")  # what a source of randomness draws
 FORMULA = 'is needed, such as "y ~ age + sex"'

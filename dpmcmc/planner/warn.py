@@ -26,7 +26,7 @@ from dpmcmc.planner.select import named, of_full_data
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.quadratic_verdict import MAX_UNEVEN_WEIGHT
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.samplers.gradient_clips import gradient_clip
+from dpmcmc.samplers.hamiltonian_mixing import gradient_clip
 from dpmcmc.samplers.penalty_mixing import LARGEST_WIDTH
 
 WORTHWHILE_ESS_RATIO = 2.0  # times the effective draws: worth a target that is a little off

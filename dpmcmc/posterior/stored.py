@@ -29,10 +29,10 @@ from dpmcmc.posterior.verdicts import MAX_RHAT, Verdict, joined, of_release
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases import few_events, prior_conflict
 from dpmcmc.releases.base import Posterior, Stored, prior_of
+from dpmcmc.releases.dp_vi import Variational
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import MAX_LAST_STEP, MAX_PREDICTOR_SD, lost, predictor_sd
 from dpmcmc.releases.reuse import POINTER, in_order
-from dpmcmc.releases.variational import Variational
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers.starting import release_of
 

@@ -16,17 +16,17 @@ from itertools import product
 import numpy as np
 
 from dpmcmc.families.moments import second_moments
+from dpmcmc.families.multinomial import probabilities
 from dpmcmc.families.scores.base import TINY
-from dpmcmc.families.scores.multinomial import probabilities
 from dpmcmc.formula.columns import Factor
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.schema import NumberColumn
 from dpmcmc.mechanisms.joint_sums import Floats
-from dpmcmc.releases import categories, quadratic_looks
-from dpmcmc.releases.matrices import even
+from dpmcmc.releases import categories, quadratic
+from dpmcmc.releases.categories import even
+from dpmcmc.releases.dp_vi import Variational
 from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.releases.variational import Variational
 
 # change of the log of a slope within what is not known of a group's predictor, from which on the
 # likelihood is taken to be no quadratic: about six events
@@ -196,7 +196,7 @@ def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -
         told = release.given(mean, precision)
         return Posterior(told.mean, told.root @ told.root.T)
     power = release.tempering
-    score, noise = quadratic_looks.agreed(release)
+    score, noise = quadratic.agreed(release)
     whole, gain = release.likelihoods(release.curvature[None], noise)
     pulled = gain @ score
     kinds = categories.of(release, mean, precision)

@@ -8,22 +8,21 @@ Every decision here is a function of public facts and of released numbers.
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from dpmcmc.families.scores.base import NONE, TINY, Floats, Place
+from dpmcmc.families.scores.base import NONE, TINY, Family, Floats, Place
 from dpmcmc.families.scores.given import pilot, shift_of, slope_of
-from dpmcmc.mechanisms.joint_sums import Block, Caps, release
+from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
+from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import categories, classwise, scales, whitening
+from dpmcmc.releases import categories, scales, whitening
 from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
-from dpmcmc.releases.newton_budget import ROUNDING_MARGIN, WHITENING_SHARE, shares
-from dpmcmc.releases.newton_cuts import Cuts
-from dpmcmc.releases.newton_problem import Problem, rare_moments
 from dpmcmc.releases.quadratic_steps import (
+    MIN_WEIGHT_CUT,
     Iterate,
     downweighted,
     newton_step,
@@ -31,7 +30,242 @@ from dpmcmc.releases.quadratic_steps import (
     trace,
     weighted,
 )
-from dpmcmc.releases.whitening import BLOCK_ROWS, Whitening, at_least, kept, lifted, rounder
+from dpmcmc.releases.whitening import (
+    BLOCK_ROWS,
+    CUT_RATIO,
+    Whitening,
+    at_least,
+    kept,
+    lifted,
+    rounder,
+)
+
+MIN_RELATIVE_SLOPE = 1e-3  # of what was known of a class: slopes below it are taken for so much
+LEAST_SLOPE = 1e-30
+
+
+def at_rest(family: Family, classes: int) -> Floats:
+    """Return (k, k), minus the slope of a row whose predictors are all 0: public."""
+    none = np.zeros(1)
+    place = Place(
+        *(np.zeros((classes, 1)), none, none, math.inf, math.inf, 1.0, 1.0),
+        inner=np.zeros((classes, classes, 1)),
+    )
+    root = family.terms(none, place).root[:, :, 0]
+    return np.asarray(root @ root.T)
+
+
+def jacobians_of(x: Floats, root: Floats) -> list[Floats]:
+    """Return for each class (p, m): what a unit of its predictor's derivative adds to the score.
+
+    x: (d, m). root: (p, p), score in these coordinates is root.T @ score.
+    """
+    d = len(x)
+    if len(root) == d:
+        return [np.asarray(root.T @ x)]
+    return [np.asarray(root[k : k + d].T @ x) for k in range(0, len(root), d)]
+
+
+def products(parts: Floats, jacobians: list[Floats]) -> Floats:
+    """Return (p, m), the sum over classes of parts (k, m) times Jacobians."""
+    found = jacobians[0] * parts[0]
+    for part, jacobian in zip(parts[1:], jacobians[1:], strict=True):
+        found += jacobian * part
+    return np.asarray(found, np.float64)
+
+
+def inner(jacobians: list[Floats]) -> Floats:
+    """Return (k, k, m), inner products of the classes' jacobians."""
+    found = np.empty((len(jacobians), len(jacobians), jacobians[0].shape[1]))
+    for c, one in enumerate(jacobians):
+        for e, other in enumerate(jacobians[: c + 1]):
+            found[c, e] = found[e, c] = np.einsum("pm,pm->m", one, other)
+    return found
+
+
+def mean_slopes(curve: Floats, root: Floats, white: Floats, sd: float) -> Floats:
+    """Return (k, k), mean slope of a row, lifted to what is not noise.
+
+    curve: (p, p), over n, in the coordinates of root (p, p), with noise of this sd. white: (d, d),
+    covariates are round by it: means of x x^T count as 1, so that blocks of the curvature count as
+    what they are multiplied by.
+    """
+    d, back = len(white), np.linalg.inv(root)
+    blocks = (back.T @ curve @ back).reshape(len(root) // d, d, -1, d)
+    found = np.einsum("ab,caeb->ce", white @ white.T, blocks) / d
+    values, vectors = np.linalg.eigh(0.5 * (found + found.T))
+    least = max(MIN_RELATIVE_SLOPE, 2.0 * sd / math.sqrt(d)) * max(float(values[-1]), LEAST_SLOPE)
+    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
+
+
+def weakened(known: Floats, slopes: Floats, white: Floats) -> Floats:
+    """Return a curvature (p, p) that was known, brought down to slopes (k, k) that are less."""
+    before = mean_slopes(known, np.eye(len(known)), white, 0.0)
+    values, vectors = np.linalg.eigh(before)
+    half, back = vectors * np.sqrt(values), (vectors / np.sqrt(values)).T
+    least, jacobians = np.linalg.eigh(back @ slopes @ back.T)
+    change = half @ (jacobians * np.sqrt(np.clip(least, 0.0, 1.0))) @ jacobians.T @ back
+    whole = np.kron(change, np.eye(len(white)))
+    return np.asarray(whole @ known @ whole.T)
+
+
+NOISE = 0.05  # part of an iterate that the score's variance has
+LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
+TARGET_CURVATURE_NOISE = 0.08  # the larger, the more its noise is above this part of it
+# times a mean slope * length^2, beyond which rows are weighted down at any noise, but such a part
+# of the curvature; noise of a score, in posterior sds, for which no row is cut
+MAX_WEIGHT_CUT, UNHEARD_CURVATURE, UNHEARD_SCORE = 20.0, 0.005, 0.01
+# noise of a score, in posterior sds, that does not matter: no clip below it. The second where
+# residuals are wider than the model's, since clipping then adds bias
+NEGLIGIBLE_NOISE, NEGLIGIBLE_NOISE_WIDE = 0.2, 1.0
+# residual scale over that of the model, from which residuals count as wider
+WIDE_RESIDUAL_SCALE = 1.3
+FIRST_CLIP, LEAST_CLIP, MOST_CLIP, WIDEST_CLIP = 1.5, 0.7, 10.0, 50.0
+# what is left of the score's variance where noise decides how rows are cut
+TARGET_KEPT_VARIANCE = 0.8
+TIGHT_CLIP_RATIO = 1.5  # times a clip that is that tight
+
+
+class Cuts:
+    """The clip of scores, which follows what earlier ones left of their variance.
+
+    size: number of coefficients. scaled: whether residuals have a scale.
+    """
+
+    def __init__(self, size: int, *, scaled: bool) -> None:
+        self._size, self._scaled, self._clip = size, scaled, FIRST_CLIP
+
+    def caps(
+        self,
+        rows: float,
+        z: float,
+        pooled: float,
+        square: float,
+        rough: float,
+        *,
+        faithful: bool = False,
+    ) -> tuple[Caps, float, float]:
+        """Return the caps of an iterate, the clip of its score and the cut of squared residuals.
+
+        z, pooled: noise multipliers, of it and of all of its kind together. square: part of the
+        iterate that the scale has. rough: scale of the residuals over that of the model, at least
+        1: cut as close as those of the model they would be cut nearly all, and the cut ones are not
+        the mean's any more. faithful: whether the scale is released for its own sake,
+        and not only to find places: its cut then hides few of the tails that residuals may have.
+        """
+        p, square = self._size, square if self._scaled else 0.0
+        blur = math.sqrt(2.0 / LEAST_CURVE) * MIN_WEIGHT_CUT * p * z / rows * math.sqrt(2.0 * p)
+        curve = min(max(LEAST_CURVE * blur / TARGET_CURVATURE_NOISE, LEAST_CURVE), MOST_CURVE)
+        parts = (1.0 - NOISE - square - curve, curve, NOISE, square)
+        # noise in posterior sds for a clip of 1
+        each = 2.0 * math.sqrt(p / (rows * parts[0])) * pooled
+        quiet = NEGLIGIBLE_NOISE if rough < WIDE_RESIDUAL_SCALE else NEGLIGIBLE_NOISE_WIDE
+        clip = min(max(quiet / each, self._clip), max(WIDEST_CLIP, UNHEARD_SCORE / each)) * rough
+        blur = blur * math.sqrt(LEAST_CURVE / curve) / MIN_WEIGHT_CUT
+        most = max(TARGET_CURVATURE_NOISE / blur, MIN_WEIGHT_CUT) * p
+        most = min(most, max(MAX_WEIGHT_CUT, UNHEARD_CURVATURE / blur) * p)
+        cut = 1.0
+        if square:
+            noise = math.sqrt(2.0 / square) / math.sqrt(rows)
+            cut = scales.best_cut(noise * z)
+            if faithful:
+                cut = scales.faithful_cut(noise * pooled, rows)
+        return Caps(clip * math.sqrt(p), most, most, cut * cut, parts), clip, cut
+
+    def follow(self, sums: Sums, clip: float, rough: float) -> None:
+        """Fit the clip to how much of the score's variance the last one left."""
+        trace = float(np.trace(sums.curvature))
+        clear = trace > 4.0 * (sums.sds[1] + sums.sds[2]) * math.sqrt(self._size)
+        clip /= rough
+        if clear and clip <= TIGHT_CLIP_RATIO * self._clip:
+            kept = min(max(float(np.trace(sums.noise)) / trace, 0.05), 1.0)
+            self._clip = min(max(clip * TARGET_KEPT_VARIANCE / kept, LEAST_CLIP), MOST_CLIP)
+
+
+ROUNDING_MARGIN = 1.0 - 2.0**-40  # of mu^2: rounding of what follows costs nothing
+WHITENING_SHARE = 0.05  # share of mu^2;
+NEAR_SHARES = (0.38, 0.42)  # of the near iterates. The far ones share what is left
+
+
+def shares(num_far: int, paid: bool = False) -> tuple[float, ...]:
+    """Return the parts of mu^2 of all iterates, far ones first. paid: for the whitening, before."""
+    left = 1.0 - sum(NEAR_SHARES) - WHITENING_SHARE
+    scale = ROUNDING_MARGIN / (1.0 - WHITENING_SHARE) if paid else ROUNDING_MARGIN
+    return tuple(scale * share for share in (*(left / num_far,) * num_far, *NEAR_SHARES))
+
+
+def event(z: float, num_far: int, paid: bool = False) -> Event:
+    """Return everything that `find_mode` does to the rows. Proof: docs/proofs/noisy_quadratic.md.
+
+    paid: whether the coordinates come from a whitening that was charged elsewhere.
+    """
+    *far, first, last = shares(num_far, paid)
+    iterates = (
+        Repeat(Gaussian(z / math.sqrt(far[0])), len(far)),
+        Gaussian(z / math.sqrt(first)),
+        Gaussian(z / math.sqrt(last)),
+    )
+    if paid:
+        return Compose(iterates)
+    return Compose((whitening.event(z / math.sqrt(ROUNDING_MARGIN * WHITENING_SHARE)), *iterates))
+
+
+RARE_CATEGORY_RATIO = 2.0  # times that, from which on a category is not rare
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Rows and public facts. x: (d, n). y: (n,). start, prior_mean, prior: (k d,) of coefficients.
+
+    max_row_norm: largest norm of a row. scale: first value of that of the residuals.
+    noise_multiplier: of all that is released. white: a whitening that has been paid for, or None.
+    counted: (n,), see Block; None where no row may be left out. indicators: (d,) columns that are
+    declared to hold only 0 and 1; none where None.
+    """
+
+    family: Family
+    x: Floats
+    y: Floats
+    start: Floats
+    prior_mean: Floats
+    prior: Floats
+    max_row_norm: float
+    scale: float
+    noise_multiplier: float
+    fixed: bool = False
+    white: Whitening | None = None
+    counted: Floats | None = None
+    indicators: NDArray[np.bool_] | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return len(self.start)
+
+    @property
+    def classes(self) -> int:
+        """Number of predictors of a row."""
+        return len(self.start) // len(self.x)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+
+def rare_moments(problem: Problem, white: Whitening) -> Floats:
+    """Return (p,) what moments of declared categories are not to be stretched below; else 0.
+
+    Their rows have an indicator of 1 however few they are. Stretched to where they are round, few
+    rows are long, cut and weighted down, and noise would stretch what it hides ever further. Common
+    categories are left: what little they may vary by beside other columns, many rows tell.
+    """
+    if problem.indicators is None or not problem.family.scaled:
+        return np.zeros(problem.size)
+    back, least = np.linalg.inv(white.root), 1.0 / (CUT_RATIO * problem.size)
+    rare = problem.indicators & ((back**2).sum(axis=0) < RARE_CATEGORY_RATIO * least)
+    return np.asarray(rare * least)
+
 
 PILOT_ITERATES = 2  # of the far ones, at the log of a count
 # of a rare category's coefficient, on the log of a count and in eighths of a linear response's
@@ -81,7 +315,7 @@ class _Path:
         self._cuts = Cuts(problem.size, scaled=problem.family.scaled)
         level = problem.family.level
         classes = problem.classes
-        self._stretch(classwise.at_rest(self._family, classes) if classes > 1 else [[level]])
+        self._stretch(at_rest(self._family, classes) if classes > 1 else [[level]])
         self._forget()
 
     @property
@@ -203,8 +437,8 @@ class _Path:
         """Change coordinates as `_round` does, where a row has several predictors."""
         n, white = self._rows, self._white.root
         sd = iterate.sums.sds[1] / n
-        slopes = classwise.mean_slopes(iterate.sums.curvature / n, self._root, white, sd)
-        self._known = classwise.weakened(self._known, slopes, white)
+        slopes = mean_slopes(iterate.sums.curvature / n, self._root, white, sd)
+        self._known = weakened(self._known, slopes, white)
         held = np.asarray(np.kron(slopes, self._white.held), np.float64)
         self._root, self._known = rounder(self._root, self._known, curve, sd)
         self._root = kept(self._root, held)
@@ -284,14 +518,14 @@ class _Path:
         size, there = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK), self._problem.counted
         for start in range(0, self._problem.rows, size):
             x = self._problem.x[:, start : start + size]
-            jacobians = classwise.jacobians_of(x, self._root)
+            jacobians = jacobians_of(x, self._root)
             place = self._asked(x, jacobians, caps, cut, root)
             with np.errstate(all="ignore"):
                 terms = self._family.terms(self._problem.y[start : start + size], place)
             yield Block(
-                classwise.products(terms.psi, jacobians),
-                tuple(classwise.products(part, jacobians) for part in terms.root.swapaxes(0, 1)),
-                tuple(classwise.products(part, jacobians) for part in terms.noise.swapaxes(0, 1)),
+                products(terms.psi, jacobians),
+                tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1)),
+                tuple(products(part, jacobians) for part in terms.noise.swapaxes(0, 1)),
                 terms.square,
                 None if there is None else there[start : start + size],
             )
@@ -308,8 +542,8 @@ class _Path:
             return Place(
                 eta, _lengths(jacobians[0]), _lengths(spread[0]) if spread else none, *limits
             )
-        cover = classwise.inner(spread) if spread else NONE
-        return Place(eta, none, none, *limits, inner=classwise.inner(jacobians), cover=cover)
+        cover = inner(spread) if spread else NONE
+        return Place(eta, none, none, *limits, inner=inner(jacobians), cover=cover)
 
     def _step(self, iterate: Iterate) -> tuple[Floats, Floats]:
         """Return (step (p,), curvature over n (p, p)), in the coordinates of the iterate.

@@ -15,9 +15,8 @@ from scipy.special import ndtri
 
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.mechanisms.joint_sums import Floats
-from dpmcmc.releases import quadratic_looks
-from dpmcmc.releases.categories import typical
-from dpmcmc.releases.matrices import even
+from dpmcmc.releases import quadratic
+from dpmcmc.releases.categories import even, typical
 from dpmcmc.releases.quadratic import Quadratic
 
 SURPRISING = 0.01  # probability that prior and rows lie so far apart in any coefficient by chance
@@ -77,7 +76,7 @@ class _Held:
         self, release: Quadratic, mean: Floats, precision: Floats, looked: NDArray[np.bool_]
     ) -> None:
         root, power = release.root, release.tempering
-        score, noise = quadratic_looks.agreed(release)
+        score, noise = quadratic.agreed(release)
         likelihoods = release.likelihoods(release.curvature[None], noise)
         whole, gain = (power * found[0] for found in likelihoods)
         told = np.linalg.inv(whole)

@@ -7,18 +7,117 @@ and a verdict. Nothing here reads a row or costs anything.
 import math
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import polygamma
+from numpy.typing import NDArray
+from scipy.special import chdtri, polygamma
 
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import categories, quadratic_looks, scales, shares
-from dpmcmc.releases.matrices import even, roots_of, turned, within
+from dpmcmc.releases import categories, scales, shares
+from dpmcmc.releases.categories import even, roots_of, turned, within
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
 from dpmcmc.releases.whitening import Whitening
+
+SURPRISING = 0.005  # probability of such a difference of two scores by noise alone
+SPARSE_DIRECTION_RATIO = 0.5  # of the usual curvature, where a direction is carried by few rows
+CLEAR_SCORE_SDS = 2.0  # sds of noise, beyond which a score says that the place lies further on
+
+
+class Looks(Protocol):
+    """What is read of a stored release: see Quadratic."""
+
+    @property
+    def root(self) -> Floats:
+        """Coordinates (p, p)."""
+
+    @property
+    def score(self) -> Floats:
+        """Both scores, pooled (p,)."""
+
+    @property
+    def score_sd(self) -> float:
+        """Sd of its noise."""
+
+    @property
+    def curvature(self) -> Floats:
+        """Of both, pooled (p, p)."""
+
+    @property
+    def curvature_sd(self) -> float:
+        """Sd of its noise."""
+
+    @property
+    def places(self) -> Floats:
+        """Of the two looks (2, p)."""
+
+    @property
+    def scores(self) -> Floats:
+        """Of the two looks (2, p)."""
+
+    @property
+    def score_sds(self) -> Floats:
+        """Of the two looks (2,)."""
+
+    @property
+    def scaled(self) -> bool:
+        """Whether a log scale is a parameter."""
+
+
+def compared(looks: Looks) -> tuple[Floats, Floats, float]:
+    """Return (step (p,), what scores differ by beyond it (p,), variance of that by noise)."""
+    step = np.linalg.solve(looks.root, looks.places[1] - looks.places[0])
+    turned = looks.scores[1] - looks.scores[0] + looks.curvature @ step
+    allowed = float((looks.score_sds**2).sum()) + looks.curvature_sd**2 * float(step @ step)
+    return step, turned, allowed
+
+
+def unmoved(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
+    """Return (p,) in which of the curvature's directions the last score still pulls on.
+
+    Asked of those alone that few rows carry, which the place may be far from.
+    """
+    sizes = np.einsum("pk,pq,qk->k", vectors, looks.curvature, vectors)
+    step, turned, allowed = compared(looks)
+    turned, moved, pull = vectors.T @ turned, vectors.T @ step, vectors.T @ looks.scores[1]
+    on = (pull * moved > 0.0) & (turned * moved > 0.0)
+    on &= (np.abs(turned) > CLEAR_SCORE_SDS * allowed**0.5) & few(sizes)
+    return np.asarray(on & (np.abs(pull) > CLEAR_SCORE_SDS * looks.score_sds[1]))
+
+
+def parted(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
+    """Return (p,) in which of the curvature's directions the looks differ by more than noise.
+
+    Of those that few rows carry; none where the looks have scales of their own.
+    """
+    sizes = np.einsum("pk,pq,qk->k", vectors, looks.curvature, vectors)
+    _, turned, allowed = compared(looks)
+    surprise = (vectors.T @ turned) ** 2 / max(allowed, TINY)
+    apart = (surprise > chdtri(1, SURPRISING / len(sizes))) & few(sizes)
+    return np.asarray(apart & ~unmoved(looks, vectors) & (not looks.scaled))
+
+
+def agreed(looks: Looks) -> tuple[Floats, Floats]:
+    """Return the score (p,) at the pooled place, and the covariance (p, p) of its noise.
+
+    Of the last look alone in the directions in which the first is parted from it.
+    """
+    vectors = np.linalg.eigh(looks.curvature)[1]
+    apart, noise = vectors[:, parted(looks, vectors)], looks.score_sd**2 * np.eye(len(vectors))
+    if not apart.shape[1]:
+        return looks.score, noise
+    first, last = looks.score_sds**2
+    turned = compared(looks)[1]
+    score = looks.score + last / (first + last) * apart @ (apart.T @ turned)
+    return score, noise + (last - looks.score_sd**2) * apart @ apart.T
+
+
+def few(sizes: Floats) -> NDArray[np.bool_]:
+    """Return (p,) which directions, with these curvatures, carry the information of few rows."""
+    return np.asarray(sizes < SPARSE_DIRECTION_RATIO * np.median(sizes))
+
 
 MIXTURE, LEAST_MIXTURE, MANY = 400, 60, 20  # curvatures that draws are mixed over; fewer for many
 FLAT, LEAST_PART = 1e-3, 0.02  # of the mean curvature; of the curvature that is a score's variance
@@ -161,7 +260,7 @@ class Quadratic:
         count = int(min(max(MIXTURE * (MANY / p) ** 1.5, LEAST_MIXTURE), MIXTURE))
         curves = self._curvatures(count, random)
         powers = self._powers(len(curves), random)
-        score, noise = quadratic_looks.agreed(self)
+        score, noise = agreed(self)
         whole, gain = self.likelihoods(curves, noise)
         told = whole, gain @ score
         kinds = categories.of(self, mean[:p], precision[:p])
@@ -201,7 +300,7 @@ class Quadratic:
         by an unknown length: a uniform part of the curvature is left.
         """
         vectors = np.linalg.eigh(self.curvature)[1]
-        directions = vectors[:, quadratic_looks.unmoved(self, vectors)]
+        directions = vectors[:, unmoved(self, vectors)]
         if not directions.shape[1]:
             return curves
         parts = random.uniforms((len(curves), directions.shape[1]))
@@ -371,4 +470,4 @@ class Mixture:
         largest = np.abs(told.root @ vectors).max(axis=0) / told.scales[which]
         few = shares * np.minimum(steps * largest**2, most)
         some = np.minimum(steps, shares * most)
-        return np.asarray(np.where(quadratic_looks.few(values), few, some).sum(axis=1))
+        return np.asarray(np.where(few(values), few, some).sum(axis=1))

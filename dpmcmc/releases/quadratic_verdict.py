@@ -9,8 +9,7 @@ from scipy.special import chdtri
 
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.releases.prior_conflict import narrow
-from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.releases.quadratic_looks import SURPRISING, agreed, compared, parted, unmoved
+from dpmcmc.releases.quadratic import SURPRISING, Quadratic, agreed, compared, parted, unmoved
 from dpmcmc.releases.scales import UNCUT
 
 Floats = NDArray[np.float64]

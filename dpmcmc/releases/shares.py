@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
+from dpmcmc.families.multinomial import averaged, probabilities
 from dpmcmc.families.scores.base import Family
 from dpmcmc.families.scores.given import heaviest_of, shift_of, usual_of
-from dpmcmc.families.scores.multinomial import averaged, probabilities
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.quadratic_steps import Iterate
 from dpmcmc.releases.whitening import Whitening

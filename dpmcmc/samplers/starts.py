@@ -13,7 +13,7 @@ from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.families.target import Floats, Places
 from dpmcmc.inputs.options import Start
 from dpmcmc.privacy.events import Compose, Event
-from dpmcmc.releases import newton_budget, noisy_mean
+from dpmcmc.releases import newton_path, noisy_mean
 from dpmcmc.releases.noisy_quadratic import LEAST_FAR, MOST_FAR
 
 START_SHARES = (0.1, 0.25, 0.5)  # of mu^2, that the planner chooses from
@@ -53,7 +53,7 @@ def event(start: Start) -> Event:
     if start.noise_multiplier is None or (start.num_far is None) == (start.shares is None):
         raise ValueError("the noise and the looks of the start must be known")
     if start.num_far is not None:
-        return newton_budget.event(start.noise_multiplier, start.num_far)
+        return newton_path.event(start.noise_multiplier, start.num_far)
     return noisy_mean.event(noisy_mean.options_of(start), start.noise_multiplier, 0)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.demo_truth import coefficients
+from app.demo import coefficients
 from dpmcmc.client import forest, render
 from dpmcmc.client.answers import Summary
 from dpmcmc.client.forest import Effect

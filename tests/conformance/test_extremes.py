@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpmcmc.families import MODELS
-from dpmcmc.families.layout import term_grid
+from dpmcmc.families.rowwise import term_grid
 from dpmcmc.fit.local import table_of
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import DpPenaltyOptions

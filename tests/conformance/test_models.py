@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpmcmc.base.errors import SpecError
-from dpmcmc.families import MODELS, layout
-from dpmcmc.families import threads as row_threads
+from dpmcmc.families import MODELS, rowwise
+from dpmcmc.families import rowwise as row_threads
 from dpmcmc.families.target import Path, Steps, Trajectories
 from dpmcmc.fit.local import sample, table_of
 from dpmcmc.formula.design import make_design
@@ -308,7 +308,7 @@ def test_rows_of_a_batch_are_those_of_the_data_in_single_precision(name):
     x, y = target._form.rows(table_of(schema(300), data))
     table, columns, line = target.table(), len(x), 64
     assert table.dtype == np.float32
-    assert (table[:, :columns] == layout.halved(x).T).all()
+    assert (table[:, :columns] == rowwise.halved(x).T).all()
     if spec.model.family in ("linear", "poisson"):
         response = table[:, columns : columns + 2].astype(float).sum(axis=1)
         assert response == pytest.approx(y, rel=2.0**-47, abs=0)
@@ -631,7 +631,7 @@ def test_what_does_not_suit_a_family_is_refused(model, pointer):
 
 def test_rows_in_half_of_the_memory_leave_no_bound():
     values = np.concatenate((np.linspace(-1, 1, 1001), [1e300, -1e300, 1e-300, 5e-324]))
-    halved = layout.halved(values)
+    halved = rowwise.halved(values)
     assert np.isfinite(halved).all()
     assert (np.abs(halved.astype(float)) <= np.abs(values)).all()
     np.testing.assert_allclose(halved[:1001], values[:1001], rtol=2.0**-23)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpmcmc.base.private import Permit, Private
-from dpmcmc.families import threads as row_threads
+from dpmcmc.families import rowwise as row_threads
 from dpmcmc.fit.local import table_of
 from dpmcmc.fit.run import run
 from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema

@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import norm, poisson
 
 from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, sample
-from dpmcmc.releases.categories import Categories, matched
-from dpmcmc.releases.category_scores import Counts, Residuals
+from dpmcmc.releases.categories import Categories, Counts, Residuals, matched
 from dpmcmc.releases.quadratic import Quadratic
 from tests.sources import Seeded
 

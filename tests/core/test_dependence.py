@@ -7,7 +7,7 @@ from dpmcmc import ModelSpec, plan, sample
 from dpmcmc.base.errors import SpecError
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.spec import JobSpec, PrivacySpec
-from dpmcmc.planner.dependence import check_dependence
+from dpmcmc.planner.planning import check_dependence
 from tests.core.test_formulas import RICH, rows_of, schema_of
 
 DEPENDENT = [

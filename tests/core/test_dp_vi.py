@@ -14,8 +14,7 @@ from dpmcmc.inputs.options import AutoOptions, DpViOptions
 from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases import dp_vi
-from dpmcmc.releases.dp_vi import Opened
-from dpmcmc.releases.variational import Look, Variational, judge, pooled
+from dpmcmc.releases.dp_vi import Look, Opened, Variational, judge, pooled
 from tests.sources import Seeded
 
 compiled = pytest.mark.skipif(

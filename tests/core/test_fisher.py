@@ -27,6 +27,7 @@ from dpmcmc.queries.statistics.mechanisms import (
     RandomisedResponse,
     SmoothLaplaceNoise,
     Statistic,
+    beta_of,
 )
 from dpmcmc.queries.statistics.populations import (
     Bernoulli,
@@ -35,7 +36,6 @@ from dpmcmc.queries.statistics.populations import (
     UniformWidth,
     moments,
 )
-from dpmcmc.queries.statistics.smooth import beta_of
 from tests.sources import Seeded
 
 CLOSE = 1e-10

@@ -8,8 +8,8 @@ import pytest
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import parameters_of
+from dpmcmc.families.multinomial import averaged, probabilities, root_of, softened
 from dpmcmc.families.scores.base import Place
-from dpmcmc.families.scores.multinomial import averaged, probabilities, root_of, softened
 from dpmcmc.fit.local import sample, table_of
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
@@ -18,7 +18,7 @@ from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, Pr
 from dpmcmc.mechanisms import joint_sums
 from dpmcmc.planner import event, plan
 from dpmcmc.posterior.stored import StoredRelease
-from dpmcmc.releases import classwise, newton_path, newton_problem
+from dpmcmc.releases import newton_path
 from dpmcmc.releases.noisy_quadratic import Rows, opened, released
 from dpmcmc.releases.quadratic_verdict import verdict
 from dpmcmc.releases.whitening import Whitening
@@ -140,8 +140,8 @@ def place_of(eta, rng, most=math.inf, curved=math.inf, cover=False):
     k, m = eta.shape
     ways = [rng.normal(size=(5, m)) for _ in range(k)]
     none = np.zeros(m)
-    own = classwise.inner([0.3 * way for way in ways]) if cover else np.zeros((0, 0, 0))
-    place = Place(eta, none, none, most, curved, 1.0, 1.0, inner=classwise.inner(ways), cover=own)
+    own = newton_path.inner([0.3 * way for way in ways]) if cover else np.zeros((0, 0, 0))
+    place = Place(eta, none, none, most, curved, 1.0, 1.0, inner=newton_path.inner(ways), cover=own)
     return place, ways
 
 
@@ -188,9 +188,9 @@ def test_a_row_is_weighted_to_within_its_caps(most):
     longest, largest = np.zeros(500), np.zeros(500)
     for code in range(4):
         terms = MULTINOMIAL.terms(np.full(500, float(code)), place)
-        longest = np.maximum(longest, np.linalg.norm(classwise.products(terms.psi, ways), axis=0))
+        longest = np.maximum(longest, np.linalg.norm(newton_path.products(terms.psi, ways), axis=0))
         for root in (terms.root, terms.noise):
-            parts = [classwise.products(part, ways) for part in root.swapaxes(0, 1)]
+            parts = [newton_path.products(part, ways) for part in root.swapaxes(0, 1)]
             largest = np.maximum(largest, sum((part**2).sum(axis=0) for part in parts))
     assert longest.max() <= most * (1 + 1e-12)
     assert largest.max() <= 2.0 * most**2 * (1 + 1e-12)
@@ -242,7 +242,7 @@ def test_two_categories_say_what_logistic_rows_say():
     eta, y = rng.normal(size=(1, 60)), rng.integers(2, size=60).astype(float)
     a = rng.normal(size=(4, 60))
     reach, none = np.linalg.norm(a, axis=0), np.zeros(60)
-    place = Place(eta, reach, none, 1.5, 2.0, 1.0, 1.0, inner=classwise.inner([a]))
+    place = Place(eta, reach, none, 1.5, 2.0, 1.0, 1.0, inner=newton_path.inner([a]))
     one, other = (FAMILIES[name].terms(y, place) for name in ("multinomial", "logistic"))
     for field in ("psi", "root", "noise", "square"):
         assert getattr(one, field) == pytest.approx(getattr(other, field), abs=1e-14)
@@ -263,7 +263,7 @@ def looks_of(monkeypatch, x, y, classes, place, root, *, mean=True):
     none, eye = np.zeros((len(x), len(x))), np.eye(len(x))
     white = Whitening(eye, none, 0.0, none)
     zeros = np.zeros(p)
-    problem = newton_problem.Problem(
+    problem = newton_path.Problem(
         *(MULTINOMIAL, x, y, place, zeros, np.full(p, 1e-2), 1.0, 1.0, 1.0), white=white
     )
     path = newton_path._Path(problem, white, Seeded(1))

@@ -20,7 +20,7 @@ from dpmcmc.planner import plan
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.pld import leaves
-from dpmcmc.releases import RELEASES, newton_budget, whitening
+from dpmcmc.releases import RELEASES, newton_path, whitening
 from dpmcmc.releases.noisy_quadratic import opened, released
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import lost, verdict
@@ -264,10 +264,10 @@ def test_a_whitening_is_paid_once():
     _, first = stored("linear", 5000, mu, 7)
     _, second = stored("logistic", 5000, mu, 7, white=first.paid)
     assert np.array_equal(second.whitening, first.whitening)
-    again = newton_budget.event(1.0 / mu, 4, paid=True)
+    again = newton_path.event(1.0 / mu, 4, paid=True)
     assert accountant.gdp_mu(again) <= mu
     assert accountant.gdp_mu(again) == pytest.approx(mu, rel=1e-9)
-    whole = newton_budget.event(1.0 / mu, 4)
+    whole = newton_path.event(1.0 / mu, 4)
     parts = sum(leaves(again).values()), sum(leaves(whole).values())
     assert parts[1] == parts[0] + whitening.ITERATIONS
 

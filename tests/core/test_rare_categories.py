@@ -17,7 +17,7 @@ from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Sch
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases.noisy_quadratic import opened, released, usual_far
-from dpmcmc.releases.quadratic_looks import agreed, parted, unmoved
+from dpmcmc.releases.quadratic import agreed, parted, unmoved
 from dpmcmc.releases.quadratic_verdict import verdict
 from tests.sources import Seeded
 

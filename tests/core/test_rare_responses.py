@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpmcmc import BinaryColumn, CategoryColumn, NumberColumn, Schema, sample
-from dpmcmc.families.scores.logistic import Logistic
+from dpmcmc.families.logistic import Logistic
 from dpmcmc.releases import shares
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import verdict

@@ -9,8 +9,8 @@ from scipy.stats import chisquare, kstest, multivariate_normal, norm
 
 from dpmcmc.releases.regression import chains, intercept, joint_normal
 from dpmcmc.releases.regression.fixed import Prior, fixed_s, fixed_s_fast, informed, nearest
+from dpmcmc.releases.regression.mixtures import adassp, ridges
 from dpmcmc.releases.regression.prediction import intervals, means
-from dpmcmc.releases.regression.ridge import adassp, ridges
 from dpmcmc.releases.regression.statistics import Noisy, release
 from dpmcmc.releases.regression.wishart import bartlett, gammas, precisions
 from tests.sources import Seeded

@@ -26,7 +26,7 @@ from dpmcmc.planner import event, plan
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Compose, Gaussian, Repeat
-from dpmcmc.releases import newton_budget, noisy_mean
+from dpmcmc.releases import newton_path, noisy_mean
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.samplers import SAMPLERS, starts
 from dpmcmc.samplers.starting import begun, found_in
@@ -63,7 +63,7 @@ def opened(made, epsilon=1e6):
 
 def test_its_event_is_that_of_the_release_and_costs_what_its_multiplier_says():
     happens = starts.event(Start(noise_multiplier=2.0, num_far=7))
-    assert happens == newton_budget.event(2.0, 7)
+    assert happens == newton_path.event(2.0, 7)
     assert accountant.gdp_mu(happens) == pytest.approx(0.5, rel=1e-9)
     assert accountant.gdp_mu(happens) <= 0.5
 
@@ -74,7 +74,7 @@ def test_the_budget_pays_for_the_release_and_the_chain(schema_of, options):
     assert 1.9999 < made.cost.epsilon <= 2.0
     start = made.spec.sampler.start
     assert isinstance(made.event, Compose)
-    assert made.event.events[0] == newton_budget.event(start.noise_multiplier, start.num_far)
+    assert made.event.events[0] == newton_path.event(start.noise_multiplier, start.num_far)
     assert plan(schema_of(2000), made.spec).spec == made.spec
     assert event(schema_of(2000), made.spec) == made.event
 

@@ -19,7 +19,7 @@ from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy.events import Gaussian, Parallel
 from dpmcmc.releases import sufficient_statistics
 from dpmcmc.releases.regression.mixtures import METHODS, inverse_gamma
-from dpmcmc.releases.sums_posterior import Sums
+from dpmcmc.releases.sufficient_statistics import Sums
 from tests.sources import Seeded
 
 TRUTH, SIGMA, ROWS = np.array([0.3, 1.0, -0.7]), 0.5, 4000

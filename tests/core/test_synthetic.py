@@ -10,7 +10,7 @@ from scipy.stats import chi2
 import dpmcmc
 from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.queries.synthetic.combine import combine
+from dpmcmc.queries.synthetic.call import combine
 from dpmcmc.queries.synthetic.loglinear import LogLinear
 from dpmcmc.queries.synthetic.posterior import Known, Walk, r_hat
 from tests.sources import Seeded

@@ -562,7 +562,7 @@ READING = (
     ),
     Bug(
         "rows leave their bounds in single precision",
-        "dpmcmc/families/layout.py",
+        "dpmcmc/families/rowwise.py",
         "halved",
         "np.nextafter(single[too_far], np.float32(0.0))",
         "single[too_far]",
@@ -1191,7 +1191,7 @@ RELEASING = (
     ),
     Bug(
         "iterates of the Newton path charged once",
-        "dpmcmc/releases/newton_budget.py",
+        "dpmcmc/releases/newton_path.py",
         "event",
         "len(far)",
         "1",
@@ -1261,7 +1261,7 @@ RELEASING = (
     ),
     Bug(
         "secants of counts as steep as rounding has them",
-        "dpmcmc/families/scores/counts.py",
+        "dpmcmc/families/poisson.py",
         "_secant",
         "np.minimum(psi / np.where(told, apart, 1.0), steepest)",
         "psi / np.where(told, apart, 1.0)",
@@ -1389,7 +1389,7 @@ SEVERAL = (
     ),
     Bug(
         "a row weighted by its own response",
-        "dpmcmc/families/scores/multinomial.py",
+        "dpmcmc/families/multinomial.py",
         "Multinomial.terms",
         "own - 2.0 * seen",
         "(own - 2.0 * seen) * (y == 1.0)",
@@ -1397,7 +1397,7 @@ SEVERAL = (
     ),
     Bug(
         "a slope without the reference",
-        "dpmcmc/families/scores/multinomial.py",
+        "dpmcmc/families/multinomial.py",
         "root_of",
         "q / (1.0 + np.sqrt(first))",
         "q",
@@ -1426,7 +1426,7 @@ CLAIMED = f"{STATISTICS}::test_released_numbers_have_the_claimed_noise_and_not_a
 ORDERED = f"{STATISTICS}::test_order_statistics_have_the_noise_of_their_rows_and_not_a_tenth_less"
 RELEASE = "dpmcmc/queries/statistics/release.py"
 LAPLACE = "dpmcmc/privacy/discrete_laplace.py"
-SMOOTHED = "dpmcmc/queries/statistics/smooth.py"
+SMOOTHED = "dpmcmc/queries/statistics/mechanisms.py"
 
 SINGLE = (
     Bug(
@@ -1808,7 +1808,7 @@ SEARCHED = (
     ),
     Bug(
         "rounding of iterates beyond the budget",
-        "dpmcmc/releases/newton_budget.py",
+        "dpmcmc/releases/newton_path.py",
         "",
         "1.0 - 2.0**-40",
         "1.0",
@@ -1872,7 +1872,7 @@ SEARCHED = (
     ),
     Bug(
         "terms of a gradient as fine for any number of rows",
-        "dpmcmc/families/layout.py",
+        "dpmcmc/families/rowwise.py",
         "term_grid",
         "min(digits, 52 - math.ceil(math.log2(rows + 1.0)))",
         "digits",
@@ -1904,7 +1904,7 @@ SEARCHED = (
     ),
     Bug(
         "fewer replaced rows looked at than there are",
-        "dpmcmc/queries/statistics/smooth.py",
+        "dpmcmc/queries/statistics/mechanisms.py",
         "smooth_sensitivity",
         "min(reach(beta), n)",
         "min(reach(beta), n // 2)",
@@ -1912,7 +1912,7 @@ SEARCHED = (
     ),
     Bug(
         "far sensitivities weighted down twice",
-        "dpmcmc/queries/statistics/smooth.py",
+        "dpmcmc/queries/statistics/mechanisms.py",
         "smooth_sensitivity",
         "math.exp(-k * beta) * local",
         "math.exp(-(k + 1) * beta) * local",
@@ -1920,7 +1920,7 @@ SEARCHED = (
     ),
     Bug(
         "the tail of a median's noise reckoned too thin",
-        "dpmcmc/queries/statistics/smooth.py",
+        "dpmcmc/queries/statistics/mechanisms.py",
         "beta_of",
         "math.log(1.0 / delta) + 2.0**-20",
         "math.log(1.0 / delta) - 2.0**-4",

@@ -9,7 +9,7 @@ import pytest
 from dpmcmc.mechanisms import joint_sums
 from dpmcmc.privacy.accountant import gdp_mu
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.releases import newton_budget, newton_path, newton_problem
+from dpmcmc.releases import newton_path
 from dpmcmc.releases.whitening import Whitening
 from tests.cases import FAMILIES, WEIGHTED
 
@@ -39,7 +39,7 @@ def looks(family, white, x, y, monkeypatch, stop=False):
         return flat + z * sensitivity * np.ones_like(flat)
 
     monkeypatch.setattr(joint_sums, "noisy_sums", noisy)
-    problem = newton_problem.Problem(
+    problem = newton_path.Problem(
         family=FAMILIES[family],
         x=x,
         y=y,
@@ -88,6 +88,6 @@ def test_the_noise_drawn_is_that_of_the_event_in_forged_coordinates(family, forg
     assert len(seen) == 6 + 2
     assert spent <= MU**2 * (1 + 1e-12)
     assert spent == pytest.approx(MU**2, rel=1e-9)
-    whole = newton_budget.event(1.0 / MU, 6, paid=True)
+    whole = newton_path.event(1.0 / MU, 6, paid=True)
     assert gdp_mu(whole) == pytest.approx(MU, rel=1e-9)
     assert gdp_mu(whole) <= MU

@@ -27,10 +27,9 @@ from dpmcmc.privacy.events import Gaussian, Laplace, PureEpsilon, SmoothLaplace
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, STATISTIC_LAPLACE
 from dpmcmc.queries.statistics.call import release_statistic
-from dpmcmc.queries.statistics.mechanisms import SmoothLaplaceNoise
+from dpmcmc.queries.statistics.mechanisms import SmoothLaplaceNoise, beta_of, smooth_sensitivity
 from dpmcmc.queries.statistics.plans import Asked, planned
 from dpmcmc.queries.statistics.release import in_cells, of_values, release, summed
-from dpmcmc.queries.statistics.smooth import beta_of, smooth_sensitivity
 from tests.sources import Seeded
 
 COLUMNS = (

@@ -9,18 +9,42 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmcmc.base.errors import SpecError
-from dpmcmc.families.multinomial import categories_of
-from dpmcmc.families.scores.multinomial import probabilities
+from dpmcmc.families.multinomial import categories_of, probabilities
 from dpmcmc.families.scores.responses import Response
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.schema import NumberColumn
+from dpmcmc.posterior.diagnostics import QUANTILES
 from dpmcmc.posterior.free import settings
 from dpmcmc.posterior.free.priors import Floats
 from dpmcmc.posterior.free.settings import Setting, at
-from dpmcmc.posterior.free.spreads import Spread, spread
-from dpmcmc.posterior.summary_table import as_html, as_lines
+from dpmcmc.posterior.summary_table import as_html, as_lines, rounded
 from dpmcmc.privacy.noise import RandomSource
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a quantity is spread over the draws: its 90 % interval is from q05 to q95."""
+
+    mean: float
+    sd: float
+    q05: float
+    q25: float
+    q50: float
+    q75: float
+    q95: float
+
+    def __str__(self) -> str:
+        """Return the mean and the 90 % interval."""
+        mean, low, high = (rounded(one, self.sd) for one in (self.mean, self.q05, self.q95))
+        return f"{mean}, 90 % from {low} to {high}"
+
+
+def spread(values: Floats) -> Spread:
+    """Return how values (draw,) are spread."""
+    sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return Spread(float(values.mean()), sd, *(float(q) for q in np.quantile(values, QUANTILES)))
+
 
 # of a column's range: how far apart settings are that a derivative is taken from
 DIFFERENCE_STEP = 1e-4

@@ -12,10 +12,9 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.posterior.free.effects import Comparison, Effect, Fitted, Predictions
+from dpmcmc.posterior.free.effects import Comparison, Effect, Fitted, Predictions, Spread, spread
 from dpmcmc.posterior.free.priors import CoefficientPrior, Floats, check_number
 from dpmcmc.posterior.free.settings import Setting, at
-from dpmcmc.posterior.free.spreads import Spread, spread
 from dpmcmc.posterior.summary_table import SHOWN, as_html, as_lines
 from dpmcmc.posterior.units import Scale, in_units
 from dpmcmc.posterior.verdicts import Verdict, joined

@@ -24,9 +24,11 @@ from dpmcmc.queries.statistics.mechanisms import (
     RandomisedResponse,
     Released,
     SmoothLaplaceNoise,
+    beta_of,
+    order_statistic,
+    smooth_sensitivity,
 )
 from dpmcmc.queries.statistics.plans import Plan
-from dpmcmc.queries.statistics.smooth import beta_of, order_statistic, smooth_sensitivity
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

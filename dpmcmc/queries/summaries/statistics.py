@@ -10,7 +10,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.schema import NumberColumn, Schema, Table
 from dpmcmc.mechanisms.axes import Axis, axes
 from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY, cells, counted
-from dpmcmc.planner.kinds import check_kinds
+from dpmcmc.planner.checks import check_kinds
 
 Floats = NDArray[np.float64]
 GRID = 2.0**30  # to whose multiples standardised numbers are rounded

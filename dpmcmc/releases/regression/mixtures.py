@@ -14,9 +14,36 @@ from scipy.special import digamma, polygamma
 
 from dpmcmc.base.loading import loaded
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.regression import chains, intercept, joint_normal, ridge
+from dpmcmc.releases.regression import chains, intercept, joint_normal
 from dpmcmc.releases.regression.fixed import Prior, conditionals, informed, nearest
 from dpmcmc.releases.regression.statistics import Floats, Noisy
+
+FAILURE_PROBABILITY = 0.05  # probability that the noise is larger than what the ridge is meant for
+
+
+def ridges(
+    noisy: Noisy, least: Floats | None = None, failure: float = FAILURE_PROBABILITY
+) -> Floats:
+    """Return a ridge for each holder (..., J): the noise's size less a safe least eigenvalue.
+
+    least: (..., J) lower bounds of X'X' eigenvalues that were released; else of the noisy matrix,
+    less what noise adds at most but for the failure probability.
+    """
+    d = noisy.gram.shape[-1]
+    size = noisy.sds[0] * math.sqrt(d * math.log(2.0 * d * d / failure))
+    known = np.linalg.eigvalsh(noisy.gram)[..., 0] - size if least is None else least
+    return np.asarray(np.maximum(0.0, size - np.maximum(known, 0.0)))
+
+
+def adassp(
+    noisy: Noisy, least: Floats | None = None, failure: float = FAILURE_PROBABILITY
+) -> Floats:
+    """Return the estimates (..., d): all sums and all ridges added up. See ridges."""
+    d = noisy.gram.shape[-1]
+    ridge = ridges(noisy, least, failure).sum(axis=-1)
+    whole = noisy.gram.sum(axis=-3) + ridge[..., None, None] * np.eye(d)
+    return np.asarray(np.linalg.solve(whole, noisy.moments.sum(axis=-2)[..., None])[..., 0])
+
 
 PARTS = 512  # normals of a mixture
 CHAINS, WARMUP, THIN = 32, 400, 20  # that walk at once; steps; steps between two that are kept
@@ -70,8 +97,8 @@ def bayes_fixed_s_fast(noisy: Noisy, prior: Prior, _: bool, random: RandomSource
 def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
     """adaSSP, and the spread of its noise and of the residuals about it; without its bias."""
     total = noisy.total
-    theta = ridge.adassp(noisy)
-    whole = total.gram[0] + float(ridge.ridges(noisy).sum()) * np.eye(len(theta))
+    theta = adassp(noisy)
+    whole = total.gram[0] + float(ridges(noisy).sum()) * np.eye(len(theta))
     variance = left_over(noisy, theta) if prior.shape < KNOWN else 1.0
     values, vectors = nearest(total.gram[0])
     rows = (vectors * (variance * values)) @ vectors.T
