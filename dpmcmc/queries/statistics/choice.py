@@ -39,9 +39,9 @@ def choose_statistic(
 ) -> Choice:
     """Return what noisy sums of powers of a column would tell of a parameter, and the best power.
 
-    population: of dpmcmc.queries.statistics.populations. thetas: values of its parameter that are
-    thought likely. kind, noise: as in `release_statistic`. No row is read, and nothing is spent. Raises
-    SpecError on the request. Source: thesis B, sections 4.2 and 6.5.
+    population: of statistics.populations. thetas: values of its parameter that are
+    thought likely. kind, noise: as in `release_statistic`. No row is read, and nothing is spent.
+    Raises SpecError on the request. Source: thesis B, sections 4.2 and 6.5.
     """
     if noise not in ("gaussian", "laplace") or not thetas or not powers:
         raise SpecError("/thetas", "needs thetas, powers, and gaussian or laplace noise")
