@@ -37,6 +37,6 @@ VOLUME /data
 EXPOSE 8000
 # An API answers on its port; a worker and a recovery process, which answer on none, touch their file.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-m", "app.health", "http://127.0.0.1:8000/readyz"]
+    CMD ["python", "-m", "app.health", "http://127.0.0.1:8000/readyz?workers=false"]
 ENTRYPOINT ["python", "-m"]
 CMD ["app.serve", "--host", "0.0.0.0", "--port", "8000"]

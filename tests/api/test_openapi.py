@@ -162,6 +162,8 @@ def test_no_request_that_schemathesis_makes_breaks_the_service(house: House) -> 
         operation = found.ok()
         if operation.path.startswith("/v1/keys"):
             continue  # it would revoke the key that it calls with
+        if operation.path == "/readyz":
+            continue  # no worker runs here, and it says so
         allowed = ALLOWED.get((operation.method.upper(), operation.path), {"analyst"})
         probe(operation, house.admin.key if "admin" in allowed else analyst.key)()
         called += 1
