@@ -468,6 +468,6 @@ class Mixture:
         shares = np.clip(values / (told.rows * MIN_WEIGHT_CUT * len(values)), 0.0, 1.0)
         steps, most = (away @ vectors) ** 2, told.cuts[which] ** 2
         largest = np.abs(told.root @ vectors).max(axis=0) / told.scales[which]
-        few = shares * np.minimum(steps * largest**2, most)
+        hidden = shares * np.minimum(steps * largest**2, most)
         some = np.minimum(steps, shares * most)
-        return np.asarray(np.where(few(values), few, some).sum(axis=1))
+        return np.asarray(np.where(few(values), hidden, some).sum(axis=1))
