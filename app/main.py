@@ -91,6 +91,7 @@ def create_app(
         telemetry=NO_TELEMETRY,
     )
     app.state.metrics = Metrics()
+    app.state.worker_seen = False
     app.state.lanes, app.state.settle = Lanes(), None
     for module in (datasets, job_events, jobs, tasks, users, audit, catalogue, operations):
         app.include_router(module.router)

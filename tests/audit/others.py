@@ -26,8 +26,8 @@ from tests.audit.cells import Cell, best_score, signed
 from tests.audit.replay import Case, Job, Row, table_with
 
 MOST_NUMBERS = 40  # that an attack looks at
-MOST_SECONDS, LEAST_TRIALS = 20.0, 400  # of an attack; of each dataset
-PILOT = 100  # trials by which the rows beside are chosen
+MOST_SECONDS, LEAST_TRIALS = 10.0, 400  # of an attack; of each dataset
+PILOT = 30  # trials by which the rows beside are chosen
 WANTED = (
     "sufficient_statistics, linear",
     "sufficient_statistics, holders, row 15",

@@ -151,13 +151,15 @@ def attacked_others(size: Size, workers: int) -> list[Cell]:
     with ProcessPoolExecutor(workers, get_context("spawn"), quiet) as pool:
         count = OTHERS * size.releases
         some = [pool.submit(others.attacked_case, case, count) for case in others.wanted()]
-        cells = [future.result() for future in some]
-    for cell in cells:
-        say(
-            f"{cell.algorithm}: claimed {cell.claim.epsilon:.3f}, at least {cell.lower:.3f}"
-            f" ({cell.lower / cell.claim.epsilon:.0%}) by {cell.statistic}, {cell.seconds:.0f} s"
-        )
-    return cells
+        return [_told_of(future.result()) for future in some]
+
+
+def _told_of(cell: Cell) -> Cell:
+    say(
+        f"{cell.algorithm}: claimed {cell.claim.epsilon:.3f}, at least {cell.lower:.3f}"
+        f" ({cell.lower / cell.claim.epsilon:.0%}) by {cell.statistic}, {cell.seconds:.0f} s"
+    )
+    return cell
 
 
 def audited(size: Size, only: list[str], workers: int) -> Audit:

@@ -25,11 +25,12 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", responses={503: {"model": Health}, 507: {"model": Health}})
-def readyz(services: House, response: Response, workers: bool = True) -> Health:
+def readyz(services: House, request: Request, response: Response, workers: bool = True) -> Health:
     """Database, broker and storage can be reached, the disk has room, and a worker can take a job.
 
     503 also where the database is an older one than the ledgers' anchors. 507: all that is wrong is
-    that the disk is full. With `workers=false` it is this API alone that is looked at.
+    that the disk is full. Where workers run by themselves, an API that has not seen one yet says so
+    with 200. With `workers=false` it is this API alone that is looked at.
     """
     data_dir = services.settings.data_dir
     checks = {
@@ -41,9 +42,12 @@ def readyz(services: House, response: Response, workers: bool = True) -> Health:
     }
     if workers:
         checks["worker"] = _works(lambda: readiness.check_worker(services))
+        request.app.state.worker_seen |= checks["worker"]
     failed = {name for name, works in checks.items() if not works}
     full = {"disk", "worker"} if "disk" in failed else set()  # a worker cannot write either
-    response.status_code = 503 if failed - full else 507 if failed else 200
+    expected = services.settings.workers or request.app.state.worker_seen
+    fatal = failed if expected else failed - {"worker"}
+    response.status_code = 503 if fatal - full else 507 if fatal else 200
     named = {name: "ok" if works else "unavailable" for name, works in checks.items()}
     return Health.model_validate({"status": "unavailable" if failed else "ok", "checks": named})
 
