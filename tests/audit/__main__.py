@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpmcmc.algorithms import ALGORITHMS
 from tests.audit.report import alpha_of, others_of, too_sure, write, write_part
-from tests.audit.work import FULL, QUICK, attacked_others, audited, replays, say
+from tests.audit.work import FULL, OTHERS, QUICK, attacked_others, audited, replays, say
 
 
 def main() -> int:
@@ -31,7 +31,9 @@ def main() -> int:
     if options.others:
         cells = attacked_others(size, workers)
         alpha = alpha_of(cells)
-        write_part(others_of(cells, alpha, workers=workers, trials=size.releases), options.out)
+        write_part(
+            others_of(cells, alpha, workers=workers, trials=OTHERS * size.releases), options.out
+        )
         return ended(too_sure(cells, alpha), began, options.out)
     audit = audited(size, options.algorithm, workers)
     write(audit, options.out)

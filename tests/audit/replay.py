@@ -229,7 +229,7 @@ class Job:
         self.white: Any = None
         earlier: tuple[Earlier, ...] = ()
         if case.earlier:
-            earlier = (self.whitened(case),)
+            earlier = (self._whitened(case),)
         made = planned(case.schema, case.job, earlier)
         self._plan, self.spec, self.event, self.cost = made, made.spec, made.event, made.cost
         if isinstance(self.spec, JobSpec):

@@ -33,6 +33,7 @@ DELTAS = {True: 1e-5, False: 1e-3}  # true: of Gaussian DP
 SLOWER = 6  # times, that a run of one release takes as long as one chain among others
 USUAL_SECONDS = 0.01  # of a run of a release: of slower ones fewer are made
 LEAST_PILOT, LEAST_TRIALS = 20, 400
+OTHERS = 4  # times as many releases of what is quick
 FAVOURITES = ("gaussian_mean", "logistic", "linear", "poisson", "multinomial", "banana")
 
 
@@ -148,7 +149,8 @@ def replays(*, quick: bool, only: list[str], workers: int) -> dict[str, Any]:
 def attacked_others(size: Size, workers: int) -> list[Cell]:
     """Attack what is no chain by some processes."""
     with ProcessPoolExecutor(workers, get_context("spawn"), quiet) as pool:
-        some = [pool.submit(others.attacked_case, case, size.releases) for case in others.wanted()]
+        count = OTHERS * size.releases
+        some = [pool.submit(others.attacked_case, case, count) for case in others.wanted()]
         cells = [future.result() for future in some]
     for cell in cells:
         say(
