@@ -138,7 +138,7 @@ IMPOSSIBLE = {
 def test_a_code_that_no_value_can_equal_is_refused(values, code, type):
     data, budget = {"x": values, "y": [0.5] * len(values)}, Budget(epsilon=1, delta=1e-6)
     bounds = {"x": (0, 10), "y": (0, 1)}
-    with pytest.raises(ValueError, match=r"'x'.*missing code.*declare the code") as caught:
+    with pytest.raises(ValueError, match=r"'x'.*missing code.*declare the one") as caught:
         Schema.from_frame(data, bounds=bounds, missing={"x": [code]})
     assert type in str(caught.value)
     plain = {"x": [1.0, 2.0] * (len(values) // 2), "y": data["y"]}
