@@ -137,7 +137,7 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize(("values", "code", "type"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_a_code_that_no_value_can_equal_is_refused(values, code, type):
     data, budget = {"x": values, "y": [0.5] * len(values)}, Budget(epsilon=1, delta=1e-6)
-    bounds = {"x": (0, 10), "y": (0, 1)}
+    bounds = {"x": (0, 10), "y": (0, 2)}
     with pytest.raises(ValueError, match=r"'x'.*missing code.*declare the one") as caught:
         Schema.from_frame(data, bounds=bounds, missing={"x": [code]})
     assert type in str(caught.value)
