@@ -23,7 +23,8 @@ from dpmcmc.families import MODELS
 from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.api.support import CSV, METADATA, Caller, House, draw_with, job_of
 
-APP = Path(__file__).resolve().parents[2] / "app"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = [path for folder in ("app", "worker") for path in (ROOT / folder).rglob("*.py")]
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def codes_in_sources() -> set[str]:
     what ingest.py gathers as (code, place, message).
     """
     found = set()
-    for path in APP.rglob("*.py"):
+    for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if path.name == "ingest.py" and isinstance(node, ast.Assign | ast.Tuple):
                 found |= gathered(node)
@@ -76,7 +77,7 @@ def test_every_code_is_documented_and_none_that_is_not_there() -> None:
 
 def test_every_end_of_a_job_is_documented() -> None:
     used = set()
-    for path in (APP / "jobs").glob("*.py"):
+    for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.keyword) and node.arg == "error_code":
                 used.add(getattr(node.value, "value", None))

@@ -23,6 +23,7 @@ NORMAL = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)", "TIME"),
     (r"dpm_[A-Za-z0-9_-]+", "KEY"),
     (r'"(hash|previous|head|signature)": ?"[0-9a-f]{64}"', r'"\1": "HASH"'),
+    (r"""'"[0-9a-f]{32}"'""", "ETAG"),  # of an answer, which has identifiers and is compared itself
     (r'"ms": [0-9.]+', '"ms": MS'),
     (r"(dpmcmc_plans_total\{.*?\}) [0-9.]+", r"\1 OF THIS PROCESS"),  # which has both houses
     (r"(_seconds_(bucket|sum)\{.*?\}|_created\{.*?\}) [0-9.e+-]+", r"\1 SECONDS"),

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 
 from app.api import endpoints
-from app.api.endpoints import Route, in_thread
+from app.api.endpoints import Lanes, Route, in_thread
 
 
 def on_loop() -> bool:
@@ -27,6 +27,7 @@ async def caller() -> bool:
 def client() -> TestClient:
     made = FastAPI()
     made.router.route_class = Route
+    made.state.lanes, made.state.settle = Lanes(), None
 
     @made.get("/plain")
     def plain(who: bool = Depends(caller)) -> list[bool]:
@@ -73,4 +74,4 @@ def test_a_coroutine_stays_on_the_event_loop(client) -> None:
 
 def test_handling_that_waits_is_refused() -> None:
     with pytest.raises(RuntimeError, match="waited"):
-        endpoints._to_its_end(asyncio.sleep(0))
+        endpoints._to_its_end(lambda _: asyncio.sleep(0), Request({"type": "http"}))

@@ -141,7 +141,7 @@ def _save(told: dict[str, Any], folder: Path) -> None:
 
 # why no row of a model reaches what is charged, by place
 LOOSE = {
-    "releases.joint_sums:release for releases.newton_path": (
+    "mechanisms.joint_sums:release for releases.newton_path": (
         "The charge is loose for rows of a model; the search is not weak. An iterate's event pays"
         " for a score, two matrices and a scalar, with parts f_S, f_G, f_V and f_q of it, as if one"
         " row could be the worst in all of them at once: a score that turns round while the"

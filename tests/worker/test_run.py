@@ -355,7 +355,7 @@ HOUR = timedelta(hours=1)
 def off_by(monkeypatch: pytest.MonkeyPatch, jump: timedelta, *modules: str) -> None:
     """Let the wall clock of these modules be wrong by this much."""
     for module in modules:
-        monkeypatch.setattr(f"app.services.{module}.utc_now", lambda: utc_now() + jump)
+        monkeypatch.setattr(f"{module}.utc_now", lambda: utc_now() + jump)
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
@@ -370,7 +370,7 @@ def test_a_worker_whose_clock_jumps_by_an_hour_in_mid_job_keeps_it(
             for recovery in recoveries:
                 recovery.round()
             clock.now += house.settings.lease_seconds - 0.1
-            off_by(monkeypatch, jump, "run", "heartbeat")
+            off_by(monkeypatch, jump, "worker.run", "worker.heartbeat")
             time.sleep(1.1)
             yield block
 
@@ -385,7 +385,7 @@ def test_a_worker_whose_clock_is_an_hour_off_is_replaced_as_soon_as_any_other(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta
 ) -> None:
     with monkeypatch.context() as patched:
-        off_by(patched, jump, "run", "heartbeat")
+        off_by(patched, jump, "worker.run", "worker.heartbeat")
         kill_after_a_block(patched, house, job)
     clock = Clock()
     recovery = Recovery(house.services, clock)
@@ -411,7 +411,7 @@ def test_a_recovery_process_whose_wall_clock_jumps_by_an_hour_takes_nothing_from
     clock = Clock()
     recovery = Recovery(house.services, clock)
     recovery.round()
-    off_by(monkeypatch, jump, "recovery", "cancel")
+    off_by(monkeypatch, jump, "worker.lost_jobs", "app.services.jobs.cancel")
     recovery.round()
     assert row(house, job).owner is not None
     assert shown(somebody, other)["status"] == "queued"
@@ -538,8 +538,8 @@ def test_a_process_whose_clock_is_wrong_cancels_nothing(
     house: House, monkeypatch: pytest.MonkeyPatch, wrong: timedelta
 ) -> None:
     """Reservations are made and lapse by the database's clock."""
-    for module in ("recovery", "submit"):
-        name = f"app.services.{module}.utc_now"
+    for module in ("worker.lost_jobs", "app.services.jobs.submit"):
+        name = f"{module}.utc_now"
         monkeypatch.setattr(name, lambda: utc_now() + wrong, raising=False)
     analyst = house.user("analyst")
     job = house.submit(analyst, house.dataset())
