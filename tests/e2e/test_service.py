@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 
 from app import serve
 from app.local_service import Service, stop
-from app.services.queue.messages import QUEUE
 from dpmcmc.client import Client
 from dpmcmc.client.cli import app as cli
 from dpmcmc.queries.statistics.inference import AlgorithmName
@@ -336,7 +335,8 @@ def flush(environment: dict[str, str], folder: Path) -> int:
     """Throw every message away. Returns how many there were."""
     if "BROKER_URL" in environment:
         with redis.Redis.from_url(environment["BROKER_URL"]) as broker:
-            waiting = int(broker.llen(QUEUE))  # type: ignore[arg-type]
+            queues = broker.keys("dpmcmc.jobs.*")  # that of the installation, once something waits
+            waiting = sum(int(broker.llen(queue)) for queue in queues)  # type: ignore[arg-type]
             broker.flushdb()
             return waiting
     with contextlib.closing(sqlite3.connect(folder / "queue.sqlite3")) as file:

@@ -146,6 +146,7 @@ def one_tree(trace: list[tuple[str, Any]]) -> None:
         ("submit", "request"),
         ("reserve", "submit"),
         ("enqueue", "submit"),
+        ("examine rows", "submit"),
         ("claim", "run"),
         ("open rows", "run"),
         ("store", "run"),
