@@ -49,6 +49,8 @@ def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | Non
     """
     back = np.linalg.inv(root) / np.sqrt(np.asarray(most)).reshape(1, -1)
     told = even(back.T @ matrices @ back)
+    if not np.isfinite(told).all():
+        return None  # whoever asked looks at what follows from it
     if (np.linalg.norm(told, axis=(-2, -1)) <= 1.0).all():
         return None
     values, vectors = np.linalg.eigh(told)

