@@ -29,7 +29,8 @@ Followed = Annotated[
 OF_SEVERAL = """Server-sent events. `event: job` has as data one of the jobs as it is (JobEvent): \
 first every job that was named, then whichever has changed. Comments (`: still here`) keep the \
 connection open. The stream ends when all jobs have ended, with the key, or with the service."""
-TEXT = {"type": "string", "description": "events, each as x-item-schema says"}
+# without a type: some readers hold it against each event, others against the whole text
+TEXT = {"description": "events as text, each as x-item-schema says"}
 JOB_EVENTS = {
     "schema": TEXT,
     "x-item-schema": {
