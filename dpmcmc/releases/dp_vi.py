@@ -72,6 +72,14 @@ def raised(matrix: Floats, least: float) -> Floats:
     return np.asarray(vectors / np.sqrt(values))
 
 
+def _solved(matrix: Floats, right: Floats) -> Floats:
+    """Return the solution of matrix @ x = right; the least one where noise made rows the same."""
+    try:
+        return np.asarray(np.linalg.solve(matrix, right))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.lstsq(matrix, right)[0])
+
+
 def pooled(first: Look, last: Look, weight: float, most: Floats | None = None) -> "Variational":
     """Return what is stored of two looks with the same coordinates and the same noise.
 
@@ -90,7 +98,7 @@ def pooled(first: Look, last: Look, weight: float, most: Floats | None = None) -
     unsure = slope_sd**2 * float(move @ move)
     noise = first.noise @ first.noise.T + last.noise @ last.noise.T + unsure * np.eye(len(move))
     apart = last.score - expected
-    surprise = float(apart @ np.linalg.solve(noise + slope + np.diag(size**2), apart))
+    surprise = float(apart @ _solved(noise + slope + np.diag(size**2), apart))
     width = math.sqrt((1.0 + 0.25 * float(np.trace(noise)) / (len(move) * weight)) / weight)
     bend = float(move @ move) / (FIRST_BEND * MAX_BEND * width)
     return Variational(
@@ -158,9 +166,9 @@ class Variational:
         slope = (vectors * np.maximum(values, least)) @ vectors.T
         own = self.root.T @ (precision[:, None] * self.root)
         pull = self.root.T @ (precision * (mean - self.place))
-        step = np.linalg.solve(slope + own, self.score + pull)
+        step = _solved(slope + own, self.score + pull)
         noise = self.noise + self.slope_sd**2 * float(step @ step) * np.eye(len(step))
-        gain = np.linalg.solve(slope + noise, slope).T
+        gain = _solved(slope + noise, slope).T
         root = raised(gain @ slope + own, SMALLEST_DIVISOR)
         found = root @ (root.T @ (gain @ self.score + pull))
         return Normal(self.place + self.root @ found, self.root @ root, self)

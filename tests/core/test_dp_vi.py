@@ -209,3 +209,10 @@ def test_directions_that_are_not_charged_are_not_looked_along():
     opened = dp_vi.opened(design, spec, table_of(schema, people(50, rng)))
     with pytest.raises(ValueError, match="charged"):
         dp_vi.publish(opened, 2.0, DpViOptions(num_directions=1), 1.0, Seeded(1))
+
+
+def test_looks_that_noise_made_the_same_are_still_put_together():
+    """Where noise is so large that sums with it are singular, after the release was paid for."""
+    whole = np.full((2, 2), 1e17)
+    assert np.allclose(whole @ dp_vi._solved(whole, np.full(2, 4e17)), 4e17)
+    assert np.allclose(dp_vi._solved(np.diag([2.0, 4.0]), np.ones(2)), [0.5, 0.25])
