@@ -51,7 +51,9 @@ def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | Non
     told = even(back.T @ matrices @ back)
     if not np.isfinite(told).all():
         return None  # whoever asked looks at what follows from it
-    if (np.linalg.norm(told, axis=(-2, -1)) <= 1.0).all():
+    with np.errstate(over="ignore"):  # what is larger than a square can be is cut as well
+        sizes = np.linalg.norm(told, axis=(-2, -1))
+    if (sizes <= 1.0).all():
         return None
     values, vectors = np.linalg.eigh(told)
     half = np.linalg.solve(back.T, vectors * np.sqrt(np.clip(values, 0.0, 1.0))[..., None, :])

@@ -41,6 +41,7 @@ MAX_LAST_STEP = 0.2  # last step, in sds of one row, beyond which the place was 
 MAX_BEND = 0.5
 FIRST_BEND = 4.0  # times that, of the step before, which only the first of two looks is moved by
 MAX_SLOPE_NOISE = 0.5  # noise of the slope over its median, from which on nothing is promised
+LARGEST_SQUARE = 1e200  # of a step: beyond it noise is all that there is
 SMALLEST_DIVISOR = 1e-200
 
 
@@ -167,7 +168,9 @@ class Variational:
         own = self.root.T @ (precision[:, None] * self.root)
         pull = self.root.T @ (precision * (mean - self.place))
         step = _solved(slope + own, self.score + pull)
-        noise = self.noise + self.slope_sd**2 * float(step @ step) * np.eye(len(step))
+        with np.errstate(over="ignore"):
+            far = min(float(step @ step), LARGEST_SQUARE)
+        noise = self.noise + self.slope_sd**2 * far * np.eye(len(step))
         gain = _solved(slope + noise, slope).T
         root = raised(gain @ slope + own, SMALLEST_DIVISOR)
         found = root @ (root.T @ (gain @ self.score + pull))
