@@ -662,7 +662,7 @@ READING = (
         "dpmcmc/kernels/compiled/__init__.py",
         "key_of",
         "package.rglob('*.py')",
-        "(package / 'kernels').rglob('*.py')",
+        "(package / 'kernels' / 'compiled').rglob('*.py')",
         "tests/core/test_kernel_cache.py::test_one_character_of_a_source_gives_another_key",
     ),
 )
