@@ -1,6 +1,6 @@
 """Fit the noise that turns N(0, 2) into nearly a logistic variable, and write it for the sampler.
 
-    python experiments/fit_barker_correction.py [--output dpmcmc/samplers/dp_barker.py]
+    python experiments/fit_barker_correction.py [--output dpmcmc/samplers/barker_correction.py]
 
 The Barker test accepts where lambda + N(0, 2) + V > 0. Exactly logistic noise would need a V whose
 characteristic function is pi t / sinh(pi t) * exp(t^2), which exceeds 1: no such V exists. Over all
@@ -80,7 +80,7 @@ def measured_error(locations, weights):
 def main():
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = Path(__file__).resolve().parent.parent / "dpmcmc/samplers/dp_barker.py"
+    default = Path(__file__).resolve().parent.parent / "dpmcmc/samplers/barker_correction.py"
     parser.add_argument("--output", type=Path, default=default)
     output = parser.parse_args().output
     locations, weights = fit()

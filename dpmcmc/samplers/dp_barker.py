@@ -16,6 +16,7 @@ from dpmcmc.privacy.discrete import gaussian_noise, scale_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import BARKER_DECISION
 from dpmcmc.samplers.adaptation import LENGTHS, Fit, Walk, axes, drawn
+from dpmcmc.samplers.barker_correction import LOCATIONS, VARIANCE, WEIGHTS
 from dpmcmc.samplers.base import Expectation, Sampler
 from dpmcmc.samplers.minibatch import (
     batch_columns,
@@ -38,12 +39,6 @@ from dpmcmc.samplers.penalty_mixing import (
     fitted_draws,
 )
 from dpmcmc.samplers.starts import START_SHARES, Found, begin, chain_mu, settled
-
-VARIANCE = 2.0
-LOCATIONS = (0.006, 2.947, 2.953, 9.213, 9.254)
-WEIGHTS = (0.865979515, 0.034258105, 0.097527848, 0.001710965, 0.000523567)
-ERROR = 0.0005876
-
 
 MIN_FILLED_VARIANCE = 0.05  # least variance of the noise that fills up what the batch leaves
 MIN_FIXED_VARIANCE = 0.2  # and of the noise that privacy rests on

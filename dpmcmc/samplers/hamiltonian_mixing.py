@@ -20,6 +20,7 @@ from dpmcmc.samplers.base import Expectation
 from dpmcmc.samplers.penalty_mixing import LARGE_MU, LONGEST_MOVE_RATIO, MAX_RATIO_NATS, begun
 from dpmcmc.samplers.starts import START_SHARES, chain_mu, error, settled
 
+# The expected norms of rows' gradients, from public facts, and the clips that are tried.
 MIN_CLIP_RATIO = 2.5  # least gradient clip over the root mean square norm of a row's gradient,
 LARGE_CLIP, NUM_CLIPS = 30.0, 16  # one that is large, and how many are tried up to it,
 CLIP_RATIOS = (45.0, 65.0, 100.0, 150.0, 220.0, 300.0)  # and beyond it

@@ -21,7 +21,7 @@ from dpmcmc.privacy.discrete import scale_of
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.samplers import SAMPLERS, dp_barker, hamiltonian, minibatch
-from dpmcmc.samplers.dp_barker import ERROR
+from dpmcmc.samplers.barker_correction import ERROR
 from experiments import stepped
 from tests.conformance.toys import Toy, cold, gaussian_means
 

@@ -37,7 +37,7 @@ from dpmcmc.privacy.sites import (
 from dpmcmc.releases import RELEASES, noisy_mean
 from dpmcmc.samplers import SAMPLERS, dp_barker, minibatch
 from dpmcmc.samplers.algorithms import ALGORITHMS
-from dpmcmc.samplers.dp_barker import LOCATIONS, WEIGHTS
+from dpmcmc.samplers.barker_correction import LOCATIONS, WEIGHTS
 from tests.cases import EXAMPLES, schema_of
 from tests.conformance.test_noise import VARIANTS
 from tests.conformance.toys import cold, gaussian_means

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpmcmc.samplers.dp_barker import ERROR, LOCATIONS, VARIANCE, WEIGHTS
+from dpmcmc.samplers.barker_correction import ERROR, LOCATIONS, VARIANCE, WEIGHTS
 
 
 def accepted(x):
