@@ -1,6 +1,5 @@
 """The Python client and the command line of a service. They speak HTTP and nothing else."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,6 +67,8 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: the command says what is not installed."""
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(import_module(home), name)
+            from dpmcmc.base.loading import loaded
+
+            return getattr(loaded(home), name)
     message = f"module 'dpmcmc.client' has no attribute {name!r}"
     raise AttributeError(message)
