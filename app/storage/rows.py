@@ -149,8 +149,7 @@ class DatasetRow(Base):
     (id, name, rows) that its rows are in, in their order; it has a key but no file. pool_id: of
     such a holder's dataset, the pooled one, whose jobs debit the holder's ledger as well.
     unavailable_at: when it was set aside because its stored rows cannot be opened, for
-    unavailable_reason; None once an admin has put them right. own_budget_reason: why an admin gave
-    it a ledger of its own although its rows were uploaded before.
+    unavailable_reason; None once an admin has put them right.
     """
 
     __tablename__ = "datasets"
@@ -186,7 +185,6 @@ class DatasetRow(Base):
     pool_id: Mapped[UUID | None] = mapped_column(index=True)
     unavailable_at: Mapped[datetime | None]
     unavailable_reason: Mapped[str | None] = mapped_column(String(200))
-    own_budget_reason: Mapped[str | None] = mapped_column(Text)
 
 
 class FingerprintRow(Base):

@@ -13,11 +13,9 @@ def upgrade() -> None:
     """Of jobs that are there already nobody knows."""
     op.add_column("jobs", sa.Column("key_id", sa.Uuid(), nullable=True))
     op.create_index(op.f("ix_jobs_key_id_status"), "jobs", ["key_id", "status"])
-    op.add_column("datasets", sa.Column("own_budget_reason", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
     """Forget it."""
-    op.drop_column("datasets", "own_budget_reason")
     op.drop_index(op.f("ix_jobs_key_id_status"), "jobs")
     op.drop_column("jobs", "key_id")
