@@ -7,7 +7,8 @@ of its own. Compared are hashes of draws, of what a release stores and of poster
 from it, and of plans with their costs and their words; where a job is refused, of the refusal.
 Prints a table, and exits with 1 where anything differs or the new tree lacks a case; what only the
 new tree has, as an algorithm that was added, is told as new. In place of a tree goes a file that
-`PYTHONPATH=TREE python benchmarks/same_draws.py --hashes > FILE` wrote.
+`PYTHONPATH=TREE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/same_draws.py --hashes
+> FILE` wrote: with another number of threads libraries add up in another order.
 """
 
 import argparse
