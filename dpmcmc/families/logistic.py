@@ -23,6 +23,7 @@ from dpmcmc.kernels.arithmetic.families import LOGISTIC
 from dpmcmc.kernels.arithmetic.intervals.logistic import component_interval, vector_interval
 
 
+# Logistic regression of a binary response, 0 or 1.
 def yes(y: Floats) -> Floats:
     """Return 1 where a response is a half or more, else 0: a number may lie between them."""
     return (y >= 0.5).astype(np.float64)

@@ -23,6 +23,12 @@ from dpmcmc.inputs.schema import CategoryColumn, Table
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.kernels.arithmetic.families import NOT_IN_KERNELS
 
+# Multinomial logistic regression: categories 0, 1, ..., K - 1, of which 0 is the reference.
+#
+# A row has K - 1 predictors, the log odds of the other categories against the reference. With e_y
+# the indicator of its response and q their probabilities, psi = w (e_y - q) and the slope is
+# w (diag q - q q^T). w depends only on the covariates and the coefficients, so that psi has mean 0.
+# Constants: docs/proofs/noisy_quadratic.md, section 5.
 LARGEST_SHIFT = 1.0  # that a predictor is moved, so that probabilities are means over its spread
 
 

@@ -27,6 +27,7 @@ from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.kernels.arithmetic.families import POISSON
 
 
+# Poisson regression with a log link. Source of its sums: E[Y; Y <= j] = rate P(Y <= j - 1).
 class Poisson:
     """scale: f, residuals vary f times as much as those of a Poisson count."""
 
@@ -42,6 +43,10 @@ class Poisson:
         return counted(y, place, rate, rate * rate, lambda j, _: np.asarray(pdtr(j, rate)))
 
 
+# Counts with a log link: scores are clipped around their mean, and centred again.
+#
+# The distribution of a count is given by its truncated moments. of(j, k): P(Y_k <= j), where Y_0 is
+# the count, E[Y; Y <= j] = E[Y] of(j - 1, 1), E[Y (Y - 1); Y <= j] = E[Y (Y - 1)] of(j - 2, 2).
 MAX_PREDICTOR = 30.0  # of a predictor: more is not told apart
 HARDLY_CUT = 0.99  # of a slope that cutting leaves
 UpTo = Callable[[Floats, int], Floats]

@@ -18,6 +18,7 @@ from dpmcmc.kernels.arithmetic.rounding import CLIP_MARGIN
 from dpmcmc.kernels.arithmetic.rules import Rule
 from dpmcmc.privacy.discrete import Integers, noisy_grid
 
+# Sums over all rows by two threads, where they are long enough for the second to pay.
 THREADS = len(os.sched_getaffinity(0))
 # numbers of all chains in up to SUMS_PER_CALL sums, from which a second thread
 MIN_NUMBERS_PER_THREAD = 1_000_000
@@ -64,6 +65,7 @@ class TwoThreads:
         return self._helper
 
 
+# The layout of rows in memory for the kernels, and the grids on which their sums are exact.
 SMALLEST_SHARE = 2.0**-60  # of a column's largest number: its square is a normal float32
 Singles = NDArray[np.float32]
 

@@ -44,6 +44,7 @@ from dpmcmc.releases import RELEASES
 from dpmcmc.releases.reuse import POINTER, Earlier
 from dpmcmc.samplers.algorithms import ALGORITHMS
 
+# How far a run is, on a terminal: from the steps that are done and the clock alone.
 LEAST_SECONDS = 2.0  # what takes less shows nothing
 WIDTH = 30
 

@@ -18,6 +18,7 @@ from dpmcmc.planner.select import MOST_SECONDS
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.penalty_efficiency import MOST_STRETCH
 
+# Fields of a job that hold something of another kind than they say, as callers from Python can.
 WORDS = {
     float: "a number",
     int: "a whole number",

@@ -43,6 +43,12 @@ from dpmcmc.releases import RELEASES
 from dpmcmc.releases.reuse import Earlier, reused
 from dpmcmc.samplers.algorithms import ALGORITHMS
 
+# Columns of a design that depend on one another in every row that the schema allows.
+#
+# No data tell their coefficients apart, so such a formula is refused before it costs anything. It
+# is looked at on public points that are always the same. Columns that only the rows at hand make
+# agree cannot be seen without them: their coefficients keep the prior along the direction that is
+# not told.
 POINTS, EACH = 2048, 64  # rows that are looked at: at least, and for each column
 RESIDUAL_TOLERANCE = 1e-11  # of a column's length, once what others explain is taken off: rounding
 MIN_EIGENVALUE = 1e-9  # smallest eigenvalue of correlations, above which no column is near that

@@ -21,6 +21,7 @@ from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.whitening import Whitening
 
 
+# Stacks of symmetric matrices.
 def turned(matrices: Any) -> Floats:
     """Return (..., q, p) of (..., p, q)."""
     return np.asarray(matrices.swapaxes(-1, -2), dtype=np.float64)
@@ -60,6 +61,10 @@ def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | Non
     return even(half @ turned(half))
 
 
+# How the scores of a category's rows change with their coefficient b, where that is no line.
+#
+# With a log link the expected count is the one at the place times exp(b). Counts and the residuals
+# of linear models are clipped as well, beyond which a score says nothing more.
 LEAST_SD = 0.05  # of a coefficient: below it exp(b) is a line
 STRAIGHT = 0.5  # of the residuals' sd: changes below it are on the line of a score
 POINTS = 161  # of each grid

@@ -32,6 +32,9 @@ from dpmcmc.releases.categories import within
 from dpmcmc.releases.quadratic_steps import shrunk
 from dpmcmc.releases.whitening import at_least
 
+# The stored release of `dp_vi`: a noisy score and slope, and normal posteriors given them.
+#
+# All of it is a function of released numbers: nothing here reads a row or costs anything.
 SIGNIFICANCE = 0.001  # probability of such a difference of the last looks by noise alone
 # part of a slope by which it may change between them, as likelihoods are not quadratic
 NONQUADRATIC_CHANGE = 0.05

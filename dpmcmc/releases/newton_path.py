@@ -40,6 +40,10 @@ from dpmcmc.releases.whitening import (
     rounder,
 )
 
+# Rows with several linear predictors, one for each class, in the coordinates of a release.
+#
+# Coefficients are ordered by class: (k, d). With one class the products here are products with a
+# number.
 MIN_RELATIVE_SLOPE = 1e-3  # of what was known of a class: slopes below it are taken for so much
 LEAST_SLOPE = 1e-30
 
@@ -109,6 +113,7 @@ def weakened(known: Floats, slopes: Floats, white: Floats) -> Floats:
     return np.asarray(whole @ known @ whole.T)
 
 
+# How rows are cut at an iterate of the Newton path, by public and by released numbers alone.
 NOISE = 0.05  # part of an iterate that the score's variance has
 LEAST_CURVE, MOST_CURVE = 0.11, 0.4  # the same of the curvature,
 TARGET_CURVATURE_NOISE = 0.08  # the larger, the more its noise is above this part of it
@@ -182,6 +187,7 @@ class Cuts:
             self._clip = min(max(clip * TARGET_KEPT_VARIANCE / kept, LEAST_CLIP), MOST_CLIP)
 
 
+# What `noisy_quadratic` charges: how its budget is shared, and the event of all that it does.
 ROUNDING_MARGIN = 1.0 - 2.0**-40  # of mu^2: rounding of what follows costs nothing
 WHITENING_SHARE = 0.05  # share of mu^2;
 NEAR_SHARES = (0.38, 0.42)  # of the near iterates. The far ones share what is left
@@ -210,6 +216,7 @@ def event(z: float, num_far: int, paid: bool = False) -> Event:
     return Compose((whitening.event(z / math.sqrt(ROUNDING_MARGIN * WHITENING_SHARE)), *iterates))
 
 
+# What a Newton path starts from: the opened rows of a job, and its public facts.
 RARE_CATEGORY_RATIO = 2.0  # times that, from which on a category is not rare
 
 

@@ -38,6 +38,7 @@ from dpmcmc.releases.quadratic_verdict import (
 )
 from dpmcmc.releases.whitening import Whitening
 
+# The pooling of the last two iterates of a Newton path into one stored release.
 ROWS, LAST = ("rows", "rows_sd"), np.array([0.0, 1.0])
 # change of log odds between the near iterates in rows with a rare response, beyond which the first
 # one's score is no line up to where the last one is

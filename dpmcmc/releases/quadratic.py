@@ -21,6 +21,11 @@ from dpmcmc.releases.categories import even, roots_of, turned, within
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
 from dpmcmc.releases.whitening import Whitening
 
+# Whether the two near looks of a release agree, and what follows where they do not.
+#
+# A look tells the score at its place, and by the curvature the score elsewhere. Where few rows
+# carry a direction the first look may lie so far out that its score is no line up to the second
+# one. What the last look says then stands alone, with its own noise.
 SURPRISING = 0.005  # probability of such a difference of two scores by noise alone
 SPARSE_DIRECTION_RATIO = 0.5  # of the usual curvature, where a direction is carried by few rows
 CLEAR_SCORE_SDS = 2.0  # sds of noise, beyond which a score says that the place lies further on

@@ -31,6 +31,9 @@ from dpmcmc.releases.regression.fixed import nearest
 from dpmcmc.releases.regression.mixtures import METHODS, Mixture, left_over, noise_of, squares_left
 from dpmcmc.releases.regression.statistics import Noisy
 
+# The stored release of noisy sums: posteriors under other priors, and whether to believe them.
+#
+# All of it is a function of released numbers: nothing here reads a row or costs anything.
 LEAST_CLEAR = 4.0  # least eigenvalue of X'X over the largest of its noise
 MAX_RHAT = 1.05  # of the chains that found the mixture's parts
 # squares that are left over the noise of their sum, from which the rows and not the prior say how

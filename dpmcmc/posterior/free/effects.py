@@ -22,6 +22,7 @@ from dpmcmc.posterior.summary_table import as_html, as_lines, rounded
 from dpmcmc.privacy.noise import RandomSource
 
 
+# Mean, sd and quantiles of a quantity over draws.
 @dataclass(frozen=True, slots=True)
 class Spread:
     """How a quantity is spread over the draws: its 90 % interval is from q05 to q95."""

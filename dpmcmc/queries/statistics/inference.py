@@ -32,6 +32,7 @@ from dpmcmc.queries.statistics.inference_targets import (
 )
 from dpmcmc.queries.statistics.mechanisms import Released
 
+# Where chains start and how far they move: a search on the prior's scale. Reads no row.
 CELLS, ZOOMS = 48, 3  # of the search; each closer look is at what the one before found likely
 LOG_LIKELIHOOD_RANGE = 12.0  # log likelihoods below the best that are left out of a closer look
 PROPOSAL_SCALE = 2.4  # proposal's sd over the posterior's, which moves a random walk fastest

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpmcmc.base.errors import SpecError, is_number
 from dpmcmc.planner import Cost
 
+# Smooth sensitivity of order statistics. Proof: docs/proofs/smooth_laplace.md.
 Floats = NDArray[np.float64]
 LEAST_SHARE = 2.0**-20  # of the range of values: a smooth sensitivity is never below
 LOG_SCALE_STEP = 2.0**-19  # of log scales: docs/proofs/smooth_laplace.md, section 3

@@ -22,6 +22,7 @@ from dpmcmc.queries.statistics.mechanisms import RandomisedResponse, Released, S
 from dpmcmc.queries.statistics.populations import POPULATIONS, Population
 
 
+# Priors of the one number that a released statistic is read for.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformPrior:
     """Uniform between lower and upper."""

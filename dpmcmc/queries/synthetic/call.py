@@ -29,6 +29,10 @@ from dpmcmc.queries.synthetic.loglinear import LogLinear, covers
 from dpmcmc.queries.synthetic.posterior import Known, draws
 
 
+# Rubin's rules for fully synthetic tables. Each table is as a fresh sample of rows: what estimates
+# vary by between tables is their posterior's variance and, once more, the variance within a table,
+# which is therefore taken off. Source: Raghunathan, Reiter & Rubin 2003; Reiter 2002 for variances
+# that would be negative.
 @dataclass(frozen=True, eq=False)
 class Combined:
     """Estimates, one of each quantity, (quantities,). sd: standard errors, of rows and of noise.

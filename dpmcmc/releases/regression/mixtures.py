@@ -18,6 +18,10 @@ from dpmcmc.releases.regression import chains, intercept, joint_normal
 from dpmcmc.releases.regression.fixed import Prior, conditionals, informed, nearest
 from dpmcmc.releases.regression.statistics import Floats, Noisy
 
+# adaSSP: a ridge estimate from noisy sums of squares. A function of released numbers: free.
+#
+# Source: Wang 2018; several holders: thesis B, 7.1.1. The source pays for a release of the
+# least eigenvalue; here it is read off the noisy matrix, which costs nothing, or handed in.
 FAILURE_PROBABILITY = 0.05  # probability that the noise is larger than what the ridge is meant for
 
 
