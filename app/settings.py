@@ -271,7 +271,7 @@ class Settings(BaseSettings):
         description="largest answer of a task, as JSON; tasks that release more are refused",
     )
     max_plans_waiting: int = Field(
-        32, ge=1, description="plans, prices and free posteriors of one user that may wait at once"
+        128, ge=1, description="plans, prices and free posteriors of one user that may wait at once"
     )
     max_keys_of_user: int = Field(
         50, ge=1, description="keys of one user that may work at once; revoke some for more"

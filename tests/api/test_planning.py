@@ -97,6 +97,27 @@ def test_what_was_left_takes_no_room_and_nobody_takes_all_of_it() -> None:
         made.close()
 
 
+def test_the_same_request_waits_for_the_same_work() -> None:
+    made = Planners(1, PATIENCE, of_caller=1)
+    try:
+        blocker = made.ask("blocker", time.sleep, 30.0)
+        time.sleep(0.2)
+        same = [made.ask("a", math.sqrt, 49.0) for _ in range(8)]
+        assert len({id(ticket) for ticket in same}) == 1
+        for ticket in same[1:]:
+            ticket.leave()  # one request still waits
+        with pytest.raises(Refusal):
+            made.ask("a", math.sqrt, 64.0)
+        same[0].leave()  # now none does
+        again = made.ask("a", math.sqrt, 49.0)
+        assert again is not same[0]
+        blocker.leave()
+        assert again.answer.result(PATIENCE) == 7.0
+        assert made.ask("b", math.sqrt, 49.0) is not again  # what another asks is told to nobody
+    finally:
+        made.close()
+
+
 def test_callers_take_turns(planners: Planners) -> None:
     order: list[str] = []
     done = threading.Event()

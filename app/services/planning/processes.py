@@ -47,10 +47,22 @@ class Ticket:
     quick: bool = False
     answer: "Future[Any]" = field(default_factory=Future)
     left: threading.Event = field(default_factory=threading.Event)
+    _requests: int = 1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def join(self) -> bool:
+        """Wait for this answer as well. Returns whether that is still possible."""
+        with self._lock:
+            if not self.left.is_set():
+                self._requests += 1
+            return not self.left.is_set()
 
     def leave(self) -> None:
-        """Nobody waits for the answer any more: the work stops, or never begins."""
-        self.left.set()
+        """One request fewer waits for the answer; without any the work stops, or never begins."""
+        with self._lock:
+            self._requests -= 1
+            if self._requests == 0:
+                self.left.set()
 
 
 class Planners:
@@ -60,6 +72,7 @@ class Planners:
         self._seconds, self._of_caller = seconds, of_caller
         self._waiting: dict[bool, Lane] = {True: OrderedDict(), False: OrderedDict()}  # by quick
         self._kept: OrderedDict[bytes, Any] = OrderedDict()
+        self._pending: dict[bytes, Ticket] = {}  # what is to be kept, until it is
         self._change = threading.Condition()
         self._outcomes = dict.fromkeys(OUTCOMES, 0)
         self._closed = False
@@ -89,8 +102,8 @@ class Planners:
 
         Raises Refusal 429 where too much of this caller is waiting, 503 where too much of all is.
 
-        keep: whether the answer is kept for who asks the same again. quick: whether it takes
-        hundredths of a second, whatever is given.
+        keep: whether the answer is shared with who asks the same, now or later. quick: whether it
+        takes hundredths of a second, whatever is given.
         """
         ticket = Ticket(pickle.dumps((caller, function, given)), keep, quick)
         ticket.answer.set_running_or_notify_cancel()  # from here on only `leave` ends it
@@ -99,7 +112,12 @@ class Planners:
                 self._kept.move_to_end(ticket.key)
                 ticket.answer.set_result(self._kept[ticket.key])
                 return ticket
+            pending = self._pending.get(ticket.key)
+            if keep and pending is not None and pending.join():
+                return pending
             self._check_room(caller)
+            if keep:
+                self._pending[ticket.key] = ticket
             self._waiting[quick].setdefault(caller, deque()).append(ticket)
             self._change.notify_all()
         self.start()
@@ -109,8 +127,12 @@ class Planners:
         """Forget what a caller has left, and raise Refusal where too much is waiting."""
         own = 0
         for lane in self._waiting.values():
-            queue = deque(one for one in lane.get(caller, ()) if not one.left.is_set())
+            before = lane.get(caller, ())
+            queue = deque(ticket for ticket in before if not ticket.left.is_set())
             own += len(queue)
+            for ticket in before:
+                if ticket.left.is_set():
+                    self._settle(ticket)
             if queue:
                 lane[caller] = queue
             else:
@@ -120,6 +142,11 @@ class Planners:
             raise Refusal(429, "too_many_plans", told)
         if self._closed or sum(len(queue) for queue in self._queues()) >= MOST_WAITING:
             raise Refusal(503, "unavailable", "Too much is being planned; try again.")
+
+    def _settle(self, ticket: Ticket) -> None:
+        """From here on a request for the same begins anew. Called under the lock."""
+        if self._pending.get(ticket.key) is ticket:
+            del self._pending[ticket.key]
 
     def close(self) -> None:
         """End the processes and whatever they are at; what waits is refused."""
@@ -167,7 +194,7 @@ class Planners:
                 except Exception as error:  # the thread goes on: others wait
                     logs.logger().error("planner_failed", exception=type(error).__name__)
                     worker.end()
-                    ticket.answer.set_exception(_busy())
+                    self._finish(ticket, _busy())
         finally:
             worker.end()
 
@@ -177,21 +204,18 @@ class Planners:
             return dict(self._outcomes)
 
     def _finish(self, ticket: Ticket, outcome: Any) -> None:
-        told = outcome.code if isinstance(outcome, Refusal) else "answered"
+        refused = isinstance(outcome, Refusal)
         with self._change:
-            self._outcomes[told] += 1
-        if isinstance(outcome, Refusal):
+            self._outcomes[outcome.code if refused else "answered"] += 1
+            if ticket.keep and not refused:
+                self._kept[ticket.key] = outcome
+                while len(self._kept) > MOST_KEPT:
+                    self._kept.popitem(last=False)
+            self._settle(ticket)
+        if refused:
             ticket.answer.set_exception(outcome)
-            return
-        if ticket.keep:
-            self._keep(ticket.key, outcome)
-        ticket.answer.set_result(outcome)
-
-    def _keep(self, key: bytes, outcome: Any) -> None:
-        with self._change:
-            self._kept[key] = outcome
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+        else:
+            ticket.answer.set_result(outcome)
 
 
 def planners_of(settings: Settings) -> Planners:
