@@ -103,7 +103,7 @@ def models() -> dict[str, Any]:
     known, means = ModelOptions(noise_scale=1.0), ModelOptions(variances=(1.0, 4.0))
     bent = ModelOptions(variances=(1.0, 4.0), a=0.1)
     natural = ModelOptions(variances=(1.0, 4.0), a=0.1, coordinates="natural")
-    slope = ModelOptions(ratio_slope=2.0)
+    slope, uneven = ModelOptions(ratio_slope=2.0), ModelOptions(dispersion=2.7)
     at = {
         "logistic": ("logistic", "bin ~ x + z + g", {}),
         "logistic, tempered": ("logistic", "bin ~ x", {"tempering": 0.4, "prior": wide}),
@@ -118,6 +118,7 @@ def models() -> dict[str, Any]:
         "poisson": ("poisson", "count ~ x + g", {}),
         "poisson, offset": ("poisson", "count ~ x + offset(shift)", {}),
         "poisson, slope": ("poisson", "count ~ x + z", {"options": slope}),
+        "negative_binomial": ("negative_binomial", "count ~ x + g", {"options": uneven}),
         "multinomial": ("multinomial", "job ~ x + z", {}),
         "gaussian_mean": ("gaussian_mean", "~ x + z", {"options": means}),
         "gaussian_mean, gaps": ("gaussian_mean", "~ gap", {}),

@@ -13,7 +13,7 @@ FAMILIES = {
     for name, model in MODELS.items()
     if (family := model.rows(model.example.options)) is not None
 }
-WEIGHTED = [name for name, family in FAMILIES.items() if family.weighted]
+WEIGHTED = [name for name, family in FAMILIES.items() if family.link != "softmax"]
 
 
 def asked_for(family, formula):

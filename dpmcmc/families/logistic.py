@@ -13,7 +13,7 @@ from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import PROBE_MOVE, Model, usual_prior
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.scores.base import TINY, Place, Terms, nodes_of, single
+from dpmcmc.families.scores.base import BINOMIAL, TINY, Link, Place, Terms, nodes_of, single
 from dpmcmc.families.scores.responses import YES
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, response_of
@@ -32,9 +32,8 @@ def yes(y: Floats) -> Floats:
 class Logistic:
     """A centred function of a binary response is a multiple of y - p: rows have weights alone."""
 
-    scaled, additive = False, False
-    longest, pilot, level = 2.0, False, 0.2
-    steepest, weighted = np.inf, True
+    link: Link = "logit"
+    has_scale, quadratic, variance = False, False, BINOMIAL
 
     def terms(self, y: Floats, place: Place) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""

@@ -16,7 +16,7 @@ from dpmcmc.families.base import Model
 from dpmcmc.families.forms import NormalForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import Normals, given, usual
-from dpmcmc.families.scores.base import TINY, Place, Terms
+from dpmcmc.families.scores.base import BINOMIAL, TINY, Link, Place, Terms
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, response_of
 from dpmcmc.inputs.schema import CategoryColumn, Table
@@ -79,9 +79,8 @@ def softened(root: Floats, cover: Floats) -> Floats:
 class Multinomial:
     """A row counts less where the response that would move the score most would be too much."""
 
-    scaled, additive = False, False
-    longest, pilot, level = 2.0, False, 0.2
-    steepest, weighted = np.inf, False
+    link: Link = "softmax"
+    has_scale, quadratic, variance = False, False, BINOMIAL
 
     def terms(self, y: Floats, place: Place) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""

@@ -23,7 +23,7 @@ from dpmcmc.families.poisson import (
     prior,
     typical_rate,
 )
-from dpmcmc.families.scores.base import Floats, Place, Terms, nodes_of
+from dpmcmc.families.scores.base import Floats, Link, Place, Terms, Variance, nodes_of
 from dpmcmc.families.scores.responses import Response, counts, rate, uneven
 from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
 from dpmcmc.inputs.schema import NumberColumn
@@ -52,11 +52,11 @@ def check(design: Design, model: ModelSpec) -> None:
 class NegativeBinomial:
     """The score is k (y - mu) / (k + mu). scale: residual sd over that of the model."""
 
-    scaled, additive, weighted = True, False, True
-    longest, pilot, level = 2.0, True, 1.0
+    link: Link = "log"
+    has_scale, quadratic = True, False
 
     def __init__(self, k: float) -> None:
-        self.k = self.steepest = k
+        self.k, self.variance = k, Variance(1.0, k)
 
     def terms(self, y: Floats, place: Place) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row.

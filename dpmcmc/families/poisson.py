@@ -18,7 +18,7 @@ from dpmcmc.families.base import Model, guess_of
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import DEFAULT_SCALE, Normals, given, usual
-from dpmcmc.families.scores.base import TINY, Place, Terms, nodes_of, single
+from dpmcmc.families.scores.base import TINY, Link, Place, Terms, Variance, nodes_of, single
 from dpmcmc.families.scores.responses import COUNT
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
@@ -31,9 +31,8 @@ from dpmcmc.kernels.arithmetic.families import POISSON
 class Poisson:
     """scale: f, residuals vary f times as much as those of a Poisson count."""
 
-    scaled, additive = True, False
-    longest, pilot, level = 2.0, True, 1.0
-    steepest, weighted = np.inf, True
+    link: Link = "log"
+    has_scale, quadratic, variance = True, False, Variance(1.0)
 
     def terms(self, y: Floats, place: Place) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""

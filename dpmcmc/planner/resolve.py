@@ -142,7 +142,7 @@ def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any])
     privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
     draws = options.num_chains * (options.num_steps - options.num_warmup)
     family = MODELS[spec.model.family].rows(spec.model.options)
-    quadratic = release.exact or (family is not None and family.additive)
+    quadratic = release.exact or (family is not None and family.quadratic)
     bent = 0.0 if quadratic else NORMAL_APPROXIMATION_ERROR * len(facts.prior) / known_rows
     return Filled(
         replace(spec, sampler=options, privacy=privacy),

@@ -100,7 +100,7 @@ def _weighted(design: Design, spec: JobSpec) -> list[str]:
     )
     column = column_of(design.schema, spec.model.weights)
     family = MODELS[spec.model.family].rows(spec.model.options)
-    if family is None or family.additive or not isinstance(column, NumberColumn):
+    if family is None or family.link == "identity" or not isinstance(column, NumberColumn):
         return [told]
     part = MAX_UNEVEN_WEIGHT / max(column.upper - 1.0, MAX_UNEVEN_WEIGHT)
     if part == 1.0:

@@ -200,7 +200,7 @@ class StoredRelease:
         if precision is None or not isinstance(self._told, Quadratic) or family is None:
             return ()
         p, reasons = len(self._told.place), []
-        if family.additive or p > draws.shape[1]:
+        if family.quadratic or p > draws.shape[1]:
             return ()
         own, told = self._prior[1], self._told
         if lost(told, precision) and not lost(told, own):
@@ -248,7 +248,7 @@ class StoredRelease:
     def _link(self) -> few_events.Link | None:
         """How expected responses follow from predictors; None where they are predictors."""
         family = self._family
-        if family is None or family.additive:
+        if family is None or family.link == "identity":
             return None
         usual = 1.0
         if self._own.model.weights is not None:
@@ -256,7 +256,7 @@ class StoredRelease:
             if isinstance(column, NumberColumn):
                 usual = 0.5 * column.lower + 0.5 * column.upper
         shift = self._design.middle_offset
-        return few_events.Link(family.pilot, family.steepest, shift, usual)
+        return few_events.Link(family.link == "log", family.variance.size, shift, usual)
 
     @property
     def _family(self) -> Family | None:
@@ -268,7 +268,7 @@ class StoredRelease:
     def _held(self) -> tuple[Floats, Floats] | None:
         """The prior that the verdict counts; None where the likelihood is quadratic."""
         family = self._family
-        return None if family is None or family.additive else self._prior
+        return None if family is None or family.quadratic else self._prior
 
     def _away(self, coefficients: Floats) -> Floats:
         """Return how far coefficients (p,) are from the place of the release, by its root."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpmcmc.families.scores.base import NONE, TINY, Family, Floats, Place
-from dpmcmc.families.scores.given import pilot, shift_of, slope_of
+from dpmcmc.families.scores.given import first_slope, pilot, shift_of, slope_of
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
@@ -267,7 +267,7 @@ def rare_moments(problem: Problem, white: Whitening) -> Floats:
     rows are long, cut and weighted down, and noise would stretch what it hides ever further. Common
     categories are left: what little they may vary by beside other columns, many rows tell.
     """
-    if problem.indicators is None or not problem.family.scaled:
+    if problem.indicators is None or not problem.family.has_scale:
         return np.zeros(problem.size)
     back, least = np.linalg.inv(white.root), 1.0 / (CUT_RATIO * problem.size)
     rare = problem.indicators & ((back**2).sum(axis=0) < RARE_CATEGORY_RATIO * least)
@@ -282,6 +282,7 @@ SQUARE_FAR, SQUARE_NEAR = 0.15, 0.10  # parts of an iterate that the scale has
 MOST_GROWTH, LEAST_LEFT = 6.0, 0.1  # of a scale in one iterate, and of its square in one step
 FARTHEST_EFFECT, UNEQUAL = (-6.0, 3.0), 0.3  # of a category on a log count; part that is held
 RIDGE = 1e-9  # of the mean precision of where the mode is
+LONGEST_CHANGE = 2.0  # of a predictor in one step, where a likelihood is not quadratic
 LEAST_BLOCK = 512  # rows at a time, where they have several predictors
 
 
@@ -299,7 +300,7 @@ def find_mode(
         white = whitening.whiten(problem.x, problem.max_row_norm, z_white, random, problem.counted)
     path = _Path(problem, white, random)
     parts = [z / math.sqrt(share) for share in shares(num_far, paid)]
-    if problem.family.pilot:
+    if problem.family.link == "log":
         path.begin_by_logs(parts[:PILOT_ITERATES])
         parts = parts[PILOT_ITERATES:]
     for part in parts[:-2]:
@@ -319,8 +320,8 @@ class _Path:
         if self._bends:
             self._problem = replace(problem, prior=self._holding(problem.prior))
         self._rows = float(problem.rows)  # that are not left out
-        self._cuts = Cuts(problem.size, scaled=problem.family.scaled)
-        level = problem.family.level
+        self._cuts = Cuts(problem.size, scaled=problem.family.has_scale)
+        level = first_slope(problem.family)
         classes = problem.classes
         self._stretch(at_rest(self._family, classes) if classes > 1 else [[level]])
         self._forget()
@@ -328,12 +329,12 @@ class _Path:
     @property
     def _bends(self) -> bool:
         """Whether rows of a rare category may lie where residuals are cut."""
-        return self._family.additive and bool(self._rare.any())
+        return self._family.link == "identity" and bool(self._rare.any())
 
     @property
     def _odds(self) -> bool:
         """Whether predictors are log odds, and the first column is the intercept."""
-        log_odds = not (self._family.pilot or self._family.additive)
+        log_odds = self._family.link in ("logit", "softmax")
         return log_odds and categories.has_intercept(self._white)
 
     def _forget(self) -> None:
@@ -343,7 +344,7 @@ class _Path:
 
     def _stretch(self, slopes: ArrayLike) -> None:
         """Begin with coordinates in which rows with this slope (k, k) are round."""
-        slopes = np.asarray(slopes) / (self._scale**2 if self._family.additive else 1.0)
+        slopes = np.asarray(slopes) / (self._scale**2 if self._family.link == "identity" else 1.0)
         self._root = np.asarray(np.kron(lifted(slopes, 0.0), self._white.root), np.float64)
         self._known = np.asarray(np.kron(slopes, self._white.known), np.float64)
         self._held = self._white.held
@@ -386,7 +387,7 @@ class _Path:
         if not self._round_by_shares():
             rounded = self._round_classes if self._problem.classes > 1 else self._round
             rounded(iterate, curve)
-        if self._family.additive:
+        if self._family.link == "identity":
             self._root = np.asarray(self._root * left)
             self._known = np.asarray(self._known / left**2)
         self._scale *= left
@@ -418,7 +419,7 @@ class _Path:
         n, back = self._rows, np.linalg.inv(self._root)
         noise, usual = iterate.sums.noise / n, weighted(curve, iterate.sums.noise / n)
         before = self._root.T @ self._known @ self._root
-        if not self._family.additive:
+        if not self._family.quadratic:
             before = before * min(1.0, trace(curve) / usual / trace(before))
         sds = iterate.sums.sds[1] / n, iterate.sums.sds[2] / n
         stretch, sure, close = rescaled(curve, noise / usual, before, sds[0], sds[1] / usual)
@@ -431,7 +432,7 @@ class _Path:
     def _categories(self, level: float) -> Floats:
         """Return (p, p) what `_rare` holds, of slopes with this mean: those of counts are rates."""
         effect = np.ones(self._problem.size)
-        if not self._family.additive:
+        if self._family.link != "identity":
             effect = UNEQUAL * np.exp(np.clip(self._place, *FARTHEST_EFFECT))
         return np.asarray(np.diag(self._rare * effect * level))
 
@@ -457,18 +458,20 @@ class _Path:
         for z in (first, last):
             iterate = self._query(z, pooled, SQUARE_NEAR, mean=True)
             self._place = self._place + self._root @ self._step(iterate)[0]
-            if self._family.scaled and not self._problem.fixed:
+            if self._family.has_scale and not self._problem.fixed:
+                additive = self._family.link == "identity"
                 self._scale *= iterate.tau
-                self._scale = self._scale if self._family.additive else max(self._scale, 1.0)
+                self._scale = self._scale if additive else max(self._scale, 1.0)
             iterates.append(iterate)
         return iterates[0], iterates[1]
 
     def _scale_left(self, iterate: Iterate, gained: float) -> float:
         """Return the scale of the residuals after a step over that before it."""
-        if not self._family.scaled or (self._problem.fixed and self._family.additive):
+        additive = self._family.link == "identity"
+        if not self._family.has_scale or (self._problem.fixed and additive):
             return 1.0
         tau = min(iterate.tau, MOST_GROWTH)
-        if not self._family.additive:
+        if not additive:
             return max(1.0 / self._scale, tau)
         return math.sqrt(max(tau * tau - gained, LEAST_LEFT * tau * tau))
 
@@ -479,7 +482,7 @@ class _Path:
         """
         problem, p = self._problem, self._problem.size
         rough = self._rough()
-        told = mean and self._family.additive and not self._problem.fixed
+        told = mean and self._family.quadratic and not self._problem.fixed
         caps, clip, cut = self._cuts.caps(self._rows, z, pooled, square, rough, faithful=told)
         spread = self._spread(mean=mean)
         blocks = self._blocks(caps, cut, spread)
@@ -487,7 +490,7 @@ class _Path:
         sums = release(blocks, p, problem.rows, caps, z, self._random, gaps=gaps)
         self._rows = sums.rows
         tau, tau_sd = 1.0, 0.0
-        if self._family.scaled:
+        if self._family.has_scale:
             noise = sums.sds[3] / self._rows
             tau, tau_sd = scales.solved(sums.square / self._rows, cut, noise)
         self._cuts.follow(sums, clip, rough)
@@ -496,7 +499,7 @@ class _Path:
 
     def _rough(self) -> float:
         """Return the released scale of the residuals over that of the model, at least 1."""
-        apart = self._family.scaled and not self._family.additive
+        apart = self._family.has_scale and self._family.link != "identity"
         return max(self._scale, 1.0) if apart else 1.0
 
     def _spread(self, *, mean: bool) -> Floats | None:
@@ -577,7 +580,8 @@ class _Path:
             self._white.root, (iterate.root @ step).reshape(-1, len(problem.x)).T
         )
         size = math.sqrt(float((moves**2).sum(axis=0).max()))
-        return np.asarray(step * min(1.0, self._family.longest / max(size, TINY))), curve
+        longest = math.inf if self._family.quadratic else LONGEST_CHANGE
+        return np.asarray(step * min(1.0, longest / max(size, TINY))), curve
 
 
 def _lengths(vectors: Floats) -> Floats:

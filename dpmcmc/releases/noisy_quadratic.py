@@ -216,12 +216,12 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     family, form = family_of(spec.model), MODELS[spec.model.family].form(design, spec)
     x, y = design.build(table)
     counted = np.where(np.isnan(y), 0.0, 1.0) if design.gappy else None
-    unit = unit_of(design, spec.model) if family.additive else 1.0
+    unit = unit_of(design, spec.model) if family.link == "identity" else 1.0
     family, y = packed(family, design, spec.model, table, np.nan_to_num(y) / unit, unit)
     start = np.zeros(len(form.start))
     if INTERCEPT in design.parameters:
         ends = form.public.response
-        ends = np.log(np.maximum(ends, 0.0) + 0.5) if family.pilot else ends
+        ends = np.log(np.maximum(ends, 0.0) + 0.5) if family.link == "log" else ends
         shift = design.middle_offset / unit
         start[design.parameters.index(INTERCEPT)] = ends.mean() - shift
     tempering = spec.model.tempering or 1.0
@@ -237,9 +237,9 @@ def _largest_slope(family: Family, classes: int, most: float) -> float:
     Fitted counts add up to no more than the counts do.
     """
     heaviest = family.heaviest if isinstance(family, Given) else 1.0
-    if family.additive:
+    if family.link == "identity":
         return heaviest
-    if family.pilot:
+    if family.link == "log":
         return heaviest * (most + 0.5)
     return heaviest * (0.25 if classes == 1 else 0.5)
 
@@ -252,7 +252,7 @@ def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) ->
 
 def usual_far(family: str) -> int:
     """Return the number of far iterates that a family has where none is asked for."""
-    return MORE_FAR if FAMILIES[family].pilot or family == "multinomial" else NUM_FAR
+    return MORE_FAR if FAMILIES[family].link in ("log", "softmax") else NUM_FAR
 
 
 def settle(
@@ -348,7 +348,7 @@ def released(
         prior_mean=mean,
         prior=precision,
         max_row_norm=max_row_norm,
-        scale=FIRST_RESIDUAL_SCALE if rows.family.additive and not rows.fixed else 1.0,
+        scale=FIRST_RESIDUAL_SCALE if rows.family.quadratic and not rows.fixed else 1.0,
         noise_multiplier=z,
         fixed=rows.fixed,
         white=white,
@@ -362,16 +362,16 @@ def released(
         problem.rows,
         rows.tempering,
         z,
-        additive=rows.family.additive,
-        has_scale=rows.family.scaled,
+        additive=rows.family.link == "identity",
+        has_scale=rows.family.has_scale,
         fixed=rows.fixed,
         heaviest=heaviest_of(rows.family),
         indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
-        log_shift=shift_of(rows.family) if rows.family.pilot else None,
+        log_shift=shift_of(rows.family) if rows.family.link == "log" else None,
         most=None
         if rows.largest_slope is None
         else problem.rows * rows.largest_slope * max_row_norm**2,
-        odds=not (rows.family.pilot or rows.family.additive) and has_intercept(white),
+        odds=rows.family.link in ("logit", "softmax") and has_intercept(white),
     )
 
 
@@ -382,7 +382,7 @@ def _on_the_way(rows: Rows, p: int) -> tuple[Floats, Floats]:
     and a prior may keep the posterior far from where the likelihood is highest.
     """
     start, own = rows.start[:p], rows.prior[:p]
-    if rows.family.additive:
+    if rows.family.quadratic:
         return start, np.full(p, RANGE**-2)
     wide = LARGEST_PREDICTOR**-2
     precision = own + wide

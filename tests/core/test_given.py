@@ -184,7 +184,7 @@ def test_offsets_add_up_and_are_held_to_their_bounds():
     assert told.tolist() == [pytest.approx(10 + np.log(500)), pytest.approx(-500.0)]
 
 
-@pytest.mark.parametrize("name", [name for name in WEIGHTED if not FAMILIES[name].additive])
+@pytest.mark.parametrize("name", [name for name in WEIGHTED if FAMILIES[name].link != "identity"])
 def test_a_weight_counts_once_where_rows_are_cut(name):
     """A row is cut by its weighted score and its weighted curvature, and by no square of either."""
     rng = np.random.default_rng(4)

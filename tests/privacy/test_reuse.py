@@ -47,7 +47,7 @@ def looks(family, white, x, y, monkeypatch, stop=False):
         prior_mean=np.zeros(D),
         prior=np.full(D, 1e-2),
         max_row_norm=2.0,
-        scale=2.0 if FAMILIES[family].additive else 1.0,
+        scale=2.0 if FAMILIES[family].link == "identity" else 1.0,
         noise_multiplier=1.0 / MU,
         white=white,
     )

@@ -8,7 +8,7 @@ at the position where it is evaluated.
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,24 +58,36 @@ class Terms:
     square: Floats
 
 
+Link = Literal["identity", "log", "logit", "softmax"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variance:
+    """The variance of a response with this mean m and unit scale: m^power (1 + m / size).
+
+    Source: Morris 1982, natural exponential families with quadratic variance functions.
+    """
+
+    power: float
+    size: float = np.inf
+
+
+BINOMIAL = Variance(1.0, -1.0)
+
+
 class Family(Protocol):
     """One regression. How many predictors a row has, it reads off `Place.eta`.
 
-    scaled: whether residuals have a scale. additive: whether that scale is an sd in units of the
-    predictor, so that a slope is 1 / scale^2. longest: largest change of a predictor in one step.
-    pilot: whether the path begins with a linear regression of the log of the response. level:
-    slope of a row at the start, without a pilot, of one predictor. steepest: largest slope of a
-    row, after a pilot. weighted: whether rows may have an offset and a weight: of the log
-    likelihood, or of the precision of the residual where it is additive.
+    link: maps the mean of a response to its predictor; that of "identity" may have a scale, which
+    is the sd of the residual in units of the predictor. has_scale: whether residuals have a scale,
+    which is estimated. quadratic: whether the log likelihood is quadratic in the predictor.
+    variance: of a response, given its mean.
     """
 
-    scaled: bool
-    additive: bool
-    longest: float
-    pilot: bool
-    level: float
-    steepest: float
-    weighted: bool
+    link: Link
+    has_scale: bool
+    quadratic: bool
+    variance: Variance
 
     def terms(self, y: Floats, place: Place) -> Terms:
         """Return the statistics of rows with responses y (m,), see Terms."""

@@ -31,15 +31,14 @@ class Given:
         self, family: Family, shift: float, usual: float = 1.0, heaviest: float = 1.0
     ) -> None:
         self.family, self.shift, self.usual, self.heaviest = family, shift, usual, heaviest
-        self.scaled, self.additive = family.scaled, family.additive
-        self.longest, self.pilot, self.level = family.longest, family.pilot, usual * family.level
-        self.steepest, self.weighted = family.steepest, False
+        self.link, self.has_scale = family.link, family.has_scale
+        self.quadratic, self.variance = family.quadratic, family.variance
 
     def terms(self, y: Floats, place: Place) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
         answer, offset, weight = y.T
         eta, root = place.eta + offset, np.sqrt(weight)
-        if self.additive:
+        if self.link == "identity":
             answer, eta, row_norm, spread = (
                 root * v for v in (answer, eta, place.row_norm, place.spread)
             )
@@ -63,7 +62,7 @@ def check(
     """Refuse offsets and weights that a family or an algorithm cannot use. Raises SpecError."""
     if not is_given(design, model):
         return
-    if family is None or not family.weighted:
+    if family is None or family.link == "softmax":
         raise SpecError("/model", f"{model.family} knows no offsets and no weights")
     if algorithm not in (None, "auto", ALGORITHM):
         raise SpecError("/sampler/algorithm", f"offsets and weights are for {ALGORITHM}")
@@ -76,7 +75,7 @@ def check(
         raise SpecError(POINTER, "weights cannot have missing codes")
     if not (0.0 <= column.lower < column.upper <= LARGEST_WEIGHT):
         raise SpecError(POINTER, f"declared bounds of weights lie within 0 and {LARGEST_WEIGHT:g}")
-    if family.additive and column.lower == 0.0:
+    if family.link == "identity" and column.lower == 0.0:
         raise SpecError(POINTER, "of a linear model must have a declared lower bound above 0")
     if design.answer is not None and model.weights in design.read:
         raise SpecError(POINTER, "weights cannot be a column of the formula as well")
@@ -87,12 +86,12 @@ def packed(
 ) -> tuple[Family, Floats]:
     """Return family and responses with what rows were given; as they are where that is nothing.
 
-    y: (n,) in this unit, which offsets of an additive family are brought to.
+    y: (n,) in this unit, which offsets are brought to where the link is the identity.
     """
     if not is_given(design, model):
         return family, y
     check(design, model, family)
-    unit = unit if family.additive else 1.0
+    unit = unit if family.link == "identity" else 1.0
     weight, low, high = np.ones(len(y)), 1.0, 1.0
     if model.weights is not None:
         column = next(c for c in design.schema.columns if c.name == model.weights)
@@ -119,7 +118,7 @@ def heaviest_of(family: Family) -> float:
 
     That of a linear row divides a variance: one that is cut tells less and claims no more.
     """
-    return family.heaviest if isinstance(family, Given) and not family.additive else 1.0
+    return family.heaviest if isinstance(family, Given) and family.link != "identity" else 1.0
 
 
 def usual_of(family: Family) -> float:
@@ -128,8 +127,13 @@ def usual_of(family: Family) -> float:
 
 
 def slope_of(family: Family, rate: float) -> float:
-    """Return about the slope of a row with this mean response."""
-    return usual_of(family) * min(rate, family.steepest)
+    """Return about the slope of a row with this mean count."""
+    return usual_of(family) * min(rate, family.variance.size)
+
+
+def first_slope(family: Family) -> float:
+    """Return the slope of a row at the start, where nothing is known of it, of one predictor."""
+    return usual_of(family) * (0.2 if family.link == "logit" else 1.0)
 
 
 def shift_of(family: Family) -> float:

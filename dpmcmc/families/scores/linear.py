@@ -7,7 +7,7 @@ A row with long covariates is clipped earlier, so that the influence of every ro
 import numpy as np
 from scipy.special import ndtr
 
-from dpmcmc.families.scores.base import TINY, Floats, Place, Terms, single
+from dpmcmc.families.scores.base import TINY, Floats, Link, Place, Terms, Variance, single
 
 WIDEST_CUT = 8.0  # residual sds beyond which every row is cut
 OUTLIER_SDS = 3.0  # sds, that few residuals are off where the mean is near
@@ -42,9 +42,8 @@ def spread(cut: Floats) -> Floats:
 class Linear:
     """scale: the residual sd. square: of the residuals in its units."""
 
-    scaled, additive = True, True
-    longest, pilot, level = np.inf, False, 1.0
-    steepest, weighted = np.inf, True
+    link: Link = "identity"
+    has_scale, quadratic, variance = True, True, Variance(0.0)
 
     def terms(self, y: Floats, place: Place) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
