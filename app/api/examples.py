@@ -64,5 +64,14 @@ EXAMPLES: dict[str, Json] = {
         "delta": _DELTA,
     },
     "NoiseIn": {"epsilon": 1.0, "delta": _DELTA, "num_steps": 2000},
+    "StatisticChoiceIn": {
+        "dataset": _ID,
+        "column": "age",
+        "family": "normal_mean",
+        "options": {"sd": 15.0},
+        "thetas": [30.0, 40.0, 50.0],
+        "powers": [0.5, 1.0, 2.0],
+        "epsilon": 1.0,
+    },
     "StepsIn": {"epsilon": 1.0, "delta": _DELTA, "noise_multiplier": 200.0},
 }

@@ -81,6 +81,7 @@ OPERATIONS = {
     "POST /v1/accounting/compose": "compose_mechanisms",
     "POST /v1/accounting/noise": "find_noise",
     "POST /v1/accounting/steps": "find_steps",
+    "POST /v1/accounting/statistic": "choose_statistic",
     "GET /healthz": "get_health",
     "GET /readyz": "get_readiness",
     "GET /metrics": "get_metrics",

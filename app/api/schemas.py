@@ -23,6 +23,7 @@ from dpmcmc.inputs.spec import ModelSpec, PrivacySpec
 from dpmcmc.posterior.units import Scale
 from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.events import Event, EventError
+from dpmcmc.queries.statistics.mechanisms import StatisticKind
 from dpmcmc.queries.tasks import Task
 from dpmcmc.samplers.algorithms import OPTIONS
 
@@ -35,6 +36,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Delta = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
+MOST_CHOICES = 64  # thetas or powers of a choice
 NotNegative = Annotated[float, Field(ge=0)]
 Role = Literal["admin", "analyst", "auditor"]
 Item = TypeVar("Item")
@@ -985,6 +987,45 @@ class StepsOut(Answer):
     """How many steps a budget pays for."""
 
     num_steps: int
+
+
+class StatisticChoiceIn(Request):
+    """Which power of a column's values to release, for a family whose one number is unknown.
+
+    statistic, noise: as in a task of kind `statistic`. family, options: how rows are thought to
+    come about, as in an inference. thetas: values of the family's number that are thought likely.
+    powers: to choose from.
+    """
+
+    dataset: UUID
+    column: Word
+    statistic: StatisticKind = "absolute_power"
+    noise: Literal["gaussian", "laplace"] = "laplace"
+    family: Word
+    options: dict[Word, float] = {}
+    thetas: Annotated[list[float], Field(min_length=1, max_length=MOST_CHOICES)]
+    powers: Annotated[list[float], Field(min_length=1, max_length=MOST_CHOICES)]
+    epsilon: Positive
+    delta: NotNegative = 0.0
+
+
+class PowerOut(Answer):
+    """What a noisy sum of values to this power tells.
+
+    information: the Fisher information at each theta, noise included; score: the mean of its
+    inverse, the smaller the better; null where it is infinite: nothing would be learnt.
+    """
+
+    power: float
+    score: float | None
+    information: list[float | None]
+
+
+class StatisticChoiceOut(Answer):
+    """The power that tells most, and what each would tell. From public facts alone, free."""
+
+    power: float
+    powers: list[PowerOut]
 
 
 class Health(Answer):

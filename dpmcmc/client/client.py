@@ -325,6 +325,36 @@ class Client:
         self.wait(made)
         return self.chain(made, form)
 
+    def noise_for_epsilon(self, epsilon: float, delta: float, num_steps: int = 1) -> float:
+        """The least noise multiplier of so many Gaussian steps that cost (epsilon, delta)."""
+        asked = {"epsilon": epsilon, "delta": delta, "num_steps": num_steps}
+        return float(self._json("POST", "/v1/accounting/noise", json=asked)["noise_multiplier"])
+
+    def steps_for_epsilon(
+        self,
+        epsilon: float,
+        delta: float,
+        noise_multiplier: float,
+        *,
+        gradient_noise_multiplier: float | None = None,
+        num_leapfrog: int = 1,
+    ) -> int:
+        """How many steps (epsilon, delta) pays for. As `dpmcmc.steps_for_epsilon`."""
+        asked: Json = {"epsilon": epsilon, "delta": delta, "noise_multiplier": noise_multiplier}
+        if gradient_noise_multiplier is not None:
+            asked["gradient_noise_multiplier"] = gradient_noise_multiplier
+            asked["num_leapfrog"] = num_leapfrog
+        return int(self._json("POST", "/v1/accounting/steps", json=asked)["num_steps"])
+
+    def choose_statistic(self, dataset: str, question: Mapping[str, Any]) -> Json:
+        """Which power of a column tells most of a family's number, by Fisher information. Free.
+
+        question: column, family, options, thetas, powers, epsilon; delta, statistic and noise
+        where they are not the default. Source: thesis B, section 4.2.
+        """
+        asked = {"dataset": self._dataset(dataset), **question}
+        return self._json("POST", "/v1/accounting/statistic", json=asked)
+
     def table(self, job: str, number: int, form: str = "csv") -> bytes:
         """A synthetic table of a task, by its number from 0. form: csv or parquet."""
         how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}

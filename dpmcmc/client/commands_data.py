@@ -66,6 +66,34 @@ def budget(
     show(known, as_json, render.budgets([{"name": dataset} | known]))
 
 
+PaidEpsilon = Annotated[
+    float, typer.Option("--epsilon", callback=finite, help="What all steps together may cost.")
+]
+PaidDelta = Annotated[float, typer.Option("--delta", callback=finite, help="At this delta.")]
+
+
+@commands.command()
+def noise(
+    context: typer.Context,
+    epsilon: PaidEpsilon,
+    delta: PaidDelta,
+    steps: Annotated[int, typer.Option(help="Of all chains together.")] = 1,
+) -> None:
+    """Print the least noise multiplier with which so many steps cost no more; spends nothing."""
+    typer.echo(client_of(context).noise_for_epsilon(epsilon, delta, steps))
+
+
+@commands.command()
+def steps(
+    context: typer.Context,
+    epsilon: PaidEpsilon,
+    delta: PaidDelta,
+    noise_multiplier: Annotated[float, typer.Option(callback=finite, help="Of every step.")],
+) -> None:
+    """Print how many steps with this noise an epsilon pays for; spends nothing."""
+    typer.echo(client_of(context).steps_for_epsilon(epsilon, delta, noise_multiplier))
+
+
 @commands.command()
 def amend(
     context: typer.Context,

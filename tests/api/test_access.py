@@ -51,6 +51,7 @@ ALLOWED = {
     ("POST", "/v1/accounting/compose"): ALL,
     ("POST", "/v1/accounting/noise"): ALL,
     ("POST", "/v1/accounting/steps"): ALL,
+    ("POST", "/v1/accounting/statistic"): {"analyst"},
 }
 OPEN = {"/healthz", "/readyz"}
 

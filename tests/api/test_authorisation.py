@@ -67,6 +67,7 @@ EXPECTED = {  # statuses in the order of CALLERS
     "POST /v1/accounting/compose": EVERYBODY,
     "POST /v1/accounting/noise": EVERYBODY,
     "POST /v1/accounting/steps": EVERYBODY,
+    "POST /v1/accounting/statistic": "401 401 200 200 404 403 403",
 }
 GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 5.0}
 
@@ -132,6 +133,8 @@ class World:
             "POST /v1/accounting/compose": {"events": [GAUSSIAN], "delta": 1e-6},
             "POST /v1/accounting/noise": EXAMPLES["NoiseIn"],
             "POST /v1/accounting/steps": EXAMPLES["StepsIn"],
+            "POST /v1/accounting/statistic": EXAMPLES["StatisticChoiceIn"]
+            | {"dataset": self.dataset},
         }
         if operation == "POST /v1/datasets":
             return {"files": {"file": ("rows.csv", CSV), "metadata": (None, json.dumps(METADATA))}}

@@ -67,7 +67,12 @@ class Handler(QuietHandler):
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         kind = self.headers.get("Content-Type", "")
         type(self).sent.append(json.loads(content) if kind == "application/json" else None)
-        self.answer(422, REFUSED)
+        answers = {"/v1/accounting/noise": {"noise_multiplier": 20.5}}
+        answers["/v1/accounting/steps"] = {"num_steps": 17}
+        if self.path in answers:
+            self.answer(200, answers[self.path])
+        else:
+            self.answer(422, REFUSED)
 
     do_PATCH = do_DELETE = do_POST  # noqa: N815 - named by the library
 
@@ -419,3 +424,12 @@ def test_the_version_needs_no_service() -> None:
     done = CliRunner().invoke(app, ["--version"])
     assert done.exit_code == 0
     assert done.output.startswith("dpmcmc")
+
+
+def test_noise_and_steps_of_an_epsilon_are_printed(peer: str) -> None:
+    budget = ["--epsilon", "1", "--delta", "1e-6"]
+    assert run(peer, "noise", *budget, "--steps", "12").output == "20.5\n"
+    assert Handler.sent[-1] == {"epsilon": 1.0, "delta": 1e-6, "num_steps": 12}
+    assert run(peer, "steps", *budget, "--noise-multiplier", "60").output == "17\n"
+    assert Handler.sent[-1] == {"epsilon": 1.0, "delta": 1e-6, "noise_multiplier": 60.0}
+    assert "finite" in run(peer, "noise", "--epsilon", "nan", "--delta", "1e-6").output

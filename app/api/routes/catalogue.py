@@ -7,13 +7,25 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import TypeAdapter
 
-from app.api.auth import Anyone, Planning
+from app.api.auth import Analyst, Anyone, House, Planning
 from app.api.bodies import describe, read
-from app.api.endpoints import Route
-from app.api.schemas import ComposeIn, Listing, NoiseIn, NoiseOut, RegisteredOut, StepsIn, StepsOut
+from app.api.endpoints import Route, in_thread
+from app.api.schemas import (
+    ComposeIn,
+    Listing,
+    NoiseIn,
+    NoiseOut,
+    RegisteredOut,
+    StatisticChoiceIn,
+    StatisticChoiceOut,
+    StepsIn,
+    StepsOut,
+)
 from app.api.waiting import answered
 from app.services.budgets.quotes import quoted
 from app.services.errors import Fault, invalid
+from app.services.planning.calls import chosen
+from app.services.planning.plans import public_facts
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
 from dpmcmc.inputs.spec import ModelSpec
@@ -120,3 +132,24 @@ def steps(_: Anyone, body: Annotated[StepsIn, Depends(read(StepsIn))]) -> StepsO
     except SpecError as error:
         raise invalid(error.pointer, error.message) from None
     return StepsOut(num_steps=count)
+
+
+@router.post(
+    "/accounting/statistic", tags=["accounting"], openapi_extra=describe(StatisticChoiceIn)
+)
+async def statistic(
+    caller: Analyst,
+    services: House,
+    planners: Planning,
+    request: Request,
+    body: Annotated[StatisticChoiceIn, Depends(read(StatisticChoiceIn))],
+) -> StatisticChoiceOut:
+    """Which power of a column to release, by Fisher information. From public facts, free."""
+    schema = await in_thread(public_facts, services, caller, body.dataset)
+    asked = body.model_dump(exclude={"dataset", "statistic", "family", "options"})
+    asked["kind"] = body.statistic
+    ticket = planners.ask(str(caller.id), chosen, schema, body.family, body.options, asked)
+    made: dict[str, Any] | Fault = await answered(request, ticket)
+    if isinstance(made, Fault):
+        raise invalid(made.pointer, made.message)
+    return StatisticChoiceOut.model_validate(made)

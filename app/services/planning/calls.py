@@ -1,7 +1,8 @@
 """What the planners' processes call: a plan, of public facts only."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +16,8 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.options import AutoOptions, DpPenaltyOptions
 from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
-from dpmcmc.queries.statistics.questions import Question
+from dpmcmc.queries.statistics.choice import choose_statistic
+from dpmcmc.queries.statistics.questions import Question, population_of
 from dpmcmc.queries.summaries.intervals import Target
 from dpmcmc.queries.tasks import TaskPlan, TaskSpec, plan_task, posterior_of, told_of
 from dpmcmc.releases.reuse import Earlier
@@ -90,6 +92,33 @@ def inferred(
     if head is None:
         return told
     return json.dumps(head | told | {"draws": made.draws.tolist()}, allow_nan=False).encode()
+
+
+def chosen(
+    schema: Schema, family: str, options: Mapping[str, float], asked: Mapping[str, Any]
+) -> dict[str, Any] | Fault:
+    """Which power of a column's values tells most, or what is wrong with the question.
+
+    family, options: the population. asked: the other arguments of `choose_statistic`. Runs in a
+    planner process.
+    """
+    try:
+        choice = choose_statistic(schema, population=population_of(family, options), **asked)
+    except SpecError as error:
+        return Fault(error.pointer.replace("/privacy", "/epsilon"), error.message)
+    powers = [
+        {
+            "power": power,
+            "score": _finite(choice.scores[power]),
+            "information": [_finite(value) for value in information],
+        }
+        for power, information in choice.information.items()
+    ]
+    return {"power": choice.power, "powers": powers}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def load_planner() -> None:

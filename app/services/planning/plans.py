@@ -79,6 +79,12 @@ def asked(
         return schema_of(dataset), whitenings.earlier(session, caller, dataset_id)
 
 
+def public_facts(services: Services, caller: Caller, dataset_id: UUID) -> Schema:
+    """The columns and the number of rows of a dataset that the caller may use. Raises Refusal."""
+    with services.sessions.read() as session:
+        return schema_of(usable_dataset(session, caller, dataset_id))
+
+
 def checked(services: Services, schema: Schema, made: Made | Fault) -> Made:
     """The plan, if this service takes such a job. Raises Refusal 422."""
     if isinstance(made, Fault):
