@@ -360,6 +360,27 @@ def test_what_moved_is_exported_once_to_file_log_and_webhook(
         assert (house.settings.anchor_path.stat().st_mode & 0o777) == 0o600
 
 
+def test_log_and_webhook_are_told_of_what_workers_paid(
+    tmp_path: Path,
+    lines: Any,  # noqa: F811
+) -> None:
+    """Though it is the worker that anchors it, and whoever sent before was killed."""
+    with listener() as (address, received), house_in(tmp_path, anchor_webhook=address) as house:
+        ada, dataset = house.user("analyst"), house.dataset()
+        exporter = Exporter(house.services)
+        spend(house, ada, dataset)
+        exporter.export()
+        exporter.export()
+        Exporter(house.services).export()
+        end = house.admin.get(f"/v1/datasets/{dataset}/ledger").json()["items"][-1]
+        for sent in received:
+            assert {a["ledger"]: a["head"] for a in sent["anchors"]}[dataset] == end["hash"]
+        assert len(received) == 2
+        said = [json.loads(line) for line in lines.getvalue().splitlines()]
+        told = [line for line in said if line["event"] == "ledger_anchored"]
+        assert end["hash"] in {line["head"] for line in told}
+
+
 def test_a_webhook_that_is_away_is_sent_the_lines_later(tmp_path: Path) -> None:
     with (
         listener(fail=1) as (address, received),

@@ -6,7 +6,6 @@ anchored entry is not in the database, its ledger was rewound: the service is no
 jobs on it and runs none, until an admin accepts the restore and with it the worst case.
 """
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from app.storage.types import utc_now
 EXPORT_SECONDS = 5.0
 WEBHOOK_SECONDS = 5.0  # of the whole exchange
 WEBHOOK_PAUSE_SECONDS = 60.0  # after one that failed
-WAITING = 1000  # lines that a webhook which is away may miss before the oldest are dropped
+SENT_AT_ONCE = 1000  # lines
 REWOUND = (
     "The ledger is behind what was anchored outside of the database: an older database was put"
     " back. An admin looks at GET /v1/restore and accepts it by POST /v1/restore."
@@ -97,7 +96,17 @@ def keep(services: Services, ends: Sequence[End]) -> None:
         if (known := before[end.ledger]) is None or known.seq < end.seq
     ]
     if made:
-        anchors.append(made)
+        _append(services, made)
+
+
+def _append(services: Services, made: Sequence[Anchor]) -> None:
+    """Write anchors to the file, then to the log. Raises AnchorError."""
+    anchors = services.vault.anchors
+    anchors.append(made)
+    for anchor in made:
+        line = anchors.signer.line(anchor)
+        told = {name: line[name] for name in ("ledger", "epoch", "seq", "head", "signature")}
+        logs.logger().info("ledger_anchored", **told)
 
 
 def rewound(services: Services) -> list[Rewound]:
@@ -153,7 +162,7 @@ def accept(services: Services, caller: Caller, reason: str) -> list[Rewound]:
         told = [_told(one) for one in found]
         note(session, caller, "restore.accept", reason=reason, ledgers=told)
     with services.sessions.read() as session:
-        services.vault.anchors.append([_accepted(session, one) for one in found])
+        _append(services, [_accepted(session, one) for one in found])
     logs.logger().warning("restore_accepted", ledgers=[line["ledger"] for line in told])
     return found
 
@@ -194,14 +203,18 @@ def _told(one: Rewound) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Exporter:
-    """Anchors what moved, every EXPORT_SECONDS: to the file, the log and the webhook."""
+    """Anchors what moved, every EXPORT_SECONDS, and sends the webhook what the file has.
+
+    Workers write to the file too, whenever a job has paid. The webhook gets the last line of every
+    ledger that it has not got from this process, so that it misses no ledger's end, whoever wrote
+    it and whoever was killed meanwhile. It gets some lines twice, which does no harm.
+    """
 
     services: Services
     clock: Callable[[], float] = time.monotonic
     _next: float = 0.0
     _send_from: float = 0.0
-    _unsent: list[dict[str, Any]] = field(default_factory=list)
-    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _sent: dict[UUID, tuple[int, int]] = field(default_factory=dict)
 
     def round(self) -> None:
         """Look whether it is time, and export."""
@@ -225,7 +238,7 @@ class Exporter:
         return due
 
     def anchor(self) -> None:
-        """Write what moved to the file and the log, and keep it for the webhook."""
+        """Write what moved to the file and the log."""
         anchors = self.services.vault.anchors
         known = anchors.latest()
         with self.services.sessions.read() as session:
@@ -241,30 +254,23 @@ class Exporter:
             for end in moved
             if end.ledger not in behind
         ]
-        anchors.append(made)
-        for anchor in made:
-            line = anchors.signer.line(anchor)
-            told = {name: line[name] for name in ("ledger", "epoch", "seq", "head", "signature")}
-            logs.logger().info("ledger_anchored", **told)
-            if self.services.settings.anchor_webhook:
-                with self._guard:
-                    self._unsent.append(line)
-                    del self._unsent[:-WAITING]
+        _append(self.services, made)
 
     def send(self) -> None:
         """Send the webhook what it has not got yet, unless it failed lately."""
-        with self._guard:
-            lines = list(self._unsent)
-        if not lines or self.clock() < self._send_from:
+        address, anchors = self.services.settings.anchor_webhook, self.services.vault.anchors
+        if not address or self.clock() < self._send_from:
             return
-        body = canonical({"anchors": lines}).encode()
+        latest = anchors.latest().values()
+        due = [one for one in latest if self._sent.get(one.ledger) != one.place][:SENT_AT_ONCE]
+        if not due:
+            return
+        body = canonical({"anchors": [anchors.signer.line(one) for one in due]}).encode()
         kind = {"Content-Type": "application/json"}
-        address = self.services.settings.anchor_webhook
         try:
             exchange("POST", address, WEBHOOK_SECONDS, content=body, headers=kind)
         except OutsideError as error:
             logs.logger().warning("webhook_failed", exception=error.reason)
             self._send_from = self.clock() + WEBHOOK_PAUSE_SECONDS
             return
-        with self._guard:  # more may have come meanwhile, and the oldest been dropped
-            self._unsent = [line for line in self._unsent if line not in lines]
+        self._sent.update({one.ledger: one.place for one in due})
