@@ -19,7 +19,6 @@ from app.services.context import Services
 from app.services.jobs.submit import tell
 from app.storage.clock import database_now
 from app.storage.rows import ChainBlockRow, JobRow
-from app.storage.types import utc_now
 
 FIRST_RESEND_SECONDS = 4.0
 LAST_RESEND_SECONDS = 600.0
@@ -119,7 +118,7 @@ class Recovery:
             .values(
                 status="cancelled" if cancelled else "failed",
                 error_code=JobRow.error_code if cancelled else "worker_lost",
-                finished_at=utc_now(),
+                finished_at=database_now(session),
             )
         )
         return True

@@ -33,6 +33,7 @@ from app.services.jobs.cancel import end_waiting
 from app.services.jobs.specs import InferenceSpec, OutdatedError, is_inference, runnable_spec
 from app.services.results.chains import stored_block, stored_chain
 from app.services.results.fetch import TaskBlock
+from app.storage.clock import database_now
 from app.storage.columns import schema_of
 from app.storage.errors import DatasetFileError, StoreAwayError
 from app.storage.keys import KeyFileError
@@ -238,7 +239,7 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
                 found = _given(session, spec)
             else:
                 found = _paid(services, session, job_id, dataset, spec)
-            job.started_at = job.started_at or now
+            job.started_at = job.started_at or max(job.created_at, database_now(session))
             return Claim(
                 job_id=job_id,
                 owner=owner,
@@ -466,11 +467,12 @@ def _succeed(services: Services, claim: Claim, last: Part, release: StoredReleas
             if job.cancel_requested:
                 cancelled = True
                 return
+            now = database_now(session)
             session.execute(insert(ChainBlockRow).values(values))
             job.progress_step = last.end
             job.status, job.released_attempt = "succeeded", claim.attempt
             job.owner = job.lease_until = None
-            job.finished_at, job.summary, job.verdict = utc_now(), summary, verdict
+            job.finished_at, job.summary, job.verdict = now, summary, verdict
             if release is not None:
                 kept = {"job_id": claim.job_id, "content": release.to_dict()}
                 session.execute(insert(ReleaseRow).values(kept))
@@ -547,7 +549,7 @@ def _end(services: Services, claim: Claim, *, status: str, error_code: str | Non
                     error_code=error_code or JobRow.error_code,  # why it was stopped stays
                     owner=None,
                     lease_until=None,
-                    finished_at=utc_now(),
+                    finished_at=database_now(session),
                 )
             )
             if ended.rowcount != 1:  # type: ignore[attr-defined]

@@ -78,6 +78,25 @@ def test_a_job_is_paid_and_stored_once(house: House, analyst: Caller, job: str) 
     assert blocks(house, job) == {1}
 
 
+@pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
+def test_the_times_of_a_job_are_in_order_though_its_workers_clock_is_behind(
+    house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    def draws(*_: Any) -> Iterator[Released[Any]]:
+        if end == "failed":
+            raise ValueError
+        if end == "cancelled":
+            analyst.post(f"/v1/jobs/{job}/cancel")
+        yield from some_blocks(2)
+
+    sampler(monkeypatch, draws)
+    monkeypatch.setattr(running, "utc_now", lambda: utc_now() - timedelta(hours=1))
+    house.run(job)
+    ended = shown(analyst, job)
+    assert ended["status"] == end
+    assert ended["created_at"] <= ended["started_at"] <= ended["finished_at"]
+
+
 def test_two_workers_at_once_run_a_job_once(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,8 @@ from app.services.audit.trail import note
 from app.services.context import Services
 from app.services.errors import Refusal
 from app.services.jobs.specs import is_inference
+from app.storage.clock import database_now
 from app.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow
-from app.storage.types import utc_now
 
 
 def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
@@ -80,7 +80,8 @@ def end_waiting(session: Session, job_id: UUID, code: str) -> bool:
         update(JobRow)
         .where(JobRow.id == job_id, JobRow.status.in_(("queued", "running")))
         .where(JobRow.owner.is_(None))
-        .values(status="failed", error_code=code, finished_at=utc_now(), token=JobRow.token + 1)
+        .values(status="failed", error_code=code, token=JobRow.token + 1)
+        .values(finished_at=database_now(session))
     )
     if ended.rowcount != 1:  # type: ignore[attr-defined]
         return False
@@ -99,7 +100,8 @@ def give_back(session: Session, job_id: UUID, reason: str) -> None:
 def _end(
     session: Session, job_id: UUID, why: Mapping[str, str], *conditions: ColumnElement[bool]
 ) -> bool:
-    ended = {"status": "cancelled", "cancel_requested": True, "finished_at": utc_now(), **why}
+    now = database_now(session)
+    ended = {"status": "cancelled", "cancel_requested": True, "finished_at": now, **why}
     done = session.execute(
         update(JobRow)
         .where(JobRow.id == job_id, *conditions)
