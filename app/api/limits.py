@@ -1,4 +1,4 @@
-"""How much one user may ask for: requests in a time, and event streams at once.
+"""How much one user may ask for: requests in a time, and event streams at once. How refusals wait.
 
 Counted by user and not by key: everybody may make further keys for himself. Requests are metered by
 the generic cell rate algorithm (ITU-T I.371): of each user one moment is kept, the one at which all
@@ -21,6 +21,9 @@ from app.settings import Settings
 WINDOW_SECONDS = 10.0
 ALONE_SECONDS = 5.0  # that this process meters by itself after Redis was away
 MOST_KEPT = 10_000
+AT_ONCE = 100  # refusals of one caller in WINDOW_SECONDS that are answered at once
+WAIT_SECONDS = 2.0  # that each further one waits
+NOBODY = UUID(int=0)  # all callers without a key that works, as one
 METER = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
@@ -133,6 +136,23 @@ class Rates:
 
     def _told(self, allowed: bool, ahead: float) -> Allowance:
         return Allowance(allowed, self._limit, ahead)
+
+
+class Refusals:
+    """How long refusals wait before they are sent.
+
+    Making a refusal takes milliseconds of the event loop, and whoever is refused may ask again at
+    once, on many connections. A caller who is refused all the time gets one answer in two seconds
+    on each of them, so that others' requests do not wait behind his.
+    """
+
+    def __init__(self) -> None:
+        self._meter = OwnMeter()
+
+    def wait_seconds(self, user: UUID | None) -> float:
+        """Seconds that a refusal of a user waits; None: of somebody without a key that works."""
+        allowed, _ = self._meter.ask(user or NOBODY, WINDOW_SECONDS / AT_ONCE)
+        return 0.0 if allowed else WAIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

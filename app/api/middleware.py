@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import logs, tracing
+from app.api.limits import Refusals
 from app.api.metrics import UNTIMED, Metrics
 from app.api.problems import of_status, problem
 from app.services.errors import Refusal
@@ -31,6 +32,7 @@ DRAIN_BYTES = 2**24  # of a refused body, so that its sender reads the answer
 
 PIECE_BYTES = 2**16  # handed to the connection at once
 CLIENT_LEFT = 499  # as nginx counts it
+REFUSED = frozenset({401, 429, 503})  # what may be asked again at once, to the same end
 LEAST_RATE = 1024.0  # bytes of a body a second, besides the time that headers have
 
 
@@ -96,6 +98,7 @@ class Front:
         self.metrics = metrics
         self.limit = limit
         self.seconds = seconds
+        self.refusals = Refusals()
         self.cookie = re.compile(rf"{re.escape(cookie)}=[A-Za-z0-9._-]{{1,500}}".encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +112,7 @@ class Front:
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         limit = self.limit(scope)
-        exchange = _Exchange(scope, receive, send, request_id, limit, self.seconds)
+        exchange = _Exchange(scope, receive, send, request_id, limit, self.seconds, self.refusals)
         started = time.perf_counter()
         with _span(scope, request_id):
             await exchange.serve(self.app)
@@ -140,8 +143,10 @@ class _Exchange:
         request_id: str,
         limit: int,
         seconds: float,
+        refusals: Refusals,
     ) -> None:
         self.scope, self._receive, self._send = scope, receive, send
+        self._refusals = refusals
         self.request_id = request_id
         self.limit = limit
         self.began, self.seconds = time.monotonic(), seconds
@@ -206,6 +211,7 @@ class _Exchange:
     async def _out(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            await self._slow_down()
             names = {name.lower() for name, _ in message["headers"]}
             extra = [(name, value) for name, value in HEADERS if name not in names]
             extra.append((b"x-request-id", self.request_id.encode("ascii")))
@@ -214,6 +220,12 @@ class _Exchange:
         elif len(message.get("body", b"")) > PIECE_BYTES:
             message = await self._all_but_the_end(message)
         await self._send(message)
+
+    async def _slow_down(self) -> None:
+        """Let a caller wait who is refused all the time. Probes are not counted."""
+        if self.status in REFUSED and self.scope["path"] not in PROBES:
+            caller = self.scope.get("state", {}).get("caller")
+            await asyncio.sleep(self._refusals.wait_seconds(caller.id if caller else None))
 
     async def _all_but_the_end(self, message: Message) -> Message:
         """Send a large part in pieces, each once the client has taken most of what came before."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -57,6 +57,42 @@ def test_what_is_no_key_is_not_counted(narrow: House) -> None:
     for _ in range(20):
         assert narrow.http.get("/v1/models").status_code == 401
     assert narrow.http.get("/healthz").status_code == 200
+
+
+def test_who_is_refused_again_and_again_waits_for_each_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, ada = 1000.0, uuid4()
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now)
+    refusals = limits.Refusals()
+    assert [refusals.wait_seconds(ada) for _ in range(limits.AT_ONCE)] == [0.0] * limits.AT_ONCE
+    assert refusals.wait_seconds(ada) == limits.WAIT_SECONDS
+    assert refusals.wait_seconds(uuid4()) == refusals.wait_seconds(None) == 0.0
+    now += limits.WINDOW_SECONDS
+    assert refusals.wait_seconds(ada) == 0.0
+
+
+def test_refusals_wait_and_no_other_answer_does(
+    narrow: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[UUID | None]()
+
+    def wait_seconds(_: limits.Refusals, user: UUID | None) -> float:
+        asked.append(user)
+        return 0.3
+
+    monkeypatch.setattr(limits.Refusals, "wait_seconds", wait_seconds)
+    ada = narrow.user("analyst")
+    assert ada.get("/v1/models").status_code == 200
+    assert narrow.http.get("/readyz").status_code in (200, 503)
+    assert ada.get("/v1/users").status_code == 403
+    assert asked == []
+    began = time.monotonic()
+    assert narrow.http.get("/v1/models").status_code == 401
+    assert time.monotonic() - began >= 0.3
+    while ada.get("/v1/models").status_code == 200:
+        pass
+    assert asked == [None, UUID(ada.id)]
 
 
 def test_a_meter_earns_back_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,11 +96,14 @@ class ProviderKeys:
         threading.Thread(target=self._fetch, args=(now, begun), daemon=True).start()
         return begun
 
-    def key(self, kid: str) -> jwt.PyJWK | None:
-        """The key of this id. Raises Refusal 503 where no keys were ever to be had."""
+    def key(self, kid: str, patience: float) -> jwt.PyJWK | None:
+        """The key of this id, for which a fetch is waited for so many seconds.
+
+        Raises Refusal 503 where no keys were ever to be had.
+        """
         fetch = self.fetching(kid)
         if fetch is not None:
-            wait({fetch}, timeout=PATIENCE_SECONDS)
+            wait({fetch}, timeout=patience)
         if self._clock() - self._fetched >= 2 * KEPT_SECONDS:  # what is withdrawn does not last
             raise Refusal(503, "unavailable", "The identity provider cannot be reached.")
         return self._keys.get(kid)
@@ -141,13 +144,16 @@ class Tokens:
         kid = _kid(token)
         return None if kid is None else self._keys.fetching(kid)
 
-    def read(self, token: str) -> Identity | None:
-        """Whom a token names; None where it is not good. Raises Refusal 403 without a role."""
+    def read(self, token: str, patience: float = PATIENCE_SECONDS) -> Identity | None:
+        """Whom a token names; None where it is not good. Raises Refusal 403 without a role.
+
+        patience: seconds that the provider's keys are waited for, where they are being fetched.
+        """
         kid = _kid(token)
         if kid is None:
             return None
         try:
-            key = self._keys.key(kid)
+            key = self._keys.key(kid, patience)
             claims = None if key is None else self._claims(token, key)
         except (jwt.PyJWTError, RecursionError) as error:
             logs.logger().info("token_refused", exception=type(error).__name__)
@@ -206,9 +212,10 @@ def authenticate(
 ) -> Caller | None:
     """Who comes with a token; None where it is not good, or its user is disabled.
 
-    The user is made at the first token, and follows the role of the last one.
+    The user is made at the first token, and follows the role of the last one. Nothing is waited
+    for: threads are few, so that the request has waited for the provider before it took one.
     """
-    told = tokens.read(token)
+    told = tokens.read(token, patience=0.0)
     if told is None:
         return None
     with services.sessions.read() as session:
