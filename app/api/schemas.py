@@ -406,7 +406,11 @@ class HistoryOut(Answer):
 
 
 class BudgetItem(BudgetOut):
-    """A budget with its curve."""
+    """A budget with its curve.
+
+    history: the last steps, oldest first: 200, or an equal part of 4,000 on a page of more than 20
+    datasets. The ledger has all of them.
+    """
 
     history: list[HistoryOut]
 

@@ -1,12 +1,18 @@
-"""Pages of a service with 1,000 jobs on 50 datasets stay small, their scripts and styles too."""
+"""Pages of a service with 1,000 jobs on 50 datasets stay small, their scripts and styles too.
+
+So do budgets with thousands of ledger entries, and what they take to work out.
+"""
 
 import re
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from sqlalchemy import insert
+import pytest
+from sqlalchemy import insert, select
 
-from app.storage.rows import JobRow
+from app.ledger import read
+from app.services.datasets.records import MOST_STEPS
+from app.storage.rows import JobRow, LedgerRow
 from tests.api.support import ADMIN, House
 
 MOST_BYTES = 400_000
@@ -51,3 +57,33 @@ def test_pages_stay_small_whatever_there_is(house: House) -> None:
     listed = house.http.get("/jobs").text
     assert listed.count('name="job"') == 50
     assert "cursor=" in listed
+
+
+def test_all_budgets_with_thousands_of_entries_are_some_steps_each(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analyst = house.user("analyst")
+    datasets = [house.dataset(name=f"people {k}") for k in range(25)]
+    house.submit(analyst, datasets[0])
+    columns = [column.key for column in LedgerRow.__table__.columns]
+    with house.services.sessions.write() as session:
+        (one,) = session.scalars(select(LedgerRow).where(LedgerRow.kind == "reserve"))
+        of_job = dict.fromkeys(("job_id", "analyst_id", "event", "event_digest", "cost"))
+        like = {name: getattr(one, name) for name in columns} | of_job | {"kind": "raise_budget"}
+        for dataset in datasets:
+            rows = [like | {"dataset_id": UUID(dataset), "seq": k} for k in range(10, 300)]
+            session.execute(insert(LedgerRow), rows)
+    worked_out, plain = list[str](), read._epsilon.__wrapped__
+
+    def epsilon(terms: str, total: str) -> float:
+        worked_out.append(total)
+        return float(plain(terms, total))
+
+    monkeypatch.setattr(read, "_epsilon", epsilon)
+    items = analyst.get("/v1/budget").json()["items"]
+    each = MOST_STEPS // len(datasets)
+    assert [len(item["history"]) for item in items] == [each] * len(datasets)
+    assert len(worked_out) == MOST_STEPS
+    (last,) = analyst.get("/v1/budget?limit=1").json()["items"]
+    assert len(last["history"]) == 200
+    assert last["history"][-1] == items[0]["history"][-1]
