@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import redis
@@ -20,6 +19,7 @@ import redis
 from app.storage.session import SessionFactory
 from dpmcmc.client import Client, UnreachedError
 from dpmcmc.client.answers import ApiError
+from tests.chaos import checked
 from tests.chaos.audit import audit, unfinished
 from tests.chaos.clients import Analyst, job_of
 from tests.chaos.faults import Fault, faults_of
@@ -50,9 +50,14 @@ def submitting(analysts: list[Analyst], stopping: threading.Event) -> Iterator[N
             thread.join()
 
 
-def rage(on: Stack, seconds: float, choose: random.Random) -> collections.Counter[str]:
-    """One fault after the other, each kind as often as any other. Returns how many of each."""
-    kinds, done = faults_of(on), collections.Counter[str]()
+def rage(
+    on: Stack, seconds: float, choose: random.Random
+) -> tuple[collections.Counter[str], list[str]]:
+    """One fault after the other, each kind as often as any other.
+
+    Returns how many there were of each, and what is wrong.
+    """
+    kinds, done, wrong = faults_of(on), collections.Counter[str](), list[str]()
     deadline, bag = time.monotonic() + seconds, list[Fault]()
     pause = min(8.0, seconds / (len(kinds) + 1))
     while time.monotonic() < deadline:
@@ -60,11 +65,11 @@ def rage(on: Stack, seconds: float, choose: random.Random) -> collections.Counte
         bag = bag or choose.sample(kinds, len(kinds))
         fault = bag.pop()
         try:
-            fault(on, choose)
+            wrong += fault(on, choose) or []
         except (psycopg.Error, redis.RedisError):
             continue  # it was down already
         done[fault.__name__] += 1
-    return done
+    return done, wrong
 
 
 def settled(on: Stack, sessions: SessionFactory) -> bool:
@@ -83,7 +88,7 @@ def settled(on: Stack, sessions: SessionFactory) -> bool:
     return on.tend(STUCK_SECONDS, on.ready) and on.tend(math.inf, ended_or_stuck) and not seen
 
 
-def books(on: Stack, dataset: str, analysts: list[Analyst]) -> list[str]:
+def books(on: Stack, analysts: list[Analyst]) -> list[str]:
     """Wait for what is left to do, and check everything. Returns what is wrong."""
     sessions = SessionFactory(
         on.database.replace("postgresql:", "postgresql+psycopg:")
@@ -97,7 +102,7 @@ def books(on: Stack, dataset: str, analysts: list[Analyst]) -> list[str]:
             wrong.append("something is stuck")
         accepted = [job for analyst in analysts for job in analyst.accepted.values()]
         with sessions.read() as session:
-            found, outcomes = audit(session, UUID(dataset), accepted)
+            found, outcomes = audit(session, accepted)
     finally:
         sessions.dispose()
     say(f"  accepted {len(accepted)}, refused {sum(a.refused for a in analysts)}")
@@ -105,19 +110,24 @@ def books(on: Stack, dataset: str, analysts: list[Analyst]) -> list[str]:
     return wrong + found
 
 
-def still_works(on: Stack, dataset: str, key: str) -> list[str]:
-    """A last job for every API, and an orderly end of every program. Returns what is wrong."""
+def still_works(on: Stack, key: str) -> list[str]:
+    """Every API and every slot takes jobs, on every dataset; every program ends in order.
+
+    Returns what is wrong.
+    """
     wrong: list[str] = []
     for number, url in enumerate(on.apis):
-        try:
-            with Client(url, key) as client:
-                job = client.submit(job_of(dataset, 60))
-                ended = client.wait(job["id"], timeout=STUCK_SECONDS)
-        except (ApiError, UnreachedError, TimeoutError) as error:
-            wrong.append(f"api {number} does not take a job any more: {error}")
-        else:
-            if ended["status"] != "succeeded":
-                wrong.append(f"the last job of api {number} is {ended['status']}")
+        for dataset in on.datasets:
+            try:
+                with Client(url, key) as client:
+                    job = client.submit(job_of(dataset, 60))
+                    ended = client.wait(job["id"], timeout=STUCK_SECONDS)
+            except (ApiError, UnreachedError, TimeoutError) as error:
+                wrong.append(f"api {number} does not take a job any more: {error}")
+            else:
+                if ended["status"] != "succeeded":
+                    wrong.append(f"the last job of api {number} is {ended['status']}")
+    wrong += checked.idle_slots(on) + checked.webhook_ends(on)
     for program in [*on.workers, *on.apis.values()]:
         code = program.end()
         if code:
@@ -130,18 +140,20 @@ def let_loose(name: str, seconds: float, seed: int) -> list[str]:
     choose = random.Random(f"{seed} {name}")
     say(f"{name}: {seconds:.0f} s of faults, seed {seed}")
     with stack(name) as on:
-        dataset, keys = furnish(on, ANALYSTS)
+        keys = furnish(on, ANALYSTS)
         if not on.disk:
             say("  the disk is never full: a small one can be mounted by root only")
         stopping = threading.Event()
         urls = list(on.apis)
         analysts = [
-            Analyst(urls, key, dataset, random.Random(choose.random()), stopping) for key in keys
+            Analyst(urls, key, on.datasets, random.Random(choose.random()), stopping)
+            for key in keys
         ]
         with submitting(analysts, stopping):
-            done = rage(on, seconds, choose)
+            done, wrong = rage(on, seconds, choose)
         say(f"  faults {dict(done)}")
-        wrong = books(on, dataset, analysts) or still_works(on, dataset, keys[0])
+        wrong += books(on, analysts)
+        wrong = wrong or still_works(on, keys[0])
         if wrong:
             say(logs_of(on))
         return wrong

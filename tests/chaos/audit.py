@@ -1,7 +1,8 @@
 """What must hold at the end, read from the database itself."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import ledger
-from app.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow, LedgerRow
+from app.storage.rows import FINAL_STATUSES, ChainBlockRow, DatasetRow, JobRow, LedgerRow
 
 
 def unfinished(session: Session) -> list[Any]:
@@ -20,27 +21,38 @@ def unfinished(session: Session) -> list[Any]:
     )
 
 
-def audit(session: Session, dataset: UUID, accepted: Collection[str]) -> tuple[list[str], Counter]:
+def audit(session: Session, accepted: Collection[str]) -> tuple[list[str], Counter[str]]:
     """What is wrong, in words, and how many jobs ended how."""
     jobs = session.scalars(select(JobRow)).all()
     known = {str(job.id) for job in jobs}
     wrong = [f"job {job} was accepted and is gone" for job in accepted if job not in known]
     for job in jobs:
         wrong += [f"job {job.id} ({job.status}): {what}" for what in _wrong_with(session, job)]
+    for dataset in session.scalars(select(DatasetRow.id)):
+        wrong += _wrong_in_books(session, dataset)
+    return wrong, Counter(_outcome(job) for job in jobs)
+
+
+def _wrong_in_books(session: Session, dataset: UUID) -> Iterator[str]:
     checked = ledger.verify(session, dataset)
     if not checked.ok:
-        wrong.append(f"the ledger does not verify: {checked.problem}")
+        yield f"the ledger does not verify: {checked.problem}"
     balance = ledger.balance(session, dataset)
-    posted = session.scalars(select(LedgerRow.job_id).where(LedgerRow.kind == "post")).all()
-    if balance.jobs != len(posted) or len(set(posted)) != len(posted):
-        wrong.append(f"{len(posted)} debits of {len(set(posted))} jobs, counted as {balance.jobs}")
+    of_dataset = LedgerRow.dataset_id == dataset
+    posted = session.scalars(select(LedgerRow.job_id).where(of_dataset, LedgerRow.kind == "post"))
+    paid = Counter(posted)
+    if balance.jobs != paid.total() or len(paid) != paid.total():
+        yield f"{paid.total()} debits of {len(paid)} jobs, counted as {balance.jobs}"
     if balance.reserved_epsilon:
-        wrong.append("something is still reserved")
-    return wrong, Counter(_outcome(job) for job in jobs)
+        yield "something is still reserved"
 
 
 def _outcome(job: JobRow) -> str:
     return f"{job.status} ({job.error_code})" if job.error_code else job.status
+
+
+def _end_of(job: JobRow) -> datetime:
+    return job.finished_at or job.created_at
 
 
 def _wrong_with(session: Session, job: JobRow) -> list[str]:
@@ -49,6 +61,8 @@ def _wrong_with(session: Session, job: JobRow) -> list[str]:
     entries = select(LedgerRow.kind).where(LedgerRow.job_id == job.id).order_by(LedgerRow.seq)
     kinds = session.scalars(entries).all()
     wrong = []
+    if job.started_at is not None and not job.created_at <= job.started_at <= _end_of(job):
+        wrong.append(f"created {job.created_at}, started {job.started_at}, {job.finished_at}")
     paid = ["reserve", "post"]
     if kinds != paid and (job.attempt or kinds != ["reserve", "void"]):
         wrong.append(f"its entries are {kinds} after {job.attempt} attempts")

@@ -32,7 +32,7 @@ class Analyst:
 
     urls: list[str]
     key: str
-    dataset: str
+    datasets: list[str]
     choose: random.Random
     stopping: threading.Event
     accepted: dict[str, str] = field(default_factory=dict)
@@ -44,9 +44,10 @@ class Analyst:
         """Submit until told to stop; now and then twice with one key, or cancel."""
         while not self.stopping.wait(self.choose.uniform(0.3, 1.5)):
             key = str(uuid.UUID(int=self.choose.getrandbits(128), version=4))
+            dataset = self.choose.choice(self.datasets)
             steps = self.choose.choices(STEPS, WEIGHTS)[0]
             for _ in range(1 + (self.choose.random() < 0.2)):
-                self._submit(key, job_of(self.dataset, steps))
+                self._submit(key, job_of(dataset, steps))
             if key in self.accepted and self.choose.random() < 0.15:
                 time.sleep(self.choose.uniform(0.0, 1.0))
                 self._cancel(self.accepted[key])

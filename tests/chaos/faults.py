@@ -1,18 +1,24 @@
-"""Everything that chaos does to a stack. Each fault leaves it to the stack to recover."""
+"""Everything that chaos does to a stack. Each fault leaves it to the stack to recover.
+
+Those of this module say nothing, since the books are checked in the end; those of `checked` return
+what is wrong.
+"""
 
 import contextlib
 import os
 import random
-import sqlite3
+import signal
 import time
 from collections.abc import Callable
 
+from tests.chaos import checked
 from tests.chaos.programs import descendants, kill
 from tests.chaos.stacks import Stack
 
-Fault = Callable[[Stack, random.Random], None]
+Fault = Callable[[Stack, random.Random], list[str] | None]
 FULL_SECONDS = 3.0
 LOCKED_SECONDS = 3.0
+FROZEN_SECONDS = 6.0
 PIECE = bytes(2**20)
 
 
@@ -47,10 +53,8 @@ def kill_everything(stack: Stack, choose: random.Random) -> None:
 
 def kill_the_broker(stack: Stack, choose: random.Random) -> None:
     """kill -9 of the broker; the embedded one is a file that is locked for a while instead."""
-    if stack.broker is not None:
-        stack.broker.kill(choose.uniform(0, 3))
-        return
-    _hold(stack, str(stack.folder / "data" / "queue.sqlite3"))
+    with stack.broker_away():
+        stack.tend(choose.uniform(0, LOCKED_SECONDS))
 
 
 def flush_the_broker(stack: Stack, _: random.Random) -> None:
@@ -63,15 +67,19 @@ def restart_the_database(stack: Stack, choose: random.Random) -> None:
     if stack.server is not None:
         stack.server.kill(choose.uniform(0, 2))
         return
-    _hold(stack, stack.database)
-
-
-def _hold(stack: Stack, path: str) -> None:
-    """Keep writers out of a file for a while."""
-    with contextlib.closing(sqlite3.connect(path, timeout=20, isolation_level=None)) as file:
-        file.execute("BEGIN IMMEDIATE")
+    with stack.held(stack.database):
         stack.tend(LOCKED_SECONDS)
-        file.execute("ROLLBACK")
+
+
+def freeze_the_broker(stack: Stack, choose: random.Random) -> None:
+    """The broker takes connections, and answers nothing for a while."""
+    pids = stack.broker.tree() if stack.broker is not None else []
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    stack.tend(choose.uniform(1, FROZEN_SECONDS))
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def fill_the_disk(stack: Stack, _: random.Random) -> None:
@@ -110,5 +118,9 @@ def faults_of(stack: Stack) -> list[Fault]:
         flush_the_broker,
         restart_the_database,
         move_the_clocks,
+        checked.take_the_broker_from_busy_workers,
+        checked.break_rows,
+        checked.hang_what_is_outside,
     ]
-    return [*every, fill_the_disk] if stack.disk else every
+    every += [fill_the_disk] if stack.disk else []
+    return [*every, freeze_the_broker] if stack.broker is not None else every

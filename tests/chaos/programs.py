@@ -90,6 +90,11 @@ class Program:
         if self._process is not None:
             self._process.wait()
 
+    def start(self) -> None:
+        """Start it now, also where it was to stay away."""
+        self._not_before = 0.0
+        self.tend()
+
     def end(self, seconds: float = 120.0) -> int:
         """SIGTERM, and wait. Returns the exit code; kill -9 where it does not end in time."""
         if self._process is None:

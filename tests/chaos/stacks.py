@@ -13,16 +13,22 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import httpx
 import psycopg
 import redis
 
 from dpmcmc.client import Client
+from tests.chaos.clients import job_of
+from tests.chaos.outside import Outside
 from tests.chaos.programs import Program, postgres_server, redis_server, service, worker
 
 DISK_BYTES = 400 * 2**20
 START_SECONDS = 180
+SLOTS = 2  # of a worker
+SOME = 3  # datasets
 METADATA = {
     "name": "people",
     "privacy": {"neighbouring": "replace_one", "epsilon": 500.0, "delta": 1e-6},
@@ -40,7 +46,10 @@ class AbsentError(Exception):
 
 @dataclass(slots=True)
 class Stack:
-    """What runs. disk: whether the folder is a small disk that chaos may fill."""
+    """What runs. disk: whether the folder is a small disk that chaos may fill.
+
+    datasets, keys: of the datasets that there are, and of analysts whom only faults speak for.
+    """
 
     name: str
     folder: Path
@@ -52,6 +61,23 @@ class Stack:
     broker: Program | None = None
     broker_url: str = ""
     server: Program | None = None
+    outside: Outside = field(default_factory=Outside)
+    datasets: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """The address of the first API."""
+        return next(iter(self.apis))
+
+    def stored(self, found: str) -> str:
+        """An id as the database keeps it."""
+        return found if self.server is not None else UUID(found).hex
+
+    @property
+    def slots(self) -> int:
+        """How many jobs may run at once."""
+        return max(1, len(self.workers)) * SLOTS
 
     def programs(self) -> list[Program]:
         """Every program, the servers first."""
@@ -74,15 +100,39 @@ class Stack:
         """Whether every API answers that it is."""
         return all(_ready(url) for url in self.apis)
 
-    def sql(self, statement: str) -> None:
-        """Change the database behind everybody's back."""
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """Read or change the database behind everybody's back. Returns the rows, if any."""
         if self.server is not None:
             with psycopg.connect(self.database, connect_timeout=5) as connection:
-                connection.execute(statement)
-            return
+                found = connection.execute(statement)
+                return found.fetchall() if found.description else []
         with contextlib.closing(sqlite3.connect(self.database, timeout=20)) as connection:
-            connection.execute(statement)
+            rows = connection.execute(statement).fetchall()
             connection.commit()
+            return rows
+
+    @contextlib.contextmanager
+    def broker_away(self) -> Iterator[None]:
+        """No broker meanwhile; the embedded one is a file, which is locked."""
+        if self.broker is not None:
+            self.broker.kill(math.inf)
+            try:
+                yield
+            finally:
+                self.broker.start()
+            return
+        with self.held(str(self.folder / "data" / "queue.sqlite3")):
+            yield
+
+    @contextlib.contextmanager
+    def held(self, path: str) -> Iterator[None]:
+        """Writers are kept out of a file of SQLite."""
+        with contextlib.closing(sqlite3.connect(path, timeout=20, isolation_level=None)) as file:
+            file.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            finally:
+                file.execute("ROLLBACK")
 
     def flush_broker(self) -> None:
         """Throw every message away."""
@@ -135,6 +185,7 @@ def stack(name: str) -> Iterator[Stack]:
         finally:
             for program in reversed(made.programs()):
                 program.kill(math.inf)
+            made.outside.close()
 
 
 def _make(name: str, folder: Path, disk: bool) -> Stack:
@@ -146,8 +197,11 @@ def _make(name: str, folder: Path, disk: bool) -> Stack:
         "DPMCMC_MAX_ATTEMPTS": "5",
         "DPMCMC_MAX_JOBS_WAITING": "15",  # bounds what is left to do at the end
         "DPMCMC_WORKERS": "0",
+        "DPMCMC_WORKER_CONCURRENCY": str(SLOTS),
+        "DPMCMC_MAX_JOBS_RUNNING": "1",
         "DATABASE_URL": "",
         "BROKER_URL": "",
+        **made.outside.settings(),
     }
     if name == "production":
         postgres, broker = postgres_server(folder), redis_server(folder)
@@ -177,19 +231,27 @@ def _listens(made: Stack) -> bool:
     return True
 
 
-def furnish(made: Stack, analysts: int) -> tuple[str, list[str]]:
-    """Upload a dataset and make analysts. Returns its id and their keys."""
+def furnish(made: Stack, analysts: int) -> list[str]:
+    """Upload datasets and make analysts, those of the faults too. Returns the others' keys."""
     draw = random.Random(1)
-    lines = ["age,sex,income"]
-    for _ in range(200):
-        income = draw.choice(("<=50K", ">50K"))
-        lines.append(f"{draw.randint(20, 80)},{draw.choice(('Female', 'Male'))},{income}")
-    rows = made.folder / "rows.csv"
-    rows.write_text("\n".join([*lines, ""]))
     with Client(next(iter(made.apis)), made.admin_key) as admin:
-        dataset = str(admin.upload(rows, METADATA)["id"])
-        keys = [str(admin.create_user(f"analyst {n}", "analyst")["key"]) for n in range(analysts)]
-    return dataset, keys
+        for number in range(SOME):
+            lines = ["age,sex,income"]
+            for _ in range(200):
+                income = draw.choice(("<=50K", ">50K"))
+                lines.append(f"{draw.randint(20, 80)},{draw.choice(('Female', 'Male'))},{income}")
+            rows = made.folder / "rows.csv"
+            rows.write_text("\n".join([*lines, ""]))
+            metadata = {**METADATA, "name": f"people {number}"}
+            made.datasets.append(str(admin.upload(rows, metadata)["id"]))
+        users = [admin.create_user(f"analyst {n}", "analyst") for n in range(analysts + made.slots)]
+    keys = [str(user["key"]) for user in users]
+    made.keys = keys[analysts:]
+    with Client(next(iter(made.apis)), keys[0]) as analyst:  # kernels are compiled before faults
+        first = analyst.wait(analyst.submit(job_of(made.datasets[0], 60))["id"])
+    if first["status"] != "succeeded":
+        raise RuntimeError(f"a job before all faults {first['status']}:\n{logs_of(made)}")
+    return keys[:analysts]
 
 
 def logs_of(made: Stack, lines: int = 12) -> str:

@@ -33,9 +33,9 @@ def ended(house: House, analyst: Caller) -> tuple[UUID, str]:
     return UUID(dataset), job
 
 
-def found(house: House, dataset: UUID, *accepted: str) -> list[str]:
+def found(house: House, *accepted: str) -> list[str]:
     with house.services.sessions.read() as session:
-        return audit(session, dataset, accepted)[0]
+        return audit(session, accepted)[0]
 
 
 def test_it_finds_nothing_wrong_with_what_is_right(
@@ -44,13 +44,13 @@ def test_it_finds_nothing_wrong_with_what_is_right(
     dataset, job = ended
     cancelled = house.submit(analyst, str(dataset))
     analyst.post(f"/v1/jobs/{cancelled}/cancel")
-    assert found(house, dataset, job, cancelled) == []
+    assert found(house, job, cancelled) == []
 
 
 def test_it_misses_a_job_that_is_gone(house: House, ended: tuple[UUID, str]) -> None:
-    dataset, job = ended
+    _, job = ended
     gone = str(uuid4())
-    assert found(house, dataset, job, gone) == [f"job {gone} was accepted and is gone"]
+    assert found(house, job, gone) == [f"job {gone} was accepted and is gone"]
 
 
 def test_it_sees_a_job_that_never_ended(
@@ -58,23 +58,23 @@ def test_it_sees_a_job_that_never_ended(
 ) -> None:
     dataset, _ = ended
     job = house.submit(analyst, str(dataset))
-    assert f"job {job} (queued): it has not ended" in found(house, dataset)
+    assert f"job {job} (queued): it has not ended" in found(house)
     with house.services.sessions.read() as session:
         assert len(unfinished(session)) == 1
 
 
 def test_it_sees_a_chain_with_draws_missing(house: House, ended: tuple[UUID, str]) -> None:
-    dataset, job = ended
+    _, job = ended
     with house.services.sessions.write() as session:
         session.execute(delete(ChainBlockRow).where(ChainBlockRow.seq == 0))
-    assert any("gap" in what or "draws of" in what for what in found(house, dataset, job))
+    assert any("gap" in what or "draws of" in what for what in found(house, job))
 
 
 def test_it_sees_draws_of_a_job_that_released_none(house: House, ended: tuple[UUID, str]) -> None:
-    dataset, job = ended
+    _, job = ended
     with house.services.sessions.write() as session:
         session.execute(update(JobRow).values(status="failed", released_attempt=None))
-    assert found(house, dataset, job) == [f"job {job} (failed): it left draws behind"]
+    assert found(house, job) == [f"job {job} (failed): it left draws behind"]
 
 
 def test_it_sees_a_debit_without_a_run(
@@ -85,4 +85,4 @@ def test_it_sees_a_debit_without_a_run(
     analyst.post(f"/v1/jobs/{job}/cancel")
     with house.services.sessions.write() as session:
         session.execute(update(JobRow).where(JobRow.id == UUID(job)).values(attempt=1))
-    assert any("entries" in what for what in found(house, dataset, job))
+    assert any("entries" in what for what in found(house, job))

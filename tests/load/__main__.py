@@ -6,7 +6,6 @@ import sys
 
 from tests.chaos.stacks import AbsentError
 from tests.load.crowded import under_load
-from tests.load.hostile import hanging, settings_of
 from tests.load.report import Line, say
 from tests.load.rest import at_rest
 from tests.load.stacks import STACKS, started
@@ -14,11 +13,8 @@ from tests.load.stacks import STACKS, started
 
 def measured(name: str, seconds: float, rest: bool) -> list[Line]:
     """One stack's lines."""
-    if rest:
-        with started(name) as on:
-            return at_rest(on)
-    with hanging() as address, started(name, settings_of(address)) as on:
-        return under_load(on, seconds)
+    with started(name, hanging=not rest) as on:
+        return at_rest(on) if rest else under_load(on, seconds)
 
 
 def main() -> int:

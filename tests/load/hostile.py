@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -128,45 +128,6 @@ ATTACKS: dict[str, tuple[int, Callable[[Attack], None]]] = {
     "tokens of nobody": (TOKENS, token),
     "bodies behind a 401": (TRICKLES, trickle),
 }
-
-
-@contextmanager
-def hanging() -> Iterator[str]:
-    """The address of a server that takes every connection and answers a byte now and then."""
-    over = threading.Event()
-    listening = socket.create_server(("127.0.0.1", 0), backlog=100)
-    listening.settimeout(0.2)
-
-    def answer(line: socket.socket) -> None:
-        with line, suppress(OSError):
-            line.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-            while not over.wait(1.0):
-                line.sendall(b"x")
-
-    def listen() -> None:
-        while not over.is_set():
-            with suppress(TimeoutError):
-                line = listening.accept()[0]
-                threading.Thread(target=answer, args=(line,), daemon=True).start()
-
-    thread = threading.Thread(target=listen)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        over.set()
-        thread.join()
-        listening.close()
-
-
-def settings_of(address: str) -> dict[str, str]:
-    """A service whose identity provider and whose anchors' webhook hang."""
-    return {
-        "DPMCMC_OIDC_ISSUER": address,
-        "DPMCMC_OIDC_AUDIENCE": "dpmcmc",
-        "DPMCMC_OIDC_ROLES": json.dumps({"analysts": "analyst"}),
-        "DPMCMC_ANCHOR_WEBHOOK": address,
-    }
 
 
 def main() -> None:

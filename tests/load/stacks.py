@@ -1,7 +1,7 @@
 """The two stacks that load is put on: the embedded default, and PostgreSQL with Redis.
 
 Servers are our own, in the stack's folder, so nobody else's load is measured. Everything has its
-default settings but what a caller gives.
+default settings.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import math
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.chaos.programs import postgres_server, redis_server, service, worker
@@ -19,29 +19,34 @@ STACKS = ("embedded", "servers")
 
 
 @contextlib.contextmanager
-def started(name: str, settings: Mapping[str, str] | None = None) -> Iterator[Stack]:
-    """The stack, ready: one API with its recovery, one worker. Raises AbsentError."""
+def started(name: str, *, hanging: bool = False) -> Iterator[Stack]:
+    """The stack, ready: one API with its recovery, one worker. Raises AbsentError.
+
+    hanging: with an identity provider and a webhook that answer a byte now and then.
+    """
     folder = Path(tempfile.mkdtemp(prefix="dpmcmc-load-"))
     folder.chmod(0o755)  # PostgreSQL is another user where we are root
     made = Stack(name, folder, False, "", secrets.token_hex(32))
     try:
-        _start(made, settings or {})
+        made.outside.become("trickles" if hanging else "answers")
+        _start(made, hanging=hanging)
         if not made.tend(START_SECONDS, made.ready):
             raise RuntimeError(f"the service did not start:\n{logs_of(made)}")
         yield made
     finally:
         for program in reversed(made.programs()):
             program.kill(math.inf)
+        made.outside.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(made: Stack, settings: Mapping[str, str]) -> None:
+def _start(made: Stack, *, hanging: bool) -> None:
     environment = {
         "DPMCMC_DATA_DIR": str(made.folder / "data"),
         "DPMCMC_ADMIN_KEY": made.admin_key,
         "DATABASE_URL": "",
         "BROKER_URL": "",
-        **settings,
+        **(made.outside.settings() if hanging else {}),
     }
     if made.name == "servers":
         environment |= _servers(made) | {"DPMCMC_WORKERS": "0"}

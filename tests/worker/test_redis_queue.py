@@ -25,8 +25,7 @@ def listens(url: str) -> bool:
 
 
 def start(server: Program, url: str) -> None:
-    server._not_before = 0.0
-    server.tend()
+    server.start()
     deadline = time.monotonic() + 30
     while not listens(url):
         assert time.monotonic() < deadline
