@@ -6,9 +6,10 @@ Every write names the claim's owner and token: a worker given up for lost can ch
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -28,11 +29,10 @@ from app.services.budgets.rewind import REWOUND, RewoundError, check, keep
 from app.services.context import Services
 from app.services.datasets import stored_rows
 from app.services.datasets.records import holders_of
-from app.services.jobs import inferences, whitenings
 from app.services.jobs.cancel import end_waiting
-from app.services.jobs.specs import InferenceSpec, OutdatedError, is_inference, runnable_spec
+from app.services.jobs.kinds import kind_of, runnable
+from app.services.jobs.kinds.base import UnrunnableError, Work
 from app.services.results.chains import stored_block, stored_chain
-from app.services.results.fetch import TaskBlock
 from app.storage.clock import database_now
 from app.storage.columns import schema_of
 from app.storage.errors import DatasetFileError, StoreAwayError
@@ -40,18 +40,7 @@ from app.storage.keys import KeyFileError
 from app.storage.rows import ChainBlockRow, DatasetRow, JobRow, ReleaseRow
 from app.storage.types import utc_now
 from dpmcmc.base.private import Permit, Private, Released
-from dpmcmc.families import parameters_of
-from dpmcmc.fit.results import told
-from dpmcmc.fit.run import Run
-from dpmcmc.fit.run import run as sample
-from dpmcmc.formula.design import make_design
-from dpmcmc.inputs.schema import Schema, Table
-from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.planner import expected_seconds
-from dpmcmc.posterior.stored import StoredRelease
-from dpmcmc.queries.statistics.questions import judged_draws
-from dpmcmc.queries.tasks import TaskSpec, posterior_of, run_task, seconds_of, verdict_of
-from dpmcmc.releases.whitening import Whitening
+from dpmcmc.inputs.schema import Table
 from worker.claims import has_place, taken
 from worker.heartbeat import Heartbeat, StoppedError
 
@@ -66,18 +55,6 @@ class TimeUpError(Exception):
     """The job ran into its time limit."""
 
 
-class GoneError(Exception):
-    """What an inference was to read is not there any more."""
-
-
-class ClosedError(Exception):
-    """The job's analyst may not use the dataset any more, or the key is revoked. code: which."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
-
-
 class LostError(Exception):
     """Somebody else owns the job now, or it has ended."""
 
@@ -86,25 +63,23 @@ class LostError(Exception):
 class Claim:
     """One attempt at a job, fenced by owner and token. num_draws: of each chain.
 
-    paid: where the ledgers ended with its debit. holders: of a pooled dataset, theirs.
-    traceparent: the span in which the job was submitted. whitening: that it uses again. given: what
-    an inference reads, in place of permit and rows.
+    work: what is to be run. permit: for the rows; None where none are opened. ends: where the
+    ledgers ended with its debit. holders: of a pooled dataset, theirs. traceparent: the span in
+    which the job was submitted.
     """
 
     job_id: UUID
     owner: str
     token: int
     attempt: int
-    permit: Permit | None
-    paid: Sequence[End]
-    schema: Schema
-    spec: JobSpec | TaskSpec | InferenceSpec
-    dataset: DatasetRow
+    work: Work
+    failure: str
     num_draws: int
+    dataset: DatasetRow
+    holders: Sequence[DatasetRow]
+    permit: Permit | None
+    ends: Sequence[End]
     traceparent: str | None
-    whitening: Whitening | None = None
-    holders: Sequence[DatasetRow] = ()
-    given: TaskBlock | None = None
 
     def holds(self) -> list[ColumnElement[bool]]:
         """The condition of every write of this attempt."""
@@ -141,6 +116,34 @@ class Part:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """What an attempt has released: the blocks that are stored, and the last, which is not yet."""
+
+    services: Services
+    claim: Claim
+    last: Part
+
+    def draws(self) -> NDArray[np.float64]:
+        """All blocks (chain, draw, parameter), one after the other."""
+        draws = self.last.block.value
+        if not self.last.seq:
+            return draws
+        return np.concatenate([patiently(partial(self._stored, draws.shape[2])), draws], axis=1)
+
+    def first(self) -> NDArray[np.float64]:
+        """The first block (numbers,)."""
+        return patiently(self._first) if self.last.seq else self.last.block.value.reshape(-1)
+
+    def _stored(self, parameters: int) -> NDArray[np.float64]:
+        with self.services.sessions.read() as session:
+            return stored_chain(session, self.claim.job_id, self.claim.attempt, parameters)
+
+    def _first(self) -> NDArray[np.float64]:
+        with self.services.sessions.read() as session:
+            return stored_block(session, self.claim.job_id, self.claim.attempt, 0)
+
+
 def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpError) -> bool:
     """Run one job, if it still waits for somebody. A duplicate call does nothing.
 
@@ -165,7 +168,7 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
     """What follows a claim, to the job's end or the attempt's."""
     log = logs.logger().bind(job=str(claim.job_id), attempt=claim.attempt)
     log.info("job_claimed")
-    expected = _expected_seconds(claim)
+    expected = claim.work.seconds
     with Heartbeat(services, claim.holds(), claim.num_draws, expected) as heartbeat:
         try:
             outcome = _attempt(services, claim, heartbeat)
@@ -188,8 +191,7 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
             outcome = _fail(services, claim, "storage_failed")
         except Exception as error:
             log.error("job_failed", exception=type(error).__name__, where=logs.where(error))
-            free = claim.given is not None
-            outcome = _fail(services, claim, "inference_failed" if free else "sampler_failed")
+            outcome = _fail(services, claim, claim.failure)
     tracing.note(outcome=outcome)
     log.info("job_ended", outcome=outcome)
 
@@ -203,7 +205,7 @@ def _rows_are_there(services: Services, job_id: UUID) -> bool:
         job = session.get(JobRow, job_id)
         if job is None or job.owner is not None or job.status not in ("queued", "running"):
             return False
-        if is_inference(job):
+        if not kind_of(job.resolved).pays:
             return True
         dataset = session.get_one(DatasetRow, job.dataset_id)
         holders = holders_of(session, dataset)
@@ -233,78 +235,61 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
                 return None
             job = session.get_one(JobRow, job_id)
             dataset = session.get_one(DatasetRow, job.dataset_id)
-            spec = runnable_spec(job)
-            found: dict[str, Any]
-            if isinstance(spec, InferenceSpec):
-                found = _given(session, spec)
-            else:
-                found = _paid(services, session, job_id, dataset, spec)
+            asked = runnable(job.resolved)
+            holders = _usable(services, session, job, dataset) if asked.pays else ()
+            work = asked.work(session, schema_of(dataset))
+            permit, ends = _paid(services, session, job) if asked.pays else (None, ())
             job.started_at = job.started_at or max(job.created_at, database_now(session))
             return Claim(
                 job_id=job_id,
                 owner=owner,
                 token=job.token,
                 attempt=job.attempt,
-                schema=schema_of(dataset),
-                spec=spec,
-                dataset=dataset,
+                work=work,
+                failure=asked.failure,
                 num_draws=job.progress_of,
+                dataset=dataset,
+                holders=holders,
+                permit=permit,
+                ends=ends,
                 traceparent=job.traceparent,
-                **found,
             )
     except KeyFileError:
         logs.logger().error("master_key_mismatch", job=str(job_id))  # it waits for another worker
         return None
-    except ClosedError as error:
+    except UnrunnableError as error:
         _fail_unclaimed(services, job_id, error.code)
         return None
     except ledger.AccountClosed:
         _fail_unclaimed(services, job_id, "dataset_destroyed")
-        return None
-    except OutdatedError:
-        _fail_unclaimed(services, job_id, "job_outdated")
-        return None
-    except whitenings.GoneError:
-        _fail_unclaimed(services, job_id, "whitening_gone")
-        return None
-    except GoneError:
-        _fail_unclaimed(services, job_id, "release_gone")
         return None
     except RewoundError:
         logs.logger().error("job_not_claimed", job=str(job_id), help=REWOUND)
         return None
 
 
-def _given(session: Session, spec: InferenceSpec) -> dict[str, Any]:
-    """What an inference reads; nothing is paid and no rows are opened. Raises GoneError."""
-    found = inferences.given(session, spec)
-    if found is None:
-        raise GoneError
-    return {"permit": None, "paid": (), "given": found}
+def _usable(
+    services: Services, session: Session, job: JobRow, dataset: DatasetRow
+) -> Sequence[DatasetRow]:
+    """The holders of a dataset that the job may still open, by keys that this process has.
 
-
-def _paid(
-    services: Services,
-    session: Session,
-    job_id: UUID,
-    dataset: DatasetRow,
-    spec: JobSpec | TaskSpec,
-) -> dict[str, Any]:
-    """Pay for a job, and find what it needs besides the rows."""
+    Raises UnrunnableError, or KeyFileError.
+    """
     if dataset.destroyed_at is not None:  # a population's ledger stays open
-        raise ledger.AccountClosed("the dataset's rows are destroyed")
-    closed = closed_to(session, dataset, session.get_one(JobRow, job_id))
+        raise UnrunnableError("dataset_destroyed")
+    closed = closed_to(session, dataset, job)
     if closed is not None:
-        raise ClosedError(closed)
+        raise UnrunnableError(closed)
     holders = holders_of(session, dataset)
     for one in (dataset, *holders):
         _check_key(services, one)
-    white = None
-    if isinstance(spec, JobSpec):
-        white = whitenings.used_again(session, schema_of(dataset), spec)
-    permit = ledger.post(session, job_id)
-    ends = check(session, services, dataset.id)
-    return {"permit": permit, "paid": ends, "whitening": white, "holders": holders}
+    return holders
+
+
+def _paid(services: Services, session: Session, job: JobRow) -> tuple[Permit, Sequence[End]]:
+    """The permit for the rows, once the debit is written, and where the ledgers end with it."""
+    permit = ledger.post(session, job.id)
+    return permit, check(session, services, job.dataset_id)
 
 
 def _check_key(services: Services, dataset: DatasetRow) -> None:
@@ -332,59 +317,26 @@ def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
 
 def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
     """Open the rows; store block after block; succeed with the last. Raises StoppedError."""
-    blocks = _inferred(claim) if claim.given is not None else _sampled(services, claim, heartbeat)
+    blocks = claim.work.blocks(partial(_opened, services, claim, heartbeat))
     first, seq = 0, 0
     while True:
         with heartbeat.stops_work():
             block = next(blocks)
         part = Part(seq, first, block)
-        if part.end == claim.num_draws:
-            return _succeed(services, claim, part, _stored_release(claim, blocks))
+        if claim.work.finished(part.end, claim.num_draws):
+            return _succeed(services, claim, part)
         _store(services, claim, part)
         first, seq = part.end, seq + 1
 
 
-def _sampled(
+def _opened(
     services: Services, claim: Claim, heartbeat: Heartbeat
-) -> Iterator[Released[NDArray[np.float64]]]:
-    """Open the rows; the sampler gives them up when it has what it needs."""
-    with heartbeat.stops_work():
-        rows = _rows(services, claim, heartbeat)
-    return _blocks(claim, rows)
-
-
-def _inferred(claim: Claim) -> Iterator[Released[NDArray[np.float64]]]:
-    """The draws (chain, draw, 1) of an inference, in one block."""
-    if claim.given is not None and isinstance(claim.spec, InferenceSpec):
-        told = claim.given
-        made = posterior_of(told.schema, told.spec, told.block, claim.spec.question)
-        yield Released(made.draws[..., None])
-
-
-def _expected_seconds(claim: Claim) -> float:
-    if isinstance(claim.spec, InferenceSpec):
-        return inferences.expected_seconds(claim.given, claim.spec.question) if claim.given else 1.0
-    if isinstance(claim.spec, TaskSpec):
-        return seconds_of(claim.schema, claim.spec)
-    return expected_seconds(claim.schema, claim.spec)
-
-
-def _blocks(claim: Claim, rows: Private[Table]) -> Iterator[Released[NDArray[np.float64]]]:
-    """What the job releases, block by block."""
-    if claim.permit is None or isinstance(claim.spec, InferenceSpec):
+) -> tuple[Private[Table], Permit]:
+    """The rows, still closed, and the permit. The sampler gives them up when it can."""
+    if claim.permit is None:
         raise ledger.UnknownReservation("nothing was paid for")
-    if isinstance(claim.spec, TaskSpec):
-        return run_task(claim.schema, claim.spec, rows, claim.permit)
-    return sample(claim.schema, claim.spec, rows, claim.permit, whitening=claim.whitening)
-
-
-def _stored_release(
-    claim: Claim, blocks: Iterator[Released[NDArray[np.float64]]]
-) -> StoredRelease | None:
-    """What stays usable of the release that draws are from; None where there was none."""
-    if not isinstance(claim.spec, JobSpec) or not isinstance(blocks, Run) or blocks.stored is None:
-        return None
-    return StoredRelease(claim.schema, claim.spec, blocks.stored)
+    with heartbeat.stops_work():
+        return _rows(services, claim, heartbeat), claim.permit
 
 
 @tracing.span("open rows")
@@ -396,7 +348,7 @@ def _rows(services: Services, claim: Claim, heartbeat: Heartbeat) -> Private[Tab
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            keep(services, claim.paid)
+            keep(services, claim.ends)
             return services.vault.files.load(claim.dataset, claim.holders)
         except AWAY_OR_UNKEPT:
             if heartbeat.cancelled or heartbeat.lost:
@@ -446,12 +398,13 @@ def _stored(session: Session, claim: Claim, seq: int) -> bool:
 
 
 @tracing.span("succeed")
-def _succeed(services: Services, claim: Claim, last: Part, release: StoredRelease | None) -> str:
+def _succeed(services: Services, claim: Claim, last: Part) -> str:
     """Store the last block and show this attempt's chain and nobody else's: one transaction.
 
     What a release left behind is stored in it as well.
     """
-    (summary, verdict), values = _summary(services, claim, last, release), last.values(claim)
+    summary, verdict = claim.work.summary(Attempted(services, claim, last))
+    kept, values = claim.work.kept(), last.values(claim)
     cancelled = False
 
     def write() -> None:
@@ -473,9 +426,8 @@ def _succeed(services: Services, claim: Claim, last: Part, release: StoredReleas
             job.status, job.released_attempt = "succeeded", claim.attempt
             job.owner = job.lease_until = None
             job.finished_at, job.summary, job.verdict = now, summary, verdict
-            if release is not None:
-                kept = {"job_id": claim.job_id, "content": release.to_dict()}
-                session.execute(insert(ReleaseRow).values(kept))
+            if kept is not None:
+                session.execute(insert(ReleaseRow).values(job_id=claim.job_id, content=kept))
             session.execute(
                 delete(ChainBlockRow).where(
                     ChainBlockRow.job_id == claim.job_id, ChainBlockRow.attempt != claim.attempt
@@ -484,46 +436,6 @@ def _succeed(services: Services, claim: Claim, last: Part, release: StoredReleas
 
     patiently(write)
     return _cancelled(services, claim) if cancelled else "succeeded"
-
-
-def _summary(
-    services: Services, claim: Claim, last: Part, release: StoredRelease | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Summaries by scale, and the verdict, of the draws: the stored ones and the last block."""
-    if isinstance(claim.spec, TaskSpec):
-        return {}, _verdict_of_task(services, claim, claim.spec, last)
-    if isinstance(claim.spec, InferenceSpec):
-        made = judged_draws(claim.spec.question, last.block.value[..., 0])
-        one = [asdict(made.summary)]
-        return {"original": one, "design": one}, asdict(made.verdict)
-    parameters = parameters_of(claim.schema, claim.spec.model)
-    draws = last.block.value
-
-    def earlier() -> NDArray[np.float64]:
-        with services.sessions.read() as session:
-            return stored_chain(session, claim.job_id, claim.attempt, len(parameters))
-
-    if last.seq:
-        draws = np.concatenate([patiently(earlier), draws], axis=1)
-    design = make_design(claim.schema, claim.spec.model.formula)
-    found, verdict = told(design, claim.spec, parameters, draws, release)
-    summaries: dict[str, Any] = {
-        scale: [asdict(item) for item in items] for scale, items in found.items()
-    }
-    return summaries, asdict(verdict)
-
-
-def _verdict_of_task(
-    services: Services, claim: Claim, spec: TaskSpec, last: Part
-) -> dict[str, Any]:
-    """The verdict on what a task released: its first block says it."""
-
-    def first() -> NDArray[np.float64]:
-        with services.sessions.read() as session:
-            return stored_block(session, claim.job_id, claim.attempt, 0)
-
-    block = patiently(first) if last.seq else last.block.value.reshape(-1)
-    return asdict(verdict_of(claim.schema, spec, block))
 
 
 def _cancelled(services: Services, claim: Claim) -> str:

@@ -16,15 +16,17 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from app.services.budgets.promises import LARGEST_PROMISE
+from app.services.jobs.kinds.chains import ChainJob
+from app.services.jobs.kinds.tasks import TaskJob
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import with_known_names
 from dpmcmc.inputs.schema import DATES, LARGEST_BOUND, LARGEST_WHOLE, MOST_SPIKES, is_date
-from dpmcmc.inputs.spec import ModelSpec, PrivacySpec
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.posterior.units import Scale
 from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.events import Event, EventError
 from dpmcmc.queries.statistics.mechanisms import StatisticKind
-from dpmcmc.queries.tasks import Task
+from dpmcmc.queries.tasks import Task, TaskSpec
 from dpmcmc.samplers.algorithms import OPTIONS
 
 if TYPE_CHECKING:
@@ -497,6 +499,10 @@ class JobIn(Request):
             return document
         return document | {"sampler": with_known_names(document["sampler"])}
 
+    def job(self) -> ChainJob:
+        """The job without its dataset."""
+        return ChainJob(JobSpec(model=self.model, sampler=self.sampler, privacy=self.privacy))
+
 
 class TaskIn(Request):
     """A job that releases something else than a posterior: summaries, tables, or one statistic.
@@ -507,6 +513,10 @@ class TaskIn(Request):
     dataset: UUID
     task: Annotated[Task, Field(discriminator="kind")]
     privacy: PrivacySpec
+
+    def job(self) -> TaskJob:
+        """The job without its dataset."""
+        return TaskJob(TaskSpec(task=self.task, privacy=self.privacy))
 
 
 class PlanOut(Answer):

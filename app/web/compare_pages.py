@@ -12,6 +12,10 @@ from app.web.session import Signed
 from app.web.shown import page
 
 router = APIRouter(include_in_schema=False)
+LACKING = {
+    "task": "is a task, which has no posterior",
+    "inference": "is an inference, which has no coefficients",
+}
 COMPARED = 4  # jobs at once: as many as there are colours and markers
 MAX_DRAWN = 40  # parameters of the figure unless all are asked for
 
@@ -51,10 +55,8 @@ async def compare(request: Request, signed: Signed, all: bool = False) -> HTMLRe
 
 def lack(job: Json) -> str:
     """Return why a job has no posterior to be compared, in words; empty where it has one."""
-    if "task" in job["spec"]:
-        return "is a task, which has no posterior"
-    if "model" not in job["spec"]:
-        return "is an inference, which has no coefficients"
+    if job["kind"] in LACKING:
+        return LACKING[job["kind"]]
     if job["status"] in ("queued", "running"):
         return f"is {job['status']}: load this page again when it has ended"
     if job["status"] != "succeeded":

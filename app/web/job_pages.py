@@ -92,7 +92,7 @@ async def job(
     """One job: its state while it runs, its verdict, numbers and figures once it has ended."""
     told = await _job(signed, id)
     if told["job"]["status"] == "succeeded" and not told["job"]["expired_at"]:
-        if "task" in told["job"]["spec"]:
+        if told["job"]["kind"] == "task":
             told["result"] = await signed.api.get(f"/v1/jobs/{id}/result", target=target)
         else:
             told |= await _results(signed, told["job"], scale, all)

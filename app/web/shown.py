@@ -80,10 +80,10 @@ def compact(value: Any) -> str:
 def what(job: dict[str, Any]) -> str:
     """Return what a job is of: its formula, or the columns of its task."""
     spec = job["spec"]
-    if "inference" in spec:
+    if job["kind"] == "inference":
         asked = spec["inference"]
         return f"{asked['family'].replace('_', ' ')} given job {asked['of'][:8]}"
-    if "task" not in spec:
+    if job["kind"] == "chain":
         return str(spec["model"]["formula"])
     task, found = spec["task"], list[str]()
     for one in task.get("statistics", [task]):

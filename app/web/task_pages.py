@@ -38,7 +38,7 @@ async def new(
     told: Json = {}
     if like:
         earlier = await signed.api.get(f"/v1/jobs/{await identifier(like)}")
-        if "task" in earlier["spec"]:
+        if earlier["kind"] == "task":
             form |= filled(earlier)
             told["planned"] = True
     told |= await _told(signed, form)

@@ -126,7 +126,7 @@ def _follow(client: Client, job: str, as_json: bool) -> None:
         ended = client.wait(job) if as_json else render.follow(client, console, job)
     except KeyboardInterrupt:
         complain(f"no longer followed; the job goes on: dpmcmc watch {job[:8]}", code=INTERRUPTED)
-    if ended["status"] == "succeeded" and "task" in ended["spec"]:
+    if ended["status"] == "succeeded" and ended["kind"] == "task":
         answer = client.result(job)
         show(answer, as_json, render.result(answer), render.verdict(ended), escape(answer["note"]))
         return

@@ -171,8 +171,7 @@ def job(item: Json) -> Table:
     made = table(f"Job {item['id']}", "", "")
     made.show_header = False
     spec = item.get("spec") or {}
-    kind = "inference" if "inference" in spec else "task"
-    family = spec.get("model", {}).get("family", kind)
+    family = spec.get("model", {}).get("family", item["kind"])
     made.columns[1].justify, made.columns[1].no_wrap = "left", False
     done = item["progress"]
     facts = {

@@ -5,6 +5,7 @@ the constants used here.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -133,13 +134,13 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A complete job. spec: with nothing left open.
+class BasePlan(ABC):
+    """What the plan of every kind of job has. spec: what is run, with nothing left open.
 
-    expected_ess, expected_width, usable, reasons: see `plan`.
+    The last fields hold of chains, and say nothing of what has none.
     """
 
-    spec: JobSpec
+    spec: Any
     event: Event
     cost: Cost
     noise_multiplier: float
@@ -152,6 +153,26 @@ class Plan:
     warnings: tuple[str, ...]
     reasons: tuple[str, ...]
     parameters: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def algorithm(self) -> str:
+        """By its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(BasePlan):
+    """A complete job. spec: with nothing left open.
+
+    expected_ess, expected_width, usable, reasons: see `plan`.
+    """
+
+    spec: JobSpec
+
+    @property
+    def algorithm(self) -> str:
+        """Sampler or release, by its name."""
+        return self.spec.sampler.algorithm
 
 
 def event(schema: Schema, spec: JobSpec) -> Event:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from app.services.jobs.kinds import chains
 from dpmcmc.fit.run import run
 from tests.api.support import House, house_in
 from tests.sources import Seeded
-from worker import run as running_jobs
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.services)])
@@ -28,4 +28,4 @@ def house(tmp_path: Path) -> Iterator[House]:
 @pytest.fixture
 def known_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """The noise of jobs has a seed: of sound releases one in a hundred is called unreliable."""
-    monkeypatch.setattr(running_jobs, "sample", partial(run, random=Seeded(1)))
+    monkeypatch.setattr(chains, "run", partial(run, random=Seeded(1)))

@@ -24,11 +24,11 @@ from app.main import create_app
 from app.services import presence
 from app.services.accounts.users import ensure_admin
 from app.services.context import Services, open_services
+from app.services.jobs.kinds import chains
 from app.services.planning.processes import Planners
 from app.services.upkeep import migrate
 from app.settings import Settings
 from dpmcmc.client import Client
-from worker import run as running_jobs
 from worker.run import run
 
 with warnings.catch_warnings():  # it would rather have another client library
@@ -182,7 +182,7 @@ def draw_with(monkeypatch: pytest.MonkeyPatch, fake: Callable[..., Iterator[Any]
     def drawn(*given: Any, whitening: None) -> Fake:  # none of these jobs uses one again
         return Fake(fake(*given))
 
-    monkeypatch.setattr(running_jobs, "sample", drawn)
+    monkeypatch.setattr(chains, "run", drawn)
 
 
 OPEN: list[Client] = []

@@ -1096,9 +1096,10 @@ OPENING = (
     Bug(
         "rows are opened before they are paid for",
         "worker/run.py",
-        "_paid",
-        "permit = ledger.post(session, job_id)",
-        "services.vault.files.load(dataset, holders)\npermit = ledger.post(session, job_id)",
+        "_claim",
+        "permit, ends = _paid(services, session, job) if asked.pays else (None, ())",
+        "services.vault.files.load(dataset, holders)\n"
+        "permit, ends = _paid(services, session, job) if asked.pays else (None, ())",
         "tests/worker/test_run.py::test_an_unpaid_job_never_opens_rows[sqlite]",
     ),
     Bug(
@@ -1232,7 +1233,7 @@ RELEASING = (
     ),
     Bug(
         "another analyst's whitening is used again",
-        "app/services/jobs/whitenings.py",
+        "app/services/jobs/kinds/chains.py",
         "",
         "select(JobRow.id, JobRow.created_at, JobRow.resolved).where(JobRow.user_id == "
         "bindparam('analyst'), JobRow.dataset_id == bindparam('dataset'), JobRow.status "

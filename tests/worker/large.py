@@ -11,7 +11,8 @@ from pathlib import Path
 
 from app.services.accounts.keys import authenticate
 from app.services.datasets.uploads import Definition, create
-from app.services.planning.plans import BASE_BYTES, memory_bytes
+from app.services.jobs.kinds.base import BASE_BYTES
+from app.services.jobs.kinds.chains import ChainJob
 from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow
 from benchmarks.size import job, metadata, write
@@ -56,8 +57,8 @@ def declared(row: DatasetRow, body: dict) -> int:
         sampler=DpPenaltyComponentOptions(num_steps=STEPS, num_chains=CHAINS),
         privacy=PrivacySpec(**body["privacy"]),
     )
-    made = plan(schema_of(row), spec)
-    return memory_bytes(row.rows, len(row.columns), made) - BASE_BYTES
+    schema = schema_of(row)
+    return ChainJob(spec).memory_bytes(schema, plan(schema, spec)) - BASE_BYTES
 
 
 def main(folder: Path, rows: int, columns: int) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from sqlalchemy import event
 
+from app.services.jobs.kinds import chains
 from dpmcmc.base.private import Released
 from tests.api.support import House, draw_with
-from worker import run as running
 from worker.scheduler import run_next, whose_turn
 
 
@@ -42,7 +42,7 @@ def test_a_free_slot_goes_to_whoever_has_the_fewest_running(
     many, one = house.user("analyst"), house.user("analyst")
     crowd = [house.submit(many, dataset) for _ in range(3)]
     begun, go_on = threading.Event(), threading.Event()
-    draws = running.sample
+    draws = chains.run
 
     def held(*arguments: Any) -> Iterator[Released[Any]]:
         begun.set()
@@ -113,7 +113,7 @@ def test_one_analysts_jobs_never_fill_every_place(
     jobs = [house.submit(greedy, dataset) for _ in range(4)]
     assert house.services.settings.running_of_user == 1
     begun, go_on = threading.Event(), threading.Event()
-    draws = running.sample
+    draws = chains.run
 
     def held(*arguments: Any) -> Iterator[Released[Any]]:
         begun.set()

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from app.storage.rows import JobRow
+from dpmcmc import planner
 from dpmcmc.base.private import Released
 from tests.api.support import House, draw_with
 from worker import heartbeat
-from worker import run as running
 from worker.heartbeat import scheduled
 
 NUM_BLOCKS, LENGTH = 5, 12
@@ -32,7 +32,7 @@ def test_progress_of_a_running_job_does_not_depend_on_what_it_has_done(
     analyst = house.user("analyst")
     job = house.submit(analyst, house.dataset())
     reached, go_on = threading.Event(), threading.Event()
-    monkeypatch.setattr(running, "expected_seconds", lambda *_: 1e9)
+    monkeypatch.setattr(planner, "expected_seconds", lambda *_: 1e9)
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.02)
 
     def fake(*_: Any) -> Iterator[Released[Any]]:
@@ -64,7 +64,7 @@ def test_progress_moves_while_a_job_runs(house: House, monkeypatch: pytest.Monke
     """By the clock: half of the expected time shows nearly half of the steps."""
     analyst = house.user("analyst")
     job = house.submit(analyst, house.dataset())
-    monkeypatch.setattr(running, "expected_seconds", lambda *_: 0.2)
+    monkeypatch.setattr(planner, "expected_seconds", lambda *_: 0.2)
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.02)
     seen: list[int] = []
 

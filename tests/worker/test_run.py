@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import DataError
 
 from app import ledger
+from app.services.jobs.kinds import chains
 from app.storage.errors import StoreAwayError
 from app.storage.files import DatasetFiles
 from app.storage.keys import KeyFileError
@@ -300,7 +301,7 @@ def test_the_next_attempt_reads_the_rows_once_and_draws_fresh_noise(
 ) -> None:
     drawn: list[Any] = []
     reads: list[Any] = []
-    real, load = running.sample, DatasetFiles.load
+    real, load = chains.run, DatasetFiles.load
 
     def noted(*arguments: Any) -> Iterator[Released[Any]]:
         for block in real(*arguments):

@@ -33,19 +33,16 @@ from app.services.budgets.promises import warnings
 from app.services.errors import Fault, Refusal
 from app.services.jobs import cancel as cancelling
 from app.services.jobs import submit as submitting
-from app.services.jobs.specs import is_inference, is_task, title_of
+from app.services.jobs.kinds import kind_of
 from app.services.jobs.wanted import Wanted
 from app.services.planning import plans
-from app.services.planning.calls import enough, quick, worked_out
+from app.services.planning.calls import shortfall, worked_out
 from app.services.results import fetch
 from app.services.results.chains import HeldDraws
 from app.services.results.posteriors import FREE, EffectAsked, Question, told
 from app.storage.rows import FINAL_STATUSES, JobRow
-from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.planner import Plan
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.posterior.units import Scale
-from dpmcmc.queries.tasks import TaskPlan, TaskSpec
 
 router = APIRouter(prefix="/v1", route_class=Route)
 Body = Annotated[JobIn | TaskIn, Depends(read_either(JobIn, TaskIn, "task"))]
@@ -83,16 +80,9 @@ OfText = Annotated[
 ]
 
 
-def spec_of(body: JobIn | TaskIn) -> JobSpec | TaskSpec:
-    """The job without its dataset."""
-    if isinstance(body, TaskIn):
-        return TaskSpec(task=body.task, privacy=body.privacy)
-    return JobSpec(model=body.model, sampler=body.sampler, privacy=body.privacy)
-
-
 def shown(job: JobRow, submitted: Any = None) -> JobOut:
     """A job as the contract shows it. submitted: its spec as it was asked for."""
-    code = job.error_code
+    code, kind = job.error_code, kind_of(job.resolved)
     return JobOut(
         id=job.id,
         status=job.status,  # type: ignore[arg-type]
@@ -104,12 +94,12 @@ def shown(job: JobRow, submitted: Any = None) -> JobOut:
         finished_at=job.finished_at,
         expired_at=job.expired_at,
         error=ErrorOut(code=code, detail=REASONS.get(code, "The job failed.")) if code else None,
-        algorithm=title_of(job),
+        algorithm=kind.title(job.resolved),
         reasons=job.reasons or [],
         verdict=VerdictOut.model_validate(job.verdict) if job.verdict else None,
         spec=job.resolved,
         submitted=submitted,
-        kind="task" if is_task(job) else "inference" if is_inference(job) else "chain",
+        kind=kind.kind,  # type: ignore[arg-type]
     )
 
 
@@ -118,32 +108,18 @@ async def plan(
     caller: Analyst, services: House, planners: Planning, request: Request, body: Body
 ) -> PlanOut:
     """What a job would cost and bring, from public facts only. Spends nothing."""
-    spec = spec_of(body)
-    schema, earlier = await in_thread(plans.asked, services, caller, body.dataset, spec)
-    work = (str(caller.id), worked_out, schema, spec, True, earlier)
-    ticket = planners.ask(*work, quick=quick(spec))
-    made = plans.checked(services, schema, await answered(request, ticket))
-    offer = await in_thread(plans.offer, services, caller, body.dataset, schema, made)
-    if isinstance(made, TaskPlan):
-        expected: dict[str, Any] = {
-            "algorithm": made.spec.task.kind,
-            "num_chains": 1,
-            "num_warmup": 0,
-            "expected_ess": None,
-            "expected_width": None,
-            "parameters": [],
-        }
-    else:
-        expected = {
-            "algorithm": made.spec.sampler.algorithm,
-            "num_chains": made.num_chains,
-            "num_warmup": made.num_warmup,
-            "expected_ess": made.expected_ess,
-            "expected_width": made.expected_width,
-            "parameters": list(made.parameters),
-        }
+    asked = body.job()
+    schema, facts = await in_thread(plans.asked, services, caller, body.dataset, asked)
+    ticket = planners.ask(str(caller.id), worked_out, schema, asked, True, facts, quick=asked.quick)
+    made = plans.checked(services, schema, asked, await answered(request, ticket))
+    offer = await in_thread(plans.offer, services, caller, body.dataset, schema, asked, made)
     return PlanOut(
-        **expected,
+        algorithm=made.algorithm,
+        num_chains=made.num_chains,
+        num_warmup=made.num_warmup,
+        expected_ess=made.expected_ess,
+        expected_width=made.expected_width,
+        parameters=list(made.parameters),
         epsilon=made.cost.epsilon,
         delta=made.cost.delta,
         mu=made.cost.mu,
@@ -168,19 +144,18 @@ async def submit(
     key: IdempotencyKey = None,
 ) -> JobOut:
     """Reserve the cost and queue the job."""
-    spec = spec_of(body)
+    asked = body.job()
     accepted = isinstance(body, JobIn) and body.accept_low_quality
-    asked = (services, caller, body.dataset, spec, key, accepted)
-    job = await in_thread(submitting.begin, *asked)
+    given = (services, caller, body.dataset, asked, key, accepted)
+    job = await in_thread(submitting.begin, *given)
     if isinstance(job, tuple):  # no lock is held and no transaction open while it is planned
-        schema, earlier = job
-        work = (str(caller.id), worked_out, schema, spec, False, earlier)
-        ticket = planners.ask(*work, quick=quick(spec))
-        made = plans.checked(services, schema, await answered(request, ticket))
-        if isinstance(made, Plan) and not made.usable and not accepted:
-            ticket = planners.ask(str(caller.id), enough, schema, made, spec)
-            raise plans.low_quality(made, await answered(request, ticket))
-        job = await in_thread(submitting.submit, *asked, made)
+        work = (str(caller.id), worked_out, schema := job[0], asked, False, job[1])
+        ticket = planners.ask(*work, quick=asked.quick)
+        made = plans.checked(services, schema, asked, await answered(request, ticket))
+        if not made.usable and not accepted:
+            ticket = planners.ask(str(caller.id), shortfall, schema, asked, made)
+            raise plans.low_quality(*await answered(request, ticket))
+        job = await in_thread(submitting.submit, *given, made)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(POLL_SECONDS)
     return shown(job)

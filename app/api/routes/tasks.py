@@ -26,8 +26,9 @@ from app.api.routes.jobs import POLL_SECONDS, shown
 from app.api.schemas import JobOut, TaskOut
 from app.api.waiting import answered
 from app.services.errors import Fault, Refusal
-from app.services.jobs.inferences import AT_ONCE_SECONDS, settled, submit
-from app.services.planning.calls import answered_of_task, inferred
+from app.services.jobs.kinds.inferences import InferenceJob
+from app.services.jobs.submit import submit_free
+from app.services.planning.calls import answered_of_task, inferred, settled
 from app.services.results import fetch
 from app.services.results.chains import HeldDraws
 from dpmcmc.queries.statistics.questions import Question
@@ -42,6 +43,7 @@ Of = Annotated[
 ]
 Number = Annotated[int, Path(ge=0, le=10_000, description="from 0")]
 TABLES = (CSV, PARQUET)
+AT_ONCE_SECONDS = 8.0  # what a request waits for
 Prefer = Annotated[
     str | None,
     Header(max_length=200, description="respond-async (RFC 7240): a job, however short it is"),
@@ -126,7 +128,9 @@ async def inferences(
     if isinstance(asked, Fault):
         raise Refusal(422, "invalid_request", "The request is not valid.", [asked])
     if asked.seconds > AT_ONCE_SECONDS or "respond-async" in (prefer or ""):
-        job = await in_thread(submit, services, caller, job_id, asked.question, key)
+        long = InferenceJob(str(job_id), asked.question)
+        given = (services, caller, job_id, long, asked.question.draws, key)
+        job = await in_thread(submit_free, *given)
         headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": str(POLL_SECONDS)}
         return JSONResponse(shown(job).model_dump(mode="json"), 202, headers)
     head = {"job": str(job_id), "cost": {"epsilon": 0.0}, "note": FREE}

@@ -12,7 +12,7 @@ from app.services.accounts.caller import Caller
 from app.services.audit.trail import note
 from app.services.context import Services
 from app.services.errors import Refusal
-from app.services.jobs.specs import is_inference
+from app.services.jobs.kinds import kind_of
 from app.storage.clock import database_now
 from app.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow
 
@@ -92,8 +92,8 @@ def end_waiting(session: Session, job_id: UUID, code: str) -> bool:
 
 
 def give_back(session: Session, job_id: UUID, reason: str) -> None:
-    """Void a job's reservation; an inference has none."""
-    if not is_inference(session.get_one(JobRow, job_id)):
+    """Void a job's reservation; one that opens no rows has none."""
+    if kind_of(session.get_one(JobRow, job_id).resolved).pays:
         ledger.void(session, job_id, reason=reason)
 
 

@@ -1,8 +1,9 @@
 """Take a job on: reserve its cost and write its row in one transaction, then tell the workers."""
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 from sqlalchemy import Table, bindparam, func, insert, select
@@ -15,16 +16,15 @@ from app.services.accounts.caller import Caller
 from app.services.budgets.rewind import refuse_rewound
 from app.services.context import Services
 from app.services.errors import Refusal, not_found
-from app.services.jobs.specs import as_json, body_hash
-from app.services.planning.plans import Made, asked, unbounded
+from app.services.jobs.kinds import body_hash
+from app.services.jobs.kinds.base import Job, PaidJob
+from app.services.planning.plans import asked, unbounded
 from app.storage.clock import database_now
 from app.storage.rows import DatasetRow, JobRow
 from dpmcmc.inputs.schema import Schema
-from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.planner import BasePlan
 from dpmcmc.privacy import event_json
 from dpmcmc.privacy.events import Event
-from dpmcmc.queries.tasks import TaskSpec
-from dpmcmc.releases.reuse import Earlier
 
 _JOBS = cast(Table, JobRow.__table__)
 # made once: both run while other writers wait
@@ -44,17 +44,17 @@ def begin(
     services: Services,
     caller: Caller,
     dataset_id: UUID,
-    spec: JobSpec | TaskSpec,
+    job: PaidJob,
     key: str | None,
     accept_low_quality: bool,
-) -> JobRow | tuple[Schema, tuple[Earlier, ...]]:
+) -> JobRow | tuple[Schema, Sequence[Any]]:
     """The job that this idempotency key made before, or the facts to plan a new one from.
 
     Raises Refusal: 404, 422, 422 idempotency_key_reused.
     """
-    digest = body_hash(dataset_id, spec, accept_low_quality)
+    digest = body_hash(dataset_id, job, accept_low_quality)
     earlier = earlier_of(services, caller, key, digest)
-    return earlier or asked(services, caller, dataset_id, spec)
+    return earlier or asked(services, caller, dataset_id, job)
 
 
 @tracing.span("submit")
@@ -62,28 +62,32 @@ def submit(
     services: Services,
     caller: Caller,
     dataset_id: UUID,
-    spec: JobSpec | TaskSpec,
+    job: PaidJob,
     key: str | None,
     accept_low_quality: bool,
-    plan: Made,
+    plan: BasePlan,
 ) -> JobRow:
     """Accept a planned job, or find the one that this idempotency key made meanwhile.
 
     Raises Refusal: 404, 409 budget_exhausted, 429 too_many_jobs, 422 idempotency_key_reused,
     503 ledger_rewound.
     """
-    digest = body_hash(dataset_id, spec, accept_low_quality)
+    digest = body_hash(dataset_id, job, accept_low_quality)
     with services.sessions.read() as session:
         refuse_rewound(session, services, dataset_id)
         now = database_now(session)
-    job = _job(services, caller, dataset_id, spec, plan, now)
-    job.idempotency_key, job.body_hash = key, digest if key else None
+    row = _row(caller, dataset_id, job, key, digest, now)
+    row.resolved, row.progress_of = job.settled(plan).as_json(), plan.num_steps
+    row.event, row.event_digest = event_json.as_dict(plan.event), event_json.digest(plan.event)
+    row.epsilon, row.delta, row.mu = plan.cost.epsilon, plan.cost.delta, plan.cost.mu
+    row.reasons = list(plan.reasons) or None
+    row.reserved_until = now + timedelta(seconds=services.settings.reservation_seconds)
     try:
-        with tracing.span("reserve", job=job.id), services.sessions.write() as session:
+        with tracing.span("reserve", job=row.id), services.sessions.write() as session:
             _admit(services, session, caller, dataset_id)
-            take(session, job, plan.event)
+            take(session, row, plan.event)
     except ledger.BudgetExhausted as refused:
-        raise _exhausted(refused, task=isinstance(spec, TaskSpec)) from None
+        raise _exhausted(refused, job) from None
     except ledger.AccountClosed:
         raise Refusal(409, "dataset_closed", "This dataset takes no new jobs.") from None
     except IntegrityError:
@@ -91,9 +95,36 @@ def submit(
         if earlier is None:
             raise
         return earlier
-    logs.logger().info("job_accepted", job=str(job.id))
-    tell(services, job.id)
-    return job
+    return _accepted(services, row)
+
+
+def submit_free(
+    services: Services, caller: Caller, of: UUID, job: Job, num_draws: int, key: str | None
+) -> JobRow:
+    """Accept a job that reads what the caller's job `of` released, or find the one of this key.
+
+    Raises Refusal 404, 429 too_many_jobs, 422 idempotency_key_reused.
+    """
+    with services.sessions.read() as session:
+        dataset_id = session.get_one(JobRow, of).dataset_id
+        now = database_now(session)
+    digest = body_hash(dataset_id, job)
+    earlier = earlier_of(services, caller, key, digest)
+    if earlier is not None:
+        return earlier
+    row = _row(caller, dataset_id, job, key, digest, now)
+    row.resolved, row.progress_of = row.spec, num_draws
+    row.event, row.event_digest, row.epsilon, row.delta, row.mu = {}, "", 0.0, 0.0, 0.0
+    with services.sessions.write() as session:
+        _check_waiting(services, session.scalar(_WAITING, {"analyst": caller.id}))
+        session.add(row)
+    return _accepted(services, row)
+
+
+def _accepted(services: Services, row: JobRow) -> JobRow:
+    logs.logger().info("job_accepted", job=str(row.id))
+    tell(services, row.id)
+    return row
 
 
 def earlier_of(services: Services, caller: Caller, key: str | None, digest: str) -> JobRow | None:
@@ -118,7 +149,11 @@ def _admit(services: Services, session: Session, caller: Caller, dataset_id: UUI
     if dataset is None:
         raise not_found("dataset")
     check_open(dataset)
-    if dataset.waiting >= services.settings.max_jobs_waiting:
+    _check_waiting(services, dataset.waiting)
+
+
+def _check_waiting(services: Services, waiting: int | None) -> None:
+    if (waiting or 0) >= services.settings.max_jobs_waiting:
         raise Refusal(429, "too_many_jobs", "Too many of your jobs are waiting; try again later.")
 
 
@@ -135,13 +170,8 @@ def take(session: Session, job: JobRow, event: Event) -> None:
     )
 
 
-def _job(
-    services: Services,
-    caller: Caller,
-    dataset_id: UUID,
-    spec: JobSpec | TaskSpec,
-    plan: Made,
-    now: datetime,
+def _row(
+    caller: Caller, dataset_id: UUID, job: Job, key: str | None, digest: str, now: datetime
 ) -> JobRow:
     """The row of a job that nobody has claimed. now: by the database's clock, as in recovery."""
     return JobRow(
@@ -150,30 +180,23 @@ def _job(
         dataset_id=dataset_id,
         key_id=caller.key_id,
         status="queued",
-        spec=as_json(spec),
-        resolved=as_json(plan.spec),
-        event=event_json.as_dict(plan.event),
-        event_digest=event_json.digest(plan.event),
-        epsilon=plan.cost.epsilon,
-        delta=plan.cost.delta,
-        mu=plan.cost.mu,
+        spec=job.as_json(),
+        idempotency_key=key,
+        body_hash=digest if key else None,
         attempt=0,
         token=0,
         cancel_requested=False,
         progress_step=0,
-        progress_of=plan.num_steps,
         created_at=now,
         traceparent=tracing.carrier(),
-        reasons=list(plan.reasons) or None,
-        reserved_until=now + timedelta(seconds=services.settings.reservation_seconds),
     )
 
 
-def _exhausted(refused: ledger.BudgetExhausted, *, task: bool) -> Refusal:
+def _exhausted(refused: ledger.BudgetExhausted, job: PaidJob) -> Refusal:
     """The refusal, worked out after the ledger's lock was given back."""
     requested, remaining = refused.requested, refused.remaining
     if math.isinf(requested):
-        return unbounded(task=task)
+        return unbounded(job)
     whose = "Your allotment's" if refused.allotment else "The dataset's"
     return Refusal(
         409,

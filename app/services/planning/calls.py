@@ -3,54 +3,50 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.services.errors import Fault
-from app.services.results.fetch import TaskBlock
+from app.services.jobs.kinds.base import PaidJob
+from app.services.jobs.kinds.inferences import TaskBlock
 from dpmcmc import planner
 from dpmcmc.base.errors import SpecError
-from dpmcmc.inputs.options import AutoOptions, DpPenaltyOptions
+from dpmcmc.inputs.options import DpPenaltyOptions
 from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.planner import BasePlan
 from dpmcmc.queries.statistics.choice import choose_statistic
 from dpmcmc.queries.statistics.questions import Question, population_of
 from dpmcmc.queries.summaries.intervals import Target
-from dpmcmc.queries.tasks import TaskPlan, TaskSpec, plan_task, posterior_of, told_of
-from dpmcmc.releases.reuse import Earlier
+from dpmcmc.queries.tasks import TaskSpec, posterior_of, settled_question, told_of
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A question with its algorithm named, and about how long the answer takes."""
+
+    question: Question
+    seconds: float
 
 
 def worked_out(
-    schema: Schema, spec: JobSpec | TaskSpec, advise: bool, earlier: Sequence[Earlier] = ()
-) -> planner.Plan | TaskPlan | Fault:
-    """The plan of a job, or what is wrong with the job. Runs in a planner process.
-
-    earlier: releases whose whitening the job may use again.
-    """
+    schema: Schema, job: PaidJob, advise: bool, facts: Sequence[Any] = ()
+) -> BasePlan | Fault:
+    """The plan of a job, or what is wrong with the job. Runs in a planner process."""
     try:
-        if isinstance(spec, TaskSpec):
-            return plan_task(schema, spec)
-        return planner.plan(schema, spec, advise=advise, earlier=earlier)
+        return job.plan(schema, facts, advise=advise)
     except SpecError as error:
         return Fault(error.pointer, error.message)
     except (ValueError, OverflowError):
         return Fault("/privacy", "These numbers cannot be planned with.")
 
 
-def enough(schema: Schema, made: planner.Plan, asked: JobSpec) -> float | None:
-    """The epsilon at which a job would be usable that is not. Runs in a planner process."""
-    try:
-        return planner.usable_at(schema, made, asked)
-    except (ValueError, OverflowError):
-        return None
-
-
-def quick(spec: JobSpec | TaskSpec) -> bool:
-    """Whether a job is planned in hundredths of a second: where everything is left to us."""
-    return isinstance(spec, JobSpec) and isinstance(spec.sampler, AutoOptions)
+def shortfall(schema: Schema, job: PaidJob, plan: BasePlan) -> tuple[str, float | None]:
+    """Why a plan is not usable, and an epsilon at which it would be. Runs in a planner process."""
+    return job.shortfall(schema, plan)
 
 
 def answered_of_task(
@@ -70,6 +66,14 @@ def answered_of_task(
     except SpecError as error:
         return Fault(error.pointer, error.message)
     return json.dumps(told, allow_nan=False).encode()
+
+
+def settled(given: TaskBlock, asked: Question) -> Settled | Fault:
+    """What a question comes to, or what is wrong with it. Runs in a planner process."""
+    try:
+        return Settled(*settled_question(given.schema, given.spec, given.block, asked))
+    except SpecError as error:
+        return Fault(error.pointer, error.message)
 
 
 def inferred(

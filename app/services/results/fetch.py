@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -18,23 +17,22 @@ from app.services.accounts.keys import living
 from app.services.context import Services
 from app.services.cursors import Page, by_time
 from app.services.errors import Refusal, not_found
-from app.services.jobs.specs import inference_spec, is_inference, is_task, resolved_spec, task_spec
+from app.services.jobs.kinds import kind_of, read
+from app.services.jobs.kinds.chains import ChainJob
+from app.services.jobs.kinds.inferences import TaskBlock, first_block
+from app.services.jobs.kinds.tasks import TaskJob
 from app.services.jobs.wanted import Wanted
-from app.services.results.chains import Draws, kept_draws, stored_block, stored_columns
+from app.services.results.chains import Draws, kept_draws, stored_columns
 from app.storage.columns import schema_of
 from app.storage.rows import JOB_STATUSES, DatasetRow, JobRow, ReleaseRow
 from dpmcmc.base.private import Released
-from dpmcmc.families import parameters_of
-from dpmcmc.fit.results import attributes, attributes_of
-from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Cost
 from dpmcmc.posterior import diagnostics
-from dpmcmc.posterior.units import Scale, in_units
-from dpmcmc.queries.statistics.questions import family_of
+from dpmcmc.posterior.units import Scale
 from dpmcmc.queries.synthetic.drawn import Values
-from dpmcmc.queries.tasks import TaskSpec, table_of
+from dpmcmc.queries.tasks import table_of
 from dpmcmc.queries.tasks.statistic import StatisticTask
 from dpmcmc.queries.tasks.synthetic import SyntheticTask
 from dpmcmc.queries.tasks.two_stages import TwoStagesTask
@@ -173,37 +171,23 @@ def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
                 "This job stored no release: its chains started from none, or it ran long ago.",
             )
         dataset = session.get_one(DatasetRow, found.dataset_id)
-        return Kept(schema_of(dataset), resolved_spec(found), row.content)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskBlock:
-    """A block (numbers,) that a task released, and the public facts that it is read by."""
-
-    schema: Schema
-    spec: TaskSpec
-    block: NDArray[np.float64]
+        return Kept(schema_of(dataset), ChainJob.read(found.resolved).spec, row.content)
 
 
 def result(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
     """What a succeeded task released first. Raises as `chain`, or 409 job_without_result."""
     with services.sessions.read() as session:
-        return _task_block(session, _task(session, caller, job_id), 0)
+        return first_block(session, _task(session, caller, job_id))
 
 
 def statistic(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
     """What a succeeded task released, of which an inference can be made. Raises as `result`."""
     with services.sessions.read() as session:
-        found = _task(session, caller, job_id)
-        if not isinstance(task_spec(found).task, StatisticTask | TwoStagesTask):
-            told = "This task released no statistic that a family of rows is read from."
-            raise Refusal(409, "job_without_result", told)
-        return block_of(session, found)
-
-
-def block_of(session: Session, job: JobRow) -> TaskBlock:
-    """What a succeeded task released first."""
-    return _task_block(session, job, 0)
+        released = first_block(session, _task(session, caller, job_id))
+    if not isinstance(released.spec.task, StatisticTask | TwoStagesTask):
+        told = "This task released no statistic that a family of rows is read from."
+        raise Refusal(409, "job_without_result", told)
+    return released
 
 
 def table(
@@ -215,7 +199,7 @@ def table(
     """
     with services.sessions.read() as session:
         found = _task(session, caller, job_id)
-        spec = task_spec(found)
+        spec = TaskJob.read(found.resolved).spec
         if not isinstance(spec.task, SyntheticTask) or number >= spec.task.tables:
             raise not_found("table")
         schema = schema_of(session.get_one(DatasetRow, found.dataset_id))
@@ -226,22 +210,16 @@ def table(
 
 def _task(session: Session, caller: Caller, job_id: UUID) -> JobRow:
     found = _ended(session, caller, job_id)
-    if not is_task(found):
+    if kind_of(found.resolved).answer != "result":
         told = "This job released a chain, and no task's result."
         raise Refusal(409, "job_without_result", told)
     _check_kept(found)
     return found
 
 
-def _task_block(session: Session, job: JobRow, seq: int) -> TaskBlock:
-    block = stored_block(session, job.id, job.released_attempt or 0, seq)
-    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
-    return TaskBlock(schema, task_spec(job), block)
-
-
 def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
     found = _ended(session, caller, job_id)
-    if is_task(found):
+    if kind_of(found.resolved).answer != "chain":
         told = "This job is a task, which releases no chain; its result is another address."
         raise Refusal(409, "job_without_chain", told)
     return found
@@ -265,31 +243,12 @@ def _check_kept(job: JobRow) -> None:
 
 def _chain(services: Services, session: Session, job: JobRow, scale: Scale) -> Chain:
     _check_kept(job)
-    if is_inference(job):
-        return _inferred(services, session, job)
-    spec = resolved_spec(job)
     schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
-    parameters = parameters_of(schema, spec.model)
-    design = make_design(schema, spec.model.formula)
-    converted = partial(in_units, design, parameters, scale=scale)
-    of_attempt = (job.id, job.released_attempt or 0, len(parameters))
-    draws = kept_draws(services.sessions, session, *of_attempt, converted)
+    shown = read(job.resolved).shown(schema, Cost(job.epsilon, job.delta, job.mu), scale)
+    of_attempt = (job.id, job.released_attempt or 0, len(shown.parameters))
+    draws = kept_draws(services.sessions, session, *of_attempt, shown.converted)
     verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
-    cost = Cost(job.epsilon, job.delta, job.mu)
-    told = attributes_of(spec, cost, schema.neighbouring)
-    return Chain(job.id, parameters, spec.sampler.num_warmup or 0, draws, verdict, told)
-
-
-def _inferred(services: Services, session: Session, job: JobRow) -> Chain:
-    """The chain of an inference: of one parameter, its warm-up left out."""
-    asked = inference_spec(job).question
-    of_attempt = (job.id, job.released_attempt or 0, 1)
-    draws = kept_draws(services.sessions, session, *of_attempt, lambda piece: piece)
-    verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None
-    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
-    told = attributes(Cost(0.0, 0.0, 0.0), str(asked.algorithm), schema.neighbouring)
-    name = family_of(asked.family, asked.options).name
-    return Chain(job.id, (name,), 0, draws, verdict, told)
+    return Chain(job.id, shown.parameters, shown.num_warmup, draws, verdict, shown.attributes)
 
 
 def count_jobs(session: Session) -> dict[str, int]:

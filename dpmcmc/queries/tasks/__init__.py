@@ -15,9 +15,8 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Permit, Private, Released
 from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.inputs.spec import PrivacySpec
-from dpmcmc.planner import Cost
+from dpmcmc.planner import BasePlan
 from dpmcmc.posterior.verdicts import Verdict
-from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.queries.statistics.inference import Posterior
@@ -52,7 +51,7 @@ class TaskSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskPlan:
+class TaskPlan(BasePlan):
     """A task as it would be run, from public facts alone.
 
     num_steps: blocks that it releases. numbers: how many all of them hold. reasons: the noise, in
@@ -60,15 +59,13 @@ class TaskPlan:
     """
 
     spec: TaskSpec
-    event: Event
-    cost: Cost
-    noise_multiplier: float
-    num_steps: int
     numbers: int
-    reasons: tuple[str, ...]
-    memory: int = 0
-    warnings: tuple[str, ...] = ()
-    usable: bool = True
+    memory: int
+
+    @property
+    def algorithm(self) -> str:
+        """The kind of the task."""
+        return self.spec.task.kind
 
 
 def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
@@ -77,9 +74,23 @@ def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
         raise SpecError("/dataset", "the dataset has no rows")
     made = _planned(schema, spec)
     check_delta("/privacy/delta", made.paid.cost.delta, schema.rows)
-    paid, numbers, reasons = made.paid, made.numbers, (made.noise,)
-    z = paid.noise_multiplier
-    return TaskPlan(spec, paid.event, paid.cost, z, made.blocks, numbers, reasons, made.memory)
+    return TaskPlan(
+        spec=spec,
+        event=made.paid.event,
+        cost=made.paid.cost,
+        noise_multiplier=made.paid.noise_multiplier,
+        num_steps=made.blocks,
+        num_chains=1,
+        num_warmup=0,
+        expected_ess=None,
+        expected_width=None,
+        usable=True,
+        warnings=(),
+        reasons=(made.noise,),
+        parameters=(),
+        numbers=made.numbers,
+        memory=made.memory,
+    )
 
 
 def run_task(

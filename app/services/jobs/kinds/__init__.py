@@ -1,0 +1,62 @@
+"""The kinds of jobs. Each is one file and one line here."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from app.services.jobs.kinds.base import Job, UnrunnableError
+from app.services.jobs.kinds.chains import ChainJob
+from app.services.jobs.kinds.inferences import InferenceJob
+from app.services.jobs.kinds.tasks import TaskJob
+
+KINDS: dict[str, type[Job]] = {made.kind: made for made in (ChainJob, TaskJob, InferenceJob)}
+
+
+def kind_of(stored: Mapping[str, Any]) -> type[Job]:
+    """The kind of a stored spec. Raises LookupError."""
+    for made in KINDS.values():
+        if made.member in stored:
+            return made
+    raise LookupError("no kind of job has such a spec")
+
+
+def read(stored: dict[str, Any]) -> Job:
+    """The job of a stored spec."""
+    return kind_of(stored).read(stored)
+
+
+def runnable(stored: dict[str, Any]) -> Job:
+    """The job that waits to be run by its stored spec. Raises UnrunnableError.
+
+    Reading leaves out what it does not know: the run would then not be what was reserved.
+    """
+    try:
+        job = read(stored)
+    except (ValidationError, LookupError):
+        raise UnrunnableError("job_outdated") from None
+    if _lost(stored, json.loads(json.dumps(job.as_json()))):
+        raise UnrunnableError("job_outdated")
+    return job
+
+
+def _lost(stored: Any, read_back: Any) -> bool:
+    """Whether something that was stored, and is not null, was not read."""
+    if isinstance(stored, dict) and isinstance(read_back, dict):
+        return any(
+            value is not None and (key not in read_back or _lost(value, read_back[key]))
+            for key, value in stored.items()
+        )
+    return bool(stored != read_back)
+
+
+def body_hash(dataset_id: UUID, job: Job, accept_low_quality: bool = False) -> str:
+    """SHA-256 of the canonical JSON of what was asked for, less what was left at its default."""
+    body = {"dataset": str(dataset_id), **job.hashed()}
+    if accept_low_quality:
+        body["accept_low_quality"] = True
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

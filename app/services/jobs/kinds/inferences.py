@@ -1,0 +1,123 @@
+"""What follows from a statistic that a task released, where it takes longer than a request.
+
+Such a job has no entry in any ledger and opens no rows.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Self
+from uuid import UUID
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from app.services.jobs.kinds.base import (
+    Attempt,
+    Blocks,
+    Floats,
+    Job,
+    Json,
+    Opened,
+    Shown,
+    UnrunnableError,
+    Work,
+)
+from app.services.jobs.kinds.tasks import TaskJob
+from app.services.results.chains import stored_block
+from app.storage.columns import schema_of
+from app.storage.rows import DatasetRow, JobRow
+from dpmcmc.base.private import Released
+from dpmcmc.fit.results import attributes
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.planner import Cost
+from dpmcmc.posterior.units import Scale
+from dpmcmc.queries import tasks
+from dpmcmc.queries.statistics.questions import Question, family_of, judged_draws
+from dpmcmc.queries.tasks import TaskSpec
+
+_QUESTION = TypeAdapter(Question)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBlock:
+    """A block (numbers,) that a task released, and the public facts that it is read by."""
+
+    schema: Schema
+    spec: TaskSpec
+    block: Floats
+
+
+def first_block(session: Session, job: JobRow) -> TaskBlock:
+    """What a succeeded task released first."""
+    block = stored_block(session, job.id, job.released_attempt or 0, 0)
+    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
+    return TaskBlock(schema, TaskJob.read(job.resolved).spec, block)
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceJob(Job):
+    """A question about what the job `of` released. question: settled."""
+
+    kind = "inference"
+    member = "inference"
+    failure = "inference_failed"
+
+    of: str
+    question: Question
+
+    @classmethod
+    def read(cls, stored: Json) -> Self:
+        """Return the job of a stored spec. Raises ValidationError."""
+        asked = dict(stored["inference"])
+        return cls(str(asked.pop("of")), _QUESTION.validate_python(asked))
+
+    def as_json(self) -> Json:
+        """Return the spec as it is stored. Its chains are described as a sampler's are."""
+        asked = asdict(self.question)
+        sampler = {
+            "algorithm": asked["algorithm"],
+            "num_chains": asked["chains"],
+            "num_steps": asked["draws"],
+            "num_warmup": 0,
+        }
+        return {"inference": {"of": self.of, **asked}, "sampler": sampler}
+
+    def work(self, session: Session, schema: Schema) -> Work:
+        """Return it with what it reads. Raises UnrunnableError where that is gone."""
+        job = session.get(JobRow, UUID(self.of))
+        if job is None or job.status != "succeeded" or job.expired_at is not None:
+            raise UnrunnableError("release_gone")
+        return _InferenceWork(first_block(session, job), self.question)
+
+    def shown(self, schema: Schema, cost: Cost, scale: Scale) -> Shown:
+        """Return how its blocks are shown: one parameter, its warm-up left out."""
+        asked = self.question
+        made_by = attributes(cost, str(asked.algorithm), schema.neighbouring)
+        name = family_of(asked.family, asked.options).name
+        return Shown((name,), 0, lambda draws: draws, made_by)
+
+
+class _InferenceWork(Work):
+    """A question with what it is about."""
+
+    def __init__(self, given: TaskBlock, question: Question) -> None:
+        self._given, self._question = given, question
+
+    @property
+    def seconds(self) -> float:
+        """About how long the answer takes."""
+        given = self._given
+        _, told = tasks.settled_question(given.schema, given.spec, given.block, self._question)
+        return told if math.isfinite(told) else 1.0
+
+    def blocks(self, opened: Opened) -> Blocks:
+        """Return the draws (chain, draw, 1), in one block."""
+        given = self._given
+        made = tasks.posterior_of(given.schema, given.spec, given.block, self._question)
+        yield Released(made.draws[..., None])
+
+    def summary(self, attempt: Attempt) -> tuple[Json, Json]:
+        """Return the summary, which is the same on both scales, and the verdict."""
+        made = judged_draws(self._question, attempt.draws()[..., 0])
+        summaries = [asdict(made.summary)]
+        return {"original": summaries, "design": summaries}, asdict(made.verdict)

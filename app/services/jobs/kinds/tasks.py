@@ -1,0 +1,124 @@
+"""Releases of something else than a posterior: summaries, synthetic tables, statistics."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from app.services.errors import Fault
+from app.services.jobs.kinds.base import (
+    BASE_BYTES,
+    ROW_NUMBERS,
+    Attempt,
+    Blocks,
+    Json,
+    Opened,
+    PaidJob,
+    Work,
+)
+from dpmcmc.inputs.schema import Column, NumberColumn, Schema
+from dpmcmc.queries.summaries.statistics import Counts
+from dpmcmc.queries.tasks import TaskPlan, TaskSpec, plan_task, run_task, seconds_of, verdict_of
+from dpmcmc.queries.tasks.summaries import SummariesTask
+from dpmcmc.queries.tasks.synthetic import SyntheticTask
+
+_SPEC = TypeAdapter(TaskSpec)
+NUMBER_BYTES, ESTIMATE_BYTES = 24, 160  # of JSON: a number; an estimate without its name
+
+
+@dataclass(frozen=True, slots=True)
+class TaskJob(PaidJob):
+    """A task, and what it may cost."""
+
+    kind = "task"
+    member = "task"
+    answer = "result"
+    too_many = Fault("/task", "It would release too many numbers.")
+    too_wide = Fault("/task", "Rows x columns need more memory than a worker may take.")
+    unbounded = Fault(
+        "/task/noise",
+        "The dataset's promise does not bound the cost of this noise: it takes a dataset whose"
+        " privacy.branches has a failure share. That of gaussian and laplace needs none.",
+    )
+
+    spec: TaskSpec
+
+    @classmethod
+    def read(cls, stored: Json) -> Self:
+        """Return the task of a stored spec. Raises ValidationError."""
+        return cls(_SPEC.validate_python(stored))
+
+    def as_json(self) -> Json:
+        """Return the spec as it is stored."""
+        return asdict(self.spec)
+
+    @classmethod
+    def title(cls, stored: Json) -> str:
+        """Return the kind of the task."""
+        return str(stored["task"]["kind"])
+
+    def plan(self, schema: Schema, facts: Sequence[Any], *, advise: bool) -> TaskPlan:
+        """Return its plan, which has no warnings. Raises SpecError."""
+        return plan_task(schema, self.spec)
+
+    def settled(self, plan: TaskPlan) -> Self:
+        """Return the task that a plan makes of it."""
+        return type(self)(plan.spec)
+
+    def numbers(self, plan: TaskPlan) -> int:
+        """Return how many numbers all blocks hold."""
+        return plan.numbers
+
+    def memory_bytes(self, schema: Schema, plan: TaskPlan) -> int:
+        """Return the most memory that a process takes which runs it.
+
+        Eight bytes for every value of the dataset, ROW_NUMBERS for every row, and what is released.
+        """
+        numbers = schema.rows * (len(schema.columns) + ROW_NUMBERS) + plan.numbers
+        return BASE_BYTES + 8 * numbers + plan.memory
+
+    def answer_bytes(self, schema: Schema, plan: TaskPlan) -> int:
+        """Return about the most bytes that its result takes as JSON."""
+        task = self.spec.task
+        if isinstance(task, SyntheticTask):
+            return 0  # some counts; each table is a file, which is written a piece at a time
+        if not isinstance(task, SummariesTask):
+            return NUMBER_BYTES * plan.numbers
+        names = {column.name: _longest(column) for column in schema.columns}
+        counted = [one.columns for one in task.statistics if isinstance(one, Counts)]
+        longest = max((sum(names[name] for name in columns) for columns in counted), default=0)
+        return (ESTIMATE_BYTES + longest) * plan.numbers
+
+    def work(self, session: Session, schema: Schema) -> Work:
+        """Return the task ready to run."""
+        return _TaskWork(schema, self.spec)
+
+
+def _longest(column: Column) -> int:
+    """The most bytes that a column and one of its values take in a name, as JSON."""
+    values = () if isinstance(column, NumberColumn) else column.categories
+    longest = max((len(json.dumps(value)) for value in values), default=NUMBER_BYTES)
+    return len(json.dumps(column.name)) + longest
+
+
+class _TaskWork(Work):
+    """A run of a task."""
+
+    def __init__(self, schema: Schema, spec: TaskSpec) -> None:
+        self._schema, self._spec = schema, spec
+
+    @property
+    def seconds(self) -> float:
+        """About how long the task runs."""
+        return seconds_of(self._schema, self._spec)
+
+    def blocks(self, opened: Opened) -> Blocks:
+        """Return the blocks that the task releases."""
+        return run_task(self._schema, self._spec, *opened())
+
+    def summary(self, attempt: Attempt) -> tuple[Json, Json]:
+        """Return no summary, and the verdict that the first block says."""
+        return {}, asdict(verdict_of(self._schema, self._spec, attempt.first()))
