@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.schema import Table
 from dpmcmc.mechanisms.axes import Axis
-from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums, scale_of
+from dpmcmc.mechanisms.sums import release_sums
+from dpmcmc.privacy.discrete import scale_of
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import RELEASED_COUNTS
 
@@ -46,8 +47,8 @@ def released(
     them. Noise of sd noise_sd(d, parts, noise_multiplier) on each number.
     Proof: docs/proofs/tables.md. Raises ValueError on a multiplier that the proof leaves out.
     """
-    noise = gaussian_noise(random, RELEASED_COUNTS, noise_multiplier, statistic.shape)
-    return noisy_sums(statistic, TABLE_SENSITIVITY * math.sqrt(parts), noise_multiplier, noise)
+    together = TABLE_SENSITIVITY * math.sqrt(parts)
+    return release_sums(random, RELEASED_COUNTS, [statistic], together, noise_multiplier)[0]
 
 
 def noise_sd(dimension: int, parts: int, noise_multiplier: float) -> float:

@@ -1,27 +1,35 @@
-"""The one place where `noisy_quadratic` adds noise: score, curvature and two scalars in one event.
+"""What `noisy_quadratic` releases: score, curvature and two scalars in one event.
 
-All that `noisy_quadratic` releases passes through `release`. It assumes nothing of its input: any
-vectors are clipped here to the caps, rounded to a grid on which sums are exact, and get noise.
-Proof: docs/proofs/noisy_quadratic.md, sections 1 and 2.
+All of it passes through `release`. It assumes nothing of its input: any vectors are clipped here to
+the caps. Proof: docs/proofs/noisy_quadratic.md, sections 1 and 2, and docs/proofs/sums.md.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.kernels.arithmetic.rounding import CLIP_MARGIN
-from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
+from dpmcmc.mechanisms.sums import (
+    MOST_COEFFICIENTS,
+    MOST_ROWS,
+    digits_of,
+    isometry,
+    matrix_cells,
+    matrix_of,
+    release_sums,
+    scalar_cells,
+    upper,
+    vector_cells,
+)
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.privacy.sites import NOISY_QUADRATIC, check
+from dpmcmc.privacy.sites import NOISY_QUADRATIC
 
 Floats = NDArray[np.float64]
-MOST_ROWS, MOST_COEFFICIENTS = 2**31, 250  # within which the proof holds
-EXACT_BITS = 51  # of a sum
 COUNT_SCALE = math.sqrt(2.0)  # what the number of rows is divided by: see docs/proofs/missing.md
 MIN_COUNT_SDS = 4.0  # sds of that number, below which it is not told from none
+Units = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,7 @@ class Caps:
     shares: tuple[float, float, float, float]
 
     @property
-    def units(self) -> tuple[float, float, float, float]:
+    def units(self) -> Units:
         """Return what each is divided by, so that a row's squared part is at most share / 2.
 
         A vector counts twice, for it may point anywhere: see the proof. inf: not released.
@@ -99,37 +107,62 @@ def release(
     random: RandomSource,
     *,
     gaps: bool = False,
+    unit_rows: int = 1,
 ) -> Sums:
     """Return the noisy sums. Privacy: one Gaussian(z) event, replace-one, for any blocks.
 
     gaps: whether rows may be left out; their number is then released as well, and costs nothing:
-    docs/proofs/missing.md, section 3.
+    docs/proofs/missing.md, section 3. unit_rows: most rows of one unit of privacy.
     Raises ValueError for numbers for which the proof does not hold; they follow from public facts.
     """
     _check(dimension, rows, caps)
-    check(NOISY_QUADRATIC, z)  # before a row is read
-    units, digits = caps.units, _digits(rows)
-    vector, square, count = np.zeros(dimension), 0.0, 0.0
-    first, second = np.zeros((dimension, dimension)), np.zeros((dimension, dimension))
-    for block in blocks:
-        block = _without(block) if gaps else block
-        count += _scalar_sum(_ones(block), 1.0, COUNT_SCALE, digits)
-        vector += _vector_sum(block.vectors, caps.score, units[0], digits)
-        first += _matrix_sum(block.curvature, caps.curvature, units[1], digits // 2)
-        second += _matrix_sum(block.noise, caps.noise, units[2], digits // 2)
-        square += _scalar_sum(block.square, caps.square, units[3], digits)
-    parts = (vector, _flat(first), _flat(second), np.array([square]))
-    known = [part for part, unit in zip(parts, units, strict=True) if unit < math.inf]
-    flat = np.concatenate([*known, [count]] if gaps else known)
-    sensitivity = 1.0 + rounding(dimension, rows)
-    noise = gaussian_noise(random, NOISY_QUADRATIC, z, flat.shape)
-    noisy, sd = noisy_sums(flat, sensitivity, z, noise), z * sensitivity
-    found = _read(noisy, dimension, units, sd)
+    grid, weights = _grids(dimension, caps.units, digits_of(rows), gaps=gaps)
+    noisy, sd = release_sums(
+        random,
+        NOISY_QUADRATIC,
+        _cells(blocks, caps, digits_of(rows), gaps=gaps),
+        1.0 + rounding(dimension, rows),
+        z,
+        grid=grid,
+        weights=weights,
+        unit_rows=unit_rows,
+    )
+    found = _read(noisy, dimension, caps.units, sd)
     if not gaps:
         return replace(found, rows=float(rows))
     least = max(MIN_COUNT_SDS * sd * COUNT_SCALE, 1.0)
     there = min(max(float(noisy[-1]) * COUNT_SCALE, least), float(rows))
     return replace(found, rows=there, rows_sd=sd * COUNT_SCALE)
+
+
+def _cells(blocks: Iterable[Block], caps: Caps, digits: int, *, gaps: bool) -> Iterator[Floats]:
+    """Return what each block adds, in whole numbers of the cells of `_grids`."""
+    units, one = caps.units, 2.0**digits
+    for block in blocks:
+        block = _without(block) if gaps else block
+        parts = []
+        if units[0] < math.inf:
+            parts.append(vector_cells(block.vectors, caps.score, one / units[0]))
+        for roots, cap, unit in (
+            (block.curvature, caps.curvature, units[1]),
+            (block.noise, caps.noise, units[2]),
+        ):
+            if unit < math.inf:
+                parts.append(upper(matrix_cells(roots, cap, unit, 2.0 ** (digits // 2))))
+        if units[3] < math.inf:
+            parts.append(np.array([scalar_cells(block.square, caps.square, one / units[3])]))
+        if gaps:
+            parts.append(np.array([scalar_cells(_ones(block), 1.0, one / COUNT_SCALE)]))
+        yield np.concatenate(parts)
+
+
+def _grids(d: int, units: Units, digits: int, *, gaps: bool) -> tuple[Floats, Floats]:
+    """Return (sizes of cells, weights) of what `_cells` adds, see release_sums."""
+    fine, flat = 2.0**-digits, d * (d + 1) // 2
+    grids = [np.full(d, fine), *(np.full(flat, 4.0 ** -(digits // 2)),) * 2, np.array([fine])]
+    weights = [np.ones(d), isometry(d), isometry(d), np.ones(1)]
+    there = [k for k, unit in enumerate(units) if unit < math.inf] + [3] * gaps
+    return np.concatenate([grids[k] for k in there]), np.concatenate([weights[k] for k in there])
 
 
 def _without(block: Block) -> Block:
@@ -166,73 +199,7 @@ def _check(dimension: int, rows: int, caps: Caps) -> None:
         raise ValueError("the shares of an event must add up to at most 1")
 
 
-def _digits(rows: int) -> int:
-    """Return the binary digits of a row's entry, at most 1 in size, with which sums are exact."""
-    return EXACT_BITS - math.ceil(math.log2(rows + 1.0))
-
-
-def _vector_sum(vectors: Floats, cap: float, unit: float, digits: int) -> Floats:
-    """Return the sum of rows cut to norm cap, in its unit, exact on the grid 2^-digits."""
-    if unit == math.inf:
-        return np.zeros(len(vectors))
-    size = np.sqrt(np.einsum("pm,pm->m", vectors, vectors))
-    return _grid_sum(vectors, _factor(size, cap) * (2.0**digits / unit)) * 2.0**-digits
-
-
-def _matrix_sum(roots: tuple[Floats, ...], cap: float, unit: float, digits: int) -> Floats:
-    """Return the sum of rows' matrices cut to Frobenius norm cap, in its unit, exact on a grid.
-
-    A matrix of roots r has norm at most the sum of |r|^2: that is what is cut.
-    """
-    if unit == math.inf:
-        return np.zeros(())
-    size = np.zeros(roots[0].shape[1])
-    for root in roots:
-        size += np.einsum("pm,pm->m", root, root)
-    scale = np.sqrt(_factor(size, cap) / unit) * 2.0**digits
-    found = np.zeros((len(roots[0]), len(roots[0])))
-    for root in roots:
-        whole = _rounded(root, scale)
-        found += whole @ whole.T
-    return found * 2.0 ** (-2 * digits)
-
-
-def _scalar_sum(values: Floats, cap: float, unit: float, digits: int) -> float:
-    """Return the sum of values cut to [0, cap], in its unit, exact on the grid 2^-digits."""
-    if unit == math.inf:
-        return 0.0
-    cut = np.fmin(np.fmax(np.nan_to_num(values, nan=0.0), 0.0), cap)
-    return float(np.trunc(cut * (CLIP_MARGIN * 2.0**digits / unit)).sum()) * 2.0**-digits
-
-
-def _factor(size: Floats, cap: float) -> Floats:
-    """Return (m,) factors that bring sizes to at most cap; 0 for what is no number."""
-    with np.errstate(all="ignore"):
-        factor = CLIP_MARGIN * np.minimum(1.0, cap / np.where(size > 0.0, size, 1.0))
-    return np.where(np.isfinite(size), factor, 0.0)
-
-
-def _rounded(vectors: Floats, scale: Floats) -> Floats:
-    """Return vectors (p, m) times scale (m,), towards zero to whole numbers; 0 for a lost row."""
-    with np.errstate(all="ignore"):
-        return np.where(scale > 0.0, np.trunc(vectors * scale), 0.0)
-
-
-def _grid_sum(vectors: Floats, scale: Floats) -> Floats:
-    return np.asarray(_rounded(vectors, scale).sum(axis=1))
-
-
-def _flat(matrix: Floats) -> Floats:
-    """Return a symmetric matrix as a vector of the same norm."""
-    rows, columns = np.triu_indices(len(matrix))
-    return np.asarray(matrix[rows, columns] * _doubled(rows, columns))
-
-
-def _doubled(rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-    return np.where(rows == columns, 1.0, math.sqrt(2.0))
-
-
-def _read(noisy: Floats, d: int, units: tuple[float, float, float, float], sd: float) -> Sums:
+def _read(noisy: Floats, d: int, units: Units, sd: float) -> Sums:
     """Return noisy numbers in the units of the rows; zeros for what was not released."""
     sizes, found, at = (d, d * (d + 1) // 2, d * (d + 1) // 2, 1), [], 0
     for size, unit in zip(sizes, units, strict=True):
@@ -242,13 +209,4 @@ def _read(noisy: Floats, d: int, units: tuple[float, float, float, float], sd: f
     first, second, third, fourth = (sd * unit if unit < math.inf else 0.0 for unit in units)
     sds = first, second, third, fourth
     square = float(found[3][0])
-    return Sums(found[0], _square(found[1], d), _square(found[2], d), square, sds, 0.0, 0.0)
-
-
-def _square(flat: Floats, d: int) -> Floats:
-    """Return the symmetric matrix (d, d) that `_flat` makes flat."""
-    rows, columns = np.triu_indices(d)
-    matrix = np.empty((d, d))
-    matrix[rows, columns] = flat / _doubled(rows, columns)
-    matrix[columns, rows] = matrix[rows, columns]
-    return matrix
+    return Sums(found[0], matrix_of(found[1], d), matrix_of(found[2], d), square, sds, 0.0, 0.0)

@@ -22,8 +22,7 @@ from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import DpViOptions
 from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
-from dpmcmc.mechanisms.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
-from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
+from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, release_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import VARIATIONAL_GRADIENT
@@ -413,9 +412,8 @@ class _Fit:
         Proof: docs/proofs/gaussian_release.md, sections 1 and 2.
         """
         sums, sensitivity = self._target.gradient(places, clip)
-        noise = gaussian_noise(self._random, VARIATIONAL_GRADIENT, z, sums.shape)
-        found: Floats = noisy_sums(sums, sensitivity, z, noise) @ self._back @ self._root
-        return found
+        noisy, _ = release_sums(self._random, VARIATIONAL_GRADIENT, [sums], sensitivity, z)
+        return np.asarray(noisy @ self._back @ self._root)
 
     def _precision(self, look: Look) -> Floats:
         """Return that of q after a step of length RATE: weight * 1 before."""

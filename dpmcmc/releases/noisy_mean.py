@@ -19,7 +19,7 @@ from dpmcmc.families.target import Floats, Scores
 from dpmcmc.inputs.options import NoisyMeanOptions, Start
 from dpmcmc.inputs.spec import ModelSpec
 from dpmcmc.mechanisms.joint_sums import MIN_COUNT_SDS
-from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
+from dpmcmc.mechanisms.sums import release_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN
@@ -210,11 +210,11 @@ def released_sum(
     counted = _in_few_digits(COUNT_WEIGHT * sensitivity)
     if target.gaps:
         sums = np.append(sums, [[counted * target.complete]], axis=1)
-    noise = gaussian_noise(random, NOISY_MEAN, z, sums.shape)
-    found = noisy_sums(sums, sensitivity, z, noise)[0]
+    noisy, sd = release_sums(random, NOISY_MEAN, [sums], sensitivity, z)
+    found = noisy[0]
     if not target.gaps:
         return found / target.tempering, float(target.rows), 0.0
-    sd = z * sensitivity / counted
+    sd = sd / counted
     rows = min(max(float(found[-1]) / counted, MIN_COUNT_SDS * sd, 1.0), float(target.rows))
     return found[:-1] / target.tempering, rows, sd
 

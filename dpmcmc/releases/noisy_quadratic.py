@@ -23,7 +23,7 @@ from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
-from dpmcmc.mechanisms.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
+from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import newton_path, quadratic_steps, shares, whitening

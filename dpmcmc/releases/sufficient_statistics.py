@@ -23,6 +23,7 @@ from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import SufficientStatisticsOptions
 from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
+from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.base import Facts, Release, Stored, prior_of
@@ -252,7 +253,7 @@ def settle(
 ) -> SufficientStatisticsOptions:
     """Return the options: nothing is left open but the numbers of draws. Raises SpecError."""
     d, rows = len(facts.prior), facts.assumptions.rows
-    if rows >= statistics.MOST_ROWS or d > statistics.MOST_COEFFICIENTS:
+    if rows >= MOST_ROWS or d > MOST_COEFFICIENTS:
         raise SpecError("/sampler/algorithm", "sufficient_statistics is for fewer rows or columns")
     if facts.assumptions.tempering != 1.0:
         raise SpecError("/model/tempering", "sufficient_statistics knows the likelihood alone")

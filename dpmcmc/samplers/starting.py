@@ -19,7 +19,7 @@ from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import NoisyMeanOptions, NoisyQuadraticOptions, Start
 from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.mechanisms.joint_sums import MOST_COEFFICIENTS, MOST_ROWS
+from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import RELEASES, noisy_mean, noisy_quadratic, scales
 from dpmcmc.releases.base import Facts, Release, Stored, prior_of

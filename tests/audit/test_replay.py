@@ -110,7 +110,7 @@ def test_every_number_is_replayed_at_both_of_its_ends(interpreter):
             assert names[f"{algorithm}, {name}"] >= 1 + (algorithm != "sufficient_statistics")
 
 
-SUM, SUMS = "dpmcmc.releases.noisy_mean.released_sum", "dpmcmc.releases.noisy_mean.noisy_sums"
+SUM, SUMS = "dpmcmc.releases.noisy_mean.released_sum", "dpmcmc.mechanisms.sums.noisy_sums"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dpmcmc.fit.local import table_of
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import AutoOptions, DpViOptions
 from dpmcmc.inputs.spec import JobSpec, PrivacySpec
+from dpmcmc.mechanisms import sums
 from dpmcmc.planner import plan
 from dpmcmc.releases import dp_vi
 from dpmcmc.releases.dp_vi import Look, Opened, Variational, judge, pooled
@@ -85,9 +86,9 @@ def test_the_noise_that_a_posterior_accounts_for_is_what_there_is():
 @compiled
 def test_noise_that_is_too_small_is_seen(monkeypatch):
     """With four fifths of it the mean square is about 0.64: six standard errors below 1."""
-    sums, noise = dp_vi.noisy_sums, dp_vi.gaussian_noise
-    monkeypatch.setattr(dp_vi, "noisy_sums", lambda s, d, z, n: sums(s, d, 0.8 * z, n))
-    monkeypatch.setattr(dp_vi, "gaussian_noise", lambda r, s, z, n: noise(r, s, 0.8 * z, n))
+    noisy, noise = sums.noisy_sums, sums.gaussian_noise
+    monkeypatch.setattr(sums, "noisy_sums", lambda s, d, z, n: noisy(s, d, 0.8 * z, n))
+    monkeypatch.setattr(sums, "gaussian_noise", lambda r, s, z, n: noise(r, s, 0.8 * z, n))
     assert scattered(released(200, 2.0)) < 0.8
 
 

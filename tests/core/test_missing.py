@@ -19,7 +19,7 @@ from dpmcmc.inputs.options import DpPenaltyOptions, DpPenaltySubsampledOptions
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.kernels.compiled import batches
-from dpmcmc.mechanisms import joint_sums
+from dpmcmc.mechanisms import joint_sums, sums
 from dpmcmc.mechanisms.joint_sums import Block, Caps, release
 from dpmcmc.planner import plan
 from tests.sources import Seeded
@@ -211,11 +211,11 @@ CAPS = Caps(3.0, 2.0, 1.5, 4.0, (0.6, 0.2, 0.1, 0.1))
 def flat_of(monkeypatch, vectors, counted):
     seen = {}
 
-    def spy(sums, sensitivity, z, noise):
-        seen["flat"], seen["sensitivity"] = np.array(sums), sensitivity
-        return sums
+    def spy(total, sensitivity, z, noise):
+        seen["flat"], seen["sensitivity"] = np.array(total), sensitivity
+        return total
 
-    monkeypatch.setattr(joint_sums, "noisy_sums", spy)
+    monkeypatch.setattr(sums, "noisy_sums", spy)
     block = Block(vectors, (vectors,), (vectors,), vectors[0] ** 2, counted)
     release([block], len(vectors), vectors.shape[1], CAPS, 1.0, Seeded(1), gaps=True)
     return seen["flat"], seen["sensitivity"]
@@ -241,7 +241,7 @@ def test_a_number_of_rows_rides_along_with_noisy_means_for_free(monkeypatch):
     from dpmcmc.releases import noisy_mean
 
     seen = []
-    monkeypatch.setattr(noisy_mean, "noisy_sums", lambda s, *_: seen.append(np.array(s)) or s)
+    monkeypatch.setattr(sums, "noisy_sums", lambda s, *_: seen.append(np.array(s)) or s)
     for value in (2.0, -1.0, CODE):
         data = people(1, part=0.0)
         data["a"], data["t"] = np.array([value]), np.array([9.0 if value > 0 else -4.0])

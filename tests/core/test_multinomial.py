@@ -15,7 +15,7 @@ from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
-from dpmcmc.mechanisms import joint_sums
+from dpmcmc.mechanisms import joint_sums, sums
 from dpmcmc.planner import event, plan
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.releases import newton_path
@@ -268,7 +268,7 @@ def looks_of(monkeypatch, x, y, classes, place, root, *, mean=True):
     )
     path = newton_path._Path(problem, white, Seeded(1))
     path._root = root
-    monkeypatch.setattr(joint_sums, "noisy_sums", spy)
+    monkeypatch.setattr(sums, "noisy_sums", spy)
     with np.errstate(all="ignore"):
         path._query(1.0, 1.0, 0.1, mean=mean)
     monkeypatch.undo()
@@ -326,7 +326,7 @@ def test_the_worst_rows_of_several_classes_are_as_far_apart_as_is_paid_for(monke
     """Matrices of two roots each, orthogonal and as large as they may be."""
     seen = {}
     monkeypatch.setattr(
-        joint_sums, "noisy_sums", lambda sums, *told: seen.update(flat=sums, told=told) or sums
+        sums, "noisy_sums", lambda total, *told: seen.update(flat=total, told=told) or total
     )
     found = []
     for axis in (0, 2):

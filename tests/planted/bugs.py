@@ -605,8 +605,8 @@ READING = (
         "half the noise on a mean",
         "dpmcmc/releases/noisy_mean.py",
         "released_sum",
-        "noisy_sums(sums, sensitivity, z, noise)",
-        "noisy_sums(sums, 0.5 * sensitivity, z, noise)",
+        "release_sums(random, NOISY_MEAN, [sums], sensitivity, z)",
+        "release_sums(random, NOISY_MEAN, [sums], 0.5 * sensitivity, z)",
         f"{OWN}::test_a_released_mean_counts_its_noise_in_full",
     ),
     Bug(
@@ -1115,7 +1115,8 @@ OPENING = (
 
 JOINT = "tests/privacy/test_joint_sums.py"
 NEIGHBOURS = f"{JOINT}::test_no_neighbour_is_further_away_than_is_paid_for"
-SUMS = "dpmcmc/mechanisms/joint_sums.py"
+SUMS, EXACT = "dpmcmc/mechanisms/joint_sums.py", "dpmcmc/mechanisms/sums.py"
+IN_SUMS = "tests/privacy/test_sums.py"
 
 RELEASING = (
     Bug(
@@ -1136,24 +1137,24 @@ RELEASING = (
     ),
     Bug(
         "vectors of a joint event not cut",
-        SUMS,
-        "_vector_sum",
-        "_factor(size, cap)",
+        EXACT,
+        "vector_cells",
+        "clip_factor(size, cap)",
         "np.ones_like(size)",
         f"{NEIGHBOURS}[1000.0]",
     ),
     Bug(
         "matrices of a joint event not cut",
-        SUMS,
-        "_matrix_sum",
-        "_factor(size, cap)",
+        EXACT,
+        "matrix_cells",
+        "clip_factor(size, cap)",
         "np.ones_like(size)",
         f"{NEIGHBOURS}[1000.0]",
     ),
     Bug(
         "scalars of a joint event not cut",
-        SUMS,
-        "_scalar_sum",
+        EXACT,
+        "scalar_cells",
         "np.fmin(np.fmax(np.nan_to_num(values, nan=0.0), 0.0), cap)",
         "np.fmax(np.nan_to_num(values, nan=0.0), 0.0)",
         f"{NEIGHBOURS}[1000.0]",
@@ -1170,9 +1171,33 @@ RELEASING = (
         "less noise in a joint event",
         SUMS,
         "release",
-        "noisy_sums(flat, sensitivity, z, noise)",
-        "noisy_sums(flat, 0.8 * sensitivity, z, noise)",
+        "1.0 + rounding(dimension, rows)",
+        "0.8 * (1.0 + rounding(dimension, rows))",
         f"{JOINT}::test_neighbours_are_mu_apart_and_no_more",
+    ),
+    Bug(
+        "a unit of several rows charged as one row",
+        EXACT,
+        "release_sums",
+        "unit_rows * sensitivity",
+        "sensitivity",
+        f"{IN_SUMS}::test_neighbours_of_a_unit_are_as_far_apart_as_is_charged[2]",
+    ),
+    Bug(
+        "rows rounded to the nearest cell",
+        EXACT,
+        "whole",
+        "np.trunc(vectors * scale)",
+        "np.rint(vectors * scale)",
+        f"{IN_SUMS}::test_what_is_rounded_is_never_longer_than_its_cap",
+    ),
+    Bug(
+        "blocks add numbers that are not whole",
+        EXACT,
+        "whole",
+        "np.trunc(vectors * scale)",
+        "vectors * scale",
+        f"{IN_SUMS}::test_sums_of_blocks_are_added_by_any_tree",
     ),
     Bug(
         "shares of a joint event add up to more than 1",
@@ -1382,8 +1407,8 @@ CLASSES = "tests/core/test_multinomial.py"
 SEVERAL = (
     Bug(
         "one class's curvature charged for all",
-        SUMS,
-        "_matrix_sum",
+        EXACT,
+        "matrix_cells",
         "size += np.einsum('pm,pm->m', root, root)",
         "size = np.einsum('pm,pm->m', root, root)",
         f"{CLASSES}::test_the_worst_rows_of_several_classes_are_as_far_apart_as_is_paid_for",
@@ -1637,7 +1662,7 @@ SUMMING = (
     Bug(
         "responses that are not cut",
         SQUARES,
-        "_whole",
+        "_cells",
         "np.clip(y / bounds[1], -1.0, 1.0)",
         "y / bounds[1]",
         f"{SUMS}::test_no_neighbour_is_further_away_than_is_paid_for[1000.0-options0]",
@@ -1646,8 +1671,8 @@ SUMMING = (
         "sums with four fifths of their noise",
         SQUARES,
         "release",
-        "gaussian_noise(random, SUFFICIENT_STATISTICS, noise_multiplier, flat.shape)",
-        "gaussian_noise(random, SUFFICIENT_STATISTICS, noise_multiplier, flat.shape) * 4 // 5",
+        "one * SENSITIVITY_MARGIN + rounding(d, n * group, weight)",
+        "0.8 * (one * SENSITIVITY_MARGIN + rounding(d, n * group, weight))",
         f"{SUMS}::test_neighbours_are_mu_apart_and_no_more",
     ),
     Bug(
@@ -1737,24 +1762,24 @@ SEARCHED = (
     ),
     Bug(
         "rows cut at twice their cap",
-        "dpmcmc/mechanisms/joint_sums.py",
-        "_factor",
+        EXACT,
+        "clip_factor",
         "cap / np.where(size > 0.0, size, 1.0)",
         "2.0 * cap / np.where(size > 0.0, size, 1.0)",
         f"{JOINT}::test_no_neighbour_is_further_away_than_is_paid_for[1.0]",
     ),
     Bug(
         "scalars of rows not cut",
-        "dpmcmc/mechanisms/joint_sums.py",
-        "_scalar_sum",
+        EXACT,
+        "scalar_cells",
         "np.fmin(np.fmax(np.nan_to_num(values, nan=0.0), 0.0), cap)",
         "np.fmax(np.nan_to_num(values, nan=0.0), 0.0)",
         f"{JOINT}::test_no_neighbour_is_further_away_than_is_paid_for[1000.0]",
     ),
     Bug(
         "scalars of rows below zero",
-        "dpmcmc/mechanisms/joint_sums.py",
-        "_scalar_sum",
+        EXACT,
+        "scalar_cells",
         "np.fmax(np.nan_to_num(values, nan=0.0), 0.0)",
         "np.nan_to_num(values, nan=0.0)",
         f"{JOINT}::test_a_scalar_is_charged_as_a_matrix_of_one",
@@ -1778,7 +1803,7 @@ SEARCHED = (
     Bug(
         "rows that are left out add to joint sums",
         "dpmcmc/mechanisms/joint_sums.py",
-        "release",
+        "_cells",
         "_without(block) if gaps else block",
         "block",
         f"{LEFT_OUT}::test_a_number_of_rows_rides_along_with_joint_sums_for_free",
@@ -1843,8 +1868,8 @@ SEARCHED = (
         "half of the noise of a fit's gradients",
         "dpmcmc/releases/dp_vi.py",
         "_Fit._released",
-        "noisy_sums(sums, sensitivity, z, noise)",
-        "noisy_sums(sums, 0.5 * sensitivity, z, noise)",
+        "release_sums(self._random, VARIATIONAL_GRADIENT, [sums], sensitivity, z)",
+        "release_sums(self._random, VARIATIONAL_GRADIENT, [sums], 0.5 * sensitivity, z)",
         f"{REPLAYED}[dp_vi, known noise]",
     ),
     Bug(

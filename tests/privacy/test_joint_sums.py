@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpmcmc.mechanisms import joint_sums
+from dpmcmc.mechanisms import joint_sums, sums
 from dpmcmc.mechanisms.joint_sums import Block, Caps, release
 
 CAPS = Caps(3.0, 2.0, 1.5, 4.0, (0.6, 0.2, 0.1, 0.1))
@@ -36,11 +36,11 @@ def flat_of(monkeypatch, parts, caps=CAPS):
     """The vector that noise is added to, and the sensitivity it is charged at."""
     seen = {}
 
-    def spy(sums, sensitivity, z, noise):
-        seen["flat"], seen["sensitivity"] = np.array(sums), sensitivity
-        return sums
+    def spy(total, sensitivity, z, noise):
+        seen["flat"], seen["sensitivity"] = np.array(total), sensitivity
+        return total
 
-    monkeypatch.setattr(joint_sums, "noisy_sums", spy)
+    monkeypatch.setattr(sums, "noisy_sums", spy)
     p, n = parts[0].shape
     release([block(*parts)], p, n, caps, 1.0, Fixed())
     return seen["flat"], seen["sensitivity"]

@@ -6,7 +6,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from dpmcmc.mechanisms import joint_sums
+from dpmcmc.mechanisms import sums
 from dpmcmc.privacy.accountant import gdp_mu
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.releases import newton_path
@@ -38,7 +38,7 @@ def looks(family, white, x, y, monkeypatch, stop=False):
             raise RecordedError
         return flat + z * sensitivity * np.ones_like(flat)
 
-    monkeypatch.setattr(joint_sums, "noisy_sums", noisy)
+    monkeypatch.setattr(sums, "noisy_sums", noisy)
     problem = newton_path.Problem(
         family=FAMILIES[family],
         x=x,

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from dpmcmc.mechanisms import sums
+from dpmcmc.mechanisms.sums import matrix_of, svec
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Gaussian, Parallel
-from dpmcmc.releases.regression import statistics
 from dpmcmc.releases.regression.statistics import (
     event,
-    matrix_of,
     release,
     release_all,
     sensitivity,
-    svec,
 )
 from tests.sources import Seeded
 
@@ -26,11 +25,11 @@ def flat_of(monkeypatch, x, y, **options):
     """The vector that noise is added to, and the sensitivity it is charged at."""
     seen = {}
 
-    def spy(sums, charged, z, noise):
-        seen["flat"], seen["charged"] = np.array(sums), charged
-        return sums
+    def spy(total, charged, z, noise):
+        seen["flat"], seen["charged"] = np.array(total), charged
+        return total
 
-    monkeypatch.setattr(statistics, "noisy_sums", spy)
+    monkeypatch.setattr(sums, "noisy_sums", spy)
     release(x, y, (2.0, 3.0), 1.0, Seeded(0), **options)
     return seen["flat"], seen["charged"]
 

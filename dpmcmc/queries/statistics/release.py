@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.inputs.schema import Table
-from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums, scale_of
+from dpmcmc.mechanisms.sums import release_sums
+from dpmcmc.privacy.discrete import scale_of
 from dpmcmc.privacy.discrete_laplace import cells, flip_share, flips, laplace_noise, log2_scale
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import (
@@ -93,9 +94,8 @@ def with_gaussian(plan: Plan, values: Floats, random: RandomSource) -> Released:
     """Return a sum, or every row, with noise of sd slightly above z times the sensitivity."""
     z = plan.paid.noise_multiplier
     sums = summed(plan, in_cells(plan, values, GAUSSIAN_CELLS)).astype(np.float64)[:, None]
-    noise = gaussian_noise(random, STATISTIC_GAUSSIAN, z, sums.shape)
-    noisy = noisy_sums(sums, float(GAUSSIAN_CELLS), z, noise)[:, 0]
-    return told(plan, in_units(plan, noisy, GAUSSIAN_CELLS))
+    noisy, _ = release_sums(random, STATISTIC_GAUSSIAN, [sums], float(GAUSSIAN_CELLS), z)
+    return told(plan, in_units(plan, noisy[:, 0], GAUSSIAN_CELLS))
 
 
 def with_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:

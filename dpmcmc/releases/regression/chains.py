@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.mechanisms.sums import Floats
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.regression.fixed import Drawn, Prior, nearest
-from dpmcmc.releases.regression.statistics import Floats, Noisy
+from dpmcmc.releases.regression.statistics import Noisy
 from dpmcmc.releases.regression.wishart import moved, precisions
 
 TARGET_GRAM, TARGET_VARIANCE = 0.234, 0.44  # acceptance: of matrices, of a number

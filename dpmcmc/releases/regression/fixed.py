@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpmcmc.mechanisms.sums import Floats
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.regression.statistics import Floats, Noisy
+from dpmcmc.releases.regression.statistics import Noisy
 
 SMALLEST_DIVISOR = 1e-300
 ROUNDS, LEAST_VARIANCE = 4, 1e-6

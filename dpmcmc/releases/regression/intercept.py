@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dpmcmc.mechanisms.sums import Floats
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.regression.chains import DEGREES, LEAST_VALUE, TARGET_GRAM, Chains, decided
 from dpmcmc.releases.regression.fixed import Drawn, Prior, nearest
-from dpmcmc.releases.regression.statistics import Floats, Noisy
+from dpmcmc.releases.regression.statistics import Noisy
 from dpmcmc.releases.regression.wishart import moved, precisions
 
 

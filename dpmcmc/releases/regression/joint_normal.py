@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dpmcmc.mechanisms.sums import Floats, matrix_of, svec
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.regression.fixed import Drawn, Prior
-from dpmcmc.releases.regression.statistics import Floats, Noisy, matrix_of, svec
+from dpmcmc.releases.regression.statistics import Noisy
 from dpmcmc.releases.regression.wishart import gammas, precisions
 
 LEAST_VALUE = 1e-9  # eigenvalue that drawn sums keep, over their largest

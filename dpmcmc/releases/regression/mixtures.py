@@ -13,10 +13,11 @@ import numpy as np
 from scipy.special import digamma, polygamma
 
 from dpmcmc.base.loading import loaded
+from dpmcmc.mechanisms.sums import Floats
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.regression import chains, intercept, joint_normal
 from dpmcmc.releases.regression.fixed import Prior, conditionals, informed, nearest
-from dpmcmc.releases.regression.statistics import Floats, Noisy
+from dpmcmc.releases.regression.statistics import Noisy
 
 # adaSSP: a ridge estimate from noisy sums of squares. A function of released numbers: free.
 #

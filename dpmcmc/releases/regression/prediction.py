@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from dpmcmc.mechanisms.sums import Floats
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.regression.statistics import Floats
 
 
 def means(x: Floats, coefficients: Floats) -> Floats:

@@ -1,25 +1,31 @@
-"""Sums of squares of a regression, X'X, X'y and y'y, released jointly: where the noise is drawn.
+"""Sums of squares of a regression, X'X, X'y and y'y, released jointly.
 
 One exact Gaussian event for each data holder. Proof: docs/proofs/sufficient_statistics.md.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpmcmc.kernels.arithmetic.rounding import CLIP_MARGIN
-from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
+from dpmcmc.mechanisms.sums import (
+    MOST_COEFFICIENTS,
+    MOST_ROWS,
+    Floats,
+    digits_of,
+    isometry,
+    matrix_of,
+    release_sums,
+    upper,
+    whole,
+)
 from dpmcmc.privacy.events import Event, Gaussian, Parallel
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.privacy.sites import SUFFICIENT_STATISTICS, check
+from dpmcmc.privacy.sites import SUFFICIENT_STATISTICS
 
-Floats = NDArray[np.float64]
 SENSITIVITY_MARGIN = 1.0 + 2.0**-40  # and that of the sensitivity's own formula
-MOST_ROWS, MOST_COEFFICIENTS = 2**31, 250  # within which the proof holds
-EXACT_BITS = 51  # of a sum
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 LEAST_BOUND, MOST_BOUND = 1e-100, 1e100  # squares of what is within neither vanish nor overflow
 
@@ -93,28 +99,31 @@ def release(
     weight: float = 1.0,
     squares: bool = False,
     group: int = 1,
+    unit_rows: int = 1,
 ) -> Noisy:
     """Release the sums of one holder's rows. Privacy: one Gaussian(noise_multiplier) event.
 
     x: (d, n). y: (n,). bounds: largest |x| and |y|; longer rows are cut, what is no number is 0.
     squares: whether y'y is released. group: rows that are summed before they are squared, as many
-    as divide n. Replace-one; holds for any x and y. Raises ValueError for numbers that the proof
-    does not cover, before a row is read.
+    as divide n. unit_rows: most rows of one unit of privacy. Replace-one; holds for any x and y.
+    Raises ValueError for numbers that the proof does not cover, before a row is read.
     """
     d, n = x.shape
     _check(d, n, bounds, weight, group, squares=squares)
-    check(SUFFICIENT_STATISTICS, noise_multiplier)
-    digits = (EXACT_BITS - math.ceil(math.log2(n * group + 1.0))) // 2
-    whole = _whole(x, y, bounds, digits)
-    whole = whole.reshape(d + 1, n // group, group).sum(axis=2)
-    sums = (whole @ whole.T) * (2.0 ** (-2 * digits) / group)
-    parts = [svec(sums[:d, :d]), weight * sums[:d, d]]
-    flat = np.concatenate([*parts, weight**2 * sums[d:, d]] if squares else parts)
+    digits = digits_of(n * group) // 2
+    parts = [isometry(d), np.full(d, weight)]
     one = grouped_sensitivity(weight) if group > 1 else sensitivity(weight, squares=squares)
-    charged = one * SENSITIVITY_MARGIN + rounding(d, n * group, weight)
-    noise = gaussian_noise(random, SUFFICIENT_STATISTICS, noise_multiplier, flat.shape)
-    noisy = noisy_sums(flat, charged, noise_multiplier, noise)
-    return _read(noisy, d, n // group, bounds, weight, noise_multiplier * charged, squares=squares)
+    noisy, sd = release_sums(
+        random,
+        SUFFICIENT_STATISTICS,
+        _cells(x, y, bounds, digits, group, squares=squares),
+        one * SENSITIVITY_MARGIN + rounding(d, n * group, weight),
+        noise_multiplier,
+        grid=2.0 ** (-2 * digits) / group,
+        weights=np.concatenate([*parts, [weight**2]] if squares else parts),
+        unit_rows=unit_rows,
+    )
+    return _read(noisy, d, n // group, bounds, weight, sd, squares=squares)
 
 
 def release_all(
@@ -175,29 +184,20 @@ def _check(
         raise ValueError("groups must be equal, and their squares are not released")
 
 
-def _whole(x: Floats, y: Floats, bounds: tuple[float, float], digits: int) -> Floats:
-    """Return rows (d + 1, n) over their bounds as whole multiples of 2^-digits, towards zero."""
+def _cells(
+    x: Floats, y: Floats, bounds: tuple[float, float], digits: int, group: int, *, squares: bool
+) -> Iterator[Floats]:
+    """Return what the rows add, as one block: whole numbers of cells of 2^(-2 digits) / group."""
+    d, n = x.shape
     with np.errstate(all="ignore"):
         size = np.sqrt(np.einsum("dn,dn->n", x, x))
         factor = CLIP_MARGIN / np.maximum(size, bounds[0])
-        there = np.isfinite(size) & np.isfinite(y)
+        there = np.where(np.isfinite(size) & np.isfinite(y), 2.0**digits, 0.0)
         rows = np.vstack([x * factor, np.clip(y / bounds[1], -1.0, 1.0)])
-        return np.where(there, np.trunc(rows * 2.0**digits), 0.0)
-
-
-def svec(matrix: Floats) -> Floats:
-    """Return symmetric matrices (..., d, d) as vectors of the same norm."""
-    rows, columns = np.triu_indices(matrix.shape[-1])
-    return np.asarray(matrix[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))
-
-
-def matrix_of(flat: Floats, d: int) -> Floats:
-    """Return the symmetric matrices (..., d, d) that svec makes flat."""
-    rows, columns = np.triu_indices(d)
-    found = np.empty((*flat.shape[:-1], d, d))
-    found[..., rows, columns] = flat / np.where(rows == columns, 1.0, math.sqrt(2.0))
-    found[..., columns, rows] = found[..., rows, columns]
-    return found
+    rounded = whole(rows, there).reshape(d + 1, n // group, group).sum(axis=2)
+    sums = rounded @ rounded.T
+    parts = [upper(sums[:d, :d]), sums[:d, d]]
+    yield np.concatenate([*parts, sums[d:, d]] if squares else parts)
 
 
 def _read(

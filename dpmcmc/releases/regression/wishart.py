@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import gammaincinv
 
+from dpmcmc.mechanisms.sums import Floats
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.regression.statistics import Floats
 
 
 def gammas(shape: Floats, random: RandomSource) -> Floats:
