@@ -526,7 +526,8 @@ class PlanOut(Answer):
     algorithm: the one that was named, or the planner's choice; reasons: why it was chosen.
     noise_multiplier: of every step of a chain; of a release as a whole, which costs
     mu = 1 / noise_multiplier. warnings: what is wrong with the job, and what would help.
-    expected_ess: null where nothing is known of how a sampler mixes.
+    expected_ess: effective draws where effects are large or answers are rare; null where nothing is
+    known of how a sampler mixes.
     expected_width: sd of the draws over the non-private posterior's, median coefficient; null where
     it is not known. usable: whether the result is expected to be of any use.
     """

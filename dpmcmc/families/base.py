@@ -48,6 +48,7 @@ class Model:
     example: a model of columns x, a number; count, a number from 0; y, of two categories; g, of
     three. Workers begin with it, and every test that runs over the registry has it.
     form: public facts -> what the kernels need. guess: public facts -> Guess.
+    guess_of_large: the same where effects are large, if a chain then gives fewer draws.
     options: the fields of ModelOptions that it knows. parameters: names of what is released.
     release: positions (..., d) -> parameters (..., d), public and one to one.
     prior: means and sds of the priors of parameters, by default where the job leaves them open.
@@ -68,6 +69,7 @@ class Model:
     chains: bool = True
     rows: Callable[[ModelOptions], Family | None] = nothing
     response: Callable[[ModelOptions], Response | None] = nothing
+    guess_of_large: Callable[[Design, JobSpec], Guess] | None = None
 
     def resolved(self, design: Design, model: ModelSpec) -> ModelSpec:
         """Return the model with nothing of its prior left open. Raises SpecError."""

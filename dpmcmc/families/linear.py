@@ -28,6 +28,7 @@ from dpmcmc.kernels.arithmetic.families import LINEAR
 
 SIGMA_PRIOR = 1.5  # sd of log_sigma
 SIGMAS_IN_RANGE = 8.0
+LARGE_SIGMAS_IN_RANGE = 16.0  # where the formula says nearly all of a response
 
 
 def check(design: Design, _: ModelSpec) -> None:
@@ -101,14 +102,28 @@ class LinearForm(DesignForm):
 
 def guess(design: Design, spec: JobSpec) -> Guess:
     """Return what to expect where the noise has the expected size and slopes are about as large."""
+    return _guess(design, spec, 1.0)
+
+
+def guess_of_large(design: Design, spec: JobSpec) -> Guess:
+    """Return the same where effects are so large that little of the response's range is noise.
+
+    The posterior is narrower then, and a row may lie more noise scales off.
+    """
+    return _guess(design, spec, SIGMAS_IN_RANGE / LARGE_SIGMAS_IN_RANGE)
+
+
+def _guess(design: Design, spec: JobSpec, sigma: float) -> Guess:
+    """Return a guess. sigma: noise scale, in units of the expected one; 1 where it is given."""
     form, tempering = LinearForm(design, spec), spec.model.tempering or 1.0
     d, size = len(design.parameters), len(form.start)
     precision = np.diag(form.prior_precision)
-    precision[:d, :d] += design.schema.rows * tempering * second_moments(design)
+    sigma = sigma if size > d else 1.0
+    precision[:d, :d] += design.schema.rows * tempering * second_moments(design) / sigma**2
     if size > d:
         precision[d, d] += 2.0 * design.schema.rows * tempering
     typical = form.start + np.minimum(1.0, form.prior_precision**-0.5)
-    typical[d:] = 0.0
+    typical[d:] = math.log(sigma)
     far = np.minimum(form.prior_precision**-0.5, LARGEST_COEFFICIENT)
     return replace(guess_of(form, spec, precision, typical), distance=far, sharpest=1.0)
 
@@ -139,4 +154,5 @@ MODEL = Model(
     prior=prior,
     rows=lambda _: Linear(),
     response=lambda _: NUMBER,
+    guess_of_large=guess_of_large,
 )

@@ -49,6 +49,7 @@ class Logistic:
 
 
 PLAUSIBLE_SD = 0.75  # standard deviation of a coefficient that the planner thinks plausible
+LARGE_SD = 1.75  # and one where effects are large, see experiments/large_effects.py
 
 
 def check(design: Design, _: ModelSpec) -> None:
@@ -77,15 +78,28 @@ class LogisticForm(DesignForm):
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return what to expect of rows that fill their declared domain as real ones do.
+    """Return what to expect of rows that fill their declared domain as real ones do."""
+    return _guess(design, spec, PLAUSIBLE_SD)
 
-    Coefficients are taken as Normal(0, typical^2), typical = min(prior's sd, PLAUSIBLE_SD): the
-    variance of a response is averaged over them, widths are taken where all have that size. The
+
+def guess_of_large(design: Design, spec: JobSpec) -> Guess:
+    """Return the same where coefficients are large, or one of two answers is rare.
+
+    A row then says less, so that the posterior is wider, and so is what a row can say of a move
+    across it.
+    """
+    return _guess(design, spec, LARGE_SD)
+
+
+def _guess(design: Design, spec: JobSpec, size: float) -> Guess:
+    """Return a guess: coefficients are Normal(0, typical^2), typical = min(prior's sd, size).
+
+    The variance of a response is averaged over them, widths are taken where all have that size. The
     largest may be LARGEST_COEFFICIENT.
     """
     tempering = spec.model.tempering or 1.0
     sds = usual_prior(design, spec.model)[1]
-    theta = np.minimum(sds, PLAUSIBLE_SD)
+    theta = np.minimum(sds, size)
     moments = second_moments(design)
     spread = float(theta**2 @ np.diag(moments))
     variance = 0.25 / math.sqrt(1.0 + math.pi * spread / 8.0)
@@ -112,4 +126,5 @@ MODEL = Model(
     options=frozenset(),
     rows=lambda _: Logistic(),
     response=lambda _: YES,
+    guess_of_large=guess_of_large,
 )

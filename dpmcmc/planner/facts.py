@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dpmcmc.families import MODELS
-from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.families.assumptions import Assumptions, Guess
 from dpmcmc.families.forms import Form
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.spec import JobSpec
@@ -47,6 +47,12 @@ class PublicFacts:
     def assumptions(self, spec: JobSpec) -> Assumptions:
         """Return the assumptions on the model, with the budget of a job."""
         return replace(self.known, mu=mu_of(spec))
+
+    @cached_property
+    def guess_of_large(self) -> Guess:
+        """Return the guess of a posterior of large effects: the usual one where there is none."""
+        guess = MODELS[self.spec.model.family].guess_of_large
+        return self.known.guess if guess is None else guess(self.design, self.spec)
 
 
 def mu_of(spec: JobSpec) -> float | None:

@@ -52,7 +52,7 @@ ROUND_UP = 1.0 + 1e-12  # of a noise multiplier: several releases cost no more t
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A job with nothing left open. ess: expected, see planner.plan.
+    """A job with nothing left open. ess: expected where effects are of usual size; see `promised`.
 
     widening: mean over the coefficients of expected sds of what the draws are from, over those of
     the posterior given the rows; 1 for chains. width: the median of them, with what a chain's
@@ -92,6 +92,26 @@ def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
     ess = draws + ARVIZ_FLOOR
     width = _width(assumptions, spec, filled, ess)
     return Filled(filled, ess, width=width, error=max(draws, 1.0) ** -0.5)
+
+
+def promised(facts: PublicFacts, spec: JobSpec, filled: Filled) -> float:
+    """Return the effective draws that a filled job is said to have: see planner.plan.
+
+    A chain moves as it was planned, for effects of usual size, and is held against the posterior of
+    large ones. spec: as the caller left it.
+    """
+    if filled.spec.sampler.algorithm in RELEASES or math.isnan(filled.ess):
+        return filled.ess
+    known = facts.assumptions(spec)
+    usual = draws_of(filled.spec, known)
+    large = draws_of(filled.spec, replace(known, guess=facts.guess_of_large))
+    return (filled.ess - ARVIZ_FLOOR) * min(1.0, large / usual) + ARVIZ_FLOOR
+
+
+def draws_of(spec: JobSpec, assumptions: Assumptions) -> float:
+    """Return the effective draws of a step of a filled job, after its warm-up."""
+    mixing, z = SAMPLERS[spec.sampler.algorithm].mixing, spec.privacy.noise_multiplier or 0.0
+    return mixing.expectation(spec.sampler, assumptions, z).draws
 
 
 def _width(assumptions: Assumptions, spec: JobSpec, filled: JobSpec, ess: float) -> float | None:

@@ -19,7 +19,9 @@ from dpmcmc.planner.resolve import (
     RELIABLE_ESS,
     Filled,
     asked_to_cut,
+    draws_of,
     fill,
+    promised,
     smallest_epsilon,
 )
 from dpmcmc.planner.select import named, of_full_data
@@ -162,9 +164,12 @@ def _of_chain(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float)
             f"nothing is known of how {sampler.name} mixes, so no effective draws are expected"
         )
         return found
-    if filled.ess < RELIABLE_ESS:
+    ess = promised(facts, spec, filled)
+    if ess < RELIABLE_ESS:
+        usual = "" if filled.ess < RELIABLE_ESS else f", {filled.ess:.3g} where they are as usual"
         found.append(
-            f"expected_ess is {filled.ess:.2g}, too few draws to describe a posterior:"
+            f"expected_ess is {ess:.3g} where effects are large{usual}; with fewer than"
+            f" {RELIABLE_ESS:g} draws no posterior can be described:"
             f" {_remedies(facts, spec, filled.spec.sampler.num_chains, epsilon)}"
         )
     options, rows = filled.spec.sampler, facts.design.schema.rows
@@ -181,24 +186,22 @@ def _of_chain(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float)
 
 def _crowded(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     """Say what would be left where columns vary less than the plan guesses, if that is too few."""
-    options, z = filled.spec.sampler, filled.spec.privacy.noise_multiplier or 0.0
-    known = facts.assumptions(spec)
+    options, known = filled.spec.sampler, facts.assumptions(spec)
+    expected, guess = promised(facts, spec, filled), facts.guess_of_large
     part = np.ones(len(known.sds))
     for j, term in enumerate(facts.design.terms):
         if any(factor.code is None for factor in term):
             part[j] = PESSIMISTIC_SCALE
-    if known.guess.known or part.min() == 1.0 or filled.ess < RELIABLE_ESS:
+    if guess.known or part.min() == 1.0 or expected < RELIABLE_ESS:
         return []
-    less = replace(known.guess, precision=part[:, None] * known.guess.precision * part)
-    each = (
-        SAMPLERS[options.algorithm].mixing.expectation(options, replace(known, guess=less), z).draws
-    )
+    less = replace(guess, precision=part[:, None] * guess.precision * part)
+    each = draws_of(filled.spec, replace(known, guess=less))
     kept = (options.num_steps or 0) - (options.num_warmup or 0)
     ess = (options.num_chains or 1) * kept * each + ARVIZ_FLOOR
-    if ess >= RELIABLE_ESS or ess > PESSIMISTIC_SCALE * filled.ess:
+    if ess >= RELIABLE_ESS or ess > PESSIMISTIC_SCALE * expected:
         return []
     return [
-        f"expected_ess is {filled.ess:.3g} where numbers vary by {FILL:g} of half their declared"
+        f"expected_ess is {expected:.3g} where numbers vary by {FILL:g} of half their declared"
         f" range; where they vary by {PESSIMISTIC_SCALE:g} times that, in wide bounds or beside"
         f" columns that say the same, it is about {ess:.3g}"
     ]
@@ -234,7 +237,10 @@ def _remedies(facts: PublicFacts, spec: JobSpec, chains: int | None, epsilon: fl
     if of_full_data(spec.sampler):
         same = replace(spec, sampler=replace(spec.sampler, num_chains=chains))
         better = smallest_epsilon(
-            facts, same, lambda other: other.ess >= RELIABLE_ESS, max(epsilon, 1e-3)
+            facts,
+            same,
+            lambda other: promised(facts, same, other) >= RELIABLE_ESS,
+            max(epsilon, 1e-3),
         )
         found.append(f"{_at(better)} the same job would have {RELIABLE_ESS:g}")
     if spec.privacy.epsilon is None:

@@ -62,6 +62,8 @@ CLIP_TOLERANCE = 0.97  # and where a wider clip does
 NARROW_CLIPS = (0.5, 0.7, 1.0, 1.4, 1.9)  # clips over a typical gradient, beside wide ones
 WIDE_CLIPS = (5.0, 10.0, 20.0, 40.0)  # and such as no gradient of theirs may exceed
 EFFICIENCY_LOSS = 0.6  # draws of a chain over those of the formula
+# square of a far state of one coefficient beyond that of a usual one; of d together a d-th of it
+FAR_STATES = 3.0
 MOST_LEAPFROG = 100
 OUTLIER_RATIO = 1.5  # times what hardly any row exceeds
 RATIO_NOISE_LIMIT = 1.3  # sd of a ratio's noise, where all coefficients move by one posterior sd
@@ -352,11 +354,13 @@ def turned(
     ratio: sd of a ratio's noise for a move of one posterior sd. heat: square of the length of a
     gradient's noise, in posterior sds. cut: squared error of clipped gradients. A trajectory of
     length t turns the position by that angle; the noise of the ratio and the energy that noisy
-    gradients add decide how often it is accepted.
+    gradients add decide how often it is accepted. The former grows with the way to go, and that is
+    longer from far out, where a chain then stays: FAR_STATES.
     """
     lengths = steps * num_leapfrog
     turn = 1.0 - np.cos(np.minimum(lengths, math.pi))
     coarse = dimension * steps**6 / 32.0  # leapfrog error of exact gradients, squared
-    energy = 2.0 * turn * ratio**2 + steps * lengths * heat + coarse + lengths**2 * cut
+    far = 2.0 * turn + FAR_STATES / dimension * turn**2
+    energy = far * ratio**2 + steps * lengths * heat + coarse + lengths**2 * cut
     moved = EFFICIENCY_LOSS * erfc(np.sqrt(0.125 * energy)) * turn
     return np.asarray(np.maximum(moved / (2.0 - moved), 1e-12))

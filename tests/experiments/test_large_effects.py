@@ -1,11 +1,21 @@
 """The experiment on large effects: its designs are what they say, and plans promise no dream."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from dpmcmc.families import MODELS
+from dpmcmc.families.base import guess_of
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.planner.facts import PublicFacts
+from dpmcmc.planner.planning import plan
+from dpmcmc.planner.resolve import ARVIZ_FLOOR, draws_of
 from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.hamiltonian_mixing import turned
 from experiments import large_effects
 
 
@@ -26,6 +36,79 @@ def test_a_chain_gives_about_what_its_plan_promises(name):
     assert row["steps"] == steps
     assert row["least"] > 0.0
     assert row["promised_over_measured"] < 2.0
+
+
+def known_posterior(number, rows, epsilon, sampler):
+    """Return a plan, and the effective draws that its own formula has at the true posterior."""
+    made = large_effects.DESIGNS[number]
+    schema, data, formula = large_effects.rows_of(made, rows, np.random.default_rng((1, number)))
+    spec = JobSpec(
+        model=ModelSpec(family=made.family, formula=formula),
+        sampler=SAMPLERS[sampler].options(),
+        privacy=PrivacySpec(delta=1e-6, epsilon=epsilon),
+    )
+    planned, design = plan(schema, spec, advise=False), make_design(schema, formula)
+    form = MODELS[made.family].form(design, planned.spec)
+    x = form.rows(table_of(schema, data))[0]
+    mode = np.array([*made.truth, *made.levels])
+    if made.family == "linear":  # residuals have an sd of 1, and positions are in units of 2.5
+        mode = np.append(mode, 0.0) / 2.5
+        mode[-1] = -np.log(2.5)
+        information = np.diag([0.0] * len(x) + [2.0 * rows])
+        information[:-1, :-1] = 2.5**2 * x @ x.T
+    else:
+        share = 1.0 / (1.0 + np.exp(-np.abs(mode @ x)))  # x has the sign of its response
+        information = (x * share * (1.0 - share)) @ x.T
+    precision = information + np.diag(form.prior_precision)
+    facts = PublicFacts(design, planned.spec)
+    known = facts.assumptions(replace(planned.spec, privacy=spec.privacy))
+    true = guess_of(form, planned.spec, precision, mode)
+    guess = replace(known.guess, precision=true.precision, width=true.width)
+    guess = replace(guess, joint_width=true.joint_width)
+    kept = planned.num_chains * (planned.num_steps - planned.num_warmup)
+    return planned, kept * draws_of(planned.spec, replace(known, guess=guess)) + ARVIZ_FLOOR
+
+
+@pytest.mark.parametrize("sampler", ["dp_penalty", "dp_penalty_guided", "dp_hmc", "dp_mala"])
+def test_plans_promise_what_chains_give_where_effects_are_large(sampler):
+    """Rare answers, coefficients of three, and residuals of a twentieth of the response's range."""
+    found = []
+    for number in (0, 2, 3, 4, 5, 7, 9, 14, 15, 16, 17):
+        planned, draws = known_posterior(number, 4000, 100.0, sampler)
+        found.append(planned.expected_ess / draws)
+    assert np.mean(np.array(found) <= 2.0) >= 0.9
+    assert max(found) < 2.5
+    assert min(found) > 0.3  # nor so little that jobs of use are given up
+
+
+def draws_of_turns(dimension, ratio, length):
+    """Return the effective draws of a step of exact trajectories on N(0, I), by simulation.
+
+    ratio: sd of the noise of a log ratio for a move by one sd. length: of a trajectory, in many
+    leapfrogs.
+    """
+    rng, steps = np.random.default_rng((dimension, int(10 * length))), 800
+    here, total = rng.normal(size=(400, dimension)), np.zeros((400, dimension))
+    for _ in range(steps):
+        there = np.cos(length) * here + np.sin(length) * rng.normal(size=here.shape)
+        sds = ratio * np.sqrt(0.5 * np.pi) * np.abs(there - here).mean(axis=1)
+        taken = np.log(rng.random(400)) < sds * rng.normal(size=400) - 0.5 * sds**2
+        here[taken] = there[taken]
+        total += here
+    return steps / np.mean(total**2)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_long_trajectories_are_not_taken_to_leave_the_tails(dimension):
+    """Noise grows with the way to go, so that chains of few coefficients stay where they are far
+    out."""
+    for ratio, length in ((0.5, 1.0), (1.5, 0.6), (1.5, 2.0), (1.5, 2.6), (3.0, 0.6)):
+        expected = turned(np.array([length / 9]), 9, ratio, 0.0, dimension)[0]
+        assert expected < 2.0 * draws_of_turns(dimension, ratio, length)
+    lengths = np.geomspace(0.02, 2.0, 40)
+    best = lengths[turned(lengths / 9, 9, 1.5, 0.0, dimension).argmax()]
+    most = max(draws_of_turns(dimension, 1.5, length) for length in (0.4, 0.8, 1.2, 1.6))
+    assert draws_of_turns(dimension, 1.5, best) > 0.7 * most
 
 
 def test_the_table_has_a_row_for_each_design(tmp_path, capsys, monkeypatch):
