@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from celery import bootsteps, signals
@@ -15,7 +15,6 @@ from celery.worker import state
 from app import liveness, logs, tracing
 from app.services.context import Services, open_services
 from app.services.presence import WORKER, Presence
-from app.services.queue import sqlite_transport
 from app.services.queue.messages import celery_app
 from app.settings import settings
 from worker import parent
@@ -78,32 +77,6 @@ class EndWithLostProcess(bootsteps.StartStopStep):  # type: ignore[misc]
 
 app.steps["worker"].add(EndAtOnce)
 app.steps["worker"].add(EndWithLostProcess)
-
-
-class AcknowledgeAtOnce(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Wakes the loop that takes messages in when a job has ended, where it waits for the next one.
-
-    It is this loop that acknowledges, and only what is acknowledged makes room for another.
-    """
-
-    requires = ("celery.worker.consumer.connection:Connection",)
-
-    def start(self, consumer: Any) -> None:
-        """Follow every piece of work that is handed to the loop by a ring."""
-        transport = consumer.connection.transport
-        if not isinstance(transport, sqlite_transport.Transport):
-            return  # its loop does not wait for messages alone
-        hand_over = partial(type(consumer).call_soon, consumer)
-
-        def call_soon(*given: Any, **named: Any) -> Any:
-            promised = hand_over(*given, **named)
-            transport.wake()
-            return promised
-
-        consumer.call_soon = call_soon
-
-
-app.steps["consumer"].add(AcknowledgeAtOnce)
 
 
 class Liveness(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kombu import Connection
+from kombu import Connection, Message, Queue
 
 from app.services.queue import sqlite_transport
 from app.services.queue.bell import SUFFIX, Bell, ring
@@ -106,6 +106,22 @@ def test_what_another_consumer_gives_back_is_taken_at_once(queue: str) -> None:
         began = time.monotonic()
         assert second.SimpleQueue("jobs").get(timeout=LONG).payload == "again"
         assert time.monotonic() - began < SOON
+
+
+@pytest.mark.parametrize("end", ["ack", "reject"])
+def test_who_holds_as_many_as_it_may_goes_on_once_one_has_ended(queue: str, end: str) -> None:
+    """As a worker does: a thread of its pool says that a job has ended while its loop waits."""
+    taken: list[Message] = []
+    with connect(queue) as ours:
+        for body in ("first", "second"):
+            ours.SimpleQueue("jobs").put(body)
+        with ours.Consumer([Queue("jobs")], on_message=taken.append, prefetch_count=1):
+            ours.drain_events(timeout=LONG)
+            later(getattr(taken[0], end))
+            began = time.monotonic()
+            ours.drain_events(timeout=LONG)
+            assert time.monotonic() - began < SOON
+    assert [message.payload for message in taken] == ["first", "second"]
 
 
 def test_a_wait_with_patience_ends_when_it_is_woken_for_something_else(queue: str) -> None:

@@ -117,10 +117,11 @@ class Channel(virtual.Channel):
                     file.execute("UPDATE message SET taken_by = NULL WHERE taken_by = ?", (holder,))
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
-        """Delete the message."""
+        """Delete the message. Who waits may have room for the next one now: see Transport.wake."""
         super().basic_ack(delivery_tag, multiple)  # type: ignore[no-untyped-call]
         with self._file() as file:
             file.execute("DELETE FROM message WHERE id = ?", (int(delivery_tag),))
+        self.connection.wake()
 
     def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Delete the message, or put it back."""
@@ -134,6 +135,7 @@ class Channel(virtual.Channel):
                 file.execute("DELETE FROM message WHERE id = ?", (int(delivery_tag),))
         if requeue:
             ring(self._path)
+        self.connection.wake()
 
     def _size(self, queue: str) -> int:
         with self._file() as file:
@@ -211,7 +213,7 @@ class Transport(virtual.Transport):
         return self._bell.wait(min(seconds, LOOK_SECONDS))
 
     def wake(self) -> None:
-        """Have who waits in `drain_events` return."""
+        """Have who waits in `drain_events` look again: Celery acknowledges in another thread."""
         if self._bell is not None:
             self._bell.ring()
 
