@@ -15,7 +15,7 @@ from dpmcmc.queries.statistics.inference_targets import simulated, target_of
 from dpmcmc.queries.statistics.mechanisms import (
     GaussianNoise,
     LaplaceNoise,
-    Released,
+    ReleasedStatistic,
     SmoothLaplaceNoise,
     Statistic,
     beta_of,
@@ -53,7 +53,7 @@ def smooth(rank, epsilon, published=False):
 
 def like(noise, statistic, form="batch", rows=ROWS):
     """How a statistic is released; its values are none yet."""
-    return Released(np.zeros(1), noise, statistic, rows, form)
+    return ReleasedStatistic(np.zeros(1), noise, statistic, rows, form)
 
 
 def posteriors(how, theta, runs, algorithm, effort, rng, family=FAMILY, prior=FLAT):

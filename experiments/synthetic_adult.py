@@ -20,7 +20,7 @@ from matplotlib import pyplot as plt
 
 import dpmcmc
 from dpmcmc.queries.synthetic.loglinear import LogLinear
-from dpmcmc.queries.synthetic.posterior import Known, mode
+from dpmcmc.queries.synthetic.posterior import NoisyMarginals, mode
 from experiments.posteriors import SHARED
 from experiments.reporting import COLOURS, MARKS, add_row, rows_of, tidy
 from tests.sources import Seeded
@@ -185,7 +185,7 @@ def misfit(codes, kind, x):
     wanted = itertools.combinations(NAMES, 2) if kind == "pairs" else MARGINALS[kind]
     places = tuple(tuple(sorted(NAMES.index(name) for name in one)) for one in wanted)
     model = LogLinear(SHAPE, places)
-    theta = mode(Known(model, model.by_entry @ counts.ravel(), 1.0, codes.shape[1]))
+    theta = mode(NoisyMarginals(model, model.by_entry @ counts.ravel(), 1.0, codes.shape[1]))
     truth, variance = regression(counts, x)
     found, _ = regression(model.probabilities(theta).reshape(SHAPE) * codes.shape[1], x)
     return (found - truth) / np.sqrt(variance)

@@ -10,24 +10,26 @@ LARGEST_WHOLE = 1 << 1023  # whole numbers below become doubles
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" where a known name is like this one, else nothing."""
-    names = list(known)
-    alike = [one for one in names if _composed(str(one)) == _composed(str(name))]
-    if alike:
-        return f"; {alike[0]!r} looks alike and has other characters: it is {alike[0]!a}"
-    found = difflib.get_close_matches(str(name), names, n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    """Return "; did you mean ...?" where a known name is similar, else an empty text."""
+    known_names = list(known)
+    lookalikes = [
+        candidate for candidate in known_names if _composed(str(candidate)) == _composed(str(name))
+    ]
+    if lookalikes:
+        return f"; {lookalikes[0]!r} looks alike and has other characters: it is {lookalikes[0]!a}"
+    close = difflib.get_close_matches(str(name), known_names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _composed(name: str) -> str:
-    """Return a name as another keyboard or file system may write it."""
+    """Return a name in Unicode's normal form NFKC."""
     return unicodedata.normalize("NFKC", name)
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number that arithmetic takes: of Python or NumPy, real, in a double's range.
+    """Whether a value is a real number of Python or NumPy within the range of a double.
 
-    Truth values and durations are none, nor fractions and decimals, which arrays hold as objects.
+    Truth values, durations, fractions and decimals do not count.
     """
     if isinstance(value, bool | np.timedelta64):
         return False
@@ -37,7 +39,15 @@ def is_number(value: object) -> bool:
 
 
 class SpecError(ValueError):
-    """A request that cannot be planned. pointer: JSON pointer of the field; message: the fix."""
+    """A request that cannot be carried out as it is written.
+
+    Attributes
+    ----------
+    pointer
+        JSON pointer of the field, such as /model/formula.
+    message
+        What is wrong with it, and the remedy.
+    """
 
     def __init__(self, pointer: str, message: str) -> None:
         super().__init__(f"{pointer}: {message}")

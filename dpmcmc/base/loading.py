@@ -1,7 +1,7 @@
-"""Large packages that are imported when they are first needed, one thread at a time.
+"""Import large packages when they are first needed, one thread at a time.
 
-They import each other in circles, and of two threads that import them at once one may find a module
-half made.
+Such packages import each other in circles: with two threads at once, one may see a module that is
+not complete.
 """
 
 import threading
@@ -12,6 +12,6 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 def loaded(name: str) -> Any:
-    """Return a module, imported where it was not."""
+    """Return a module, and import it first if necessary."""
     with _ONE_AT_A_TIME:
         return import_module(name)

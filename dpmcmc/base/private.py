@@ -1,4 +1,4 @@
-"""What is private, what is released, and the permit that turns the one into the other."""
+"""Types of private and of released values, and the permit that opens private rows."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,15 +16,15 @@ class Neighbouring(StrEnum):
 
 
 class PermitError(RuntimeError):
-    """A permit was used on another subject or for another event than it was paid for."""
+    """A permit was used twice, on another dataset, or for another event than was paid for."""
 
 
 class Permit:
     """Proof that the ledger was debited: opens the rows of `subject` for one event, once.
 
     subject: the dataset's identifier. event_digest: digest of the event that was paid for.
-    Only `app.ledger` and `dpmcmc.fit.local.owned` (the data owner's own single-use ledger)
-    make one; an import contract and a test hold everybody else to it. It has no copies.
+    Only `app.ledger` and `dpmcmc.fit.local.owned` (for the owner of the data) create one, which an
+    import contract and a test check. It cannot be copied.
     """
 
     __slots__ = ("__event_digest", "__subject", "__unused")
@@ -44,7 +44,7 @@ class Permit:
         return self.__event_digest
 
     def use(self) -> None:
-        """Use it up. Raises PermitError where it was used before."""
+        """Mark the permit as used. Raises PermitError where it was used before."""
         try:
             self.__unused.pop()
         except IndexError:
@@ -55,7 +55,7 @@ class Permit:
 
 
 class Private(Generic[T]):
-    """Sensitive rows. Shows nothing of itself and hands its value out against a permit only."""
+    """Sensitive rows, which only `open` returns, for a permit: no printing, copying, comparing."""
 
     __slots__ = ("__subject", "__value")
 
@@ -64,7 +64,7 @@ class Private(Generic[T]):
         self.__subject = subject
 
     def open(self, permit: Permit) -> T:
-        """Return the rows, and use the permit up.
+        """Return the rows, and mark the permit as used.
 
         Raises PermitError where the permit is for another subject, or was used before.
         """
@@ -86,6 +86,6 @@ class Private(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Released(Generic[T]):
-    """A value that left a paid mechanism and may be shown to anybody who may see its job."""
+    """The output of a mechanism that was paid for; whoever may see the job may see it."""
 
     value: T

@@ -65,10 +65,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: the command says what is not installed."""
-    for home, names in _HOMES.items():
+    for module, names in _HOMES.items():
         if name in names:
             from dpmcmc.base.loading import loaded
 
-            return getattr(loaded(home), name)
+            return getattr(loaded(module), name)
     message = f"module 'dpmcmc.client' has no attribute {name!r}"
     raise AttributeError(message)

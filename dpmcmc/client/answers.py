@@ -1,4 +1,4 @@
-"""What the service answers, and how it refuses: the same for the client and the async client."""
+"""Answers and errors of the service, for the client and the async client alike."""
 
 import io
 import json
@@ -24,23 +24,29 @@ MEDIA_TYPES = {
 
 
 class ApiError(Exception):
-    """The service said no. status: HTTP; code: its stable word; problem: the whole answer."""
+    """The service refused. status: of HTTP; code: of the error; problem: the whole answer."""
 
     def __init__(self, status: int, problem: Json) -> None:
         self.status = status
         self.code = str(problem.get("code", ""))
         self.problem = problem
-        told = str(problem.get("detail") or problem.get("title"))
-        super().__init__(f"{status} {self.code}: {told}{_amounts(problem)}")
+        message = str(problem.get("detail") or problem.get("title"))
+        super().__init__(f"{status} {self.code}: {message}{_amounts(problem)}")
 
 
 def _amounts(problem: Json) -> str:
-    """What was asked of a budget and what is left of it, where a refusal says so."""
-    asked, left = (problem.get(name) for name in ("requested", "remaining"))
-    if not isinstance(asked, dict) or not isinstance(left, dict):
+    """A sentence with the cost and what is left of the budget, where the problem has both."""
+    requested, remaining = (problem.get(name) for name in ("requested", "remaining"))
+    if not isinstance(requested, dict) or not isinstance(remaining, dict):
         return ""
-    both = [f"{one['epsilon']:.4g}" for one in (asked, left) if one.get("epsilon") is not None]
-    return f" It costs epsilon {both[0]}, and {both[1]} is left." if len(both) == 2 else ""
+    epsilons = [
+        f"{amount['epsilon']:.4g}"
+        for amount in (requested, remaining)
+        if amount.get("epsilon") is not None
+    ]
+    return (
+        f" It costs epsilon {epsilons[0]}, and {epsilons[1]} is left." if len(epsilons) == 2 else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Event:
 
 
 class Summary(dict[str, Any]):
-    """A summary as it came, which shows its verdict first, in colour on a terminal."""
+    """The JSON of a summary; printed, it is a table under its verdict."""
 
     def __repr__(self) -> str:
         """Return the verdict and the posterior, as the command line shows them."""
@@ -116,14 +122,14 @@ class Fit:
 
 def fit_of(job: Json, summary: Json, netcdf: bytes) -> Fit:
     """Make a job's answers into one typed result."""
-    found = [Parameter(**{k: one[k] for k in _PARAMETER}) for one in summary["parameters"]]
+    parameters = [Parameter(**{k: row[k] for k in _PARAMETER}) for row in summary["parameters"]]
     cost = job["cost"]
     return Fit(
         job["id"],
         job["algorithm"],
         cost["epsilon"],
         cost["delta"],
-        {one.name: one for one in found},
+        {parameter.name: parameter for parameter in parameters},
         verdict_of(summary),
         Summary(summary),
         netcdf,
@@ -135,18 +141,18 @@ _PARAMETER = tuple(Parameter.__dataclass_fields__)
 
 def verdict_of(answer: Json) -> Verdict | None:
     """Return an answer's verdict; None of a job that ran before results were judged."""
-    told = answer.get("verdict")
-    if told is None:
+    verdict = answer.get("verdict")
+    if verdict is None:
         return None
-    width = told["width_from_privacy"]
-    return Verdict(told["status"], told["sentence"], tuple(told["reasons"]), width)
+    width = verdict["width_from_privacy"]
+    return Verdict(verdict["status"], verdict["sentence"], tuple(verdict["reasons"]), width)
 
 
 def failed(job: Json) -> ApiError:
     """Return why a job that has ended has no result."""
     error = job.get("error") or {}
-    told = {"code": error.get("code", job["status"]), "detail": error.get("detail", "")}
-    return ApiError(409, {**told, "title": f"the job {job['status']}"})
+    problem = {"code": error.get("code", job["status"]), "detail": error.get("detail", "")}
+    return ApiError(409, {**problem, "title": f"the job {job['status']}"})
 
 
 def body_of(response: httpx.Response) -> Json:
@@ -159,7 +165,7 @@ def body_of(response: httpx.Response) -> Json:
 
 
 def too_fast(response: httpx.Response) -> bool:
-    """Whether the service asks to be asked again later, having done nothing."""
+    """Whether the service refused by its rate limit, and says when to send the request again."""
     refused = response.status_code == httpx.codes.TOO_MANY_REQUESTS
     return (
         refused
@@ -169,7 +175,7 @@ def too_fast(response: httpx.Response) -> bool:
 
 
 def problem_of(response: httpx.Response) -> Json:
-    """The problem detail of an answer, also where something before the service answered."""
+    """The problem detail of an answer; a title alone where a proxy answered without one."""
     try:
         body = response.json()
     except ValueError:
@@ -178,17 +184,17 @@ def problem_of(response: httpx.Response) -> Json:
 
 
 class EventReader:
-    """Server-sent events from their lines; comments and unknown fields are skipped."""
+    """Parse server-sent events line by line; comments and unknown fields are skipped."""
 
     def __init__(self) -> None:
         self._fields: dict[str, str] = {}
 
     def read(self, line: str) -> Event | None:
-        """Return the event that a line ends, if it does."""
+        """Take one line; return an event where an empty line completes it, else None."""
         name, _, value = line.partition(":")
         if name in ("event", "data"):
             self._fields[name] = self._fields.get(name, "") + value.removeprefix(" ")
         elif not line and "data" in self._fields:
-            told, self._fields = self._fields, {}
-            return Event(told.get("event", "message"), json.loads(told["data"]))
+            fields, self._fields = self._fields, {}
+            return Event(fields.get("event", "message"), json.loads(fields["data"]))
         return None

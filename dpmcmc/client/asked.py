@@ -1,4 +1,4 @@
-"""A job as it is asked for on the command line: from a file, from flags, or both."""
+"""The body of a job on the command line: from a file, from options, or both."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,7 @@ AcceptLow = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What flags say of a job; None where they say nothing."""
+    """The options of a job on the command line; None where one is left out."""
 
     dataset: str | None
     formula: str | None
@@ -52,15 +52,18 @@ class Flags:
 
 
 def job(client: Client, file: Path | None, flags: Flags) -> Json:
-    """The body of a job. Exits where it has no dataset, and where flags alone are too few."""
+    """The body of a job, from a file with the options put over it.
+
+    Exits where there is no dataset, or no file and neither formula nor epsilon.
+    """
     body = read(file) if file else {}
-    word = flags.dataset or body.get("dataset")
-    if not isinstance(word, str):
+    dataset_name = flags.dataset or body.get("dataset")
+    if not isinstance(dataset_name, str):
         complain(
             "which dataset? Give --dataset NAME, or a file with a job that names one.",
             code=WRONG_WORDS,
         )
-    body["dataset"] = names.dataset(client, word)
+    body["dataset"] = names.dataset(client, dataset_name)
     if file is None and (flags.formula is None or flags.epsilon is None):
         complain("a job needs --formula and --epsilon, or a file with a job.", code=WRONG_WORDS)
     _merge(body, "model", formula=flags.formula, family=flags.family)
@@ -73,23 +76,23 @@ def job(client: Client, file: Path | None, flags: Flags) -> Json:
     return _complete(client, body)
 
 
-def _merge(body: Json, part: str, **given: Any) -> None:
-    told = {key: value for key, value in given.items() if value is not None}
-    if told and isinstance(body.setdefault(part, {}), dict):
-        body[part] |= told
+def _merge(body: Json, part: str, **flags: Any) -> None:
+    fields = {key: value for key, value in flags.items() if value is not None}
+    if fields and isinstance(body.setdefault(part, {}), dict):
+        body[part] |= fields
 
 
 def _complete(client: Client, body: Json) -> Json:
-    """Add the delta of the dataset and the family of the response, where they are left open."""
+    """Add the dataset's delta and the family that fits the response, where they are left out."""
     model, privacy = body.get("model"), body.get("privacy")
     if not isinstance(privacy, dict) or not (isinstance(model, dict) or "task" in body):
         return body  # the service says what is wrong with it
     if "delta" in privacy and (model is None or "family" in model):
         return body
-    known = client.dataset(body["dataset"])
-    privacy.setdefault("delta", known["privacy"]["delta"])
+    metadata = client.dataset(body["dataset"])
+    privacy.setdefault("delta", metadata["privacy"]["delta"])
     if model is not None and "family" not in model:
-        model["family"] = _family(known, str(model.get("formula", "")))
+        model["family"] = _family(metadata, str(model.get("formula", "")))
     return body
 
 
@@ -107,14 +110,14 @@ def _family(dataset: Json, formula: str) -> str:
         )
     if response not in kinds:
         near = like(response, kinds)
-        told = f"Did you mean {near}?" if near else f"There is {', '.join(list(kinds)[:10])}."
+        hint = f"Did you mean {near}?" if near else f"There is {', '.join(list(kinds)[:10])}."
         complain(
-            f"the response {response!r} is no column of {dataset['name']}. {told}"
+            f"the response {response!r} is no column of {dataset['name']}. {hint}"
             " For one that is computed give --family, such as linear.",
             code=WRONG_WORDS,
         )
     family = FAMILIES[kinds[response]]
     complaints.print(f"family: {family}, for {response} is a {kinds[response]} column")
-    if any(_zero_to_one(one) for one in dataset["columns"] if one["name"] == response):
+    if any(_zero_to_one(c) for c in dataset["columns"] if c["name"] == response):
         complaints.print(f"where {response} is 0 or 1 alone, --family logistic takes it")
     return family

@@ -27,7 +27,7 @@ from dpmcmc.client.answers import (
     too_fast,
 )
 from dpmcmc.client.connection import FAILED, checked_header, connected, unreached
-from dpmcmc.client.named import is_id, meant
+from dpmcmc.client.named import id_of, is_id
 from dpmcmc.client.released import (
     Inference,
     Posterior,
@@ -42,12 +42,12 @@ POLL_SECONDS = 0.2
 
 
 class AsyncClient:
-    """Talks to one service with one key. Every method raises ApiError where the service refuses.
+    """A client of one service with one key, for asyncio. Parameters and errors as of `Client`.
 
-    And UnreachedError where none answers. WrongKeyError, WrongAddressError: of what cannot be one.
-
-    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made. Many calls may
-    wait at once: `await asyncio.gather(*(client.fit(job) for job in jobs))`.
+    Examples
+    --------
+    >>> async with AsyncClient("http://127.0.0.1:8000", key) as client:
+    ...     fits = await asyncio.gather(*(client.fit(job) for job in jobs))
     """
 
     def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
@@ -91,22 +91,26 @@ class AsyncClient:
         cursor: str | None = None
         while True:
             page = await self.call("GET", path, params={"cursor": cursor} if cursor else {})
-            for one in page["items"]:
-                yield one
+            for item in page["items"]:
+                yield item
             cursor = page["next_cursor"]
             if cursor is None:
                 return
 
-    async def _dataset(self, word: str) -> str:
-        """The id of a dataset that may be named in its place. Raises UnclearError."""
-        if is_id(word):
-            return word
-        return meant("dataset", word, [one async for one in self.datasets()])
+    async def _dataset(self, name: str) -> str:
+        """The id of a dataset, from its id or its name. Raises UnclearError."""
+        if is_id(name):
+            return name
+        return id_of("dataset", name, [dataset async for dataset in self.datasets()])
 
     async def _job(self, body: Mapping[str, Any]) -> Json:
-        """A job with the id of its dataset."""
-        word = body.get("dataset")
-        return {**body, "dataset": await self._dataset(word)} if isinstance(word, str) else {**body}
+        """A job's body with the dataset's id, where it had the name."""
+        dataset = body.get("dataset")
+        return (
+            {**body, "dataset": await self._dataset(dataset)}
+            if isinstance(dataset, str)
+            else {**body}
+        )
 
     def datasets(self) -> AsyncIterator[Json]:
         """The public metadata of every dataset that this user may see."""
@@ -120,17 +124,17 @@ class AsyncClient:
         """Upload a CSV or Parquet file with its public metadata (admin only). As Client.upload."""
         with ExitStack() as stack:
             parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
-            for one in (file, *more):
-                content = stack.enter_context(await asyncio.to_thread(one.open, "rb"))
-                parts.append(("file", (one.name, content)))
+            for path in (file, *more):
+                content = stack.enter_context(await asyncio.to_thread(path.open, "rb"))
+                parts.append(("file", (path.name, content)))
             return await self.call("POST", "/v1/datasets", files=parts)
 
     async def budget(self, dataset: str) -> Json:
-        """What a dataset's budget is, and what is spent, reserved and left of it."""
+        """A dataset's budget, and what of it is spent, reserved and left."""
         return await self.call("GET", f"/v1/datasets/{await self._dataset(dataset)}/budget")
 
     async def plan(self, job: Mapping[str, Any]) -> Json:
-        """What a job would cost and bring. Spends nothing and touches no rows."""
+        """The cost and the expected quality of a job, from public facts; spends nothing."""
         return await self.call("POST", "/v1/plans", json=await self._job(job))
 
     async def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
@@ -174,7 +178,7 @@ class AsyncClient:
         return answer
 
     async def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
-        """Wait for a job and return what it released, typed, with `.to_arviz()`. As Client.fit."""
+        """Wait for a job and return its posterior, typed, with `.to_arviz()`. As Client.fit."""
         ended = await self._succeeded(job, timeout)
         summary = await self.summary(job, scale=scale)
         return fit_of(ended, summary, await self.chain(job, "netcdf", scale=scale))
@@ -192,20 +196,20 @@ class AsyncClient:
 
     async def chain(self, job: str, form: str = "json", *, scale: str = "original") -> bytes:
         """The released draws. form: json, csv, parquet or netcdf."""
-        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
-        return (await self._send("GET", f"/v1/jobs/{job}/chain", **how)).content
+        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        return (await self._send("GET", f"/v1/jobs/{job}/chain", **request)).content
 
     async def posteriors(
         self, job: str, question: Mapping[str, Any], *, scale: str = "original"
     ) -> Json:
-        """What follows from a stored release under another prior. Costs nothing."""
-        told: Json = {"json": question, "params": {"scale": scale}}
-        return await self.call("POST", f"/v1/jobs/{job}/posteriors", **told)
+        """Posterior, predictions and tests from a stored release under any prior; costs nothing."""
+        request: Json = {"json": question, "params": {"scale": scale}}
+        return await self.call("POST", f"/v1/jobs/{job}/posteriors", **request)
 
     async def posterior(
         self, job: str, question: Mapping[str, Any], *, scale: str = "original"
     ) -> Posterior:
-        """What follows from a stored release, typed, with `.to_arviz()`. Costs nothing."""
+        """As `posteriors`, as a typed result with `.to_arviz()`."""
         return posterior_of(await self.posteriors(job, question, scale=scale))
 
     async def task(
@@ -223,19 +227,19 @@ class AsyncClient:
     async def infer(
         self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0
     ) -> Inference:
-        """Infer a family's number from a released statistic, typed. As Client.infer."""
+        """Posterior of a family's parameter given a released statistic, typed. As Client.infer."""
         answer = await self.inference(job, question)
         if "status" not in answer:
             return inference_of(answer)
-        made = answer["id"]
-        ended, summary = await self._succeeded(made, timeout), await self.summary(made)
-        return inference_of_job(ended, summary, json.loads(await self.chain(made)))
+        queued = answer["id"]
+        ended, summary = await self._succeeded(queued, timeout), await self.summary(queued)
+        return inference_of_job(ended, summary, json.loads(await self.chain(queued)))
 
     async def result(self, job: str, *, level: float = 0.9, target: str = "population") -> Json:
-        """What a task released. Costs nothing."""
-        how: Json = {"params": {"level": level, "target": target}}
-        return await self.call("GET", f"/v1/jobs/{job}/result", **how)
+        """The released numbers of a task; costs nothing. As Client.result."""
+        request: Json = {"params": {"level": level, "target": target}}
+        return await self.call("GET", f"/v1/jobs/{job}/result", **request)
 
     async def inference(self, job: str, question: Mapping[str, Any]) -> Json:
-        """Draws of a family's number given a released statistic. Costs nothing."""
+        """Posterior draws of a parameter given a released statistic. As Client.inference."""
         return await self.call("POST", f"/v1/jobs/{job}/inferences", json=question)

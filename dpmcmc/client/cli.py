@@ -33,8 +33,8 @@ class Keyless(Client):
         complain("Missing option '--key' (env var: 'DPMCMC_KEY').", code=WRONG_WORDS)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(show_version: bool) -> None:
+    if show_version:
         try:
             typer.echo(f"dpmcmc {version('dpmcmc')}")
         except PackageNotFoundError:

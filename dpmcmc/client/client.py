@@ -28,7 +28,7 @@ from dpmcmc.client.answers import (
     too_fast,
 )
 from dpmcmc.client.connection import FAILED, checked_header, connected, unreached
-from dpmcmc.client.named import is_id, meant
+from dpmcmc.client.named import id_of, is_id
 from dpmcmc.client.released import (
     Inference,
     Posterior,
@@ -41,13 +41,34 @@ from dpmcmc.client.released import (
 
 
 class Client:
-    """Talks to one service with one key. Every method raises ApiError where the service refuses.
+    """A client of one service with one key.
 
-    And UnreachedError where none answers. WrongKeyError, WrongAddressError: of what cannot be one.
+    Parameters
+    ----------
+    base_url
+        Address of the service, such as http://127.0.0.1:8000.
+    key
+        API key, which was shown once when the user was created.
+    timeout
+        Seconds to wait for each answer.
 
-    base_url: such as http://127.0.0.1:8000. key: shown once when the user was made. Where a dataset
-    is asked for, also in a job, its name does in place of its id: UnclearError where none has it,
-    or several.
+    Raises
+    ------
+    WrongKeyError, WrongAddressError
+        At once, where the key or the address cannot be one.
+    ApiError
+        From every method, where the service refuses.
+    UnreachedError
+        From every method, where no service answers.
+    UnclearError
+        From every method that takes a dataset, also in a job: its name may stand for its id, and
+        no dataset has this name, or several have.
+
+    Examples
+    --------
+    >>> client = Client("http://127.0.0.1:8000", key)
+    >>> job = client.submit({"dataset": "adult", "model": model, "privacy": {"epsilon": 1.0}})
+    >>> print(client.fit(job["id"]))
     """
 
     def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
@@ -95,14 +116,14 @@ class Client:
             if cursor is None:
                 return
 
-    def _dataset(self, word: str) -> str:
-        """The id of a dataset that may be named in its place. Raises UnclearError."""
-        return word if is_id(word) else meant("dataset", word, list(self.datasets()))
+    def _dataset(self, name: str) -> str:
+        """The id of a dataset, from its id or its name. Raises UnclearError."""
+        return name if is_id(name) else id_of("dataset", name, list(self.datasets()))
 
     def _job(self, body: Mapping[str, Any]) -> Json:
-        """A job with the id of its dataset."""
-        word = body.get("dataset")
-        return {**body, "dataset": self._dataset(word)} if isinstance(word, str) else {**body}
+        """A job's body with the dataset's id, where it had the name."""
+        dataset = body.get("dataset")
+        return {**body, "dataset": self._dataset(dataset)} if isinstance(dataset, str) else {**body}
 
     def create_user(self, name: str, role: str) -> Json:
         """Make a user (admin only). role: admin, analyst or auditor. The key is in the answer."""
@@ -134,13 +155,14 @@ class Client:
     def upload(self, file: Path, metadata: Mapping[str, Any], *more: Path) -> Json:
         """Upload a CSV or Parquet file with its public metadata (admin only).
 
-        more: further files, where the metadata names data holders and no column that tells them
-        apart: one of each holder, in the order of their names.
+        more: further files, where the metadata names data holders but no column of holders: one
+        file for each holder, in the order of their names.
         """
         with ExitStack() as stack:
             parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
             parts += [
-                ("file", (one.name, stack.enter_context(one.open("rb")))) for one in (file, *more)
+                ("file", (path.name, stack.enter_context(path.open("rb"))))
+                for path in (file, *more)
             ]
             return self._json("POST", "/v1/datasets", files=parts)
 
@@ -161,7 +183,7 @@ class Client:
         self._send("DELETE", f"/v1/datasets/{self._dataset(dataset)}")
 
     def budget(self, dataset: str) -> Json:
-        """What a dataset's budget is, and what is spent, reserved and left of it."""
+        """A dataset's budget, and what of it is spent, reserved and left."""
         return self._json("GET", f"/v1/datasets/{self._dataset(dataset)}/budget")
 
     def budgets(self) -> Iterator[Json]:
@@ -177,7 +199,7 @@ class Client:
         return self._json("POST", f"/v1/datasets/{self._dataset(dataset)}/ledger/verify")
 
     def plan(self, job: Mapping[str, Any]) -> Json:
-        """What a job would cost and bring. Spends nothing and touches no rows."""
+        """The cost and the expected quality of a job, from public facts; spends nothing."""
         return self._json("POST", "/v1/plans", json=self._job(job))
 
     def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
@@ -190,7 +212,7 @@ class Client:
         return self._items("/v1/jobs")
 
     def some_jobs(self, limit: int) -> list[Json]:
-        """The newest jobs, at most so many."""
+        """The newest jobs, at most `limit` of them."""
         return list(itertools.islice(self.jobs(), limit))
 
     def job(self, job: str) -> Json:
@@ -227,7 +249,7 @@ class Client:
         return answer
 
     def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
-        """Wait for a job and return what it released, typed, with `.to_arviz()`.
+        """Wait for a job and return its posterior, typed, with `.to_arviz()`.
 
         Raises ApiError where the job failed, TimeoutError after `timeout` seconds.
         """
@@ -249,14 +271,18 @@ class Client:
         return Summary(self._json("GET", f"/v1/jobs/{job}/summary", params={"scale": scale}))
 
     def posteriors(self, job: str, question: Mapping[str, Any], *, scale: str = "original") -> Json:
-        """What follows from a stored release under another prior. Costs nothing."""
+        """Posterior, predictions and tests from a stored release under any prior; costs nothing.
+
+        question: the body of the call, such as {"prior": {"dose": {"kind": "normal", "loc": 0,
+        "scale": 1}}}.
+        """
         path = f"/v1/jobs/{job}/posteriors"
         return self._json("POST", path, json=question, params={"scale": scale})
 
     def posterior(
         self, job: str, question: Mapping[str, Any], *, scale: str = "original"
     ) -> Posterior:
-        """What follows from a stored release, typed, with `.to_arviz()`. Costs nothing."""
+        """As `posteriors`, as a typed result with `.to_arviz()`."""
         return posterior_of(self.posteriors(job, question, scale=scale))
 
     def posterior_draws(
@@ -267,20 +293,20 @@ class Client:
         *,
         scale: str = "original",
     ) -> bytes:
-        """The draws alone of what `posteriors` makes. form: json, csv, parquet or netcdf."""
-        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        """As `posteriors`, the draws alone as a file. form: json, csv, parquet or netcdf."""
+        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
         path = f"/v1/jobs/{job}/posteriors"
-        return self._send("POST", path, json=question, **how).content
+        return self._send("POST", path, json=question, **request).content
 
     def chain(self, job: str, form: str = "json", *, scale: str = "original") -> bytes:
         """The released draws. form: json, csv, parquet or netcdf."""
-        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
-        return self._send("GET", f"/v1/jobs/{job}/chain", **how).content
+        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        return self._send("GET", f"/v1/jobs/{job}/chain", **request).content
 
     def result(self, job: str, *, level: float = 0.9, target: str = "population") -> Json:
-        """What a task released. level, target: of the intervals of summaries. Costs nothing."""
-        how: Json = {"params": {"level": level, "target": target}}
-        return self._json("GET", f"/v1/jobs/{job}/result", **how)
+        """The released numbers of a task; costs nothing. level, target: of the intervals."""
+        request: Json = {"params": {"level": level, "target": target}}
+        return self._json("GET", f"/v1/jobs/{job}/result", **request)
 
     def task(
         self,
@@ -298,37 +324,37 @@ class Client:
         return task_of(ended, self.result(job, level=level, target=target))
 
     def infer(self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0) -> Inference:
-        """Infer a family's number from a released statistic, typed, with `.to_arviz()`.
+        """Posterior of a family's parameter given a released statistic, typed, with `.to_arviz()`.
 
         Costs nothing. Waits where it takes longer than a request. Raises as `fit` does.
         """
         answer = self.inference(job, question)
         if "status" not in answer:
             return inference_of(answer)
-        ended, made = self._succeeded(answer["id"], timeout), answer["id"]
-        return inference_of_job(ended, self.summary(made), json.loads(self.chain(made)))
+        ended, queued = self._succeeded(answer["id"], timeout), answer["id"]
+        return inference_of_job(ended, self.summary(queued), json.loads(self.chain(queued)))
 
     def inference(self, job: str, question: Mapping[str, Any]) -> Json:
-        """Draws of a family's number given a statistic that a task released. Costs nothing.
+        """Posterior draws of a family's parameter given a released statistic; costs nothing.
 
         Where that takes longer than a request, the answer is a job, which has a `status`.
         """
         return self._json("POST", f"/v1/jobs/{job}/inferences", json=question)
 
     def inference_draws(self, job: str, question: Mapping[str, Any], form: str = "csv") -> bytes:
-        """The draws alone of what `inference` makes. form: json, csv, parquet or netcdf."""
-        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
-        answer = self._send("POST", f"/v1/jobs/{job}/inferences", json=question, **how)
+        """As `inference`, the draws alone as a file. form: json, csv, parquet or netcdf."""
+        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
+        answer = self._send("POST", f"/v1/jobs/{job}/inferences", json=question, **request)
         if answer.status_code != httpx.codes.ACCEPTED:
             return answer.content
-        made = str(answer.json()["id"])
-        self.wait(made)
-        return self.chain(made, form)
+        queued = str(answer.json()["id"])
+        self.wait(queued)
+        return self.chain(queued, form)
 
     def noise_for_epsilon(self, epsilon: float, delta: float, num_steps: int = 1) -> float:
         """The least noise multiplier of so many Gaussian steps that cost (epsilon, delta)."""
-        asked = {"epsilon": epsilon, "delta": delta, "num_steps": num_steps}
-        return float(self._json("POST", "/v1/accounting/noise", json=asked)["noise_multiplier"])
+        body = {"epsilon": epsilon, "delta": delta, "num_steps": num_steps}
+        return float(self._json("POST", "/v1/accounting/noise", json=body)["noise_multiplier"])
 
     def steps_for_epsilon(
         self,
@@ -340,22 +366,22 @@ class Client:
         num_leapfrog: int = 1,
     ) -> int:
         """How many steps (epsilon, delta) pays for. As `dpmcmc.steps_for_epsilon`."""
-        asked: Json = {"epsilon": epsilon, "delta": delta, "noise_multiplier": noise_multiplier}
+        body: Json = {"epsilon": epsilon, "delta": delta, "noise_multiplier": noise_multiplier}
         if gradient_noise_multiplier is not None:
-            asked["gradient_noise_multiplier"] = gradient_noise_multiplier
-            asked["num_leapfrog"] = num_leapfrog
-        return int(self._json("POST", "/v1/accounting/steps", json=asked)["num_steps"])
+            body["gradient_noise_multiplier"] = gradient_noise_multiplier
+            body["num_leapfrog"] = num_leapfrog
+        return int(self._json("POST", "/v1/accounting/steps", json=body)["num_steps"])
 
     def choose_statistic(self, dataset: str, question: Mapping[str, Any]) -> Json:
-        """Which power of a column tells most of a family's number, by Fisher information. Free.
+        """The power of a column with the most Fisher information on a parameter; costs nothing.
 
         question: column, family, options, thetas, powers, epsilon; delta, statistic and noise
         where they are not the default. Source: thesis B, section 4.2.
         """
-        asked = {"dataset": self._dataset(dataset), **question}
-        return self._json("POST", "/v1/accounting/statistic", json=asked)
+        body = {"dataset": self._dataset(dataset), **question}
+        return self._json("POST", "/v1/accounting/statistic", json=body)
 
     def table(self, job: str, number: int, form: str = "csv") -> bytes:
         """A synthetic table of a task, by its number from 0. form: csv or parquet."""
-        how: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
-        return self._send("GET", f"/v1/jobs/{job}/tables/{number}", **how).content
+        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
+        return self._send("GET", f"/v1/jobs/{job}/tables/{number}", **request).content

@@ -17,16 +17,16 @@ commands = typer.Typer()
 @commands.command()
 def datasets(context: typer.Context, as_json: AsJson = False) -> None:
     """List the datasets."""
-    found = list(client_of(context).datasets())
-    show(found, as_json, render.datasets(found))
+    listed = list(client_of(context).datasets())
+    show(listed, as_json, render.datasets(listed))
 
 
 @commands.command()
 def dataset(context: typer.Context, dataset: Dataset, as_json: AsJson = False) -> None:
     """Show a dataset: its columns with their public bounds and categories."""
     client = client_of(context)
-    found = client.dataset(names.dataset(client, dataset))
-    show(found, as_json, render.columns(found), f"id: {found['id']}")
+    description = client.dataset(names.dataset(client, dataset))
+    show(description, as_json, render.columns(description), f"id: {description['id']}")
 
 
 @commands.command()
@@ -41,9 +41,11 @@ def upload(
     as_json: AsJson = False,
 ) -> None:
     """Upload a CSV or Parquet file with its metadata (admin)."""
-    found = client_of(context).upload(file, read(metadata), *(more or ()))
-    warnings = [f"[yellow]{escape(one['detail'])}[/]" for one in found.get("warnings", [])]
-    show(found, as_json, render.columns(found), f"id: {found['id']}", *warnings)
+    description = client_of(context).upload(file, read(metadata), *(more or ()))
+    warnings = [
+        f"[yellow]{escape(warning['detail'])}[/]" for warning in description.get("warnings", [])
+    ]
+    show(description, as_json, render.columns(description), f"id: {description['id']}", *warnings)
 
 
 @commands.command()
@@ -54,16 +56,16 @@ def budget(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is spent, reserved and left of budgets."""
+    """Show what of the budgets is spent, reserved and left."""
     client = client_of(context)
     if dataset is None:
-        found = list(client.budgets())
-        called = {one["id"]: {"name": one["name"]} for one in client.datasets()}
-        shown = [called.get(one["dataset"], {}) | one for one in found]
-        show(found, as_json, render.budgets(shown))
+        listed = list(client.budgets())
+        name_of = {item["id"]: {"name": item["name"]} for item in client.datasets()}
+        rows = [name_of.get(item["dataset"], {}) | item for item in listed]
+        show(listed, as_json, render.budgets(rows))
         return
-    known = client.budget(names.dataset(client, dataset))
-    show(known, as_json, render.budgets([{"name": dataset} | known]))
+    answer = client.budget(names.dataset(client, dataset))
+    show(answer, as_json, render.budgets([{"name": dataset} | answer]))
 
 
 PaidEpsilon = Annotated[
@@ -114,8 +116,8 @@ def amend(
     if available:
         changes["available"] = True
     if not changes:
-        words = "--epsilon, --archive, --unarchive or --available"
-        complain(f"what is to change? Give {words}.", code=WRONG_WORDS)
+        options = "--epsilon, --archive, --unarchive or --available"
+        complain(f"what is to change? Give {options}.", code=WRONG_WORDS)
     _amend(context, dataset, changes, as_json)
 
 
@@ -128,7 +130,9 @@ def grant(
 ) -> None:
     """Open a dataset to these analysts and nobody else (admin)."""
     client = client_of(context)
-    _amend(context, dataset, {"grants": [names.user(client, one) for one in users or []]}, as_json)
+    _amend(
+        context, dataset, {"grants": [names.user(client, name) for name in users or []]}, as_json
+    )
 
 
 @commands.command()
@@ -142,19 +146,19 @@ def allot(
     as_json: AsJson = False,
 ) -> None:
     """Cap what one analyst may spend of a dataset's budget (admin)."""
-    found = names.user(client_of(context), user)
-    _amend(context, dataset, {"allotments": {found: epsilon}}, as_json)
+    user_id = names.user(client_of(context), user)
+    _amend(context, dataset, {"allotments": {user_id: epsilon}}, as_json)
 
 
 def _amend(context: typer.Context, dataset: str, changes: dict[str, object], as_json: bool) -> None:
     client = client_of(context)
-    found = names.dataset(client, dataset)
-    changed = client.amend(found, changes)
+    dataset_id = names.dataset(client, dataset)
+    changed = client.amend(dataset_id, changes)
     if as_json:
         show(changed, True)
         return
-    left = {"name": changed["name"]} | client.budget(found)
-    show(None, False, render.datasets([changed]), render.budgets([left]))
+    budget = {"name": changed["name"]} | client.budget(dataset_id)
+    show(None, False, render.datasets([changed]), render.budgets([budget]))
 
 
 @commands.command()
@@ -166,28 +170,28 @@ def destroy(
 ) -> None:
     """Destroy a dataset's rows and their key (admin). The ledger stays."""
     client = client_of(context)
-    found = names.dataset(client, dataset)
-    name = client.dataset(found)["name"]  # the word may be the beginning of an id
+    dataset_id = names.dataset(client, dataset)
+    name = client.dataset(dataset_id)["name"]  # the word may be the beginning of an id
     if not yes:
-        ask = f"Destroy the rows of {name}? They cannot be had back"
-        typer.confirm(ask, abort=True, err=True)
-    client.destroy(found)
-    show({"id": found, "destroyed": True}, as_json, escape(f"The rows of {name} are gone."))
+        question = f"Destroy the rows of {name}? They cannot be had back"
+        typer.confirm(question, abort=True, err=True)
+    client.destroy(dataset_id)
+    show({"id": dataset_id, "destroyed": True}, as_json, escape(f"The rows of {name} are gone."))
 
 
 @commands.command()
 def ledger(context: typer.Context, dataset: Dataset, as_json: AsJson = False) -> None:
     """Show a dataset's ledger, oldest entry first (admin and auditor)."""
     client = client_of(context)
-    found = list(client.ledger(names.dataset(client, dataset)))
-    show(found, as_json, render.ledger(found))
+    entries = list(client.ledger(names.dataset(client, dataset)))
+    show(entries, as_json, render.ledger(entries))
 
 
 @commands.command()
 def verify(context: typer.Context, dataset: Dataset, as_json: AsJson = False) -> None:
     """Recompute a ledger's chain and totals (admin and auditor). Exits with 1 where it fails."""
     client = client_of(context)
-    found = client.verify(names.dataset(client, dataset))
-    show(found, as_json, render.verification(found))
-    if not found["ok"]:
+    check = client.verify(names.dataset(client, dataset))
+    show(check, as_json, render.verification(check))
+    if not check["ok"]:
         raise typer.Exit(1)

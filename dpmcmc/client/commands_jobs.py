@@ -24,22 +24,22 @@ from dpmcmc.client.terminal import (
 )
 
 
-class Target(StrEnum):
-    """What an interval of a summary is to hold."""
+class IntervalTarget(StrEnum):
+    """What the interval of a summary is for: the population's value, or that of these rows."""
 
     population = "population"
     rows = "rows"
 
 
-class TableForm(StrEnum):
-    """What a table can be saved as."""
+class TableFormat(StrEnum):
+    """File formats of a synthetic table."""
 
     csv = "csv"
     parquet = "parquet"
 
 
-class Form(StrEnum):
-    """Formats of draws."""
+class DrawsFormat(StrEnum):
+    """File formats of draws."""
 
     json = "json"
     csv = "csv"
@@ -59,7 +59,9 @@ ScaleOf = Annotated[
 ]
 JobId = Annotated[str, typer.Argument(help="A job's id, or how it begins.")]
 Output = Annotated[Path, typer.Argument(dir_okay=False, writable=True, help="Where to save.")]
-Question = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSON: what is asked.")]
+QuestionFile = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="JSON: what is asked.")
+]
 commands = typer.Typer()
 
 
@@ -77,10 +79,19 @@ def plan(
     accept_low_quality: asked.AcceptLow = False,
     as_json: AsJson = False,
 ) -> None:
-    """What a job would cost and bring; spends nothing."""
-    said = (dataset, formula, family, epsilon, delta, algorithm, prior_scale, accept_low_quality)
+    """Show the cost and the expected quality of a job; spends nothing."""
+    flags = asked.Flags(
+        dataset=dataset,
+        formula=formula,
+        family=family,
+        epsilon=epsilon,
+        delta=delta,
+        algorithm=algorithm,
+        prior_scale=prior_scale,
+        accept_low_quality=accept_low_quality,
+    )
     client = client_of(context)
-    answer = client.plan(asked.job(client, job, asked.Flags(*said)))
+    answer = client.plan(asked.job(client, job, flags))
     warnings = [f"[yellow]{escape(warning)}[/]" for warning in answer["warnings"]]
     show(answer, as_json, render.plan(answer), *map(escape, answer["reasons"]), *warnings)
 
@@ -101,24 +112,33 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a job and print its id. Exits with 1 where --wait sees it fail."""
-    said = (dataset, formula, family, epsilon, delta, algorithm, prior_scale, accept_low_quality)
+    flags = asked.Flags(
+        dataset=dataset,
+        formula=formula,
+        family=family,
+        epsilon=epsilon,
+        delta=delta,
+        algorithm=algorithm,
+        prior_scale=prior_scale,
+        accept_low_quality=accept_low_quality,
+    )
     client = client_of(context)
-    made = client.submit(asked.job(client, job, asked.Flags(*said)))
+    created = client.submit(asked.job(client, job, flags))
     if wait:
-        _follow(client, made["id"], as_json)
+        _follow(client, created["id"], as_json)
     elif as_json:
-        show(made, True)
+        show(created, True)
     else:
-        typer.echo(made["id"])
+        typer.echo(created["id"])
 
 
 @commands.command()
 def watch(context: typer.Context, job: JobId, as_json: AsJson = False) -> None:
     """Follow a job to its end, then show the posterior. Exits with 1 where it fails."""
     client = client_of(context)
-    found = names.job(client, job)
-    client.job(found)  # is refused before a bar is drawn
-    _follow(client, found, as_json)
+    job_id = names.job(client, job)
+    client.job(job_id)  # is refused before a bar is drawn
+    _follow(client, job_id, as_json)
 
 
 def _follow(client: Client, job: str, as_json: bool) -> None:
@@ -133,8 +153,8 @@ def _follow(client: Client, job: str, as_json: bool) -> None:
     if ended["status"] == "succeeded":
         _show_result(client.summary(job), as_json)
         return
-    told = ended.get("error") or {}
-    show(ended, as_json, render.job(ended), escape(str(told.get("detail", ""))))
+    error = ended.get("error") or {}
+    show(ended, as_json, render.job(ended), escape(str(error.get("detail", ""))))
     raise typer.Exit(REFUSED)
 
 
@@ -149,24 +169,24 @@ def jobs(
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
 ) -> None:
     """List the jobs, newest first, each with the verdict on its result."""
-    found = client_of(context).some_jobs(limit)
-    show(found, as_json, render.jobs(found))
+    newest = client_of(context).some_jobs(limit)
+    show(newest, as_json, render.jobs(newest))
 
 
 @commands.command()
 def job(context: typer.Context, job: JobId, as_json: AsJson = False) -> None:
     """Show one job: what was asked, what it costs, how far it is."""
     client = client_of(context)
-    found = client.job(names.job(client, job))
-    show(found, as_json, render.job(found))
+    answer = client.job(names.job(client, job))
+    show(answer, as_json, render.job(answer))
 
 
 @commands.command()
 def cancel(context: typer.Context, job: JobId, as_json: AsJson = False) -> None:
     """Cancel a job. Once it runs, its debit stays."""
     client = client_of(context)
-    found = client.cancel(names.job(client, job))
-    show(found, as_json, render.job(found))
+    answer = client.cancel(names.job(client, job))
+    show(answer, as_json, render.job(answer))
 
 
 @commands.command()
@@ -186,16 +206,16 @@ def result(
         float, typer.Option(callback=finite, help="Of the intervals of summaries.")
     ] = 0.9,
     target: Annotated[
-        Target, typer.Option(help="population: sampling and noise; rows: noise alone.")
-    ] = Target.population,
+        IntervalTarget, typer.Option(help="population: sampling and noise; rows: noise alone.")
+    ] = IntervalTarget.population,
     as_json: AsJson = False,
 ) -> None:
     """Show what a task released: summaries, synthetic tables or a statistic; costs nothing."""
     client = client_of(context)
     job = names.job(client, job)
     answer = client.result(job, level=level, target=target)
-    told = render.verdict(client.job(job))
-    show(answer, as_json, render.result(answer), told, escape(answer["note"]))
+    verdict = render.verdict(client.job(job))
+    show(answer, as_json, render.result(answer), verdict, escape(answer["note"]))
 
 
 @commands.command()
@@ -204,7 +224,7 @@ def table(
     job: JobId,
     number: Annotated[int, typer.Argument(min=0, help="Of the synthetic table, from 0.")],
     output: Output,
-    form: TableForm = TableForm.csv,
+    form: TableFormat = TableFormat.csv,
     as_json: AsJson = False,
 ) -> None:
     """Save one synthetic table of a task."""
@@ -216,9 +236,9 @@ def table(
 def posterior(
     context: typer.Context,
     job: JobId,
-    question: Question,
+    question: QuestionFile,
     output: Annotated[Path | None, typer.Option(help="Save the draws alone, in --form.")] = None,
-    form: Form = Form.csv,
+    form: DrawsFormat = DrawsFormat.csv,
     scale: ScaleOf = Scale.original,
     as_json: AsJson = False,
 ) -> None:
@@ -237,9 +257,9 @@ def posterior(
 def infer(
     context: typer.Context,
     job: JobId,
-    question: Question,
+    question: QuestionFile,
     output: Annotated[Path | None, typer.Option(help="Save the draws alone, in --form.")] = None,
-    form: Form = Form.csv,
+    form: DrawsFormat = DrawsFormat.csv,
     as_json: AsJson = False,
 ) -> None:
     """Infer a family's number from a statistic that a task released; costs nothing."""
@@ -252,8 +272,8 @@ def infer(
     if "status" in answer:  # it takes longer than a request
         _follow(client, answer["id"], as_json)
         return
-    told = render.inference(answer), render.verdict(answer), escape(answer["note"])
-    show(answer, as_json, *told)
+    parts = render.inference(answer), render.verdict(answer), escape(answer["note"])
+    show(answer, as_json, *parts)
 
 
 @commands.command()
@@ -261,12 +281,12 @@ def chain(
     context: typer.Context,
     job: JobId,
     output: Output,
-    form: Form = Form.netcdf,
+    form: DrawsFormat = DrawsFormat.netcdf,
     scale: ScaleOf = Scale.original,
     as_json: AsJson = False,
 ) -> None:
     """Save the draws of a job."""
     client = client_of(context)
     job = names.job(client, job)
-    told = render.verdict(client.job(job))
-    save(output, client.chain(job, form, scale=scale), as_json, told)
+    verdict = render.verdict(client.job(job))
+    save(output, client.chain(job, form, scale=scale), as_json, verdict)

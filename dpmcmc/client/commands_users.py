@@ -24,8 +24,8 @@ commands = typer.Typer()
 @commands.command()
 def users(context: typer.Context, as_json: AsJson = False) -> None:
     """List the users and their keys (admin)."""
-    found = list(client_of(context).users())
-    show(found, as_json, render.users(found))
+    listed = list(client_of(context).users())
+    show(listed, as_json, render.users(listed))
 
 
 @commands.command()
@@ -33,8 +33,8 @@ def user(
     context: typer.Context, name: str, role: Role = Role.analyst, as_json: AsJson = False
 ) -> None:
     """Make a user and show the key, once (admin)."""
-    made = client_of(context).create_user(name, role)
-    show(made, as_json, render.new_key(made))
+    created = client_of(context).create_user(name, role)
+    show(created, as_json, render.new_key(created))
 
 
 @commands.command()
@@ -51,8 +51,8 @@ def enable(context: typer.Context, user: User, as_json: AsJson = False) -> None:
 
 def _disable(context: typer.Context, user: str, as_json: bool, *, disabled: bool) -> None:
     client = client_of(context)
-    found = client.disable(names.user(client, user), disabled=disabled)
-    show(found, as_json, render.users([found]))
+    changed = client.disable(names.user(client, user), disabled=disabled)
+    show(changed, as_json, render.users([changed]))
 
 
 @commands.command()
@@ -66,19 +66,19 @@ def key(
     """Make a further key and show it, once."""
     client = client_of(context)
     owner = "me" if user is None else names.user(client, user)
-    made = client.create_key(owner, label=label, expires_at=expires)
-    show(made, as_json, render.new_key(made))
+    created = client.create_key(owner, label=label, expires_at=expires)
+    show(created, as_json, render.new_key(created))
 
 
 @commands.command()
 def revoke(context: typer.Context, key: str, as_json: AsJson = False) -> None:
     """Revoke a key, given its id (`dpmcmc users --json` lists them)."""
     client_of(context).revoke(key)
-    show({"id": key, "revoked": True}, as_json, "The key lets nobody in any more.")
+    show({"id": key, "revoked": True}, as_json, "The key is revoked: requests with it are refused.")
 
 
 @commands.command()
 def audit(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the audit trail: every administrative act (admin and auditor)."""
-    found = list(client_of(context).audit())
-    show(found, as_json, render.audit(found))
+    entries = list(client_of(context).audit())
+    show(entries, as_json, render.audit(entries))

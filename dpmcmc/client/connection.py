@@ -25,7 +25,7 @@ EXAMPLE = "such as http://127.0.0.1:8000"
 
 
 class WrongKeyError(ValueError):
-    """A key that cannot be one. The message says why and does not hold it."""
+    """A text that cannot be a key. The message says why, and does not contain the text."""
 
 
 class WrongAddressError(ValueError):
@@ -37,15 +37,15 @@ class WrongProxyError(WrongAddressError):
 
 
 class UnreachedError(ConnectionError):
-    """No service answers. kind: what stood in the way, as a word."""
+    """No service answers. kind: the reason, one of `Kind`."""
 
-    def __init__(self, kind: Kind, place: str) -> None:
-        super().__init__(f"no service answers at {place}: {REASONS[kind]}")
+    def __init__(self, kind: Kind, address: str) -> None:
+        super().__init__(f"no service answers at {address}: {REASONS[kind]}")
         self.kind = kind
 
 
 def checked_key(key: object) -> str:
-    """Return the key. Raises WrongKeyError where it cannot be one."""
+    """Return the key unchanged. Raises WrongKeyError where it cannot be a key."""
     if not isinstance(key, str):
         raise WrongKeyError(f"the key must be a text, and is of type {type(key).__name__}")
     if not key:
@@ -59,7 +59,7 @@ def checked_key(key: object) -> str:
 
 
 def checked_address(address: object) -> str:
-    """Return the base address of a service. Raises WrongAddressError where it is none."""
+    """Return the base address unchanged. Raises WrongAddressError where no service can have it."""
     if not isinstance(address, str):
         raise WrongAddressError(f"the address of the service must be a text, {EXAMPLE}")
     try:
@@ -69,44 +69,44 @@ def checked_address(address: object) -> str:
     if url is None or (url.scheme in ("http", "https") and not url.host):
         raise WrongAddressError(f"the address of the service cannot be read: write it {EXAMPLE}")
     if url.scheme not in ("http", "https"):
-        told = "the address of the service must begin with http:// or https://"
-        raise WrongAddressError(f"{told}, {EXAMPLE}")
+        message = "the address of the service must begin with http:// or https://"
+        raise WrongAddressError(f"{message}, {EXAMPLE}")
     if url.userinfo:
         raise WrongAddressError("the address of the service cannot hold a name and a password")
     return address
 
 
-def place_of(url: httpx.URL) -> str:
-    """Return scheme, host and port alone."""
+def origin_of(url: httpx.URL) -> str:
+    """Return scheme, host and port of an address, without path, name and password."""
     return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
 
 
 def connected(make: Callable[..., Http], address: object, key: object, timeout: float) -> Http:
     """Return a client of httpx. Raises WrongAddressError, WrongProxyError and WrongKeyError."""
-    told = {"base_url": checked_address(address), "timeout": timeout}
+    options = {"base_url": checked_address(address), "timeout": timeout}
     headers = {"Authorization": f"Bearer {checked_key(key)}"}
-    why = "the address of one begins with http://, https:// or socks5://"
+    reason = "the address of one begins with http://, https:// or socks5://"
     try:
-        return make(**told, headers=headers)
+        return make(**options, headers=headers)
     except ImportError:
-        why = "socks needs the package socksio"
+        reason = "socks needs the package socksio"
     except (ValueError, httpx.InvalidURL):
         pass
-    raise WrongProxyError(f"cannot use this proxy of the environment: {why}")
+    raise WrongProxyError(f"cannot use this proxy of the environment: {reason}")
 
 
-def checked_header(word: str) -> str:
-    """Return an idempotency key. Raises ValueError where no header can hold it."""
-    if not isinstance(word, str) or not word or not word.isascii() or not word.isprintable():
+def checked_header(key: str) -> str:
+    """Return an idempotency key unchanged. Raises ValueError where a header cannot contain it."""
+    if not isinstance(key, str) or not key or not key.isascii() or not key.isprintable():
         raise ValueError("idempotency_key must be plain text that can be printed")
-    return word
+    return key
 
 
 def unreached(error: Exception, url: httpx.URL) -> Exception:
-    """Return what stood in the way of a request to a service, of an error of httpx."""
+    """Return the client's error for an error of httpx."""
     if isinstance(error, httpx.InvalidURL):
         return WrongAddressError("an id or a name in this request has characters that none has")
-    return UnreachedError(_kind(error), place_of(url))
+    return UnreachedError(_kind(error), origin_of(url))
 
 
 def _kind(error: Exception) -> Kind:
@@ -125,14 +125,14 @@ def _kind(error: Exception) -> Kind:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and all that led to it."""
-    seen: set[int] = set()
-    left = [error]
-    while left:
-        one = left.pop()
-        if one is None or id(one) in seen:
+    """Yield an error and all its causes, each once."""
+    ids: set[int] = set()
+    stack = [error]
+    while stack:
+        cause = stack.pop()
+        if cause is None or id(cause) in ids:
             continue
-        seen.add(id(one))
-        yield one
-        left += [one.__cause__, one.__context__]
-        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        ids.add(id(cause))
+        yield cause
+        stack += [cause.__cause__, cause.__context__]
+        stack += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()

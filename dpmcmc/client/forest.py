@@ -21,7 +21,7 @@ LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """An interval, its middle, and what is to be compared with it. 1 is no effect."""
+    """An interval, its middle, and the true value to compare it with. 1 is no effect."""
 
     name: str
     low: float
@@ -31,38 +31,38 @@ class Effect:
 
 
 def ends(effects: Sequence[Effect]) -> tuple[float, float]:
-    """Return the ends of an axis that holds all of it, and 1."""
-    every = [v for e in effects for v in (e.low, e.high, e.truth)] + [1.0]
-    room = ROOM * max(max(every) - min(every), LEAST)
-    return min(every) - room, max(every) + room
+    """Return both ends of an axis that includes every interval, every true value, and 1."""
+    values = [v for e in effects for v in (e.low, e.high, e.truth)] + [1.0]
+    margin = ROOM * max(max(values) - min(values), LEAST)
+    return min(values) - margin, max(values) + margin
 
 
 def text(effects: Sequence[Effect], width: int) -> list[str]:
     """Return lines of this width: |--o--| an interval, x the truth, and a line at 1."""
     label = max(len(e.name) for e in effects) + 2
-    room, (low, high) = max(width - label, 20), ends(effects)
+    columns, (low, high) = max(width - label, 20), ends(effects)
 
     def at(value: float) -> int:
-        return round((room - 1) * (value - low) / (high - low))
+        return round((columns - 1) * (value - low) / (high - low))
 
     lines = []
     for e in effects:
-        marks = [" "] * room
+        marks = [" "] * columns
         marks[at(1.0)] = "┊"
         marks[at(e.low) : at(e.high) + 1] = "─" * (at(e.high) + 1 - at(e.low))
         for value, mark in ((e.low, "├"), (e.high, "┤"), (e.middle, "●"), (e.truth, "x")):
             marks[at(value)] = mark
         lines.append(f"{e.name:<{label}}{''.join(marks)}")
-    told = [" "] * room
+    axis = [" "] * columns
     for value in sorted({low, 1.0, high}):
-        word = f"{value:.3g}"
-        start = min(max(at(value) - len(word) // 2, 0), room - len(word))
-        told[start : start + len(word)] = word
-    return [*lines, " " * label + "".join(told).rstrip()]
+        tick = f"{value:.3g}"
+        start = min(max(at(value) - len(tick) // 2, 0), columns - len(tick))
+        axis[start : start + len(tick)] = tick
+    return [*lines, " " * label + "".join(axis).rstrip()]
 
 
 def png(effects: Sequence[Effect], title: str, verdict: Mapping[str, Any] | None) -> bytes:
-    """Return the picture. verdict: as the API tells it; its word stands in colour by the title."""
+    """Return the plot as PNG. verdict: of the API's answer; its status stands beside the title."""
     height, (low, high) = TOP + ROW * len(effects) + BOTTOM, ends(effects)
     canvas = np.full((height, WIDTH, 3), 255, np.uint8)
     bottom = height - BOTTOM
@@ -77,8 +77,8 @@ def png(effects: Sequence[Effect], title: str, verdict: Mapping[str, Any] | None
     box(canvas, at(1.0), TOP - 8, at(1.0) + 1, bottom, SOFT)
     box(canvas, LEFT, bottom, WIDTH - RIGHT, bottom + 1, INK)
     for value in sorted({low, 1.0, high}):
-        word = f"{value:.3g}"
-        write(canvas, at(value) - 9 * len(word) // 2, bottom + 8, word, INK)
+        tick = f"{value:.3g}"
+        write(canvas, at(value) - 9 * len(tick) // 2, bottom + 8, tick, INK)
     for k, e in enumerate(effects):
         y = TOP + ROW * k + ROW // 2
         write(canvas, 24, y - 9, e.name, INK)
@@ -87,8 +87,8 @@ def png(effects: Sequence[Effect], title: str, verdict: Mapping[str, Any] | None
             box(canvas, at(end), y - 6, at(end) + 2, y + 6, colour)
         box(canvas, at(e.middle) - 4, y - 4, at(e.middle) + 5, y + 5, colour)
         write(canvas, at(e.truth) - 4, y - 10, "x", INK)
-        told = f"{e.middle:.3f} ({e.low:.3f}-{e.high:.3f})"
-        write(canvas, WIDTH - RIGHT + 16, y - 9, told, INK)
+        interval = f"{e.middle:.3f} ({e.low:.3f}-{e.high:.3f})"
+        write(canvas, WIDTH - RIGHT + 16, y - 9, interval, INK)
     write(canvas, 24, height - 34, "x: the fit without privacy", INK)
     return encoded(canvas)
 
@@ -98,11 +98,11 @@ def box(canvas: Pixels, left: int, top: int, right: int, bottom: int, colour: An
     canvas[top:bottom, left:right] = colour
 
 
-def write(canvas: Pixels, left: int, top: int, words: str, colour: Any) -> None:
-    """Write words whose corner is at (left, top)."""
+def write(canvas: Pixels, left: int, top: int, text: str, colour: Any) -> None:
+    """Write a text whose upper left corner is at (left, top)."""
     sheet = decoded(LETTERS.read_bytes())
     step = sheet.shape[1] // (LAST + 1 - FIRST)
-    for k, character in enumerate(words):
+    for k, character in enumerate(text):
         n = min(max(ord(character), FIRST), LAST) - FIRST
         ink = sheet[:, n * step : (n + 1) * step, None] / 255.0
         part = canvas[top : top + len(sheet), left + k * step : left + (k + 1) * step]

@@ -1,4 +1,4 @@
-"""Which of several things a word means: by name, by id, or by how an id begins."""
+"""Find the id of a dataset, a user or a job by its name, its id, or the first digits of its id."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,45 +10,45 @@ SHORT = 8  # digits of an id that tables show
 
 
 class UnclearError(LookupError):
-    """A word that means none of the things that there are, or several. It says what would do."""
+    """A name that fits nothing, or several. The message says which names there are."""
 
 
-def is_id(word: str) -> bool:
-    """Whether a word is a whole id."""
+def is_id(text: str) -> bool:
+    """Whether a text is a complete id."""
     try:
-        return str(UUID(word)) == word.lower()
+        return str(UUID(text)) == text.lower()
     except ValueError:
         return False
 
 
-def meant(kind: str, word: str, known: list[Json], *, shortened: bool = False) -> str:
-    """The id of the one that is meant. A name comes before the beginning of an id.
+def id_of(kind: str, name: str, items: list[Json], *, shortened: bool = False) -> str:
+    """The id of the only item with this name; a name goes before the first digits of an id.
 
-    kind: what they are, for the error. shortened: whether a word may be how an id begins. Raises
-    UnclearError where none fits, or several.
+    kind: dataset, user or job, for the error. shortened: whether the first digits of an id suffice.
+    Raises UnclearError where no item fits, or several do.
     """
-    found = [one for one in known if one.get("name") == word]
-    if not found and shortened and word:
-        found = [one for one in known if one["id"].startswith(word.lower())]
-    if len(found) == 1:
-        return str(found[0]["id"])
-    if found:
-        ids = ", ".join(one["id"] for one in found)
-        told = f"{len(found)} {kind}s are called {word!r}. Give the id of one of them: {ids}"
-        raise UnclearError(told)
-    raise UnclearError(f"there is no {kind} {word!r} that you may see.{_hint(kind, word, known)}")
+    matches = [item for item in items if item.get("name") == name]
+    if not matches and shortened and name:
+        matches = [item for item in items if item["id"].startswith(name.lower())]
+    if len(matches) == 1:
+        return str(matches[0]["id"])
+    if matches:
+        ids = ", ".join(item["id"] for item in matches)
+        message = f"{len(matches)} {kind}s are called {name!r}. Give the id of one of them: {ids}"
+        raise UnclearError(message)
+    raise UnclearError(f"there is no {kind} {name!r} that you may see.{_hint(kind, name, items)}")
 
 
-def _hint(kind: str, word: str, known: list[Json]) -> str:
-    names = [str(one.get("name") or one["id"][:SHORT]) for one in known]
-    near = like(word, names)
+def _hint(kind: str, name: str, items: list[Json]) -> str:
+    names = [str(item.get("name") or item["id"][:SHORT]) for item in items]
+    near = like(name, names)
     if near:
         return f" Did you mean {near}?"
     return f" There is {', '.join(names[:10])}." if names else f" There is no {kind} at all."
 
 
-def like(word: str, names: Iterable[str]) -> str:
-    """The names that a word is like, in whatever case; nothing where there is none."""
-    plain = {name.casefold(): name for name in names}
-    near = difflib.get_close_matches(word.casefold(), plain, n=3)
-    return " or ".join(plain[name] for name in near)
+def like(name: str, names: Iterable[str]) -> str:
+    """Up to three similar names in any case, joined by "or"; an empty text where there is none."""
+    by_folded_name = {candidate.casefold(): candidate for candidate in names}
+    near = difflib.get_close_matches(name.casefold(), by_folded_name, n=3)
+    return " or ".join(by_folded_name[candidate] for candidate in near)

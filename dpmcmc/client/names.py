@@ -1,14 +1,14 @@
-"""Datasets, users and jobs by the names that people use: ids are asked of nobody."""
+"""Ids of datasets, users and jobs on the command line, from a name or the first digits of an id."""
 
 from collections.abc import Iterable
 from typing import Protocol
 
-from dpmcmc.client.named import Json, UnclearError, is_id, meant
+from dpmcmc.client.named import Json, UnclearError, id_of, is_id
 from dpmcmc.client.terminal import complain
 
 
 class Listed(Protocol):
-    """A client, as far as it lists what there is."""
+    """The part of a client that lists datasets, users and jobs."""
 
     def datasets(self) -> Iterable[Json]:
         """Yield the datasets."""
@@ -20,23 +20,23 @@ class Listed(Protocol):
         """Yield the jobs."""
 
 
-def dataset(client: Listed, word: str) -> str:
-    """The id of a dataset, given its name, its id or how that begins. Exits where none fits."""
-    return word if is_id(word) else _only("dataset", word, list(client.datasets()))
+def dataset(client: Listed, name: str) -> str:
+    """The id of a dataset from its name, its id or the id's first digits; exits where none fits."""
+    return name if is_id(name) else _only("dataset", name, list(client.datasets()))
 
 
-def user(client: Listed, word: str) -> str:
-    """The id of a user, given a name, an id or how that begins. Exits where none fits."""
-    return word if is_id(word) else _only("user", word, list(client.users()))
+def user(client: Listed, name: str) -> str:
+    """The id of a user from a name, an id or the first digits of it; exits where none fits."""
+    return name if is_id(name) else _only("user", name, list(client.users()))
 
 
-def job(client: Listed, word: str) -> str:
-    """The id of a job, given its id or how that begins. Exits where none fits."""
-    return word if is_id(word) else _only("job", word, list(client.jobs()))
+def job(client: Listed, prefix: str) -> str:
+    """The id of a job from its id or the first digits of it; exits where none fits."""
+    return prefix if is_id(prefix) else _only("job", prefix, list(client.jobs()))
 
 
-def _only(kind: str, word: str, known: list[Json]) -> str:
+def _only(kind: str, name: str, items: list[Json]) -> str:
     try:
-        return meant(kind, word, known, shortened=True)
+        return id_of(kind, name, items, shortened=True)
     except UnclearError as error:
         complain(str(error))

@@ -1,4 +1,4 @@
-"""What followed from a stored release, on a terminal."""
+"""Tables of a free posterior, for a terminal."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,22 +13,33 @@ SPREAD = ("mean", "sd", "90 % interval")
 
 
 def tables(answer: Json) -> Iterator[Table]:
-    """One table for each kind of thing that was asked for."""
-    yield _spreads("Posterior", "parameter", [(one["name"], one) for one in answer["summary"]])
+    """Tables of the posterior and of whatever else was asked for."""
+    yield _spreads(
+        "Posterior",
+        "parameter",
+        [(parameter["name"], parameter) for parameter in answer["summary"]],
+    )
     parts = (
         (
             "Mean response",
-            _by_category((_named(one["given"]), one) for one in answer["predictions"]),
+            _by_category(
+                (_named(prediction["given"]), prediction) for prediction in answer["predictions"]
+            ),
         ),
-        ("Contrasts", [(_named(one["weights"]), one) for one in answer["contrasts"]]),
+        (
+            "Contrasts",
+            [(_named(contrast["weights"]), contrast) for contrast in answer["contrasts"]],
+        ),
         (
             "Differences in mean response",
-            _by_category((_difference(one), one) for one in answer["comparisons"]),
+            _by_category(
+                (_difference(comparison), comparison) for comparison in answer["comparisons"]
+            ),
         ),
         (f"Ratios of {_ratio(answer)}", _ratios(answer["comparisons"])),
         (
             "Effects on the mean response",
-            _by_category((_effect(one), one) for one in answer["effects"]),
+            _by_category((_effect(effect), effect) for effect in answer["effects"]),
         ),
     )
     for title, rows in parts:
@@ -39,34 +50,41 @@ def tables(answer: Json) -> Iterator[Table]:
 
 
 def _ratio(answer: Json) -> str:
-    return next((one["multiplies"] for one in answer["comparisons"]), "")
+    return next((comparison["multiplies"] for comparison in answer["comparisons"]), "")
 
 
-def _by_category(found: Iterable[tuple[str, Json]]) -> list[tuple[str, Json]]:
+def _by_category(named_answers: Iterable[tuple[str, Json]]) -> list[tuple[str, Json]]:
     """Mean responses by name, or the probability of each category where there are several."""
     return [
         row
-        for name, one in found
+        for name, mean_response in named_answers
         for row in (
-            [(name, one["expected"])]
-            if one["expected"] is not None
-            else [(f"{word}: {name}", share) for word, share in one["probabilities"].items()]
+            [(name, mean_response["expected"])]
+            if mean_response["expected"] is not None
+            else [
+                (f"{category}: {name}", share)
+                for category, share in mean_response["probabilities"].items()
+            ]
         )
     ]
 
 
-def _difference(one: Json) -> str:
-    return f"{_named(one['given'])} against {_named(one['against'])}"
+def _difference(comparison: Json) -> str:
+    return f"{_named(comparison['given'])} against {_named(comparison['against'])}"
 
 
-def _ratios(found: Sequence[Json]) -> list[tuple[str, Json]]:
-    return [(_difference(one), one["ratio"]) for one in found if one["ratio"] is not None]
+def _ratios(comparisons: Sequence[Json]) -> list[tuple[str, Json]]:
+    return [
+        (_difference(comparison), comparison["ratio"])
+        for comparison in comparisons
+        if comparison["ratio"] is not None
+    ]
 
 
-def _effect(one: Json) -> str:
-    if one["value"] is None:
-        return f"{one['covariate']}, per unit"
-    return f"{one['covariate']} {one['value']} against {one['against']}"
+def _effect(effect: Json) -> str:
+    if effect["value"] is None:
+        return f"{effect['covariate']}, per unit"
+    return f"{effect['covariate']} {effect['value']} against {effect['against']}"
 
 
 def _named(values: Mapping[str, Any]) -> str:
@@ -74,16 +92,21 @@ def _named(values: Mapping[str, Any]) -> str:
 
 
 def _spreads(title: str, head: str, rows: Sequence[tuple[str, Json]]) -> Table:
-    made = table(title, head, *SPREAD)
-    for name, one in rows:
-        made.add_row(escape(name), *moments(one))
-    return made
+    grid = table(title, head, *SPREAD)
+    for name, spread in rows:
+        grid.add_row(escape(name), *moments(spread))
+    return grid
 
 
-def _tests(found: Sequence[Json]) -> Table:
-    made = table("Bayes factors", "coefficients fixed", "ln of the factor", "error", "favours")
-    for one in found:
-        log = one["log_bayes_factor"]
+def _tests(bayes_factors: Sequence[Json]) -> Table:
+    grid = table("Bayes factors", "coefficients fixed", "ln of the factor", "error", "favours")
+    for bayes_factor in bayes_factors:
+        log = bayes_factor["log_bayes_factor"]
         favours = "the larger model" if log > 0.0 else "the smaller model"
-        made.add_row(escape(_named(one["null"])), f"{log:.2f}", f"{one['error']:.2g}", favours)
-    return made
+        grid.add_row(
+            escape(_named(bayes_factor["null"])),
+            f"{log:.2f}",
+            f"{bayes_factor['error']:.2g}",
+            favours,
+        )
+    return grid

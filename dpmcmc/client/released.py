@@ -1,6 +1,6 @@
 """Typed answers on what a job has released: free posteriors, tasks and inferences.
 
-Each is made of the service's JSON, whose `note` and whole answer the methods that return JSON have.
+Each is made from the JSON of the service; the methods that return JSON give all of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a quantity is spread over the draws: its 90 % interval is from q05 to q95."""
+    """Mean, sd and quantiles of a quantity over the draws; its 90 % interval is q05 to q95."""
 
     mean: float
     sd: float
@@ -29,8 +29,8 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Prior:
-    """The prior of one standardised coefficient that applied. None: what its kind does not have."""
+class AppliedPrior:
+    """The prior that was used for one standardised coefficient. None: a field its kind lacks."""
 
     kind: str
     loc: float
@@ -42,11 +42,11 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is expected at one setting of the covariates.
+    """Posterior predictions at one setting of the covariates.
 
-    predictor: the linear predictor. expected: the mean response on its own scale. response: what a
-    new row would have; None where that is yes or no. probabilities: of each category, where the
-    response is one of several; the others are None then.
+    predictor: the linear predictor. expected: the mean response on its own scale. response: the
+    response of a new row; None where it is binary. probabilities: of each category, where the
+    response has several; the other fields are None then.
     """
 
     given: Mapping[str, Any]
@@ -66,7 +66,7 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One setting less another. ratio: of what `multiplies` names; None where there is none."""
+    """The difference of two settings. ratio: of the quantity that `multiplies` names, or None."""
 
     given: Mapping[str, Any]
     against: Mapping[str, Any]
@@ -88,7 +88,10 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class BayesFactor:
-    """Natural logarithm, above 0 where the larger model is favoured; error: of the sampling."""
+    """A Bayes factor as natural logarithm, above 0 in favour of the larger model.
+
+    error: of the logarithm, from the finite number of draws.
+    """
 
     null: Mapping[str, float]
     log: float
@@ -106,7 +109,7 @@ class Posterior:
     job: str
     scale: str
     parameters: Mapping[str, Spread]
-    priors: Mapping[str, Prior]
+    priors: Mapping[str, AppliedPrior]
     predictions: tuple[Prediction, ...]
     contrasts: tuple[Contrast, ...]
     comparisons: tuple[Comparison, ...]
@@ -125,16 +128,15 @@ class Posterior:
     def to_arviz(self) -> "xarray.DataTree":
         """Return the draws as one ArviZ DataTree, one chain of independent draws."""
         columns = list(zip(*self.draws, strict=True))
-        told = dict(zip(self.parameters, ([column] for column in columns), strict=True))
-        return _tree(told, {"job": self.job, "scale": self.scale, **_worth(self.verdict)})
+        by_name = dict(zip(self.parameters, ([column] for column in columns), strict=True))
+        return _tree(
+            by_name, {"job": self.job, "scale": self.scale, **_verdict_attributes(self.verdict)}
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """Draws (chain, draw) of a family's unknown number, given what was released. Free of charge.
-
-    draws: after warm-up.
-    """
+    """Posterior draws (chain, draw) of a family's parameter, after warm-up. Free of charge."""
 
     job: str
     algorithm: str
@@ -144,13 +146,17 @@ class Inference:
 
     def to_arviz(self) -> "xarray.DataTree":
         """Return the draws as one ArviZ DataTree."""
-        told = {"job": self.job, "algorithm": self.algorithm, **_worth(self.verdict)}
-        return _tree({self.parameter.name: self.draws}, told)
+        attributes = {
+            "job": self.job,
+            "algorithm": self.algorithm,
+            **_verdict_attributes(self.verdict),
+        }
+        return _tree({self.parameter.name: self.draws}, attributes)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a task released. epsilon, delta: what it cost. note: what its numbers mean."""
+    """The released numbers of a task. epsilon, delta: its cost. note: what the numbers mean."""
 
     job: str
     epsilon: float
@@ -211,8 +217,8 @@ class Synthetic(Task):
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
-    """A statistic and the law of its noise. values: one for all rows, or one for each of them."""
+class StatisticRelease:
+    """A noisy statistic and the distribution of its noise. values: one, or one for each row."""
 
     form: str
     statistic: Mapping[str, Any]
@@ -225,36 +231,39 @@ class Released:
 class Statistic(Task):
     """One statistic."""
 
-    released: Released
+    released: StatisticRelease
 
 
 @dataclass(frozen=True, slots=True)
 class TwoStages(Task):
-    """Two sums over separate rows. power: of the second, chosen by what the first one told.
+    """Two sums over separate rows. power: of the second, chosen from the first.
 
     scores: mean of 1 / Fisher information by power. weights: how likely each theta is.
     """
 
-    stages: tuple[Released, ...]
+    stages: tuple[StatisticRelease, ...]
     power: float
     scores: Mapping[float, float | None]
     weights: Mapping[float, float]
 
 
 def posterior_of(answer: Json) -> Posterior:
-    """Make the answer to a question about a stored release into a typed result."""
+    """Make the JSON of a free posterior into a typed result."""
     return Posterior(
         answer["job"],
         answer["scale"],
-        {one["name"]: _made(Spread, one) for one in answer["summary"]},
-        {one["name"]: _made(Prior, one) for one in answer["priors"]},
-        tuple(_prediction(one) for one in answer["predictions"]),
-        tuple(Contrast(one["weights"], _made(Spread, one)) for one in answer["contrasts"]),
-        tuple(_spreads(Comparison, one) for one in answer["comparisons"]),
-        tuple(_spreads(Effect, one) for one in answer["effects"]),
+        {parameter["name"]: _typed(Spread, parameter) for parameter in answer["summary"]},
+        {item["name"]: _typed(AppliedPrior, item) for item in answer["priors"]},
+        tuple(_prediction(item) for item in answer["predictions"]),
         tuple(
-            BayesFactor(one["null"], one["log_bayes_factor"], one["error"])
-            for one in answer["bayes_factors"]
+            Contrast(contrast["weights"], _typed(Spread, contrast))
+            for contrast in answer["contrasts"]
+        ),
+        tuple(_spreads(Comparison, item) for item in answer["comparisons"]),
+        tuple(_spreads(Effect, item) for item in answer["effects"]),
+        tuple(
+            BayesFactor(factor["null"], factor["log_bayes_factor"], factor["error"])
+            for factor in answer["bayes_factors"]
         ),
         verdict_of(answer),
         answer["draws"],
@@ -263,89 +272,95 @@ def posterior_of(answer: Json) -> Posterior:
 
 
 def inference_of(answer: Json) -> Inference:
-    """Make an inference's answer into a typed result."""
-    parameter = _made(Parameter, answer["parameter"])
+    """Make the JSON of an inference into a typed result."""
+    parameter = _typed(Parameter, answer["parameter"])
     verdict = verdict_of(answer)
     return Inference(answer["job"], answer["algorithm"], parameter, verdict, answer["draws"])
 
 
 def inference_of_job(job: Json, summary: Json, chain: Json) -> Inference:
-    """Make the answers of an inference that took longer, a job of its own, into a typed result."""
-    parameter = _made(Parameter, summary["parameters"][0])
-    kept = [[draw[0] for draw in one[chain["num_warmup"] :]] for one in chain["draws"]]
-    return Inference(job["id"], job["algorithm"], parameter, verdict_of(summary), kept)
+    """Make the JSON of an inference that ran as a job of its own into a typed result."""
+    parameter = _typed(Parameter, summary["parameters"][0])
+    draws = [[draw[0] for draw in steps[chain["num_warmup"] :]] for steps in chain["draws"]]
+    return Inference(job["id"], job["algorithm"], parameter, verdict_of(summary), draws)
 
 
 def task_of(job: Json, answer: Json) -> Task:
-    """Make what a task released into a typed result. job: that has succeeded."""
-    told = answer | {
+    """Make the JSON of a task's result into a typed result. job: a job that has succeeded."""
+    values = answer | {
         "epsilon": job["cost"]["epsilon"],
         "delta": job["cost"]["delta"],
         "verdict": verdict_of(job),
         "answer": answer | {"verdict": job.get("verdict")},
     }
     if answer["kind"] == "summaries":
-        estimates = tuple(_made(Estimate, one) for one in answer["estimates"])
-        return _made(Summaries, told | {"estimates": estimates})
+        estimates = tuple(_typed(Estimate, estimate) for estimate in answer["estimates"])
+        return _typed(Summaries, values | {"estimates": estimates})
     if answer["kind"] == "synthetic":
         marginals = tuple(
-            Marginal(tuple(one["columns"]), tuple(one["counts"])) for one in answer["marginals"]
+            Marginal(tuple(marginal["columns"]), tuple(marginal["counts"]))
+            for marginal in answer["marginals"]
         )
         parts = {"columns": tuple(answer["columns"]), "marginals": marginals}
-        return _made(Synthetic, told | parts)
+        return _typed(Synthetic, values | parts)
     if answer["kind"] == "statistic":
-        return _made(Statistic, told | {"released": _released(answer)})
-    scores = {one["power"]: one["mean_inverse_information"] for one in answer["scores"]}
-    weights = {one["theta"]: one["weight"] for one in answer["weights"]}
-    stages = tuple(_released(one) for one in answer["stages"])
-    return _made(TwoStages, told | {"stages": stages, "scores": scores, "weights": weights})
+        return _typed(Statistic, values | {"released": _released(answer)})
+    scores = {power["power"]: power["mean_inverse_information"] for power in answer["scores"]}
+    weights = {weight["theta"]: weight["weight"] for weight in answer["weights"]}
+    stages = tuple(_released(stage) for stage in answer["stages"])
+    return _typed(TwoStages, values | {"stages": stages, "scores": scores, "weights": weights})
 
 
-def _made(kind: type[Answer], told: Json) -> Answer:
-    """Make what has these fields, and perhaps more; a later service may send more."""
-    named: Any = kind
-    return kind(**{one.name: told[one.name] for one in fields(named)})
+def _typed(kind: type[Answer], values: Json) -> Answer:
+    """Make a dataclass from a mapping with its fields; unknown fields are ignored."""
+    made_of: Any = kind
+    return kind(**{each.name: values[each.name] for each in fields(made_of)})
 
 
-def _spreads(kind: type[Answer], told: Json) -> Answer:
-    """Make what has spreads among its fields."""
-    whole = {name: _made(Spread, one) if _is_spread(one) else one for name, one in told.items()}
-    return _made(kind, whole)
+def _spreads(kind: type[Answer], values: Json) -> Answer:
+    """Make a dataclass from a mapping, with each spread in it typed."""
+    typed = {
+        name: _typed(Spread, value) if _is_spread(value) else value
+        for name, value in values.items()
+    }
+    return _typed(kind, typed)
 
 
 def _is_spread(value: object) -> bool:
     return isinstance(value, dict) and {"mean", "sd", "q05"} <= set(value)
 
 
-def _prediction(told: Json) -> Prediction:
-    several = told["probabilities"]
-    if several is not None:
-        several = {word: _made(Spread, one) for word, one in several.items()}
-    return _spreads(Prediction, told | {"probabilities": several})
+def _prediction(answer: Json) -> Prediction:
+    probabilities = answer["probabilities"]
+    if probabilities is not None:
+        probabilities = {
+            category: _typed(Spread, spread) for category, spread in probabilities.items()
+        }
+    return _spreads(Prediction, answer | {"probabilities": probabilities})
 
 
-def _released(told: Json) -> Released:
-    return _made(Released, told | {"values": tuple(told["values"])})
+def _released(answer: Json) -> StatisticRelease:
+    return _typed(StatisticRelease, answer | {"values": tuple(answer["values"])})
 
 
-def _worth(verdict: Verdict | None) -> dict[str, str]:
+def _verdict_attributes(verdict: Verdict | None) -> dict[str, str]:
     if verdict is None:
         return {}
     return {"verdict": verdict.status, "verdict_sentence": verdict.sentence}
 
 
-def _tree(draws: Mapping[str, Any], told: Mapping[str, str]) -> "xarray.DataTree":
+def _tree(draws: Mapping[str, Any], about: Mapping[str, str]) -> "xarray.DataTree":
     """Return draws (chain, draw) by parameter as ArviZ reads them; a slash would be a group."""
     import xarray
 
-    named: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for name, values in draws.items():
-        plain = name.replace("/", "|")
-        while plain in (*named, "chain", "draw"):
-            plain += "_"
-        named[plain] = (("chain", "draw"), values)
-    attributes = {"inference_library": "dpmcmc", "epsilon": 0.0, **told}
-    posterior = xarray.Dataset(named, attrs=attributes)
+        variable = name.replace("/", "|")
+        while variable in (*variables, "chain", "draw"):
+            variable += "_"
+        variables[variable] = (("chain", "draw"), values)
+    attributes = {"inference_library": "dpmcmc", "epsilon": 0.0, **about}
+    posterior = xarray.Dataset(variables, attrs=attributes)
     posterior = posterior.assign_coords({k: range(n) for k, n in posterior.sizes.items()})
     tree = xarray.DataTree.from_dict({"posterior": posterior})
     tree.attrs = attributes

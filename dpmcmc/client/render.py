@@ -14,119 +14,121 @@ from rich.table import Table
 Json = dict[str, Any]
 
 COLOURS = {"reliable": "green", "unreliable": "red", "succeeded": "green", "failed": "red"}
-SHOWN = 10  # values of a statistic
+MOST_VALUES = 10  # values of a statistic
 MOST_PLACES, MOST_DIGITS = 6, 9  # of a number without an exponent, behind its point and before it
 MIXED_BELOW = 1.01  # a chain whose R-hat is above this has not mixed by the usual standard
 
 
 def epsilon(value: float | None) -> str:
-    """An epsilon at the precision that a person compares with."""
+    """An epsilon with four significant digits; "-" where there is none."""
     return "-" if value is None else f"{value:.4g}"
 
 
 def table(title: str, *columns: str) -> Table:
-    """A table of the house's style: text to the left in the first column, numbers to the right."""
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    made.padding, made.pad_edge = (0, 1, 0, 0), False
+    """An empty table: text to the left in the first column, numbers to the right."""
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    grid.padding, grid.pad_edge = (0, 1, 0, 0), False
     for index, column in enumerate(columns):
-        made.add_column(column, justify="right" if index else "left", no_wrap=index > 0)
-    made.columns[0].overflow = "fold"  # a long name is broken, never a number
-    return made
+        grid.add_column(column, justify="right" if index else "left", no_wrap=index > 0)
+    grid.columns[0].overflow = "fold"  # a long name is broken, never a number
+    return grid
 
 
 def budget_bar(budget: Json, width: int = 40) -> str:
-    """Spent, reserved and remaining, each as its share of their sum, as one line of blocks."""
+    """One line of coloured blocks: the shares of a budget that are spent, reserved and left."""
     amounts = [budget[kind]["epsilon"] or 0.0 for kind in ("spent", "reserved", "remaining")]
-    whole = sum(amounts) or 1.0
-    spent, held = (round(width * amount / whole) for amount in amounts[:2])
-    held = min(held, width - spent)
-    left = width - spent - held
-    return f"[red]{'█' * spent}[/][yellow]{'█' * held}[/][green]{'█' * left}[/]"
+    total = sum(amounts) or 1.0
+    spent, reserved = (round(width * amount / total) for amount in amounts[:2])
+    reserved = min(reserved, width - spent)
+    remaining = width - spent - reserved
+    return f"[red]{'█' * spent}[/][yellow]{'█' * reserved}[/][green]{'█' * remaining}[/]"
 
 
 def budgets(items: Iterable[Json]) -> Table:
-    """One line for each dataset."""
-    made = table("Privacy budgets", "dataset", "epsilon", "delta", "spent", "reserved", "remaining")
+    """A table of the budgets of datasets, one line for each."""
+    grid = table("Privacy budgets", "dataset", "epsilon", "delta", "spent", "reserved", "remaining")
     for item in items:
-        made.add_row(
+        grid.add_row(
             escape(str(item.get("name") or item["dataset"])),
             epsilon(item["epsilon"]),
             f"{item['delta']:g}",
             *(epsilon(item[kind]["epsilon"]) for kind in ("spent", "reserved", "remaining")),
         )
-    return made
+    return grid
 
 
 def plan(answer: Json) -> Table:
-    """What a job would cost and bring."""
-    made = table("The plan (public facts only, nothing spent)", "", "")
-    made.show_header = False
-    left = answer["remaining_after"]["epsilon"]
-    made.add_row("cost", f"epsilon {epsilon(answer['epsilon'])}, delta {answer['delta']:g}")
-    made.add_row("algorithm", str(answer.get("algorithm", "-")))
-    made.add_row("chains x steps", f"{answer['num_chains']} x {answer['num_steps']:,}")
-    made.add_row("noise multiplier", f"{answer['noise_multiplier']:.4g}")
+    """The cost and the expected quality of a job."""
+    grid = table("The plan (public facts only, nothing spent)", "", "")
+    grid.show_header = False
+    remaining = answer["remaining_after"]["epsilon"]
+    grid.add_row("cost", f"epsilon {epsilon(answer['epsilon'])}, delta {answer['delta']:g}")
+    grid.add_row("algorithm", str(answer.get("algorithm", "-")))
+    grid.add_row("chains x steps", f"{answer['num_chains']} x {answer['num_steps']:,}")
+    grid.add_row("noise multiplier", f"{answer['noise_multiplier']:.4g}")
     if answer["expected_ess"] is not None:
-        made.add_row("expected ESS", f"{answer['expected_ess']:,.0f}")
+        grid.add_row("expected ESS", f"{answer['expected_ess']:,.0f}")
     if answer.get("expected_width") is not None:
-        made.add_row("expected width", f"{answer['expected_width']:.3g} times the posterior's")
-    made.add_row("left afterwards", f"epsilon {epsilon(left)}")
-    made.add_row("affordable", "[green]yes[/]" if answer["affordable"] else "[red]no[/]")
+        grid.add_row("expected width", f"{answer['expected_width']:.3g} times the posterior's")
+    grid.add_row("left afterwards", f"epsilon {epsilon(remaining)}")
+    grid.add_row("affordable", "[green]yes[/]" if answer["affordable"] else "[red]no[/]")
     if not answer.get("usable", True):
-        made.add_row("usable", "[red]no[/]: it would be refused without --accept-low-quality")
-    return made
+        grid.add_row("usable", "[red]no[/]: it would be refused without --accept-low-quality")
+    return grid
 
 
 def verdict(answer: Json) -> str:
-    """Whether a result may be believed: the word in colour, and the sentence."""
-    told = answer.get("verdict")
-    if not told:
-        return "[yellow]not judged[/]: this job ran before results were"
-    word, _, rest = told["sentence"].partition(":")
-    notes = [f"\n[yellow]note:[/] {escape(note['sentence'])}" for note in told.get("notes", [])]
-    return f"[bold {COLOURS[told['status']]}]{word}[/]:{escape(rest)}{''.join(notes)}"
+    """The verdict on a result: its status in colour, its sentence and its notes."""
+    judged = answer.get("verdict")
+    if not judged:
+        return "[yellow]not judged[/]: this job ran before results had verdicts"
+    word, _, explanation = judged["sentence"].partition(":")
+    notes = [f"\n[yellow]note:[/] {escape(note['sentence'])}" for note in judged.get("notes", [])]
+    return f"[bold {COLOURS[judged['status']]}]{word}[/]:{escape(explanation)}{''.join(notes)}"
 
 
 def status(job: Json) -> str:
-    """A job's status in colour, and beside it that its result is unreliable."""
-    shown = f"[{COLOURS.get(job['status'], 'yellow')}]{job['status']}[/]"
-    told = job.get("verdict")
-    return shown if not told else f"{shown}, [{COLOURS[told['status']]}]{told['status']}[/]"
+    """A job's status in colour, with the verdict on its result if it has one."""
+    text = f"[{COLOURS.get(job['status'], 'yellow')}]{job['status']}[/]"
+    verdict = job.get("verdict")
+    return text if not verdict else f"{text}, [{COLOURS[verdict['status']]}]{verdict['status']}[/]"
 
 
 def jobs(items: Iterable[Json]) -> Table:
-    """One line for each job, with as much of the id as commands need."""
-    made = table("Jobs", "id", "formula", "algorithm", "epsilon", "status")
-    made.columns[1].justify = made.columns[2].justify = made.columns[4].justify = "left"
-    made.columns[1].overflow, made.columns[1].no_wrap = "fold", False
+    """A table of jobs, one line for each, with as much of the id as commands need."""
+    grid = table("Jobs", "id", "formula", "algorithm", "epsilon", "status")
+    grid.columns[1].justify = grid.columns[2].justify = grid.columns[4].justify = "left"
+    grid.columns[1].overflow, grid.columns[1].no_wrap = "fold", False
     for item in items:
-        formula = what(item)
+        formula = subject_of(item)
         cost = epsilon(item["cost"]["epsilon"])
-        made.add_row(item["id"][:8], escape(formula), item["algorithm"], cost, status(item))
-    return made
+        grid.add_row(item["id"][:8], escape(formula), item["algorithm"], cost, status(item))
+    return grid
 
 
-def what(job: Json) -> str:
-    """What a job is of: its formula, or the columns of its task."""
+def subject_of(job: Json) -> str:
+    """The formula of a job, or the columns of its task."""
     spec = job.get("spec") or {}
     if "task" not in spec:
         return str(spec.get("model", {}).get("formula", "-"))
-    task, found = spec["task"], list[str]()
-    for one in task.get("statistics", [task]):
-        found += one.get("columns") or ([one["column"]] if "column" in one else [])
-    return ", ".join(dict.fromkeys(found)) or "all columns"
+    task, columns = spec["task"], list[str]()
+    for statistic in task.get("statistics", [task]):
+        columns += statistic.get("columns") or (
+            [statistic["column"]] if "column" in statistic else []
+        )
+    return ", ".join(dict.fromkeys(columns)) or "all columns"
 
 
 def result(answer: Json) -> Table:
-    """What a task released."""
+    """The released numbers of a task."""
     if answer["kind"] == "summaries":
-        made = table("Summaries", "", "estimate", "lower", "upper")
-        for one in answer["estimates"]:
-            numbers = (f"{one[key]:.4g}" for key in ("estimate", "lower", "upper"))
-            made.add_row(escape(one["name"]), *numbers)
-        return made
-    made = table(f"The {answer['kind']} task", "", "")
-    made.show_header = False
+        grid = table("Summaries", "", "estimate", "lower", "upper")
+        for estimate in answer["estimates"]:
+            numbers = (f"{estimate[key]:.4g}" for key in ("estimate", "lower", "upper"))
+            grid.add_row(escape(estimate["name"]), *numbers)
+        return grid
+    grid = table(f"The {answer['kind']} task", "", "")
+    grid.show_header = False
     if answer["kind"] == "synthetic":
         facts = {
             "tables": f"{answer['tables']} of {answer['rows']:,} rows",
@@ -135,64 +137,64 @@ def result(answer: Json) -> Table:
         }
     elif answer["kind"] == "two_stages":
         facts = {"chosen power": f"{answer['power']:.4g}"}
-        for number, one in enumerate(answer["stages"], start=1):
-            own = _statistic(one)
-            facts |= {f"stage {number}, {name}": value for name, value in own.items()}
+        for number, stage in enumerate(answer["stages"], start=1):
+            statistic = _statistic(stage)
+            facts |= {f"stage {number}, {name}": value for name, value in statistic.items()}
     else:
         facts = _statistic(answer)
     for name, value in facts.items():
-        made.add_row(name, escape(value))
-    return made
+        grid.add_row(name, escape(value))
+    return grid
 
 
 def _statistic(released: Json) -> dict[str, str]:
-    values = [f"{value:.6g}" for value in released["values"][:SHOWN]]
+    values = [f"{value:.6g}" for value in released["values"][:MOST_VALUES]]
     return {
-        "values": ", ".join(values) + (" ..." if len(released["values"]) > SHOWN else ""),
+        "values": ", ".join(values) + (" ..." if len(released["values"]) > MOST_VALUES else ""),
         "form": f"{released['form']}, {released['rows']:,} rows",
         "noise": ", ".join(f"{key} {value}" for key, value in released["noise"].items()),
     }
 
 
 def inference(answer: Json) -> Table:
-    """A family's number, given a released statistic."""
-    made = table(f"By {answer['algorithm']}", "", "mean", "sd", "90 % interval", "R-hat", "ESS")
-    one = answer["parameter"]
+    """The posterior of a family's parameter, given a released statistic."""
+    grid = table(f"By {answer['algorithm']}", "", "mean", "sd", "90 % interval", "R-hat", "ESS")
+    parameter = answer["parameter"]
     mixing = (
-        "" if one[key] is None else f"{one[key]:.{digits}g}"
+        "" if parameter[key] is None else f"{parameter[key]:.{digits}g}"
         for key, digits in (("r_hat", 4), ("ess_bulk", 3))
     )
-    made.add_row(escape(one["name"]), *moments(one), *mixing)
-    return made
+    grid.add_row(escape(parameter["name"]), *moments(parameter), *mixing)
+    return grid
 
 
 def job(item: Json) -> Table:
-    """One job: what was asked, what it costs, how far it is."""
-    made = table(f"Job {item['id']}", "", "")
-    made.show_header = False
+    """One job: its model, cost and progress."""
+    grid = table(f"Job {item['id']}", "", "")
+    grid.show_header = False
     spec = item.get("spec") or {}
     family = spec.get("model", {}).get("family", item["kind"])
-    made.columns[1].justify, made.columns[1].no_wrap = "left", False
-    done = item["progress"]
+    grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
+    progress = item["progress"]
     facts = {
         "status": status(item),
         "dataset": item["dataset"],
-        "model": escape(f"{family}: {what(item)}"),
+        "model": escape(f"{family}: {subject_of(item)}"),
         "algorithm": item["algorithm"],
         "cost": f"epsilon {epsilon(item['cost']['epsilon'])}, delta {item['cost']['delta']:g}",
-        "steps": f"{done['step']:,} of {done['of']:,}",
+        "steps": f"{progress['step']:,} of {progress['of']:,}",
         "submitted": item["created_at"],
     }
     for name, value in facts.items():
-        made.add_row(name, value)
-    return made
+        grid.add_row(name, value)
+    return grid
 
 
 def datasets(items: Iterable[Json]) -> Table:
-    """One line for each dataset."""
-    made = table("Datasets", "name", "rows", "columns", "epsilon", "delta", "status", "id")
+    """A table of datasets, one line for each."""
+    grid = table("Datasets", "name", "rows", "columns", "epsilon", "delta", "status", "id")
     for item in items:
-        made.add_row(
+        grid.add_row(
             escape(item["name"]),
             f"{item['rows']:,}",
             str(len(item["columns"])),
@@ -201,64 +203,64 @@ def datasets(items: Iterable[Json]) -> Table:
             item["status"],
             item["id"][:8],
         )
-    return made
+    return grid
 
 
 def columns(item: Json) -> Table:
-    """A dataset's columns with what is public of them."""
-    made = table(f"{escape(item['name'])}, {item['rows']:,} rows", "column", "type", "values")
+    """A dataset's columns with their public bounds, categories and codes."""
+    grid = table(f"{escape(item['name'])}, {item['rows']:,} rows", "column", "type", "values")
     for name in (1, 2):
-        made.columns[name].justify = "left"
-    made.columns[2].no_wrap = False
+        grid.columns[name].justify = "left"
+    grid.columns[2].no_wrap = False
     for column in item["columns"]:
-        words = ", ".join(map(str, column.get("categories", ())))
-        values = words or f"{column['lower']:g} to {column['upper']:g}"
+        categories = ", ".join(map(str, column.get("categories", ())))
+        values = categories or f"{column['lower']:g} to {column['upper']:g}"
         if column.get("integer"):
             values += "; whole numbers"
         if column.get("spikes"):
-            values += f"; spikes: {', '.join(f'{one:g}' for one in column['spikes'])}"
+            values += f"; spikes: {', '.join(f'{spike:g}' for spike in column['spikes'])}"
         if column.get("missing"):
             values += f"; none: {', '.join(f'{code:g}' for code in column['missing'])}"
-        made.add_row(escape(column["name"]), column["type"], escape(values))
-    return made
+        grid.add_row(escape(column["name"]), column["type"], escape(values))
+    return grid
 
 
 def users(items: Iterable[Json]) -> Table:
-    """One line for each user."""
-    made = table("Users", "name", "role", "keys", "account", "id")
+    """A table of users, one line for each."""
+    grid = table("Users", "name", "role", "keys", "account", "id")
     for item in items:
-        keys = [one for one in item.get("keys", ()) if one["revoked_at"] is None]
+        keys = [key for key in item.get("keys", ()) if key["revoked_at"] is None]
         account = "[red]closed[/]" if item.get("disabled_at") else "open"
-        made.add_row(escape(item["name"]), item["role"], str(len(keys)), account, item["id"][:8])
-    return made
+        grid.add_row(escape(item["name"]), item["role"], str(len(keys)), account, item["id"][:8])
+    return grid
 
 
 def new_key(item: Json) -> str:
-    """A key that is shown once."""
+    """A new key, with the notice that it is shown once."""
     return f"[bold]{item['key']}[/]\nThis key is shown once. Keep it where nobody else reads it."
 
 
 def ledger(items: Iterable[Json]) -> Table:
-    """One line for each entry."""
-    made = table("Ledger", "#", "at", "kind", "job", "hash")
+    """A table of the entries of a ledger, one line for each."""
+    grid = table("Ledger", "#", "at", "kind", "job", "hash")
     for item in items:
         job_id = str(item["job"] or "-")[:8]
-        made.add_row(str(item["seq"]), item["at"][:19], item["kind"], job_id, item["hash"][:16])
-    return made
+        grid.add_row(str(item["seq"]), item["at"][:19], item["kind"], job_id, item["hash"][:16])
+    return grid
 
 
 def audit(items: Iterable[Json]) -> Table:
-    """One line for each administrative act."""
-    made = table("Audit trail", "#", "at", "action", "subject")
-    made.columns[2].justify = "left"
+    """A table of the entries of the audit trail, one line for each."""
+    grid = table("Audit trail", "#", "at", "action", "subject")
+    grid.columns[2].justify = "left"
     for item in items:
         subject = str(item.get("subject") or "-")[:8]
-        made.add_row(str(item["seq"]), item["at"][:19], item["action"], escape(subject))
-    return made
+        grid.add_row(str(item["seq"]), item["at"][:19], item["action"], escape(subject))
+    return grid
 
 
 def verification(item: Json) -> str:
-    """Whether a ledger is whole."""
+    """Whether a ledger's chain and totals are right."""
     if item["ok"]:
         return f"[green]whole[/]: {item['rows']:,} entries, the last one's hash is {item['head']}"
     return f"[bold red]broken[/]: {escape(str(item['problem']))}"
@@ -270,7 +272,7 @@ def shown(answer: Json) -> str:
 
 
 def text(*parts: RenderableType) -> str:
-    """What is shown on a terminal as text, in colour where it has any."""
+    """Tables and sentences as one text, in colour where the terminal has any."""
     console = Console()
     with console.capture() as captured:
         for part in parts:
@@ -280,24 +282,24 @@ def text(*parts: RenderableType) -> str:
 
 def summary(answer: Json) -> Table:
     """The posterior, one line for each parameter. Its title carries the verdict."""
-    made = table(
+    grid = table(
         title_of("Posterior", answer),
         *("parameter", "mean", "sd", "90 % interval", "R-hat", "ESS\nbulk", "ESS\ntail"),
     )
     for row in answer["parameters"]:
         hat = row["r_hat"]
         colour = "green" if hat is not None and hat < MIXED_BELOW else "yellow"
-        made.add_row(
+        grid.add_row(
             escape(row["name"]),
             *moments(row),
             "-" if hat is None else f"[{colour}]{hat:.3f}[/]",
             *("-" if row[k] is None else f"{row[k]:.0f}" for k in ("ess_bulk", "ess_tail")),
         )
-    return made
+    return grid
 
 
 def moments(row: Json) -> tuple[str, str, str]:
-    """Mean, sd and the 90 % interval, all to the second digit of the sd: what is below is noise."""
+    """Mean, sd and the 90 % interval, all rounded to the second digit of the sd."""
     mean, sd, low, high = (_rounded(row[key], row["sd"]) for key in ("mean", "sd", "q05", "q95"))
     return mean, sd, f"{low} .. {high}"
 
@@ -305,17 +307,17 @@ def moments(row: Json) -> tuple[str, str, str]:
 def _rounded(value: float, sd: float) -> str:
     if not sd > 0.0:
         return f"{value:.4g}"
-    places = 1 - math.floor(math.log10(sd))
+    decimals = 1 - math.floor(math.log10(sd))
     size = math.log10(max(abs(value), sd))
-    if places > MOST_PLACES or size > MOST_DIGITS:
-        return f"{value:.{max(2, min(math.ceil(size) + places, 17))}g}"
-    return f"{value:.{max(places, 0)}f}"
+    if decimals > MOST_PLACES or size > MOST_DIGITS:
+        return f"{value:.{max(2, min(math.ceil(size) + decimals, 17))}g}"
+    return f"{value:.{max(decimals, 0)}f}"
 
 
 def title_of(text: str, answer: Json) -> str:
-    """A title, marked where what stands below it is unreliable."""
-    told = answer.get("verdict")
-    unreliable = told is not None and told["status"] == "unreliable"
+    """A title, marked where the result below it is unreliable."""
+    verdict = answer.get("verdict")
+    unreliable = verdict is not None and verdict["status"] == "unreliable"
     return f"{text} [red](unreliable)[/]" if unreliable else text
 
 
@@ -335,10 +337,10 @@ def bar(console: Console, text: str) -> Iterator[Progress]:
 
 
 class Followed(Protocol):
-    """A client, as far as a job is followed."""
+    """The part of a client that follows a job."""
 
     def events(self, job: str) -> Iterator[Any]:
-        """Yield what the job's stream tells."""
+        """Yield the events of the job."""
 
     def wait(self, job: str) -> Json:
         """Return the job when it has ended."""

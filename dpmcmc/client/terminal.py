@@ -24,12 +24,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer
 
 
 class Refusing(TyperGroup):
-    """A group whose commands end in one line on stderr where something is wrong."""
+    """A group of commands that reports every error in one line on stderr."""
 
-    def main(self, *args: Any, **given: Any) -> Any:
-        """Run the command line, and exit. Wrong words are told in one line as well."""
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the command line, and exit. Wrong arguments are reported in one line as well."""
         try:
-            code = super().main(*args, **given | {"standalone_mode": False})
+            code = super().main(*args, **options | {"standalone_mode": False})
         except typer.Abort:
             complaints.print("Nothing was done.")
             code = REFUSED
@@ -38,14 +38,14 @@ class Refusing(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Exits with 1 where it is refused, 3 where no service answers."""
+        """Run the command; exit with 1 where the service refuses, 3 where no service answers."""
         try:
             return super().invoke(ctx)
         except ApiError as error:
             complain(str(error), *_faults(error.problem))
         except UnreachedError as error:
-            told = f"cannot reach the service; is DPMCMC_URL right? {error}"
-            complain(told, code=UNREACHED)
+            message = f"cannot reach the service; is DPMCMC_URL right? {error}"
+            complain(message, code=UNREACHED)
         except WrongAddressError as error:
             complain(str(error), code=WRONG_WORDS)
         except TimeoutError as error:
@@ -53,22 +53,22 @@ class Refusing(TyperGroup):
         except BrokenPipeError:  # who read has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
-            place = "" if error.filename is None else f"{error.filename}: "
-            complain(f"{place}{error.strerror or error}", code=WRONG_WORDS)
+            file = "" if error.filename is None else f"{error.filename}: "
+            complain(f"{file}{error.strerror or error}", code=WRONG_WORDS)
         except KeyboardInterrupt:
             complain("interrupted.", code=INTERRUPTED)
 
 
 def _wrong_words(error: Exception) -> int:
-    """Print what typer says of wrong words, whose exception has no public name."""
-    said, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
-    if said is None:
+    """Print what typer says of wrong arguments; its exception has no public name."""
+    format_message, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
+    if format_message is None:
         raise error
-    if not said().strip():  # no word at all: the help was shown
+    if not format_message().strip():  # no word at all: the help was shown
         return WRONG_WORDS
     call = context.command_path if context else "dpmcmc"
-    told = " ".join(said().replace("Value error, ", "").split()).rstrip(".")
-    complaints.print(escape(f"{told}. Try '{call} --help'."), style="red", soft_wrap=True)
+    message = " ".join(format_message().replace("Value error, ", "").split()).rstrip(".")
+    complaints.print(escape(f"{message}. Try '{call} --help'."), style="red", soft_wrap=True)
     return WRONG_WORDS
 
 
@@ -84,13 +84,13 @@ def complain(*lines: str, code: int = REFUSED) -> NoReturn:
 
 
 def client_of(context: typer.Context) -> Client:
-    """The client of this call."""
-    found: Client = context.obj
-    return found
+    """The client that `connect` made for this command."""
+    client: Client = context.obj
+    return client
 
 
 def show(answer: Any, as_json: bool, *shown: RenderableType) -> None:
-    """Print an answer as JSON, or what is made of it for people."""
+    """Print an answer as JSON, or else these parts, such as tables."""
     if as_json:
         console.print_json(data=answer)
         return
@@ -99,7 +99,7 @@ def show(answer: Any, as_json: bool, *shown: RenderableType) -> None:
 
 
 def save(file: Path, content: bytes, as_json: bool, *shown: RenderableType) -> None:
-    """Write a download, and print as JSON where it is, or what is made of it for people."""
+    """Write a download to a file; print the file's name as JSON, or else these parts."""
     file.write_bytes(content)
     show({"file": str(file), "bytes": len(content)}, as_json, *shown)
 
@@ -127,7 +127,7 @@ def _where(error: Exception) -> str:
 
 
 def finite(value: float | None) -> float | None:
-    """Return an option's number. Refuses what no request can hold."""
+    """Return an option's number; raises BadParameter where it is infinite or not a number."""
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter("must be a finite number")
     return value

@@ -121,7 +121,7 @@ NO_SIGNS, NOWHERE = np.empty((0, 0), np.int64), np.empty((0, 0))
 
 
 def clip_of(spec: JobSpec) -> tuple[float, float, float]:
-    """Return bound, slope and width that row ratios are cut at; see kernels.intervals.cut."""
+    """Return bound, slope and width that row ratios are clipped to: see kernels.intervals."""
     options, slope = spec.sampler, spec.model.options.ratio_slope
     bound, width = options.clip_bound, getattr(options, "clip_width", None)
     bound, slope, width = (math.inf if cut is None else cut for cut in (bound, slope, width))

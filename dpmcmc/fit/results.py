@@ -81,7 +81,7 @@ class Result:
         known, notes = self.verdict, [f"note: {note.sentence}" for note in self.verdict.notes]
         lines = [
             shorten(self._model(), LINE),
-            known.told(colour, f"{self.plan.spec.sampler.algorithm}: "),
+            known.text(colour, f"{self.plan.spec.sampler.algorithm}: "),
             *(fill(note, LINE, subsequent_indent="  ") for note in notes[:NOTES]),
             self._cost(),
         ]
@@ -170,7 +170,9 @@ class Result:
         priors = self._priors() if kind == "prior" else {}
         draws = self.on("design" if kind == "prior" else scale)
         at = [names.index(name) for name in chosen]
-        shown = plots.Shown(draws[..., at], chosen, self.plan.num_warmup, self.verdict.mark, priors)
+        shown = plots.PlotData(
+            draws[..., at], chosen, self.plan.num_warmup, self.verdict.mark, priors
+        )
         return plots.drawn(kind, shown)
 
     def _priors(self) -> Mapping[str, Any]:

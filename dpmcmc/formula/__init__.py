@@ -1,1 +1,1 @@
-"""From the text of a formula to columns with public bounds. No row is seen here."""
+"""From the text of a formula to columns with public bounds, without reading any row."""

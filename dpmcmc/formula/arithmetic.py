@@ -1,7 +1,7 @@
 """Arithmetic on columns, and its public bounds by interval arithmetic from the declared ones.
 
-Sums, differences, products, quotients, constant powers and the functions below. An expression is a
-tree of Python's own parser that is walked here: nothing is ever handed to Python to run.
+Sums, differences, products, quotients, constant powers and the functions below. Python's parser
+makes a syntax tree of an expression, and this module evaluates it: no text is ever executed.
 """
 
 import ast
@@ -20,7 +20,7 @@ MAX_EXPONENT = 64.0
 
 
 class Interval(NamedTuple):
-    """Where a value lies."""
+    """An interval that contains a value."""
 
     low: float
     high: float
@@ -28,7 +28,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An increasing function. above: what its argument must be larger than, or at least."""
+    """An increasing function. above: the lower end of its domain; closed: which belongs to it."""
 
     of: Callable[[Any], Any]
     above: float = -np.inf
@@ -52,7 +52,7 @@ NAMES = ("I", "C", "poly", "bs", "cr", "offset", "abs", *FUNCTIONS)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call, as its text says. names: as a formula writes them, by what stands for them."""
+    """A call in a formula. names: of columns as the formula writes them, by stand-in identifier."""
 
     text: str
     name: str
@@ -60,37 +60,37 @@ class Call:
     options: Mapping[str, ast.expr]
     names: Mapping[str, str]
 
-    def refuse(self, why: str) -> SpecError:
-        """Return an error that names the term."""
-        return SpecError(POINTER, f"{self.text}: {why}")
+    def refuse(self, reason: str) -> SpecError:
+        """Return an error about this term of the formula."""
+        return SpecError(POINTER, f"{self.text}: {reason}")
 
     def column(self, node: ast.expr) -> str | None:
-        """Return the column that a part of the tree names; None where it is something else."""
-        word = self.names.get(node.id) if isinstance(node, ast.Name) else None
-        return None if word is None else unwritten(word)
+        """Return the column that a node names; None where the node is something else."""
+        written_name = self.names.get(node.id) if isinstance(node, ast.Name) else None
+        return None if written_name is None else unwritten(written_name)
 
 
 def read_call(text: str) -> Call:
-    """Return what a factor calls. Raises SpecError."""
-    plain, names = with_stand_ins(text)
+    """Return the call that a factor is. Raises SpecError where it is none, or unknown."""
+    python_text, names = with_stand_ins(text)
     try:
-        tree = ast.parse(plain, mode="eval").body
+        tree = ast.parse(python_text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise SpecError(POINTER, f"{text}: cannot be parsed") from None
     if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
         raise SpecError(POINTER, f"{text}: write arithmetic as I(...)")
     name = names.get(tree.func.id, tree.func.id)
     if name in DATA_DEPENDENT_FUNCTIONS:
-        why = "it is computed from the data; columns are standardised by their declared bounds"
-        raise SpecError(POINTER, f"{text}: {why}")
+        reason = "it is computed from the data; columns are standardised by their declared bounds"
+        raise SpecError(POINTER, f"{text}: {reason}")
     if name not in NAMES:
         raise SpecError(POINTER, f"{text}: {_unknown(name)}")
     options: dict[str, ast.expr] = {}
     for key in tree.keywords:
-        word = "**" if key.arg is None else names.get(key.arg, key.arg)
-        if word in options:
-            raise SpecError(POINTER, f"{text}: {word} is given twice")
-        options[word] = key.value
+        option = "**" if key.arg is None else names.get(key.arg, key.arg)
+        if option in options:
+            raise SpecError(POINTER, f"{text}: {option} is given twice")
+        options[option] = key.value
     return Call(text, name, tuple(tree.args), options, names)
 
 
@@ -113,29 +113,32 @@ class Expression:
         return float(max(self.lower[0] ** 2, self.upper[0] ** 2))
 
     def values(self, columns: Mapping[str, Floats]) -> Floats:
-        """Return (1, n), not yet forced into its bounds."""
+        """Return values (1, n), not yet clamped to the bounds."""
         call = read_call(self.text)
         with np.errstate(all="ignore"):
             walk = _Walk(call, lambda name: columns[name])
-            found = np.asarray(walk.value(_body(call)), np.float64)
-        return np.broadcast_to(found, (1, *found.shape[-1:]))
+            computed = np.asarray(walk.value(_body(call)), np.float64)
+        return np.broadcast_to(computed, (1, *computed.shape[-1:]))
 
 
 def expression(call: Call, bounds: Mapping[str, Interval]) -> Expression:
-    """Return the expression, its bounds from those of the columns. Raises SpecError."""
+    """Return the expression with its bounds, which follow from those of the columns.
+
+    Raises SpecError where it has no column, is constant, or has no finite bounds.
+    """
     walk = _Walk(call, lambda name: _bounds_of(call, bounds, name))
     with np.errstate(all="ignore"):
         low, high = walk.interval(_body(call))
-    if not walk.seen:
+    if not walk.columns:
         raise call.refuse("names no column")
     if not -np.inf < low < high < np.inf:
-        why = "is constant" if low == high else "is not bounded by the declared bounds"
-        raise call.refuse(why)
-    return Expression(call.text, tuple(walk.seen), (float(low),), (float(high),))
+        reason = "is constant" if low == high else "is not bounded by the declared bounds"
+        raise call.refuse(reason)
+    return Expression(call.text, tuple(walk.columns), (float(low),), (float(high),))
 
 
 def _body(call: Call) -> ast.expr:
-    """Return what is computed: what stands in I(...), or the call itself."""
+    """Return the expression to compute: the argument of I(...), or the call itself."""
     if len(call.arguments) != 1 or call.options:
         raise call.refuse(f"{call.name} takes one argument and no options{_instead(call.name)}")
     if call.name in ("I", "offset"):
@@ -144,7 +147,7 @@ def _body(call: Call) -> ast.expr:
 
 
 def _instead(name: str) -> str:
-    """Return what to write for another base of a logarithm."""
+    """Return a hint for those who want another base of a logarithm; else an empty text."""
     return "; log2 and log10 have the bases 2 and 10" if name.startswith("log") else ""
 
 
@@ -155,19 +158,19 @@ def _bounds_of(call: Call, bounds: Mapping[str, Interval], name: str) -> Interva
 
 
 class _Walk:
-    """A tree, once as intervals and once as values. seen: the columns that were met."""
+    """Evaluates a syntax tree, on intervals or on values. columns: those that it has read."""
 
     def __init__(self, call: Call, column: Callable[[str], Any]) -> None:
         self._call, self._column = call, column
-        self.seen: dict[str, None] = {}
+        self.columns: dict[str, None] = {}
 
     def _name(self, node: ast.Name) -> Any:
         name = self._call.column(node) or node.id
-        self.seen[name] = None
+        self.columns[name] = None
         return self._column(name)
 
     def _number(self, node: ast.expr) -> float | None:
-        """Return a constant, None where it is none."""
+        """Return the value of a constant; None where the node is no constant."""
         sign = 1.0
         while isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
             sign, node = (-sign if isinstance(node.op, ast.USub) else sign), node.operand
@@ -186,8 +189,8 @@ class _Walk:
         return power
 
     def _function(self, node: ast.Call) -> str:
-        word = node.func.id if isinstance(node.func, ast.Name) else ""
-        name = self._call.names.get(word, word)
+        identifier = node.func.id if isinstance(node.func, ast.Name) else ""
+        name = self._call.names.get(identifier, identifier)
         if name not in FUNCTIONS and name not in ("I", "abs"):
             raise self._call.refuse(_unknown(name or "that"))
         if len(node.args) != 1 or node.keywords:
@@ -195,14 +198,14 @@ class _Walk:
         return name
 
     def interval(self, node: ast.expr) -> Interval:
-        """Return where the values of a tree lie. Raises SpecError."""
+        """Return an interval that contains all values of a tree. Raises SpecError."""
         number = self._number(node)
         if number is not None:
             return Interval(number, number)
         match node:
             case ast.Name():
-                found: Interval = self._name(node)
-                return found
+                bounds: Interval = self._name(node)
+                return bounds
             case ast.UnaryOp(op=ast.USub()):
                 low, high = self.interval(node.operand)
                 return Interval(-high, -low)
@@ -211,12 +214,12 @@ class _Walk:
             case ast.BinOp(op=ast.Pow()):
                 return self._power(self.interval(node.left), self._exponent(node))
             case ast.BinOp():
-                return self._both(node.op, self.interval(node.left), self.interval(node.right))
+                return self._combined(node.op, self.interval(node.left), self.interval(node.right))
             case ast.Call():
-                return self._called(self._function(node), self.interval(node.args[0]))
+                return self._applied(self._function(node), self.interval(node.args[0]))
         raise self._call.refuse("only + - * / ** and functions of columns may be in it")
 
-    def _both(self, sign: ast.operator, left: Interval, right: Interval) -> Interval:
+    def _combined(self, sign: ast.operator, left: Interval, right: Interval) -> Interval:
         if isinstance(sign, ast.Add):
             return Interval(left.low + right.low, left.high + right.high)
         if isinstance(sign, ast.Sub):
@@ -231,29 +234,29 @@ class _Walk:
         return self._finite(min(ends), max(ends))
 
     def _power(self, base: Interval, power: float) -> Interval:
-        whole = power == round(power)
-        if base.low < 0.0 and not whole:
+        integral = power == round(power)
+        if base.low < 0.0 and not integral:
             raise self._call.refuse("the declared bounds allow a root of a negative number")
         if power < 0.0 and base.low <= 0.0 <= base.high:
             raise self._call.refuse("the declared bounds allow a division by 0")
         ends = [np.float64(end) ** power for end in base]
-        if whole and power % 2 == 0 and base.low < 0.0 < base.high:
+        if integral and power % 2 == 0 and base.low < 0.0 < base.high:
             ends.append(np.float64(0.0))
         return self._finite(min(ends), max(ends))
 
-    def _called(self, name: str, inner: Interval) -> Interval:
+    def _applied(self, name: str, inner: Interval) -> Interval:
         if name == "I":
             return inner
         if name == "abs":
             ends = [abs(inner.low), abs(inner.high)]
             return Interval(0.0 if inner.low < 0.0 < inner.high else min(ends), max(ends))
         function = FUNCTIONS[name]
-        inside = inner.low >= function.above if function.closed else inner.low > function.above
-        if not inside:
-            than = "at least" if function.closed else "above"
+        defined = inner.low >= function.above if function.closed else inner.low > function.above
+        if not defined:
+            relation = "at least" if function.closed else "above"
             raise self._call.refuse(
-                f"{name} is not bounded: its argument must be {than} {function.above:g}, and the"
-                f" declared bounds allow {inner.low:g}"
+                f"{name} is not bounded: its argument must be {relation} {function.above:g},"
+                f" and the declared bounds allow {inner.low:g}"
             )
         return self._finite(float(function.of(inner.low)), float(function.of(inner.high)))
 

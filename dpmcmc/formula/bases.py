@@ -1,4 +1,4 @@
-"""Polynomials and splines whose places and knots follow from declared bounds, never from the data.
+"""Polynomials and splines: their scale and knots follow from declared bounds, never from the data.
 
 `poly(x, 3)`: Legendre polynomials on the bounds, orthogonal there and within [-1, 1];
 `poly(x, 3, raw=True)`: powers. `bs(x, df=5)`: B-splines (de Boor), inner knots at even distances
@@ -21,7 +21,7 @@ from dpmcmc.formula.parse import CONSTANTS, written
 
 Floats = NDArray[np.float64]
 MAX_DEGREE, MAX_FUNCTIONS = 10, 50
-SEARCH_POINTS = 4001  # points, at which a spline's largest length is looked for
+SEARCH_POINTS = 4001  # points at which the largest norm of a spline's functions is searched for
 LENGTH_MARGIN = 1.0 + 1e-6
 BASES = ("poly", "bs", "cr")
 
@@ -43,35 +43,37 @@ class Basis:
     square: float
 
     def values(self, columns: Mapping[str, Floats]) -> Floats:
-        """Return (functions, n). No row is longer than square allows."""
-        found = _values(self.kind, self.degree, self.knots, columns[self.columns[0]])
-        length = np.einsum("kn,kn->n", found, found)
+        """Return values (functions, n); the squares of a row add up to at most `square`."""
+        functions = _values(self.kind, self.degree, self.knots, columns[self.columns[0]])
+        length = np.einsum("kn,kn->n", functions, functions)
         return np.asarray(
-            found * np.sqrt(np.minimum(1.0, self.square / np.maximum(length, 1e-300)))
+            functions * np.sqrt(np.minimum(1.0, self.square / np.maximum(length, 1e-300)))
         )
 
 
 def basis(call: Call, bounds: Mapping[str, Interval]) -> Basis:
-    """Return the basis. Raises SpecError."""
+    """Return the basis that a call names. Raises SpecError on a wrong column or option."""
     name = _column(call)
     if name not in bounds:
         raise call.refuse(f"{name!r} is no number column of the dataset{near(name, bounds)}")
     low, high = bounds[name]
-    kind, degree, knots = _FORMS[call.name](call, _options(call), low, high)
-    return _made(call.text, name, kind, degree, knots)
+    kind, degree, knots = _PARTS_OF[call.name](call, _options(call), low, high)
+    return _bounded_basis(call.text, name, kind, degree, knots)
 
 
 @lru_cache(maxsize=256)
-def _made(text: str, name: str, kind: str, degree: int, knots: tuple[float, ...]) -> Basis:
+def _bounded_basis(text: str, name: str, kind: str, degree: int, knots: tuple[float, ...]) -> Basis:
     if kind == "poly":
         ones = (1.0,) * degree
-        return Basis(text, (name,), kind, degree, knots, tuple(-one for one in ones), ones, degree)
+        return Basis(
+            text, (name,), kind, degree, knots, tuple(-bound for bound in ones), ones, degree
+        )
     points = np.linspace(knots[0], knots[-1], SEARCH_POINTS)
-    found = _values(kind, degree, knots, points)
-    low, high = np.minimum(found.min(axis=1), 0.0), np.maximum(found.max(axis=1), 0.0)
-    wide = (LENGTH_MARGIN - 1.0) * (high - low)
-    square = LENGTH_MARGIN * float((found**2).sum(axis=0).max())
-    lower, upper = tuple((low - wide).tolist()), tuple((high + wide).tolist())
+    values = _values(kind, degree, knots, points)
+    low, high = np.minimum(values.min(axis=1), 0.0), np.maximum(values.max(axis=1), 0.0)
+    margin = (LENGTH_MARGIN - 1.0) * (high - low)
+    square = LENGTH_MARGIN * float((values**2).sum(axis=0).max())
+    lower, upper = tuple((low - margin).tolist()), tuple((high + margin).tolist())
     return Basis(text, (name,), kind, degree, knots, lower, upper, square)
 
 
@@ -85,24 +87,24 @@ def _values(kind: str, degree: int, knots: tuple[float, ...], x: Floats) -> Floa
         t = np.clip((x - middle) / half, -1.0, 1.0)
         return np.ascontiguousarray(np.polynomial.legendre.legvander(t, degree).T[1:])
     if kind == "bs":
-        every = np.concatenate(([low] * degree, knots, [high] * degree))
-        count = len(every) - degree - 1
-        return np.ascontiguousarray(BSpline(every, np.eye(count), degree)(x).T[1:])
+        padded_knots = np.concatenate(([low] * degree, knots, [high] * degree))
+        count = len(padded_knots) - degree - 1
+        return np.ascontiguousarray(BSpline(padded_knots, np.eye(count), degree)(x).T[1:])
     spline = CubicSpline(np.array(knots), np.eye(len(knots)), bc_type="natural")
     return np.ascontiguousarray(spline(x).T[1:])
 
 
-Form = tuple[str, int, tuple[float, ...]]
+BasisParts = tuple[str, int, tuple[float, ...]]
 Options = Mapping[str, Any]
 # the options of each function, in the order in which they may stand without their names
 _OPTIONS = {"poly": ("degree", "raw"), "bs": ("df", "knots", "degree"), "cr": ("df",)}
 
 
-def _poly(call: Call, options: Options, low: float, high: float) -> Form:
+def _poly(call: Call, options: Options, low: float, high: float) -> BasisParts:
     return "poly", _degree(call, options, 1), (low, high)
 
 
-def _bs(call: Call, options: Options, low: float, high: float) -> Form:
+def _bs(call: Call, options: Options, low: float, high: float) -> BasisParts:
     degree, knots = _degree(call, options, 3), options.get("knots")
     if knots is None:
         df = _whole(call, "df", options.get("df", degree), degree, MAX_FUNCTIONS)
@@ -114,16 +116,16 @@ def _bs(call: Call, options: Options, low: float, high: float) -> Form:
     return "bs", degree, (low, *inner, high)
 
 
-def _cr(call: Call, options: Options, low: float, high: float) -> Form:
+def _cr(call: Call, options: Options, low: float, high: float) -> BasisParts:
     df = _whole(call, "df", options.get("df", 3), 2, MAX_FUNCTIONS)
     return "cr", 3, tuple(np.linspace(low, high, df + 1).tolist())
 
 
-_FORMS = {"poly": _poly, "bs": _bs, "cr": _cr}
+_PARTS_OF = {"poly": _poly, "bs": _bs, "cr": _cr}
 
 
 def powers(call: Call) -> list[str] | None:
-    """Return the powers that poly(x, 3, raw=True) stands for, as factors; None for other calls."""
+    """Return the factors x, x^2, ... of poly(x, 3, raw=True); None for any other call."""
     if call.name != "poly":
         return None
     options = _options(call)
@@ -144,30 +146,30 @@ def _column(call: Call) -> str:
 
 
 def _options(call: Call) -> dict[str, Any]:
-    """Return the values of the options that are given. Raises SpecError on any other option."""
-    known = _OPTIONS[call.name]
-    if len(call.arguments) > 1 + len(known):
-        most = f"a column and {', '.join(known)}"
-        raise call.refuse(f"has too many arguments: {call.name} takes {most}")
-    given = dict(zip(known, call.arguments[1:], strict=False))
+    """Return the values of the given options by name. Raises SpecError on an unknown option."""
+    option_names = _OPTIONS[call.name]
+    if len(call.arguments) > 1 + len(option_names):
+        signature = f"a column and {', '.join(option_names)}"
+        raise call.refuse(f"has too many arguments: {call.name} takes {signature}")
+    nodes = dict(zip(option_names, call.arguments[1:], strict=False))
     for name, node in call.options.items():
-        if name not in known:
-            guess, allowed = near(name, known), ", ".join(known)
-            why = f"{name} is no option of {call.name}{guess}; its options are {allowed}"
-            raise call.refuse(f"{why}: knots follow from the declared bounds")
-        if name in given:
+        if name not in option_names:
+            guess, allowed = near(name, option_names), ", ".join(option_names)
+            reason = f"{name} is no option of {call.name}{guess}; its options are {allowed}"
+            raise call.refuse(f"{reason}: knots follow from the declared bounds")
+        if name in nodes:
             raise call.refuse(f"{name} is given twice")
-        given[name] = node
-    values = {name: _value(call, node) for name, node in given.items()}
+        nodes[name] = node
+    values = {name: _value(call, node) for name, node in nodes.items()}
     absent = [name for name in ("df", "knots") if name in values and values[name] is None]
     return {name: value for name, value in values.items() if name not in absent}
 
 
 def _value(call: Call, node: ast.expr) -> Any:
-    """Return the value of an option, of any type: a name that is no constant as it is written."""
-    word = call.names.get(node.id) if isinstance(node, ast.Name) else None
-    if word is not None:
-        return CONSTANTS.get(word, word)
+    """Return the value of an option, of any type; a name that is no constant as a text."""
+    name = call.names.get(node.id) if isinstance(node, ast.Name) else None
+    if name is not None:
+        return CONSTANTS.get(name, name)
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -185,8 +187,8 @@ def _whole(call: Call, name: str, value: Any, least: int, most: int) -> int:
     return value
 
 
-def _knots(call: Call, given: Any, low: float, high: float) -> list[float]:
-    knots = list(given) if isinstance(given, tuple | list) else [given]
+def _knots(call: Call, value: Any, low: float, high: float) -> list[float]:
+    knots = list(value) if isinstance(value, tuple | list) else [value]
     if not all(type(knot) in (int, float) for knot in knots) or len(knots) > MAX_FUNCTIONS:
         raise call.refuse(f"knots must be at most {MAX_FUNCTIONS} numbers: knots=(20, 40)")
     if any(b <= a for a, b in zip([low, *knots], [*knots, high], strict=True)):

@@ -17,40 +17,47 @@ Atom = frozenset[int]
 
 
 def pieces(terms: Sequence[Sequence[int]], categorical: frozenset[int]) -> list[list[Piece]]:
-    """Return what each term adds. terms: of variables, by number. Source: patsy's redundancy.py."""
-    found: list[list[Piece]] = [[] for _ in terms]
+    """Return the pieces of columns that each term adds to those before it.
+
+    terms: numbers of their variables. Source: patsy's redundancy.py.
+    """
+    added: list[list[Piece]] = [[] for _ in terms]
     spanned: dict[Atom, set[Atom]] = {}
-    for at in sorted(range(len(terms)), key=lambda k: len(terms[k])):
-        term = terms[at]
-        used = spanned.setdefault(frozenset(v for v in term if v not in categorical), set())
-        atoms = [a for a in _subsets([v for v in term if v in categorical]) if a not in used]
-        used.update(atoms)
+    for number in sorted(range(len(terms)), key=lambda k: len(terms[k])):
+        term = terms[number]
+        spanned_atoms = spanned.setdefault(
+            frozenset(v for v in term if v not in categorical), set()
+        )
+        atoms = [
+            a for a in _subsets([v for v in term if v in categorical]) if a not in spanned_atoms
+        ]
+        spanned_atoms.update(atoms)
         for full in _merged([{v: False for v in term if v in atom} for atom in atoms]):
-            kept = (v for v in term if v not in categorical or v in full)
-            found[at].append(tuple((v, full.get(v, False)) for v in kept))
-    return found
+            members = (v for v in term if v not in categorical or v in full)
+            added[number].append(tuple((v, full.get(v, False)) for v in members))
+    return added
 
 
 def _subsets(members: Sequence[int]) -> Iterable[Atom]:
     for size in range(len(members) + 1):
-        yield from (frozenset(some) for some in combinations(members, size))
+        yield from (frozenset(subset) for subset in combinations(members, size))
 
 
 def _merged(parts: list[dict[int, bool]]) -> list[dict[int, bool]]:
-    """Take together what differs by one variable without its first category: all of it is there."""
+    """Join pieces that differ by one variable without its first category: the joint has all."""
     while True:
         pair = next(((a, b) for a, b in combinations(parts, 2) if _extra(a, b) is not None), None)
         if pair is None:
             return parts
         short, long = pair
         extra = _extra(short, long)
-        place = next(k for k, part in enumerate(parts) if part is short)
+        position = next(k for k, part in enumerate(parts) if part is short)
         parts = [part for part in parts if part is not long]
-        parts[place] = {v: (v == extra) or long[v] for v in long}
+        parts[position] = {v: (v == extra) or long[v] for v in long}
 
 
 def _extra(short: dict[int, bool], long: dict[int, bool]) -> int | None:
-    """Return the one variable that `long` has beyond `short`, None where they do not fit."""
+    """Return the only variable that `long` has beyond `short`; None where they cannot be joined."""
     more = [v for v in long if v not in short]
     fits = len(more) == 1 and not long[more[0]] and all(long.get(v) == f for v, f in short.items())
     return more[0] if fits else None
@@ -60,10 +67,10 @@ Column = tuple[frozenset[tuple[int, int]], dict[int, int]]  # (number, part) pai
 
 
 class Span:
-    """The columns of a formula as it stands, without any shift, and what they add up to."""
+    """The linear span of a formula's columns as they are written, before numbers are centred."""
 
     def __init__(self, columns: Sequence[Column], levels: dict[int, int]) -> None:
-        """levels: categories of each variable that has some."""
+        """levels: number of categories by variable."""
         self._columns, self._levels = columns, levels
         self._by_numbers: dict[frozenset[tuple[int, int]], list[int]] = {}
         for k, (numbers, _) in enumerate(columns):
@@ -72,33 +79,33 @@ class Span:
     def weights(
         self, numbers: frozenset[tuple[int, int]], codes: dict[int, int]
     ) -> dict[int, float] | None:
-        """Return the columns, with weights, that add up to numbers' product in these categories.
+        """Return weights of columns whose sum is the product of `numbers` in these categories.
 
-        None where none do.
+        None where no weights of the formula's columns give it.
         """
-        near = [
+        candidates = [
             k
             for k in self._by_numbers.get(numbers, [])
             if self._columns[k][1].keys() <= codes.keys()
         ]
-        for k in near:
+        for k in candidates:
             if self._columns[k][1] == codes:
                 return {k: 1.0}
-        if not near or not codes:
+        if not candidates or not codes:
             return None
         cells = np.indices([self._levels[v] for v in codes]).reshape(len(codes), -1)
-        shown = dict(zip(codes, cells, strict=True))
-        matrix = np.stack([_indicator(self._columns[k][1], shown) for k in near], axis=1)
-        wanted = _indicator(codes, shown)
-        found: Floats = np.round(np.linalg.lstsq(matrix, wanted, rcond=None)[0])
-        if not np.array_equal(matrix @ found, wanted):
+        cell_codes = dict(zip(codes, cells, strict=True))
+        matrix = np.stack([_indicator(self._columns[k][1], cell_codes) for k in candidates], axis=1)
+        target = _indicator(codes, cell_codes)
+        coefficients: Floats = np.round(np.linalg.lstsq(matrix, target, rcond=None)[0])
+        if not np.array_equal(matrix @ coefficients, target):
             return None
-        return {k: float(w) for k, w in zip(near, found, strict=True) if w}
+        return {k: float(w) for k, w in zip(candidates, coefficients, strict=True) if w}
 
 
-def _indicator(codes: dict[int, int], shown: dict[int, NDArray[np.int64]]) -> Floats:
-    """Return 1 in the cells of these categories, 0 elsewhere."""
-    found = np.ones(len(next(iter(shown.values()))))
+def _indicator(codes: dict[int, int], cell_codes: dict[int, NDArray[np.int64]]) -> Floats:
+    """Return (cells,): 1 in the cells with these categories, 0 elsewhere."""
+    indicator = np.ones(len(next(iter(cell_codes.values()))))
     for v, code in codes.items():
-        found *= shown[v] == code
-    return found
+        indicator *= cell_codes[v] == code
+    return indicator

@@ -1,4 +1,4 @@
-"""The columns of a design: factors, their bounds and groups, and what they are made of."""
+"""The columns of a design: their factors, bounds and groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ from dpmcmc.formula.coding import Piece, Span
 from dpmcmc.formula.parse import POINTER
 
 Floats = NDArray[np.float64]
-LARGEST_UNIT = 1e200  # of what a coefficient is multiplied by to be in units of columns, and back
+LARGEST_UNIT = 1e200  # factor between standardised coefficients and those in units of columns
 
 
 class Source(Protocol):
-    """What computes the values of a variable that is no plain column."""
+    """A computed variable: arithmetic on columns, a polynomial or a spline."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What it reads."""
+        """Names of the columns that it is computed from."""
 
     @property
     def square(self) -> float:
         """Largest sum of squares of its values in a row."""
 
     def values(self, columns: Mapping[str, Floats], /) -> Floats:
-        """Return (parts, n)."""
+        """Return values (parts, n)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What a formula names. parts: names of its columns; for categories, of all but the first.
+    """A variable of a formula. parts: names of its columns; of categories, all but the first.
 
     lower, upper: of each part of a number. source: None for a column as it stands.
     """
@@ -51,7 +51,7 @@ class Variable:
 
     @property
     def scaled(self) -> bool:
-        """Whether it is a number with units, and no function of a basis."""
+        """Whether it is one number with units: no categories, no basis of functions."""
         return not self.categories and len(self.parts) == 1
 
 
@@ -75,107 +75,120 @@ class Factor:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the schema that it reads."""
+        """The columns of the schema that it is computed from."""
         return (self.column,) if self.source is None else self.source.columns
 
 
-def size_of(every: list[Variable], piece: Piece) -> int:
-    """Return how many columns a piece has."""
-    return prod(len(every[v].parts) + full for v, full in piece)
+def size_of(variables: list[Variable], piece: Piece) -> int:
+    """Return the number of columns of a piece."""
+    return prod(len(variables[v].parts) + full for v, full in piece)
 
 
 class Columns:
-    """The columns of all pieces of a formula, one after the other."""
+    """The columns of all pieces of a formula, in order."""
 
-    def __init__(self, every: list[Variable], found: list[Piece], *, centre_all: bool) -> None:
-        self._every, self._pieces = every, found
-        self._coded: list[Coded] = []
+    def __init__(self, variables: list[Variable], pieces: list[Piece], *, centre_all: bool) -> None:
+        self._variables, self._pieces = variables, pieces
+        self._codings: list[Coded] = []
         self._of: list[int] = []
         group: list[int] = []
-        for at, piece in enumerate(found):
-            for parts in product(*(range(len(every[v].parts)) for v, _ in self._wide(piece))):
-                number = len(set(group))
+        for number, piece in enumerate(pieces):
+            for parts in product(*(range(len(variables[v].parts)) for v, _ in self._wide(piece))):
+                block = len(set(group))
                 for coded in self._codes(piece, parts):
-                    self._coded.append(coded)
-                    self._of.append(at)
-                    group.append(number)
+                    self._codings.append(coded)
+                    self._of.append(number)
+                    group.append(block)
         self.group = tuple(group)
-        self._span = Span(self._coded, {k: len(v.categories) for k, v in enumerate(every)})
+        self._span = Span(self._codings, {k: len(v.categories) for k, v in enumerate(variables)})
         self._centred = [
-            frozenset(v for v, _ in piece if every[v].scaled) if centre_all else self._shifts(at)
-            for at, piece in enumerate(found)
+            frozenset(v for v, _ in piece if variables[v].scaled)
+            if centre_all
+            else self._centrable(number)
+            for number, piece in enumerate(pieces)
         ]
         self._identity = centre_all
         self.factors = tuple(
-            tuple(self._factor(at, v, coded) for v, _ in found[at])
-            for at, coded in zip(self._of, self._coded, strict=True)
+            tuple(self._factor(number, v, coded) for v, _ in pieces[number])
+            for number, coded in zip(self._of, self._codings, strict=True)
         )
-        self.norm = float(np.sqrt(sum(self._square(at) for at in range(len(found)))))
+        self.norm = float(np.sqrt(sum(self._square(number) for number in range(len(pieces)))))
 
     def _wide(self, piece: Piece) -> list[tuple[int, bool]]:
-        """Return the bases: their functions do not exclude each other."""
-        every = self._every
-        return [(v, f) for v, f in piece if not every[v].categories and not every[v].scaled]
+        """Return the bases of a piece, whose functions may all be nonzero in one row."""
+        variables = self._variables
+        return [(v, f) for v, f in piece if not variables[v].categories and not variables[v].scaled]
 
     def _codes(self, piece: Piece, parts: tuple[int, ...]) -> list[Coded]:
         """Return the columns of a piece for these functions of its bases."""
-        chosen = {v: part for (v, _), part in zip(self._wide(piece), parts, strict=True)}
-        counted = (v for v, _ in piece if not self._every[v].categories)
-        numbers = frozenset((v, chosen.get(v, 0)) for v in counted)
-        kinds = [(v, full) for v, full in piece if self._every[v].categories]
-        ranges = (range(0 if full else 1, len(self._every[v].categories)) for v, full in kinds)
+        part_of = {v: part for (v, _), part in zip(self._wide(piece), parts, strict=True)}
+        numeric = (v for v, _ in piece if not self._variables[v].categories)
+        numbers = frozenset((v, part_of.get(v, 0)) for v in numeric)
+        categorical = [(v, full) for v, full in piece if self._variables[v].categories]
+        ranges = (
+            range(0 if full else 1, len(self._variables[v].categories)) for v, full in categorical
+        )
         return [
-            (numbers, {v: code for (v, _), code in zip(kinds, codes, strict=True)})
+            (numbers, {v: code for (v, _), code in zip(categorical, codes, strict=True)})
             for codes in product(*ranges)
         ]
 
-    def _shifts(self, at: int) -> frozenset[int]:
-        """Return the numbers of a piece that may be centred, as many as may."""
-        numbers = [v for v, _ in self._pieces[at] if self._every[v].scaled]
-        mine = [coded for of, coded in zip(self._of, self._coded, strict=True) if of == at]
+    def _centrable(self, number: int) -> frozenset[int]:
+        """Return the largest set of a piece's numbers that can be centred without another span."""
+        numbers = [v for v, _ in self._pieces[number] if self._variables[v].scaled]
+        own_columns = [
+            coded for piece, coded in zip(self._of, self._codings, strict=True) if piece == number
+        ]
         for size in range(len(numbers), 0, -1):
-            for some in combinations(numbers, size):
-                if all(self._made_up_for(coded, some) for coded in mine):
-                    return frozenset(some)
+            for subset in combinations(numbers, size):
+                if all(self._spanned_without(coded, subset) for coded in own_columns):
+                    return frozenset(subset)
         return frozenset()
 
-    def _made_up_for(self, coded: Coded, some: tuple[int, ...]) -> bool:
+    def _spanned_without(self, coded: Coded, shifted: tuple[int, ...]) -> bool:
         numbers, codes = coded
-        lost = (set(away) for k in range(1, len(some) + 1) for away in combinations(some, k))
+        removed = (
+            set(dropped) for k in range(1, len(shifted) + 1) for dropped in combinations(shifted, k)
+        )
         return all(
-            self._span.weights(frozenset(n for n in numbers if n[0] not in away), codes) is not None
-            for away in lost
+            self._span.weights(frozenset(n for n in numbers if n[0] not in dropped), codes)
+            is not None
+            for dropped in removed
         )
 
-    def _factor(self, at: int, v: int, coded: Coded) -> Factor:
+    def _factor(self, number: int, v: int, coded: Coded) -> Factor:
         numbers, codes = coded
-        variable = self._every[v]
+        variable = self._variables[v]
         if variable.categories:
             code = codes[v]
             return Factor(variable.label, code, f"{variable.label}[{variable.categories[code]}]")
         part = dict(numbers)[v]
         low, high = variable.lower[part], variable.upper[part]
-        middle, half = _standard(low, high, v in self._centred[at]) if variable.scaled else (0, 1)
-        ends = ((low - middle) / half, (high - middle) / half)
-        if v in self._centred[at]:
-            ends = (-1.0, 1.0)
+        middle, half = (
+            _standard(low, high, v in self._centred[number]) if variable.scaled else (0, 1)
+        )
+        bounds = ((low - middle) / half, (high - middle) / half)
+        if v in self._centred[number]:
+            bounds = (-1.0, 1.0)
         return Factor(
             variable.label if variable.source else variable.columns[0],
             None,
             variable.parts[part],
-            *ends,
+            *bounds,
             middle,
             half,
             variable.source,
             part,
         )
 
-    def _square(self, at: int) -> float:
+    def _square(self, number: int) -> float:
         """Return the largest sum of squares of a piece's columns in a row."""
-        one = next(fs for of, fs in zip(self._of, self.factors, strict=True) if of == at)
+        factors = next(
+            fs for piece, fs in zip(self._of, self.factors, strict=True) if piece == number
+        )
         square = 1.0
-        for (v, _), factor in zip(self._pieces[at], one, strict=True):
-            variable = self._every[v]
+        for (v, _), factor in zip(self._pieces[number], factors, strict=True):
+            variable = self._variables[v]
             if variable.scaled:
                 square *= max(factor.lower**2, factor.upper**2)
             elif not variable.categories:
@@ -183,42 +196,47 @@ class Columns:
         return square
 
     def mixing(self) -> tuple[tuple[int, int, float], ...]:
-        """Return what each column is made of. Raises SpecError where numbers would overflow."""
+        """Return (k, j, weight): column j is the sum of weights times the formula's columns k.
+
+        Raises SpecError where numbers would overflow.
+        """
         if self._identity:
-            return tuple((k, k, 1.0) for k in range(len(self._coded)))
-        found: dict[tuple[int, int], float] = {}
-        for j, (numbers, codes) in enumerate(self._coded):
+            return tuple((k, k, 1.0) for k in range(len(self._codings)))
+        weights: dict[tuple[int, int], float] = {}
+        for j, (numbers, codes) in enumerate(self._codings):
             scaled = [f for f in self.factors[j] if f.code is None]
             half = prod(f.half for f in scaled)
             centred = {v: self._middle(j, v) for v in self._centred[self._of[j]]}
             for size in range(len(centred) + 1):
-                for away in combinations(centred, size):
-                    shift = prod(-centred[v] for v in away)
-                    left = frozenset(n for n in numbers if n[0] not in away)
-                    for k, weight in (self._span.weights(left, codes) or {}).items():
-                        found[k, j] = found.get((k, j), 0.0) + weight * shift / half
-            if not (half < np.inf and all(abs(w) < LARGEST_UNIT for w in found.values())):
-                why = "are too wide or too narrow; scale the columns and declare their new bounds"
-                raise SpecError(POINTER, f"the bounds of {self._name(j)} {why}")
-        return tuple((k, j, weight) for (k, j), weight in found.items() if weight)
+                for shifted in combinations(centred, size):
+                    shift = prod(-centred[v] for v in shifted)
+                    remaining = frozenset(n for n in numbers if n[0] not in shifted)
+                    for k, weight in (self._span.weights(remaining, codes) or {}).items():
+                        weights[k, j] = weights.get((k, j), 0.0) + weight * shift / half
+            if not (half < np.inf and all(abs(w) < LARGEST_UNIT for w in weights.values())):
+                reason = (
+                    "are too wide or too narrow; scale the columns and declare their new bounds"
+                )
+                raise SpecError(POINTER, f"the bounds of {self._name(j)} {reason}")
+        return tuple((k, j, weight) for (k, j), weight in weights.items() if weight)
 
     def _middle(self, j: int, v: int) -> float:
-        where = [u for u, _ in self._pieces[self._of[j]]].index(v)
-        return self.factors[j][where].middle
+        position = [u for u, _ in self._pieces[self._of[j]]].index(v)
+        return self.factors[j][position].middle
 
     def _name(self, j: int) -> str:
         return repr(":".join(factor.label for factor in self.factors[j]))
 
 
 def _standard(low: float, high: float, centred: bool) -> tuple[float, float]:
-    """Return what is taken from a number, and what it is divided by."""
+    """Return the middle and the half width that standardise a number: (value - middle) / half."""
     if centred:
         return 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
     return 0.0, max(abs(low), abs(high))
 
 
 def bounds_of(factors: tuple[Factor, ...]) -> tuple[float, float]:
-    """Return the ends of a product."""
+    """Return the bounds (lower, upper) of the product of factors."""
     low, high = 1.0, 1.0
     for factor in factors:
         ends = [a * b for a in (low, high) for b in (factor.lower, factor.upper)]

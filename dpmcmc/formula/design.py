@@ -25,7 +25,7 @@ from dpmcmc.inputs.schema import LARGEST_BOUND, Column, NumberColumn, Schema, Ta
 
 Floats = NDArray[np.float64]
 MAX_PARAMETERS = 200
-NARROWEST_BOUNDS = 1e-12  # distance of its bounds
+NARROWEST_BOUNDS = 1e-12  # least distance of a modelled column's bounds
 __all__ = ["POINTER", "Design", "check_measured", "make_design", "response_of"]
 
 
@@ -33,12 +33,12 @@ __all__ = ["POINTER", "Design", "check_measured", "make_design", "response_of"]
 class Design:
     """The public design matrix. Everything here follows from the formula and the schema alone.
 
-    response: name of the response, empty where there is none. answer: its column, or what its
-    values are like where they are computed. parameters: one name per column. terms: the factors
-    whose product the column is. lower, upper: (d,) bounds of each column. group: (d,) which columns
-    exclude each other; at most one column of a group is different from zero in any row. max_norm:
-    largest Euclidean norm that a row within the bounds can have. mixing: (k, j, weight): column j
-    is the sum of the formula's columns k as they stand, times these weights.
+    response: name of the response, empty where there is none. answer: the response's column, or a
+    column with its bounds where it is computed. parameters: one name for each of the d columns.
+    terms: the factors whose product a column is. lower, upper: (d,) bounds of each column. group:
+    (d,) numbers; of the columns of one group at most one is nonzero in any row. max_norm: largest
+    Euclidean norm of a row within the bounds. mixing: (k, j, weight): column j is the sum of the
+    formula's columns k before centring, times these weights.
     """
 
     response: str
@@ -56,10 +56,10 @@ class Design:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The coefficients that are called otherwise than their columns, by what they are of."""
-        plain = (":".join(factor.label for factor in term) for term in self.terms)
-        pairs = zip(plain, self.parameters, strict=True)
-        return {word: name for word, name in pairs if word and word != name}
+        """Coefficients whose names differ from their terms' (see base.names), by the term."""
+        plain_names = (":".join(factor.label for factor in term) for term in self.terms)
+        pairs = zip(plain_names, self.parameters, strict=True)
+        return {plain_name: name for plain_name, name in pairs if plain_name and plain_name != name}
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class Design:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """All columns of the schema that the formula reads."""
+        """Names of all columns that the formula uses, with the response."""
         if self.answer is None:
             return self.covariates
         answer = (self.answer.name,) if self.computed is None else self.computed.columns
@@ -77,17 +77,17 @@ class Design:
 
     @property
     def indicators(self) -> NDArray[np.bool_]:
-        """Return (d,) whether a column holds 0 and 1 alone: categories, and the intercept."""
-        told = [all(factor.code is not None for factor in term) for term in self.terms]
-        return np.array(told, np.bool_)
+        """Return (d,): whether a column has 0 and 1 alone, as categories and the intercept do."""
+        is_indicator = [all(factor.code is not None for factor in term) for term in self.terms]
+        return np.array(is_indicator, np.bool_)
 
     @property
     def middle_offset(self) -> float:
-        """The middle of the public bounds of what is added to a row's predictor."""
+        """The middle of the public bounds of the offset."""
         return sum(0.5 * v.lower[0] + 0.5 * v.upper[0] for v in self.offsets)
 
     def offset(self, table: Table) -> Floats:
-        """Return (n,), what is added to each row's predictor, forced into its public bounds."""
+        """Return the offset (n,) of the linear predictor, clamped to its public bounds."""
         total = np.zeros(table.rows)
         for variable in self.offsets:
             if variable.source is not None:
@@ -97,12 +97,12 @@ class Design:
 
     @property
     def gappy(self) -> tuple[NumberColumn, ...]:
-        """The columns of the formula that have missing codes: their rows may be left out."""
+        """The columns of the formula that have missing codes."""
         numbers = [column for column in self.schema.columns if isinstance(column, NumberColumn)]
         return tuple(column for column in numbers if column.missing and column.name in self.read)
 
     def left_out(self, table: Table) -> NDArray[np.bool_]:
-        """Return (n,) whether a row has a missing code in a column of the formula."""
+        """Return (n,): whether a row has a missing code in a column of the formula."""
         out = np.zeros(table.rows, np.bool_)
         for column in self.gappy:
             out |= column.is_missing(table.columns[column.name])
@@ -111,8 +111,8 @@ class Design:
     def build(self, table: Table) -> tuple[Floats, Floats]:
         """Return (x, y): x (d, n) column-major design, y (n,) response codes or clamped numbers.
 
-        Every entry is forced into its public bounds, so no table can leave them. A row that is left
-        out has covariates of 0, and a response that is not a number.
+        Every entry is clamped to its public bounds. A row that is left out has covariates of 0 and
+        a response of NaN.
         """
         with np.errstate(all="ignore"):  # a missing code may have no logarithm
             x, y = self._built(table)
@@ -122,30 +122,30 @@ class Design:
         return x, y
 
     def _built(self, table: Table) -> tuple[Floats, Floats]:
-        """Return (x, y) as if no row were left out."""
-        x, made = np.empty((len(self.parameters), table.rows)), dict[Source, Floats]()
+        """Return (x, y) with the missing codes still as numbers."""
+        x, computed = np.empty((len(self.parameters), table.rows)), dict[Source, Floats]()
         for row, factors in enumerate(self.terms):
             x[row] = 1.0
             for factor in factors:
-                x[row] *= _values(table, factor, made)
+                x[row] *= _values(table, factor, computed)
         return x, self.responses(table)
 
     def responses(self, table: Table) -> Floats:
-        """Return (n,) responses as if no row were left out; zeros where there are none."""
+        """Return responses (n,) of all rows, also those left out; zeros without a response."""
         answer = self.answer
         if answer is None:
             return np.zeros(table.rows)
         if self.computed is not None:
-            told = self.computed.values(_numbers(table, self.computed))[0]
+            values = self.computed.values(_numbers(table, self.computed))[0]
         else:
-            told = table.columns[answer.name]
+            values = table.columns[answer.name]
         if isinstance(answer, NumberColumn):
-            return _clamped(told, answer.lower, answer.upper)
-        return _clamped(told, 0, len(answer.categories) - 1)
+            return _clamped(values, answer.lower, answer.upper)
+        return _clamped(values, 0, len(answer.categories) - 1)
 
 
-def _values(table: Table, factor: Factor, made: dict[Source, Floats]) -> Floats:
-    """made: what was computed before, which grows."""
+def _values(table: Table, factor: Factor, computed: dict[Source, Floats]) -> Floats:
+    """Return the values (n,) of a factor. computed: values by source, kept for the next factor."""
     source = factor.source
     if factor.code is not None:
         indicator: NDArray[np.bool_] = table.columns[factor.column] == factor.code
@@ -153,9 +153,9 @@ def _values(table: Table, factor: Factor, made: dict[Source, Floats]) -> Floats:
     if source is None:
         values = table.columns[factor.column]
     else:
-        if source not in made:
-            made[source] = source.values(_numbers(table, source))
-        values = made[source][factor.part]
+        if source not in computed:
+            computed[source] = source.values(_numbers(table, source))
+        values = computed[source][factor.part]
     return _clamped((values - factor.middle) / factor.half, factor.lower, factor.upper)
 
 
@@ -168,7 +168,7 @@ def _clamped(values: NDArray[np.generic], low: float, high: float) -> Floats:
 
 
 def check_measured(column: NumberColumn, largest_bound: float = LARGEST_BOUND) -> None:
-    """Refuse bounds that nothing can be computed with, where a model needs them: SpecError."""
+    """Raise SpecError where a modelled column's bounds are too large or too close together."""
     width, largest = column.upper - column.lower, max(abs(column.lower), abs(column.upper))
     if not (width >= NARROWEST_BOUNDS and largest <= largest_bound):
         raise SpecError(
@@ -186,14 +186,14 @@ def response_of(design: Design) -> Column:
     return design.answer
 
 
-@lru_cache(maxsize=256)  # the same question is planned at one budget after the other
+@lru_cache(maxsize=256)  # a model is planned at many budgets
 def make_design(schema: Schema, formula: str) -> Design:
     """Return the design of a formula over a schema. Grammar: docs/guides/formulas.md.
 
     Numbers are standardised by their declared bounds to [-1, 1]; categories are treatment coded
     with the first declared one as the reference. `~ a + b` has no response and no intercept.
-    Nothing in a formula is ever evaluated, and nothing of the data enters a design.
-    Raises SpecError.
+    No part of a formula is executed, and a design does not depend on the data.
+    Raises SpecError, which names the term and the remedy.
     """
     parsed = parse(formula)
     offsets = tuple(offset_of(schema, term[0]) for term in parsed.terms if is_offset(term))
@@ -207,26 +207,30 @@ def make_design(schema: Schema, formula: str) -> Design:
     else:
         check_response(answer, [*terms, list(offsets)])
     check_terms(terms)
-    return _made(schema, answer, terms, offsets)
+    return _assembled(schema, answer, terms, offsets)
 
 
-def _made(
+def _assembled(
     schema: Schema,
     answer: Variable | None,
     terms: list[list[Variable]],
     offsets: tuple[Variable, ...],
 ) -> Design:
-    every = list(dict.fromkeys(variable for term in terms for variable in term))
-    place = {variable: k for k, variable in enumerate(every)}
-    kinds = frozenset(k for k, variable in enumerate(every) if variable.categories)
-    found = [one for more in pieces([[place[v] for v in t] for t in terms], kinds) for one in more]
-    count = sum(size_of(every, piece) for piece in found)
+    variables = list(dict.fromkeys(variable for term in terms for variable in term))
+    number_of = {variable: k for k, variable in enumerate(variables)}
+    categorical = frozenset(k for k, variable in enumerate(variables) if variable.categories)
+    all_pieces = [
+        part
+        for term_pieces in pieces([[number_of[v] for v in t] for t in terms], categorical)
+        for part in term_pieces
+    ]
+    count = sum(size_of(variables, piece) for piece in all_pieces)
     if not 1 <= count <= MAX_PARAMETERS:
         raise SpecError(POINTER, f"{count} parameters; 1 to {MAX_PARAMETERS} are allowed")
-    columns = Columns(every, found, centre_all=answer is None)
+    columns = Columns(variables, all_pieces, centre_all=answer is None)
     factors = columns.factors
     bounds = [bounds_of(fs) for fs in factors]
-    response, computed = _answer(schema, answer)
+    response, computed = _response_column(schema, answer)
     return Design(
         response="" if response is None else response.name,
         parameters=coefficient_names([[factor.label for factor in term] for term in factors]),
@@ -243,8 +247,10 @@ def _made(
     )
 
 
-def _answer(schema: Schema, found: Variable | None) -> tuple[Column | None, Source | None]:
-    if found is None or found.source is None:
-        return (None if found is None else column_of(schema, found.columns[0])), None
-    column = NumberColumn(name=found.label, lower=found.lower[0], upper=found.upper[0])
-    return column, found.source
+def _response_column(
+    schema: Schema, variable: Variable | None
+) -> tuple[Column | None, Source | None]:
+    if variable is None or variable.source is None:
+        return (None if variable is None else column_of(schema, variable.columns[0])), None
+    column = NumberColumn(name=variable.label, lower=variable.lower[0], upper=variable.upper[0])
+    return column, variable.source

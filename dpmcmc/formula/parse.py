@@ -1,4 +1,4 @@
-"""The text of a formula becomes terms. Nothing in it is ever evaluated."""
+"""The parser of formulas: from a text to terms. No part of the text is executed."""
 
 import re
 import unicodedata
@@ -10,9 +10,9 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.loading import loaded
 
 POINTER = "/model/formula"
-RIGHT = "write it as response ~ covariate + covariate"
+REMEDY = "write it as response ~ covariate + covariate"
 MAX_LENGTH = 2000
-MAX_TERMS = 2000  # before those that are the same are taken together
+MAX_TERMS = 2000  # before equal terms are merged
 MAX_FACTORS = 5  # of a term
 MAX_POWER = 5  # of a sum of terms
 # `name`, a string, a number, or a name without quotes: a letter, then whatever may follow in a word
@@ -43,18 +43,18 @@ Term = tuple[Token, ...]
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """response: None where there is none. terms: the intercept is the one without factors."""
+    """A parsed formula. response: or None. terms: one without factors is the intercept."""
 
     response: Token | None
     terms: tuple[Term, ...]
 
 
 def with_stand_ins(text: str) -> tuple[str, dict[str, str]]:
-    """Return a formula whose names of columns are plain words, and the names by these words.
+    """Return a formula with a stand-in for every column's name, and the names by stand-in.
 
-    Python's parser normalises names (NFKC), refuses those that are words of its own and some
-    letters: no name of a column may reach it. Names stay as a formula writes them, see `written`;
-    those of functions and options stay where they are ASCII.
+    Python's parser changes names (NFKC), and refuses keywords and some letters; so it sees
+    identifiers such as _name0_. The names are returned as the formula writes them, see `written`.
+    ASCII names of functions and options are not replaced.
     """
     names: dict[str, str] = {}
 
@@ -66,9 +66,9 @@ def with_stand_ins(text: str) -> tuple[str, dict[str, str]]:
             if bare.isascii() and _FOLLOWED.match(text, match.end()):
                 return bare
             _check_letters(bare)
-        word = f"_name{len(names)}_"
-        names[word] = bare or written(quoted)
-        return word
+        stand_in_name = f"_name{len(names)}_"
+        names[stand_in_name] = bare or written(quoted)
+        return stand_in_name
 
     return _WORDS.sub(stand_in, text), names
 
@@ -81,13 +81,13 @@ def written(name: str) -> str:
 
 
 def unwritten(text: str) -> str:
-    """Return the name that a formula writes so."""
+    """Return a column's name without backticks."""
     return text[1:-1] if text.startswith("`") else text
 
 
 def _check_letters(name: str) -> None:
     if not _is_plain(name):
-        raise SpecError(POINTER, _SIGNS)
+        raise SpecError(POINTER, _ALLOWED)
 
 
 def _is_plain(name: str) -> bool:
@@ -99,46 +99,53 @@ def _is_plain(name: str) -> bool:
 def parse(formula: str) -> Parsed:
     """Return the terms of `y ~ a + C(b) + a:b + c*d + e/f + (g + h)**2 - 1`. Raises SpecError."""
     _check_form(formula)
-    plain, names = with_stand_ins(formula)
-    parsers, wrong = loaded("formulaic.parser"), loaded("formulaic.errors").FormulaicError
+    python_text, names = with_stand_ins(formula)
+    parsers, formulaic_error = loaded("formulaic.parser"), loaded("formulaic.errors").FormulaicError
     try:
         parser = parsers.DefaultFormulaParser()
-        if _count(parser.get_ast(plain)) > MAX_TERMS:
+        if _count(parser.get_ast(python_text)) > MAX_TERMS:
             raise SpecError(POINTER, f"it expands to more than {MAX_TERMS} terms")
-        sides = parser.get_terms(plain)._to_dict()
-    except (wrong, AttributeError, SyntaxError, TypeError, ValueError, RecursionError) as error:
+        sides = parser.get_terms(python_text)._to_dict()
+    except (
+        formulaic_error,
+        AttributeError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         if isinstance(error, SpecError):
             raise
-        raise SpecError(POINTER, f"cannot be parsed: {RIGHT}") from None
+        raise SpecError(POINTER, f"cannot be parsed: {REMEDY}") from None
     if set(sides) == {"root"}:
         return Parsed(None, _terms(sides["root"], names))
     if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
-        raise SpecError(POINTER, RIGHT)
+        raise SpecError(POINTER, REMEDY)
     response = _terms(sides["lhs"], names)[0]
     if len(response) != 1:
         raise SpecError(POINTER, "the response must be one column")
     return Parsed(response[0], _terms(sides["rhs"], names))
 
 
-_SIGNS = (
+_ALLOWED = (
     "only one ~, columns, calls such as log(x) or C(g), numbers and the signs ~ + - * : / ** ( )"
     " may be in it"
 )
 
 
 def _check_form(formula: str) -> None:
-    """Refuse, before any parser sees it, what no formula needs."""
+    """Raise SpecError on a text that is too long or has characters that no formula needs."""
     if not isinstance(formula, str):
-        raise SpecError(POINTER, RIGHT)
+        raise SpecError(POINTER, REMEDY)
     if len(formula) > MAX_LENGTH:
         raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
-    rest = _WORDS.sub("c", formula)
-    if not _OTHERS.fullmatch(rest) or rest.count("~") != 1:
-        raise SpecError(POINTER, _SIGNS)
+    remainder = _WORDS.sub("c", formula)
+    if not _OTHERS.fullmatch(remainder) or remainder.count("~") != 1:
+        raise SpecError(POINTER, _ALLOWED)
 
 
 def _count(node: Any) -> int:
-    """Return how many terms a formula expands to, at most."""
+    """Return an upper bound of the number of terms that a formula expands to."""
     arguments = getattr(node, "args", None)
     if arguments is None:
         return 1
@@ -171,7 +178,7 @@ def _terms(side: Any, names: dict[str, str]) -> tuple[Term, ...]:
 
 
 def _token(factor: Any, names: dict[str, str]) -> Token | None:
-    """Return a factor as it is written, None for the intercept."""
+    """Return a factor as the formula writes it; None for the intercept."""
     text, method = str(factor.expr), str(getattr(factor.eval_method, "value", ""))
     if method == "literal" and text == "1":
         return None

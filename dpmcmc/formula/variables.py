@@ -1,4 +1,4 @@
-"""The variables of a formula: what its names and calls are, given the columns of a schema."""
+"""The variables of a formula: its names and calls, resolved with the columns of a schema."""
 
 from itertools import product
 
@@ -25,12 +25,12 @@ def is_offset(term: Term) -> bool:
 
 
 def offset_of(schema: Schema, token: Token) -> Variable:
-    """Return what is added to the predictor as it is: arithmetic on columns. Raises SpecError."""
+    """Return the variable that offset(...) adds to the linear predictor. Raises SpecError."""
     return _computed(schema, read_call(token.text))
 
 
 def response_variable(schema: Schema, token: Token) -> Variable:
-    """Return the response: a column, or a number that is computed from some."""
+    """Return the response: a column, or arithmetic on columns. Raises SpecError on others."""
     answer = _variable(schema, token)
     if (token.call and answer.source is None) or (len(answer.parts) > 1 and not answer.categories):
         raise SpecError(POINTER, "the response must be one column, or arithmetic on some")
@@ -38,27 +38,27 @@ def response_variable(schema: Schema, token: Token) -> Variable:
 
 
 def expanded_powers(terms: list[Term]) -> list[Term]:
-    """Return the terms, each poly(x, k, raw=True) as its k powers."""
-    found: list[Term] = []
+    """Return the terms, with each poly(x, k, raw=True) expanded to its k powers."""
+    expanded: list[Term] = []
     for term in terms:
-        told = [(powers(read_call(t.text)) if t.call else None) for t in term]
+        powers_of = [(powers(read_call(t.text)) if t.call else None) for t in term]
         choices = [
-            [t] if some is None else [Token(text, True) for text in some]
-            for t, some in zip(term, told, strict=True)
+            [t] if factors is None else [Token(text, True) for text in factors]
+            for t, factors in zip(term, powers_of, strict=True)
         ]
-        found += product(*choices)
-    return found
+        expanded += product(*choices)
+    return expanded
 
 
 def check_response(answer: Variable, terms: list[list[Variable]]) -> None:
-    """Refuse a response that is a covariate as well. Raises SpecError."""
+    """Raise SpecError where a column of the response is also one of a covariate."""
     read = {column for term in terms for variable in term for column in variable.columns}
     if read & set(answer.columns):
         raise SpecError(POINTER, "the response cannot be a covariate as well")
 
 
 def check_terms(terms: list[list[Variable]]) -> None:
-    """Refuse a term that names a variable twice, or stands in the formula twice."""
+    """Raise SpecError where a term has a variable twice, or a formula a term twice."""
     named = [frozenset(term) for term in terms]
     repeated = any(len(names) < len(term) for names, term in zip(named, terms, strict=True))
     if repeated or len(set(named)) < len(named):
@@ -71,7 +71,7 @@ def variables_of(schema: Schema, term: Term) -> list[Variable]:
 
 
 def _variable(schema: Schema, token: Token) -> Variable:
-    """Return what a factor of the formula is. Raises SpecError."""
+    """Return the variable of one factor. Raises SpecError."""
     if not token.call:
         return _plain(column_of(schema, token.text))
     call = read_call(token.text)
@@ -93,7 +93,7 @@ def _variable(schema: Schema, token: Token) -> Variable:
 
 
 def _only_column(call: Call) -> str | None:
-    """Return the column, where a call holds nothing else."""
+    """Return the column of a call that has one column as its only argument; else None."""
     if len(call.arguments) != 1 or call.options:
         return None
     return call.column(call.arguments[0])
@@ -104,7 +104,7 @@ def _plain(column: Column, call: Call | None = None) -> Variable:
     if isinstance(column, CategoryColumn | BinaryColumn):
         if call is not None:
             raise call.refuse(f"{name!r} is no number column of the dataset")
-        parts = tuple(f"{name}[{word}]" for word in column.categories[1:])
+        parts = tuple(f"{name}[{category}]" for category in column.categories[1:])
         return Variable(name, (name,), parts, column.categories)
     return Variable(name, (name,), (name,), (), (column.lower,), (column.upper,))
 
@@ -116,9 +116,18 @@ def _computed(schema: Schema, call: Call) -> Variable:
             bounds[column.name] = Interval(column.lower, column.upper)
     text = call.text
     if call.name in BASES:
-        made = basis(call, bounds)
-        parts = tuple(f"{text}[{k}]" for k in range(1, len(made.lower) + 1))
-        ends = made.lower, made.upper
-        return Variable(text, made.columns, parts, (), *ends, square=made.square, source=made)
-    found = expression(call, bounds)
-    return Variable(text, found.columns, (text,), (), found.lower, found.upper, source=found)
+        functions = basis(call, bounds)
+        parts = tuple(f"{text}[{k}]" for k in range(1, len(functions.lower) + 1))
+        return Variable(
+            text,
+            functions.columns,
+            parts,
+            lower=functions.lower,
+            upper=functions.upper,
+            square=functions.square,
+            source=functions,
+        )
+    arithmetic = expression(call, bounds)
+    return Variable(
+        text, arithmetic.columns, (text,), (), arithmetic.lower, arithmetic.upper, source=arithmetic
+    )

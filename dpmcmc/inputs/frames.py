@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-READERS = (  # who reads what has `__dataframe__` alone, and by which call
+READERS = (  # (module, function) that reads objects with `__dataframe__` alone
     ("pyarrow.interchange", "from_dataframe"),
     ("polars", "from_dataframe"),
     ("pandas.api.interchange", "from_dataframe"),
@@ -64,30 +64,35 @@ def type_of(values: Sequence[object]) -> ValueType:
     return values.type if isinstance(values, Decimals) else np.asarray(values).dtype
 
 
-def held(number: float, type: ValueType) -> tuple[float, ...]:
-    """Return the doubles that a number is read as where a column of this type holds it.
+def representations(number: float, type: ValueType) -> tuple[float, ...]:
+    """Return the doubles that may stand for this number in a column of this type.
 
-    None where no value of the type can equal it. A double may have been a float32 before: -9.9 is
+    Empty where no value of the type can equal it. A double may have been a float32 before: -9.9 is
     then -9.899999618530273.
     """
     number = float(number)
     if isinstance(type, DecimalType):
         exponent = Decimal(repr(number)).normalize().as_tuple().exponent
-        fits = isinstance(exponent, int) and exponent >= -type.scale
-        fits = fits and abs(Decimal(number)) < Decimal(10) ** (type.precision - type.scale)
-        return (number,) if fits else ()
+        representable = isinstance(exponent, int) and exponent >= -type.scale
+        representable = representable and abs(Decimal(number)) < Decimal(10) ** (
+            type.precision - type.scale
+        )
+        return (number,) if representable else ()
     if type.kind in "biu":
         least, most = (0, 1) if type.kind == "b" else (np.iinfo(type).min, np.iinfo(type).max)
-        fits = number.is_integer() and float(least) <= number <= float(most)
-        return (number,) if fits else ()
+        representable = number.is_integer() and float(least) <= number <= float(most)
+        return (number,) if representable else ()
     if type.kind == "f" and type.itemsize < 8:
         return _rounded(number, type)
-    single = _rounded(number, np.dtype(np.float32))
-    return (number, *(one for one in single if len(Decimal(repr(one)).as_tuple().digits) >= LONG))
+    as_float32 = _rounded(number, np.dtype(np.float32))
+    return (
+        number,
+        *(value for value in as_float32 if len(Decimal(repr(value)).as_tuple().digits) >= LONG),
+    )
 
 
 def _rounded(number: float, type: np.dtype[Any]) -> tuple[float, ...]:
-    """Return the number of a shorter type that this one becomes; none where it is out of range."""
+    """Return the number rounded to a shorter type; an empty tuple where it is out of range."""
     with np.errstate(over="ignore", under="ignore"):
         short = float(np.float64(number).astype(type))
     return (short,) if np.isfinite(short) and (short == 0) == (number == 0) else ()
@@ -102,7 +107,10 @@ def rows_of(columns: Mapping[str, Sequence[object]]) -> int:
 
 
 def _aligned(columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return columns whose pandas Series have one index. Raises ValueError where labels differ."""
+    """Return columns with all pandas Series in the first one's order.
+
+    Raises ValueError where their index labels differ.
+    """
     series = {name: values for name, values in columns.items() if _is_indexed(values)}
     if len(series) < 2:
         return columns
@@ -128,12 +136,12 @@ def _aligned(columns: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_indexed(values: object) -> bool:
-    """Whether these are a Series of pandas, or of a library that has its indexes."""
+    """Whether these values have an index, as a Series of pandas."""
     return hasattr(values, "reindex") and hasattr(getattr(values, "index", None), "equals")
 
 
 def _plain(values: Any) -> Sequence[object]:
-    """Return the values of a mapping's column, with the type that they have there."""
+    """Return the values of a mapping's column without changing their type."""
     if isinstance(values, list | tuple | np.ndarray):
         return cast("Sequence[object]", values)
     import narwhals
@@ -148,12 +156,12 @@ def _plain(values: Any) -> Sequence[object]:
 
 
 def _values(series: Any) -> Sequence[object]:
-    """Return a column's values. Codes of categories have none for a missing value: a list has."""
+    """Return a column's values; as a list where some are missing, so that those are None."""
     type = _decimal_type(series.to_native())
     if type is not None:
         return Decimals(series.to_list(), type)
-    found = series.to_list() if series.null_count() else series.to_numpy()
-    return cast("Sequence[object]", found)
+    values = series.to_list() if series.null_count() else series.to_numpy()
+    return cast("Sequence[object]", values)
 
 
 def _decimal_type(values: Any) -> DecimalType | None:
@@ -161,7 +169,7 @@ def _decimal_type(values: Any) -> DecimalType | None:
     type = getattr(values, "dtype", None) or getattr(values, "type", None)
     type = getattr(type, "pyarrow_dtype", type)
     digits = getattr(type, "precision", None), getattr(type, "scale", None)
-    if not all(isinstance(one, int) for one in digits):
+    if not all(isinstance(digit, int) for digit in digits):
         return None
     return DecimalType(*cast("tuple[int, int]", digits))
 
@@ -188,20 +196,22 @@ def _frame(data: object) -> Any:
 
 
 def _exchanged(data: object) -> Any:
-    """Return what has an Arrow stream or `__dataframe__` as a frame. Raises TypeError."""
+    """Return a frame from an object with an Arrow stream or `__dataframe__`. Raises TypeError."""
     import narwhals
 
     kind = type(data).__name__
-    streams, exchanges = (hasattr(data, f"__{one}__") for one in ("arrow_c_stream", "dataframe"))
+    streams, exchanges = (
+        hasattr(data, f"__{protocol}__") for protocol in ("arrow_c_stream", "dataframe")
+    )
     if isinstance(data, type) or not (streams or exchanges):
         raise TypeError(f"{NEEDED}, not {kind}") from None
     try:
         for backend in ("pyarrow", "polars"):
             if streams and find_spec(backend):
                 return narwhals.from_arrow(cast("Any", data), backend=backend).to_native()
-        for home, call in READERS:
-            if exchanges and find_spec(home.partition(".")[0]):
-                return getattr(import_module(home), call)(data)
+        for module, call in READERS:
+            if exchanges and find_spec(module.partition(".")[0]):
+                return getattr(import_module(module), call)(data)
     except ValueError:  # a stream of one column
         raise TypeError(f"{NEEDED}, not {kind}") from None
     raise TypeError(f"to read a {kind}, install pyarrow, polars or pandas") from None

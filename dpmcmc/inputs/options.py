@@ -1,4 +1,4 @@
-"""What an analyst may ask of an algorithm: the options of each, as a job holds them."""
+"""The options of every algorithm, as fields of a job's `sampler`."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -7,23 +7,23 @@ from dpmcmc.inputs.published import method_of
 
 SumsMethod = Literal["bayes_fixeds_fast", "mcmc_fixeds", "mcmc_normalx", "mcmc_bs", "adassp"]
 
-FRESH = "new"  # in place of a job's name: pay for a whitening of one's own
+FRESH = "new"  # in place of the name of an earlier release: pay for a new whitening
 Shape = Literal["normal", "bactrian"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Random walk on the standardised coefficients.
+    """Random walk proposal on the standardised coefficients.
 
     kind: "component" moves one coefficient chosen at random, "full" all of them.
     scale: standard deviation of a moved coefficient; the planner chooses it when None.
-    shape: "normal", or "bactrian", two narrow normals on both sides (Yang and Rodríguez 2013),
-    which wastes no noise on short moves: 1.5 times the effective draws for the same budget.
-    adapt: whether the moves are fitted to the draws of the warm-up: directions and scales, see
-    samplers/adaptation.py. None: where no scale is given and enough draws are expected.
-    stretch: how many times as long the first moves are; they shrink to `scale` within two
-    thirds of the warm-up, so that few are needed to a far mode. None: as many as the mode may be
-    far, where no scale is given; else 1.
+    shape: "normal", or "bactrian", a mixture of two narrow normals on both sides (Yang and
+    Rodríguez 2013), which avoids short moves: 1.5 times the effective draws for the same budget.
+    adapt: whether directions and scales of moves are fitted to the draws of the warm-up, see
+    samplers/adaptation.py. None: if no scale is given and enough draws are expected.
+    stretch: factor by which the first moves are longer; it shrinks to 1 within two thirds of the
+    warm-up, so that few moves reach a mode far away. None: from the distance at which the mode may
+    be if no scale is given, else 1.
     """
 
     kind: Literal["full", "component"] = "component"
@@ -35,7 +35,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentProposal:
-    """Random walk of one coefficient at a time. See Proposal."""
+    """Random walk proposal on one coefficient at a time; fields as of Proposal."""
 
     kind: Literal["component"] = "component"
     scale: float | None = None
@@ -46,13 +46,13 @@ class ComponentProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A release before the chain: where it begins, and along what it moves.
+    """A release before the chains, which gives their starting points and directions of moves.
 
-    noisy_quadratic of logistic, linear and Poisson models, noisy_mean of Gaussian means and
-    bananas. share: of the job's mu^2, where the job gives epsilon; 0 for no such release.
-    noise_multiplier: of all of it, as if it were one Gaussian. num_far: Newton steps of
-    noisy_quadratic before the two near the posterior mode. shares, clip_bounds: of noisy_mean, see
-    its options. What is None is chosen by the planner.
+    It is noisy_quadratic for logistic, linear and Poisson models, noisy_mean for Gaussian means and
+    bananas. share: of the job's mu^2, if the job gives epsilon; 0 for no such release.
+    noise_multiplier: of the whole release, as if it were one Gaussian mechanism. num_far: Newton
+    steps of noisy_quadratic before the two near the posterior mode. shares, clip_bounds: see the
+    options of noisy_mean. The planner fills what is None.
     """
 
     share: float = 0.25
@@ -64,18 +64,22 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions:
-    """What is None is chosen by the planner. num_steps: of each chain, warm-up included.
+    """Options of every sampler; the planner fills what is None.
 
-    num_chains: all of them are paid for. num_warmup: leading draws that are marked as warm-up.
-    clip_bound: cut every row's log ratio at +- this. clip_width: cut the interval of what row
-    ratios can be to this width, the further end first; None is none beside a noise multiplier or a
-    clip_bound, for HMC and MALA, and for logistic models unless mu is 100 or more. start: the
-    release that the chain begins from, which is kept as that of a job is: noisy_quadratic of
-    logistic, linear and Poisson models, noisy_mean of Gaussian means and bananas. With an
-    epsilon the planner decides what None is: it is that one, but for a penalty sampler on all
-    rows with a num_steps of the caller's, whose cost is sqrt(all steps) / noise multiplier,
-    unless mu is 100 or more. Beside a noise multiplier None is none, as a share of 0 is. Without
-    one all chains start at a public point, near the prior mean.
+    num_steps: of each chain, warm-up included. num_chains: every chain costs. num_warmup: first
+    draws of a chain, which are charged and left out of summaries.
+
+    clip_bound: clip every row's log likelihood ratio to +- this. clip_width: clip it to an interval
+    of this width, whose further end is moved first. If clip_width is None, there is no such clip
+    with a noise multiplier or a clip_bound, for HMC and MALA, and for logistic models with mu
+    below 100.
+
+    start: a release (charged, and stored with the job) that the chains begin from: noisy_quadratic
+    of logistic, linear and Poisson models, noisy_mean of Gaussian means and bananas. If start is
+    None and the job gives an epsilon, there is a start, except for a penalty sampler on all rows
+    with a num_steps of the caller's and mu below 100. If start is None and the job gives a noise
+    multiplier, or if its share is 0, there is no start: all chains begin at a public point near
+    the prior mean.
     """
 
     num_steps: int | None = None
@@ -88,7 +92,7 @@ class ChainOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpPenaltyOptions(ChainOptions):
-    """Options of dp_penalty: a random walk along vectors of coefficients."""
+    """Options of dp_penalty: random walk Metropolis on all rows, corrected for the noise."""
 
     algorithm: Literal["dp_penalty"] = "dp_penalty"
     proposal: Proposal = field(default_factory=Proposal)
@@ -96,7 +100,7 @@ class DpPenaltyOptions(ChainOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpPenaltyComponentOptions(ChainOptions):
-    """Options of dp_penalty_component: a random walk along one coefficient at a time."""
+    """Options of dp_penalty_component: dp_penalty that moves one coefficient at a time."""
 
     algorithm: Literal["dp_penalty_component"] = "dp_penalty_component"
     proposal: ComponentProposal = field(default_factory=ComponentProposal)
@@ -104,7 +108,7 @@ class DpPenaltyComponentOptions(ChainOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpPenaltyGuidedOptions(ChainOptions):
-    """Options of dp_penalty_guided: a walk that keeps its direction while it is accepted."""
+    """Options of dp_penalty_guided: dp_penalty that keeps its direction until it is rejected."""
 
     algorithm: Literal["dp_penalty_guided"] = "dp_penalty_guided"
     proposal: ComponentProposal = field(default_factory=ComponentProposal)
@@ -114,7 +118,7 @@ class DpPenaltyGuidedOptions(ChainOptions):
 class DpPenaltySubsampledOptions(ChainOptions):
     """Options of dp_penalty_subsampled: penalty steps on secret minibatches.
 
-    batch: rows of a step. Needs a dataset whose terms have a Rényi branch.
+    batch: number of rows in a minibatch. The dataset's budget needs a Rényi branch.
     """
 
     algorithm: Literal["dp_penalty_subsampled"] = "dp_penalty_subsampled"
@@ -126,9 +130,9 @@ class DpPenaltySubsampledOptions(ChainOptions):
 class DpBarkerOptions(ChainOptions):
     """Options of dp_barker: Barker steps on secret minibatches.
 
-    batch: rows of a step. scale: length of a move of one coefficient. adapt: whether moves are
-    fitted to the draws of the warm-up, as in Proposal. Needs a dataset whose terms have a Rényi
-    branch.
+    batch: number of rows in a minibatch. scale: length of a move of one coefficient. adapt: whether
+    moves are fitted to the draws of the warm-up, as in Proposal. The dataset's budget needs a
+    Rényi branch.
     """
 
     algorithm: Literal["dp_barker"] = "dp_barker"
@@ -141,11 +145,12 @@ class DpBarkerOptions(ChainOptions):
 class DpHmcOptions(ChainOptions):
     """Options of dp_hmc: Hamiltonian trajectories with noisy gradients.
 
-    step_size: in posterior sds, with a mass matrix as planned. mass: its diagonal; the covariance
-    that a start released takes its place. gradient_clip: largest norm that a row's gradient keeps.
-    A start that finds the posterior to be other than the plan guessed shortens the step, scales the
-    clip and cuts row ratios that are ten times the typical one (docs/proofs/dp_hmc.md).
-    gradient_noise_multiplier: of every gradient; privacy.noise_multiplier is that of every ratio.
+    step_size: in posterior sds. mass: diagonal of the mass matrix; with a start, the released
+    covariance is used instead. gradient_clip: norm to which a per-row gradient is clipped. If the
+    start's release shows another posterior than the plan assumed, the step becomes shorter, the
+    gradient clip is scaled, and row ratios are clipped at ten times the typical one
+    (docs/proofs/dp_hmc.md). gradient_noise_multiplier: of every gradient;
+    privacy.noise_multiplier is that of every ratio.
     """
 
     algorithm: Literal["dp_hmc"] = "dp_hmc"
@@ -160,11 +165,12 @@ class DpHmcOptions(ChainOptions):
 class DpMalaOptions(ChainOptions):
     """Options of dp_mala: Langevin proposals with noisy gradients.
 
-    step_size: in posterior sds, with a mass matrix as planned. mass: its diagonal; the covariance
-    that a start released takes its place. gradient_clip: largest norm that a row's gradient keeps.
-    A start that finds the posterior to be other than the plan guessed shortens the step, scales the
-    clip and cuts row ratios that are ten times the typical one (docs/proofs/dp_hmc.md).
-    gradient_noise_multiplier: of every gradient; privacy.noise_multiplier is that of every ratio.
+    step_size: in posterior sds. mass: diagonal of the mass matrix; with a start, the released
+    covariance is used instead. gradient_clip: norm to which a per-row gradient is clipped. If the
+    start's release shows another posterior than the plan assumed, the step becomes shorter, the
+    gradient clip is scaled, and row ratios are clipped at ten times the typical one
+    (docs/proofs/dp_hmc.md). gradient_noise_multiplier: of every gradient;
+    privacy.noise_multiplier is that of every ratio.
     """
 
     algorithm: Literal["dp_mala"] = "dp_mala"
@@ -175,17 +181,18 @@ class DpMalaOptions(ChainOptions):
 
     @property
     def num_leapfrog(self) -> int:
-        """Gradients a step."""
+        """Leapfrog steps of a proposal: always 1."""
         return 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyMeanOptions:
-    """What is None is chosen by the planner. num_steps: independent draws of each chain.
+    """Options of noisy_mean; the planner fills what is None.
 
-    shares: of the job's mu^2 for each release, the last one the closest; together at most 1.
-    clip_bounds: for each release the largest distance from its centre that a row counts with, in
-    known sds of the columns. clip_bound: of the last one, where the others are left open.
+    num_steps: independent draws of each chain. shares: of the job's mu^2 for each release, of which
+    the last is the most exact; together at most 1. clip_bounds: for each release, the distance from
+    its centre to which rows are clipped, in known sds of the columns. clip_bound: of the last
+    release, where clip_bounds is None.
     """
 
     algorithm: Literal["noisy_mean"] = "noisy_mean"
@@ -199,10 +206,11 @@ class NoisyMeanOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyQuadraticOptions:
-    """What is None is chosen by the planner. num_steps: independent draws of each chain.
+    """Options of noisy_quadratic; the planner fills what is None.
 
-    num_far: Newton steps before the two near the posterior mode. whitening: the name of an earlier
-    release of the same columns, whose coordinates are used again and not paid for; or "new".
+    num_steps: independent draws of each chain. num_far: Newton steps before the two near the
+    posterior mode. whitening: the name of an earlier release of the same columns, whose whitening
+    is used again at no cost; or "new".
     """
 
     algorithm: Literal["noisy_quadratic"] = "noisy_quadratic"
@@ -214,21 +222,22 @@ class NoisyQuadraticOptions:
 
     @property
     def clip_bound(self) -> None:
-        """None: what is cut follows from what is released."""
+        """None: clip bounds follow from the released numbers."""
 
     @property
     def paid(self) -> bool:
-        """Whether the whitening was paid for by somebody else."""
+        """Whether the whitening is that of an earlier release, and costs nothing here."""
         return self.whitening not in (None, FRESH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpViOptions:
-    """What is None is chosen by the planner. num_steps: independent draws of each chain.
+    """Options of dp_vi; the planner fills what is None.
 
-    num_far: rounds before the two that the answer is made of. num_directions: pairs of gradients
-    that a round releases around the mean: one for each parameter. gradient_clip: largest norm that
-    a row's gradient keeps, in typical norms of such gradients.
+    num_steps: independent draws of each chain. num_far: rounds before the two that give the result.
+    num_directions: pairs of gradients that a round releases around the mean, one for each
+    parameter. gradient_clip: norm to which a per-row gradient is clipped, in typical norms of such
+    gradients.
     """
 
     algorithm: Literal["dp_vi"] = "dp_vi"
@@ -241,19 +250,19 @@ class DpViOptions:
 
     @property
     def clip_bound(self) -> None:
-        """None: gradients are cut, and not log ratios."""
+        """None: gradients are clipped, not log ratios."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SufficientStatisticsOptions:
-    """What is None is chosen by the planner. num_steps: independent draws of each chain.
+    """Options of sufficient_statistics; the planner fills what is None.
 
-    method: how the posterior given the sums is found. bayes_fixeds_fast: in closed form, the noise
-    of X'X reckoned in. mcmc_fixeds: X'X taken to be what was released. mcmc_normalx: X'X unknown,
-    the covariates normal. mcmc_bs: whole rows normal. adassp: a ridge estimate without a prior, and
-    the spread of its noise. num_holders: of the dataset's data holders, each of which then releases
-    the sums of its own rows with noise of its own; by default the sums of all rows are released,
-    with less noise in all and at the same cost.
+    num_steps: independent draws of each chain. method: how the posterior given the noisy sums is
+    computed. bayes_fixeds_fast: in closed form, with the noise of X'X. mcmc_fixeds: X'X is taken as
+    released, without its noise. mcmc_normalx: X'X is unknown, the covariates normal. mcmc_bs: whole
+    rows are normal. adassp: a ridge estimate without a prior, and the covariance of its noise.
+    num_holders: of the dataset's data holders, if each is to release the sums of its own rows with
+    its own noise; by default the sums of all rows are released, with less noise at the same cost.
     """
 
     algorithm: Literal["sufficient_statistics"] = "sufficient_statistics"
@@ -264,20 +273,20 @@ class SufficientStatisticsOptions:
     num_holders: int | None = None
 
     def __post_init__(self) -> None:
-        """Take a method by its published name as well, such as MCMC-fixedS."""
+        """Replace a published name of a method, such as MCMC-fixedS, by the name here."""
         if isinstance(self.method, str):
             object.__setattr__(self, "method", method_of(self.method))
 
     @property
     def clip_bound(self) -> None:
-        """None: rows are cut at their public bounds alone."""
+        """None: rows are clamped to their public bounds alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoOptions:
     """Let the planner choose the algorithm; the plan gives its reasons.
 
-    What is given here is kept for any algorithm that it chooses. whitening: see noisy_quadratic.
+    The options given here hold for whichever algorithm it chooses. whitening: see noisy_quadratic.
     """
 
     algorithm: Literal["auto"] = "auto"
@@ -288,7 +297,7 @@ class AutoOptions:
 
     @property
     def clip_bound(self) -> None:
-        """None: what is cut depends on the algorithm."""
+        """None: clip bounds depend on the algorithm."""
 
 
 SamplerOptions = (

@@ -1,13 +1,13 @@
-"""Names that the theses and papers give to algorithms, as names for them here.
+"""Published names of algorithms, from theses and papers, and the names of the same here.
 
-They are taken wherever an algorithm is named: by the library, by the service and by its client.
-docs/guides/from_the_theses.md maps figures, tables and symbols as well.
+The library, the service and its client accept both. docs/guides/from_the_theses.md maps figures,
+tables and symbols as well.
 """
 
 from typing import Any
 
 SUMS = "sufficient_statistics"
-# as published -> the algorithm, and the options that make it that one
+# published name -> algorithm and options
 PUBLISHED: dict[str, tuple[str, dict[str, str]]] = {
     "DP penalty": ("dp_penalty", {}),
     "penalty algorithm": ("dp_penalty", {}),
@@ -39,29 +39,29 @@ _BY_PLAIN_NAME = {_plain(name): meant for name, meant in PUBLISHED.items()}
 
 
 def algorithm_of(name: str) -> tuple[str, dict[str, str]]:
-    """Return the algorithm of a published name and its options; the name itself where it is none.
+    """Return algorithm and options for a published name; an unknown name is returned unchanged.
 
-    In any case, with or without hyphens and spaces.
+    Case, hyphens and spaces do not matter.
     """
     return _BY_PLAIN_NAME.get(_plain(name), (name, {}))
 
 
 def method_of(name: str) -> str:
-    """Return the method of sufficient_statistics that a published name means, or the name."""
+    """Return the method of sufficient_statistics for a published name; else the name unchanged."""
     return algorithm_of(name)[1].get("method", name)
 
 
 def with_known_names(sampler: Any) -> Any:
     """Return a job's `sampler`, as JSON holds it, with published names replaced by those here.
 
-    What is given beside a name that means a method stays, so that two methods are refused.
+    A method that is given beside such a name is kept, so that two different methods are refused.
     """
     if not isinstance(sampler, dict):
         return sampler
-    made = dict(sampler)
-    if isinstance(made.get("method"), str):
-        made["method"] = method_of(made["method"])
-    if isinstance(made.get("algorithm"), str):
-        made["algorithm"], options = algorithm_of(made["algorithm"])
-        made = options | made
-    return made
+    renamed = dict(sampler)
+    if isinstance(renamed.get("method"), str):
+        renamed["method"] = method_of(renamed["method"])
+    if isinstance(renamed.get("algorithm"), str):
+        renamed["algorithm"], options = algorithm_of(renamed["algorithm"])
+        renamed = options | renamed
+    return renamed

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import near
 from dpmcmc.base.private import Neighbouring
-from dpmcmc.inputs.frames import DecimalType, ValueType, columns_of, held, rows_of, type_of
+from dpmcmc.inputs.frames import (
+    DecimalType,
+    ValueType,
+    columns_of,
+    representations,
+    rows_of,
+    type_of,
+)
 
 DATES = (
     "dates are no type of column: give the column as numbers, such as days since a date, and its"
@@ -33,14 +40,33 @@ LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its sq
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberColumn:
-    """A numeric column. lower < upper: declared finite bounds; values outside are clamped.
+    """A numeric column and what is public about it.
 
-    missing: codes, wherever they lie, that stand for no value. They are kept as they are, and a row
-    with one in a column of a model is left out of that model. It counts as a row all the same.
-    integer: whether all values are whole numbers, codes apart; synthetic tables hold whole numbers
-    then, and quantiles are whole. spikes: values that many rows have exactly, such as 0 of an
-    amount; tables of counts and synthetic tables give each of them a cell of its own.
-    Raises ValueError where bounds, codes or spikes are none.
+    Parameters
+    ----------
+    name
+        Name of the column.
+    lower, upper
+        Declared finite bounds, lower < upper. Values outside are clamped to them.
+    missing
+        Codes that stand for a missing value, within the bounds or not. They are not clamped, and a
+        row with one in a column of a model is left out of that model. It still counts as a row.
+    integer
+        Whether all values except the missing codes are whole numbers. Synthetic tables then have
+        whole numbers, and quantiles are whole.
+    spikes
+        Values that many rows have exactly, such as 0 in an amount. Tables of counts and synthetic
+        tables have a cell of its own for each.
+
+    Raises
+    ------
+    ValueError
+        If bounds, codes or spikes are not finite numbers in the right order; the message names the
+        column.
+
+    Examples
+    --------
+    >>> NumberColumn(name="income", lower=0, upper=200_000, missing=(-9,), spikes=(0,))
     """
 
     name: str
@@ -79,58 +105,65 @@ class NumberColumn:
             raise ValueError(f"the bounds of {self.name!r} must be {limit}")
 
     def _checked_spikes(self) -> tuple[float, ...]:
-        given = self.spikes
-        if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
+        declared = self.spikes
+        if not isinstance(declared, Sequence | np.ndarray) or isinstance(declared, str):
             raise ValueError(f"the spikes of {self.name!r} must be a list, such as [0]")
-        if not all(_is_number(one) for one in given):
+        if not all(_is_number(spike) for spike in declared):
             raise ValueError(f"the spikes of {self.name!r} must be numbers")
-        found = tuple(sorted(map(_code, given)))
-        if len(found) > MOST_SPIKES or len(set(found)) < len(found):
+        spikes = tuple(sorted(map(_code, declared)))
+        if len(spikes) > MOST_SPIKES or len(set(spikes)) < len(spikes):
             raise ValueError(f"{self.name!r} may have {MOST_SPIKES} different spikes")
-        if not all(self.lower <= one <= self.upper for one in found):
+        if not all(self.lower <= spike <= self.upper for spike in spikes):
             raise ValueError(f"the spikes of {self.name!r} must lie within its bounds")
-        if set(found) & set(self.missing):
+        if set(spikes) & set(self.missing):
             raise ValueError(f"a spike of {self.name!r} is a missing code as well")
-        if self.integer and not all(one.is_integer() for one in found):
+        if self.integer and not all(spike.is_integer() for spike in spikes):
             raise ValueError(
                 f"the spikes of {self.name!r} must be whole numbers, as its values are"
             )
-        return found
+        return spikes
 
     def is_whole(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which values may be those of an integer column: whole ones, and codes."""
-        whole: NDArray[np.bool_] = np.trunc(values) == values
-        return whole | self.is_missing(values)
+        """Return which values an integer column may have: whole numbers and missing codes."""
+        integral: NDArray[np.bool_] = np.trunc(values) == values
+        return integral | self.is_missing(values)
 
     def impossible(self, type: ValueType) -> tuple[float, ...]:
-        """Return the missing codes and spikes that no value of a column of this type can equal."""
-        return tuple(code for code in (*self.missing, *self.spikes) if not held(code, type))
+        """Return the missing codes and spikes that no value of this type can equal."""
+        return tuple(
+            code for code in (*self.missing, *self.spikes) if not representations(code, type)
+        )
 
     def declared(self, numbers: NDArray[np.float64], type: ValueType) -> NDArray[np.float64]:
-        """Return numbers of a column of this type, each code and spike as the double it is here.
+        """Return numbers with every code and spike as the declared double.
 
-        numbers: as doubles. In a float32, -9.9 is another number than in a double.
+        numbers: of a column of this type, converted to doubles. -9.9 in a float32 differs from -9.9
+        in a double.
         """
-        read = [(code, held(code, type)) for code in (*self.missing, *self.spikes)]
-        found = numbers
-        for code, doubles in read:
+        doubles_of = [(code, representations(code, type)) for code in (*self.missing, *self.spikes)]
+        result = numbers
+        for code, doubles in doubles_of:
             if doubles not in ((code,), ()):
-                found = np.where(np.isin(numbers, doubles), code, found)
-        return found
+                result = np.where(np.isin(numbers, doubles), code, result)
+        return result
 
     def clamped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return values within the bounds, missing codes as they are.
+        """Return values clamped to the bounds, missing codes unchanged.
 
-        values: as `declared` returns them. None that is no code becomes one: where a bound is a
-        code, a value beyond it becomes the double next to it.
+        values: as `declared` returns them. Where a bound is itself a missing code, a value beyond
+        it is clamped to the next number inside, so that it does not become a code.
         """
         within = np.clip(values, self.lower, self.upper)
         if not self.missing:
             return within
         for code in self.missing:
             if code in (self.lower, self.upper):
-                other = self.upper if code == self.lower else self.lower
-                inside = code + np.sign(other - code) if self.integer else np.nextafter(code, other)
+                opposite = self.upper if code == self.lower else self.lower
+                inside = (
+                    code + np.sign(opposite - code)
+                    if self.integer
+                    else np.nextafter(code, opposite)
+                )
                 within = np.where(within == code, inside, within)
         return np.where(self.is_missing(values), values, within)
 
@@ -141,21 +174,52 @@ class NumberColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryColumn:
-    """A column of declared categories (at least two, distinct). Raises ValueError on others."""
+    """A column of declared categories.
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    categories
+        At least two different categories; the first one is the reference of a model.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two, or two are equal; the message names the column.
+
+    Examples
+    --------
+    >>> CategoryColumn(name="region", categories=("north", "south", "west"))
+    """
 
     name: str
     categories: tuple[str, ...]
     type: Literal["category"] = "category"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "categories", _words(self.name, self.categories))
+        object.__setattr__(self, "categories", _category_names(self.name, self.categories))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryColumn:
-    """A column of exactly two declared categories, the second one coded as 1.
+    """A column of two declared categories.
 
-    Raises ValueError on others.
+    Parameters
+    ----------
+    name
+        Name of the column.
+    categories
+        Exactly two different categories; the second one is coded as 1.
+
+    Raises
+    ------
+    ValueError
+        If there are not exactly two; the message names the column.
+
+    Examples
+    --------
+    >>> BinaryColumn(name="cured", categories=("no", "yes"))
     """
 
     name: str
@@ -163,17 +227,19 @@ class BinaryColumn:
     type: Literal["binary"] = "binary"
 
     def __post_init__(self) -> None:
-        words = _words(self.name, self.categories)
-        if len(words) != 2:
-            raise ValueError(f"{self.name!r} has {len(words)} categories: a binary column has two")
-        object.__setattr__(self, "categories", words)
+        categories = _category_names(self.name, self.categories)
+        if len(categories) != 2:
+            raise ValueError(
+                f"{self.name!r} has {len(categories)} categories: a binary column has two"
+            )
+        object.__setattr__(self, "categories", categories)
 
 
 Column = NumberColumn | CategoryColumn | BinaryColumn
 
 
 def is_date(value: object) -> bool:
-    """Whether it is a date, a time or a duration, or a word that is written as a date."""
+    """Whether a value is a date, a time or a duration, or a text that looks like a date."""
     if isinstance(value, str):
         return _DATE.fullmatch(value.strip()) is not None
     if isinstance(value, date | time | timedelta | np.datetime64 | np.timedelta64):
@@ -182,17 +248,35 @@ def is_date(value: object) -> bool:
 
 
 def zero_to_one(column: Column) -> bool:
-    """Whether it is a number with bounds 0 and 1, which may be a yes or no."""
+    """Whether a column is a number with bounds 0 and 1, and so perhaps meant as binary."""
     return isinstance(column, NumberColumn) and (column.lower, column.upper) == (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """Everything about a dataset that is public. rows is public under replace_one.
+    """Everything about a dataset that is public.
 
-    holders: where several data holders have the rows, how many each of them has, in the order of
-    the rows; who holds a row is public then, and a replaced row stays with its holder. Raises
-    ValueError where they do not add up to the rows, and on what is no column or no number of rows.
+    Parameters
+    ----------
+    columns
+        NumberColumn, CategoryColumn and BinaryColumn, each name once.
+    rows
+        Number of rows, which is public if neighbours differ in one replaced row.
+    neighbouring
+        When two datasets count as neighbours.
+    holders
+        Number of rows of each data holder, in the order of the rows, if several hold them. Which
+        holder has a row is then public, and a replaced row stays with its holder.
+
+    Raises
+    ------
+    ValueError
+        If a column, the number of rows or the holders' numbers are not valid.
+
+    Examples
+    --------
+    >>> columns = (NumberColumn(name="dose", lower=0, upper=10),)
+    >>> Schema(columns=columns, rows=20_000)
     """
 
     columns: tuple[Column, ...]
@@ -201,21 +285,23 @@ class Schema:
     holders: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        told = self.columns
-        if not isinstance(told, Sequence) or not all(isinstance(c, get_args(Column)) for c in told):
+        columns = self.columns
+        if not isinstance(columns, Sequence) or not all(
+            isinstance(c, get_args(Column)) for c in columns
+        ):
             kinds = "NumberColumn, CategoryColumn and BinaryColumn"
             raise ValueError(f"columns must be a tuple of {kinds}; Schema.from_frame makes them")
-        names = [column.name for column in told]
+        names = [column.name for column in columns]
         if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"column {twice!r} is declared twice")
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"column {repeated!r} is declared twice")
         if not isinstance(self.rows, Integral) or isinstance(self.rows, bool) or self.rows < 0:
             raise ValueError("rows must be a whole number, 0 or more")
         if self.neighbouring not in tuple(Neighbouring):
             raise ValueError(f"neighbouring must be one of {', '.join(Neighbouring)}")
         object.__setattr__(self, "neighbouring", Neighbouring(self.neighbouring))
         object.__setattr__(self, "rows", int(self.rows))
-        object.__setattr__(self, "columns", tuple(told))
+        object.__setattr__(self, "columns", tuple(columns))
         object.__setattr__(self, "holders", tuple(self.holders))
         if self.holders and (min(self.holders) < 1 or sum(self.holders) != self.rows):
             raise ValueError("holders need a row each, and their rows add up to all rows")
@@ -231,46 +317,76 @@ class Schema:
         spikes: Mapping[str, Sequence[float]] | None = None,
         holders: str | Sequence[int] = (),
     ) -> "Schema":
-        """Return the schema of a data frame: its number of rows, and what you declare of columns.
+        """Return the schema of a data frame, from its number of rows and declared bounds.
 
-        frame: pandas, polars, Arrow or any other that narwhals reads or that has `__dataframe__`,
-        or column name -> values. bounds: of each column that is used, its bounds (lower, upper)
-        where it holds numbers, or its categories; two categories make a binary column, whose second
-        one is coded 1, and so do two words, also "0" and "1". missing: of number columns, the codes
-        that stand for no value. integer: names of number columns whose values are whole. spikes: of
-        number columns, values that many rows have exactly; see NumberColumn. Bounds, categories and
-        spikes are public promises: state them from what is known of the world, not from these rows.
-        holders: where several data holders have the rows, how many each has, in the order of the
-        rows, or the name of a column that says whose a row is, sorted by it; that is public then.
-        Raises ValueError on a column that is not there, and on bounds that are none.
+        Bounds, categories, codes and spikes are public promises: take them from what is known of
+        the world, never from these rows.
+
+        Parameters
+        ----------
+        frame
+            A data frame of pandas, polars, Arrow or any library that narwhals reads or that has
+            `__dataframe__`; or a mapping of column names to values.
+        bounds
+            For each column that is used: (lower, upper) of a number column, or the categories. Two
+            categories, also the texts "0" and "1", make a binary column; the second is coded 1.
+        missing
+            Codes that stand for a missing value, by number column.
+        integer
+            Names of number columns whose values are whole numbers.
+        spikes
+            Values that many rows have exactly, by number column; see NumberColumn.
+        holders
+            If several data holders have the rows: the number of rows of each, in the order of the
+            rows, or the name of a column of holders by which the rows are sorted. It is public.
+
+        Returns
+        -------
+        Schema
+            The declared columns in the order of `bounds`, and the number of rows.
+
+        Raises
+        ------
+        ValueError
+            If a named column does not exist, or a declaration is not valid; the message names the
+            column.
+
+        Examples
+        --------
+        >>> rows = {"dose": [1.0, 2.5], "cured": ["no", "yes"]}
+        >>> Schema.from_frame(rows, bounds={"dose": (0, 10), "cured": ("no", "yes")})
         """
-        for what, given in (("bounds", bounds), ("missing", missing), ("spikes", spikes)):
-            if not isinstance(given, Mapping) and (given is not None or what == "bounds"):
-                raise ValueError(f"{what} must be a dictionary, {_EXAMPLES[what]}")
+        for argument, value in (("bounds", bounds), ("missing", missing), ("spikes", spikes)):
+            if not isinstance(value, Mapping) and (value is not None or argument == "bounds"):
+                raise ValueError(f"{argument} must be a dictionary, {_EXAMPLES[argument]}")
         if isinstance(integer, str) or not isinstance(integer, Sequence):
             raise ValueError('integer must be a list of names, such as ["age"]')
-        there, missing, spikes = columns_of(frame), missing or {}, spikes or {}
+        values_of, missing, spikes = columns_of(frame), missing or {}, spikes or {}
         for name in (*bounds, *missing, *integer, *spikes):
-            if name not in there:
-                raise ValueError(f"there is no column {name!r}{near(name, there)}")
+            if name not in values_of:
+                raise ValueError(f"there is no column {name!r}{near(name, values_of)}")
         columns = tuple(
-            _more(_declared(name, told, missing), name in integer, spikes.get(name, ()))
-            for name, told in bounds.items()
+            _with_number_options(
+                _declared(name, declaration, missing), name in integer, spikes.get(name, ())
+            )
+            for name, declaration in bounds.items()
         )
         for column in columns:
             if isinstance(column, NumberColumn):
-                check_type(column, type_of(there[column.name]))
+                check_type(column, type_of(values_of[column.name]))
         for name in {*missing, *integer, *spikes} - set(bounds):
-            what = "missing codes" if name in missing else "a type or spikes"
-            raise ValueError(f"{name!r} has {what} and no bounds: declare those as well")
+            extra = "missing codes" if name in missing else "a type or spikes"
+            raise ValueError(f"{name!r} has {extra} and no bounds: declare those as well")
         if not isinstance(holders, Sequence):
             raise ValueError("holders must be numbers of rows, such as [300, 200], or a column")
-        held_by = _counted(holders, there) if isinstance(holders, str) else tuple(holders)
-        return cls(columns=columns, rows=rows_of(there), holders=held_by)
+        held_by = (
+            _rows_of_holders(holders, values_of) if isinstance(holders, str) else tuple(holders)
+        )
+        return cls(columns=columns, rows=rows_of(values_of), holders=held_by)
 
 
-def _counted(name: str, columns: Mapping[str, Sequence[object]]) -> tuple[int, ...]:
-    """Return how many rows each holder has, of a column of their names. Raises ValueError."""
+def _rows_of_holders(name: str, columns: Mapping[str, Sequence[object]]) -> tuple[int, ...]:
+    """Return the number of rows of each holder, from the column of holders. Raises ValueError."""
     if name not in columns:
         raise ValueError(f"there is no column {name!r}{near(name, columns)}")
     runs = [(key, sum(1 for _ in run)) for key, run in groupby(map(word_of, columns[name]))]
@@ -286,8 +402,8 @@ _EXAMPLES = {
 }
 
 
-def _more(column: Column, integer: bool, spikes: Sequence[float]) -> Column:
-    """Return a column with what only number columns have. Raises ValueError."""
+def _with_number_options(column: Column, integer: bool, spikes: Sequence[float]) -> Column:
+    """Return a column with `integer` and `spikes`. Raises ValueError where it has categories."""
     if isinstance(column, NumberColumn):
         return replace(column, integer=integer, spikes=tuple(spikes))
     if integer or spikes:
@@ -295,23 +411,29 @@ def _more(column: Column, integer: bool, spikes: Sequence[float]) -> Column:
     return column
 
 
-def _declared(name: str, told: object, missing: Mapping[str, Any]) -> Column:
-    """Return a column from its bounds or categories. Raises ValueError."""
-    if getattr(getattr(told, "dtype", None), "kind", "") in ("m", "M"):
+def _declared(name: str, declaration: object, missing: Mapping[str, Any]) -> Column:
+    """Return the column that bounds or categories declare. Raises ValueError on anything else."""
+    if getattr(getattr(declaration, "dtype", None), "kind", "") in ("m", "M"):
         raise ValueError(f"the bounds of {name!r} are dates, and {DATES}")
-    if isinstance(told, np.ndarray):
-        told = told.tolist()
-    if isinstance(told, str) or not isinstance(told, Sequence) or len(told) < 2:
+    if isinstance(declaration, np.ndarray):
+        declaration = declaration.tolist()
+    if (
+        isinstance(declaration, str)
+        or not isinstance(declaration, Sequence)
+        or len(declaration) < 2
+    ):
         raise ValueError(
             f"{name!r} needs bounds (lower, upper) or two categories or more, in order"
         )
-    dates = [is_date(one) for one in told]
-    if any(dates) and (len(told) == 2 or not all(isinstance(one, str) for one in told)):
-        categories = " (categories that are written as dates: BinaryColumn or CategoryColumn)"
-        raise ValueError(f"the bounds of {name!r} are dates, and {DATES}{categories}")
-    numbers = [_is_number(one) for one in told]
-    if len(told) == 2 and all(numbers):
-        lower, upper = (float(one) for one in told)
+    dates = [is_date(item) for item in declaration]
+    if any(dates) and (
+        len(declaration) == 2 or not all(isinstance(item, str) for item in declaration)
+    ):
+        remedy = " (categories that are written as dates: BinaryColumn or CategoryColumn)"
+        raise ValueError(f"the bounds of {name!r} are dates, and {DATES}{remedy}")
+    numbers = [_is_number(item) for item in declaration]
+    if len(declaration) == 2 and all(numbers):
+        lower, upper = (float(item) for item in declaration)
         return NumberColumn(name=name, lower=lower, upper=upper, missing=missing.get(name, ()))
     if any(numbers) and not all(numbers):
         raise ValueError(f"{name!r} has numbers and words: give two numbers, or categories alike")
@@ -319,32 +441,29 @@ def _declared(name: str, told: object, missing: Mapping[str, Any]) -> Column:
         raise ValueError(
             f"{name!r} has categories: declare what stands for no value as one of them"
         )
-    words = _words(name, told)
-    if len(words) == 2:
-        return BinaryColumn(name=name, categories=(words[0], words[1]))
-    return CategoryColumn(name=name, categories=words)
+    categories = _category_names(name, declaration)
+    if len(categories) == 2:
+        return BinaryColumn(name=name, categories=(categories[0], categories[1]))
+    return CategoryColumn(name=name, categories=categories)
 
 
 def check_type(column: NumberColumn, type: ValueType) -> None:
-    """Refuse values that are no numbers, and codes and spikes that none of this type can equal.
-
-    Raises ValueError.
-    """
+    """Raise ValueError on a type without numbers, or codes and spikes that it cannot represent."""
     kind = "" if isinstance(type, DecimalType) else type.kind
     if kind in ("m", "M"):
         raise ValueError(f"column {column.name!r} has dates or times, and {DATES}")
     if kind == "c":
         raise ValueError(f"column {column.name!r} has complex numbers: give their parts")
     for code in column.impossible(type):
-        what = "missing code" if code in column.missing else "spike"
+        kind_of_code = "missing code" if code in column.missing else "spike"
         raise ValueError(
             f"column {column.name!r} has the type {type}, and none of its values can equal the"
-            f" {what} {code:.15g}: declare the one that it has there, or give it as float64"
+            f" {kind_of_code} {code:.15g}: declare the one that it has there, or give it as float64"
         )
 
 
 def _code(code: float) -> float:
-    """Return a missing code as a double: -9.9 in a float32 is meant as -9.9."""
+    """Return a missing code as a double; a float32 by its shortest decimal, so -9.9 stays -9.9."""
     return float(str(code)) if isinstance(code, np.floating) else float(code)
 
 
@@ -353,22 +472,22 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_ | np.timedelta64)
 
 
-def _words(name: str, categories: object) -> tuple[str, ...]:
-    """Return categories as words. Raises ValueError where they are none."""
+def _category_names(name: str, categories: object) -> tuple[str, ...]:
+    """Return the names of categories. Raises ValueError where they are not valid and distinct."""
     _check_name(name)
     if isinstance(categories, str) or not isinstance(categories, Sequence | np.ndarray):
         raise ValueError(f'the categories of {name!r} must be a list, such as ("no", "yes")')
-    known = (str, bool, np.bool_, Real)
-    if any(is_date(one) and not isinstance(one, str) for one in categories):
+    types = (str, bool, np.bool_, Real)
+    if any(is_date(category) and not isinstance(category, str) for category in categories):
         raise ValueError(f"the categories of {name!r} are dates or times: write them as words")
-    if not all(isinstance(one, known) and one == one for one in categories):
+    if not all(isinstance(category, types) and category == category for category in categories):
         raise ValueError(f"the categories of {name!r} must be words, numbers or truth values")
-    words = tuple(map(word_of, categories))
-    if len(set(words)) < len(words):
+    names = tuple(map(word_of, categories))
+    if len(set(names)) < len(names):
         raise ValueError(f"{name!r} has the same category twice")
-    if len(words) < 2:
+    if len(names) < 2:
         raise ValueError(f"{name!r} needs two or more different categories")
-    return words
+    return names
 
 
 def _check_name(name: object) -> None:
@@ -377,15 +496,18 @@ def _check_name(name: object) -> None:
 
 
 def word_of(value: object) -> str:
-    """Return a value as the name of its category: 1.0 as "1"."""
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
+    """Return the category name of a value, such as "1" of 1.0."""
+    integral = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if integral else str(value)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows, clamped to their schema. columns: name -> (rows,) float64 for numbers (or a missing
-    code), int32 codes into the declared categories otherwise. Only ever held as Private[Table]."""
+    """Rows, clamped to their schema; always inside Private[Table].
+
+    columns: (rows,) arrays by name: float64 of a number column, missing codes included; int32
+    positions in the declared categories otherwise.
+    """
 
     columns: Mapping[str, NDArray[np.float64] | NDArray[np.int32]]
     rows: int

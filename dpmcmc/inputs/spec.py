@@ -1,4 +1,4 @@
-"""What an analyst asks for. A plan fills what was left open and is again a JobSpec."""
+"""The specification of a sampling job. The planner fills what is None and returns a JobSpec."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,7 +18,19 @@ FamilyName = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalPrior:
-    """Normal(loc, scale^2), of one coefficient of the public design, or of each of them."""
+    """A normal prior of standardised coefficients.
+
+    Parameters
+    ----------
+    scale
+        Standard deviation.
+    loc
+        Mean.
+
+    Examples
+    --------
+    >>> NormalPrior(scale=1.0)
+    """
 
     scale: float = 2.5
     loc: float = 0.0
@@ -30,14 +42,27 @@ Prior = NormalPrior | dict[str, NormalPrior] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """What some families have beside a formula and a prior; others refuse it.
+    """Options of single families; the other families refuse them.
 
-    ratio_slope: cut each row's log likelihood ratio at +- this times the length of a move, where
-    the declared bounds allow more; less noise for a target that is a little off. Not for logistic.
-    noise_scale: known sd of a linear model's response; a parameter where None.
-    dispersion: k of negative_binomial, which needs it: a count's variance is mu + mu^2 / k.
-    variances: known variance of each column (gaussian_mean, banana).
-    a, b, m: the banana's constants. coordinates: what a banana's proposals move, see the model.
+    Parameters
+    ----------
+    ratio_slope
+        Clip each row's log likelihood ratio to +- this times the length of a move: less noise, and
+        a slightly different target. Not for logistic.
+    noise_scale
+        Known sd of the response of a linear model; if None, the sd is a parameter.
+    dispersion
+        k of negative_binomial, which needs it: the variance of a count is mu + mu^2 / k.
+    variances
+        Known variance of each column (gaussian_mean, banana).
+    a, b, m
+        Constants of the banana.
+    coordinates
+        The coordinates in which proposals of a banana move.
+
+    Examples
+    --------
+    >>> ModelOptions(noise_scale=1.0)
     """
 
     ratio_slope: float | None = None
@@ -52,13 +77,29 @@ class ModelOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """family: a name in dpmcmc.families.MODELS. tempering: T in (0, 1] multiplies the likelihood.
+    """The model of a job.
 
-    formula: `y ~ a + C(b)`, or `~ a + b` where a family models columns without a response.
-    prior: one for every coefficient, or some by the names of parameters. What is left out follows
-    from public bounds, as each family says, and a plan writes it here. Of the design's columns,
-    which are standardised by their bounds, although results are in the units of the columns.
-    weights: a number column, see dpmcmc/families/scores/given.py.
+    Parameters
+    ----------
+    family
+        Likelihood: logistic, linear, poisson, negative_binomial, multinomial, gaussian_mean or
+        banana.
+    formula
+        Such as "y ~ a + C(b)", or "~ a + b" for a family that has no response.
+    prior
+        One prior for all coefficients, or some by the names of parameters; the planner fills in the
+        others from public bounds. Priors are of standardised coefficients, although results are in
+        the units of the columns.
+    tempering
+        T in (0, 1], the power of the likelihood; None is 1.
+    weights
+        A number column with a weight for each row.
+    options
+        Of single families.
+
+    Examples
+    --------
+    >>> ModelSpec(family="logistic", formula="cured ~ dose", prior=NormalPrior(scale=1.0))
     """
 
     family: str
@@ -71,10 +112,22 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySpec:
-    """delta and one of epsilon or noise_multiplier (sigma / sensitivity).
+    """The privacy of a job: delta, and either epsilon or noise_multiplier.
 
-    noise_multiplier: of every step, for a chain. Of the whole job, for a release: its releases
-    together cost mu = 1 / noise_multiplier, whatever the number of draws.
+    Parameters
+    ----------
+    delta
+        Of (epsilon, delta)-DP.
+    epsilon
+        The cost that the planner is to use in full.
+    noise_multiplier
+        Standard deviation of the noise over the sensitivity: of every step of a chain; for a
+        release of the whole job, which then costs mu = 1 / noise_multiplier for any number of
+        draws.
+
+    Examples
+    --------
+    >>> PrivacySpec(epsilon=1.0, delta=1e-6)
     """
 
     delta: float
@@ -84,7 +137,22 @@ class PrivacySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """One sampling job, apart from its dataset. sampler: by default the planner's choice."""
+    """One sampling job, without its dataset.
+
+    Parameters
+    ----------
+    model
+        Family, formula and prior.
+    sampler
+        Options of an algorithm; by default the planner chooses the algorithm.
+    privacy
+        delta, and epsilon or noise_multiplier.
+
+    Examples
+    --------
+    >>> model = ModelSpec(family="logistic", formula="cured ~ dose")
+    >>> JobSpec(model=model, privacy=PrivacySpec(epsilon=1.0, delta=1e-6))
+    """
 
     model: ModelSpec
     sampler: AlgorithmOptions = field(default_factory=AutoOptions)

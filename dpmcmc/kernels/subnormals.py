@@ -1,8 +1,8 @@
 """Flushing of subnormal numbers to zero while rows are read.
 
 Arithmetic on subnormal numbers can take a hundred times as long, and the running time of a job is
-public: one row of 1e-40 took some per cent of it in float32. The mode is a control register of each
-thread; on Linux a new thread inherits that of its parent.
+public: one row of 1e-40 made it some per cent longer in float32. The mode is set in a control
+register of each thread; on Linux a new thread inherits that of its parent.
 """
 
 import ctypes
@@ -13,18 +13,18 @@ from contextlib import contextmanager
 
 import numpy as np
 
-# What C's fenv_t of Linux holds of the register that float arithmetic of vectors obeys: its place,
-# and the bits for results to zero and operands as zero, which on ARM are one.
+# Offset in C's fenv_t of Linux of the control register of vector arithmetic, and its bits for
+# flushing results and operands to zero, which on ARM are one bit.
 PLACES = {"x86_64": (28, 0x8040), "aarch64": (0, 1 << 24)}
 SIZE = 64  # of a buffer with room for any fenv_t
 PLACE, BITS = PLACES.get(platform.machine(), (0, 0)) if sys.platform == "linux" else (0, 0)
 LIBM = ctypes.CDLL("libm.so.6" if platform.libc_ver()[0] == "glibc" else None) if BITS else None
 for _kind in (np.float32, np.float64):
-    np.finfo(_kind)  # which looks for the smallest subnormal once: now, while there are any
+    np.finfo(_kind)  # computes and stores the smallest subnormal, before they are flushed
 
 
 def control() -> int:
-    """Return the calling thread's control register; 0 where there is no known one."""
+    """Return the calling thread's control register; 0 on an unknown platform."""
     return ctypes.c_uint32.from_buffer(_environment(), PLACE).value
 
 
@@ -43,7 +43,7 @@ def flush() -> None:
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """As `flush` while the block runs."""
+    """A context in which subnormal numbers are flushed to zero."""
     before = control()
     set_control(before | BITS)
     try:

@@ -18,8 +18,8 @@ from dpmcmc.inputs.schema import NumberColumn
 Floats = NDArray[np.float64]
 # half of the declared range over the sd of the rows, from which bounds are far too wide
 MUCH_TOO_WIDE = 10.0
-SUGGESTED_SDS = 8.0  # sds to either side of the mean that are told as bounds which would do
-MAX_MOMENT_NOISE = 0.25  # noise of a moment over it, above which nothing is told
+SUGGESTED_SDS = 8.0  # sds to either side of the mean in the suggested bounds
+MAX_MOMENT_NOISE = 0.25  # relative noise of a moment, above which there is no note
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,15 @@ class Note:
 
 
 def notes(design: Design, moments: Floats, blur: float) -> tuple[Note, ...]:
-    """Return a note for each column of numbers that fills little of its bounds.
+    """Return a note for each number column whose values fill little of its bounds.
 
-    moments: (d, d), mean of x x^T of the design's rows, as released; no less than it is but for
-    noise. blur: of its noise over it, in every direction. What long rows add to the moments may be
-    cut, so a column with a few values far out looks narrow, and the note says so.
+    moments: (d, d), released mean of x x^T over the design's rows. blur: its relative noise, the
+    largest over directions. Rows with a large norm may have been clipped, so that a column with a
+    few large values looks narrow; the note says so.
     """
     if blur > MAX_MOMENT_NOISE:
         return ()
-    found = []
+    column_notes = []
     for j, term in enumerate(design.terms):
         if len(term) != 1 or term[0].source is not None:
             continue  # what is computed has no bounds of its own to declare
@@ -47,15 +47,12 @@ def notes(design: Design, moments: Floats, blur: float) -> tuple[Note, ...]:
         if isinstance(column, NumberColumn):
             mean, sd = _mean_and_sd(design, moments, j)
             if MUCH_TOO_WIDE * sd < 1.0:
-                found.append(Note(column.name, _sentence(column, mean, sd)))
-    return tuple(found)
+                column_notes.append(Note(column.name, _sentence(column, mean, sd)))
+    return tuple(column_notes)
 
 
 def _mean_and_sd(design: Design, moments: Floats, j: int) -> tuple[float, float]:
-    """Return mean and sd of a column within [-1, 1]; about its middle where there is no intercept.
-
-    The noise of a difference of moments is that of the larger ones: the sd is no less than it.
-    """
+    """Return mean and sd of a column within [-1, 1]; mean 0 where there is no intercept."""
     square = float(moments[j, j])
     if INTERCEPT not in design.parameters:
         return 0.0, math.sqrt(max(square, 0.0))
@@ -78,5 +75,5 @@ def _sentence(column: NumberColumn, mean: float, sd: float) -> str:
 
 
 def _plain(value: float) -> str:
-    """Return a number of two digits, without an exponent where that can be."""
+    """Return a number with two significant digits, if possible without an exponent."""
     return f"{float(f'{value:.2g}'):g}"

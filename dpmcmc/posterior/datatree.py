@@ -1,4 +1,4 @@
-"""Draws as one ArviZ DataTree, the same from the library, the service and its netCDF files."""
+"""Draws as an ArviZ DataTree, the same in the library, the service and netCDF files."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def columns(parameters: Sequence[str]) -> list[str]:
-    """Return parameters' names in files: distinct, without a slash, which begins a group there."""
-    plain = [name.replace("/", "|").replace("\0", "|") for name in parameters]
-    plain = [f"{name}_" if name in (".", "..") else name for name in plain]
-    return list(distinct([*DRAW_COLUMNS, *plain])[len(DRAW_COLUMNS) :])
+    """Return parameters' names for files: distinct, and without slashes, which separate groups."""
+    file_names = [name.replace("/", "|").replace("\0", "|") for name in parameters]
+    file_names = [f"{name}_" if name in (".", "..") else name for name in file_names]
+    return list(distinct([*DRAW_COLUMNS, *file_names])[len(DRAW_COLUMNS) :])
 
 
 def data_tree(
@@ -29,9 +29,9 @@ def data_tree(
     """Return draws (chain, draw, parameter), warm-up included, as a tree that ArviZ reads.
 
     posterior: the draws after the warm-up, a variable for each parameter, dims chain, draw.
-    sample_stats: `accepted`, whether a draw differs from the one before it (of a chain's first draw
-    1), which anybody sees from the draws. warmup_posterior, warmup_sample_stats: the same of the
-    warm-up, where there is one. attributes: of the tree and of its posterior.
+    sample_stats: `accepted`, whether a draw differs from the draw before (1 for the first draw of a
+    chain), which follows from the draws alone. warmup_posterior, warmup_sample_stats: the same of
+    the warm-up, if there is one. attributes: of the tree and of its posterior.
     """
     dataset = loaded("xarray").Dataset
     names = columns(parameters)
@@ -39,14 +39,14 @@ def data_tree(
     moved[:, 1:] = (np.diff(draws, axis=1) != 0.0).any(axis=2)
     groups = {}
     for prefix, part in (("", slice(num_warmup, None)), ("warmup_", slice(0, num_warmup))):
-        kept = draws[:, part]
-        if kept.shape[1] == 0:
+        part_draws = draws[:, part]
+        if part_draws.shape[1] == 0:
             continue
-        at = {"chain": np.arange(len(kept)), "draw": np.arange(kept.shape[1])}
-        each = {name: (("chain", "draw"), kept[:, :, k]) for k, name in enumerate(names)}
+        coordinates = {"chain": np.arange(len(part_draws)), "draw": np.arange(part_draws.shape[1])}
+        variables = {name: (("chain", "draw"), part_draws[:, :, k]) for k, name in enumerate(names)}
         stats = {"accepted": (("chain", "draw"), moved[:, part])}
-        groups[f"{prefix}posterior"] = dataset(each, at, dict(attributes))
-        groups[f"{prefix}sample_stats"] = dataset(stats, at)
+        groups[f"{prefix}posterior"] = dataset(variables, coordinates, dict(attributes))
+        groups[f"{prefix}sample_stats"] = dataset(stats, coordinates)
     tree: xarray.DataTree = loaded("xarray").DataTree.from_dict(groups)
     tree.attrs = dict(attributes)
     return tree

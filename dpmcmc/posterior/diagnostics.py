@@ -1,4 +1,4 @@
-"""What a released chain says about itself. Nothing here can see a row."""
+"""Summaries and mixing diagnostics of released draws."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,17 +9,16 @@ from numpy.typing import NDArray
 from dpmcmc.base.loading import loaded
 from dpmcmc.base.private import Released
 
-FEWEST_DRAWS = 8  # draws of a chain that its halves' halves can be compared in
+FEWEST_DRAWS = 8  # draws of a chain, fewer than which have no R-hat
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterSummary:
-    """One parameter's released draws. None where a diagnostic needs more or moving draws.
+    """Summary of one parameter's draws. A diagnostic is None for too few or constant draws.
 
     r_hat: rank-normalised split R-hat, of the two halves where there is one chain; ess_bulk,
-    ess_tail as ArviZ defines them (Vehtari et al. 2021). They measure how well the chain mixed;
-    they cannot see a bias.
+    ess_tail as ArviZ defines them (Vehtari et al. 2021). They measure mixing, not bias.
     """
 
     name: str
@@ -40,8 +39,8 @@ def summarise(
 ) -> list[ParameterSummary]:
     """Summarise draws (chain, draw, parameter), without their warm-up. One item per parameter.
 
-    mixing: whether R-hat and effective sizes are wanted; they are None otherwise. Raises ValueError
-    where the shapes disagree or there is no draw.
+    mixing: whether to compute R-hat and effective sizes; they are None otherwise. Raises ValueError
+    where the shapes differ or there is no draw.
     """
     values = draws.value
     if values.ndim != 3 or values.shape[2] != len(parameters) or values.shape[1] < 1:

@@ -1,10 +1,9 @@
 """How far a sample is from a reference sample: the maximum mean discrepancy (MMD).
 
-R-hat and effective sample size cannot see bias: they ask whether chains agree with each other, not
-whether they agree with the posterior. A chain whose ratios were clipped, or that was tempered,
-can have an R-hat of 1.00 and a large effective sample size at the wrong place. Only a comparison
-with draws of the exact posterior shows that, which is what this module does; it needs such draws,
-so it belongs to experiments and tests on models with a known answer, not to a service.
+R-hat and effective sample size do not measure bias: they compare chains with each other, not with
+the posterior. A chain with clipped ratios, or a tempered one, can have an R-hat of 1.00 and a large
+effective sample size around a wrong mean. Only a comparison with draws of the exact posterior shows
+that. It needs such draws, and so is for experiments and tests on models with a known posterior.
 Source: thesis A, section 7.1; Gretton et al., A kernel two-sample test, JMLR 2012, Lemma 6.
 """
 

@@ -1,4 +1,4 @@
-"""Figures of draws, by matplotlib, which is imported only here and only where one is drawn."""
+"""Figures of draws. matplotlib is imported only when a figure is drawn."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ LONGEST_LABEL = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What is drawn. draws: (chain, draw, parameter), warm-up included. mark: of the verdict.
+class PlotData:
+    """Data of a figure. draws: (chain, draw, parameter), warm-up included. mark: of the verdict.
 
     priors: by parameter, with kind, loc, scale, df, lower and upper.
     """
@@ -44,37 +44,39 @@ class Shown:
         return self.draws[:, self.num_warmup :, k]
 
 
-def drawn(kind: PlotKind, shown: Shown) -> "Figure":
+def drawn(kind: PlotKind, shown: PlotData) -> "Figure":
     """Return a figure. Raises SpecError on another kind, ImportError without matplotlib."""
     if not isinstance(kind, str) or kind not in KINDS:
-        told = f"must be one of {', '.join(KINDS)}{near(str(kind), KINDS)}"
-        raise SpecError("/kind", told)
+        message = f"must be one of {', '.join(KINDS)}{near(str(kind), KINDS)}"
+        raise SpecError("/kind", message)
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError("plots need matplotlib: pip install 'dpmcmc[plots]'") from None
     if kind != "forest":
-        most = MOST_ROWS // 2 if kind == "pair" else MOST_ROWS
-        names = shown.names[:most]
-        shown = Shown(shown.draws[..., :most], names, shown.num_warmup, shown.mark, shown.priors)
-    made = Figure(layout="constrained")
-    KINDS[kind](made, shown)
+        count = MOST_ROWS // 2 if kind == "pair" else MOST_ROWS
+        names = shown.names[:count]
+        shown = PlotData(
+            shown.draws[..., :count], names, shown.num_warmup, shown.mark, shown.priors
+        )
+    figure = Figure(layout="constrained")
+    KINDS[kind](figure, shown)
     if shown.mark:
-        made.suptitle("unreliable: do not use these numbers", color=WARNING, weight="bold")
-    return made
+        figure.suptitle("unreliable: do not use these numbers", color=WARNING, weight="bold")
+    return figure
 
 
-def _forest(made: "Figure", shown: Shown) -> None:
+def _forest(figure: "Figure", shown: PlotData) -> None:
     count = len(shown.names)
     quantiles = np.array([np.quantile(shown.kept(k), FOREST) for k in range(count)])
     if not _comparable(quantiles):
-        for k, axes in _rows(made, shown, height=0.75):
+        for k, axes in _rows(figure, shown, height=0.75):
             _interval(axes, quantiles[k], 0)
             axes.set_yticks([])
         axes.set_xlabel(f"each on a scale of its own: {INTERVALS}")
         return
-    made.set_size_inches(WIDTH, 1.0 + 0.32 * count)
-    axes = made.add_subplot()
+    figure.set_size_inches(WIDTH, 1.0 + 0.32 * count)
+    axes = figure.add_subplot()
     for k in range(count):
         _interval(axes, quantiles[k], k)
     axes.axvline(0.0, color=SOFT, linestyle=":", linewidth=1.0)
@@ -85,7 +87,7 @@ def _forest(made: "Figure", shown: Shown) -> None:
 
 
 def _comparable(quantiles: Floats) -> bool:
-    """Whether intervals (parameter, quantile) are seen on one axis: most are no mere points."""
+    """Whether most intervals (parameter, quantile) are wide enough to be seen on one axis."""
     low, high = quantiles.min(), quantiles.max()
     widths = quantiles[:, -1] - quantiles[:, 0]
     return bool(np.sort(widths)[(len(widths) - 1) // 2] >= LEAST_SHARE * max(high - low, 1e-300))
@@ -93,14 +95,14 @@ def _comparable(quantiles: Floats) -> bool:
 
 def _interval(axes: "Axes", quantiles: Floats, height: int) -> None:
     low, inner, middle, outer, high = quantiles
-    at = (height, height)
-    axes.plot((low, high), at, color=INK, linewidth=1.2)
-    axes.plot((inner, outer), at, color=INK, linewidth=4.0, solid_capstyle="butt")
+    heights = (height, height)
+    axes.plot((low, high), heights, color=INK, linewidth=1.2)
+    axes.plot((inner, outer), heights, color=INK, linewidth=4.0, solid_capstyle="butt")
     axes.plot(middle, height, "o", color="white", markeredgecolor=INK, markersize=5.0)
 
 
-def _trace(made: "Figure", shown: Shown) -> None:
-    for k, axes in _rows(made, shown):
+def _trace(figure: "Figure", shown: PlotData) -> None:
+    for k, axes in _rows(figure, shown):
         for chain in shown.draws[:, :, k]:
             axes.plot(chain, linewidth=0.5, alpha=0.8)
         axes.set_ylim(*_ends(shown.draws[:, :, k], shown.kept(k)))
@@ -110,7 +112,7 @@ def _trace(made: "Figure", shown: Shown) -> None:
 
 
 def _ends(draws: Floats, kept: Floats) -> tuple[float, float]:
-    """Return where a trace begins and ends: the kept draws, and the warm-up as far as is near."""
+    """Return the limits of a trace's axis: all kept draws, and the nearer part of the warm-up."""
     reach = MOST_RANGES * max(float(np.ptp(kept)), 1e-12 * float(np.abs(kept).max()), 1e-300)
     low = max(float(draws.min()), float(kept.min()) - reach)
     high = min(float(draws.max()), float(kept.max()) + reach)
@@ -118,44 +120,46 @@ def _ends(draws: Floats, kept: Floats) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _rank(made: "Figure", shown: Shown) -> None:
-    for k, axes in _rows(made, shown):
-        kept = shown.kept(k)
-        ranks = kept.ravel().argsort().argsort().reshape(kept.shape)
-        edges = np.linspace(0, kept.size, RANK_BINS + 1)
+def _rank(figure: "Figure", shown: PlotData) -> None:
+    for k, axes in _rows(figure, shown):
+        draws = shown.kept(k)
+        ranks = draws.ravel().argsort().argsort().reshape(draws.shape)
+        edges = np.linspace(0, draws.size, RANK_BINS + 1)
         for chain in ranks:
             axes.stairs(np.histogram(chain, edges)[0], edges, linewidth=1.2)
-        axes.axhline(kept.shape[1] / RANK_BINS, color=SOFT, linestyle=":", linewidth=1.0)
+        axes.axhline(draws.shape[1] / RANK_BINS, color=SOFT, linestyle=":", linewidth=1.0)
         axes.set_ylim(bottom=0.0)
         axes.set_xticks([])
     axes.set_xlabel("rank among all draws: level where chains agree")
 
 
-def _density(made: "Figure", shown: Shown) -> None:
-    for k, axes in _rows(made, shown):
+def _density(figure: "Figure", shown: PlotData) -> None:
+    for k, axes in _rows(figure, shown):
         for chain in shown.kept(k):
             axes.plot(*_smoothed(chain), linewidth=1.2)
         axes.set_yticks([])
 
 
-def _prior(made: "Figure", shown: Shown) -> None:
-    for k, axes in _rows(made, shown):
+def _prior(figure: "Figure", shown: PlotData) -> None:
+    for k, axes in _rows(figure, shown):
         grid, height = _smoothed(shown.kept(k).ravel())
         axes.fill_between(grid, height, color=SOFT, alpha=0.5, linewidth=0.0)
         axes.plot(grid, height, color=INK, linewidth=1.2, label="posterior")
-        law = shown.priors.get(shown.names[k])
-        if law is not None:
-            axes.plot(grid, _prior_density(law, grid), color=WARNING, linestyle="--", label="prior")
+        prior = shown.priors.get(shown.names[k])
+        if prior is not None:
+            axes.plot(
+                grid, _prior_density(prior, grid), color=WARNING, linestyle="--", label="prior"
+            )
         axes.set_yticks([])
         if k == 0:
             axes.legend(frameon=False, fontsize="small")
     axes.set_xlabel("standardised coefficient")
 
 
-def _pair(made: "Figure", shown: Shown) -> None:
+def _pair(figure: "Figure", shown: PlotData) -> None:
     count = len(shown.names)
-    made.set_size_inches(WIDTH, WIDTH)
-    grid = made.subplots(count, count, squeeze=False)
+    figure.set_size_inches(WIDTH, WIDTH)
+    grid = figure.subplots(count, count, squeeze=False)
     thin = max(1, shown.kept(0).size // POINTS)
     flat = [shown.kept(k).ravel() for k in range(count)]
     for row in range(count):
@@ -184,7 +188,7 @@ def _pair(made: "Figure", shown: Shown) -> None:
                 axes.tick_params(labelleft=False)
 
 
-KINDS: dict[str, Callable[["Figure", Shown], None]] = {
+KINDS: dict[str, Callable[["Figure", PlotData], None]] = {
     "forest": _forest,
     "trace": _trace,
     "rank": _rank,
@@ -195,20 +199,20 @@ KINDS: dict[str, Callable[["Figure", Shown], None]] = {
 
 
 def _short(name: str) -> str:
-    """Return a name that leaves room for its neighbours."""
+    """Return a name shortened to LONGEST_LABEL."""
     half = LONGEST_LABEL // 2
     return name if len(name) <= LONGEST_LABEL else f"{name[:half]}…{name[1 - half :]}"
 
 
-def _rows(made: "Figure", shown: Shown, height: float = 1.1) -> "list[tuple[int, Axes]]":
-    """Return a panel for each parameter, its name above it. height: of each, in inches."""
+def _rows(figure: "Figure", shown: PlotData, height: float = 1.1) -> "list[tuple[int, Axes]]":
+    """Return a panel for each parameter, with its name as title. height: of each, in inches."""
     count = len(shown.names)
-    made.set_size_inches(WIDTH, 0.6 + height * count)
-    found = made.subplots(count, 1, squeeze=False)[:, 0]
-    for name, axes in zip(shown.names, found, strict=True):
+    figure.set_size_inches(WIDTH, 0.6 + height * count)
+    panels = figure.subplots(count, 1, squeeze=False)[:, 0]
+    for name, axes in zip(shown.names, panels, strict=True):
         axes.set_title(name, loc="left", fontsize="small")
         _plain(axes)
-    return list(enumerate(found))
+    return list(enumerate(panels))
 
 
 def _plain(axes: "Axes") -> None:
@@ -228,20 +232,24 @@ def _smoothed(draws: Floats) -> tuple[Floats, Floats]:
     return grid, smooth / (smooth.sum() * step)
 
 
-def _prior_density(law: Any, grid: Floats) -> Floats:
+def _prior_density(prior: Any, grid: Floats) -> Floats:
     """Return a prior's density on the grid, within its bounds."""
     from scipy import stats
 
-    known = {"normal": stats.norm, "laplace": stats.laplace, "cauchy": stats.cauchy}
-    low = -np.inf if law.lower is None else law.lower
-    high = np.inf if law.upper is None else law.upper
+    distributions = {"normal": stats.norm, "laplace": stats.laplace, "cauchy": stats.cauchy}
+    low = -np.inf if prior.lower is None else prior.lower
+    high = np.inf if prior.upper is None else prior.upper
     inside = (grid >= low) & (grid <= high)
-    if law.kind == "uniform":
+    if prior.kind == "uniform":
         width = high - low
         return np.where(inside, 1.0 / width if np.isfinite(width) else np.nan, 0.0)
-    made = (
-        stats.t(law.df, law.loc, law.scale)
-        if law.kind == "student_t"
-        else known[law.kind](law.loc, law.scale)
+    distribution = (
+        stats.t(prior.df, prior.loc, prior.scale)
+        if prior.kind == "student_t"
+        else distributions[prior.kind](prior.loc, prior.scale)
     )
-    return np.asarray(np.where(inside, made.pdf(grid) / (made.cdf(high) - made.cdf(low)), 0.0))
+    return np.asarray(
+        np.where(
+            inside, distribution.pdf(grid) / (distribution.cdf(high) - distribution.cdf(low)), 0.0
+        )
+    )

@@ -15,7 +15,7 @@ HEADING = ("mean", "sd", "5 %", "95 %")
 
 
 class Moments(Protocol):
-    """What a line of the table is made of."""
+    """The numbers of a line of the table."""
 
     @property
     def mean(self) -> float:
@@ -36,9 +36,9 @@ class Moments(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Summaries(Sequence[ParameterSummary]):
-    """Summaries in the order of a model's parameters, which are found by name as well.
+    """Summaries in the order of a model's parameters, indexed by position or name.
 
-    `summary["dose"].mean` and `summary[1].mean` are the same number; printed it is a table.
+    `summary["dose"].mean` and `summary[1].mean` are the same number; printed, it is a table.
     """
 
     rows: tuple[ParameterSummary, ...]
@@ -47,19 +47,19 @@ class Summaries(Sequence[ParameterSummary]):
         return len(self.rows)
 
     @overload
-    def __getitem__(self, at: int | str) -> ParameterSummary: ...
+    def __getitem__(self, key: int | str) -> ParameterSummary: ...
     @overload
-    def __getitem__(self, at: slice) -> "Summaries": ...
-    def __getitem__(self, at: int | str | slice) -> "ParameterSummary | Summaries":
-        """Return one by place or name, or several. Raises IndexError, KeyError with the names."""
-        if isinstance(at, slice):
-            return Summaries(self.rows[at])
-        if isinstance(at, int):
-            return self.rows[at]
+    def __getitem__(self, key: slice) -> "Summaries": ...
+    def __getitem__(self, key: int | str | slice) -> "ParameterSummary | Summaries":
+        """Return one by position or name, or a slice. Raises IndexError or KeyError."""
+        if isinstance(key, slice):
+            return Summaries(self.rows[key])
+        if isinstance(key, int):
+            return self.rows[key]
         names = [row.name for row in self.rows]
-        if at not in names:
-            raise KeyError(f"{at!r} is none of {', '.join(names)}{near(str(at), names)}")
-        return self.rows[names.index(at)]
+        if key not in names:
+            raise KeyError(f"{key!r} is none of {', '.join(names)}{near(str(key), names)}")
+        return self.rows[names.index(key)]
 
     def __repr__(self) -> str:
         """Return the table, with R-hat and effective sizes where they were computed."""
@@ -81,7 +81,7 @@ def as_lines(
     """Return a heading and aligned lines, names to the left. more: further columns by heading."""
     names, *others = _columns(rows, more or {})
     padded = [[cell.ljust(max(map(len, names))) for cell in names]]
-    padded += [[cell.rjust(max(map(len, one))) for cell in one] for one in others]
+    padded += [[cell.rjust(max(map(len, column))) for cell in column] for column in others]
     return ["  " + "  ".join(line) for line in zip(*padded, strict=True)]
 
 
@@ -90,12 +90,12 @@ def as_html(
 ) -> str:
     """Return all of them as a table, for notebooks. more: as in `as_lines`."""
     heading, *lines = zip(*_columns(rows, more or {}), strict=True)
-    above = "".join(f"<th>{escape(one)}</th>" for one in heading)
-    below = "".join(
+    head = "".join(f"<th>{escape(title)}</th>" for title in heading)
+    body = "".join(
         f"<tr><th>{escape(name)}</th>{''.join(f'<td>{escape(n)}</td>' for n in numbers)}</tr>"
         for name, *numbers in lines
     )
-    return f'<table style="color:inherit;text-align:right"><tr>{above}</tr>{below}</table>'
+    return f'<table style="color:inherit;text-align:right"><tr>{head}</tr>{body}</table>'
 
 
 def _columns(
@@ -104,12 +104,12 @@ def _columns(
     """Return the columns, names first, each with its heading above it."""
     numbers = [_numbers(row) for _, row in rows]
     columns = [["", *(name for name, _ in rows)]]
-    columns += [[word, *(line[k] for line in numbers)] for k, word in enumerate(HEADING)]
-    return columns + [[word, *cells] for word, cells in more.items()]
+    columns += [[title, *(line[k] for line in numbers)] for k, title in enumerate(HEADING)]
+    return columns + [[title, *cells] for title, cells in more.items()]
 
 
 def _numbers(row: Moments) -> list[str]:
-    """Return the numbers of a line, all to the second digit of the sd: what is below is noise."""
+    """Return the numbers of a line, all rounded to the second digit of the sd."""
     return [rounded(value, row.sd) for value in (row.mean, row.sd, row.q05, row.q95)]
 
 
@@ -117,12 +117,12 @@ def rounded(value: float, sd: float) -> str:
     """Return a number to the second digit of its sd."""
     if not 0.0 < sd < math.inf or not math.isfinite(value):
         return f"{value:.4g}"
-    places = 1 - math.floor(math.log10(sd))
+    decimals = 1 - math.floor(math.log10(sd))
     size = math.log10(max(abs(value), sd))
-    if places > MOST_PLACES or size > MOST_DIGITS:
-        return f"{value:.{max(2, min(math.ceil(size) + places, 17))}g}"
-    return f"{value:.{max(places, 0)}f}"
+    if decimals > MOST_PLACES or size > MOST_DIGITS:
+        return f"{value:.{max(2, min(math.ceil(size) + decimals, 17))}g}"
+    return f"{value:.{max(decimals, 0)}f}"
 
 
-def _short(value: float | None, how: str) -> str:
-    return "-" if value is None else format(value, how)
+def _short(value: float | None, spec: str) -> str:
+    return "-" if value is None else format(value, spec)

@@ -30,12 +30,12 @@ def matrix(design: Design, parameters: Sequence[str]) -> Floats:
     behind them perhaps log_sigma, which stays as it is.
     """
     d, p = len(design.parameters), len(parameters)
-    own, whole = np.zeros((d, d)), np.eye(p)
+    block, blocks = np.zeros((d, d)), np.eye(p)
     for k, j, weight in design.mixing:
-        own[k, j] = weight
+        block[k, j] = weight
     for first in range(0, p - (parameters[-1] == LOG_SIGMA), d):
-        whole[first : first + d, first : first + d] = own
-    return whole
+        blocks[first : first + d, first : first + d] = block
+    return blocks
 
 
 def in_units(
@@ -47,11 +47,13 @@ def in_units(
     """
     if scale not in SCALES:
         raise SpecError("/scale", f"must be one of {', '.join(SCALES)}")
-    every = matrix(design, parameters)
-    if scale == "design" or np.array_equal(every, np.eye(len(every))):
+    to_units = matrix(design, parameters)
+    if scale == "design" or np.array_equal(to_units, np.eye(len(to_units))):
         return draws
-    found, flat = np.empty(draws.shape), draws.reshape(-1, len(every))
-    out = found.reshape(-1, len(every))
+    converted, flat = np.empty(draws.shape), draws.reshape(-1, len(to_units))
+    flat_converted = converted.reshape(-1, len(to_units))
     for start in range(0, len(flat), ROWS_AT_ONCE):
-        out[start : start + ROWS_AT_ONCE] = flat[start : start + ROWS_AT_ONCE] @ every.T
-    return found
+        flat_converted[start : start + ROWS_AT_ONCE] = (
+            flat[start : start + ROWS_AT_ONCE] @ to_units.T
+        )
+    return converted

@@ -17,15 +17,15 @@ MAX_RHAT = 1.01  # largest rank-normalised R-hat of a chain that has mixed: Veht
 MIN_ESS = 200.0  # 50 for each half chain that R-hat compares: with fewer it is above MAX_RHAT
 COLOURS, PLAIN = {"reliable": "\x1b[32m", "unreliable": "\x1b[31m"}, "\x1b[0m"
 LINE = 88  # characters of a line of text
-MOST_SDS_AWAY = 10.0  # sds from where a chain went to where its release had put it
+MOST_SDS_AWAY = 10.0  # sds between a chain's mean and its released starting point
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict on a result.
 
-    reasons: each thing that is wrong, in words. width_from_privacy: part of the width of its
-    intervals that is due to privacy, where that is known. notes: for the next dataset.
+    reasons: a sentence on each problem. width_from_privacy: part of the width of its intervals that
+    is due to privacy, where that is known. notes: for the next dataset.
     """
 
     status: Literal["reliable", "unreliable"]
@@ -36,13 +36,13 @@ class Verdict:
 
     @property
     def mark(self) -> str:
-        """The status as titles carry it: nothing where all is well."""
+        """The mark of a title: " (unreliable)", or an empty text."""
         return "" if self.status == "reliable" else " (unreliable)"
 
-    def told(self, colour: bool, before: str = "") -> str:
-        """Return the sentence in lines for a terminal, after what it is of.
+    def text(self, colour: bool, before: str = "") -> str:
+        """Return the sentence, wrapped for a terminal.
 
-        colour: whether its first word is coloured.
+        colour: whether its first word is coloured. before: a text to put first.
         """
         word = self.sentence.partition(":")[0]
         lines = fill(before + self.sentence, LINE, subsequent_indent="  ", break_long_words=False)
@@ -50,25 +50,26 @@ class Verdict:
 
 
 def of_release(judged: Judgement | None, notes: tuple[Note, ...] = ()) -> Verdict:
-    """Return the verdict on a release. judged: by its own numbers; None where it keeps none."""
+    """Return the verdict on a release. judged: from its numbers; None where it stores none."""
     if judged is None:
         reason = "this release keeps nothing by which it could be judged; noisy_quadratic does"
         return Verdict("unreliable", f"Unreliable: {reason}.", (reason,), None)
     width = 1.0 - math.sqrt(1.0 - min(max(judged.privacy_share, 0.0), 1.0))
-    told = judged.sentence.removeprefix("unreliable: ")
+    judgement = judged.sentence.removeprefix("unreliable: ")
     if judged.reliable:
-        sentence = f"Reliable: {told}, {100.0 * width:.0f} % of the width of their intervals."
+        sentence = f"Reliable: {judgement}, {100.0 * width:.0f} % of the width of their intervals."
         return Verdict("reliable", sentence, (), width, notes)
-    return Verdict("unreliable", f"Unreliable: {told}.", (told,), width, notes)
+    return Verdict("unreliable", f"Unreliable: {judgement}.", (judgement,), width, notes)
 
 
-def joined(told: Verdict, reasons: Sequence[str]) -> Verdict:
-    """Return a verdict with further things that are wrong."""
+def joined(verdict: Verdict, reasons: Sequence[str]) -> Verdict:
+    """Return a verdict with further problems."""
     if not reasons:
-        return told
-    every = (*told.reasons, *reasons)
-    sentence = f"Unreliable: {'; '.join(every)}."
-    return Verdict("unreliable", sentence, every, told.width_from_privacy, told.notes)
+        return verdict
+    all_reasons = (*verdict.reasons, *reasons)
+    sentence = f"Unreliable: {'; '.join(all_reasons)}."
+    width, notes = verdict.width_from_privacy, verdict.notes
+    return Verdict("unreliable", sentence, all_reasons, width, notes)
 
 
 def of_chain(
@@ -81,37 +82,37 @@ def of_chain(
 ) -> Verdict:
     """Return the verdict on a chain. draws: (chain, draw, parameter), warm-up included.
 
-    summaries: of the draws after it. started: whether the chain began at a released place. exact:
-    whether its sampler is: the draws of one that is not say nothing of how far off they are.
+    summaries: of the draws after it. started: whether the chain began at a released point. exact:
+    whether the sampler's target is the posterior; otherwise the draws do not show their bias.
     """
-    found = [_mixing(summaries), _size(summaries)]
+    problems = [_mixing(summaries), _size(summaries)]
     if not exact:
-        found.append("this sampler is not exact, and its draws do not tell how far off they are")
+        problems.append("this sampler is not exact, and its draws do not tell how far off they are")
     if started:
-        found.append(_start(draws, num_warmup, summaries))
-    reasons = tuple(reason for reason in found if reason)
+        problems.append(_start(draws, num_warmup, summaries))
+    reasons = tuple(problem for problem in problems if problem)
     if reasons:
         return Verdict("unreliable", f"Unreliable: {'; '.join(reasons)}.", reasons, None)
-    hat = max(one.r_hat or math.inf for one in summaries)
-    ess = min(one.ess_bulk or 0.0 for one in summaries)
+    hat = max(summary.r_hat or math.inf for summary in summaries)
+    ess = min(summary.ess_bulk or 0.0 for summary in summaries)
     alone = ", one chain by its halves" if len(draws) == 1 else ""
     sentence = f"Reliable: the chain has mixed (R-hat {hat:.3f}{alone}; {ess:.0f} effective draws)."
     return Verdict("reliable", sentence, (), None)
 
 
 def _mixing(summaries: Sequence[ParameterSummary]) -> str:
-    unknown = [one.name for one in summaries if one.r_hat is None]
+    unknown = [summary.name for summary in summaries if summary.r_hat is None]
     if unknown:
         return f"{unknown[0]} never moved, or the chain is too short to be judged"
-    worst = max(summaries, key=lambda one: one.r_hat or 0.0)
+    worst = max(summaries, key=lambda summary: summary.r_hat or 0.0)
     if (worst.r_hat or 0.0) <= MAX_RHAT:
         return ""
     return f"R-hat of {worst.name} is {worst.r_hat:.3f}, above {MAX_RHAT}: the chain has not mixed"
 
 
 def _size(summaries: Sequence[ParameterSummary]) -> str:
-    def size(one: ParameterSummary) -> float:
-        return min(one.ess_bulk or 0.0, one.ess_tail or 0.0)
+    def size(summary: ParameterSummary) -> float:
+        return min(summary.ess_bulk or 0.0, summary.ess_tail or 0.0)
 
     worst = min(summaries, key=size)
     if size(worst) >= MIN_ESS:
@@ -125,15 +126,15 @@ def _size(summaries: Sequence[ParameterSummary]) -> str:
 def _start(
     draws: NDArray[np.float64], num_warmup: int, summaries: Sequence[ParameterSummary]
 ) -> str:
-    """Say so where the release had put the chain elsewhere: its moves are shaped for there."""
+    """Return a sentence where the chain moved far from its released starting point."""
     middle = draws[:, num_warmup:].mean(axis=(0, 1))
-    sds = np.array([max(one.sd, 1e-300) for one in summaries])
+    sds = np.array([max(summary.sd, 1e-300) for summary in summaries])
     with np.errstate(over="ignore"):  # of a chain that hardly moved, very far
-        away = np.abs((draws[:, 0] - middle) / sds).max(axis=0)
-    worst = int(np.argmax(away))
-    if away[worst] <= MOST_SDS_AWAY:
+        distances = np.abs((draws[:, 0] - middle) / sds).max(axis=0)
+    worst = int(np.argmax(distances))
+    if distances[worst] <= MOST_SDS_AWAY:
         return ""
     return (
-        f"{summaries[worst].name} went {away[worst]:.3g} sds from where its release had put it:"
-        " the start did not reach the posterior"
+        f"{summaries[worst].name} went {distances[worst]:.3g} sds from where its release had put"
+        " it: the start did not reach the posterior"
     )

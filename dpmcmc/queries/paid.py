@@ -1,4 +1,4 @@
-"""What one Gaussian mechanism costs, and the door through which its rows are opened."""
+"""The cost of one Gaussian mechanism, and the opening of the rows that it was paid for."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """One Gaussian mechanism, settled before any row is read. event: what a permit is made for."""
+    """A mechanism with its cost, from public facts. event: the one that a permit must be for."""
 
     noise_multiplier: float
     event: Event
@@ -23,7 +23,7 @@ class Paid:
 
 
 def settled(schema: Schema, privacy: PrivacySpec) -> Paid:
-    """Return the mechanism that spends this budget. Raises SpecError where there is none."""
+    """Return the Gaussian mechanism that costs this much. Raises SpecError where none does."""
     if schema.neighbouring is not Neighbouring.REPLACE_ONE:
         raise SpecError("/neighbouring", "counts are released under replace_one only")
     if schema.rows < 1:
@@ -31,11 +31,11 @@ def settled(schema: Schema, privacy: PrivacySpec) -> Paid:
     z = _multiplier(privacy)
     if not LEAST_MULTIPLIER <= z <= MOST_MULTIPLIER:
         raise SpecError("/privacy", f"leads to a noise multiplier of {z:.3g}, which is refused")
-    happens = Gaussian(z)
-    epsilon = accountant.epsilon(happens, privacy.delta)
+    event = Gaussian(z)
+    epsilon = accountant.epsilon(event, privacy.delta)
     if not epsilon > 0.0:
         raise SpecError("/privacy/noise_multiplier", "costs epsilon 0: ask for less noise")
-    return Paid(z, happens, Cost(epsilon, privacy.delta, accountant.gdp_mu(happens)))
+    return Paid(z, event, Cost(epsilon, privacy.delta, accountant.gdp_mu(event)))
 
 
 def _multiplier(privacy: PrivacySpec) -> float:

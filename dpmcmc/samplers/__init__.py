@@ -1,4 +1,4 @@
-"""The registry of samplers. A line here makes one live; the line is the reviewed moment."""
+"""The registry of samplers: an algorithm is available once it has a line here."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""Fits the moves of a random walk to the posterior, from draws that are released already.
+"""Adaptation of the moves of a random walk to the posterior, from draws that are released already.
 
 During warm-up only: at step counts that are fixed before the run, the covariance of the latest
-draws of all chains decides along which directions and how far the walk moves from then on. After
-the warm-up the moves stay as they are, so that the chain is a homogeneous Markov chain.
+draws of all chains gives the directions and lengths of the next moves. After the warm-up the moves
+do not change, so that the chain is a homogeneous Markov chain.
 Privacy: post-processing of released draws. Proof: docs/proofs/adaptation.md.
 """
 
@@ -28,21 +28,21 @@ Amounts = Callable[[tuple[int, ...], RandomSource], Floats]
 
 # parts of the warm-up, of 64, after which moves are fitted
 ADAPTATION_POINTS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
-# of all chains, in which effective draws are counted; a chain that drifts has as many
+# batches of all chains, for batch means; a chain that drifts has as many effective draws
 BATCH_COUNT = 32
-# effective draws from which a covariance may take the place of what was there,
+# effective draws from which a new covariance replaces the old one,
 MIN_ESS_OF_COVARIANCE = 64.0
 MIN_ESS_PER_COEFFICIENT = 6.0  # and for each coefficient
-SHARED_VARIANCE = 0.1  # of a coefficient's variance, that others tell of it
-WORTHWHILE_GAIN = 1.1  # times the draws, from which slanted moves are worth their work
+SHARED_VARIANCE = 0.1  # of a coefficient's variance, explained by others
+WORTHWHILE_GAIN = 1.1  # factor of effective draws from which slanted moves are used
 FEWEST_IN_BATCH = 4  # draws of a batch
-MAX_GROUPS = 16  # chains that are judged one by one; more of them are judged in groups
-MAX_DRAWS_KEPT = 8192  # draws of a chain that are looked at
+MAX_GROUPS = 16  # chains that are compared singly; more of them are compared in groups
+MAX_DRAWS_KEPT = 8192  # draws of a chain that are used
 LEAST_EIGENVALUE = 1e-12  # eigenvalue of a correlation
-# of moves, in posterior sds, whose public widths are looked at: where intervals are cut, or bend,
-# the width of one says little of that of another
+# of moves, in posterior sds, whose public widths are computed: where intervals are clipped or not
+# linear, they are not proportional to the length
 LENGTHS = np.geomspace(2.0**-8, 4.0, 21)
-HALVINGS = 24  # of the lengths between which a move is as long as it may be
+HALVINGS = 24  # bisections for the longest allowed move
 STRETCHED_SHARES = {
     False: 2 / 3,
     True: 1 / 4,
@@ -51,7 +51,7 @@ STRETCHED_SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What a step may move by. vectors: (m, d).
+    """The proposals of a step. vectors: (m, d).
 
     kind: "axes", one coefficient, and vector k moves coefficient k; "slanted", along one vector
     chosen at random; "whole", the sum of all vectors, each times a number of its own.
@@ -78,7 +78,7 @@ def drawn(
     amounts: Amounts,
     random: RandomSource,
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Return (length,) vectors chosen, for all chains, and amounts to go along them.
+    """Return the indices (length,) of chosen vectors, for all chains, and amounts along them.
 
     shape: (length, chain). Amounts are (length, chain), or (length, chain, m) where all are taken.
     """
@@ -88,112 +88,116 @@ def drawn(
     return random.integers(count, shape[:1]), amounts(shape, random)
 
 
-def draws_a_step(covariance: Floats, vectors: Floats, each: Floats) -> float:
+def draws_a_step(covariance: Floats, vectors: Floats, draws_along: Floats) -> float:
     """Return the effective draws of a step, averaged over the coefficients.
 
     covariance: (d, d) of the posterior. vectors: (m, d), of which each has length 1 in posterior
-    sds. each: (m,) effective draws of a step along it.
+    sds. draws_along: (m,) effective draws of a step along each.
     """
-    mobility = (vectors.T * (2.0 * each / len(vectors))) @ vectors
+    mobility = (vectors.T * (2.0 * draws_along / len(vectors))) @ vectors
     times = 2.0 * np.diag(covariance @ np.linalg.solve(mobility, covariance))
     return float(np.mean(1.0 / np.maximum(times / np.diag(covariance), 1.0)))
 
 
 def widths_of(width: Width, vectors: Floats, alone: bool) -> Floats:
-    """Return (len(LENGTHS), m) public widths of vectors (m, d) of one posterior sd, so long."""
+    """Return public widths (len(LENGTHS), m) of moves of these LENGTHS along vectors (m, d)."""
     return np.array([width(length * vectors, alone) for length in LENGTHS.tolist()])
 
 
 def best_moves(
     covariance: Floats, width: Width, fit: Fit, whole: bool = False
 ) -> tuple[Moves, float]:
-    """Return the moves that give most effective draws of N(., covariance (d, d)), and how many.
+    """Return the moves with most effective draws of N(., covariance (d, d)), and their number.
 
-    The axes; the columns of the covariance's symmetric root, which leaves coefficients alone that
-    are correlated with none; its principal directions. whole: the symmetric root alone.
+    The candidates are the axes, the columns of the covariance's symmetric root (which does not mix
+    uncorrelated coefficients), and its principal directions. whole: the symmetric root alone.
     """
-    lone, root, principal = _roots(covariance)
+    axes_of, root, principal = _roots(covariance)
     if whole:
-        scales, each = fit(widths_of(width, root.sum(axis=0, keepdims=True), False), len(root))
-        return Moves(scales[0] * root, "whole"), float(each[0])
+        scales, draws_along = fit(
+            widths_of(width, root.sum(axis=0, keepdims=True), False), len(root)
+        )
+        return Moves(scales[0] * root, "whole"), float(draws_along[0])
     best: tuple[Moves, float] | None = None
-    for vectors in (lone, root, principal):
-        alone = vectors is lone
-        scales, each = fit(widths_of(width, vectors, alone), 1)
-        draws = draws_a_step(covariance, vectors, each)
+    for vectors in (axes_of, root, principal):
+        axis_moves = vectors is axes_of
+        scales, draws_along = fit(widths_of(width, vectors, axis_moves), 1)
+        draws = draws_a_step(covariance, vectors, draws_along)
         if best is None or draws > WORTHWHILE_GAIN * best[1]:
-            best = Moves(scales[:, None] * vectors, "axes" if alone else "slanted"), draws
+            best = Moves(scales[:, None] * vectors, "axes" if axis_moves else "slanted"), draws
     if best is None:
-        raise ValueError("there are always axes")
+        raise ValueError("no directions of moves were given")
     return best
 
 
 def _roots(covariance: Floats) -> tuple[Floats, Floats, Floats]:
     """Return axes, symmetric root and principal directions as rows of one posterior sd each.
 
-    A coefficient of which the others tell next to nothing keeps to itself: a move of it and a
-    little of others has the wide interval of both.
+    A coefficient that is nearly uncorrelated with the others is left alone: a move with a small
+    part of others would have a wider interval.
     """
     sds = np.sqrt(np.diag(covariance))
-    related = covariance / np.outer(sds, sds)
-    values, vectors = _spectrum(related)
-    apart = (vectors**2 / values).sum(axis=1) < 1.0 / (1.0 - SHARED_VARIANCE)
-    if apart.any():
-        related[apart] = related[:, apart] = 0.0
-        values, vectors = _spectrum(related + np.diag(apart.astype(np.float64)))
+    correlation = covariance / np.outer(sds, sds)
+    values, vectors = _spectrum(correlation)
+    independent = (vectors**2 / values).sum(axis=1) < 1.0 / (1.0 - SHARED_VARIANCE)
+    if independent.any():
+        correlation[independent] = correlation[:, independent] = 0.0
+        values, vectors = _spectrum(correlation + np.diag(independent.astype(np.float64)))
     principal = (vectors * np.sqrt(values)).T * sds
     root = (vectors * np.sqrt(values)) @ vectors.T * sds
-    alone = np.diag(sds / np.sqrt((vectors**2 / values).sum(axis=1)))
-    return alone, root, principal
+    axes_of = np.diag(sds / np.sqrt((vectors**2 / values).sum(axis=1)))
+    return axes_of, root, principal
 
 
-def _spectrum(related: Floats) -> tuple[Floats, Floats]:
+def _spectrum(correlation: Floats) -> tuple[Floats, Floats]:
     """Return eigenvalues, no less than LEAST_EIGENVALUE, and eigenvectors."""
-    values, vectors = np.linalg.eigh(related)
+    values, vectors = np.linalg.eigh(correlation)
     return np.maximum(values, LEAST_EIGENVALUE), vectors
 
 
 def enlarged(base: Moves, covariance: Floats, width: Width, fit: Fit) -> Moves:
-    """Return base with the principal directions beside it, as seen from its own vectors.
+    """Return base with the principal directions of the covariance added to its vectors.
 
-    For draws too few to trust, where nothing better is known: whatever they are like, the moves of
-    base stay.
+    For too few draws to replace base, whose moves are kept.
     """
     back = np.linalg.inv(base.vectors)
     values, vectors = np.linalg.eigh(back.T @ covariance @ back)
-    tried = (vectors * np.sqrt(np.maximum(values, 0.0))).T @ base.vectors
-    tried = tried[values > 0.0]
-    if not len(tried):
+    directions = (vectors * np.sqrt(np.maximum(values, 0.0))).T @ base.vectors
+    directions = directions[values > 0.0]
+    if not len(directions):
         return base
-    more = fit(widths_of(width, tried, False), 1)[0][:, None] * tried
-    return Moves(np.concatenate((base.vectors, more)), "slanted")
+    added = fit(widths_of(width, directions, False), 1)[0][:, None] * directions
+    return Moves(np.concatenate((base.vectors, added)), "slanted")
 
 
-def held(moves: Moves, width: Width, widest: float) -> Moves:
-    """Return the moves, those shortened that are wider than `widest`, until they are not.
+def shortened_to(moves: Moves, width: Width, widest: float) -> Moves:
+    """Return the moves, shortened where their public width is above `widest`.
 
-    Widths do not shrink in proportion to lengths: an interval that is cut stays as wide as it is
-    cut to until it is narrower by itself.
+    Widths are not proportional to lengths: a clipped interval keeps its width until the move is
+    short enough.
     """
     alone = moves.kind == "axes"
     factors, shortest = np.ones(len(moves.vectors)), np.zeros(len(moves.vectors))
-    wide = width(moves.vectors, alone) > widest
-    if moves.kind == "whole" or not wide.any():
+    too_wide = width(moves.vectors, alone) > widest
+    if moves.kind == "whole" or not too_wide.any():
         return moves
     longest = factors.copy()
     for _ in range(HALVINGS):
-        factors = np.where(wide, 0.5 * (shortest + longest), 1.0)
-        fits = width(factors[:, None] * moves.vectors, alone) <= widest
-        shortest, longest = np.where(fits, factors, shortest), np.where(fits, longest, factors)
-    kept = np.where(wide & (shortest > 0.0), shortest, 1.0)
-    return Moves(kept[:, None] * moves.vectors, moves.kind)
+        factors = np.where(too_wide, 0.5 * (shortest + longest), 1.0)
+        narrow_enough = width(factors[:, None] * moves.vectors, alone) <= widest
+        shortest, longest = (
+            np.where(narrow_enough, factors, shortest),
+            np.where(narrow_enough, longest, factors),
+        )
+    shortened = np.where(too_wide & (shortest > 0.0), shortest, 1.0)
+    return Moves(shortened[:, None] * moves.vectors, moves.kind)
 
 
 def effective(draws: Floats) -> float:
     """Return the effective draws of the slowest coefficient of draws (chain, draw, d).
 
-    By the means of batches, beside the variance of the chain that moves least: one that only drifts
-    has about as many as there are batches, and where one never moves there are none.
+    From batch means and the variance of the chain that moves least: a chain that only drifts has
+    about as many as there are batches; if a chain never moves, the result is 0.
     """
     chains, count, d = draws.shape
     number = max(2, BATCH_COUNT // chains)
@@ -202,8 +206,8 @@ def effective(draws: Floats) -> float:
         return 0.0
     means = draws[:, count - number * size :].reshape(chains * number, size, d).mean(axis=1)
     groups = [
-        (some - some[:1, :1]).reshape(-1, d).var(axis=0)  # exactly 0 where one stands still
-        for some in np.array_split(draws, min(chains, MAX_GROUPS))
+        (group - group[:1, :1]).reshape(-1, d).var(axis=0)  # exactly 0 where one stands still
+        for group in np.array_split(draws, min(chains, MAX_GROUPS))
     ]
     spread, least = means.var(axis=0, ddof=1), np.min(groups, axis=0)
     if not (np.isfinite(least).all() and (spread > 0.0).all()):
@@ -214,8 +218,8 @@ def effective(draws: Floats) -> float:
 class Walk:
     """The moves of all chains, and the latest draws until the next fit.
 
-    moves: those of the next step. signs: (chain, m) of a guided walk, None where they are to be
-    drawn. A block of a chain may end anywhere.
+    moves: of the next step. signs: (chain, m) of a guided walk, None if they must be drawn. A block
+    of a chain may end at any step.
     """
 
     def __init__(
@@ -227,23 +231,23 @@ class Walk:
         lengths: Floats | None = None,
         widest: float = math.inf,
     ) -> None:
-        """steps: of the warm-up that fits are made in, 0 for none. fit: None for none.
+        """steps: of the warm-up in which moves are fitted, or 0. fit: None for no fit.
 
-        lengths: of the moves of the first steps, times what they would be. widest: public width of
-        a move beyond which it would be refused: moves are shortened until they are not.
+        lengths: factors of the moves of the first steps. widest: public width above which a move
+        would be rejected for that alone; moves are shortened to it.
         """
         self.moves, self._widest = moves, widest
         self._lengths = np.ones(0) if lengths is None else lengths
         self.signs: NDArray[np.int64] | None = None
         self._target, self._base, self._fit = target, moves, fit
-        self._points = points(steps) if fit is not None else ()
+        self._points = adaptation_steps(steps) if fit is not None else ()
         self._stride = -(-steps // MAX_DRAWS_KEPT) or 1
         self._done, self._kept, self._known = 0, list[Floats](), False
 
     def through(self, length: int, advance: Callable[[int], Floats]) -> Floats:
-        """Return (chain, length, d) draws of advance(steps), fitting the moves where that is due.
+        """Return draws (chain, length, d) of advance(steps), with fits of the moves in between.
 
-        advance: takes so many steps with the present moves and returns (chain, steps, d).
+        advance: takes this many steps with the present moves and returns (chain, steps, d).
         """
         parts = []
         while length > 0:
@@ -255,9 +259,9 @@ class Walk:
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def lengths(self, count: int) -> Floats:
-        """Return (count,) how many times as long as `moves` the next moves are."""
-        some = self._lengths[self._done : self._done + count]
-        return np.concatenate((some, np.ones(count - len(some))))
+        """Return the factors (count,) of the lengths of the next moves."""
+        first_lengths = self._lengths[self._done : self._done + count]
+        return np.concatenate((first_lengths, np.ones(count - len(first_lengths))))
 
     def _see(self, draws: Floats) -> None:
         before, self._done = self._done, self._done + draws.shape[1]
@@ -275,15 +279,15 @@ class Walk:
 
         trusted: false where some were made by longer moves, most of which are rejected.
         """
-        every = draws.reshape(-1, draws.shape[2])
-        enough = effective(draws)
-        if enough == 0.0:
-            self.hold(every[-1])
+        pooled = draws.reshape(-1, draws.shape[2])
+        effective_draws = effective(draws)
+        if effective_draws == 0.0:
+            self.hold(pooled[-1])
             return
-        covariance = np.atleast_2d(np.cov(every, rowvar=False))
-        self.shape(every.mean(axis=0), covariance, enough if trusted else 0.0)
+        covariance = np.atleast_2d(np.cov(pooled, rowvar=False))
+        self.shape(pooled.mean(axis=0), covariance, effective_draws if trusted else 0.0)
 
-    def shape(self, here: Floats, covariance: Floats, enough: float = math.inf) -> None:
+    def shape(self, here: Floats, covariance: Floats, effective_draws: float = math.inf) -> None:
         """Fit the moves to a covariance (d, d) around here (d,), from this many effective draws."""
         if self._fit is None or not np.isfinite(covariance).all():
             return
@@ -292,7 +296,7 @@ class Walk:
         def width(deltas: Floats, alone: bool) -> Floats:
             return self._target.widths(here, deltas, alone)
 
-        if enough >= max(MIN_ESS_OF_COVARIANCE, MIN_ESS_PER_COEFFICIENT * len(here)):
+        if effective_draws >= max(MIN_ESS_OF_COVARIANCE, MIN_ESS_PER_COEFFICIENT * len(here)):
             self.moves = self._base = best_moves(covariance, width, self._fit, whole)[0]
             self._known = True
         elif not whole and not self._known:
@@ -301,16 +305,16 @@ class Walk:
         self.signs = None
 
     def hold(self, here: Floats) -> None:
-        """Shorten the moves that would be refused at a place (d,) for the width of their interval.
+        """Shorten the moves that are too wide at a position (d,).
 
-        From their public widths alone: here is the public start, or follows from what is released.
+        It uses public widths alone: here is the public start, or follows from released numbers.
         """
         if math.isfinite(self._widest) and np.isfinite(here).all():
 
             def width(deltas: Floats, alone: bool) -> Floats:
                 return self._target.widths(here, deltas, alone)
 
-            self.moves = held(self.moves, width, self._widest)
+            self.moves = shortened_to(self.moves, width, self._widest)
 
 
 def lengths(stretch: float, steps: int, fitted: bool) -> Floats:
@@ -321,7 +325,7 @@ def lengths(stretch: float, steps: int, fitted: bool) -> Floats:
     return np.geomspace(stretch, 1.0, int(STRETCHED_SHARES[fitted] * steps))
 
 
-def points(steps: int) -> tuple[int, ...]:
+def adaptation_steps(steps: int) -> tuple[int, ...]:
     """Return the step counts after which moves are fitted, the last one being steps."""
     return tuple(
         sorted({steps * part // ADAPTATION_POINTS[-1] for part in ADAPTATION_POINTS} - {0})

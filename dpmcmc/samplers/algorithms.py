@@ -1,4 +1,4 @@
-"""All that a job can name: every sampler and every release."""
+"""The registry of all algorithms that a job can name: samplers and releases."""
 
 from typing import Any, Union
 
@@ -7,4 +7,4 @@ from dpmcmc.releases import RELEASES, Release
 from dpmcmc.samplers import SAMPLERS, Sampler
 
 ALGORITHMS: dict[str, Sampler[Any, Any] | Release[Any, Any, Any]] = {**SAMPLERS, **RELEASES}
-OPTIONS: Any = Union[(*(one.options for one in ALGORITHMS.values()), AutoOptions)]
+OPTIONS: Any = Union[(*(algorithm.options for algorithm in ALGORITHMS.values()), AutoOptions)]

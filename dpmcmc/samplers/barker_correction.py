@@ -1,6 +1,5 @@
-"""Symmetric correction noise of the Barker test.
+"""Symmetric correction noise of the Barker test, from experiments/fit_barker_correction.py.
 
-Made by experiments/fit_barker_correction.py.
 V is +-LOCATIONS[k] with probability WEIGHTS[k]. With N(0, VARIANCE) added it is nearly logistic:
 sup over x of |P(x + N(0, VARIANCE) + V > 0) - 1 / (1 + exp(-x))| <= ERROR.
 """

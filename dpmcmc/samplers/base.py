@@ -1,4 +1,4 @@
-"""What a sampler is, and what the planner needs to know of one."""
+"""The protocol of a sampler, and of its mixing model for the planner."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.families.target import Floats, Target
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.samplers.starts import Found
+from dpmcmc.samplers.starts import ChainStart
 
 Options = TypeVar("Options")
 State = TypeVar("State")
@@ -16,12 +16,11 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a chain is expected to do.
+    """The expected mixing of a chain.
 
-    options: with nothing left open but the numbers of steps, chains and warm-up. draws: effective
-    draws that a step of one chain gives, averaged over the coefficients; no number: not known.
-    walk: steps from the prior mean to the mode. fitting: least steps of the warm-up that fits moves
-    to the posterior.
+    options: complete but for the numbers of steps, chains and warm-up. draws: effective draws per
+    step of one chain, averaged over the coefficients; NaN: not known. walk: steps from the prior
+    mean to the mode. fitting: least steps of a warm-up that adapts moves.
     """
 
     options: Any
@@ -31,57 +30,56 @@ class Expectation:
 
 
 class MixingModel(Protocol):
-    """What the planner needs of a sampler: its effective draws, noise multiplier and run time.
+    """A sampler's model for the planner: effective draws, noise multiplier and run time.
 
     All of it follows from public facts. See dpmcmc/samplers/penalty_mixing.py for an example.
     """
 
     def shares(self, options: Any, mu: float) -> tuple[float, ...]:
-        """Return parts of mu^2 that the planner tries for a start; none of them for none at all.
+        """Return parts of mu^2 that the planner tries for a start; empty for no start.
 
-        mu: of the job. Where the caller says nothing of a start.
+        mu: of the job. Called where the caller's options leave the start open.
         """
 
     def settle(self, options: Any, assumptions: Assumptions) -> Any:
-        """Choose what does not depend on the budget. Raises SpecError on impossible options."""
+        """Return options with all that does not depend on the budget. Raises SpecError."""
 
     def steps(self, options: Any, assumptions: Assumptions, mu: float, chains: int) -> float:
-        """Return about how many steps of a chain make the best use of a budget of mu."""
+        """Return the approximate number of steps of a chain that is best for a budget of mu."""
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
-        """Return one at which all steps of all chains cost at most (epsilon, delta).
+        """Return a noise multiplier with which all steps of all chains cost at most (epsilon,
+        delta): in closed form where all events are Gaussian, else by the search of calibration.py.
 
-        A closed form where all is Gaussian, for which it is exact and a search would be close; the
-        search of calibration.py otherwise.
         Raises SpecError where there is none.
         """
 
     def expectation(
         self, options: Any, assumptions: Assumptions, noise_multiplier: float
     ) -> Expectation:
-        """Return the finished options and what to expect. Raises SpecError on impossible ones."""
+        """Return the complete options with the expected mixing. Raises SpecError."""
 
     def cuts(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
-        """Whether finished options cut rows at a place of the planner's choice.
+        """Whether the planner's clip of complete options affects usual moves.
 
-        That is, whether usual moves can have ratios beyond it, if rows are as guessed.
+        That is, whether such moves can have ratios beyond it under the planner's assumptions.
         """
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
-        """Return how many columns of the design, all rows, a step of one chain reads, about."""
+        """Return the approximate number of columns (of all rows) that a step of one chain reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler(Generic[Options, State]):
     """One algorithm. Registered by one explicit line in dpmcmc/samplers/__init__.py.
 
-    event: (options, noise multiplier, rows) -> everything that a whole run does to the data, the
-    release that it starts from included.
-    mixing: what the planner needs to know of how it mixes; Unmodelled where that is not known: then
-    the caller gives the number of steps. exact: whether it leaves the tempered, clipped posterior
-    invariant. Where not, its plan and its verdict say so, and the planner never chooses it.
-    init: (target, options, noise multiplier, random, what a release found or None) -> state of all
-    chains beside the positions, which it sets where something was found.
+    event: (options, noise multiplier, rows) -> the event of a whole run, with the release that it
+    starts from.
+    mixing: its mixing model; Unmodelled where there is none: then the caller gives the number of
+    steps. exact: whether it leaves the tempered, clipped posterior invariant. If not, its plan and
+    its verdict say so, and the planner never chooses it.
+    init: (target, options, noise multiplier, random, start or None) -> state of all chains without
+    their positions; it sets the positions from a start.
     step: (target, options, noise multiplier, block length, random, state) -> (chain, block, d)
     draws; changes the state in place.
     """
@@ -91,5 +89,5 @@ class Sampler(Generic[Options, State]):
     event: Callable[[Options, float, int], Event]
     mixing: MixingModel
     step: Callable[[Target, Options, float, int, RandomSource, State], Floats]
-    init: Callable[[Target, Options, float, RandomSource, Found | None], State]
+    init: Callable[[Target, Options, float, RandomSource, ChainStart | None], State]
     exact: bool = True

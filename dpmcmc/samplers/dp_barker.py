@@ -1,4 +1,4 @@
-"""DP Barker on secret minibatches: privacy noise fills the batch's own up to a logistic one."""
+"""DP Barker on secret minibatches: sampling and privacy noise, filled up to logistic noise."""
 
 import math
 from dataclasses import dataclass, replace
@@ -35,15 +35,15 @@ from dpmcmc.samplers.penalty_mixing import (
     adapts,
     begun,
     clipped,
-    cut_width,
+    clipped_width,
     fitted_draws,
 )
-from dpmcmc.samplers.starts import START_SHARES, Found, begin, chain_mu, settled
+from dpmcmc.samplers.starts import START_SHARES, ChainStart, begin, chain_mu, settled
 
-MIN_FILLED_VARIANCE = 0.05  # least variance of the noise that fills up what the batch leaves
-MIN_FIXED_VARIANCE = 0.2  # and of the noise that privacy rests on
-MAX_G = 200.0  # g of no use beyond
-MIN_MOVE_RATIO = 0.8  # of a move's length, so that the chain does not walk on a lattice
+MIN_FILLED_VARIANCE = 0.05  # least variance of the filling noise
+MIN_FIXED_VARIANCE = 0.2  # and of the privacy noise
+MAX_G = 200.0  # a larger g has no use
+MIN_MOVE_RATIO = 0.8  # of a move's length, which varies so that the chain is not on a lattice
 # of the widest moves that the noise covers: intervals change with the position
 INTERVAL_MARGIN = 0.9
 LONGEST_GUESSED, FITTED = (
@@ -57,11 +57,10 @@ BATCH_DIVISOR = 4  # a batch is one part in so many of the rows
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How the total noise variance of 2 is shared.
+    """The division of the total noise variance of 2.
 
-    Ratios span at most 2 g sqrt(batch) / rows. most: of the batch's own variance, part * g^2. part:
-    of sampling without replacement, 0 where the batch is all rows. fixed: of the noise that privacy
-    rests on.
+    The interval of a ratio has a width of at most 2 g sqrt(batch) / rows. part: factor of sampling
+    without replacement, 0 where the batch is all rows. fixed: variance of the privacy noise.
     """
 
     g: float
@@ -79,9 +78,9 @@ class Room:
         Proof: docs/proofs/dp_barker.md, section 3.
         """
         slope = 0.5 / math.sqrt(VARIANCE - self.fixed - self.most)
-        moved = 2.0 * self.g / math.sqrt(batch)
-        turned = MAX_FILLING_SDS * slope * 4.0 * self.most * (batch - 1.0) / (batch * batch)
-        return rounding(batch) * (moved + turned)
+        by_sum = 2.0 * self.g / math.sqrt(batch)
+        by_filling = MAX_FILLING_SDS * slope * 4.0 * self.most * (batch - 1.0) / (batch * batch)
+        return rounding(batch) * (by_sum + by_filling)
 
     def covers(self, noise_multiplier: float, batch: int) -> bool:
         """Whether the fixed noise is at least that of the noise multiplier, rounding included."""
@@ -93,21 +92,21 @@ class Room:
 
 @lru_cache(maxsize=256)
 def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
-    """Return the room with the largest g that the noise multiplier covers. g is rounded down."""
+    """Return the division with the largest g that the noise multiplier allows, rounded down."""
     part, best = part_of(batch, rows), Room(0.0, part_of(batch, rows), MIN_FIXED_VARIANCE)
     for fixed in np.linspace(MIN_FIXED_VARIANCE, VARIANCE - 2.0 * MIN_FILLED_VARIANCE, 64).tolist():
         low, high = best.g, MAX_G
         for _ in range(60):
             middle = 0.5 * (low + high)
-            fits = Room(middle, part, fixed).covers(noise_multiplier, batch)
-            low, high = (middle, high) if fits else (low, middle)
+            covered = Room(middle, part, fixed).covers(noise_multiplier, batch)
+            low, high = (middle, high) if covered else (low, middle)
         if low > best.g:
             best = Room(low, part, fixed)
     return best
 
 
 def rule_of(noise_multiplier: float, batch: int, target: Minibatches) -> Rule:
-    """Return what decides a step."""
+    """Return the acceptance rule of a step."""
     room, rows = widest(noise_multiplier, batch, target.rows), target.rows
     sd = scale_of(noise_multiplier).sd
     return Rule(
@@ -137,10 +136,10 @@ def init(
     options: DpBarkerOptions,
     noise_multiplier: float,
     random: RandomSource,
-    found: Found | None = None,
+    start: ChainStart | None = None,
 ) -> Walk:
-    """Begin at the public start, or where a release found the posterior, which shapes the walk."""
-    begin(target, found)
+    """Put chains at the public start, or at a released one, whose covariance shapes the walk."""
+    begin(target, start)
     steps = (options.num_warmup or 0) if options.adapt else 0
     fit = MIXING.fit(options, target, noise_multiplier) if steps else None
     dimension = target.position.shape[1]
@@ -148,8 +147,8 @@ def init(
     moves = axes(options.scale or math.nan, dimension, "component")
     walk = Walk(target, moves, steps, fit, widest=widest if options.adapt else math.inf)
     walk.hold(target.position.mean(axis=0))
-    if found is not None:
-        walk.shape(found.mode, found.root @ found.root.T)
+    if start is not None:
+        walk.shape(start.mode, start.root @ start.root.T)
     return walk
 
 
@@ -163,8 +162,9 @@ def step(
 ) -> Floats:
     """Return (chain, length, d) draws. Privacy: length * chain subsampled Gaussian events.
 
-    A move whose public interval is wider than the noise covers is rejected unseen; the move back is
-    as wide. Proof: docs/proofs/dp_barker.md. Source: Heikkilä et al. 2019; thesis A, Algorithm 2.
+    A move whose public interval is too wide for the noise is rejected for that alone; so is the
+    reverse move. Proof: docs/proofs/dp_barker.md. Source: Heikkilä et al. 2019; thesis A,
+    Algorithm 2.
     """
 
     def steps(count: int) -> Floats:
@@ -188,31 +188,31 @@ def _steps(
 
 
 def _amounts(shape: tuple[int, ...], random: RandomSource) -> Floats:
-    """Return how far to move, nearly the same length always, on either side."""
+    """Return signed lengths of moves, nearly the same length always."""
     signs = 2.0 * random.integers(2, shape) - 1.0
     return np.asarray(signs * (MIN_MOVE_RATIO + (1.0 - MIN_MOVE_RATIO) * random.uniforms(shape)))
 
 
 @dataclass(frozen=True, slots=True)
 class BarkerMixing(PenaltyMixing):
-    """Moves as long as the noise covers; near the mode every other one is accepted."""
+    """The mixing model of dp_barker: moves as long as the noise allows, half of them accepted."""
 
     def shares(self, options: Any, mu: float) -> tuple[float, ...]:
         """Return the parts of mu^2 that the planner tries for a start."""
         return START_SHARES
 
     def settle(self, options: Any, assumptions: Assumptions) -> Any:
-        """Return options with what does not depend on the budget. Raises SpecError."""
+        """Return options with all values that do not depend on the budget. Raises SpecError."""
         batch = settled_batch(options.batch, assumptions.rows, BATCH_DIVISOR)
         if options.scale is not None and not 1e-9 <= options.scale <= 1e3:
             raise SpecError("/sampler/scale", "must be between 1e-09 and 1000")
         return replace(options, batch=batch, start=settled(options.start, assumptions))
 
     def steps(self, options: Any, assumptions: Assumptions, mu: float, chains: int) -> float:
-        """Return about how many steps of a chain make the best use of a budget of mu.
+        """Return the approximate number of steps of a chain that is best for a budget of mu.
 
-        With all rows as batch no more steps than leave noise that covers clipped moves, where that
-        is enough for a chain. Other moves are refused before any row is read.
+        If the batch is all rows, it is limited so that the noise covers clipped moves, provided
+        that this is enough for a chain. Other moves are rejected before any row is read.
         """
         steps = PenaltyMixing.steps(self, options, assumptions, mu, chains)
         if part_of(options.batch, assumptions.rows) > 0.0:
@@ -222,13 +222,13 @@ class BarkerMixing(PenaltyMixing):
         )
         z = 0.5 * INTERVAL_MARGIN * quiet / (LONGEST_MOVE_RATIO * FITTED)
         covered = (z * chain_mu(options.start, mu)) ** 2 / chains
-        enough = STEPS_PER_COEFFICIENT * len(assumptions.sds) / chains
-        return min(steps, covered) if covered >= enough else steps
+        needed = STEPS_PER_COEFFICIENT * len(assumptions.sds) / chains
+        return min(steps, covered) if covered >= needed else steps
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
-        """Return one at which all steps of all chains cost at most (epsilon, delta).
+        """Return a noise multiplier at which all steps of all chains cost at most (epsilon, delta).
 
-        Not smaller than the longest moves need.
+        It is not smaller than the longest moves need.
         """
         count, batch = options.num_steps * options.num_chains, options.batch
         part = max(part_of(batch, rows), 1e-12)
@@ -241,25 +241,29 @@ class BarkerMixing(PenaltyMixing):
     def expectation(
         self, options: Any, assumptions: Assumptions, noise_multiplier: float
     ) -> Expectation:
-        """Return the finished options and what is expected of the chain. Raises SpecError."""
+        """Return the complete options with the expected mixing. Raises SpecError."""
         guess, rows = assumptions.guess, assumptions.rows
         limit = self._limit(options, assumptions, noise_multiplier)
         options = clipped(options, assumptions, FITTED, limit)
         limit = _covered(options, assumptions, limit)
-        fits = min(limit / float(guess.width.max()), LONGEST_GUESSED * float(assumptions.sds.min()))
-        scale = options.scale or float(f"{max(fits, 1e-9):.4g}")
+        longest = min(
+            limit / float(guess.width.max()), LONGEST_GUESSED * float(assumptions.sds.min())
+        )
+        scale = options.scale or float(f"{max(longest, 1e-9):.4g}")
         lengths = scale / assumptions.sds
-        moved = 2.0 * _draws(lengths) * assumptions.sds**2 / len(lengths)
-        draws = draws_a_step(guess, moved)
-        fitted = max(draws, fitted_draws(guess, self.fit(options, assumptions, noise_multiplier)))
-        adapt, fitting = adapts(options, guess, options.adapt, options.scale, fitted)
-        draws = fitted if adapt else draws
+        mobility = 2.0 * _draws(lengths) * assumptions.sds**2 / len(lengths)
+        draws = draws_a_step(guess, mobility)
+        fitted_draws_a_step = max(
+            draws, fitted_draws(guess, self.fit(options, assumptions, noise_multiplier))
+        )
+        adapt, fitting = adapts(options, guess, options.adapt, options.scale, fitted_draws_a_step)
+        draws = fitted_draws_a_step if adapt else draws
         spent = chain_mu_of(options, rows, noise_multiplier)
         options, guess = begun(replace(options, scale=scale, adapt=adapt), assumptions, spent)
-        return Expectation(options, draws, walk(guess, moved, scale), fitting)
+        return Expectation(options, draws, walk(guess, mobility, scale), fitting)
 
     def fit(self, options: Any, public: PublicRows, noise_multiplier: float) -> Fit:
-        """Return what fits moves to a posterior: their best lengths and what they give."""
+        """Return the function that fits lengths of moves and gives their effective draws."""
         limit = self.widest(options, public, noise_multiplier)
 
         def best(widths: Floats, _: int) -> tuple[Floats, Floats]:
@@ -270,22 +274,24 @@ class BarkerMixing(PenaltyMixing):
         return best
 
     def widest(self, options: Any, public: PublicRows, noise_multiplier: float) -> float:
-        """Return how wide moves may be; infinite where clipping holds all of them within that."""
+        """Return the largest allowed width of moves; infinite where clipping ensures it."""
         return _covered(options, public, self._limit(options, public, noise_multiplier))
 
     def _limit(self, options: Any, public: PublicRows, z: float) -> float:
-        """Return how wide moves may be that the noise covers, with some room to spare."""
+        """Return the largest width of moves that the noise covers, with a margin."""
         g = widest(z, options.batch, public.rows).g
         return INTERVAL_MARGIN * 2.0 * g * math.sqrt(options.batch) / public.rows
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
-        """Return about how many columns of the design, all rows, a step of one chain reads."""
+        """Return the approximate number of columns (of all rows) that a step of one chain reads."""
         return batch_columns(options, rows, dimension)
 
 
 def _covered(options: Any, public: PublicRows, limit: float) -> float:
-    """Return the limit of widths, infinite where clipping holds all of them within the noise."""
-    return math.inf if INTERVAL_MARGIN * cut_width(options, public.tempering) <= limit else limit
+    """Return the limit of widths; infinite where clipping ensures it."""
+    return (
+        math.inf if INTERVAL_MARGIN * clipped_width(options, public.tempering) <= limit else limit
+    )
 
 
 def _draws(lengths: Floats) -> Floats:

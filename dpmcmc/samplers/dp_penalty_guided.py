@@ -1,4 +1,4 @@
-"""DP penalty with a guided walk: a direction keeps its side while it is accepted."""
+"""DP penalty with a guided walk: a direction keeps its sign until a move is rejected."""
 
 from functools import partial
 
@@ -23,9 +23,9 @@ def step(
 ) -> Floats:
     """Return (chain, length, d) draws. Privacy: length * chain Gaussian events.
 
-    A step moves along one random vector of the walk, on the side that each chain has kept for it; a
-    rejection turns that side round. Leaves the posterior times uniform sides invariant, without
-    being reversible.
+    A step moves along one random vector of the walk, with the sign that each chain has for it; a
+    rejection reverses the sign. It leaves the posterior times uniform signs invariant, and is not
+    reversible.
     Proof: docs/proofs/dp_penalty_guided.md. Source: Yıldırım and Ermiş 2019; thesis A, 3.1.
     """
 
@@ -33,8 +33,8 @@ def step(
         moves, chains = state.moves, len(target.position)
         if state.signs is None:
             state.signs = 2 * random.integers(2, (chains, len(moves.vectors))) - 1
-        how = options.proposal.shape, noise_multiplier, count, random
-        return taken(target, state, *how, state.signs)
+        arguments = options.proposal.shape, noise_multiplier, count, random
+        return taken(target, state, *arguments, state.signs)
 
     return state.through(length, steps)
 

@@ -1,4 +1,4 @@
-"""DP penalty on secret minibatches, with the noise of the batch itself corrected for."""
+"""DP penalty on secret minibatches, corrected for the sampling noise of the batch as well."""
 
 import math
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ BATCH_DIVISOR = 10  # a batch is one part in so many of the rows
 
 
 def rule_of(noise_multiplier: float, batch: int, target: Minibatches) -> Rule:
-    """Return what decides a step. Its part is Cochran's: v is unbiased for every batch."""
+    """Return the acceptance rule of a step, with Cochran's unbiased variance of a batch."""
     rows, noise = target.rows, scale_of(noise_multiplier)
     return Rule(
         PENALTY,
@@ -60,8 +60,8 @@ def step(
     """
 
     def steps(count: int) -> Floats:
-        shape, way = (count, len(target.position)), amounts(options.proposal.shape)
-        deltas = state.moves.along(*drawn(state.moves, shape, way, random))
+        shape, draw_amounts = (count, len(target.position)), amounts(options.proposal.shape)
+        deltas = state.moves.along(*drawn(state.moves, shape, draw_amounts, random))
         deltas *= state.lengths(count)[:, None, None]
         return _steps(target, deltas, options.batch or 0, noise_multiplier, random)
 
@@ -81,9 +81,9 @@ def _steps(
 
 @dataclass(frozen=True, slots=True)
 class SubsampledMixing(PenaltyMixing):
-    """The penalty mixing model, with the noise of the batch beside that of privacy.
+    """The penalty mixing model, with the noise of the batch in addition to that of privacy.
 
-    That noise grows with the square of a move's length, so that long ones lead nowhere.
+    That noise grows with the square of a move's length, so that long moves are rejected.
     """
 
     bold: ClassVar[bool] = False
@@ -93,12 +93,12 @@ class SubsampledMixing(PenaltyMixing):
         return START_SHARES
 
     def settle(self, options: Any, assumptions: Assumptions) -> Any:
-        """Return options with what does not depend on the budget. Raises SpecError."""
+        """Return options with all values that do not depend on the budget. Raises SpecError."""
         batch = settled_batch(options.batch, assumptions.rows, BATCH_DIVISOR)
         return replace(options, batch=batch, start=settled(options.start, assumptions))
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
-        """Return one at which all steps of all chains cost at most (epsilon, delta)."""
+        """Return a noise multiplier with which all steps cost at most (epsilon, delta)."""
         count = options.num_steps * options.num_chains
         return calibrated(count, options.batch, rows, epsilon, delta, options.start)
 
@@ -106,15 +106,15 @@ class SubsampledMixing(PenaltyMixing):
         """Return the least noise sd on lambda per nat of a tempered interval."""
         return float(z * public.rows / options.batch)
 
-    def _seen(self, options: Any, assumptions: Assumptions, z: float, scale: float) -> Guess:
+    def _noisy_guess(self, options: Any, assumptions: Assumptions, z: float, scale: float) -> Guess:
         """For a move of one sd the batch's noise has variance n T / b (1 - b / n)."""
         guess, part = (
-            PenaltyMixing._seen(self, options, assumptions, z, scale),
+            PenaltyMixing._noisy_guess(self, options, assumptions, z, scale),
             options.batch / assumptions.rows,
         )
-        own = _own(part, assumptions.tempering) / z
-        width = np.hypot(guess.width / part, own / assumptions.sds)
-        joint = float(np.hypot(guess.joint_width / part, own / assumptions.sds.max()))
+        batch_noise = _batch_noise_sd(part, assumptions.tempering) / z
+        width = np.hypot(guess.width / part, batch_noise / assumptions.sds)
+        joint = float(np.hypot(guess.joint_width / part, batch_noise / assumptions.sds.max()))
         return replace(guess, width=width, joint_width=joint)
 
     def _noises(self, options: Any, public: PublicRows, z: float, widths: Floats) -> Floats:
@@ -123,19 +123,19 @@ class SubsampledMixing(PenaltyMixing):
         scaled = widths / part
         jump = 0.5 * (1.0 - part) * scaled**2
         noises = z * (scaled + jump) / LENGTHS[:, None]
-        return np.asarray(np.hypot(noises, _own(part, public.tempering)))
+        return np.asarray(np.hypot(noises, _batch_noise_sd(part, public.tempering)))
 
     def _spent(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> float:
-        """Return about the mu of all steps of all chains."""
+        """Return the approximate mu of all steps of all chains."""
         return chain_mu_of(options, assumptions.rows, noise_multiplier)
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
-        """Return about how many columns of the design, all rows, a step of one chain reads."""
+        """Return the approximate number of columns (of all rows) that a step of one chain reads."""
         return batch_columns(options, rows, dimension)
 
 
-def _own(part: float, tempering: float) -> float:
-    """Return the sd of a batch's own noise on lambda, for a move of one posterior sd."""
+def _batch_noise_sd(part: float, tempering: float) -> float:
+    """Return the sd of a batch's sampling noise on lambda, for a move of one posterior sd."""
     return math.sqrt((1.0 - part) * tempering / part)
 
 

@@ -12,10 +12,15 @@ from dpmcmc.privacy.discrete import Integers, gaussian_noise, noisy_sums, scale_
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import TRAJECTORY_DECISION, TRAJECTORY_GRADIENT
-from dpmcmc.samplers.hamiltonian_mixing import START_GRADIENT_ERROR, leaned, steepest, turned
-from dpmcmc.samplers.starts import Found, begin, with_event
+from dpmcmc.samplers.hamiltonian_mixing import (
+    START_GRADIENT_ERROR,
+    steepest,
+    trajectory_draws,
+    with_control_variate,
+)
+from dpmcmc.samplers.starts import ChainStart, begin, with_event
 
-DIRECTIONS, NUDGE = 32, 1e-3  # in which the width of ratios is looked at, and how far in sds
+DIRECTIONS, NUDGE = 32, 1e-3  # in which widths of ratios are computed, and their length in sds
 SIGNIFICANT_RATIO = 4.0  # of a squared error over what noise alone gives
 MIN_STEP_RATIO = 1e-3  # step size over the planned one
 
@@ -29,11 +34,11 @@ class HamiltonianOptions(Protocol):
 
     @property
     def num_chains(self) -> int | None:
-        """Number of chains; all of them are paid for."""
+        """Number of chains; each is charged."""
 
     @property
     def num_leapfrog(self) -> int:
-        """Gradients a step."""
+        """Leapfrog steps of a trajectory, with a gradient each."""
 
     @property
     def step_size(self) -> float | None:
@@ -41,11 +46,11 @@ class HamiltonianOptions(Protocol):
 
     @property
     def mass(self) -> tuple[float, ...] | None:
-        """Diagonal of the mass matrix; the precision that a start released takes its place."""
+        """Diagonal of the mass matrix; with a start, the released precision is used instead."""
 
     @property
     def gradient_clip(self) -> float | None:
-        """Largest norm that one row's gradient keeps."""
+        """Norm to which per-row gradients are clipped."""
 
     @property
     def gradient_noise_multiplier(self) -> float | None:
@@ -58,7 +63,7 @@ class HamiltonianOptions(Protocol):
 
 @dataclass(slots=True)
 class HamiltonianState:
-    """What a chain carries beside its position.
+    """The state of a chain without its position.
 
     root: (d, d), root @ root.T is the inverse mass matrix. back: (d, d), from the coordinates that
     gradients are clipped in, see Target.spread, times the weight of noisy gradients. step_size,
@@ -78,7 +83,7 @@ class HamiltonianState:
 
 
 def hamiltonian_event(options: HamiltonianOptions, noise_multiplier: float, rows: int) -> Event:
-    """Return one gradient to begin with, num_leapfrog more and a ratio a step, for every chain.
+    """Return the event: a first gradient, then num_leapfrog gradients and a ratio for every step.
 
     Proof: docs/proofs/dp_hmc.md.
     """
@@ -95,22 +100,22 @@ def init(
     options: HamiltonianOptions,
     noise_multiplier: float,
     random: RandomSource,
-    found: Found | None = None,
+    start: ChainStart | None = None,
 ) -> HamiltonianState:
-    """Release the gradient where the chains begin. One Gaussian event a chain."""
-    begin(target, found)
+    """Release the gradient at the starting points. Privacy: one Gaussian event for each chain."""
+    begin(target, start)
     z = options.gradient_noise_multiplier or math.nan
     noise = gradient_noise(random, z, target.position.shape)
-    if found is None:
-        root = np.diag(_known(options.mass)) ** 0.5
+    if start is None:
+        root = np.diag(_inverse(options.mass)) ** 0.5
         d = len(root)
-        state = HamiltonianState(root, np.eye(d), *_planned(options), *_alone(d))
+        state = HamiltonianState(root, np.eye(d), *_planned(options), *_no_control_variate(d))
         state.gradients = _gradients(target, options, state, target.position, noise)
         return state
-    state = _fitted(target, options, noise_multiplier, found, random)
+    state = _fitted(target, options, noise_multiplier, start, random)
     state.gradients = _gradients(target, options, state, target.position, noise)
-    missed = _missed(target, found, state, _loud(target, options, state))
-    state.offset, state.gradients = state.offset + missed, state.gradients + missed
+    clipping_error = _clipping_error(target, start, state, _noise_root(target, options, state))
+    state.offset, state.gradients = state.offset + clipping_error, state.gradients + clipping_error
     return state
 
 
@@ -125,69 +130,71 @@ def _fitted(
     target: Gradients,
     options: HamiltonianOptions,
     noise_multiplier: float,
-    found: Found,
+    start: ChainStart,
     random: RandomSource,
 ) -> HamiltonianState:
-    """Return how to move where the posterior is as it was found. Proof: docs/proofs/dp_hmc.md."""
-    root, (step, clip) = found.root, _planned(options)
+    """Return the state of chains from a released start. Proof: docs/proofs/dp_hmc.md."""
+    root, (step, clip) = start.root, _planned(options)
     back, factor = target.spread(root)
-    known = target.rows, target.tempering, noise_multiplier, len(root)
-    most = steepest(*known, bounded=target.bounded)
+    facts = target.rows, target.tempering, noise_multiplier, len(root)
+    most = steepest(*facts, bounded=target.bounded)
     if most < math.inf:
         target.cut(np.asarray(most * np.linalg.inv(root).T))
-    clip *= float(target.information_scale(found.mode[None], found.moments)[1][0]) * factor
-    state = HamiltonianState(root, back, step, clip, *_alone(len(root)))
-    rough = _lean(target, options, state, found)
-    state.step_size = _shortened(target, options, noise_multiplier, state, rough, random)
+    clip *= float(target.information_scale(start.mode[None], start.moments)[1][0]) * factor
+    state = HamiltonianState(root, back, step, clip, *_no_control_variate(len(root)))
+    start_error = _weigh_gradients(target, options, state, start)
+    state.step_size = _shortened(target, options, noise_multiplier, state, start_error, random)
     return state
 
 
-def _alone(dimension: int) -> tuple[Floats, Floats, Floats]:
+def _no_control_variate(dimension: int) -> tuple[Floats, Floats, Floats]:
     """Return centre, pull and offset of gradients without a control variate."""
     return np.zeros(dimension), np.zeros((dimension, dimension)), np.zeros(dimension)
 
 
-def _lean(
+def _weigh_gradients(
     target: Gradients,
     options: HamiltonianOptions,
     state: HamiltonianState,
-    found: Found,
+    start: ChainStart,
 ) -> float:
-    """Weigh noisy gradients against those of the normal posterior that the release has found.
+    """Weight noisy gradients against those of the released normal approximation.
 
-    Returns the squared error that the latter add, in posterior sds. Proof: docs/proofs/dp_hmc.md.
+    Returns the squared error of the approximation, in posterior sds. Proof: docs/proofs/dp_hmc.md.
     """
-    back, d = np.linalg.inv(found.root), len(found.mode)
-    rough = d * START_GRADIENT_ERROR**2 + float(np.trace(back @ found.error @ back.T))
-    heat = (_loud(target, options, state) ** 2).sum()
-    weight, _, added = leaned(heat, rough, options.num_leapfrog)
-    likelihood = back.T @ back - np.diag(found.prior)
-    score = -target.log_prior_gradient(found.mode[None])[0]  # of the likelihood, at the mode
-    state.back, state.centre = weight * state.back, found.mode
+    back, d = np.linalg.inv(start.root), len(start.mode)
+    start_error = d * START_GRADIENT_ERROR**2 + float(np.trace(back @ start.error @ back.T))
+    noise_square = (_noise_root(target, options, state) ** 2).sum()
+    weight, _, total_error = with_control_variate(noise_square, start_error, options.num_leapfrog)
+    likelihood = back.T @ back - np.diag(start.prior)
+    score = -target.log_prior_gradient(start.mode[None])[0]  # of the likelihood, at the mode
+    state.back, state.centre = weight * state.back, start.mode
     state.pull, state.offset = -(1.0 - weight) * likelihood, (1.0 - weight) * score
-    return float(added)
+    return float(total_error)
 
 
-def _loud(target: Gradients, options: HamiltonianOptions, state: HamiltonianState) -> Floats:
+def _noise_root(target: Gradients, options: HamiltonianOptions, state: HamiltonianState) -> Floats:
     """Return a root (d, d) of the covariance of a gradient's noise, in posterior sds."""
     sd = (options.gradient_noise_multiplier or math.nan) * 2.0 * state.clip * target.tempering
     return np.asarray(sd * state.back @ state.root)
 
 
-def _missed(target: Gradients, found: Found, state: HamiltonianState, noise: Floats) -> Floats:
-    """Return (d,) what clipping takes from gradients near the mode, as far as that is not noise.
+def _clipping_error(
+    target: Gradients, start: ChainStart, state: HamiltonianState, noise: Floats
+) -> Floats:
+    """Return the significant bias (d,) of clipped gradients near the mode.
 
-    A few far rows that are cut shift the point at which clipped gradients vanish by several sds. At
-    the start of a chain it is known what a gradient should be: the precision times the way to the
-    mode. noise: see _loud.
+    Clipping a few outlying rows shifts the zero of the gradient by several sds. At the start of a
+    chain the expected gradient is known: the precision times the difference to the mode. noise:
+    see _noise_root.
     """
-    back = np.linalg.inv(found.root)
-    expected = (found.mode - target.position) @ back.T @ back
+    back = np.linalg.inv(start.root)
+    expected = (start.mode - target.position) @ back.T @ back
     gap = (expected - state.gradients).mean(axis=0)
-    unsure = float((noise**2).sum() / len(expected) + np.trace(back @ found.error @ back.T))
-    size = float(((gap @ found.root) ** 2).sum())
-    clear = max(size - SIGNIFICANT_RATIO * unsure, 0.0)
-    return np.asarray(gap * (clear / size if clear else 0.0))
+    noise_square = float((noise**2).sum() / len(expected) + np.trace(back @ start.error @ back.T))
+    size = float(((gap @ start.root) ** 2).sum())
+    significant = max(size - SIGNIFICANT_RATIO * noise_square, 0.0)
+    return np.asarray(gap * (significant / size if significant else 0.0))
 
 
 def _shortened(
@@ -195,25 +202,25 @@ def _shortened(
     options: HamiltonianOptions,
     noise_multiplier: float,
     state: HamiltonianState,
-    rough: float,
+    start_error: float,
     random: RandomSource,
 ) -> float:
-    """Return the step size as planned, or what suits the released root better if that is less.
+    """Return the planned step size, or a smaller one that is better for the released covariance.
 
-    Where rows can change ratios by more than the plan took them to, or gradients have more noise,
-    shorter trajectories are accepted more often. A function of public and released numbers.
+    Where ratios or gradients have more noise than planned, shorter trajectories are accepted more
+    often. A function of public and released numbers.
     """
     directions = random.normals((DIRECTIONS, *target.position.shape)) @ state.root.T
-    widths = [target.widths(target.position, NUDGE * some) for some in directions]
+    widths = [target.widths(target.position, NUDGE * direction) for direction in directions]
     steps = state.step_size * np.geomspace(MIN_STEP_RATIO, 1.0, 100)
     ratio = noise_multiplier * float(np.mean(widths)) / NUDGE
-    noise = _loud(target, options, state)
-    heat, d = float((noise**2).sum()), len(noise)
-    draws = turned(steps, options.num_leapfrog, ratio, heat, d, rough)
+    noise = _noise_root(target, options, state)
+    noise_square, d = float((noise**2).sum()), len(noise)
+    draws = trajectory_draws(steps, options.num_leapfrog, ratio, noise_square, d, start_error)
     return float(steps[int(np.argmax(draws))])
 
 
-def _known(mass: tuple[float, ...] | None) -> Floats:
+def _inverse(mass: tuple[float, ...] | None) -> Floats:
     if mass is None:
         raise ValueError("the mass matrix must be known")
     return 1.0 / np.array(mass)
@@ -237,8 +244,8 @@ def _gradients(
     """
     sums, sensitivity = target.gradient(positions, state.clip)
     released = noisy_sums(sums, sensitivity, options.gradient_noise_multiplier or math.nan, noise)
-    known = target.log_prior_gradient(positions) + (positions - state.centre) @ state.pull
-    return np.asarray(released @ state.back + known + state.offset)
+    public = target.log_prior_gradient(positions) + (positions - state.centre) @ state.pull
+    return np.asarray(released @ state.back + public + state.offset)
 
 
 def step(

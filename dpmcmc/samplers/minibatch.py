@@ -1,4 +1,4 @@
-"""What the samplers on secret minibatches share: the batch, the event, and its calibration."""
+"""Common parts of the samplers on secret minibatches: batch, event and calibration."""
 
 import math
 from functools import lru_cache
@@ -19,16 +19,16 @@ from dpmcmc.privacy.subsampling import wor_rdp_gaussian
 from dpmcmc.samplers.calibration import RELATIVE_TOLERANCE, moved, smallest
 from dpmcmc.samplers.starts import chain_mu, with_event
 
-SCATTERED_READ_COST = 3.0  # times as long as in order: reading rows of a batch
+SCATTERED_READ_COST = 3.0  # factor of the time to read rows of a batch, compared with rows in order
 MIN_BATCH_ROWS = 1000  # rows of a batch that the planner chooses, where there are as many
-AT_ONCE = 1 << 18  # row numbers of steps that are taken by one call: they stay in a cache
+AT_ONCE = 1 << 18  # row numbers for one call of the kernel: they stay in a cache
 SEARCH_STEPS = 8  # of a spread, which is nearly inverse to the noise
 
 
 def minibatch_event(options: Any, noise_multiplier: float, rows: int) -> Event:
-    """Return one Gaussian release on a secret fresh batch for every step of every chain.
+    """Return the event: a Gaussian on a new secret batch for every step of every chain.
 
-    The release that the chain starts from comes before, where there is one.
+    The event of a start comes before, if there is one.
     Proof: docs/proofs/dp_penalty_subsampled.md, docs/proofs/without_replacement.md.
     """
     if options.num_steps is None or options.num_chains is None or options.batch is None:
@@ -42,9 +42,9 @@ def batches(random: RandomSource, rows: int, batch: int, count: int) -> NDArray[
     """Return (count, batch) row numbers: uniform subsets of all rows, never released."""
     from dpmcmc.kernels.compiled import subsets
 
-    few = min(batch, rows - batch)
-    # draws of one subset, on average, with those that are refused or passed over
-    draws = -rows * math.log1p(-few / rows) * 2.0**32 / (2**32 - 2**32 % rows)
+    smaller = min(batch, rows - batch)
+    # draws of one subset, on average, with those that are refused or skipped
+    draws = -rows * math.log1p(-smaller / rows) * 2.0**32 / (2**32 - 2**32 % rows)
     out, tape, done = np.empty((count, batch), np.int32), np.empty(0, np.uint32), 0
     while done < count:
         needed = draws * (count - done)
@@ -81,19 +81,19 @@ def batch_steps(
 
 
 def part_of(batch: int, rows: int) -> float:
-    """Return the factor of a batch's variance that sampling without replacement leaves."""
+    """Return the factor of a batch's variance under sampling without replacement."""
     return min(1.0, (1.0 - batch / rows) * batch / (batch - 1.0))
 
 
 def rounding(batch: int) -> float:
-    """Return what float sums over a batch may add to a sensitivity, as a factor."""
+    """Return a factor of the sensitivity that allows for rounding of float sums over a batch."""
     return 1.0 + math.ldexp(batch * batch, -51)
 
 
 def settled_batch(batch: int | None, rows: int, share: int) -> int:
-    """Return the batch, or one part in `share` of the rows where it is left open.
+    """Return the batch, by default one part in `share` of the rows.
 
-    Refuses a batch that no variance can be taken of, or that is larger than the data.
+    Raises SpecError on a batch of fewer than 2 rows, or larger than the data.
     """
     chosen = min(rows, max(MIN_BATCH_ROWS, rows // share)) if batch is None else batch
     if rows < 2:
@@ -104,12 +104,12 @@ def settled_batch(batch: int | None, rows: int, share: int) -> int:
 
 
 def batch_columns(options: Any, rows: int, dimension: int) -> float:
-    """Return how many columns of all rows a step on a batch is worth: scattered rows cost more."""
+    """Return the columns of all rows whose reading takes as long as a step on a batch."""
     return SCATTERED_READ_COST * dimension * float(options.batch or rows) / rows
 
 
 def chain_mu_of(options: Any, rows: int, noise_multiplier: float) -> float:
-    """Return about the mu of the steps of a settled job, were they Gaussian."""
+    """Return the approximate mu of the steps of a settled job."""
     part = options.batch / rows
     return float(part * math.sqrt(options.num_steps * options.num_chains) / noise_multiplier)
 
@@ -132,9 +132,9 @@ def calibrated(
 
 
 def _similar(count: int, rate: float, mu: float) -> float:
-    """Return a noise multiplier at which the losses of all releases have about the spread of mu.
+    """Return a noise multiplier at which the privacy losses of all steps have the variance of mu.
 
-    Many small ones are nearly Gaussian, so that they cost about as much as well.
+    The sum of many small losses is nearly Gaussian, so that the cost is similar as well.
     """
     before, z = math.inf, moved(rate * math.sqrt(count) / mu, 1.0)
     for _ in range(SEARCH_STEPS):

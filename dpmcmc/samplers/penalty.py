@@ -15,13 +15,13 @@ from dpmcmc.privacy.sites import PENALTY_DECISION
 from dpmcmc.samplers.adaptation import Amounts, Walk, axes, drawn, lengths
 from dpmcmc.samplers.penalty_efficiency import BACTRIAN_MODE
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing
-from dpmcmc.samplers.starts import Found, begin, with_event
+from dpmcmc.samplers.starts import ChainStart, begin, with_event
 
 
 def penalty_event(options: ChainOptions, noise_multiplier: float, rows: int) -> Event:
     """Return the event of a run: one Gaussian release for every step of every chain.
 
-    The release that the chain starts from comes before, where there is one.
+    The event of a start comes before, if there is one.
     """
     if options.num_steps is None or options.num_chains is None:
         raise ValueError("the number of steps and of chains must be known")
@@ -35,10 +35,10 @@ def init(
     options: Any,
     noise_multiplier: float,
     random: RandomSource,
-    found: Found | None = None,
+    start: ChainStart | None = None,
 ) -> Walk:
-    """Begin at the public start, or where a release found the posterior, which shapes the walk."""
-    begin(target, found)
+    """Put chains at the public start, or at a released one, whose covariance shapes the walk."""
+    begin(target, start)
     proposal, dimension = options.proposal, target.position.shape[1]
     if proposal.scale is None:
         raise ValueError("the proposal's scale must be known")
@@ -46,13 +46,13 @@ def init(
     steps, first = warmup if fitted else 0, lengths(proposal.stretch or 1.0, warmup, fitted)
     fit = mixing.fit(options, target, noise_multiplier) if steps else None
     walk = Walk(target, axes(proposal.scale, dimension, proposal.kind), steps, fit, first)
-    if found is not None:
-        walk.shape(found.mode, found.root @ found.root.T)
+    if start is not None:
+        walk.shape(start.mode, start.root @ start.root.T)
     return walk
 
 
 def amounts(shape: Shape) -> Amounts:
-    """Return what draws how far to move, (shape, random) -> symmetric numbers of variance 1."""
+    """Return a function (shape, random) that draws symmetric lengths of moves of variance 1."""
 
     def bactrian(size: tuple[int, ...], random: RandomSource) -> Floats:
         normals = random.normals(size)
@@ -95,8 +95,8 @@ def taken(
     All chains move along the same vector in a step, so that one coefficient's column is read once.
     """
     moves, chains = walk.moves, len(target.position)
-    chosen, far = drawn(moves, (length, chains), amounts(shape), random)
-    deltas = moves.along(chosen, far if signs is None else np.abs(far))
+    chosen, distances = drawn(moves, (length, chains), amounts(shape), random)
+    deltas = moves.along(chosen, distances if signs is None else np.abs(distances))
     deltas *= walk.lengths(length)[:, None, None]
     noise = gaussian_noise(random, PENALTY_DECISION, noise_multiplier, (length, chains))
     uniforms = random.uniforms((length, chains))

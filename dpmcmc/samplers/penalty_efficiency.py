@@ -22,7 +22,7 @@ NOISY_STEP = 2.45  # best sd of the noise on lambda for a proposal of one sd, wh
 LARGE_STEP = {"normal": 3.7, "bactrian": 1.8}  # steps a draw that the diffusion limit leaves out
 LONG_STEP = {"normal": 3.1, "bactrian": 2.7}  # proposal sd from which they grow,
 GROWTH = {"normal": 2.0, "bactrian": 6.0}  # and how fast
-SAME_NOISE = 0.02  # part of a move's noise that two of them may differ by and count as one
+SAME_NOISE = 0.02  # relative difference below which the noises of two moves count as equal
 MIN_EFFICIENCY = 1e-12  # effective draws a step of a chain that practically never accepts
 MOST_STRETCH = 1e9
 SLOWER, TRIES = (
@@ -72,14 +72,14 @@ def guided_efficiency(shape: Shape, noise: float, scale: float) -> float:
     """Return the effective draws of N(0, 1) that one guided step gives.
 
     Within 30 % up to the best scale. noise, scale: as in `efficiency`.
-    A step of length e is accepted with probability a(e), and a rejection turns the walk round, so
+    A step of length e is accepted with probability a(e), and a rejection reverses the direction, so
     the directions of consecutive moves have correlation 2 E a - 1 and the walk spreads by
     E[e^2 a] + E[e a]^2 / (1 - E a) a step; the effective draws are a quarter of that.
     """
-    away, narrow = (
+    hump, hump_sd = (
         (BACTRIAN_MODE, math.sqrt(1.0 - BACTRIAN_MODE**2)) if shape == "bactrian" else (0.0, 1.0)
     )
-    u = away + narrow * _HERMITE
+    u = hump + hump_sd * _HERMITE
     e, weights = scale * np.abs(u), _WEIGHTS / _WEIGHTS.sum()
     a = erfc(math.sqrt(0.125 * (noise * noise + 1.0)) * e)
     spread = weights @ (e * e * a) + (weights @ (e * a)) ** 2 / max(
@@ -90,20 +90,20 @@ def guided_efficiency(shape: Shape, noise: float, scale: float) -> float:
 
 @lru_cache(maxsize=4096)
 def best_step(shape: Shape, guided: bool, noise: float, vectors: int) -> tuple[float, float]:
-    """Return the best scale of a move along directions of one posterior sd, and what it gives.
+    """Return the best scale of a move along directions of one posterior sd, and its draws per step.
 
-    noise: as in best_scale, of a move of one sd. vectors: how many are moved along at once.
+    noise: as in best_scale, of a move of one sd. vectors: number of directions moved along at once.
     """
     if vectors > 1:
         size = math.sqrt(0.125 * (2.0 / math.pi * noise**2 + vectors))
         scales = 2.4 * TRIED_SCALES / math.hypot(noise, math.sqrt(vectors))
-        found = [(0.25 * s * s * math.erfc(size * s), s) for s in scales.tolist()]
+        candidates = [(0.25 * s * s * math.erfc(size * s), s) for s in scales.tolist()]
     else:
         per_step = guided_efficiency if guided else efficiency
-        found = [
+        candidates = [
             (per_step(shape, noise, s), s) for s in (best_scale(noise) * TRIED_SCALES).tolist()
         ]
-    draws, scale = max(found)
+    draws, scale = max(candidates)
     return scale, max(draws, MIN_EFFICIENCY)
 
 
@@ -121,19 +121,19 @@ def step_draws(shape: Shape, guided: bool, noise: float, vectors: int, scale: fl
 def best_length(
     shape: Shape, guided: bool, noises: Floats, vectors: int, lengths: Floats
 ) -> tuple[float, float]:
-    """Return the best scale of a move along a direction of one posterior sd, and what it gives.
+    """Return the best scale of a move along a direction of one posterior sd, and its draws.
 
-    noises: sd of the noise on lambda over the length, for moves of lengths. That of the shortest
-    holds for all unless intervals are cut, or bend: then the best of lengths is taken.
+    noises: sd of the noise on lambda over the length, for moves of these lengths. It is constant
+    unless intervals are clipped or not linear: then the best of the lengths is taken.
     """
     short = float(f"{float(noises[0]):.3g}")
     scale, draws = best_step(shape, guided, short, vectors)
-    there = float(np.interp(scale, lengths, noises))
-    if abs(there - noises[0]) <= SAME_NOISE * noises[0]:
+    noise_there = float(np.interp(scale, lengths, noises))
+    if abs(noise_there - noises[0]) <= SAME_NOISE * noises[0]:
         return scale, draws
-    known = zip(noises.tolist(), lengths.tolist(), strict=True)
-    found = [(step_draws(shape, guided, float(f"{n:.3g}"), vectors, s), s) for n, s in known]
-    draws, scale = max(found)
+    pairs = zip(noises.tolist(), lengths.tolist(), strict=True)
+    candidates = [(step_draws(shape, guided, float(f"{n:.3g}"), vectors, s), s) for n, s in pairs]
+    draws, scale = max(candidates)
     return scale, draws
 
 
@@ -146,7 +146,7 @@ def mobility(
     noise_multiplier: float,
     per_step: Callable[[Shape, float, float], float] = efficiency,
 ) -> Floats:
-    """Return (d,) mobility a step: near the mode E[move] = -mobility * precision @ (theta - mode).
+    """Return mobility (d,): near the mode E[move] = -mobility * precision @ (theta - mode).
 
     precision: (d, d) of the posterior. width: (d,) of one row's interval per unit move of a
     coefficient; joint_width: the same where all move by one. scale: proposal sd. per_step: of one
@@ -182,8 +182,8 @@ def draws_a_step(guess: Guess, mobility: Floats) -> float:
 def walk(guess: Guess, mobility: Floats, scale: float) -> int:
     """Return the steps from the prior mean to within one posterior sd of the mode.
 
-    Far away every step in the right direction is taken: E|move| / 2 a step. Near the mode the
-    slowest direction closes in exponentially.
+    Far away every step in the right direction is accepted: E|move| / 2 per step. Near the mode the
+    slowest direction converges exponentially.
     """
     distance = float(guess.distance.max())
     rate, near, closing = _closing(guess, mobility, scale)
@@ -191,11 +191,11 @@ def walk(guess: Guess, mobility: Floats, scale: float) -> int:
 
 
 def stride(guess: Guess, mobility: Floats, scale: float, fitted: bool) -> tuple[float, int]:
-    """Return how many times as long the first moves of such a walk should be, and its steps then.
+    """Return the best factor of the first moves of such a walk, and its steps to the mode with it.
 
-    As long as the way is, over what it is where moves of `scale` begin to close in: then it
-    closes in exponentially all the way. They shrink slower than that: a coefficient that is left
-    behind would walk for long. fitted: whether moves are fitted to the draws of the warm-up.
+    It is the distance over that at which moves of `scale` converge exponentially, so that the walk
+    converges exponentially from the start. Moves shrink more slowly than that, so that no
+    coefficient is left far away. fitted: whether moves are fitted to the draws of the warm-up.
     """
     rate, near, closing = _closing(guess, mobility, scale)
     stretch = min(float(guess.distance.max()) / near, MOST_STRETCH)
@@ -204,7 +204,7 @@ def stride(guess: Guess, mobility: Floats, scale: float, fitted: bool) -> tuple[
 
 
 def _closing(guess: Guess, mobility: Floats, scale: float) -> tuple[float, float, float]:
-    """Return the rate at which a walk closes in, from how near, and the logarithm of that way."""
+    """Return the rate of exponential convergence, the distance where it begins, and its log."""
     root = np.sqrt(mobility)
     rate = float(np.linalg.eigvalsh(root[:, None] * guess.precision * root).min())
     sd = float(np.sqrt(np.diag(guess.covariance)).max())

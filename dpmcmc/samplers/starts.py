@@ -1,4 +1,4 @@
-"""Chains that start from a release: its cost, its use for a chain, and what to expect of it.
+"""Chains that start from a release: its cost, its starting points and its expected error.
 
 The release itself is made in dpmcmc/samplers/starting.py, where the rows are opened.
 """
@@ -22,13 +22,13 @@ ROUNDING_MARGIN = 1.0 + 1e-12  # rounding of what a start costs
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Where a chain begins and how the posterior lies there: a function of released numbers.
+class ChainStart:
+    """Starting points of chains and the posterior's shape, from released numbers.
 
-    positions: (chain, d), draws from the posterior given the release, to begin at. mode: (d,), the
-    mean of that. root: (d, d), root @ root.T is about the posterior's covariance given the rows.
-    error: (d, d), covariance of the noise of mode. moments: mean of x x^T, as far as it was told.
-    prior: (d,), precision of the prior.
+    positions: (chain, d), draws from the posterior given the release. mode: (d,), the mean of that
+    posterior. root: (d, d), root @ root.T estimates the posterior's covariance given the rows.
+    error: (d, d), covariance of the noise of mode. moments: released mean of x x^T. prior: (d,),
+    precision of the prior.
     """
 
     positions: Floats
@@ -39,10 +39,10 @@ class Found:
     prior: Floats
 
 
-def begin(target: Places, found: Found | None) -> None:
-    """Put every chain at a draw of its own; where none was found they stay at the public start."""
-    if found is not None:
-        target.position[:] = found.positions
+def begin(target: Places, start: ChainStart | None) -> None:
+    """Put every chain at its own starting point; without a start they stay at the public one."""
+    if start is not None:
+        target.position[:] = start.positions
 
 
 def event(start: Start) -> Event:
@@ -51,7 +51,7 @@ def event(start: Start) -> Event:
     Proof: docs/proofs/noisy_mean.md, where it has shares, and docs/proofs/noisy_quadratic.md.
     """
     if start.noise_multiplier is None or (start.num_far is None) == (start.shares is None):
-        raise ValueError("the noise and the looks of the start must be known")
+        raise ValueError("the noise and the number of Newton steps of the start must be known")
     if start.num_far is not None:
         return newton_path.event(start.noise_multiplier, start.num_far)
     return noisy_mean.event(noisy_mean.options_of(start), start.noise_multiplier, 0)
@@ -63,9 +63,9 @@ def with_event(start: Start | None, chain: Event) -> Event:
 
 
 def settled(start: Start | None, assumptions: Assumptions) -> Start | None:
-    """Fill what follows from public facts. None where none is asked for.
+    """Return the start with all that follows from public facts; None for no start.
 
-    Its noise is known where the job's epsilon is. Raises SpecError on impossible numbers.
+    Its noise is set if the job gives epsilon. Raises SpecError on impossible numbers.
     """
     if start is None or (start.share == 0.0 and start.noise_multiplier is None):
         return None
@@ -91,20 +91,20 @@ def _check(start: Start) -> None:
 
 
 def chain_mu(start: Start | None, mu: float) -> float:
-    """Return the mu that a budget of mu leaves for the chain. Raises SpecError where it is 0."""
+    """Return the mu that remains for the chain from a budget of mu. Raises SpecError if it is 0."""
     if start is None:
         return mu
     if start.noise_multiplier is None:
         return mu * math.sqrt(1.0 - start.share) * (2.0 - ROUNDING_MARGIN)
-    left = mu**2 - ROUNDING_MARGIN / start.noise_multiplier**2
-    if left <= 0.0:
+    remaining = mu**2 - ROUNDING_MARGIN / start.noise_multiplier**2
+    if remaining <= 0.0:
         message = f"costs more than the budget: take {1.01 / mu:.3g} or more, or a larger epsilon"
         raise SpecError("/sampler/start/noise_multiplier", message)
-    return math.sqrt(left)
+    return math.sqrt(remaining)
 
 
 def finished(start: Start | None, chain: float) -> Start | None:
-    """Give the start its share beside a chain whose releases cost mu = chain."""
+    """Return the start with the noise of its share, for a chain that costs mu = chain."""
     if start is None or start.noise_multiplier is not None:
         return start
     mu = chain * math.sqrt(start.share / (1.0 - start.share))
@@ -113,18 +113,18 @@ def finished(start: Start | None, chain: float) -> Start | None:
 
 def error(start: Start, assumptions: Assumptions) -> float:
     """Return the mode's expected error in posterior sds, root mean square over coefficients."""
-    wide = _widening(start, assumptions)
-    return math.sqrt(float(np.mean(np.maximum(wide**2 - 1.0, 0.0))))
+    inflation = _sd_inflation(start, assumptions)
+    return math.sqrt(float(np.mean(np.maximum(inflation**2 - 1.0, 0.0))))
 
 
 def arrived(start: Start, assumptions: Assumptions) -> Floats:
-    """Return (d,) how far from the mode a chain begins: at a draw given the release."""
-    away = assumptions.sds * _widening(start, assumptions)
-    return np.minimum(away, np.maximum(assumptions.guess.distance, assumptions.sds))
+    """Return the expected distances (d,) from the mode at which a chain begins."""
+    distance = assumptions.sds * _sd_inflation(start, assumptions)
+    return np.minimum(distance, np.maximum(assumptions.guess.distance, assumptions.sds))
 
 
-def _widening(start: Start, assumptions: Assumptions) -> Floats:
-    """Return (d,) expected sds of draws given the release over those of the posterior."""
+def _sd_inflation(start: Start, assumptions: Assumptions) -> Floats:
+    """Return the inflation (d,) of the sd by the noise: expected sd over the posterior's."""
     if assumptions.beginning is None:
         raise ValueError("this model has no release for a chain to start from")
     return assumptions.beginning.widening(start.noise_multiplier or math.inf)

@@ -18,19 +18,19 @@ from dpmcmc.samplers.starts import finished, settled
 class Unmodelled:
     """A MixingModel without a model of mixing. event: of the sampler.
 
-    finish: (options, what is known, noise multiplier) -> options with nothing left open. Raises
-    SpecError on impossible ones.
+    finish: (options, assumptions, noise multiplier) -> complete options. Raises SpecError on
+    impossible ones.
     """
 
     event: Callable[[Any, float, int], Event]
     finish: Callable[[Any, Assumptions, float], Any] = lambda options, _, __: options
 
     def shares(self, options: Any, mu: float) -> tuple[float, ...]:
-        """Return nothing: the planner chooses no start."""
+        """Return an empty tuple: the planner chooses no start."""
         return ()
 
     def settle(self, options: Any, assumptions: Assumptions) -> Any:
-        """Return options with what does not depend on the budget. Raises SpecError."""
+        """Return options with all values that do not depend on the budget. Raises SpecError."""
         if options.num_steps is None:
             message = f"is needed: nothing is known of how {options.algorithm} mixes"
             raise SpecError("/sampler/num_steps", message)
@@ -46,27 +46,27 @@ class Unmodelled:
         count = options.num_steps * options.num_chains
 
         def ratio(z: float) -> float:
-            some = self._begun(options, count, z)
-            return accountant.epsilon(self.event(some, z, rows), delta) / epsilon
+            with_start = self._begun(options, count, z)
+            return accountant.epsilon(self.event(with_start, z, rows), delta) / epsilon
 
         return smallest(ratio, math.sqrt(count) / mu)
 
     def _begun(self, options: Any, count: int, z: float) -> Any:
-        """Return options with the start's share beside `count` releases, or fewer."""
+        """Return options with the start's noise, for `count` releases or fewer."""
         return replace(options, start=finished(options.start, math.sqrt(count) / z))
 
     def expectation(
         self, options: Any, assumptions: Assumptions, noise_multiplier: float
     ) -> Expectation:
-        """Return the finished options; the effective draws of a step are not known (NaN)."""
+        """Return the complete options; the effective draws of a step are not known (NaN)."""
         count = options.num_steps * options.num_chains
-        some = self._begun(options, count, noise_multiplier)
-        return Expectation(self.finish(some, assumptions, noise_multiplier), math.nan, 0)
+        with_start = self._begun(options, count, noise_multiplier)
+        return Expectation(self.finish(with_start, assumptions, noise_multiplier), math.nan, 0)
 
     def cuts(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
         """Return False: the planner chooses no clip."""
         return False
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:
-        """Return about how many columns of the design, all rows, a step of one chain reads."""
+        """Return the approximate number of columns (of all rows) that a step of one chain reads."""
         return float(dimension)

@@ -39,7 +39,7 @@ from dpmcmc.privacy.events import (
     SmoothLaplace,
     WithoutReplacement,
 )
-from dpmcmc.queries.tasks import TaskPlan, TaskSpec, plan_task, run_task, told_of, verdict_of
+from dpmcmc.queries.tasks import TaskPlan, TaskSpec, answer_of, plan_task, run_task, verdict_of
 from dpmcmc.releases.reuse import Earlier
 from tests.audit.requests import shortened
 from tests.audit.transcript import (
@@ -246,7 +246,10 @@ class Job:
         if isinstance(spec, TaskSpec):
             blocks = [b.value for b in run_task(schema, spec, rows, permit, random)]
             first = blocks[0][0, 0]
-            words = json.dumps(told_of(schema, spec, first)), repr(verdict_of(schema, spec, first))
+            words = (
+                json.dumps(answer_of(schema, spec, first)),
+                repr(verdict_of(schema, spec, first)),
+            )
             return [*(block.tobytes() for block in blocks), *(word.encode() for word in words)]
         running = run(schema, spec, rows, permit, random=random, whitening=self.white)
         draws = np.concatenate([block.value for block in running], axis=1)

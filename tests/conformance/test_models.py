@@ -120,7 +120,7 @@ def batch_sums(target, deltas, indices, j=None):
     form, there, found = target._form, target.position + deltas, []
     ends = *form.describe(target.position), *form.describe(there)
     for c, (lo, hi) in enumerate(zip(*interval(form, target.position, deltas, j), strict=True)):
-        lo, hi = intervals.cut(lo, hi, (deltas[c] ** 2).sum(), *target._clip)
+        lo, hi = intervals.clip_interval(lo, hi, (deltas[c] ** 2).sum(), *target._clip)
         middle, cell = 0.5 * (lo + hi), (hi - lo) / (2.0 * batches.HALF_INTERVAL_CELLS)
         total, square = batches.sums(
             *(target.table(), len(form.public.lower), form.max_row_norm, form.family, indices[c]),

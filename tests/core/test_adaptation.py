@@ -28,7 +28,15 @@ from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.resolve import ARVIZ_FLOOR, _batched
 from dpmcmc.posterior.diagnostics import summarise
 from dpmcmc.samplers import SAMPLERS, adaptation
-from dpmcmc.samplers.adaptation import Walk, axes, best_moves, effective, held, lengths, points
+from dpmcmc.samplers.adaptation import (
+    Walk,
+    adaptation_steps,
+    axes,
+    best_moves,
+    effective,
+    lengths,
+    shortened_to,
+)
 from dpmcmc.samplers.penalty_mixing import PenaltyMixing
 
 RNG = np.random.default_rng(7)
@@ -62,9 +70,9 @@ def following(draws, walk, count):
 
 
 def test_fits_come_at_public_counts_and_end_with_the_warm_up():
-    assert points(6400) == (100, 200, 400, 800, 1600, 2400, 3200, 4800, 6400)
-    assert points(3) == (1, 2, 3)
-    assert points(0) == ()
+    assert adaptation_steps(6400) == (100, 200, 400, 800, 1600, 2400, 3200, 4800, 6400)
+    assert adaptation_steps(3) == (1, 2, 3)
+    assert adaptation_steps(0) == ()
 
 
 @pytest.mark.parametrize("block", [1, 7, 64, 1000])
@@ -248,10 +256,10 @@ def test_moves_are_shortened_until_they_are_as_wide_as_they_may_be():
         def width(deltas, _, cut=cut):
             return np.minimum(10.0 * np.abs(deltas).max(axis=1) ** 2, cut)
 
-        moves = held(axes(0.5, 2, "component"), width, 0.4)
+        moves = shortened_to(axes(0.5, 2, "component"), width, 0.4)
         assert width(moves.vectors, True) == pytest.approx(np.full(2, 0.4), rel=1e-5)
         assert (width(moves.vectors, True) <= 0.4).all()
-        kept = held(moves, width, 0.4)
+        kept = shortened_to(moves, width, 0.4)
         assert kept is moves
 
 

@@ -111,11 +111,11 @@ def test_ratios_that_are_cut_have_the_narrower_sensitivity_and_keep_it(seeded):
 
 @given(low=ENDS, high=ENDS, width=st.floats(0.01, 100.0))
 def test_an_interval_is_cut_to_a_width_the_further_end_first(low, high, width):
-    from dpmcmc.kernels.compiled.intervals import cut
+    from dpmcmc.kernels.compiled.intervals import clip_interval
 
     low, high = min(low, high), max(low, high)
-    lo, hi = cut(low, high, 1.0, np.inf, np.inf, width)
-    assert (-hi, -lo) == cut(-high, -low, 1.0, np.inf, np.inf, width)
+    lo, hi = clip_interval(low, high, 1.0, np.inf, np.inf, width)
+    assert (-hi, -lo) == clip_interval(-high, -low, 1.0, np.inf, np.inf, width)
     assert low - TINY <= lo <= hi <= high + TINY
     assert hi - lo <= width * (1.0 + 1e-12) + 1e-9
     if high - low <= width:

@@ -9,7 +9,7 @@ from scipy import stats
 
 import dpmcmc
 from dpmcmc.inputs.options import DpPenaltyOptions
-from dpmcmc.posterior.plots import PlotKind, Shown, _prior_density, _smoothed, drawn
+from dpmcmc.posterior.plots import PlotData, PlotKind, _prior_density, _smoothed, drawn
 from tests.sources import Seeded
 
 ROWS, SHORT = 2000, DpPenaltyOptions(num_steps=300, num_chains=2, num_warmup=50)
@@ -58,21 +58,21 @@ def test_a_forest_has_the_quantiles_of_the_draws(fits):
 def test_a_forest_of_other_magnitudes_has_an_axis_for_each():
     rng = np.random.default_rng(1)
     draws = np.stack([rng.normal(463, 12, (2, 500)), rng.normal(-2, 0.02, (2, 500))], axis=2)
-    shown = Shown(draws, ("Intercept", "x"), 0, "", {})
+    shown = PlotData(draws, ("Intercept", "x"), 0, "", {})
     apart = drawn("forest", shown).axes
     assert len(apart) == 2
     for k, axes in enumerate(apart):
         low, high = axes.get_xlim()
         assert np.ptp(axes.lines[0].get_xdata()) > 0.5 * (high - low)
         assert low < np.median(draws[..., k]) < high
-    alike = Shown(rng.normal(0, 1, (2, 500, 2)), ("a", "b"), 0, "", {})
+    alike = PlotData(rng.normal(0, 1, (2, 500, 2)), ("a", "b"), 0, "", {})
     assert len(drawn("forest", alike).axes) == 1
 
 
 def test_a_far_warm_up_does_not_flatten_a_trace():
     draws = np.random.default_rng(1).normal(0, 1, (2, 500, 1))
     draws[:, :20] += 1e4
-    (axes,) = drawn("trace", Shown(draws, ("x",), 100, "", {})).axes
+    (axes,) = drawn("trace", PlotData(draws, ("x",), 100, "", {})).axes
     assert axes.get_ylim()[1] < 30
     assert axes.get_ylim()[0] < draws[:, 100:].min() < draws[:, 100:].max() < axes.get_ylim()[1]
 
@@ -80,7 +80,7 @@ def test_a_far_warm_up_does_not_flatten_a_trace():
 def test_long_names_leave_room_for_their_neighbours():
     draws = np.random.default_rng(1).normal(0, 1, (2, 50, 2))
     names = ("workclass[Self-emp-not-inc]", "age")
-    told = words(drawn("pair", Shown(draws, names, 0, "", {})))
+    told = words(drawn("pair", PlotData(draws, names, 0, "", {})))
     assert "workclas…ot-inc]" in told
 
 

@@ -100,7 +100,7 @@ def test_a_column_of_a_rare_value_is_not_narrow():
     data = {"rare": rare, "z": z, "y": 0.5 * z + rare + rng.normal(size=ROWS)}
     schema = Schema.from_frame(data, bounds={"rare": (0, 1), "z": (-400, 400), "y": (-8, 8)})
     found = sample("y ~ rare + z", data, schema, epsilon=4, random=Seeded(1))
-    told = found.release._told
+    told = found.release._stored
     assert prior_conflict.narrow(told).tolist() == [False, False, True]
 
 

@@ -29,7 +29,7 @@ from dpmcmc.privacy.events import Compose, Gaussian, Repeat
 from dpmcmc.releases import newton_path, noisy_mean
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.samplers import SAMPLERS, starts
-from dpmcmc.samplers.starting import begun, found_in
+from dpmcmc.samplers.starting import begun, chain_start_of
 from experiments.posteriors import POSTERIORS
 
 MODEL = ModelSpec(family="logistic", formula="ill ~ age + group")
@@ -227,7 +227,7 @@ def test_chains_start_at_draws_of_their_own_as_far_apart_as_the_release_is_wide(
     told, found = begun(design, spec, table, seeded(1))
     assert found.positions.shape == (CHAINS, len(made.means))
     assert len(np.unique(found.positions, axis=0)) == CHAINS
-    many = found_in(told, (np.zeros(len(found.mode)), found.prior), 4000, seeded(2))
+    many = chain_start_of(told, (np.zeros(len(found.mode)), found.prior), 4000, seeded(2))
     away = np.linalg.solve(many.root, (many.positions - many.mode).T)
     noise = np.linalg.solve(many.root, many.error) @ np.linalg.inv(many.root).T
     d = len(found.mode)
@@ -247,7 +247,7 @@ def test_what_cannot_be_computed_with_leaves_chains_where_they_are(seeded):
     content["root"] = (1e-200 * told.root).tolist()
     broken = Quadratic.from_dict(content)
     with np.errstate(all="ignore"):
-        assert found_in(broken, flat, 2, seeded(2)) is None
+        assert chain_start_of(broken, flat, 2, seeded(2)) is None
     target = MODELS["logistic"].target(design, spec, table, 2)
     before = target.position.copy()
     starts.begin(target, None)

@@ -20,14 +20,14 @@ from dpmcmc.queries.statistics.mechanisms import (
     GaussianNoise,
     LaplaceNoise,
     RandomisedResponse,
-    Released,
+    ReleasedStatistic,
     SmoothLaplaceNoise,
     Statistic,
 )
 from tests.sources import Seeded
 
 ABSOLUTE = Statistic("absolute_power", 1.0, -10.0, 10.0)
-BATCH = Released(np.array([113.0]), LaplaceNoise(2.0), ABSOLUTE, 100, "batch")
+BATCH = ReleasedStatistic(np.array([113.0]), LaplaceNoise(2.0), ABSOLUTE, 100, "batch")
 FLAT = stats.uniform(0.0, 20.0)
 
 
@@ -79,7 +79,7 @@ def test_every_algorithm_draws_from_the_exact_posterior(name, particles):
 
 def test_simulated_rows_agree_with_the_normal_sum_where_it_is_exact():
     rows = Statistic("power", 1.0, -50.0, 50.0)
-    released = Released(np.array([21.0]), LaplaceNoise(5.0), rows, 10, "batch")
+    released = ReleasedStatistic(np.array([21.0]), LaplaceNoise(5.0), rows, 10, "batch")
     prior = stats.norm(0.0, 3.0)
     for name in ("pmmh", "mhaar"):
         found = infer(
@@ -93,7 +93,7 @@ def test_simulated_rows_agree_with_the_normal_sum_where_it_is_exact():
 def test_randomised_responses_are_read_as_their_binomial_says(name):
     told = np.repeat([0.0, 1.0], [30, 20])
     identity = Statistic("power", 1.0, 0.0, 1.0)
-    released = Released(told, RandomisedResponse(0.8), identity, 50, "sequential")
+    released = ReleasedStatistic(told, RandomisedResponse(0.8), identity, 50, "sequential")
     found = infer(
         released, Bernoulli(), stats.beta(1.0, 1.0),
         algorithm=name, chains=20, draws=1000, warmup=200, random=Seeded(5),
@@ -105,7 +105,7 @@ def test_sequential_noise_of_gaussian_rows_gives_the_conjugate_posterior():
     """Normal rows with normal noise and a normal prior: all is known in closed form."""
     values = np.array([3.0, -1.0, 4.0, 2.0, 0.5, 1.0])
     rows = Statistic("power", 1.0, -80.0, 80.0)
-    released = Released(values, GaussianNoise(1.5), rows, 6, "sequential")
+    released = ReleasedStatistic(values, GaussianNoise(1.5), rows, 6, "sequential")
     precision = 6 / (1.0 + 1.5**2) + 1 / 4.0
     mean, sd = values.sum() / (1.0 + 1.5**2) / precision, precision**-0.5
     at = np.linspace(mean - 6 * sd, mean + 6 * sd, 4001)
@@ -120,8 +120,8 @@ def test_sequential_noise_of_gaussian_rows_gives_the_conjugate_posterior():
 def test_two_releases_of_separate_rows_are_read_together():
     """Both likelihoods count: as one release whose log likelihood is their sum."""
     rows = Statistic("power", 1.0, -80.0, 80.0)
-    first = Released(np.array([12.0]), GaussianNoise(3.0), rows, 5, "batch")
-    second = Released(np.array([70.0]), GaussianNoise(6.0), rows, 20, "batch")
+    first = ReleasedStatistic(np.array([12.0]), GaussianNoise(3.0), rows, 5, "batch")
+    second = ReleasedStatistic(np.array([70.0]), GaussianNoise(6.0), rows, 20, "batch")
     parts = [(12.0 / 5, (5 + 9.0) / 25), (70.0 / 20, (20 + 36.0) / 400)]
     precision = sum(1.0 / v for _, v in parts) + 1.0 / 25.0
     mean, sd = sum(m / v for m, v in parts) / precision, precision**-0.5
@@ -181,7 +181,7 @@ def scaled(noise, factor):
 def ranks(case, factor):
     """Ranks 0..19 of thetas of the prior among draws given releases with that much noise."""
     name, noise, statistic, rows, form, family, prior, particles = CASES[case]
-    random, believed = Seeded(11), Released(np.zeros(1), noise, statistic, rows, form)
+    random, believed = Seeded(11), ReleasedStatistic(np.zeros(1), noise, statistic, rows, form)
     theta = prior.ppf(random.uniforms((3 * CHAINS // 4 if form == "median" else CHAINS,)))
     told = replace(believed, noise=scaled(noise, factor))
     values = simulated(told, theta, family, random)
@@ -234,8 +234,8 @@ def test_what_does_not_go_together_is_refused(options):
 
 def test_releases_that_no_algorithm_reads_are_refused():
     identity = Statistic("power", 1.0, 0.0, 1.0)
-    told = Released(np.ones(5), RandomisedResponse(0.8), identity, 5, "sequential")
-    rows = Released(np.ones(5), LaplaceNoise(1.0), identity, 5, "sequential")
+    told = ReleasedStatistic(np.ones(5), RandomisedResponse(0.8), identity, 5, "sequential")
+    rows = ReleasedStatistic(np.ones(5), LaplaceNoise(1.0), identity, 5, "sequential")
     with pytest.raises(SpecError, match="Bernoulli"):
         infer(told, UniformWidth(), FLAT, random=Seeded(1))
     with pytest.raises(SpecError, match="known likelihoods"):
@@ -251,7 +251,7 @@ def test_a_prior_outside_the_family_is_refused():
 
 @pytest.mark.parametrize("prior", [stats.invgamma(1e-100), stats.norm(0.0, 1e160)])
 def test_a_prior_that_reaches_beyond_numbers_is_refused(prior):
-    flat = Released(np.array([0.0]), LaplaceNoise(1e90), MEAN, 2, "batch")
+    flat = ReleasedStatistic(np.array([0.0]), LaplaceNoise(1e90), MEAN, 2, "batch")
     with np.errstate(all="ignore"), pytest.raises(SpecError, match="/prior"):
         infer(flat, NormalMean(1.0), prior, draws=50, warmup=0, random=Seeded(1))
 

@@ -12,7 +12,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.queries.synthetic.call import combine
 from dpmcmc.queries.synthetic.loglinear import LogLinear
-from dpmcmc.queries.synthetic.posterior import Known, Walk, r_hat
+from dpmcmc.queries.synthetic.posterior import NoisyMarginals, Walk, r_hat
 from tests.sources import Seeded
 
 SHAPE, PAIRS = (3, 2, 4), ((0, 1), (1, 2), (0, 2))
@@ -33,7 +33,7 @@ def test_marginals_are_those_of_the_full_table():
 def test_the_gradient_is_that_of_the_density():
     rng = np.random.default_rng(3)
     counts = MODEL.by_entry @ rng.multinomial(500, np.full(24, 1 / 24)) + rng.normal(0, 5, 26)
-    walk = Walk(Known(MODEL, counts, 5.0, 500), 1, Seeded(1))
+    walk = Walk(NoisyMarginals(MODEL, counts, 5.0, 500), 1, Seeded(1))
     z, step = walk.z, 1e-5
     _, gradient = walk._at(z)
     for k in range(0, 26, 5):

@@ -189,7 +189,7 @@ DRAWING = (
         "tail cut",
         "dpmcmc/kernels/compiled/noise.py",
         "discrete_gaussians",
-        "at <= tape.size",
+        "position <= tape.size",
         "whole < 9",
         f"{SITES}::test_noise_has_tails_beyond_those_of_floats",
     ),
@@ -277,21 +277,21 @@ DECIDING = (
         "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "if rule.kind == rules.PENALTY:\n"
-        "    found, grid = penalty(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = accepts(seen, rule.sd * grid, known_here, told[0])\n"
+        "    statistic, grid = penalty(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = accepts(noisy, rule.sd * grid, public_ratio, auxiliary[0])\n"
         "else:\n"
-        "    found, grid = barker(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = barker_accepts(rule, seen, width, known_here, told)",
+        "    statistic, grid = barker(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = barker_accepts(rule, noisy, width, public_ratio, auxiliary)",
         "if rule.kind == rules.PENALTY:\n"
-        "    found, grid = penalty(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c] // 3)\n"
-        "    accepted = accepts(seen, rule.sd * grid, known_here, told[0])\n"
+        "    statistic, grid = penalty(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c] // 3)\n"
+        "    accepted = accepts(noisy, rule.sd * grid, public_ratio, auxiliary[0])\n"
         "else:\n"
-        "    found, grid = barker(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = barker_accepts(rule, seen, width, known_here, told)",
+        "    statistic, grid = barker(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = barker_accepts(rule, noisy, width, public_ratio, auxiliary)",
         BATCH_IN_FULL,
     ),
     Bug(
@@ -299,21 +299,21 @@ DECIDING = (
         "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "if rule.kind == rules.PENALTY:\n"
-        "    found, grid = penalty(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = accepts(seen, rule.sd * grid, known_here, told[0])\n"
+        "    statistic, grid = penalty(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = accepts(noisy, rule.sd * grid, public_ratio, auxiliary[0])\n"
         "else:\n"
-        "    found, grid = barker(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = barker_accepts(rule, seen, width, known_here, told)",
+        "    statistic, grid = barker(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = barker_accepts(rule, noisy, width, public_ratio, auxiliary)",
         "if rule.kind == rules.PENALTY:\n"
-        "    found, grid = penalty(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = accepts(seen, rule.sd * grid, known_here, told[0])\n"
+        "    statistic, grid = penalty(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = accepts(noisy, rule.sd * grid, public_ratio, auxiliary[0])\n"
         "else:\n"
-        "    found, grid = barker(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c] // 3)\n"
-        "    accepted = barker_accepts(rule, seen, width, known_here, told)",
+        "    statistic, grid = barker(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c] // 3)\n"
+        "    accepted = barker_accepts(rule, noisy, width, public_ratio, auxiliary)",
         BARKER_IN_FULL,
     ),
     Bug(
@@ -362,21 +362,21 @@ DECIDING = (
         "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "if rule.kind == rules.PENALTY:\n"
-        "    found, grid = penalty(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = accepts(seen, rule.sd * grid, known_here, told[0])\n"
+        "    statistic, grid = penalty(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = accepts(noisy, rule.sd * grid, public_ratio, auxiliary[0])\n"
         "else:\n"
-        "    found, grid = barker(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = barker_accepts(rule, seen, width, known_here, told)",
+        "    statistic, grid = barker(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = barker_accepts(rule, noisy, width, public_ratio, auxiliary)",
         "if rule.kind == rules.PENALTY:\n"
-        "    found, grid = penalty(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, 0])\n"
-        "    accepted = accepts(seen, rule.sd * grid, known_here, told[0])\n"
+        "    statistic, grid = penalty(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, 0])\n"
+        "    accepted = accepts(noisy, rule.sd * grid, public_ratio, auxiliary[0])\n"
         "else:\n"
-        "    found, grid = barker(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = barker_accepts(rule, seen, width, known_here, told)",
+        "    statistic, grid = barker(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = barker_accepts(rule, noisy, width, public_ratio, auxiliary)",
         f"{DECIDED}[dp_penalty_subsampled]",
     ),
     Bug(
@@ -384,21 +384,21 @@ DECIDING = (
         "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
         "if rule.kind == rules.PENALTY:\n"
-        "    found, grid = penalty(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = accepts(seen, rule.sd * grid, known_here, told[0])\n"
+        "    statistic, grid = penalty(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = accepts(noisy, rule.sd * grid, public_ratio, auxiliary[0])\n"
         "else:\n"
-        "    found, grid = barker(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = barker_accepts(rule, seen, width, known_here, told)",
+        "    statistic, grid = barker(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = barker_accepts(rule, noisy, width, public_ratio, auxiliary)",
         "if rule.kind == rules.PENALTY:\n"
-        "    found, grid = penalty(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[t, c])\n"
-        "    accepted = accepts(seen, rule.sd * grid, known_here, told[0])\n"
+        "    statistic, grid = penalty(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[t, c])\n"
+        "    accepted = accepts(noisy, rule.sd * grid, public_ratio, auxiliary[0])\n"
         "else:\n"
-        "    found, grid = barker(rule, summed, squared, width, told)\n"
-        "    seen = noised(found, grid, noise[0, c])\n"
-        "    accepted = barker_accepts(rule, seen, width, known_here, told)",
+        "    statistic, grid = barker(rule, summed, squared, width, auxiliary)\n"
+        "    noisy = noised(statistic, grid, noise[0, c])\n"
+        "    accepted = barker_accepts(rule, noisy, width, public_ratio, auxiliary)",
         f"{DECIDED}[dp_barker]",
     ),
     Bug(
@@ -453,8 +453,8 @@ DECIDING = (
         "Barker takes moves that are too wide",
         "dpmcmc/kernels/arithmetic/rules.py",
         "barker_accepts",
-        "(seen + prior + others[1] > 0.0) & (widths <= rule.widest)",
-        "(seen + prior + others[1] > 0.0) | (widths < 0.0)",
+        "(noisy + prior + others[1] > 0.0) & (widths <= rule.widest)",
+        "(noisy + prior + others[1] > 0.0) | (widths < 0.0)",
         f"{NOISE}::test_barker_takes_no_move_that_is_wider_than_its_noise_covers",
     ),
     Bug(
@@ -469,20 +469,20 @@ DECIDING = (
         "Barker's noise without the sum's rounding",
         "dpmcmc/samplers/dp_barker.py",
         "Room.sensitivity",
-        "rounding(batch) * (moved + turned)",
-        "moved + turned",
+        "rounding(batch) * (by_sum + by_filling)",
+        "by_sum + by_filling",
         f"{NOISE}::test_barkers_noise_covers_its_sensitivity_with_all_its_roundings",
     ),
     Bug(
         "middle of the interval back in the squares",
         "dpmcmc/kernels/compiled/batches.py",
         "minibatch_steps",
-        "summed, squared, told = (unit * total, unit * unit * square, others[t, :, c])\n"
-        "known_here = log_prior_ratio(public, here, there) + rule.scale * (rule.batch * middle)",
-        "summed, told = (unit * total + rule.batch * middle, others[t, :, c])\n"
+        "summed, squared, auxiliary = (unit * total, unit * unit * square, others[t, :, c])\n"
+        "public_ratio = log_prior_ratio(public, here, there) + rule.scale * (rule.batch * middle)",
+        "summed, auxiliary = (unit * total + rule.batch * middle, others[t, :, c])\n"
         "squared = unit * unit * square + 2.0 * middle * unit * total + rule.batch * "
         "middle * middle\n"
-        "known_here = log_prior_ratio(public, here, there)",
+        "public_ratio = log_prior_ratio(public, here, there)",
         f"{EXTREMES}::test_the_variance_of_a_batch_does_not_know_where_its_interval_lies",
     ),
 )
@@ -595,7 +595,7 @@ READING = (
     Bug(
         "all chains start at one point",
         "dpmcmc/samplers/starting.py",
-        "found_in",
+        "chain_start_of",
         "draws[:chains]",
         "draws[:1].repeat(chains, axis=0)",
         "tests/core/test_starts.py"
@@ -645,7 +645,7 @@ READING = (
         "batches with replacement",
         "dpmcmc/kernels/compiled/subsets.py",
         "collect",
-        "ONE - (word >> place & ONE)",
+        "ONE - (word >> bit & ONE)",
         "ONE",
         f"{SUBSETS}::test_batches_hold_distinct_rows[1000-499]",
     ),
@@ -1298,7 +1298,7 @@ RELEASING = (
         "priors that bounds made too narrow are believed",
         "dpmcmc/posterior/stored.py",
         "StoredRelease._conflict",
-        "not worst or self._bent",
+        "not worst or self._nonlinear",
         "True",
         "tests/core/test_prior_conflict.py"
         "::test_an_intercept_that_bounds_took_far_away_is_told_with_its_column",
@@ -1699,7 +1699,7 @@ SEARCHED = (
         "parts of a summary charged as one",
         "dpmcmc/queries/summaries/call.py",
         "release",
-        "len(plan.asked)",
+        "len(plan.requests)",
         "1",
         f"{REPLAYED}[describe, 4 statistics]",
     ),
@@ -1723,8 +1723,8 @@ SEARCHED = (
         "half of the noise of a task",
         "dpmcmc/queries/paid.py",
         "settled",
-        "Paid(z, happens, Cost(epsilon, privacy.delta, accountant.gdp_mu(happens)))",
-        "Paid(0.5 * z, happens, Cost(epsilon, privacy.delta, accountant.gdp_mu(happens)))",
+        "Paid(z, event, Cost(epsilon, privacy.delta, accountant.gdp_mu(event)))",
+        "Paid(0.5 * z, event, Cost(epsilon, privacy.delta, accountant.gdp_mu(event)))",
         f"{MOMENTS}::test_one_gaussian_event_spends_the_budget[synthetic]",
     ),
     Bug(

@@ -28,7 +28,7 @@ from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, STATISTIC_LAPLACE
 from dpmcmc.queries.statistics.call import release_statistic
 from dpmcmc.queries.statistics.mechanisms import SmoothLaplaceNoise, beta_of, smooth_sensitivity
-from dpmcmc.queries.statistics.plans import Asked, planned
+from dpmcmc.queries.statistics.plans import StatisticRequest, planned
 from dpmcmc.queries.statistics.release import in_cells, of_values, release, summed
 from tests.sources import Seeded
 
@@ -141,7 +141,7 @@ def test_an_answer_is_flipped_often_enough(epsilon):
 )
 @pytest.mark.parametrize("form", ["batch", "sequential"])
 def test_replacing_a_row_moves_what_gets_noise_by_the_sensitivity_at_most(kind, a, width, form):
-    asked = Asked(column="x", kind=kind, a=a, form=form, noise="laplace")
+    asked = StatisticRequest(column="x", kind=kind, a=a, form=form, noise="laplace")
     plan = planned(schema_of(3), asked, 1.0, 0.0)
     most = cells(plan.paid.noise_multiplier)
     last = [-1e300, -2.0, -0.3, 0.0, 1.7, 3.0, 1e300, math.nan, math.inf]
@@ -154,7 +154,9 @@ def test_replacing_a_row_moves_what_gets_noise_by_the_sensitivity_at_most(kind, 
 @pytest.mark.parametrize("form", ["batch", "sequential"])
 def test_rows_beyond_their_bounds_count_as_rows_at_them(form):
     """Also where s is no power that keeps the order: (-9)^2 lies beyond 3^2 and is that of -2."""
-    plan = planned(schema_of(3), Asked(column="x", a=2.0, form=form, noise="laplace"), 1.0, 0.0)
+    plan = planned(
+        schema_of(3), StatisticRequest(column="x", a=2.0, form=form, noise="laplace"), 1.0, 0.0
+    )
     most = cells(plan.paid.noise_multiplier)
     for beyond, at in ((-9.0, -2.0), (-1e200, -2.0), (50.0, 3.0), (math.inf, 3.0)):
         found, wanted = (in_cells(plan, np.array([0.2, 2.0, x]), most) for x in (beyond, at))
@@ -162,7 +164,7 @@ def test_rows_beyond_their_bounds_count_as_rows_at_them(form):
 
 
 def test_noise_is_in_the_unit_of_the_sensitivity():
-    asked = Asked(column="x", kind="power", a=3.0, noise="laplace")
+    asked = StatisticRequest(column="x", kind="power", a=3.0, noise="laplace")
     plan, _ = times(asked, [0.0] * 4, 1, epsilon=0.5)
     found = release_statistic(
         data_of([0.0] * 4), "x", schema=plan.schema, epsilon=0.5, a=3.0, noise="laplace"
@@ -178,7 +180,7 @@ def test_noise_is_in_the_unit_of_the_sensitivity():
 @pytest.mark.parametrize("factor", [1.0, 0.9])
 def test_released_numbers_have_the_claimed_noise_and_not_a_tenth_less(form, noise, factor):
     rows = [1.5, 1.5, 1.5] if form == "sequential" else [1.0, -0.5, 2.5]
-    asked = Asked(column="x", kind="power", a=2.0, form=form, noise=noise)
+    asked = StatisticRequest(column="x", kind="power", a=2.0, form=form, noise=noise)
     plan, found = times(asked, rows, 4000, delta=1e-6 if noise == "gaussian" else 0.0)
     squares = np.array(rows) ** 2
     away = found - (squares if form == "sequential" else squares.sum())
@@ -197,7 +199,7 @@ def suits(scaled, noise):
 
 @pytest.mark.parametrize("form", ["batch", "sequential"])
 def test_each_number_has_noise_of_its_own(form):
-    asked = Asked(column="x", form=form, noise="laplace")
+    asked = StatisticRequest(column="x", form=form, noise="laplace")
     _, found = times(asked, [1.0] * 40, 50)
     assert len(np.unique(found)) == found.size
 
@@ -205,7 +207,7 @@ def test_each_number_has_noise_of_its_own(form):
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_laws_on_two_neighbours_are_as_far_apart_as_is_charged(noise):
     """The best test at a threshold: its advantage is the paid one, and not more by 5 sds."""
-    asked = Asked(column="x", noise=noise)
+    asked = StatisticRequest(column="x", noise=noise)
     count = 8_000
     plan, one = times(asked, [1.0, -2.0], count, delta=1e-6 if noise == "gaussian" else 0.0)
     _, other = times(asked, [1.0, 3.0], count, delta=1e-6 if noise == "gaussian" else 0.0)
@@ -219,7 +221,10 @@ def test_laws_on_two_neighbours_are_as_far_apart_as_is_charged(noise):
 
 def test_responses_are_flipped_as_often_as_is_charged():
     """Ones and zeros alike, to 5 standard deviations; a tenth fewer flips would be seen."""
-    asked, count = Asked(column="b", form="sequential", noise="randomised_response"), 20_000
+    asked, count = (
+        StatisticRequest(column="b", form="sequential", noise="randomised_response"),
+        20_000,
+    )
     share = 1.0 / (1.0 + math.e)
     sd = math.sqrt(share * (1.0 - share) / count)
     for word, true in (("yes", 1.0), ("no", 0.0)):
@@ -231,7 +236,7 @@ def test_responses_are_flipped_as_often_as_is_charged():
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_rows_are_told_in_an_order_that_says_nothing_of_them(noise):
     """A sorted file: noise of a thousandth of the range would show its order."""
-    asked = Asked(column="x", form="sequential", noise=noise)
+    asked = StatisticRequest(column="x", form="sequential", noise=noise)
     delta = 1e-6 if noise == "gaussian" else 0.0
     _, found = times(asked, np.linspace(-2.0, 3.0, 400).tolist(), 1, epsilon=60.0, delta=delta)
     assert abs(spearmanr(found[0], np.arange(400)).statistic) < 5 / math.sqrt(400)
@@ -304,7 +309,7 @@ def test_the_integers_of_an_order_statistic_are_of_a_scale_that_changes_slowly(
     )
     allowed = min(exact, 0.5 * epsilon)
     n = min(2 * math.ceil(20.0 * math.log(2.0) / allowed) + 9, 900)
-    asked = Asked(column="x", form="median", noise="smooth_laplace")
+    asked = StatisticRequest(column="x", form="median", noise="smooth_laplace")
     plan, scales, centres = planned(schema_of(n), asked, epsilon, delta), [], []
 
     def drawn(random, site, multiplier, scale, shape):
@@ -351,7 +356,7 @@ def test_the_usual_smooth_scale_does_not_keep_delta_at_a_large_epsilon():
 @pytest.mark.parametrize("factor", [1.0, 0.9])
 def test_order_statistics_have_the_noise_of_their_rows_and_not_a_tenth_less(form, factor):
     rows = np.linspace(-1.0, 1.9, 101) ** 3 / 4.0
-    asked = Asked(column="x", form=form, noise="smooth_laplace")
+    asked = StatisticRequest(column="x", form=form, noise="smooth_laplace")
     plan, found = times(asked, rows, 3000, epsilon=2.0, delta=1e-4)
     beta = beta_of(2.0, 1e-4)
     scale = smooth_sensitivity(rows, plan.rank, beta, -2.0, 3.0) / (factor * 1.0)
@@ -364,7 +369,7 @@ def test_order_statistics_have_the_noise_of_their_rows_and_not_a_tenth_less(form
 def test_no_rows_stop_an_order_statistic(epsilon, rows):
     """The scale of its noise fits the integers, however little or much the rows let it be."""
     for form in ("median", "maximum"):
-        asked = Asked(column="x", form=form, noise="smooth_laplace")
+        asked = StatisticRequest(column="x", form=form, noise="smooth_laplace")
         plan, found = times(asked, rows, 3, epsilon=epsilon, delta=1e-6)
         limits = plan.statistic.range
         noise = SmoothLaplaceNoise(epsilon, beta_of(epsilon, 1e-6), plan.rank, *limits)
@@ -391,10 +396,18 @@ def test_the_noise_of_an_order_statistic_is_known_from_simulated_rows():
 @pytest.mark.parametrize(
     ("asked", "delta", "event"),
     [
-        (Asked(column="x"), 1e-6, None),
-        (Asked(column="x", form="sequential", noise="laplace"), 0.0, Laplace(2.0)),
-        (Asked(column="b", form="sequential", noise="randomised_response"), 0.0, PureEpsilon(0.5)),
-        (Asked(column="x", form="median", noise="smooth_laplace"), 1e-6, SmoothLaplace(0.5, 1e-6)),
+        (StatisticRequest(column="x"), 1e-6, None),
+        (StatisticRequest(column="x", form="sequential", noise="laplace"), 0.0, Laplace(2.0)),
+        (
+            StatisticRequest(column="b", form="sequential", noise="randomised_response"),
+            0.0,
+            PureEpsilon(0.5),
+        ),
+        (
+            StatisticRequest(column="x", form="median", noise="smooth_laplace"),
+            1e-6,
+            SmoothLaplace(0.5, 1e-6),
+        ),
     ],
     ids=["gaussian", "laplace", "randomised_response", "smooth_laplace"],
 )
@@ -441,7 +454,7 @@ def test_a_median_fits_a_budget_that_keeps_a_share_of_delta_for_it(share):
 
 
 def test_rows_open_for_the_event_that_was_paid_for_alone():
-    plan = planned(schema_of(3), Asked(column="x", noise="laplace"), 0.5, 0.0)
+    plan = planned(schema_of(3), StatisticRequest(column="x", noise="laplace"), 0.5, 0.0)
     rows = Private(table_of(plan.schema, data_of([1.0, 2.0, 3.0])), subject="d")
     with pytest.raises(PermitError):
         release(plan, rows, Permit(subject="d", event_digest=digest(Laplace(1.0))), Seeded(1))
@@ -450,29 +463,29 @@ def test_rows_open_for_the_event_that_was_paid_for_alone():
 @pytest.mark.parametrize(
     ("asked", "epsilon", "delta"),
     [
-        (Asked(column="x"), 1.0, 0.0),
-        (Asked(column="x"), 0.0, 1e-6),
-        (Asked(column="x"), math.nan, 1e-6),
-        (Asked(column="x", noise="laplace"), 0.0, 0.0),
-        (Asked(column="x", noise="laplace"), 1.0, 1.0),
-        (Asked(column="x", noise="laplace"), 1e9, 0.0),
-        (Asked(column="x", noise="laplace"), math.inf, 0.0),
-        (Asked(column="x", form="median", noise="laplace"), 1.0, 0.0),
-        (Asked(column="x", form="median", noise="smooth_laplace"), 1.0, 0.0),
-        (Asked(column="x", form="median", noise="smooth_laplace"), 1.0, 0.5),
-        (Asked(column="x", form="median", noise="smooth_laplace"), 33.0, 1e-6),
-        (Asked(column="x", noise="smooth_laplace"), 1.0, 1e-6),
-        (Asked(column="x", form="sequential", noise="randomised_response"), 1.0, 0.0),
-        (Asked(column="b", noise="randomised_response"), 1.0, 0.0),
-        (Asked(column="b", form="sequential", noise="randomised_response"), 33.0, 0.0),
-        (Asked(column="c", noise="laplace"), 1.0, 0.0),
-        (Asked(column="m", noise="laplace"), 1.0, 0.0),
-        (Asked(column="z", noise="laplace"), 1.0, 0.0),
-        (Asked(column="x", a=0.5, noise="laplace"), 1.0, 0.0),
-        (Asked(column="x", a=-1.0, noise="laplace"), 1.0, 0.0),
-        (Asked(column="x", kind="log", noise="laplace"), 1.0, 0.0),
-        (Asked(column="x", form="mean", noise="laplace"), 1.0, 0.0),
-        (Asked(column="x", noise="none"), 1.0, 0.0),
+        (StatisticRequest(column="x"), 1.0, 0.0),
+        (StatisticRequest(column="x"), 0.0, 1e-6),
+        (StatisticRequest(column="x"), math.nan, 1e-6),
+        (StatisticRequest(column="x", noise="laplace"), 0.0, 0.0),
+        (StatisticRequest(column="x", noise="laplace"), 1.0, 1.0),
+        (StatisticRequest(column="x", noise="laplace"), 1e9, 0.0),
+        (StatisticRequest(column="x", noise="laplace"), math.inf, 0.0),
+        (StatisticRequest(column="x", form="median", noise="laplace"), 1.0, 0.0),
+        (StatisticRequest(column="x", form="median", noise="smooth_laplace"), 1.0, 0.0),
+        (StatisticRequest(column="x", form="median", noise="smooth_laplace"), 1.0, 0.5),
+        (StatisticRequest(column="x", form="median", noise="smooth_laplace"), 33.0, 1e-6),
+        (StatisticRequest(column="x", noise="smooth_laplace"), 1.0, 1e-6),
+        (StatisticRequest(column="x", form="sequential", noise="randomised_response"), 1.0, 0.0),
+        (StatisticRequest(column="b", noise="randomised_response"), 1.0, 0.0),
+        (StatisticRequest(column="b", form="sequential", noise="randomised_response"), 33.0, 0.0),
+        (StatisticRequest(column="c", noise="laplace"), 1.0, 0.0),
+        (StatisticRequest(column="m", noise="laplace"), 1.0, 0.0),
+        (StatisticRequest(column="z", noise="laplace"), 1.0, 0.0),
+        (StatisticRequest(column="x", a=0.5, noise="laplace"), 1.0, 0.0),
+        (StatisticRequest(column="x", a=-1.0, noise="laplace"), 1.0, 0.0),
+        (StatisticRequest(column="x", kind="log", noise="laplace"), 1.0, 0.0),
+        (StatisticRequest(column="x", form="mean", noise="laplace"), 1.0, 0.0),
+        (StatisticRequest(column="x", noise="none"), 1.0, 0.0),
     ],
 )
 def test_what_no_proof_covers_is_refused_before_a_row_is_read(asked, epsilon, delta):
@@ -483,4 +496,4 @@ def test_what_no_proof_covers_is_refused_before_a_row_is_read(asked, epsilon, de
 def test_statistics_are_refused_where_the_number_of_rows_is_private():
     schema = Schema(columns=COLUMNS, rows=9, neighbouring=Neighbouring.ADD_REMOVE)
     with pytest.raises(SpecError):
-        planned(schema, Asked(column="x", noise="laplace"), 1.0, 0.0)
+        planned(schema, StatisticRequest(column="x", noise="laplace"), 1.0, 0.0)

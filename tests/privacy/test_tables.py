@@ -66,14 +66,14 @@ def test_replacing_one_row_moves_a_table_by_the_root_of_two(names):
 
 
 def test_replacing_one_row_moves_the_sums_of_a_mean_by_the_root_of_two_at_most():
-    asked = summaries.asked(SCHEMA, Mean("age"))
+    asked = summaries.request_of(SCHEMA, Mean("age"))
     far = apart([asked.of(table) for table in neighbours()])
     assert 0.9997 * math.sqrt(2.0) < far <= math.sqrt(2.0)
 
 
 def test_numbers_beyond_their_bounds_move_a_mean_no_further():
     """What opens rows holds them to their bounds; a release does not rest on it."""
-    asked, others = summaries.asked(SCHEMA, Mean("pay")), [1.0, 2.0, 8.0]
+    asked, others = summaries.request_of(SCHEMA, Mean("pay")), [1.0, 2.0, 8.0]
     ends = (-1e300, -math.inf, -1.0, 0.0, 8.0, 9.0, 1e300, math.inf)
     tables = [Table(columns={"pay": np.array([*others, end])}, rows=ROWS) for end in ends]
     far = apart([asked.of(table) for table in tables])
@@ -84,7 +84,7 @@ def test_numbers_beyond_their_bounds_move_a_mean_no_further():
 def test_rounding_of_many_rows_moves_a_mean_by_no_more_than_is_charged(rows):
     """In exact numbers: the product of a sum with a constant is rounded, and that is paid for."""
     schema = Schema(columns=COLUMNS, rows=rows)
-    one = summaries.asked(schema, Mean("pay"))
+    one = summaries.request_of(schema, Mean("pay"))
     random, squares = np.random.default_rng(2), []
     for _ in range(60):
         pay = random.uniform(0.0, 8.0, rows)
@@ -101,8 +101,8 @@ def test_rounding_of_many_rows_moves_a_mean_by_no_more_than_is_charged(rows):
 def test_a_whole_release_moves_by_what_its_noise_is_made_for():
     many = [Mean("age"), Mean("pay"), Quantiles("pay", bins=4), Counts(("kind", "sex"))]
     plan = summaries.planned(SCHEMA, many, PRIVACY)
-    far = apart([np.concatenate([a.of(table) for a in plan.asked]) for table in neighbours()])
-    z, size = plan.paid.noise_multiplier, sum(a.size for a in plan.asked)
+    far = apart([np.concatenate([a.of(table) for a in plan.requests]) for table in neighbours()])
+    z, size = plan.paid.noise_multiplier, sum(a.size for a in plan.requests)
     assert 0.9997 * math.sqrt(8.0) < far <= math.sqrt(8.0)
     assert z * far <= plan.noise_sd <= 1.001 * z * far
     assert plan.noise_sd == noise_sd(size, 4, z)

@@ -16,7 +16,7 @@ from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Laplace, Parallel
 from dpmcmc.queries.statistics.fisher import log_density_of_sum
 from dpmcmc.queries.statistics.mechanisms import GaussianNoise, LaplaceNoise
-from dpmcmc.queries.statistics.plans import Asked
+from dpmcmc.queries.statistics.plans import StatisticRequest
 from dpmcmc.queries.statistics.populations import Moments, UniformWidth
 from dpmcmc.queries.statistics.two_stages import (
     plan_of_stages,
@@ -30,7 +30,7 @@ ROWS, FIRST = 100, 10
 SCHEMA = Schema(columns=(NumberColumn(name="x", lower=-10.0, upper=10.0),), rows=ROWS)
 THETAS = np.geomspace(0.1, 10.0, 30)
 POWERS = (0.25, 0.5, 1.0, 2.0)
-ASKED = Asked(column="x", kind="absolute_power", noise="laplace")
+ASKED = StatisticRequest(column="x", kind="absolute_power", noise="laplace")
 
 
 def plan_with(epsilon=1.0, asked=ASKED, first_rows=FIRST, thetas=THETAS, powers=POWERS):
@@ -119,7 +119,7 @@ def test_what_is_believed_after_the_first_stage_is_bayes_rule():
 
 def test_guesses_at_which_nothing_can_be_computed_are_refused_before_they_cost():
     asked = replace(ASKED, noise="gaussian")
-    with pytest.raises(SpecError, match="too far from the bounds"):
+    with pytest.raises(SpecError, match="too far from the column's bounds"):
         plan_of_stages(SCHEMA, asked, FIRST, UniformWidth(), [1e-300], [1e-300], (1.0, 1e-6))
 
 
@@ -176,8 +176,8 @@ def test_a_budget_pays_for_both_stages_once():
         {"thetas": np.array([])},
         {"powers": ()},
         {"powers": (1.0, -1.0)},
-        {"asked": Asked(column="x", form="median", noise="smooth_laplace")},
-        {"asked": Asked(column="x", form="sequential", noise="laplace")},
+        {"asked": StatisticRequest(column="x", form="median", noise="smooth_laplace")},
+        {"asked": StatisticRequest(column="x", form="sequential", noise="laplace")},
         {"epsilon": 0.0},
     ],
 )

@@ -31,14 +31,14 @@ from app.services.jobs.submit import submit_free
 from app.services.planning.calls import answered_of_task, inferred, settled
 from app.services.results import fetch
 from app.services.results.chains import HeldDraws
-from dpmcmc.queries.statistics.questions import Question
-from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.statistics.questions import InferenceQuestion
+from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.tasks import FREE
 
 router = APIRouter(prefix="/v1", route_class=Route)
 Level = Annotated[float, Query(gt=0, lt=1, description="of the intervals of summaries")]
 Of = Annotated[
-    Target,
+    IntervalTarget,
     Query(description="population, whose random sample the rows are; rows: the noise alone"),
 ]
 Number = Annotated[int, Path(ge=0, le=10_000, description="from 0")]
@@ -123,7 +123,9 @@ async def inferences(
     if kind is None:
         raise of_status(406, f"Draws come as {', '.join(FORMATS)}.")
     found = await in_thread(fetch.statistic, services, caller, job_id)
-    ticket = planners.ask(str(caller.id), settled, found, Question(**dict(body)), keep=False)
+    ticket = planners.ask(
+        str(caller.id), settled, found, InferenceQuestion(**dict(body)), keep=False
+    )
     asked = await answered(request, ticket)
     if isinstance(asked, Fault):
         raise Refusal(422, "invalid_request", "The request is not valid.", [asked])

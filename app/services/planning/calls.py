@@ -19,16 +19,16 @@ from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.planner import BasePlan
 from dpmcmc.queries.statistics.choice import choose_statistic
-from dpmcmc.queries.statistics.questions import Question, population_of
-from dpmcmc.queries.summaries.intervals import Target
-from dpmcmc.queries.tasks import TaskSpec, posterior_of, settled_question, told_of
+from dpmcmc.queries.statistics.questions import InferenceQuestion, population_of
+from dpmcmc.queries.summaries.intervals import IntervalTarget
+from dpmcmc.queries.tasks import TaskSpec, answer_of, posterior_of, settled_question
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
     """A question with its algorithm named, and about how long the answer takes."""
 
-    question: Question
+    question: InferenceQuestion
     seconds: float
 
 
@@ -54,7 +54,7 @@ def answered_of_task(
     spec: TaskSpec,
     first: NDArray[np.float64],
     level: float,
-    target: Target,
+    target: IntervalTarget,
     head: dict[str, Any],
 ) -> bytes | Fault:
     """What a task's first block says, behind `head`, or what is wrong with the question.
@@ -62,13 +62,13 @@ def answered_of_task(
     Runs in a planner process, and is JSON already: there may be a number for each row.
     """
     try:
-        told = head | told_of(schema, spec, first, level, target)
+        told = head | answer_of(schema, spec, first, level, target)
     except SpecError as error:
         return Fault(error.pointer, error.message)
     return json.dumps(told, allow_nan=False).encode()
 
 
-def settled(given: TaskBlock, asked: Question) -> Settled | Fault:
+def settled(given: TaskBlock, asked: InferenceQuestion) -> Settled | Fault:
     """What a question comes to, or what is wrong with it. Runs in a planner process."""
     try:
         return Settled(*settled_question(given.schema, given.spec, given.block, asked))
@@ -77,7 +77,7 @@ def settled(given: TaskBlock, asked: Question) -> Settled | Fault:
 
 
 def inferred(
-    found: TaskBlock, asked: Question, head: dict[str, Any] | None
+    found: TaskBlock, asked: InferenceQuestion, head: dict[str, Any] | None
 ) -> bytes | dict[str, Any] | Fault:
     """Draws given what a task released, as JSON behind `head`, or what is wrong with the question.
 

@@ -1,4 +1,4 @@
-"""Arithmetic that planner and samplers run as it stands, and that kernels compile.
+"""Arithmetic that planner and samplers run as plain Python, and that kernels compile.
 
 Nothing here imports anything but NumPy and its own package.
 """

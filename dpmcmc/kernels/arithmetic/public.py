@@ -1,6 +1,6 @@
-"""Prior, straightened position and interval of a move, from public facts: never from a row.
+"""Prior, straightened position and interval of a move, from public facts alone.
 
-Scalar code that runs both as it stands (the planner) and compiled
+Scalar code that runs both as plain Python (the planner) and compiled
 (dpmcmc/kernels/compiled/position_facts.py). Derivations: docs/proofs/dp_penalty.md, section 2.
 """
 
@@ -80,8 +80,8 @@ def shear(public: Public, position: Array) -> float:
 def log_prior_gradient(public: Public, position: Array, straight: Array, gradient: Array) -> None:
     """Write the gradient (d,) of the log prior at a position (d,), which is straightened too."""
     for j in range(len(position)):
-        off = straight[j] - public.prior_mean[j]
-        gradient[j] = -public.prior_precision[j] * off / public.unit[j]
+        deviation = straight[j] - public.prior_mean[j]
+        gradient[j] = -public.prior_precision[j] * deviation / public.unit[j]
     if len(position) > 1:
         gradient[0] += 2.0 * public.bend[0] * (position[0] - public.bend[2]) * gradient[1]
 

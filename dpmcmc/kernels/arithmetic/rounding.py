@@ -1,10 +1,10 @@
-"""A number is rounded to a grid and gets integer noise."""
+"""Rounding of a number to a grid, with integer noise."""
 
 from typing import Any
 
 import numpy as np
 
-CLIP_MARGIN = 1.0 - 2.0**-40  # of a clip: covers the rounding of what is clipped to it
+CLIP_MARGIN = 1.0 - 2.0**-40  # factor of a clip bound: allows for the rounding of clipped values
 LARGEST_UNITS = 2.0**51  # grid units within which a rounded quotient is off by less than 3/4
 
 

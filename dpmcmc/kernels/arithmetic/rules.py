@@ -1,9 +1,9 @@
-"""How a step is decided, from sums over rows or over a secret minibatch of them, and noise.
+"""Acceptance rules of steps, from noisy sums over all rows or over a secret minibatch.
 
-A rule's statistic gets its noise from rounding.noised before it is decided on.
+A rule's statistic gets its noise from rounding.noised before the decision.
 
-Arithmetic alone, so that it runs on arrays over chains as it stands and compiled on the numbers of
-one chain (dpmcmc/kernels/compiled/penalty_steps.py, batches.py).
+Arithmetic alone, so that it runs as plain Python on arrays over chains, and compiled on the numbers
+of one chain (dpmcmc/kernels/compiled/penalty_steps.py, batches.py).
 """
 
 from typing import Any, NamedTuple
@@ -18,12 +18,12 @@ Number = Any  # a float, or floats over chains
 class Rule(NamedTuple):
     """The public constants of a decision.
 
-    kind: PENALTY or BARKER. batch: rows of it, b. scale: n T / b. part: of a batch's variance that
-    sampling without replacement leaves. unit, sd: of the integer noise, see discrete.Scale; of
-    Barker's the unit is absolute, so that unit * sd is the sd that privacy rests on. rounding: what
-    float sums may add to a sensitivity, as a factor. filled: variance of Barker's other normal and
-    of the batch together. most: of the batch's own variance. widest: interval of a row's ratio, not
-    tempered, beyond which a move is rejected.
+    kind: PENALTY or BARKER. batch: its number of rows, b. scale: n T / b. part: the share of a
+    batch's variance that remains under sampling without replacement. unit, sd: of the integer
+    noise, see discrete.Scale; for Barker the unit is absolute, so that unit * sd is the sd of the
+    privacy proof. rounding: factor of a sensitivity that allows for float sums. filled: total
+    variance of the batch and of Barker's filling normal. most: bound of the batch's variance.
+    widest: width of a row's interval, not tempered, above which a move is rejected.
     """
 
     kind: int
@@ -38,15 +38,15 @@ class Rule(NamedTuple):
     widest: float = np.inf
 
 
-def accepts(seen: Number, s: Number, prior: Number, uniform: Number) -> Number:
-    """Return whether a move is accepted whose log likelihood ratio is seen through noise.
+def accepts(noisy: Number, s: Number, prior: Number, uniform: Number) -> Number:
+    """Return whether a move is accepted, given its noisy log likelihood ratio.
 
-    seen: the ratio plus Gaussian noise of sd s, `rounding.noised` of the sum over rows. prior: what
-    is known without rows. Accepted with probability min(1, exp(seen + prior - s^2 / 2)).
-    Privacy: that of seen. Proof: docs/proofs/dp_penalty.md.
+    noisy: the ratio plus Gaussian noise of sd s, `rounding.noised` of the sum over rows. prior: the
+    public part of the ratio. Accepted with probability min(1, exp(noisy + prior - s^2 / 2)).
+    Privacy: that of noisy. Proof: docs/proofs/dp_penalty.md.
     Source: Ceperley and Dewing 1999; Yıldırım and Ermiş 2019, Proposition 1.
     """
-    return np.log(uniform) < seen + prior - 0.5 * s * s
+    return np.log(uniform) < noisy + prior - 0.5 * s * s
 
 
 def penalty(
@@ -54,8 +54,8 @@ def penalty(
 ) -> tuple[Number, Number]:
     """Return (statistic, size of a grid cell) of a batch: its log ratio less half its variance.
 
-    sums, squares: of the batch's clipped ratios, not tempered, less the middles of their intervals,
-    which the variance does not know of. others: not used.
+    sums, squares: of the batch's clipped ratios, not tempered, minus the middles of their
+    intervals. others: not used.
     Privacy: `rounding.noised` of it is one Gaussian event on the batch.
     Proof: docs/proofs/dp_penalty_subsampled.md.
     """
@@ -69,10 +69,10 @@ def penalty(
 def barker(
     rule: Rule, sums: Number, squares: Number, widths: Number, others: Number
 ) -> tuple[Number, Number]:
-    """Return (statistic, size of a grid cell) of a batch: its log ratio, and noise that fills up.
+    """Return (statistic, size of a grid cell) of a batch: its log ratio plus filling noise.
 
-    others: a standard normal first, which fills the variance up to what Barker's test needs.
-    Privacy: `rounding.noised` of it is one Gaussian event on the batch, whatever the normal was.
+    others: first a standard normal, scaled so that the total variance is that of Barker's test.
+    Privacy: `rounding.noised` of it is one Gaussian event on the batch, whatever the normal.
     Proof: docs/proofs/dp_barker.md.
     """
     spread = np.maximum(squares - sums * sums / rule.batch, 0.0)
@@ -83,11 +83,11 @@ def barker(
 
 
 def barker_accepts(
-    rule: Rule, seen: Number, widths: Number, prior: Number, others: Number
+    rule: Rule, noisy: Number, widths: Number, prior: Number, others: Number
 ) -> Number:
-    """Return whether a move is accepted. others: a normal that was used up, and the correction.
+    """Return whether a move is accepted. others: the filling normal, and the correction.
 
-    Total noise variance 2 and the correction make it logistic. A move whose public interval is
-    wider than the noise covers is rejected unseen.
+    The noise (of total variance 2) plus the correction has a logistic distribution. A move whose
+    public interval is too wide for the noise is rejected for that alone.
     """
-    return (seen + prior + others[1] > 0.0) & (widths <= rule.widest)
+    return (noisy + prior + others[1] > 0.0) & (widths <= rule.widest)

@@ -1,8 +1,8 @@
-"""Compiled kernels, kept on disk under a key of everything that machine code is made of.
+"""Compiled kernels, cached on disk under a key of all sources, the compiler and Python.
 
-Numba looks for changes in the file of the function itself, but kernels inline functions and
-constants of other files: a mended fault would go on running as old machine code. So every version
-of the package, of the compiler and of Python has a folder of its own.
+Numba detects changes in the file of the function itself, but kernels inline functions and constants
+of other files, so that a changed source could still run as old machine code. So every version of
+the package, of the compiler and of Python has its own folder.
 """
 
 import hashlib
@@ -20,10 +20,7 @@ CACHES_KEPT = 4  # folders of other versions that are left in place, the newest
 
 
 def key_of(package: Path) -> str:
-    """Return 32 hex digits that change with any character of the package's sources.
-
-    All of them count, so that no list of what kernels inline can be out of date.
-    """
+    """Return 32 hex digits that depend on every character of the package's sources."""
     digest = hashlib.sha256()
     versions = (numba.__version__, llvmlite.__version__, platform.python_version())
     digest.update(repr(versions).encode())
@@ -34,13 +31,12 @@ def key_of(package: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Return a folder that can be written to, for this version alone.
+    """Return a writable folder for this version alone.
 
-    Below NUMBA_CACHE_DIR, else below the user's cache; where neither can be written to, one that
-    this process alone uses.
+    It is in NUMBA_CACHE_DIR, else in the user's cache; if neither is writable, a temporary one.
     """
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpmcmc"
-    folder = Path(numba.config.CACHE_DIR or home) / key_of(PACKAGE)  # type: ignore[attr-defined]
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpmcmc"
+    folder = Path(numba.config.CACHE_DIR or user_cache) / key_of(PACKAGE)  # type: ignore[attr-defined]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
@@ -53,7 +49,7 @@ def cache_folder() -> Path:
 
 
 def _forget(current: Path) -> None:
-    """Delete what older versions have left, but for the newest few: somebody may still run them."""
+    """Delete the folders of other versions except the newest few, which may still be in use."""
     names = [path for path in current.parent.iterdir() if len(path.name) == len(current.name)]
     others = [path for path in names if path != current and path.is_dir()]
     for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[CACHES_KEPT:]:

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Whole steps on secret minibatches: sums over the rows of a batch, the decision, the move.
 
-Sums are exact as in kernels/compiled/ratio_sums.py. What a step does depends on its rows only
-through the sums and through the decision, which is what is paid for.
+Sums are exact as in kernels/compiled/ratio_sums.py. A step depends on its rows only through the
+noisy sums, which are charged.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from dpmcmc.kernels.arithmetic import rules
 from dpmcmc.kernels.compiled.blocks import BLOCK, LINE, OFFSET
 from dpmcmc.kernels.compiled.cells import cell
 from dpmcmc.kernels.compiled.dispatch import has_response, interval, ratios
-from dpmcmc.kernels.compiled.intervals import cut
+from dpmcmc.kernels.compiled.intervals import clip_interval
 from dpmcmc.kernels.compiled.maths import MAGIC_BITS, NEAR, OPTIONS, fetch, kernel, leaf
 from dpmcmc.kernels.compiled.moves import ALL_COEFFICIENTS
 from dpmcmc.kernels.compiled.penalty_steps import accepts, noised
@@ -38,16 +38,16 @@ def cells_and_squares(ratio, count, scale, shift):
 
 
 @leaf
-def ask_for(flat, starts, at, width):
-    """Have the rows that are read next fetched from memory while we compute."""
+def prefetch_rows(flat, starts, at, width):
+    """Prefetch the rows that are read next."""
     for i in range(at, at + ROWS):
         for k in range(0, width, LINE):
             fetch(flat, starts[i] + k)
 
 
 @leaf
-def places(chosen, width, starts):
-    """Write where chosen rows begin; dots and ask_for take whole fours, so the rest is row 0."""
+def row_starts(chosen, width, starts):
+    """Write the offsets of chosen rows, padded with those of row 0 to a multiple of four."""
     for i in range(chosen.size):
         starts[i] = np.int64(chosen[i]) * width
     for i in range(chosen.size, starts.size):
@@ -58,10 +58,10 @@ def places(chosen, width, starts):
 def sums(table, columns, max_row_norm, family, chosen, batch, ends, cells, work):
     """Return the sum of clipped ratios over rows chosen[:batch], in cells, and of the squares.
 
-    table (n, width) float32 by rows; beyond the columns the response in two parts, where there is
-    one or rows may be left out, and zeros. max_row_norm: of a row that is allowed. chosen: row
-    numbers, further ones being those that are read next. ends: (weights, aux) of the current
-    position and of the proposed one. cells: (scale, shift). work: (4, BLOCK) to write in.
+    table (n, width) float32 by rows; after the columns the response in two parts, if there is one
+    or rows may be left out, and zeros. max_row_norm: bound of a row's norm. chosen: row numbers of
+    this batch, then those that are read next. ends: (weights, aux) of the current position and of
+    the proposed one. cells: (scale, shift). work: (4, BLOCK), scratch memory.
     """
     (before, aux_here, after, aux_there), (scale, shift) = ends, cells
     eta, v, y, state = work[0], work[1], work[2], work[3]
@@ -72,46 +72,49 @@ def sums(table, columns, max_row_norm, family, chosen, batch, ends, cells, work)
         squares += weights[1, j] * weights[1, j]
     offset, lift = aux_here[OFFSET], aux_there[OFFSET] - aux_here[OFFSET]
     near = max_row_norm * np.sqrt(squares) + abs(lift) <= NEAR
-    starts, then = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
-    short, answers = np.empty((2, BLOCK), np.float32), has_response(family) and columns + 2 <= width
+    starts, next_starts = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    short, reads_response = (
+        np.empty((2, BLOCK), np.float32),
+        has_response(family) and columns + 2 <= width,
+    )
     y[:] = 0.0
     total, square = 0, 0
-    places(chosen[: min(BLOCK, batch)], width, starts)
+    row_starts(chosen[: min(BLOCK, batch)], width, starts)
     for start in range(0, batch, BLOCK):
         end = min(start + BLOCK, batch)
         part, count = chosen[start:end], end - start
-        places(chosen[end : end + BLOCK], width, then)
+        row_starts(chosen[end : end + BLOCK], width, next_starts)
         for i in range(0, count, ROWS):
-            ask_for(flat, then, i, width)
+            prefetch_rows(flat, next_starts, i, width)
             dots(flat, starts, i, weights, eta, v)
         for i in range(count):
             eta[i] += offset
             v[i] += lift
-        if answers:
+        if reads_response:
             for i in range(count):
                 row = table[np.int64(part[i])]
                 y[i] = np.float64(row[columns]) + np.float64(row[columns + 1])
         ratios(family, near, eta, v, y, state, short, aux_here, aux_there, count)
         added, added_square = cells_and_squares(v, count, scale, shift)
         total, square = total + added, square + added_square
-        starts, then = then, starts
+        starts, next_starts = next_starts, starts
     return total, square
 
 
 @leaf
 def lone_coefficient(delta):
-    """Return the one coefficient that a move (d,) changes, or ALL_COEFFICIENTS.
+    """Return the only coefficient that a move (d,) changes, or ALL_COEFFICIENTS.
 
-    The move back changes the same ones, so that both have the same interval. That of a coefficient
-    alone is narrower than what all of them could do, and fitted moves are as long as it allows.
+    The reverse move changes the same coefficients, so that both have the same interval. That of one
+    coefficient is narrower.
     """
-    found = ALL_COEFFICIENTS
+    coefficient = ALL_COEFFICIENTS
     for j in range(delta.size):
         if delta[j] != 0.0:
-            if found != ALL_COEFFICIENTS:
+            if coefficient != ALL_COEFFICIENTS:
                 return ALL_COEFFICIENTS
-            found = j
-    return found
+            coefficient = j
+    return coefficient
 
 
 @kernel
@@ -120,47 +123,53 @@ def minibatch_steps(
 ):
     """Take len(deltas) steps of every chain; write the positions after each of them into draws.
 
-    public: the form's. rule: a rules.Rule. clip: (bound, slope, width), which intervals.cut takes.
+    public: of the form. rule: a rules.Rule. clip: (bound, slope, width) of intervals.clip_interval.
     chosen (step, chain, batch): row numbers; deltas (step, chain, d): moves;
-    noise (step, chain): integers that are added; others (step, kinds, chain): what else the rule
-    is told. position (chain, d) is moved; draws (chain, step, d).
+    noise (step, chain): integers that are added; others (step, kinds, chain): uniforms or normals
+    of the rule. position (chain, d) is changed; draws (chain, step, d).
 
-    The interval's middle is public, so sums and squares are of what ratios are off from it: adding
-    it to the squares and taking it away again would leave rounding in place of a row's part.
+    The interval's middle is public, so sums and squares are of the differences of ratios from it:
+    adding it to the squares and subtracting it again would lose a row's part to rounding.
     """
-    (chains, d), batch, every = position.shape, chosen.shape[2], chosen.reshape(-1)
+    (chains, d), batch, all_chosen = position.shape, chosen.shape[2], chosen.reshape(-1)
     columns = len(public.lower)
-    here, there, then = np.empty(d), np.empty(d), np.empty(d)
+    here, there, proposed = np.empty(d), np.empty(d), np.empty(d)
     aux_here, aux_there = np.empty(3), np.empty(3)
     work = np.empty((4, BLOCK))
     for t in range(deltas.shape[0]):
         for c in range(chains):
             squares = 0.0
             for j in range(d):
-                then[j] = position[c, j] + deltas[t, c, j]
+                proposed[j] = position[c, j] + deltas[t, c, j]
                 squares += deltas[t, c, j] * deltas[t, c, j]
             describe(public, position[c], here, aux_here)
-            describe(public, then, there, aux_there)
+            describe(public, proposed, there, aux_there)
             j = lone_coefficient(deltas[t, c])
             lo, hi = interval(public, here, aux_here, there, aux_there, j, deltas[t, c])
-            lo, hi = cut(lo, hi, squares, *clip)
+            lo, hi = clip_interval(lo, hi, squares, *clip)
             middle, width = 0.5 * lo + 0.5 * hi, hi - lo
             unit = width / (2.0 * HALF_INTERVAL_CELLS)
             total, square = sums(
-                *(table, columns, max_row_norm, public.family, every[(t * chains + c) * batch :]),
+                *(
+                    table,
+                    columns,
+                    max_row_norm,
+                    public.family,
+                    all_chosen[(t * chains + c) * batch :],
+                ),
                 *(batch, (here, aux_here, there, aux_there)),
                 *((1.0 / unit, middle / unit), work),
             )
-            summed, squared, told = unit * total, unit * unit * square, others[t, :, c]
-            known_here = log_prior_ratio(public, here, there) + rule.scale * (rule.batch * middle)
+            summed, squared, auxiliary = unit * total, unit * unit * square, others[t, :, c]
+            public_ratio = log_prior_ratio(public, here, there) + rule.scale * (rule.batch * middle)
             if rule.kind == rules.PENALTY:
-                found, grid = penalty(rule, summed, squared, width, told)
-                seen = noised(found, grid, noise[t, c])
-                accepted = accepts(seen, rule.sd * grid, known_here, told[0])
+                statistic, grid = penalty(rule, summed, squared, width, auxiliary)
+                noisy = noised(statistic, grid, noise[t, c])
+                accepted = accepts(noisy, rule.sd * grid, public_ratio, auxiliary[0])
             else:
-                found, grid = barker(rule, summed, squared, width, told)
-                seen = noised(found, grid, noise[t, c])
-                accepted = barker_accepts(rule, seen, width, known_here, told)
+                statistic, grid = barker(rule, summed, squared, width, auxiliary)
+                noisy = noised(statistic, grid, noise[t, c])
+                accepted = barker_accepts(rule, noisy, width, public_ratio, auxiliary)
             if accepted:
-                position[c] = then
+                position[c] = proposed
             draws[c, t] = position[c]

@@ -2,26 +2,26 @@
 """Blocks of rows, and the linear predictors of the rows of one block.
 
 Layout: x (blocks, columns, BLOCK) float32, y (blocks, BLOCK), so that a block of rows stays in the
-first cache while all chains pass over it. Of `count` rows the last block is padded, and what pads
-it is never read.
+first-level cache while all chains use it. The last block of `count` rows is padded; the padding is
+never read.
 """
 
 import numpy as np
 
 from dpmcmc.kernels.compiled.maths import fetch, leaf, piece, wide
 
-BLOCK, LINE = 256, 16  # numbers; a line is what memory hands out
+BLOCK, LINE = 256, 16  # numbers in a block, and in a cache line
 ZERO = np.float32(0.0)
 OFFSET, CURVATURE, CONSTANT = 0, 1, 2  # entries of `aux`; linear: -1 / (2 sd^2), -log sd
 
 
 @leaf
 def dot(x, first, weights, offset, count, eta):
-    """eta[:count] = offset + weights . x of one block, in few passes: each one moves eta.
+    """eta[:count] = offset + weights . x of one block, in few passes over eta.
 
-    first: of the numbers of x. One product after the other, so that no compiler has a choice of
-    which to fuse with an addition: a row's predictor is the same to the bit wherever in the block
-    it stands. All is computed in the type of eta, weights (d,) and offset.
+    first: number in x at which the block begins. The order of products is fixed, so that no
+    compiler can choose which to fuse with an addition: a row's predictor has the same bits at every
+    position in the block. All is computed in the type of eta, weights (d,) and offset.
     """
     wide()
     d, q = weights.size, 0
@@ -60,17 +60,17 @@ def column(x, first, q):
 
 
 @leaf
-def place(x, block, low):
-    """Where in x the column `low` of a block begins."""
+def column_start(x, block, low):
+    """Return the position in x at which column `low` of a block begins."""
     return (block * x.shape[1] + low) * BLOCK
 
 
 @leaf
 def short_dot(x, first, step, count, weights, dotted):
-    """Write step . x into dotted (BLOCK,) float32, four times as fast. weights: (d,) to write in.
+    """Write step . x into dotted (BLOCK,) float32, four times as fast. weights: (d,), scratch.
 
-    Where |step . x| <= NEAR for all rows that the bounds allow it is off by less than 1e-7, either
-    way, and by the negative of that on the way back.
+    If |step . x| <= NEAR for all rows within the bounds, the error is below 1e-7, and that of the
+    reverse move is its negative.
     """
     for k in range(step.size):
         weights[k] = step[k]
@@ -78,13 +78,13 @@ def short_dot(x, first, step, count, weights, dotted):
 
 
 @leaf
-def ask_for(x, first, columns):
-    """Have what is read next fetched from memory while we compute."""
+def prefetch_columns(x, first, columns):
+    """Prefetch the columns that are read next."""
     for line in range(columns * (BLOCK // LINE)):
         fetch(x, first + line * LINE)
 
 
 @leaf
-def used(count, block):
-    """Rows of this block."""
+def rows_of_block(count, block):
+    """Return the number of rows in this block."""
     return min(BLOCK, count - block * BLOCK)

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Terms of a sum, clipped and rounded to whole numbers of cells.
 
-A row's clipped term is added as an integer, so the order of rows and the number of threads change
-no bit of a sum.
+A row's clipped term is added as an integer, so that a sum does not depend on the order of rows or
+the number of threads.
 """
 
 import numpy as np
@@ -16,13 +16,13 @@ from dpmcmc.kernels.compiled.maths import (
 )
 
 TERM_BITS = 21  # of a term of a gradient
-LARGEST_SINGLE = 1e30  # of what a float32 is made of
+LARGEST_SINGLE = 1e30  # of a number that becomes a float32
 LARGEST_DERIVATIVE = 1e100  # of a row's derivative: its square is finite
 
 
 @leaf
 def cell(ratio, scale, shift, half):
-    """ratio scale - shift, held to [-half, half], in whole cells, plus MAGIC_BITS."""
+    """Return ratio * scale - shift, clipped to [-half, half], in whole cells, plus MAGIC_BITS."""
     u = ratio * scale - shift
     u = u if u > -half else -half  # what is not a number becomes -half
     return shifted_bits(u if u < half else half)
@@ -30,12 +30,12 @@ def cell(ratio, scale, shift, half):
 
 @leaf
 def counted(part, y):
-    """Return v, or 0 for a row that is left out: its y is NaN."""
+    """Return part, or 0 for a row that is left out, whose y is NaN."""
     return part if y == y else 0.0
 
 
 @leaf
-def held(v):
+def clamped(v):
     """Return v clamped to +-LARGEST_DERIVATIVE, NaN as the lower bound: the result is finite."""
     v = v if v > -LARGEST_DERIVATIVE else -LARGEST_DERIVATIVE
     return v if v < LARGEST_DERIVATIVE else LARGEST_DERIVATIVE
@@ -50,7 +50,7 @@ def small(v):
 
 @leaf
 def rounded(v):
-    """v, float32, rounded to an integer of at most 2^TERM_BITS."""
+    """Return v, float32, rounded to an integer of at most 2^TERM_BITS."""
     moved = np.float32(v + MAGIC_SHORT)
     return np.int32(moved.view(np.int32) - MAGIC_SHORT_BITS)
 

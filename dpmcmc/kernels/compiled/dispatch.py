@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-"""One function per operation on rows: it hands a block to the leaf of its family.
+"""One function for each operation on rows, which calls the function of the family for a block.
 
-The branch stands outside of the loops over a block, which the leaves hold. Codes of families:
+The branch is outside of the loops over a block. Codes of families:
 dpmcmc/kernels/arithmetic/families.py.
 """
 
@@ -35,7 +35,7 @@ def has_predictor(family):
 
 @leaf
 def has_response(family):
-    """Return whether ratios read a response, beside what is in x."""
+    """Return whether ratios read a response in addition to x."""
     return family != LOGISTIC
 
 
@@ -52,7 +52,7 @@ def state_of(family, eta, y, count, out):
 
 @leaf
 def follow(family, v, count, state):
-    """Bring the state of a block up to date after a move of its predictors by v."""
+    """Update the state of a block after a move of its predictors by v."""
     if family == LOGISTIC:
         logistic.follow(v, count, state)
     elif family == POISSON:
@@ -74,7 +74,7 @@ def follow_near(family, v, count, state):
 
 @leaf
 def ratio_cells(family, v, y, state, here, there, scale, shift, half, count):
-    """Sum over rows of clipped log likelihood ratios, in cells; v: by how much predictors move.
+    """Sum over rows of clipped log likelihood ratios, in cells; v: change of predictors.
 
     here, there: aux of the two ends. v is overwritten.
     """
@@ -89,10 +89,10 @@ def ratio_cells(family, v, y, state, here, there, scale, shift, half, count):
 
 @leaf
 def ratio_cells_near(family, v, lift, y, state, here, there, scale, shift, half, count, e):
-    """Do as ratio_cells, where predictors move by lift, which only N(mean, 1) rows have, and v.
+    """As ratio_cells, where predictors change by v and, for N(mean, 1) rows only, by lift.
 
-    v: from short_dot, left as it is. Ratios are float32 as well, off by one part in 10^6 at most. e
-    (BLOCK,) float32 is to write in: loops of float32 alone take twice as many rows at once.
+    v: from short_dot, not changed. Ratios are float32 too, with a relative error of at most 1e-6.
+    e (BLOCK,) float32: scratch memory; loops of float32 alone process twice as many rows at once.
     """
     if family == LOGISTIC:
         return logistic.ratio_cells_near(v, state, scale, shift, half, count, e)
@@ -105,10 +105,10 @@ def ratio_cells_near(family, v, lift, y, state, here, there, scale, shift, half,
 
 @leaf
 def ratios(family, near, eta, v, y, state, short, here, there, count):
-    """Put each row's log likelihood ratio in the place of v.
+    """Overwrite v with each row's log likelihood ratio.
 
-    eta: predictors, which v moves. state (BLOCK,) and short (2, BLOCK) float32 are to write in.
-    Logistic ratios of short moves are float32, off by one part in 10^6 of a move at most.
+    eta: predictors; v: their change. state (BLOCK,) and short (2, BLOCK) float32: scratch memory.
+    Logistic ratios of short moves are float32, with an error of at most 1e-6 of the move.
     """
     if family == LOGISTIC:
         logistic.ratios(near, eta, v, state, short, count)

@@ -10,11 +10,11 @@ from dpmcmc.kernels.compiled.blocks import (
     BLOCK,
     CURVATURE,
     OFFSET,
-    ask_for,
     column,
+    column_start,
     dot,
-    place,
-    used,
+    prefetch_columns,
+    rows_of_block,
 )
 from dpmcmc.kernels.compiled.cells import rounded
 from dpmcmc.kernels.compiled.dispatch import factors, has_predictor
@@ -67,29 +67,34 @@ def column_cells(x, first, factor, count, total):
 def _predictor_gradients(
     x, y, count, family, first, last, norm, weights, aux, clip, scale, total, eta, extra, factor
 ):
-    """Do as gradient_sums over blocks first to last, for rows that a predictor stands for."""
+    """As gradient_sums over blocks first to last, for families with a linear predictor."""
     x, y, norm, weights = uncounted(x), uncounted(y), uncounted(norm), uncounted(weights)
     aux, total, eta = uncounted(aux), uncounted(total), uncounted(eta)
     extra, factor, columns = uncounted(extra), uncounted(factor), x.shape[1]
     for b in range(first, last):
-        rows, answers, norms, here = used(count, b), row(y, b), row(norm, b), place(x, b, 0)
+        rows, responses, norms, first_number = (
+            rows_of_block(count, b),
+            row(y, b),
+            row(norm, b),
+            column_start(x, b, 0),
+        )
         for c in range(weights.shape[0]):
-            dot(x, here, row(weights, c), aux[c, OFFSET], rows, eta)
+            dot(x, first_number, row(weights, c), aux[c, OFFSET], rows, eta)
             if c == 0:
-                ask_for(x, place(x, min(b + 1, last - 1), 0), columns)
-            how = answers, norms, aux[c, CURVATURE], clip, scale, rows, factor
+                prefetch_columns(x, column_start(x, min(b + 1, last - 1), 0), columns)
+            arguments = responses, norms, aux[c, CURVATURE], clip, scale, rows, factor
             if total.shape[1] > columns:
-                factors_with_scale(eta, *how, extra)
+                factors_with_scale(eta, *arguments, extra)
                 for i in range(rows):
                     total[c, columns] += shifted_bits(extra[i]) - MAGIC_BITS
             else:
-                factors(family, eta, *how)
-            column_cells(x, here, factor, rows, row(total, c))
+                factors(family, eta, *arguments)
+            column_cells(x, first_number, factor, rows, row(total, c))
 
 
 @kernel
 def gradient_room():
-    """Return what gradient_sums writes in."""
+    """Return scratch memory for gradient_sums."""
     return np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.float32)
 
 
@@ -97,9 +102,9 @@ def gradient_room():
 def gradient_sums(
     x, y, count, family, shared, turn, norm, precision, ends, clip, scale, total, room
 ):
-    """Add to total (chain, d) int64 each chain's gradient over the blocks taken, in cells.
+    """Add to total (chain, d) int64 each chain's gradient over the blocks of this thread, in cells.
 
-    Returns how many parts these are. shared, turn: what threads.part_taken takes.
+    Returns the number of parts. shared, turn: arguments of threads.part_taken.
     Each row's gradient is clipped to norm `clip`, times `scale` (cells per unit, clip * scale at
     most 2^TERM_BITS), and every entry is off by less than a cell. norm (blocks, BLOCK) float32 of
     the rows of x, or more. ends: weights (chain, columns), aux (chain, 3), shears (chain,). Where d
@@ -108,16 +113,16 @@ def gradient_sums(
     theta_0; they have no norm. room: of gradient_room.
     """
     alone()
-    (weights, aux, shears), (one, two, three) = ends, room
-    own, blocks = 0, x.shape[0]
-    first, last = part_taken(shared, turn, blocks, own)
+    (weights, aux, shears), (eta, extra, factor) = ends, room
+    parts, blocks = 0, x.shape[0]
+    first, last = part_taken(shared, turn, blocks, parts)
     while first < blocks:
         if not has_predictor(family):
-            how = clip, scale, total, one, two
-            gaussian_gradients(x, y, count, first, last, weights, precision, shears, *how)
+            scratch = clip, scale, total, eta, extra
+            gaussian_gradients(x, y, count, first, last, weights, precision, shears, *scratch)
         else:
-            told = norm, weights, aux, clip, scale, total, one, two, three
-            _predictor_gradients(x, y, count, family, first, last, *told)
-        own += 1
-        first, last = part_taken(shared, turn, blocks, own)
-    return own
+            arguments = norm, weights, aux, clip, scale, total, eta, extra, factor
+            _predictor_gradients(x, y, count, family, first, last, *arguments)
+        parts += 1
+        first, last = part_taken(shared, turn, blocks, parts)
+    return parts

@@ -9,12 +9,12 @@ import numpy as np
 from dpmcmc.kernels.compiled.gradient_sums import gradient_room, gradient_sums
 from dpmcmc.kernels.compiled.maths import kernel, leaf
 from dpmcmc.kernels.compiled.moves import ALL_COEFFICIENTS
-from dpmcmc.kernels.compiled.penalty_steps import accepts, noised, nowhere, ratios
+from dpmcmc.kernels.compiled.penalty_steps import accepts, no_move, noised, ratios
 from dpmcmc.kernels.compiled.position_facts import describe, ends_of_gradients, log_prior_gradient
 from dpmcmc.kernels.compiled.ratio_sums import FILL, FOLLOW, KEEP
-from dpmcmc.kernels.compiled.threads import all_done, held, held_counters
+from dpmcmc.kernels.compiled.threads import all_done, borrowed, borrowed_counters
 
-LARGEST_POSITION = 1e9  # a trajectory that leaves +- this is lost
+LARGEST_POSITION = 1e9  # a trajectory beyond +- this is lost (rejected)
 
 
 @leaf
@@ -29,7 +29,7 @@ def kick(momentum, half, gradient, root):
 
 @leaf
 def drift(position, step, momentum, root):
-    """Add step * momentum @ root.T to a position (d,). Return whether it is still near."""
+    """Add step * momentum @ root.T to a position (d,). Return whether it is within bounds."""
     near = True
     for i in range(position.size):
         moved = 0.0
@@ -41,16 +41,21 @@ def drift(position, step, momentum, root):
 
 
 @kernel
-def gradient_totals(rows, told, shared, turn, totals):
+def gradient_totals(rows, sum_arguments, shared, turn, totals):
     """Write the gradients of all rows, (chain, d) int64, into totals.
 
-    told: what gradient_sums takes after shared and turn. shared, turn: what threads.part_taken
-    takes. Two threads may ask at once, each for totals of its own.
+    sum_arguments: of gradient_sums, after shared and turn. shared, turn: arguments of
+    threads.part_taken. Two threads may call it at once, each with its own totals.
     """
-    rows, told, shared, room = held(rows), held(told), held_counters(shared), gradient_room()
+    rows, sum_arguments, shared, room = (
+        borrowed(rows),
+        borrowed(sum_arguments),
+        borrowed_counters(shared),
+        gradient_room(),
+    )
     totals[:] = 0
-    own = gradient_sums(*rows, shared, turn, *told, totals, room)
-    all_done(shared, turn, rows[0].shape[0], own, totals)
+    parts = gradient_sums(*rows, shared, turn, *sum_arguments, totals, room)
+    all_done(shared, turn, rows[0].shape[0], parts, totals)
 
 
 @kernel
@@ -59,9 +64,9 @@ def leapfrog(
 ):
     """Move positions, momenta and gradients (chain, d) to the ends of trajectories from here.
 
-    noise: (leapfrog, chain, d) integers; shared, turn: what threads.part_taken takes; the other
-    arguments are those of hmc_steps. slopes: (gradients, lost (chain,)), set where a trajectory
-    goes where no number is exact; it stays at its start and is paid for like all others.
+    noise: (leapfrog, chain, d) integers; shared, turn: arguments of threads.part_taken; the other
+    arguments are those of hmc_steps. slopes: (gradients, lost (chain,)); lost is set where a
+    trajectory goes beyond LARGEST_POSITION; it stays at its start, and is charged like all others.
     """
     (norm, precision, columns_back, clip, scale, grid), (gradients, lost) = scores, slopes
     step, root, back, (centre, pull, offset), noisy_grid = trajectory
@@ -75,8 +80,8 @@ def leapfrog(
             if lost[c]:
                 positions[c] = here[c]
         ends = ends_of_gradients(public, positions, columns_back)
-        told = norm, precision, ends, clip, scale
-        gradient_totals(rows, told, shared, turn + k, totals)
+        sum_arguments = norm, precision, ends, clip, scale
+        gradient_totals(rows, sum_arguments, shared, turn + k, totals)
         for c in range(chains):
             describe(public, positions[c], straight, aux)
             log_prior_gradient(public, positions[c], straight, prior)
@@ -84,17 +89,17 @@ def leapfrog(
                 gradients[c, i] = prior[i] + offset[i]
             for j in range(d):
                 released = noised(grid * totals[c, j], noisy_grid, noise[k, c, j])
-                away = positions[c, j] - centre[j]
+                deviation = positions[c, j] - centre[j]
                 for i in range(d):
-                    gradients[c, i] += released * back[j, i] + away * pull[j, i]
+                    gradients[c, i] += released * back[j, i] + deviation * pull[j, i]
             kick(momenta[c], 0.5 * step, gradients[c], root)
 
 
 @kernel
-def cut_of(delta, steep, most):
-    """Write into most (chain,) the widths that moves by delta (chain, d) are cut to.
+def clip_widths(delta, steep, most):
+    """Write into most (chain,) the widths to which intervals of moves delta (chain, d) are clipped.
 
-    A width is twice the length of delta @ steep, as Target.cut was told; steep (0, 0) cuts nothing.
+    A width is twice the length of delta @ steep; steep (0, 0) clips nothing.
     """
     for c in range(most.size):
         squares = 0.0
@@ -113,21 +118,21 @@ def hmc_steps(
     """Take the steps of every chain; write the positions after each of them into draws.
 
     rows: (x, y, count, family); round_rows: in the coordinates in which gradients are clipped.
-    target: (max_row_norm, tempering, clip, half), which moves.prepare takes. scores: (norm,
-    precision, columns_back, clip, scale, grid): what gradient_sums is told, what x has been divided
-    by, which forms.ends_of_gradients takes, and the size of a cell. trajectory: (step size, root,
-    back, (centre, pull, offset), noisy grid) of a target.Path. steep: what cut_of takes. steps: a
-    target.Trajectories. shared: what threads.part_taken takes; a step takes a turn for each
-    gradient and one for the ratio. own: (position, gradients), (chain, d),
-    are changed, and are each thread's own; draws (chain, step, d).
+    target: (max_row_norm, tempering, clip, half) of moves.prepare. scores: (norm, precision,
+    columns_back, clip, scale, grid): arguments of gradient_sums, the divisors of x for
+    forms.ends_of_gradients, and the size of a cell. trajectory: (step size, root, back, (centre,
+    pull, offset), noisy grid) of a target.Path. steep: of clip_widths. steps: a
+    target.Trajectories. shared: of threads.part_taken; a step has a turn for each gradient and one
+    for the ratio. own: (position, gradients), (chain, d), are changed, and belong to one thread;
+    draws (chain, step, d).
     """
-    state, (position, gradients) = held(state), own
+    state, (position, gradients) = borrowed(state), own
     momenta, noise, decisions, uniforms, (unit, sd) = steps
     (chains, d), leapfrogs, shape = position.shape, noise.shape[1], position.shape
     ends, after, fresh, delta = np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape)
     lost, kinetic, most = np.empty(chains, np.bool_), np.empty(chains), np.empty(chains)
     modes, totals = np.full(chains, FILL, np.int8), np.empty(chains, np.int64)
-    before = nowhere(target, public, position)
+    before = no_move(target, public, position)
     for t in range(momenta.shape[0]):
         turn = t * (leapfrogs + 1)
         ends[:], after[:], fresh[:], lost[:] = position, momenta[t], gradients, False
@@ -141,15 +146,24 @@ def hmc_steps(
             for i in range(d):
                 delta[c, i] = 0.0 if lost[c] else ends[c, i] - position[c, i]
                 kinetic[c] += momenta[t, c, i] ** 2 - after[c, i] ** 2
-        cut_of(delta, steep, most)
-        place, known = (position, delta, ALL_COEFFICIENTS), (modes, before)
+        clip_widths(delta, steep, most)
+        move_of, state_of_chains = (position, delta, ALL_COEFFICIENTS), (modes, before)
         before, far, sums, sensitivities, publics = ratios(
-            rows, state, target, public, shared, turn + leapfrogs, place, known, most, totals
+            rows,
+            state,
+            target,
+            public,
+            shared,
+            turn + leapfrogs,
+            move_of,
+            state_of_chains,
+            most,
+            totals,
         )
         for c in range(chains):
-            grid, known_here = unit * sensitivities[c], publics[c] + 0.5 * kinetic[c]
-            seen = noised(sums[c], grid, decisions[t, c])
-            accepted = accepts(seen, sd * grid, known_here, uniforms[t, c]) and not lost[c]
+            grid, public_ratio = unit * sensitivities[c], publics[c] + 0.5 * kinetic[c]
+            noisy = noised(sums[c], grid, decisions[t, c])
+            accepted = accepts(noisy, sd * grid, public_ratio, uniforms[t, c]) and not lost[c]
             modes[c] = (FILL if far[c] else FOLLOW) if accepted else KEEP
             for i in range(d):
                 position[c, i] += delta[c, i] if accepted else 0.0

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-"""Cuts of the public intervals of a row's ratio. No row is seen here."""
+"""Clipping of the public intervals of a row's ratio."""
 
 import numpy as np
 
@@ -10,10 +10,11 @@ LEAST_WIDTH = 1e-200  # of an interval: a move of nothing has no width
 
 
 @leaf
-def cut(lo, hi, squares, bound, slope, widest=np.inf):
-    """Return an interval cut at +-bound, at +-slope times the length of a move, and to a width.
+def clip_interval(lo, hi, squares, bound, slope, widest=np.inf):
+    """Return an interval clipped to +-bound, to +-slope times the length of a move, and to a width.
 
-    squares: of the length. To a width the further end is cut, or both to the same distance from 0.
+    squares: of the length. For the width the further end is moved, or both to the same distance
+    from 0.
     """
     most = min(bound, LARGEST_END)
     length = slope * np.sqrt(squares)

@@ -2,7 +2,7 @@
 """Elementary functions without branches or calls, so that loops over them become vector code.
 
 float64; exp to 1 ulp, log1p to 2. Coefficients: Chebyshev interpolation in 60 digits on the reduced
-interval. Nothing here raises, and nothing finite gives what is not.
+interval. Nothing here raises, and finite arguments give finite results.
 """
 
 from types import FunctionType
@@ -25,9 +25,9 @@ leaf = njit(**OPTIONS, forceinline=True)
 
 
 def interpreted(function: Any) -> Any:
-    """Return a kernel, and the leaves that it calls, as the plain Python that they are written in.
+    """Return a kernel, with the functions that it calls, as plain Python.
 
-    For a few calls of a process that would take longer to load the compiler than to run.
+    For a process with so few calls that loading the compiler would take longer.
     """
     plain = getattr(function, "py_func", function)
     names = {
@@ -35,12 +35,15 @@ def interpreted(function: Any) -> Any:
         for name in plain.__code__.co_names
         if name in plain.__globals__
     }
-    names = {name: interpreted(it) if hasattr(it, "py_func") else it for name, it in names.items()}
+    names = {
+        name: interpreted(value) if hasattr(value, "py_func") else value
+        for name, value in names.items()
+    }
     return FunctionType(plain.__code__, names, plain.__name__, plain.__defaults__)
 
 
 def calling(function: Any, others: dict[str, Any]) -> Any:
-    """Return a function of the same source that calls these others by the names it has for them."""
+    """Return a copy of a function that calls these others by the names in its source."""
     names = {**function.__globals__, **others}
     return FunctionType(function.__code__, names, function.__name__, function.__defaults__)
 
@@ -174,7 +177,7 @@ def shifted_bits(v):
 
 
 def _fetch(_, array, index):
-    """Ask for the cache line of array[index] before it is needed; no number depends on it."""
+    """Prefetch the cache line of array[index]."""
 
     def generate(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -191,23 +194,23 @@ def _fetch(_, array, index):
 def _piece(_, array, start, size):  # noqa: ARG001
     """Return array.reshape(-1)[start : start + size], without counting a reference to it.
 
-    Counting costs more than a pass over a block, above all with two threads. The array
-    must be contiguous, and must be held by a caller.
+    Counting costs more than a pass over a block, above all with two threads. The array must be
+    contiguous, and a caller must keep a reference.
     """
-    found = types.Array(array.dtype, 1, "C")
+    vector = types.Array(array.dtype, 1, "C")
 
     def generate(context, builder, signature, arguments):
         kind, (_, first, count) = signature.args[0], arguments
         data = context.make_array(kind)(context, builder, arguments[0]).data
-        made = context.make_array(found)(context, builder)
+        view = context.make_array(vector)(context, builder)
         width = context.get_constant(
             types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype))
         )
-        place = builder.gep(data, [first])
-        arrayobj.populate_array(made, place, [count], [width], width, None)
-        return made._getvalue()
+        start_pointer = builder.gep(data, [first])
+        arrayobj.populate_array(view, start_pointer, [count], [width], width, None)
+        return view._getvalue()
 
-    return found(array, types.intp, types.intp), generate
+    return vector(array, types.intp, types.intp), generate
 
 
 def _uncounted(_, array):
@@ -215,17 +218,17 @@ def _uncounted(_, array):
 
     def generate(context, builder, signature, arguments):
         make = context.make_array(signature.args[0])
-        one, other = make(context, builder, arguments[0]), make(context, builder)
-        shape = cgutils.unpack_tuple(builder, one.shape)
-        strides = cgutils.unpack_tuple(builder, one.strides)
-        arrayobj.populate_array(other, one.data, shape, strides, one.itemsize, None)
-        return other._getvalue()
+        source, view = make(context, builder, arguments[0]), make(context, builder)
+        shape = cgutils.unpack_tuple(builder, source.shape)
+        strides = cgutils.unpack_tuple(builder, source.strides)
+        arrayobj.populate_array(view, source.data, shape, strides, source.itemsize, None)
+        return view._getvalue()
 
     return array(array), generate
 
 
 def _alone(_):
-    """Said in a function: it is never made part of its caller, where its loops would be slower."""
+    """Called in a function: prevents its inlining, which would make its loops slower."""
 
     def generate(context, builder, *_):
         builder.function.attributes.add("noinline")
@@ -235,10 +238,10 @@ def _alone(_):
 
 
 def _wide(_):
-    """Said in a function: its loops take 512 bits at once where the processor has as many.
+    """Called in a function: its loops use vectors of 512 bits where the processor has them.
 
-    For some LLVM prefers half of that; loops over rows that lie in a cache are faster so. The
-    binding knows no attributes with a value, hence the plain set's own `add`.
+    On some processors LLVM prefers 256 bits; loops over rows in a cache are faster with 512. The
+    binding has no attributes with a value, hence the `add` of the plain set.
     """
 
     def generate(context, builder, *_):

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-"""Positions and moves of all chains as the kernels over rows read them. No row is seen here."""
+"""Public facts of positions and moves of all chains, for the kernels over rows."""
 
 import numpy as np
 from numba import njit
@@ -26,19 +26,19 @@ def describe_all(public, positions):
 def log_prior_ratios(public, positions, others):
     """Return (chain,) log prior ratios of the moves from positions to others (chain, d)."""
     chains, d = positions.shape
-    found, aux, here, there = np.empty(chains), np.empty(3), np.empty(d), np.empty(d)
+    ratios, aux, here, there = np.empty(chains), np.empty(3), np.empty(d), np.empty(d)
     for c in range(chains):
         describe(public, positions[c], here, aux)
         describe(public, others[c], there, aux)
-        found[c] = log_prior_ratio(public, here, there)
-    return found
+        ratios[c] = log_prior_ratio(public, here, there)
+    return ratios
 
 
 @kernel
 def ends_of_gradients(public, positions, back):
-    """Return the ends that gradient_sums takes: weights (chain, columns), aux (chain, 3), shears.
+    """Return the ends for gradient_sums: weights (chain, columns), aux (chain, 3), shears.
 
-    back: (columns, columns), which rows are divided by, or (0, 0) where they are as they were.
+    back: (columns, columns), by which rows are divided, or (0, 0) where they are not.
     """
     (chains, d), columns = positions.shape, public.lower.size
     weights, aux, shears = np.zeros((chains, columns)), np.empty((chains, 3)), np.empty(chains)

@@ -5,25 +5,32 @@ Every model is l = f(offset + weights . x; y, curvature), where the family says 
 from a position to (weights, aux) is public and lives in dpmcmc/families. Arrays in, arrays out, no
 randomness, no objects.
 
-Arithmetic is float64, but for the ratios of short moves, which are those that chains make.
+Arithmetic is float64, except for the ratios of short moves, which are most moves of a chain.
 
 A move adds `step` to the weights of columns low, low + 1, ... and `lift` to the offset. state is
-(known, moved), (blocks, chain, BLOCK) each: what a ratio needs to know of a row at the chain's
-position, which a family's `state_of` writes; and, float32, by how much a short move that was asked
-for last moves eta. The next sum after an accepted move brings the state of a block up to date
-while it is there.
+(known, moved), (blocks, chain, BLOCK) each: a row's state at the chain's position, from which
+ratios follow and which a family's `state_of` writes; and, float32, the change of eta by the last
+short move. The next sum after an accepted move updates the state of a block while it is in cache.
 
 Sums are exact: each row's clipped term is rounded to a whole number of cells and added as an
 integer, so the order of rows and the number of threads change no bit, and one replaced row changes
 a ratio sum by at most 2 `half` cells. Proof: docs/proofs/dp_penalty.md, section 3.
 
-A row that is left out for a missing value has covariates of 0, of which logistic and Poisson rows
-say nothing. Of the other two families its y is not a number, and `counted` makes its part 0.
+A row that is left out for a missing value has covariates of 0, with which logistic and Poisson
+ratios are 0. For the other two families its y is NaN, and `counted` makes its part 0.
 """
 
 import numpy as np
 
-from dpmcmc.kernels.compiled.blocks import BLOCK, OFFSET, ask_for, dot, place, short_dot, used
+from dpmcmc.kernels.compiled.blocks import (
+    BLOCK,
+    OFFSET,
+    column_start,
+    dot,
+    prefetch_columns,
+    rows_of_block,
+    short_dot,
+)
 from dpmcmc.kernels.compiled.dispatch import (
     follow,
     follow_near,
@@ -35,12 +42,12 @@ from dpmcmc.kernels.compiled.dispatch import (
 from dpmcmc.kernels.compiled.maths import alone, kernel, piece, row, uncounted
 from dpmcmc.kernels.compiled.threads import part_taken
 
-KEEP, FOLLOW, FILL = 0, 1, 2  # of a chain's state: it holds, the last move was made, unknown
+KEEP, FOLLOW, FILL = 0, 1, 2  # a chain's state: is valid, needs the last move, must be computed
 
 
 @kernel
 def ratio_room(columns):
-    """Return what ratio_sums writes in."""
+    """Return scratch memory for ratio_sums."""
     weights, dotted = np.empty(columns, np.float32), np.empty(BLOCK, np.float32)
     return np.empty(BLOCK), weights, dotted, np.empty(BLOCK, np.float32)
 
@@ -49,12 +56,12 @@ def ratio_room(columns):
 def ratio_sums(
     x, y, count, family, shared, turn, move, ends, modes, before, state, cells, half, total, room
 ):
-    """Add to total (chain,) int64 each chain's clipped ratio sum over the blocks taken, in cells.
+    """Add to total (chain,) int64 each chain's clipped ratio sum over this thread's blocks.
 
-    Returns how many parts these are. shared, turn: what threads.part_taken takes.
-    move, before: (low, step (chain, columns), lift (chain,), near (chain,)), what is asked for and
-    the last one. ends: (weights (chain, all columns), aux (chain, 3)) where a move starts and aux
-    where it ends. modes (chain,): what the state needs before. cells: (scale, shift), (chain,).
+    In cells. Returns the number of parts. shared, turn: arguments of threads.part_taken.
+    move, before: (low, step (chain, columns), lift (chain,), near (chain,)), of this move and the
+    last one. ends: (weights (chain, all columns), aux (chain, 3)) of the start of a move and aux
+    of its end. modes (chain,): the update that the state needs. cells: (scale, shift), (chain,).
     room: of ratio_room.
     """
     alone()  # with all its parts, as a call takes its time too
@@ -68,32 +75,48 @@ def ratio_sums(
     step_before, lift_before = uncounted(step_before), uncounted(lift_before)
     near_before, weights = uncounted(near_before), uncounted(weights)
     here, there = uncounted(here), uncounted(there)
-    own, blocks = 0, x.shape[0]
-    first, last = part_taken(shared, turn, blocks, own)
+    parts, blocks = 0, x.shape[0]
+    first, last = part_taken(shared, turn, blocks, parts)
     while first < blocks:
         for b in range(first, last):
-            rows, answers = used(count, b), row(y, b)
+            rows, responses = rows_of_block(count, b), row(y, b)
             for c in range(step.shape[0]):
-                place_here = (b * step.shape[0] + c) * BLOCK
-                now = piece(state, place_here, BLOCK)
-                by = piece(moved, place_here, BLOCK) if has_state(family) else dotted
+                state_start = (b * step.shape[0] + c) * BLOCK
+                now = piece(state, state_start, BLOCK)
+                by = piece(moved, state_start, BLOCK) if has_state(family) else dotted
                 if modes[c] == FOLLOW and near_before[c]:
                     follow_near(family, by, rows, now)
                 elif modes[c] == FOLLOW:
-                    dot(x, place(x, b, low_before), row(step_before, c), lift_before[c], rows, v)
+                    dot(
+                        x,
+                        column_start(x, b, low_before),
+                        row(step_before, c),
+                        lift_before[c],
+                        rows,
+                        v,
+                    )
                     follow(family, v, rows, now)
                 elif modes[c] == FILL:
-                    dot(x, place(x, b, 0), row(weights, c), here[c, OFFSET], rows, v)
-                    state_of(family, v, answers, rows, now)
+                    dot(x, column_start(x, b, 0), row(weights, c), here[c, OFFSET], rows, v)
+                    state_of(family, v, responses, rows, now)
                 if c == 0:
-                    ask_for(x, place(x, min(b + 1, last - 1), low), step.shape[1])
-                how = answers, now, row(here, c), row(there, c), scale[c], shift[c], half, rows
+                    prefetch_columns(x, column_start(x, min(b + 1, last - 1), low), step.shape[1])
+                arguments = (
+                    responses,
+                    now,
+                    row(here, c),
+                    row(there, c),
+                    scale[c],
+                    shift[c],
+                    half,
+                    rows,
+                )
                 if near[c]:
-                    short_dot(x, place(x, b, low), row(step, c), rows, short, by)
-                    total[c] += ratio_cells_near(family, by, lift[c], *how, e)
+                    short_dot(x, column_start(x, b, low), row(step, c), rows, short, by)
+                    total[c] += ratio_cells_near(family, by, lift[c], *arguments, e)
                 else:
-                    dot(x, place(x, b, low), row(step, c), lift[c], rows, v)
-                    total[c] += ratio_cells(family, v, *how)
-        own += 1
-        first, last = part_taken(shared, turn, blocks, own)
-    return own
+                    dot(x, column_start(x, b, low), row(step, c), lift[c], rows, v)
+                    total[c] += ratio_cells(family, v, *arguments)
+        parts += 1
+        first, last = part_taken(shared, turn, blocks, parts)
+    return parts

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-"""Uniform subsets of rows from a tape of random words. No row is seen here, only their number."""
+"""Uniform subsets of row numbers from a tape of random words."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ U = np.uint64  # of all that is an index: the compiler need not look for negativ
 BITS = U(32)  # of a word
 LOW = U((1 << 32) - 1)
 ONE, PLACE, SIX = U(1), U(63), U(6)  # marks: 2^6 bits of a number
-SPARSE_RATIO = 4  # numbers of marks for a row of a batch, above which they are wiped out one by one
+SPARSE_RATIO = 4  # words of marks for each row of a batch, above which they are cleared singly
 
 
 @leaf
 def rows_of(words, rows, refused, drawn):
-    """Write the row that each word stands for, and the one after the last for a refused word."""
+    """Write the row number for each word; for a refused word, the number of rows."""
     for i in range(words.size):
         product = U(words[i]) * rows
         drawn[i] = product >> BITS if product & LOW >= refused else rows
@@ -22,19 +22,19 @@ def rows_of(words, rows, refused, drawn):
 
 @leaf
 def collect(drawn, marked, chosen, count):
-    """Append what is drawn and not marked to chosen[:count], mark it, return the new count."""
+    """Append drawn rows without a mark to chosen[:count], mark them, return the new count."""
     for i in range(drawn.size):
         row = U(drawn[i])
-        word, place = marked[row >> SIX], row & PLACE
+        word, bit = marked[row >> SIX], row & PLACE
         chosen[count] = row
-        count += ONE - (word >> place & ONE)
-        marked[row >> SIX] = word | ONE << place
+        count += ONE - (word >> bit & ONE)
+        marked[row >> SIX] = word | ONE << bit
     return count
 
 
 @leaf
-def rest(rows, marked, left):
-    """Write the rows that are not marked; left has room for one more."""
+def unmarked(rows, marked, left):
+    """Write the rows without a mark into left, whose length is larger by one."""
     count = U(0)
     for i in range(rows):
         row = U(i)
@@ -46,12 +46,12 @@ def rest(rows, marked, left):
 def subsets(tape, rows, out, done):
     """Write row numbers into out[done:] (subset, batch). Return (subsets written, words used up).
 
-    Each subset is uniform among those of its size: draws that are already in it are passed over. Of
-    more than half of the rows those left out are drawn. As many words are read at a time as rows
-    are missing, so none is left over. A subset that the tape is too short for is begun anew by the
-    next call, with the same words and more. tape: uint32; rows: 1 to 2^31. Without bias: the part
-    of the words that would favour some rows is refused (Lemire 2019); it counts as the row after
-    the last, which is marked from the start.
+    Each subset is uniform among those of its size: a row that is drawn again is skipped. For more
+    than half of the rows, the complement is drawn. As many words are read at a time as rows are
+    missing, so that none is left over. If the tape is too short for a subset, the next call begins
+    it again, with the same words and more. tape: uint32; rows: 1 to 2^31. Words that would make
+    some rows more likely are refused (Lemire 2019): they count as the row after the last, which is
+    marked from the start.
     """
     batch = out.shape[1]
     few = batch if 2 * batch <= rows else rows - batch
@@ -63,21 +63,21 @@ def subsets(tape, rows, out, done):
         np.empty(few, np.int32),
         np.empty(batch + 1, np.int32),
     )
-    at = 0
+    position = 0
     while done < out.shape[0]:
-        start, count = at, U(0)
+        start, count = position, U(0)
         marked[last >> SIX] |= ONE << (last & PLACE)
         while count < few:
             missing = few - np.int64(count)
-            if at + missing > tape.size:
+            if position + missing > tape.size:
                 return done, start
-            rows_of(tape[at : at + missing], last, refused, drawn)
+            rows_of(tape[position : position + missing], last, refused, drawn)
             count = collect(drawn[:missing], marked, chosen, count)
-            at += missing
+            position += missing
         if few == batch:
             out[done] = chosen
         else:
-            rest(rows, marked, left)
+            unmarked(rows, marked, left)
             out[done] = left[:batch]
         if sparse:
             for i in range(few):
@@ -85,4 +85,4 @@ def subsets(tape, rows, out, done):
         else:
             marked[:] = 0
         done += 1
-    return done, at
+    return done, position

@@ -1,1 +1,1 @@
-"""What follows from a stored release without any charge: see dpmcmc/posterior/stored.py."""
+"""Posteriors from a stored release, at no cost: see dpmcmc/posterior/stored.py."""

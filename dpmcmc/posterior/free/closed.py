@@ -14,29 +14,29 @@ MIN_RELATIVE_WIDTH = 1e-12  # of the widest direction of a normal: none is narro
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """found: the posterior. normals: mean and precision (d,) of its priors, by position."""
+    """A posterior in closed form. normals: mean and precision (d,) of its normal priors."""
 
-    found: Posterior
+    posterior: Posterior
     normals: tuple[Floats, Floats]
 
     @property
     def others(self) -> dict[int, CoefficientPrior]:
-        """None: all of them are normal."""
+        """Empty: all priors are normal."""
         return {}
 
-    def bayes_factor(self, told: Floats, values: Floats) -> tuple[float, float]:
-        """Return (ln of the Bayes factor against told @ coefficients = values, its error).
+    def bayes_factor(self, weights: Floats, values: Floats) -> tuple[float, float]:
+        """Return ln of the Bayes factor against weights @ coefficients = values, and its error.
 
-        told: (k, p). The error is that of a mixture over so many curvatures.
+        weights: (k, p). The error is from the finite number of curvatures in the mixture.
         """
-        means, roots = self.found.parts()
+        means, roots = self.posterior.parts()
         mean, precision = (part[: means.shape[1]] for part in self.normals)
-        lengths = np.linalg.norm(told, axis=1)  # no unit of a column decides what is narrow
-        told, values = told / lengths[:, None], values / lengths
-        before = _log_normal(values - told @ mean, told / np.sqrt(precision))
+        lengths = np.linalg.norm(weights, axis=1)  # no unit of a column decides what is narrow
+        weights, values = weights / lengths[:, None], values / lengths
+        before = _log_normal(values - weights @ mean, weights / np.sqrt(precision))
         logs = np.array(
             [
-                _log_normal(values - told @ middle, told @ root)
+                _log_normal(values - weights @ middle, weights @ root)
                 for middle, root in zip(means, roots, strict=True)
             ]
         )
@@ -45,8 +45,10 @@ class Closed:
         return before - after, error
 
 
-def _log_normal(away: Floats, root: Floats) -> float:
-    """Return the log density of a normal with covariance root @ root.T, so far from its mean."""
+def _log_normal(difference: Floats, root: Floats) -> float:
+    """Return the log density of a normal with covariance root @ root.T at mean + difference."""
     values, vectors = np.linalg.eigh(root @ root.T)
     values = np.maximum(values, max(MIN_RELATIVE_WIDTH * float(values.max()), 1e-300))
-    return -0.5 * float(np.sum(np.log(2 * math.pi * values) + (vectors.T @ away) ** 2 / values))
+    return -0.5 * float(
+        np.sum(np.log(2 * math.pi * values) + (vectors.T @ difference) ** 2 / values)
+    )

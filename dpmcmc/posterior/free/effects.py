@@ -1,6 +1,6 @@
 """Predictions, differences between settings, and effects of single covariates, from draws.
 
-Each quantity is computed for every draw, so that its spread is that of the posterior.
+Each quantity is computed for every draw, so that its distribution is that of the posterior.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ from dpmcmc.privacy.noise import RandomSource
 # Mean, sd and quantiles of a quantity over draws.
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a quantity is spread over the draws: its 90 % interval is from q05 to q95."""
+    """Mean, sd and quantiles of a quantity over the draws; its 90 % interval is q05 to q95."""
 
     mean: float
     sd: float
@@ -37,28 +37,27 @@ class Spread:
 
     def __str__(self) -> str:
         """Return the mean and the 90 % interval."""
-        mean, low, high = (rounded(one, self.sd) for one in (self.mean, self.q05, self.q95))
+        mean, low, high = (rounded(value, self.sd) for value in (self.mean, self.q05, self.q95))
         return f"{mean}, 90 % from {low} to {high}"
 
 
 def spread(values: Floats) -> Spread:
-    """Return how values (draw,) are spread."""
+    """Return mean, sd and quantiles of values (draw,)."""
     sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return Spread(float(values.mean()), sd, *(float(q) for q in np.quantile(values, QUANTILES)))
 
 
-# of a column's range: how far apart settings are that a derivative is taken from
+# of a column's range: the half width of a difference quotient
 DIFFERENCE_STEP = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """For one setting of the covariates.
+    """Posterior predictions at one setting of the covariates.
 
-    predictor: the linear predictor. expected: the mean response, on the response's own scale: a
-    probability, a mean count, or a mean. response: what a new row would have; None where that is
-    yes or no, of which `expected` says all. probabilities: of each category, where the response is
-    one of several, and nothing else then.
+    predictor: the linear predictor. expected: the mean response on its own scale: a probability, a
+    mean count, or a mean. response: the response of a new row; None where it is binary.
+    probabilities: of each category, where the response has several; the other fields are None then.
     """
 
     predictor: Spread | None = None
@@ -68,19 +67,22 @@ class Prediction:
 
 
 class Predictions(list[Prediction]):
-    """A prediction for each setting, in their order; printed, a table of the mean responses."""
+    """Predictions in the order of the settings; printed, a table of the mean responses."""
 
-    def __init__(self, found: Iterable[Prediction], given: Sequence[Setting]) -> None:
-        super().__init__(found)
-        self._given = tuple(given)
+    def __init__(self, predictions: Iterable[Prediction], settings: Sequence[Setting]) -> None:
+        super().__init__(predictions)
+        self._given = tuple(settings)
 
     def _rows(self) -> list[tuple[str, Spread]]:
         rows: list[tuple[str, Spread]] = []
-        for one, setting in zip(self, self._given, strict=False):
+        for prediction, setting in zip(self, self._given, strict=False):
             name = ", ".join(f"{covariate} {value}" for covariate, value in setting.items())
-            if one.expected is not None:
-                rows.append((name, one.expected))
-            rows += [(f"{name}: {word}", each) for word, each in (one.probabilities or {}).items()]
+            if prediction.expected is not None:
+                rows.append((name, prediction.expected))
+            rows += [
+                (f"{name}: {category}", probability)
+                for category, probability in (prediction.probabilities or {}).items()
+            ]
         return rows
 
     def __repr__(self) -> str:
@@ -93,10 +95,10 @@ class Predictions(list[Prediction]):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One setting less another. ratio: exp of the predictors' difference, where it has a meaning.
+    """The difference of two settings. ratio: exp of the difference of predictors, or None.
 
     multiplies: what the ratio multiplies: odds (logistic), a mean count (Poisson); else empty.
-    probabilities: differences by category, where the response is one of several: nothing else then.
+    probabilities: differences by category, where the response has several; else None.
     """
 
     predictor: Spread | None = None
@@ -110,9 +112,9 @@ class Comparison:
 class Effect:
     """Average effect of one covariate on the mean response, over settings of the others.
 
-    value, against: expected there less expected here. Both None: the derivative, per unit of the
-    covariate, at the settings' own values. probabilities: of each category, where the response is
-    one of several; in place of expected.
+    value, against: the difference of the mean responses at value and at against. Both None: the
+    derivative per unit of the covariate, at the values of the settings. probabilities: of each
+    category, where the response has several, in place of expected.
     """
 
     covariate: str
@@ -124,10 +126,9 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """Coefficients (draw, k d) of a family's design, for k predictors of a row one after another.
+    """Coefficients (draw, k d) of a design, for k linear predictors of a row, concatenated.
 
-    response: None where the model has none that one predictor tells. sds: (draw,) of a number's
-    noise.
+    response: None where the model has no response of one predictor. sds: (draw,) of the residuals.
     """
 
     response: Response | None
@@ -150,24 +151,26 @@ class Fitted:
         return np.asarray(self.coefficients @ x + offset)
 
     def predict(self, given: Sequence[Setting], random: RandomSource, pointer: str) -> Predictions:
-        """Return what is expected at each setting. Raises SpecError."""
+        """Return predictions at each setting. Raises SpecError."""
         if self._classes > 1:
             return Predictions(self._categories(given, pointer), given)
         response, etas = self._response(pointer), self.predictors(given, pointer).T
         return Predictions((self._prediction(response, eta, random) for eta in etas), given)
 
     def _categories(self, given: Sequence[Setting], pointer: str) -> list[Prediction]:
-        """Return how the probability of each category is spread."""
-        found = self._means(given, pointer)
+        """Return the probabilities of categories at each setting."""
+        probabilities_of = self._means(given, pointer)
         return [
-            Prediction(probabilities={name: spread(q[:, k]) for name, q in found.items()})
+            Prediction(
+                probabilities={name: spread(q[:, k]) for name, q in probabilities_of.items()}
+            )
             for k in range(len(given))
         ]
 
     def _means(self, given: Sequence[Setting], pointer: str) -> dict[str, Floats]:
         """Return the mean response (draw, setting), or probabilities by category. Raises SpecError.
 
-        Of a response that is not one of several, under the empty name.
+        The mean response has the empty name as its key.
         """
         if self._classes == 1:
             response = self._response(pointer)
@@ -179,27 +182,27 @@ class Fitted:
 
     def _prediction(self, response: Response, eta: Floats, random: RandomSource) -> Prediction:
         mean = response.expected(eta)
-        new = None if response.drawn is None else spread(response.drawn(mean, self.sds, random))
-        return Prediction(spread(eta), spread(mean), new)
+        new_row = None if response.drawn is None else spread(response.drawn(mean, self.sds, random))
+        return Prediction(spread(eta), spread(mean), new_row)
 
     def compare(self, given: Setting, against: Setting, pointer: str) -> Comparison:
-        """Return what one setting has more than another. Raises SpecError."""
+        """Return the difference of two settings. Raises SpecError."""
         if self._classes > 1:
             ends = [
-                self._means([one], f"{pointer}/{name}")
-                for name, one in (("given", given), ("against", against))
+                self._means([setting], f"{pointer}/{name}")
+                for name, setting in (("given", given), ("against", against))
             ]
             return Comparison(probabilities=_spreads({k: ends[0][k] - ends[1][k] for k in ends[0]}))
         response = self._response(pointer)
         here, there = (
-            self.predictors([one], f"{pointer}/{name}")[:, 0]
-            for name, one in (("given", given), ("against", against))
+            self.predictors([setting], f"{pointer}/{name}")[:, 0]
+            for name, setting in (("given", given), ("against", against))
         )
-        more, times = here - there, None
+        difference, ratio = here - there, None
         if response.ratio:
-            times = spread(np.exp(np.clip(more, -700.0, 700.0)))
+            ratio = spread(np.exp(np.clip(difference, -700.0, 700.0)))
         expected = response.expected(here) - response.expected(there)
-        return Comparison(spread(more), spread(expected), times, response.ratio)
+        return Comparison(spread(difference), spread(expected), ratio, response.ratio)
 
     def effects(
         self,
@@ -209,7 +212,7 @@ class Fitted:
         against: float | str | None,
         pointer: str,
     ) -> list[Effect]:
-        """Return effects, one for each category where none is named. Raises SpecError."""
+        """Return the effect of a covariate; of categories one for each if none is named."""
         if self._classes == 1:
             self._response(pointer)
         settings.check_covariate(self.design, covariate, f"{pointer}/covariate")
@@ -219,14 +222,14 @@ class Fitted:
         if isinstance(column, NumberColumn):
             if value is None and against is None:
                 return [self._slope(column, given, pointer)]
-            for name, one in (("value", value), ("against", against)):
-                if one is None:
+            for name, end in (("value", value), ("against", against)):
+                if end is None:
                     raise SpecError(f"{pointer}/{name}", "give both, or neither for a derivative")
             pairs = [(value, against)]
         else:
             base = column.categories[0] if against is None else against
-            levels = [word for word in column.categories if word != base]
-            pairs = [(one, base) for one in (levels if value is None else [value])]
+            levels = [category for category in column.categories if category != base]
+            pairs = [(end, base) for end in (levels if value is None else [value])]
         return [self._step(covariate, given, pair, pointer) for pair in pairs]
 
     def _step(
@@ -236,22 +239,23 @@ class Fitted:
         pair: tuple[float | str | None, float | str | None],
         pointer: str,
     ) -> Effect:
-        for name, one in zip(("value", "against"), pair, strict=True):
-            settings.value_of(self.design, covariate, one, f"{pointer}/{name}")
-        there, here = (self._with(covariate, given, [one] * len(given), pointer) for one in pair)
+        for name, end in zip(("value", "against"), pair, strict=True):
+            settings.value_of(self.design, covariate, end, f"{pointer}/{name}")
+        there, here = (self._with(covariate, given, [end] * len(given), pointer) for end in pair)
         return _effect(covariate, pair, {k: there[k] - here[k] for k in there})
 
     def _slope(self, column: NumberColumn, given: Sequence[Setting], pointer: str) -> Effect:
         """Return the mean derivative, by differences that stay within the declared bounds."""
         width = DIFFERENCE_STEP * (column.upper - column.lower)
-        places = []
+        positions = []
         for k, row in enumerate(given):
-            place = at(f"{pointer}/given/{k}", column.name)
+            field = at(f"{pointer}/given/{k}", column.name)
             if column.name not in row:
-                raise SpecError(place, "is missing: a derivative is taken at a value")
-            places.append(settings.value_of(self.design, column.name, row[column.name], place))
+                raise SpecError(field, "is missing: a derivative is taken at a value")
+            positions.append(settings.value_of(self.design, column.name, row[column.name], field))
         low, high = (
-            np.clip(np.array(places) + way * width, column.lower, column.upper) for way in (-1, 1)
+            np.clip(np.array(positions) + sign * width, column.lower, column.upper)
+            for sign in (-1, 1)
         )
         below, above = (
             self._with(column.name, given, ends.tolist(), pointer) for ends in (low, high)
@@ -263,20 +267,25 @@ class Fitted:
         self, covariate: str, given: Sequence[Setting], values: Sequence[object], pointer: str
     ) -> dict[str, Floats]:
         """Return mean responses with one covariate set to these values, see _means."""
-        changed = [{**row, covariate: one} for row, one in zip(given, values, strict=True)]
+        changed = [
+            {**row, covariate: covariate_value}
+            for row, covariate_value in zip(given, values, strict=True)
+        ]
         return self._means(changed, f"{pointer}/given")
 
 
-def _spreads(found: dict[str, Floats]) -> dict[str, Spread]:
-    """Return how means over settings of (draw, setting) are spread."""
-    return {name: spread(values.mean(axis=1)) for name, values in found.items()}
+def _spreads(responses: dict[str, Floats]) -> dict[str, Spread]:
+    """Return spreads of means over settings. responses: (draw, setting) by category."""
+    return {name: spread(values.mean(axis=1)) for name, values in responses.items()}
 
 
 def _effect(
-    covariate: str, pair: tuple[float | str | None, float | str | None], found: dict[str, Floats]
+    covariate: str,
+    pair: tuple[float | str | None, float | str | None],
+    differences: dict[str, Floats],
 ) -> Effect:
-    """Return an effect of differences (draw, setting) by category."""
-    spreads = _spreads(found)
+    """Return an effect. differences: (draw, setting) by category."""
+    spreads = _spreads(differences)
     if "" in spreads:
         return Effect(covariate, *pair, spreads[""])
     return Effect(covariate, *pair, probabilities=spreads)

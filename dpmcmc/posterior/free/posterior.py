@@ -1,4 +1,4 @@
-"""A posterior under one prior, by its draws, and what may be asked of it."""
+"""A posterior under one prior: draws, summaries, predictions, effects and tests."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +21,8 @@ from dpmcmc.posterior.verdicts import Verdict, joined
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 
 
-class Known(Protocol):
-    """A stored release, its job, and where its parameters are among positions."""
+class ReleaseOfJob(Protocol):
+    """The part of a stored release that a free posterior uses."""
 
     @property
     def design(self) -> Design:
@@ -34,18 +34,18 @@ class Known(Protocol):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of what is released."""
+        """Names of the parameters."""
 
     @property
     def coefficients(self) -> int:
-        """How many of the parameters are coefficients: the first ones."""
+        """Number of coefficients, which are the first parameters."""
 
     @property
     def alone(self) -> Verdict:
-        """Whether what was released may be believed, whatever the prior."""
+        """The verdict on the released numbers, for any prior."""
 
-    def place(self, name: str, pointer: str) -> int:
-        """Return which parameter that is. Raises SpecError."""
+    def index(self, name: str, pointer: str) -> int:
+        """Return the index of a parameter. Raises SpecError where there is none of this name."""
 
     def fixed(
         self, values: Mapping[str, float], scale: Scale, pointer: str
@@ -58,21 +58,21 @@ class Tested(Protocol):
 
     @property
     def others(self) -> Mapping[int, CoefficientPrior]:
-        """Priors that are not plain normals, by place."""
+        """Priors that are not plain normals, by index."""
 
-    def bayes_factor(self, told: Floats, values: Floats) -> tuple[float, float]:
-        """Return (ln of the Bayes factor against told @ coefficients = values, its error)."""
+    def bayes_factor(self, weights: Floats, values: Floats) -> tuple[float, float]:
+        """Return ln of the Bayes factor against weights @ coefficients = values, and its error."""
 
 
 def _check_named(values: object, pointer: str) -> None:
-    """Refuse what is not a number by parameter, or none at all. Raises SpecError."""
+    """Raise SpecError unless values are a mapping with at least one parameter."""
     if not isinstance(values, Mapping) or not values:
         raise SpecError(pointer, 'name at least one parameter with its number, such as {"age": 1}')
 
 
 @dataclass(frozen=True, slots=True)
 class BayesFactor:
-    """Natural logarithm, above 0 where the larger model is favoured; error: sd of its sampling."""
+    """A Bayes factor as natural logarithm, above 0 in favour of the larger model. error: its sd."""
 
     log: float
     error: float
@@ -82,12 +82,11 @@ class BayesFactor:
 class FreePosterior:
     """Draws (draw, parameter) from the posterior under one prior, and what follows from them.
 
-    draws: of the standardised design. priors: of each of its parameters; of a bent model none.
-    reasons: what is wrong, beside what the release itself says. scale: of summaries, contrasts and
-    nulls.
+    draws: of the standardised design. priors: of each of its parameters, where the model is linear.
+    reasons: problems in addition to the release's. scale: of summaries, contrasts and nulls.
     """
 
-    release: Known
+    release: ReleaseOfJob
     draws: Floats
     tested: Tested
     priors: Mapping[str, CoefficientPrior]
@@ -96,17 +95,17 @@ class FreePosterior:
 
     @property
     def shown(self) -> Floats:
-        """Return the draws on the scale asked for."""
+        """The draws on the requested scale."""
         return in_units(self.release.design, self.parameters, self.draws, self.scale)
 
     def __repr__(self) -> str:
-        """Return whether it may be believed, and the posterior."""
-        named = f"{type(self).__name__}({self.release.spec.model.formula!r}): "
-        told = self.verdict.told(sys.stdout.isatty(), named)
-        return "\n".join([told, *as_lines(list(self.summary().items())[:SHOWN])])
+        """Return the verdict and the summary."""
+        label = f"{type(self).__name__}({self.release.spec.model.formula!r}): "
+        verdict = self.verdict.text(sys.stdout.isatty(), label)
+        return "\n".join([verdict, *as_lines(list(self.summary().items())[:SHOWN])])
 
     def _repr_html_(self) -> str:
-        """Return whether it may be believed, and the posterior, for notebooks."""
+        """Return the verdict and the summary as HTML."""
         return f"<p>{escape(self.verdict.sentence)}</p>{as_html(list(self.summary().items()))}"
 
     @property
@@ -116,21 +115,21 @@ class FreePosterior:
 
     @property
     def verdict(self) -> Verdict:
-        """The release's, and this posterior's own."""
+        """The verdict, from the problems of the release and of this prior."""
         return joined(self.release.alone, self.reasons)
 
     def summary(self) -> dict[str, Spread]:
-        """Return how each parameter is spread."""
+        """Return mean, sd and quantiles of each parameter."""
         shown = self.shown
         return {name: spread(shown[:, k]) for k, name in enumerate(self.parameters)}
 
     def contrast(self, weights: Mapping[str, float], *, pointer: str = "/contrasts") -> Spread:
-        """Return how a sum of parameters, each times its weight, is spread. Raises SpecError."""
+        """Return mean, sd and quantiles of a weighted sum of parameters. Raises SpecError."""
         _check_named(weights, pointer)
         total, shown = np.zeros(len(self.draws)), self.shown
         for name, weight in weights.items():
             check_number(weight, at(pointer, name))
-            total += weight * shown[:, self.release.place(name, pointer)]
+            total += weight * shown[:, self.release.index(name, pointer)]
         return spread(total)
 
     def bayes_factor(self, null: Mapping[str, float], *, pointer: str = "/null") -> BayesFactor:
@@ -140,34 +139,34 @@ class FreePosterior:
         SpecError, also where a prior has no density.
         """
         _check_named(null, pointer)
-        told, values = self.release.fixed(null, self.scale, pointer)
+        weights, values = self.release.fixed(null, self.scale, pointer)
         size = self.release.coefficients
-        if not len(told) or told[:, size:].any():
+        if not len(weights) or weights[:, size:].any():
             raise SpecError(pointer, "name at least one coefficient, and only coefficients")
-        told = told[:, :size]
+        weights = weights[:, :size]
         if self.tested.others:
-            self._check_tested(null, told, values, pointer)
-        return BayesFactor(*self.tested.bayes_factor(told, values))
+            self._check_tested(null, weights, values, pointer)
+        return BayesFactor(*self.tested.bayes_factor(weights, values))
 
     def _check_tested(
-        self, names: Iterable[str], told: Floats, values: Floats, pointer: str
+        self, names: Iterable[str], weights: Floats, values: Floats, pointer: str
     ) -> None:
-        """Refuse what has no prior density, or no closed form. Raises SpecError."""
+        """Raise SpecError where the null has no prior density in closed form."""
         bounded = 0
-        for name, row, end in zip(names, told, values.tolist(), strict=True):
-            directions, place = np.flatnonzero(row), at(pointer, name)
+        for name, row, end in zip(names, weights, values.tolist(), strict=True):
+            directions, field = np.flatnonzero(row), at(pointer, name)
             if len(directions) != 1:
                 message = "is a sum of coefficients that have priors: test it on the design's scale"
-                raise SpecError(place, message)
-            one, value = self.tested.others.get(int(directions[0])), end / row[directions[0]]
-            if one is None:
+                raise SpecError(field, message)
+            prior, value = self.tested.others.get(int(directions[0])), end / row[directions[0]]
+            if prior is None:
                 continue
-            if not one.proper:
+            if not prior.proper:
                 message = "has a prior without an end, so without a density: give lower and upper"
-                raise SpecError(place, message)
-            if not one.low <= value <= one.high:
-                raise SpecError(place, "lies outside of its prior's bounds, on the design's scale")
-            bounded += one.bounded
+                raise SpecError(field, message)
+            if not prior.low <= value <= prior.high:
+                raise SpecError(field, "lies outside of its prior's bounds, on the design's scale")
+            bounded += prior.bounded
         if bounded > 1:
             raise SpecError(pointer, "at most one coefficient whose prior has bounds at a time")
 
@@ -182,16 +181,16 @@ class FreePosterior:
         random: RandomSource | None = None,
         pointer: str = "/given",
     ) -> Predictions:
-        """Return what is expected where covariates, all of them by column, are these.
+        """Return predictions at settings of all covariates, by column.
 
-        Numbers lie within their declared bounds: beyond them nothing was fitted. Raises SpecError.
+        Numbers must be within their declared bounds, to which rows were clamped. Raises SpecError.
         """
         return self._fitted().predict(given, random or SystemRandom(), pointer)
 
     def compare(
         self, given: Setting, against: Setting, *, pointer: str = "/comparisons"
     ) -> Comparison:
-        """Return what is expected at one setting less what is at another. Raises SpecError."""
+        """Return the difference between two settings of the covariates. Raises SpecError."""
         return self._fitted().compare(given, against, pointer)
 
     def effects(
@@ -205,16 +204,17 @@ class FreePosterior:
     ) -> list[Effect]:
         """Return average effects of a covariate on the mean response, over settings of the others.
 
-        value less against, where they are named. Otherwise of a number the derivative at its values
-        in the settings; of categories each one less the first that is declared. Raises SpecError.
+        The effect is that of `value` less `against`, if they are given. Otherwise, of a number it
+        is the derivative at its values in the settings; of categories, each category less the first
+        declared one. Raises SpecError.
         """
         return self._fitted().effects(covariate, given, value, against, pointer)
 
     def _fitted(self) -> Fitted:
         spec, design = self.release.spec, self.release.design
-        known, d = spec.model.options.noise_scale, self.release.coefficients
-        sds = np.full(len(self.draws), known or 1.0)
-        if known is None and self.draws.shape[1] > d:
+        noise_scale, d = spec.model.options.noise_scale, self.release.coefficients
+        sds = np.full(len(self.draws), noise_scale or 1.0)
+        if noise_scale is None and self.draws.shape[1] > d:
             sds = np.exp(self.draws[:, d])
         response = MODELS[spec.model.family].response(spec.model.options)
         return Fitted(response, design, self.draws[:, :d], sds)

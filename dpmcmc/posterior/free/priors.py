@@ -1,7 +1,7 @@
-"""Priors of single coefficients that a released likelihood may be joined with, free of charge.
+"""Priors of single coefficients, for posteriors from a stored release.
 
-Each one is a normal whose variance may be drawn given the coefficient, within bounds or without:
-that is all that the sampler in dpmcmc/posterior/free/walk.py needs to know.
+Each is a scale mixture of normals, within bounds or without: its variance can be drawn given the
+coefficient, as the Gibbs sampler in dpmcmc/posterior/free/walk.py does.
 """
 
 import math
@@ -29,11 +29,25 @@ MIN_SCALE_RATIO = 1e-8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoefficientPrior:
-    """A prior of one coefficient of the public design, between its bounds.
+    """A prior of one standardised coefficient.
 
-    scale: of a normal the sd, of the others what the distance from loc is divided by. df: degrees
-    of freedom of student_t. uniform takes bounds alone; without one of them it is improper, which
-    is fine for draws and has no Bayes factor. lower=0 with any kind is its positive half.
+    Parameters
+    ----------
+    kind
+        normal, laplace, student_t, cauchy or uniform.
+    loc
+        Centre of the distribution.
+    scale
+        Scale of the distribution, for a normal its sd; not of uniform.
+    df
+        Degrees of freedom of student_t.
+    lower, upper
+        Bounds; the prior is truncated to them. uniform takes bounds alone; without one of them it
+        is improper: it gives draws, but no Bayes factor. lower=0 is the positive half of any kind.
+
+    Examples
+    --------
+    >>> CoefficientPrior(kind="laplace", scale=1.0, lower=0.0)
     """
 
     kind: Kind
@@ -65,11 +79,11 @@ class CoefficientPrior:
 
     @property
     def proper(self) -> bool:
-        """Whether it has a density."""
+        """Whether the prior is proper: a uniform one without both bounds is not."""
         return self.kind != "uniform" or (self.lower is not None and self.upper is not None)
 
     def within(self, unit: float, shift: float) -> "CoefficientPrior":
-        """Return the prior of t where shift + unit * t has this one."""
+        """Return the prior of t, if this is the prior of shift + unit * t."""
 
         def moved(end: float | None) -> float | None:
             return None if end is None else (end - shift) / unit
@@ -79,7 +93,7 @@ class CoefficientPrior:
         return replace(self, loc=loc, scale=size, lower=moved(self.lower), upper=moved(self.upper))
 
     def log_density(self, value: float) -> float:
-        """Return ln of the density; -inf outside of the bounds. Only of a proper one."""
+        """Return ln of the density, -inf outside of the bounds; of a proper prior."""
         if not self.low <= value <= self.high:
             return -math.inf
         if self.kind == "uniform":
@@ -88,7 +102,7 @@ class CoefficientPrior:
         return self._log_unit((value - self.loc) / scale) - math.log(scale * self.mass())
 
     def mass(self) -> float:
-        """Return the probability between the bounds, of the kind without them."""
+        """Return the probability that the untruncated distribution has between the bounds."""
         if self.kind == "uniform":
             return 1.0
         low, high = ((end - self.loc) / (self.scale or 1.0) for end in (self.low, self.high))
@@ -121,7 +135,7 @@ class CoefficientPrior:
 
 
 def checked(prior: NormalPrior | CoefficientPrior, pointer: str) -> CoefficientPrior:
-    """Return a prior whose numbers make sense. Raises SpecError at the field that does not."""
+    """Return a valid prior. Raises SpecError at the field that is not."""
     if isinstance(prior, NormalPrior):
         loc = getattr(prior, "loc", 0.0)
         prior = CoefficientPrior(kind="normal", loc=loc, scale=prior.scale)
@@ -171,26 +185,28 @@ def _check_bounds(prior: CoefficientPrior, pointer: str) -> None:
 
 
 def check_number(value: float, pointer: str) -> None:
-    """Refuse what is no number, or too large for arithmetic. Raises SpecError."""
+    """Raise SpecError unless a value is a number of at most LARGEST_NUMBER."""
     if not isinstance(value, Real) or isinstance(value, bool) or not abs(value) <= LARGEST_NUMBER:
         raise SpecError(pointer, f"must be a number within +-{LARGEST_NUMBER:g}")
 
 
 class Together:
-    """Several priors, (a,) of each number, in units of the sds of what they are priors of."""
+    """Priors of several coefficients as arrays (a,), in units of their likelihoods' sds."""
 
     def __init__(self, priors: Sequence[CoefficientPrior], units: Floats) -> None:
-        own = [one.within(unit, 0.0) for one, unit in zip(priors, units.tolist(), strict=True)]
-        self.loc = np.array([one.loc for one in own])
-        self.low = np.array([one.low for one in own])
-        self.high = np.array([one.high for one in own])
-        self.bounded = np.array([one.bounded for one in own])
-        self.placed = np.array([one.kind != "uniform" for one in own])
-        self._own = own
+        scaled = [
+            prior.within(unit, 0.0) for prior, unit in zip(priors, units.tolist(), strict=True)
+        ]
+        self.loc = np.array([prior.loc for prior in scaled])
+        self.low = np.array([prior.low for prior in scaled])
+        self.high = np.array([prior.high for prior in scaled])
+        self.bounded = np.array([prior.bounded for prior in scaled])
+        self.placed = np.array([prior.kind != "uniform" for prior in scaled])
+        self._own = scaled
 
     def precisions(self, values: Floats, random: RandomSource) -> Floats:
-        """Return draws (c, a) of 1 / variance of the normals behind, given coefficients (c, a)."""
-        drawn = [_precision(one, values[:, k], random) for k, one in enumerate(self._own)]
+        """Return draws (c, a) of the normals' precisions given coefficients (c, a)."""
+        drawn = [_precision(prior, values[:, k], random) for k, prior in enumerate(self._own)]
         return np.stack(drawn, axis=1)
 
 
@@ -198,20 +214,20 @@ def _precision(prior: CoefficientPrior, values: Floats, random: RandomSource) ->
     """Return draws (c,). Laplace: Park and Casella 2008. Student's t: a gamma mixture."""
     if prior.kind == "uniform":
         return np.zeros(len(values))
-    scale, away = prior.scale or 1.0, values - prior.loc
+    scale, deviation = prior.scale or 1.0, values - prior.loc
     if prior.kind == "normal":
         return np.full(len(values), scale**-2.0)
     if prior.kind == "laplace":
-        mean = 1.0 / (scale * np.maximum(np.abs(away), MIN_SCALE_RATIO * scale))
+        mean = 1.0 / (scale * np.maximum(np.abs(deviation), MIN_SCALE_RATIO * scale))
         return _inverse_gaussian(mean, scale**-2.0, random)
     df = prior.freedom
-    gamma = gammaincinv(0.5 * (df + 1.0), random.uniforms(away.shape))
-    return np.asarray(2.0 * gamma / (df * scale * scale + away * away))
+    gamma = gammaincinv(0.5 * (df + 1.0), random.uniforms(deviation.shape))
+    return np.asarray(2.0 * gamma / (df * scale * scale + deviation * deviation))
 
 
 def _inverse_gaussian(mean: Floats, shape: float, random: RandomSource) -> Floats:
     """Return draws (c,). Source: Michael, Schucany and Haas 1976, with the roots' stable form."""
     half = 0.5 * mean * random.normals(mean.shape) ** 2 / shape
     small = mean / (1.0 + half + np.sqrt(half * (2.0 + half)))
-    other = random.uniforms(mean.shape) * (mean + small) > mean
-    return np.where(other, mean * (mean / small), small)
+    large = random.uniforms(mean.shape) * (mean + small) > mean
+    return np.where(large, mean * (mean / small), small)

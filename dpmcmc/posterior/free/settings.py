@@ -1,4 +1,4 @@
-"""Settings of covariates that a question names: rows of its own making, within public bounds."""
+"""Settings of covariates in a request: rows that the caller makes up, within public bounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,38 +24,37 @@ def at(pointer: str, name: str) -> str:
 
 
 def covariates(design: Design) -> list[str]:
-    """Return the columns that the design is made of."""
+    """Return the columns that the design is computed from."""
     return list(design.covariates)
 
 
 def rows(design: Design, given: Sequence[Setting], pointer: str) -> tuple[Floats, Floats]:
     """Return the design's rows (d, settings) and offsets (settings,). Raises SpecError.
 
-    A number beyond its declared bounds is refused and not clamped: rows were clamped to them, so
-    that nothing was fitted out there.
+    A number beyond its declared bounds is refused, not clamped: the fit has no data there.
     """
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise SpecError(pointer, SETTINGS)
     names = covariates(design)
     columns: dict[str, Any] = {name: [] for name in names}
     for k, row in enumerate(given):
-        place = f"{pointer}/{k}"
+        field = f"{pointer}/{k}"
         if not isinstance(row, Mapping):
             raise SpecError(pointer, SETTINGS)
         for name in row:
-            check_covariate(design, name, at(place, name))
+            check_covariate(design, name, at(field, name))
         for name in names:
             if name not in row:
-                raise SpecError(at(place, name), "is missing: give every covariate of the job")
-            columns[name].append(value_of(design, name, row[name], at(place, name)))
-    made = {name: np.array(values, np.float64) for name, values in columns.items()}
-    table = Table(columns=made, rows=len(given))
+                raise SpecError(at(field, name), "is missing: give every covariate of the job")
+            columns[name].append(value_of(design, name, row[name], at(field, name)))
+    columns_of_numbers = {name: np.array(values, np.float64) for name, values in columns.items()}
+    table = Table(columns=columns_of_numbers, rows=len(given))
     x, _ = replace(design, answer=None).build(table)
     return x, design.offset(table)
 
 
 def check_covariate(design: Design, name: str, pointer: str) -> None:
-    """Refuse what is no covariate. Raises SpecError."""
+    """Raise SpecError where a name is no covariate."""
     names = covariates(design)
     if name not in names:
         known = (", ".join(names[:12]) or "none") + near(str(name), names)
@@ -66,11 +65,11 @@ def value_of(design: Design, name: str, value: object, pointer: str) -> float:
     """Return a number, or the code of a category. Raises SpecError."""
     column = column_of(design.schema, name)
     if not isinstance(column, NumberColumn):
-        word = word_of(value)
-        if word not in column.categories:
-            known = ", ".join(column.categories[:12]) + near(word, column.categories)
+        category = word_of(value)
+        if category not in column.categories:
+            known = ", ".join(column.categories[:12]) + near(category, column.categories)
             raise SpecError(pointer, f"must be a declared category: {known}")
-        return float(column.categories.index(word))
+        return float(column.categories.index(category))
     bounds = f"must be a number between its declared bounds, {column.lower:g} and {column.upper:g}"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise SpecError(pointer, bounds)

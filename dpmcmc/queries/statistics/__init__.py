@@ -1,1 +1,1 @@
-"""Released statistics whose noise is known, and what they tell of a parameter."""
+"""Noisy statistics of one column, and inference of a parameter from them."""

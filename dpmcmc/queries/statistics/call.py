@@ -4,8 +4,8 @@ from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import check_call, owned
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
-from dpmcmc.queries.statistics.mechanisms import Form, Released, StatisticKind
-from dpmcmc.queries.statistics.plans import Asked, NoiseName, delta_of, number, planned
+from dpmcmc.queries.statistics.mechanisms import ReleasedStatistic, ReleaseForm, StatisticKind
+from dpmcmc.queries.statistics.plans import NoiseName, StatisticRequest, delta_of, number, planned
 from dpmcmc.queries.statistics.release import release
 
 
@@ -18,28 +18,64 @@ def release_statistic(
     delta: float | None = None,
     kind: StatisticKind = "power",
     a: float = 1.0,
-    form: Form = "batch",
+    form: ReleaseForm = "batch",
     noise: NoiseName = "gaussian",
     budget: Budget | None = None,
     random: RandomSource | None = None,
-) -> Released:
-    """Release one statistic of a column of rows of your own, with noise whose law is known.
+) -> ReleasedStatistic:
+    """Release one noisy statistic of a column.
 
-    kind, a: s(x) = x^a (power) or |x|^a (absolute_power). form: batch (the sum of s over rows),
-    sequential (s of each row with noise of its own, as in the local model), median or maximum.
-    noise: gaussian and smooth_laplace have a delta, by default the budget's (of smooth_laplace at
-    most its failure share), or else the smaller of 1e-6 and a tenth of 1 / rows; laplace and
-    randomised_response spend pure epsilon. Median and maximum have smooth_laplace;
-    randomised_response is for binary columns, sequential. column: of numbers without missing codes,
-    or binary (0 and 1).
-    Privacy: replace-one, one event, (epsilon, delta)-DP; every call spends it anew. Proof:
-    docs/proofs/statistics.md. budget: takes what the call costs. random: for tests only.
-    Raises SpecError on the request, ValueError where the data do not suit the schema,
-    BudgetExhaustedError where too little is left. Source: thesis B, chapters 3 and 4.
+    Privacy: one event under replace-one, (epsilon, delta)-DP; every call costs this again. Proof:
+    docs/proofs/statistics.md. Source: thesis B, chapters 3 and 4.
+
+    Parameters
+    ----------
+    data
+        The rows: a data frame, or a mapping of column names to values.
+    column
+        A number column without missing codes, or a binary one (as 0 and 1).
+    schema
+        Declared columns and number of rows.
+    epsilon
+        Cost of the call.
+    delta
+        Of gaussian and smooth_laplace noise: by default the budget's (of smooth_laplace at most its
+        failure share), or else the smaller of 1e-6 and 0.1 / rows. Other noise has delta 0.
+    kind, a
+        The statistic s of a row: x^a (power) or |x|^a (absolute_power).
+    form
+        batch: the sum of s over all rows. sequential: s of each row with its own noise, as in the
+        local model. median or maximum: of s over all rows.
+    noise
+        gaussian or laplace; smooth_laplace for median and maximum alone; randomised_response for a
+        sequential release of a binary column.
+    budget
+        If given, the call is charged to it.
+    random
+        For tests only.
+
+    Returns
+    -------
+    ReleasedStatistic
+        The noisy values, the distribution of their noise, and the cost.
+
+    Raises
+    ------
+    SpecError
+        If the request is not possible; the message names the field and the remedy.
+    ValueError
+        If the data do not fit the schema.
+    BudgetExhaustedError
+        If too little of the budget is left.
+
+    Examples
+    --------
+    >>> released = release_statistic(rows, "dose", schema=schema, epsilon=0.5, noise="laplace")
+    >>> released.values, released.noise
     """
     check_call(schema, budget, random)
-    asked = Asked(column=column, kind=kind, a=a, form=form, noise=noise)
-    own_delta = delta_of(schema, noise, delta, budget)
-    plan = planned(schema, asked, number("epsilon", epsilon), own_delta)
+    request = StatisticRequest(column=column, kind=kind, a=a, form=form, noise=noise)
+    used_delta = delta_of(schema, noise, delta, budget)
+    plan = planned(schema, request, number("epsilon", epsilon), used_delta)
     rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
     return release(plan, rows, permit, random or SystemRandom())

@@ -1,4 +1,4 @@
-"""How much a statistic would tell, and which one to release: from public facts alone, free."""
+"""The choice of a statistic by its Fisher information, from public facts alone, at no cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,16 +8,17 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.queries.statistics.fisher import Additive, best_power, information
 from dpmcmc.queries.statistics.mechanisms import Statistic, StatisticKind
-from dpmcmc.queries.statistics.plans import Asked, number, planned
+from dpmcmc.queries.statistics.plans import StatisticRequest, number, planned
 from dpmcmc.queries.statistics.populations import Population
 from dpmcmc.queries.statistics.release import noise_of
 
 
 @dataclass(frozen=True)
 class Choice:
-    """power: that tells most. scores: the mean of 1 / information of each power.
+    """The best power of a column, and the Fisher information of every power.
 
-    information: of each power, the Fisher information at each theta, with the noise counted in.
+    power: the one with the least score. scores: mean of 1 / information over theta, by power.
+    information: Fisher information at each theta, noise included, by power.
     """
 
     power: float
@@ -37,33 +38,64 @@ def choose_statistic(
     kind: StatisticKind = "absolute_power",
     noise: Literal["gaussian", "laplace"] = "laplace",
 ) -> Choice:
-    """Return what noisy sums of powers of a column would tell of a parameter, and the best power.
+    """Return the power of a column whose noisy sum has the most information on a parameter.
 
-    population: of statistics.populations. thetas: values of its parameter that are
-    thought likely. kind, noise: as in `release_statistic`. No row is read, and nothing is spent.
-    Raises SpecError on the request. Source: thesis B, sections 4.2 and 6.5.
+    Privacy: no row is read and nothing is spent. Source: thesis B, sections 4.2 and 6.5.
+
+    Parameters
+    ----------
+    schema, column
+        Declared columns, and the one that would be released.
+    population
+        Distribution of the rows, of dpmcmc.queries.statistics.populations.
+    thetas
+        Likely values of its parameter.
+    powers
+        Values of a to choose from.
+    epsilon, delta
+        Cost that the release would have.
+    kind, noise
+        As of `release_statistic`.
+
+    Returns
+    -------
+    Choice
+        The best power; scores and Fisher information of all.
+
+    Raises
+    ------
+    SpecError
+        If the request is not possible; the message names the field and the remedy.
+
+    Examples
+    --------
+    >>> from dpmcmc.queries.statistics.populations import NormalVariance
+    >>> choose_statistic(schema, "dose", NormalVariance(), thetas=[1, 4], powers=[1, 2], epsilon=1)
     """
     if noise not in ("gaussian", "laplace") or not thetas or not powers:
         raise SpecError("/thetas", "needs thetas, powers, and gaussian or laplace noise")
     privacy = number("epsilon", epsilon), number("delta", delta)
     plans = {
-        a: planned(schema, Asked(column=column, kind=kind, a=a, noise=noise), *privacy)
+        a: planned(schema, StatisticRequest(column=column, kind=kind, a=a, noise=noise), *privacy)
         for a in powers
     }
 
     def added(statistic: Statistic) -> Additive:
         return noise_of(replace(plans[statistic.a], statistic=statistic))
 
-    own = plans[powers[0]].statistic
+    statistic_of_first = plans[powers[0]].statistic
     try:
-        power, scores = best_power(population, own, thetas, powers, schema.rows, added)
-        told = {
+        power, scores = best_power(
+            population, statistic_of_first, thetas, powers, schema.rows, added
+        )
+        information_of = {
             a: tuple(
-                information(population, one.statistic, t, schema.rows, noise_of(one))
+                information(population, plan.statistic, t, schema.rows, noise_of(plan))
                 for t in thetas
             )
-            for a, one in plans.items()
+            for a, plan in plans.items()
         }
     except (ValueError, ArithmeticError):
-        raise SpecError("/thetas", "are too far from the bounds for it to be known") from None
-    return Choice(power, scores, told)
+        message = "are too far from the column's bounds: the Fisher information there is not finite"
+        raise SpecError("/thetas", message) from None
+    return Choice(power, scores, information_of)

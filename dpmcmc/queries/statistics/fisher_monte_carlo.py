@@ -1,9 +1,9 @@
 """Fisher information by Monte Carlo: thesis B, Algorithms 6, 7 and 8.
 
-An observation's score is an average over simulated u (or rows) weighted by how well these explain
-it. The algorithms square it, which adds the variance of the average to the information. Here
-it is estimated twice from independent particles, each time without the bias of order 1 / particles
-that such averages have, and the two are multiplied.
+An observation's score is an average over simulated u (or rows), weighted by the likelihood of the
+observation given them. The algorithms square it, which adds the variance of the average to the
+information. Here the score is estimated twice from independent particles, with the bias of order
+1 / particles removed, and the two estimates are multiplied.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,8 @@ from dpmcmc.queries.statistics.mechanisms import GaussianNoise, SmoothLaplaceNoi
 from dpmcmc.queries.statistics.populations import Moments, Population
 
 Floats = NDArray[np.float64]
-# than the law of the sum: its proposal, so that far observations are explained too
-PROPOSAL_WIDENING = 1.5
-INDEPENDENT_BLOCKS = 25  # independent ones, whose spread is the standard error
+PROPOSAL_INFLATION = 1.5  # of the sd of the sum, for the proposal: covers far observations
+INDEPENDENT_BLOCKS = 25  # the standard error is from their spread
 Scores = Callable[[Floats], Floats]  # of observations
 
 
@@ -34,8 +33,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """observations: simulated y (N). particles: for each estimate of a score (M), an even number.
-    squared: square one plain estimate, as the algorithms are printed."""
+    """Sizes of a Monte Carlo estimate.
+
+    observations: simulated y (N). particles: for each estimate of a score (M), an even number.
+    squared: square one plain estimate, as the algorithms are printed.
+    """
 
     observations: int = 20_000
     particles: int = 2_000
@@ -43,23 +45,25 @@ class Effort:
 
 
 def additive_information(
-    known: Moments, rows: int, noise: Additive, random: RandomSource, effort: Effort
+    row_moments: Moments, rows: int, noise: Additive, random: RandomSource, effort: Effort
 ) -> Estimate:
-    """Return that of one noisy sum of `rows` values, normal without noise. Algorithm 6."""
-    mean, variance = rows * known.mean, rows * known.variance
+    """Return the information of one noisy sum of `rows` values, assumed normal. Algorithm 6."""
+    mean, variance = rows * row_moments.mean, rows * row_moments.variance
 
     def away_from_mean(shape: Shape) -> Floats:
         return np.asarray(variance**0.5 * random.normals(shape))
 
     def scores() -> Scores:
-        away = PROPOSAL_WIDENING * away_from_mean((effort.particles,))
+        deviation = PROPOSAL_INFLATION * away_from_mean((effort.particles,))
         log_ratio = (
-            -0.5 * (1.0 - PROPOSAL_WIDENING**-2) * away**2 / variance
+            -0.5 * (1.0 - PROPOSAL_INFLATION**-2) * deviation**2 / variance
         )  # of the law to the proposal
-        by_variance = 0.5 * (away**2 / variance - 1.0) / variance
-        score = rows * (known.mean_slope * away / variance + known.variance_slope * by_variance)
+        by_variance = 0.5 * (deviation**2 / variance - 1.0) / variance
+        score = rows * (
+            row_moments.mean_slope * deviation / variance + row_moments.variance_slope * by_variance
+        )
         return lambda y: _averaged(
-            noise.log_density(y[:, None] - mean - away) + log_ratio, score, not effort.squared
+            noise.log_density(y[:, None] - mean - deviation) + log_ratio, score, not effort.squared
         )
 
     def observed(count: int) -> Floats:
@@ -77,10 +81,10 @@ def marginal_information(
     random: RandomSource,
     effort: Effort,
 ) -> Estimate:
-    """Return that of one noisy sum, median or maximum, from simulated rows. Algorithm 7.
+    """Return the information of one noisy sum, median or maximum, from simulated rows. Algorithm 7.
 
-    Exact but for Monte Carlo error: nothing is taken to be normal. noise: SmoothLaplaceNoise is
-    that of the median or maximum, by its rank.
+    Exact except for Monte Carlo error: nothing is assumed normal. noise: SmoothLaplaceNoise for a
+    median or maximum, by its rank.
     """
 
     def laws(count: int) -> tuple[Floats, Floats, Floats]:
@@ -92,20 +96,20 @@ def marginal_information(
             return score, *noise.law(values)
         return score, values.sum(axis=-1), np.full(count, noise.sd)
 
-    def density(away: Floats, scale: Floats) -> Floats:
+    def density(deviation: Floats, scale: Floats) -> Floats:
         if isinstance(noise, SmoothLaplaceNoise):
-            return np.asarray(-np.abs(away) / scale - np.log(2.0 * scale))
-        return noise.log_density(away)
+            return np.asarray(-np.abs(deviation) / scale - np.log(2.0 * scale))
+        return noise.log_density(deviation)
 
     def scores() -> Scores:
-        score, at, scale = laws(effort.particles)
-        return lambda y: _averaged(density(y[:, None] - at, scale), score, not effort.squared)
+        score, centre, scale = laws(effort.particles)
+        return lambda y: _averaged(density(y[:, None] - centre, scale), score, not effort.squared)
 
     def observed(count: int) -> Floats:
-        _, at, scale = laws(count)
+        _, centre, scale = laws(count)
         if isinstance(noise, SmoothLaplaceNoise):
-            return at + scale * _unit_laplace(random, (count,))
-        return at + drawn(noise, random, (count,))
+            return centre + scale * _unit_laplace(random, (count,))
+        return centre + drawn(noise, random, (count,))
 
     return _blocks(observed, scores, effort)
 
@@ -119,9 +123,9 @@ def sequential_information(
     random: RandomSource,
     effort: Effort,
 ) -> Estimate:
-    """Return that of all rows, each with noise of its own. Algorithm 8, rows from their law."""
-    one = marginal_information(population, statistic, theta, 1, noise, random, effort)
-    return Estimate(rows * one.value, rows * one.standard_error)
+    """Return the information of all rows, each with its own noise. Algorithm 8."""
+    row = marginal_information(population, statistic, theta, 1, noise, random, effort)
+    return Estimate(rows * row.value, rows * row.standard_error)
 
 
 def drawn(noise: Additive, random: RandomSource, shape: Shape) -> Floats:
@@ -138,26 +142,26 @@ def _unit_laplace(random: RandomSource, shape: Shape) -> Floats:
 def _averaged(log_weights: Floats, scores: Floats, halves: bool) -> Floats:
     """Return weighted averages of scores, one for each row of log weights.
 
-    halves: take the bias of order 1 / particles off, by what it is in half of them (Quenouille's
-    jackknife).
+    halves: remove the bias of order 1 / particles, with averages over halves of the particles
+    (Quenouille's jackknife).
     """
     weights = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True))
     parts = np.stack((weights * scores, weights)).reshape(2, len(weights), 2, -1).sum(axis=-1)
-    top, bottom = parts.sum(axis=-1)
+    numerator, denominator = parts.sum(axis=-1)
     if not halves:
-        return np.asarray(top / bottom)
-    each = parts[0] / np.maximum(parts[1], 1e-300)
-    return np.asarray(2.0 * top / bottom - each.mean(axis=-1))
+        return np.asarray(numerator / denominator)
+    half_averages = parts[0] / np.maximum(parts[1], 1e-300)
+    return np.asarray(2.0 * numerator / denominator - half_averages.mean(axis=-1))
 
 
 def _blocks(
     observed: Callable[[int], Floats], scores: Callable[[], Scores], effort: Effort
 ) -> Estimate:
-    """Return the mean of blocks that share nothing; observations of one share their particles."""
-    count, found = max(effort.observations // INDEPENDENT_BLOCKS, 1), []
+    """Return the mean of independent blocks; observations of a block share their particles."""
+    count, estimates = max(effort.observations // INDEPENDENT_BLOCKS, 1), []
     for _ in range(INDEPENDENT_BLOCKS):
         y, first = observed(count), scores()
         second = first if effort.squared else scores()
-        found.append(float(np.mean(first(y) * second(y))))
-    spread = float(np.std(found, ddof=1))
-    return Estimate(float(np.mean(found)), spread / INDEPENDENT_BLOCKS**0.5)
+        estimates.append(float(np.mean(first(y) * second(y))))
+    spread = float(np.std(estimates, ddof=1))
+    return Estimate(float(np.mean(estimates)), spread / INDEPENDENT_BLOCKS**0.5)

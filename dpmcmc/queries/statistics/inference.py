@@ -1,4 +1,4 @@
-"""The posterior of one number given released statistics: post-processing, free of charge."""
+"""The posterior of a family's parameter given released statistics: post-processing, no cost."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from dpmcmc.base.errors import SpecError
-from dpmcmc.base.private import Released as Shown
+from dpmcmc.base.private import Released
 from dpmcmc.posterior.diagnostics import ParameterSummary, summarise
 from dpmcmc.posterior.verdicts import Verdict, of_chain
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
@@ -16,7 +16,7 @@ from dpmcmc.queries.statistics.inference_chains import (
     AveragedRatios,
     Chains,
     MetropolisHastings,
-    Prior,
+    PriorDistribution,
     PseudoMarginal,
     RaoBlackwellised,
     walk,
@@ -24,61 +24,63 @@ from dpmcmc.queries.statistics.inference_chains import (
 from dpmcmc.queries.statistics.inference_targets import (
     AnyTarget,
     NormalSum,
+    ParticleTarget,
     Responses,
     Several,
-    Target,
     log_estimate,
     target_of,
 )
-from dpmcmc.queries.statistics.mechanisms import Released
+from dpmcmc.queries.statistics.mechanisms import ReleasedStatistic
 
 # Where chains start and how far they move: a search on the prior's scale. Reads no row.
-CELLS, ZOOMS = 48, 3  # of the search; each closer look is at what the one before found likely
-LOG_LIKELIHOOD_RANGE = 12.0  # log likelihoods below the best that are left out of a closer look
+CELLS, ZOOMS = 48, 3  # of the grid search; each zoom covers the likely cells of the grid before
+LOG_LIKELIHOOD_RANGE = 12.0  # cells further below the best are left out of the next grid
 PROPOSAL_SCALE = 2.4  # proposal's sd over the posterior's, which moves a random walk fastest
 LEAST_SD = 1e-12
 
 
 def searched(
-    target: Target | Several, prior: Prior, particles: int, random: RandomSource
+    target: ParticleTarget | Several, prior: PriorDistribution, particles: int, random: RandomSource
 ) -> tuple[Floats, Floats]:
-    """Return places for B chains and sds of their proposals, both on the prior's scale, (B,).
+    """Return starting positions of B chains and sds of their proposals, (B,), on the prior's scale.
 
-    Places are drawn from the posterior as the last look has it, within a cell uniformly. Raises
-    SpecError where the prior allows no theta of the family.
+    Positions are drawn from the posterior on the last grid, uniformly within a cell. Raises
+    SpecError where no theta of the prior has a likelihood above 0.
     """
     log_likelihood = _known_or_estimated(target, particles, random)
     low, high = np.zeros(target.chains), np.ones(target.chains)
     for _ in range(ZOOMS):
         grid = low[:, None] + (high - low)[:, None] * (np.arange(CELLS) + 0.5) / CELLS
-        found = np.stack([log_likelihood(np.asarray(prior.ppf(u))) for u in grid.T], axis=1)
-        found = np.nan_to_num(found, nan=-np.inf)
-        if not np.isfinite(found).any(axis=1).all():
-            raise SpecError("/prior", "allows nothing that explains what was released")
+        log_likelihoods = np.stack(
+            [log_likelihood(np.asarray(prior.ppf(u))) for u in grid.T], axis=1
+        )
+        log_likelihoods = np.nan_to_num(log_likelihoods, nan=-np.inf)
+        if not np.isfinite(log_likelihoods).any(axis=1).all():
+            raise SpecError("/prior", "has no value with a likelihood above 0: widen it")
         width = (high - low) / CELLS
-        likely = found > found.max(axis=1, keepdims=True) - LOG_LIKELIHOOD_RANGE
+        likely = log_likelihoods > log_likelihoods.max(axis=1, keepdims=True) - LOG_LIKELIHOOD_RANGE
         low = np.where(likely, grid, np.inf).min(axis=1) - 0.5 * width
         high = np.where(likely, grid, -np.inf).max(axis=1) + 0.5 * width
-    return _drawn(grid, width, found, random)
+    return _drawn(grid, width, log_likelihoods, random)
 
 
 def _drawn(
-    grid: Floats, width: Floats, found: Floats, random: RandomSource
+    grid: Floats, width: Floats, log_likelihoods: Floats, random: RandomSource
 ) -> tuple[Floats, Floats]:
-    weights = np.exp(found - found.max(axis=1, keepdims=True))
+    weights = np.exp(log_likelihoods - log_likelihoods.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     mean = (weights * grid).sum(axis=1, keepdims=True)
     sd = np.sqrt((weights * (grid - mean) ** 2).sum(axis=1) + width**2 / 12.0)
-    up_to = random.uniforms((len(grid), 1))
-    at = (np.cumsum(weights, axis=1) < up_to).sum(axis=1).clip(0, CELLS - 1)
-    place = grid[np.arange(len(grid)), at] + width * (random.uniforms((len(grid),)) - 0.5)
-    return np.clip(place, 1e-16, 1.0 - 1e-16), np.maximum(PROPOSAL_SCALE * sd, LEAST_SD)
+    threshold = random.uniforms((len(grid), 1))
+    cell = (np.cumsum(weights, axis=1) < threshold).sum(axis=1).clip(0, CELLS - 1)
+    position = grid[np.arange(len(grid)), cell] + width * (random.uniforms((len(grid),)) - 0.5)
+    return np.clip(position, 1e-16, 1.0 - 1e-16), np.maximum(PROPOSAL_SCALE * sd, LEAST_SD)
 
 
 def _known_or_estimated(
-    target: Target | Several, particles: int, random: RandomSource
+    target: ParticleTarget | Several, particles: int, random: RandomSource
 ) -> Callable[[Floats], Floats]:
-    """Return the log likelihood, or an estimate of it by the same particles everywhere."""
+    """Return the log likelihood, or an estimate of it with the same particles at every theta."""
     if isinstance(target, NormalSum | Responses | Several):
         return target.log_likelihood
     z = random.normals((target.chains, particles, *target.shape))
@@ -92,11 +94,11 @@ FARTHEST = 1e150  # of theta: its square is a number
 
 
 @dataclass(frozen=True)
-class Posterior:
-    """Draws of theta, (chain, draw), what they say of themselves, and the algorithm's name.
+class ThetaPosterior:
+    """Draws of theta, (chain, draw), with their summary, verdict and the algorithm's name.
 
-    summary: mean, sd and quantiles of draws, R-hat and ESS as ArviZ defines them. verdict: whether
-    the chains have mixed; it cannot see a family that does not suit the rows.
+    summary: mean, sd and quantiles, R-hat and ESS as ArviZ defines them. verdict: whether the
+    chains have mixed; it cannot detect a family that does not fit the rows.
     """
 
     draws: Floats
@@ -106,9 +108,9 @@ class Posterior:
 
 
 def infer(
-    released: Released | Sequence[Released],
+    released: ReleasedStatistic | Sequence[ReleasedStatistic],
     family: Family,
-    prior: Prior,
+    prior: PriorDistribution,
     *,
     algorithm: AlgorithmName | None = None,
     normal_approximation: bool = True,
@@ -117,40 +119,70 @@ def infer(
     draws: int = 2000,
     warmup: int = 500,
     random: RandomSource | None = None,
-) -> Posterior:
-    """Return draws of the family's theta given what was released.
+) -> ThetaPosterior:
+    """Return posterior draws of a family's parameter theta given released statistics.
 
-    Privacy: reads released values only, so that it costs nothing and may be repeated with other
-    priors, families and algorithms. family: one of dpmcmc.queries.statistics.families, or your own.
-    prior: a frozen continuous distribution of scipy.stats within theta's range. Several releases
-    must be of separate rows (or each row's own noise), and each of a known likelihood.
-    algorithm: mh (wherever the likelihood is known), pmmh, correlated_pmmh, mhaar (any release) or
-    mhaar_rb (batches; it hardly moves where noise is far wider than the sum's own spread); by
-    default mh where it can be, else mhaar. normal_approximation: the sum
-    over the rows of a batch is taken to be normal; False simulates rows, for any but mh and
-    mhaar_rb. particles: simulated sums, rows or data sets in each step, at least 2.
-    Raises SpecError where these do not go together. Source: thesis B, section 5.1.
+    Privacy: post-processing. It reads released values only, costs nothing, and may be repeated with
+    other priors, families and algorithms. Source: thesis B, section 5.1.
+
+    Parameters
+    ----------
+    released
+        One release, or several of separate rows, each with a known likelihood.
+    family
+        Of dpmcmc.queries.statistics.families, or your own.
+    prior
+        A frozen continuous distribution of scipy.stats within theta's range.
+    algorithm
+        mh (where the likelihood is known), pmmh, correlated_pmmh, mhaar (any release) or mhaar_rb
+        (batches; mixes slowly where the noise is far larger than the sum's own sd). By default mh
+        where possible, else mhaar.
+    normal_approximation
+        Whether the sum over the rows of a batch is assumed normal; otherwise rows are simulated,
+        which mh and mhaar_rb do not support.
+    particles
+        Simulated sums, rows or data sets in each step, at least 2.
+    chains, draws, warmup
+        Number of chains; steps of each that are kept, and steps before them.
+    random
+        For tests only.
+
+    Returns
+    -------
+    ThetaPosterior
+        Draws (chain, draw), summary and verdict.
+
+    Raises
+    ------
+    SpecError
+        If the arguments do not fit together; the message names the field and the remedy.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from dpmcmc.queries.statistics.families import NormalMean
+    >>> infer(released, NormalMean(sd=1.0), stats.norm(0, 10)).summary
     """
     if not (particles >= 2 and chains >= 1 and draws >= 1 and warmup >= 0):
         raise SpecError("/inference", "needs particles >= 2, chains >= 1, draws >= 1, warmup >= 0")
-    given = [released] if isinstance(released, Released) else list(released)
+    releases = [released] if isinstance(released, ReleasedStatistic) else list(released)
     _check_prior(prior, family)
-    target = _target(given, family, chains, approximate=normal_approximation)
+    target = _target(releases, family, chains, approximate=normal_approximation)
     name = _suited(target, algorithm)
     source = random or SystemRandom()
-    found = sampled(name, target, prior, particles, warmup, draws, source)
-    if not (np.abs(found) <= FARTHEST).all():
-        raise SpecError("/prior", "reaches numbers that cannot be computed with: shorten its tails")
-    return judged(found, family, name)
+    thetas = sampled(name, target, prior, particles, warmup, draws, source)
+    if not (np.abs(thetas) <= FARTHEST).all():
+        raise SpecError("/prior", "has tails that overflow: choose one with shorter tails")
+    return judged(thetas, family, name)
 
 
 RELEASED_KINDS = (NormalSum, Responses, Several)
 
 
 def algorithm_for(
-    released: Sequence[Released],
+    released: Sequence[ReleasedStatistic],
     family: Family,
-    prior: Prior,
+    prior: PriorDistribution,
     algorithm: AlgorithmName | None,
     *,
     approximate: bool,
@@ -161,15 +193,15 @@ def algorithm_for(
 
 
 def _suited(target: AnyTarget | Several, algorithm: AlgorithmName | None) -> AlgorithmName:
-    """Return the algorithm that was named, or the usual one. Raises SpecError."""
+    """Return the named algorithm, or the default one. Raises SpecError where it does not fit."""
     name = algorithm or ("mh" if isinstance(target, RELEASED_KINDS) else "mhaar")
     if name not in get_args(AlgorithmName):
         raise SpecError("/algorithm", f"must be one of {', '.join(get_args(AlgorithmName))}")
-    suits = {
+    suitable = {
         "mh": isinstance(target, RELEASED_KINDS),
         "mhaar_rb": isinstance(target, NormalSum),
     }.get(name, not isinstance(target, Several))
-    if not suits:
+    if not suitable:
         raise SpecError("/algorithm", f"{name} does not suit what was released")
     return name
 
@@ -177,18 +209,18 @@ def _suited(target: AnyTarget | Several, algorithm: AlgorithmName | None) -> Alg
 def sampled(
     name: AlgorithmName,
     target: AnyTarget | Several,
-    prior: Prior,
+    prior: PriorDistribution,
     particles: int,
     warmup: int,
     draws: int,
     random: RandomSource,
 ) -> Floats:
-    """Return theta, (B, draws): one chain for each set of values that the target holds."""
-    place, sd = searched(target, prior, max(particles, PARTICLES), random)
-    return walk(_chains(name, target, prior, sd, random, particles), place, warmup, draws)
+    """Return theta, (B, draws): one chain for each of the target's B sets of released values."""
+    position, sd = searched(target, prior, max(particles, PARTICLES), random)
+    return walk(_chains(name, target, prior, sd, random, particles), position, warmup, draws)
 
 
-def _check_prior(prior: Prior, family: Family) -> None:
+def _check_prior(prior: PriorDistribution, family: Family) -> None:
     low, high = prior.ppf(np.array([0.0, 1.0]))
     least, most = family.range
     if not least <= low < high <= most:
@@ -197,16 +229,16 @@ def _check_prior(prior: Prior, family: Family) -> None:
 
 
 def _target(
-    given: list[Released], family: Family, chains: int, *, approximate: bool
+    releases: list[ReleasedStatistic], family: Family, chains: int, *, approximate: bool
 ) -> AnyTarget | Several:
-    found = [
-        target_of(one, np.tile(one.values, (chains, 1)), family, approximate=approximate)
-        for one in given
+    targets = [
+        target_of(release, np.tile(release.values, (chains, 1)), family, approximate=approximate)
+        for release in releases
     ]
-    if len(found) == 1:
-        return found[0]
-    parts = tuple(one for one in found if isinstance(one, NormalSum | Responses))
-    if not parts or len(parts) != len(found):
+    if len(targets) == 1:
+        return targets[0]
+    parts = tuple(release for release in targets if isinstance(release, NormalSum | Responses))
+    if not parts or len(parts) != len(targets):
         raise SpecError("/released", "several releases need known likelihoods")
     return Several(parts)
 
@@ -214,7 +246,7 @@ def _target(
 def _chains(
     name: AlgorithmName,
     target: AnyTarget | Several,
-    prior: Prior,
+    prior: PriorDistribution,
     sd: Floats,
     random: RandomSource,
     particles: int,
@@ -231,8 +263,8 @@ def _chains(
     return PseudoMarginal(*shared, target, CORRELATION if name == "correlated_pmmh" else 0.0)
 
 
-def judged(draws: Floats, family: Family, name: AlgorithmName) -> Posterior:
-    """Return draws (chain, draw) of a family's number with their summary and verdict."""
+def judged(draws: Floats, family: Family, name: AlgorithmName) -> ThetaPosterior:
+    """Return draws (chain, draw) of a family's parameter with their summary and verdict."""
     values = draws[..., None]
-    (summary,) = summarise(Shown(values), [family.name])
-    return Posterior(draws, summary, of_chain(values, 0, [summary], started=False), name)
+    (summary,) = summarise(Released(values), [family.name])
+    return ThetaPosterior(draws, summary, of_chain(values, 0, [summary], started=False), name)

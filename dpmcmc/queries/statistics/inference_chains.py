@@ -1,8 +1,8 @@
-"""Chains on the posterior of one number given released statistics. Nothing here can see a row.
+"""Markov chains on the posterior of one parameter given released statistics; no row is read.
 
-A chain walks on the prior's scale: its place is the prior probability of being below theta, on
-which the prior is flat, so that a ratio of posteriors is a ratio of likelihoods. B chains move at
-once. Source: thesis B, Algorithms 9-13; Andrieu, Yildirim, Doucet & Chopin 2020; Deligiannidis,
+A chain moves on the prior's scale: its position u is the prior's distribution function at theta.
+The prior of u is uniform, so that a ratio of posteriors is a ratio of likelihoods. B chains move
+at once. Source: thesis B, Algorithms 9-13; Andrieu, Yildirim, Doucet & Chopin 2020; Deligiannidis,
 Doucet & Pitt 2018.
 """
 
@@ -19,9 +19,9 @@ from dpmcmc.queries.statistics.families.base import Floats
 from dpmcmc.queries.statistics.inference_targets import (
     EachRow,
     NormalSum,
+    ParticleTarget,
     Responses,
     Several,
-    Target,
     WholeRows,
     group_means,
     log_estimate,
@@ -30,7 +30,7 @@ from dpmcmc.queries.statistics.inference_targets import (
 Bools = NDArray[np.bool_]
 
 
-class Prior(Protocol):
+class PriorDistribution(Protocol):
     """A continuous distribution of theta: a frozen one of scipy.stats, for example."""
 
     def ppf(self, probability: Floats) -> Floats:
@@ -39,41 +39,41 @@ class Prior(Protocol):
 
 @dataclass
 class State:
-    """Where B chains are: prior probabilities (B,), and what the algorithm keeps beside them."""
+    """The state of B chains: positions (B,), and particles or estimates of the algorithm."""
 
-    place: Floats
-    kept: Floats | None = None
+    position: Floats
+    particle: Floats | None = None
     log_estimate: Floats | None = None
 
 
 Step = Callable[[State, Floats, Bools | None], State]
 
 
-def reflected(place: Floats) -> Floats:
-    """Return places folded into (0, 1), which keeps a symmetric proposal symmetric."""
-    folded = np.abs(place) % 2.0
+def reflected(position: Floats) -> Floats:
+    """Return positions reflected into (0, 1), which keeps a symmetric proposal symmetric."""
+    folded = np.abs(position) % 2.0
     return np.clip(np.where(folded > 1.0, 2.0 - folded, folded), 1e-16, 1.0 - 1e-16)
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What all algorithms share. sd: (B,) of proposals, on the prior's scale."""
+    """The common part of all algorithms. sd: (B,) of proposals, on the prior's scale."""
 
-    prior: Prior
+    prior: PriorDistribution
     sd: Floats
     random: RandomSource
     particles: int
 
-    def theta(self, place: Floats) -> Floats:
-        """Return theta of places."""
-        return np.asarray(self.prior.ppf(place), np.float64)
+    def theta(self, position: Floats) -> Floats:
+        """Return theta at these positions."""
+        return np.asarray(self.prior.ppf(position), np.float64)
 
-    def proposed(self, place: Floats) -> Floats:
-        """Return proposed places."""
-        return reflected(place + self.sd * self.random.normals(place.shape))
+    def proposed(self, position: Floats) -> Floats:
+        """Return proposed positions."""
+        return reflected(position + self.sd * self.random.normals(position.shape))
 
     def accepted(self, log_ratio: Floats) -> Bools:
-        """Return decisions; what is no number is refused."""
+        """Return whether each proposal is accepted; one with a ratio of NaN is rejected."""
         finite = np.nan_to_num(log_ratio, nan=-np.inf)
         return np.asarray(np.log(self.random.uniforms(finite.shape)) < finite)
 
@@ -85,69 +85,87 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class MetropolisHastings(Algorithm):
-    """Algorithm 9, wherever the likelihood of what was released is known."""
+    """Algorithm 9: Metropolis-Hastings with the exact likelihood of the release."""
 
     target: NormalSum | Responses | Several
 
-    def started(self, place: Floats) -> State:
+    def started(self, position: Floats) -> State:
         """Return the first state."""
-        return State(place, None, self.target.log_likelihood(self.theta(place)))
+        return State(position, None, self.target.log_likelihood(self.theta(position)))
 
     def step(self, state: State) -> State:
         """Return the next state."""
-        place = self.proposed(state.place)
-        found, old = self.target.log_likelihood(self.theta(place)), _known(state.log_estimate)
-        yes = self.accepted(found - old)
-        return State(np.where(yes, place, state.place), None, np.where(yes, found, old))
+        position = self.proposed(state.position)
+        proposed_log, current_log = (
+            self.target.log_likelihood(self.theta(position)),
+            _known(state.log_estimate),
+        )
+        accept = self.accepted(proposed_log - current_log)
+        return State(
+            np.where(accept, position, state.position),
+            None,
+            np.where(accept, proposed_log, current_log),
+        )
 
 
 @dataclass(frozen=True)
 class PseudoMarginal(Algorithm):
-    """Algorithm 10, and its correlated form: correlation is that of a particle with its next."""
+    """Algorithm 10, pseudo-marginal MH; correlation: between a particle and its next value."""
 
     target: NormalSum | WholeRows | EachRow
     correlation: float = 0.0
 
-    def started(self, place: Floats) -> State:
+    def started(self, position: Floats) -> State:
         """Return the first state."""
         z = _normals(self.target, self.particles, self.random)
-        return State(place, z, log_estimate(self.target, self.theta(place), z))
+        return State(position, z, log_estimate(self.target, self.theta(position), z))
 
     def step(self, state: State) -> State:
         """Return the next state."""
-        place, z, old = self.proposed(state.place), _known(state.kept), _known(state.log_estimate)
+        position, z, current_log = (
+            self.proposed(state.position),
+            _known(state.particle),
+            _known(state.log_estimate),
+        )
         fresh = self.random.normals(z.shape)
         fresh = self.correlation * z + np.sqrt(1.0 - self.correlation**2) * fresh
-        found = log_estimate(self.target, self.theta(place), fresh)
-        yes = self.accepted(found - old)
-        kept = np.where(yes[:, None, None, None], fresh, z) if self.correlation else z
-        return State(np.where(yes, place, state.place), kept, np.where(yes, found, old))
+        proposed_log = log_estimate(self.target, self.theta(position), fresh)
+        accept = self.accepted(proposed_log - current_log)
+        particle = np.where(accept[:, None, None, None], fresh, z) if self.correlation else z
+        return State(
+            np.where(accept, position, state.position),
+            particle,
+            np.where(accept, proposed_log, current_log),
+        )
 
 
 @dataclass(frozen=True)
 class AveragedRatios(Algorithm):
-    """Algorithms 12 and 13: MHAAR on normals that do not depend on theta, one set a group.
+    """Algorithms 12 and 13: MHAAR on normals that do not depend on theta, one set for each group.
 
-    A refused proposal refreshes the particle too, as Algorithm 13 says and 12 does not.
+    A rejected proposal refreshes the particle too, as in Algorithm 13 and unlike Algorithm 12.
     """
 
     target: NormalSum | WholeRows | EachRow
 
-    def started(self, place: Floats) -> State:
-        """Return the first state: a particle chosen among many, by weight."""
+    def started(self, position: Floats) -> State:
+        """Return the first state, with a particle drawn among many in proportion to weights."""
         z = _normals(self.target, self.particles, self.random)
-        weights = self.target.log_weights(self.theta(place), z)
-        return State(place, self._chosen(z, weights))
+        weights = self.target.log_weights(self.theta(position), z)
+        return State(position, self._chosen(z, weights))
 
     def step(self, state: State) -> State:
         """Return the next state."""
-        place, z = self.proposed(state.place), _normals(self.target, self.particles, self.random)
-        z[:, 0] = _known(state.kept)
-        old = self.target.log_weights(self.theta(state.place), z)
-        new = self.target.log_weights(self.theta(place), z)
-        yes = self.accepted(group_means(new) - group_means(old))
-        weights = np.where(yes[:, None, None], new, old)
-        return State(np.where(yes, place, state.place), self._chosen(z, weights))
+        position, z = (
+            self.proposed(state.position),
+            _normals(self.target, self.particles, self.random),
+        )
+        z[:, 0] = _known(state.particle)
+        old = self.target.log_weights(self.theta(state.position), z)
+        new = self.target.log_weights(self.theta(position), z)
+        accept = self.accepted(group_means(new) - group_means(old))
+        weights = np.where(accept[:, None, None], new, old)
+        return State(np.where(accept, position, state.position), self._chosen(z, weights))
 
     def _chosen(self, z: Floats, log_weights: Floats) -> Floats:
         at = self.drawn(log_weights, 1)[:, None, :, None]
@@ -160,26 +178,26 @@ class RaoBlackwellised(Algorithm):
 
     target: NormalSum
 
-    def started(self, place: Floats) -> State:
+    def started(self, position: Floats) -> State:
         """Return the first state."""
-        mean, sd = self.target.sums(self.theta(place))
+        mean, sd = self.target.sums(self.theta(position))
         z = self.random.normals((self.target.chains, self.particles))
         total = mean[:, None] + sd[:, None] * z
-        return State(place, self._chosen(total, self.target.log_noise(total)))
+        return State(position, self._chosen(total, self.target.log_noise(total)))
 
     def step(self, state: State) -> State:
         """Return the next state."""
-        place = self.proposed(state.place)
-        theta, other = self.theta(state.place), self.theta(place)
-        middle = self.target.sums(0.5 * (theta + other))
+        position = self.proposed(state.position)
+        theta, proposed_theta = self.theta(state.position), self.theta(position)
+        middle = self.target.sums(0.5 * (theta + proposed_theta))
         total = _scaled(middle, self.random.normals((self.target.chains, self.particles)))
-        total[:, 0] = _known(state.kept)
+        total[:, 0] = _known(state.particle)
         common = self.target.log_noise(total) - _log_normal(total, middle)
         old = common + _log_normal(total, self.target.sums(theta))
-        new = common + _log_normal(total, self.target.sums(other))
-        yes = self.accepted(logsumexp(new, axis=1) - logsumexp(old, axis=1))
-        chosen = self._chosen(total, np.where(yes[:, None], new, old))
-        return State(np.where(yes, place, state.place), chosen)
+        new = common + _log_normal(total, self.target.sums(proposed_theta))
+        accept = self.accepted(logsumexp(new, axis=1) - logsumexp(old, axis=1))
+        chosen = self._chosen(total, np.where(accept[:, None], new, old))
+        return State(np.where(accept, position, state.position), chosen)
 
     def _chosen(self, total: Floats, log_weights: Floats) -> Floats:
         at = self.drawn(log_weights, 1)[:, None]
@@ -189,26 +207,26 @@ class RaoBlackwellised(Algorithm):
 Chains = MetropolisHastings | PseudoMarginal | AveragedRatios | RaoBlackwellised
 
 
-def walk(chains: Chains, place: Floats, warmup: int, draws: int) -> Floats:
+def walk(chains: Chains, position: Floats, warmup: int, draws: int) -> Floats:
     """Return theta of B chains after each of `draws` steps that follow the warm-up: (B, draws)."""
-    state, found = chains.started(place), np.empty((len(place), draws))
-    for at in range(-warmup, draws):
+    state, positions = chains.started(position), np.empty((len(position), draws))
+    for step in range(-warmup, draws):
         state = chains.step(state)
-        if at >= 0:
-            found[:, at] = state.place
-    return chains.theta(found)
+        if step >= 0:
+            positions[:, step] = state.position
+    return chains.theta(positions)
 
 
-def _normals(target: Target, particles: int, random: RandomSource) -> Floats:
+def _normals(target: ParticleTarget, particles: int, random: RandomSource) -> Floats:
     return random.normals((target.chains, particles, *target.shape))
 
 
-def _scaled(at: tuple[Floats, Floats], z: Floats) -> Floats:
-    return np.asarray(at[0][:, None] + at[1][:, None] * z)
+def _scaled(moments: tuple[Floats, Floats], z: Floats) -> Floats:
+    return np.asarray(moments[0][:, None] + moments[1][:, None] * z)
 
 
-def _log_normal(x: Floats, at: tuple[Floats, Floats]) -> Floats:
-    mean, sd = at[0][:, None], at[1][:, None]
+def _log_normal(x: Floats, moments: tuple[Floats, Floats]) -> Floats:
+    mean, sd = moments[0][:, None], moments[1][:, None]
     return np.asarray(-0.5 * ((x - mean) / sd) ** 2 - np.log(sd))
 
 

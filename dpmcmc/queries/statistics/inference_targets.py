@@ -1,8 +1,8 @@
 """Likelihoods of released statistics, and unbiased estimates of them by simulated particles.
 
-Everything here works on B released sets of values at once, one for each chain. A particle is made
-of independent standard normals; what it is of the rows, and what weight it has given what was
-released, depends on the target. Reads released values only: free of charge.
+Everything here works on B released sets of values at once, one for each chain. A particle is a set
+of independent standard normals; a target maps it to simulated rows or sums, and gives its weight,
+the density of the release given them. Reads released values only, at no cost.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from dpmcmc.queries.statistics.mechanisms import (
     GaussianNoise,
     LaplaceNoise,
     RandomisedResponse,
-    Released,
+    ReleasedStatistic,
     SmoothLaplaceNoise,
     Statistic,
 )
@@ -29,11 +29,11 @@ LEAST_VARIANCE = 1e-30  # of a sum of rows, in units of its sensitivity squared
 AdditiveNoise = GaussianNoise | LaplaceNoise
 
 
-class Target(Protocol):
+class ParticleTarget(Protocol):
     """A released statistic and the family of its rows, for B chains.
 
     shape: of a particle's normals, (groups, width). groups: parts of the release that are
-    independent given theta, and so have particles of their own.
+    independent given theta; each has its own particles.
     """
 
     @property
@@ -48,7 +48,7 @@ class Target(Protocol):
         """Return log p(released | particle), (B, N, groups). theta: (B,). z: (B, N, g, w)."""
 
 
-def log_estimate(target: Target, theta: Floats, z: Floats) -> Floats:
+def log_estimate(target: ParticleTarget, theta: Floats, z: Floats) -> Floats:
     """Return the log of an unbiased estimate of the likelihood, (B,), by N particles."""
     return group_means(target.log_weights(theta, z))
 
@@ -61,7 +61,7 @@ def group_means(log_weights: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class NormalSum:
-    """A batch, its sum of n rows taken to be normal. values: (B,). Source: thesis B, (4.5)."""
+    """A batch whose sum over n rows is assumed normal. values: (B,). Source: thesis B, (4.5)."""
 
     values: Floats
     noise: AdditiveNoise
@@ -103,24 +103,24 @@ class NormalSum:
         return normal_laplace(self.values - mean, sd, self.noise.scale)
 
 
-def _wider(away: Floats, sd: Floats, noise_sd: float) -> Floats:
+def _wider(difference: Floats, sd: Floats, noise_sd: float) -> Floats:
     total = np.hypot(sd, noise_sd)
-    return np.asarray(-0.5 * (away / total) ** 2 - np.log(total * np.sqrt(2.0 * np.pi)))
+    return np.asarray(-0.5 * (difference / total) ** 2 - np.log(total * np.sqrt(2.0 * np.pi)))
 
 
-def normal_laplace(away: Floats, sd: Floats, scale: float) -> Floats:
+def normal_laplace(difference: Floats, sd: Floats, scale: float) -> Floats:
     """Return the log density of N(0, sd^2) plus Laplace(scale). Source: Reed 2006."""
-    ratio, z = sd / scale, away / sd
+    ratio, z = sd / scale, difference / sd
     ends = np.logaddexp(
-        log_ndtr(z - ratio) - away / scale,
-        log_ndtr(-z - ratio) + away / scale,
+        log_ndtr(z - ratio) - difference / scale,
+        log_ndtr(-z - ratio) + difference / scale,
     )
     return np.asarray(0.5 * ratio**2 + ends - np.log(2.0 * scale))
 
 
 @dataclass(frozen=True)
 class WholeRows:
-    """Any release of one number, its n rows simulated: no approximation. values: (B,)."""
+    """Any release of one number, with n simulated rows: no approximation. values: (B,)."""
 
     values: Floats
     noise: AdditiveNoise | SmoothLaplaceNoise
@@ -149,7 +149,7 @@ class WholeRows:
 
 @dataclass(frozen=True)
 class EachRow:
-    """A sequential release, each row simulated on its own. values: (B, n)."""
+    """A sequential release, with each row simulated independently. values: (B, n)."""
 
     values: Floats
     noise: AdditiveNoise | RandomisedResponse
@@ -182,15 +182,15 @@ class Responses(EachRow):
 
     @cached_property
     def ones(self) -> Floats:
-        """How many rows were told as 1, (B,)."""
+        """Number of responses that are 1, (B,)."""
         return np.asarray(self.values.sum(axis=-1))
 
     def log_likelihood(self, theta: Floats) -> Floats:
         """Return log p(released | theta), (B,)."""
         if not isinstance(self.noise, RandomisedResponse):
             raise TypeError("responses have RandomisedResponse")
-        told, zeros = self.noise.probability(theta), self.values.shape[1] - self.ones
-        return np.asarray(self.ones * np.log(told) + zeros * np.log1p(-told))
+        probability, zeros = self.noise.probability(theta), self.values.shape[1] - self.ones
+        return np.asarray(self.ones * np.log(probability) + zeros * np.log1p(-probability))
 
 
 @dataclass(frozen=True)
@@ -214,11 +214,11 @@ POINTER = "/released"
 
 
 def target_of(
-    released: Released, values: Floats, family: Family, *, approximate: bool
+    released: ReleasedStatistic, values: Floats, family: Family, *, approximate: bool
 ) -> AnyTarget:
-    """Return the target of what was released. values: (B, ...), as released.values are.
+    """Return the likelihood of a release. values: (B, ...), each shaped as released.values.
 
-    approximate: whether the sum of a batch is taken to be normal. Raises SpecError.
+    approximate: whether the sum of a batch is assumed normal. Raises SpecError.
     """
     noise, statistic = released.noise, released.statistic
     if isinstance(noise, RandomisedResponse):
@@ -234,17 +234,19 @@ def target_of(
     return NormalSum(values[:, 0], noise, statistic, released.rows, family)
 
 
-def simulated(released: Released, theta: Floats, family: Family, random: RandomSource) -> Floats:
-    """Return releases of rows simulated at theta (B,), one for each, shaped as the released ones.
+def simulated(
+    released: ReleasedStatistic, theta: Floats, family: Family, random: RandomSource
+) -> Floats:
+    """Return a simulated release at each theta (B,), shaped as released.values.
 
-    released: how it is released; its values are not read. The noise is floating-point: it
-    protects nobody, and is for planning and for tests of an inference.
+    released: gives form, statistic and noise; its values are not read. The noise here is not
+    private (floating-point): it is for planning and for tests of an inference.
     """
     noise, statistic, theta = released.noise, released.statistic, np.asarray(theta)
     x = family.rows(theta[:, None], random.normals((len(theta), released.rows)))
     if isinstance(noise, RandomisedResponse):
-        kept = random.uniforms(x.shape) < noise.keep_probability
-        return np.asarray(np.where(kept, x, 1.0 - x))
+        unflipped = random.uniforms(x.shape) < noise.keep_probability
+        return np.asarray(np.where(unflipped, x, 1.0 - x))
     s = statistic.of(x)
     if isinstance(noise, SmoothLaplaceNoise):
         centre, scale = noise.law(s)

@@ -1,4 +1,4 @@
-"""What is released: statistics of rows within declared bounds, and the noise of what was released.
+"""Statistics of rows within declared bounds, and the distributions of their noise.
 
 Everything here is public. Source: thesis B, chapters 3 and 4.
 """
@@ -34,7 +34,7 @@ def smooth_sensitivity(
 ) -> Floats:
     """Return a beta-smooth bound of the order statistic's local sensitivity, shape (...).
 
-    simulated: whether the values are nobody's; it then stops where nothing is larger further on.
+    simulated: whether the values are simulated, not private; the loop then stops early.
 
     ordered: (..., n), values within [lower, upper], sorted along the last axis. It is
     max_k e^(-k beta) max_t (v[rank + t] - v[rank + t - k - 1]), t from 0 to k + 1, values of ranks
@@ -47,20 +47,20 @@ def smooth_sensitivity(
     below = np.full((*shape, most + 2), lower)
     above = np.full((*shape, most + 2), upper)
     padded = np.concatenate((below, ordered, above), axis=-1)
-    at = most + 1 + rank  # where the order statistic is in padded
+    position = most + 1 + rank  # where the order statistic is in padded
     largest = np.full(shape, LEAST_SHARE * (upper - lower))
     for k in range(most + 1):
         if simulated and (math.exp(-k * beta) * (upper - lower) <= largest).all():
             break
-        upper_ends = padded[..., at : at + k + 2]
-        lower_ends = padded[..., at - k - 1 : at + 1]
+        upper_ends = padded[..., position : position + k + 2]
+        lower_ends = padded[..., position - k - 1 : position + 1]
         local = (upper_ends - lower_ends).max(axis=-1)
         largest = np.maximum(largest, math.exp(-k * beta) * local)
     return np.asarray(largest)
 
 
 def beta_of(epsilon: float, delta: float) -> float:
-    """Return how fast a sensitivity may change, so that noise of scale 2 / epsilon times it is
+    """Return the largest beta so that noise of 2 / epsilon times a beta-smooth sensitivity is
     (epsilon, delta)-DP.
 
     The largest b with b <= epsilon / 2 and ln(1 / delta) (e^b - 1) - b <= epsilon / 2, less what
@@ -80,13 +80,13 @@ def beta_of(epsilon: float, delta: float) -> float:
 
 
 StatisticKind = Literal["power", "absolute_power"]
-Form = Literal["batch", "sequential", "median", "maximum"]
+ReleaseForm = Literal["batch", "sequential", "median", "maximum"]
 SMALLEST, LARGEST = 1e-100, 1e100  # of the range of a statistic
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise:
-    """Normal noise of mean 0. sd: above 0, in the unit of what was released."""
+    """Normal noise of mean 0. sd: above 0, in the unit of the released value."""
 
     sd: float
 
@@ -98,7 +98,7 @@ class GaussianNoise:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceNoise:
-    """Laplace noise of mean 0. scale: above 0, in the unit of what was released."""
+    """Laplace noise of mean 0. scale: above 0, in the unit of the released value."""
 
     scale: float
 
@@ -109,8 +109,8 @@ class LaplaceNoise:
 
     def log_density(self, difference: Floats) -> Floats:
         """Return the log density at released minus true statistic, elementwise."""
-        away = np.abs(np.asarray(difference, np.float64))
-        return np.asarray(-away / self.scale - math.log(2.0 * self.scale))
+        distance = np.abs(np.asarray(difference, np.float64))
+        return np.asarray(-distance / self.scale - math.log(2.0 * self.scale))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ class Statistic:
         _check(-LARGEST <= self.lower < self.upper <= LARGEST, "needs lower below upper, finite")
         _check(self.kind in ("power", "absolute_power"), "is power or absolute_power")
         _check(0.0 < self.a <= 64.0, "needs a above 0, at most 64")
-        whole = float(self.a).is_integer() or self.kind == "absolute_power" or self.lower >= 0.0
-        _check(whole, "a power of negative numbers needs a whole a")
+        defined = float(self.a).is_integer() or self.kind == "absolute_power" or self.lower >= 0.0
+        _check(defined, "a power of negative numbers needs a whole a")
         _check(SMALLEST <= self.sensitivity <= LARGEST, "has too small or too large a range")
 
     @property
@@ -161,7 +161,7 @@ class Statistic:
 
 @dataclass(frozen=True, slots=True)
 class RandomisedResponse:
-    """Each binary row is told as it is with probability keep_probability, else flipped.
+    """Each binary row is released unchanged with probability keep_probability, else flipped.
 
     Source: Warner 1965; thesis B, Example 6. Raises SpecError unless 1/2 < keep_probability < 1.
     """
@@ -177,7 +177,7 @@ class RandomisedResponse:
         return math.log(self.keep_probability) - math.log1p(-self.keep_probability)
 
     def probability(self, theta: Floats) -> Floats:
-        """Return the probability that a row is told as 1 where the rows' share of 1 is theta."""
+        """Return the probability that a response is 1 where the share of ones is theta."""
         keep = self.keep_probability
         return np.asarray(1.0 - keep + (2.0 * keep - 1.0) * np.asarray(theta, np.float64))
 
@@ -187,8 +187,8 @@ class SmoothLaplaceNoise:
     """Laplace noise whose scale is 2 / epsilon times a beta-smooth sensitivity of the rows.
 
     rank: of the order statistic among n sorted values (1 to n). lower, upper: range of the
-    values. The scale depends on rows, so that it is never shown; an inference that simulates
-    rows gets it from them.
+    values. The scale depends on the rows and is not released; an inference computes it from
+    simulated rows.
     """
 
     epsilon: float
@@ -198,41 +198,41 @@ class SmoothLaplaceNoise:
     upper: float
 
     def law(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return the centre and the scale of what is released of simulated rows; values (..., n):
-        s of the rows, in any order."""
+        """Return centre and scale of a release of simulated rows. values: (..., n) of s."""
         ordered = np.sort(values, axis=-1)
-        at = order_statistic(ordered, self.rank)
+        centre = order_statistic(ordered, self.rank)
         limits = self.lower, self.upper
         smooth = smooth_sensitivity(ordered, self.rank, self.beta, *limits, simulated=True)
-        return at, np.asarray(2.0 / self.epsilon * smooth)
+        return centre, np.asarray(2.0 / self.epsilon * smooth)
 
     def log_density(self, released: float | Floats, values: Floats) -> Floats:
         """Return log p(released | rows); values as in `law`."""
-        at, scale = self.law(values)
-        return np.asarray(-np.abs(released - at) / scale - np.log(2.0 * scale))
+        centre, scale = self.law(values)
+        return np.asarray(-np.abs(released - centre) / scale - np.log(2.0 * scale))
 
 
 Noise = GaussianNoise | LaplaceNoise | RandomisedResponse | SmoothLaplaceNoise
 
 
 @dataclass(frozen=True, eq=False)
-class Released:
-    """What was released, and all that an inference needs to know of how.
+class ReleasedStatistic:
+    """A released statistic, with all that an inference needs.
 
-    form: batch (one noisy sum of s over rows), sequential (s of each row with noise of its own, in
-    an order that says nothing of the rows), median or maximum (of s over rows). values: (1,), or
-    (rows,) where form is sequential; a batch is a SUM, not a mean. noise: of values;
-    RandomisedResponse gives 0 and 1. cost: what it cost; None where it was simulated.
+    form: batch (one noisy sum of s over rows), sequential (s of each row with its own noise, in a
+    random order), median or maximum (of s over rows). values: (1,), or (rows,) where form is
+    sequential; a batch is a SUM, not a mean. noise: of values; RandomisedResponse gives 0 and 1.
+    cost: None where it was simulated.
     """
 
     values: Floats
     noise: Noise
     statistic: Statistic
     rows: int
-    form: Form
+    form: ReleaseForm
     cost: Cost | None = None
 
 
 def _check(condition: bool, message: str) -> None:
+    """Raise SpecError with this message unless the condition holds."""
     if not condition:
         raise SpecError("/statistic", message)

@@ -1,4 +1,4 @@
-"""What a release of one statistic does and costs, from public facts alone."""
+"""The plan and the cost of a statistic's release, from public facts alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from dpmcmc.privacy.sites import (
     SMOOTH_SENSITIVITY_LAPLACE,
 )
 from dpmcmc.queries.paid import Paid
-from dpmcmc.queries.statistics.mechanisms import Form, Statistic, StatisticKind
+from dpmcmc.queries.statistics.mechanisms import ReleaseForm, Statistic, StatisticKind
 
-# Noise of pure epsilon is made for this part of what was asked for: epsilons that add up to a
-# budget as they were written fit it, though each is rounded to a double and to units of 2^-96.
+# Noise of pure epsilon is scaled to this part of the requested epsilon: several epsilons whose
+# decimals add up to a budget then fit it, though each is rounded to a double and to 2^-96.
 SLIGHTLY_LESS = 1.0 - 2.0**-50
 NoiseName = Literal["gaussian", "laplace", "smooth_laplace", "randomised_response"]
 MOST_ROWS = 2**31 - 1  # docs/proofs/statistics.md, section 1
@@ -33,61 +33,64 @@ ORDERS = ("median", "maximum")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A statistic of one column. See `release_statistic` for its fields."""
+class StatisticRequest:
+    """A request for a statistic of one column; fields as of `release_statistic`."""
 
     column: str
     kind: StatisticKind = "power"
     a: float = 1.0
-    form: Form = "batch"
+    form: ReleaseForm = "batch"
     noise: NoiseName = "gaussian"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is released. epsilon: what noise is scaled to, where the event says so."""
+class StatisticPlan:
+    """The plan of a release. epsilon: the one that the noise is scaled to."""
 
     schema: Schema
-    asked: Asked
+    request: StatisticRequest
     statistic: Statistic
     epsilon: float
     paid: Paid
 
     @property
     def failure(self) -> float:
-        """With which probability smooth Laplace noise fails; 0 of other noise."""
+        """The probability with which smooth Laplace noise fails; 0 of other noise."""
         event = self.paid.event
         return event.delta if isinstance(event, SmoothLaplace) else 0.0
 
     @property
     def rank(self) -> int:
-        """That of the order statistic among the sorted rows; the lower of two medians."""
+        """The rank of the order statistic among the sorted rows; of two medians the lower."""
         rows = self.schema.rows
-        return rows if self.asked.form == "maximum" else (rows + 1) // 2
+        return rows if self.request.form == "maximum" else (rows + 1) // 2
 
 
-def planned(schema: Schema, asked: Asked, epsilon: float, delta: float) -> Plan:
-    """Return what a release does and costs. Reads no row. Raises SpecError."""
+def planned(
+    schema: Schema, request: StatisticRequest, epsilon: float, delta: float
+) -> StatisticPlan:
+    """Return the plan of a release with its cost. Reads no row. Raises SpecError."""
     if schema.neighbouring is not Neighbouring.REPLACE_ONE:
         raise SpecError("/neighbouring", "statistics are released under replace_one only")
     if not 1 <= schema.rows <= MOST_ROWS:
         raise SpecError("/rows", f"must be 1 to {MOST_ROWS}")
-    column = _column(schema, asked.column)
-    statistic = Statistic(asked.kind, asked.a, *_bounds(column))
-    _check_together(asked, column)
+    column = _column(schema, request.column)
+    statistic = Statistic(request.kind, request.a, *_bounds(column))
+    _check_together(request, column)
     if not 0.0 <= delta < 1.0:
         raise SpecError("/privacy/delta", "must be 0 or larger, below 1")
     try:
-        multiplier, event = MECHANISMS[asked.noise](epsilon, delta)
+        multiplier, event = MECHANISMS[request.noise](epsilon, delta)
     except (ValueError, ZeroDivisionError, OverflowError) as error:
-        raise SpecError("/privacy", "no such mechanism has this epsilon and delta") from error
-    cost = Cost(epsilon, delta if asked.noise in NEED_DELTA else 0.0, _mu(event))
+        message = f"no {request.noise} noise has this epsilon and delta: choose others"
+        raise SpecError("/privacy", message) from error
+    cost = Cost(epsilon, delta if request.noise in NEED_DELTA else 0.0, _mu(event))
     if isinstance(event, Gaussian):
         cost = Cost(accountant.epsilon(event, delta), delta, cost.mu)
     if not cost.epsilon > 0.0:
         raise SpecError("/privacy/epsilon", "must be above 0")
     scaled = event.epsilon if isinstance(event, PureEpsilon | SmoothLaplace) else epsilon
-    return Plan(schema, asked, statistic, scaled, Paid(multiplier, event, cost))
+    return StatisticPlan(schema, request, statistic, scaled, Paid(multiplier, event, cost))
 
 
 def number(name: str, value: object) -> float:
@@ -98,9 +101,9 @@ def number(name: str, value: object) -> float:
 
 
 def delta_of(schema: Schema, noise: object, delta: float | None, budget: Budget | None) -> float:
-    """Return the delta of a release that may name none: 0 for noise of pure epsilon.
+    """Return the given delta, or the default: 0 for noise of pure epsilon.
 
-    Noise that fails takes at most the share of the budget's delta that is kept for that.
+    Smooth Laplace noise gets at most the budget's share of delta for failures.
     """
     if delta is not None:
         return number("delta", delta)
@@ -136,17 +139,17 @@ def _bounds(column: Column) -> tuple[float, float]:
     raise SpecError("/column", f"{column.name!r} is neither a number nor binary")
 
 
-def _check_together(asked: Asked, column: Column) -> None:
-    """Refuse noise that does not suit what is released."""
-    if asked.form not in ("batch", "sequential", *ORDERS) or asked.noise not in MECHANISMS:
-        forms, noises = ", ".join(get_args(Form)), ", ".join(MECHANISMS)
-        told = f"the form is one of {forms}; the noise one of {noises}"
-        raise SpecError("/statistic", f"no such form or noise: {told}")
-    if (asked.form in ORDERS) != (asked.noise == "smooth_laplace"):
-        raise SpecError("/noise", "is smooth_laplace for the median and the maximum, and no other")
-    if asked.noise == "randomised_response":
-        binary = isinstance(column, BinaryColumn) and asked.form == "sequential"
-        if not binary or asked.kind != "power" or asked.a != 1.0:
+def _check_together(request: StatisticRequest, column: Column) -> None:
+    """Raise SpecError where form, noise and type of the column do not fit together."""
+    if request.form not in ("batch", "sequential", *ORDERS) or request.noise not in MECHANISMS:
+        forms, noises = ", ".join(get_args(ReleaseForm)), ", ".join(MECHANISMS)
+        known = f"the form is one of {forms}; the noise one of {noises}"
+        raise SpecError("/statistic", f"no such form or noise: {known}")
+    if (request.form in ORDERS) != (request.noise == "smooth_laplace"):
+        raise SpecError("/noise", "must be smooth_laplace for median and maximum, else another")
+    if request.noise == "randomised_response":
+        binary = isinstance(column, BinaryColumn) and request.form == "sequential"
+        if not binary or request.kind != "power" or request.a != 1.0:
             raise SpecError("/noise", "randomised_response needs a binary column, sequential, a=1")
 
 
@@ -178,7 +181,7 @@ def _responses(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: AR
 
 
 def _slightly_less(epsilon: float, most: float) -> float:
-    """Return what noise is made for; the least epsilon that has any is taken as it is."""
+    """Return the epsilon that noise is scaled to; the least possible epsilon is unchanged."""
     less = epsilon * SLIGHTLY_LESS
     return less if less * most >= 1.0 else epsilon
 

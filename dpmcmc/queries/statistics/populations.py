@@ -1,4 +1,4 @@
-"""Laws that rows may come from, with one unknown parameter: moments of statistics, simulation.
+"""Distributions of rows with one unknown parameter: moments of statistics, and simulation.
 
 Rows are clamped to the declared bounds of a statistic as the release clamps them. Source: thesis B,
 Examples 3 to 6.
@@ -17,7 +17,7 @@ from dpmcmc.queries.statistics.mechanisms import Statistic
 Floats = NDArray[np.float64]
 FARTHEST = 14.0  # sds: beyond lies a probability below 1e-43
 _T = np.linspace(-4.0, 4.0, 257)  # of tanh-sinh quadrature; its error is below 1e-14
-ROUNDING = 1e-14  # of a mean: rows that differ from it by less are as it is
+ROUNDING = 1e-14  # relative to a mean: smaller deviations from it count as 0
 
 
 class Nodes(NamedTuple):
@@ -38,7 +38,7 @@ class Moments(NamedTuple):
 
 
 class Population(Protocol):
-    """A law of rows. theta: its parameter."""
+    """A distribution of rows. theta: its parameter."""
 
     def nodes(self, theta: float, breaks: tuple[float, ...]) -> Nodes:
         """Return points that integrate functions which are smooth between the breaks."""
@@ -56,13 +56,13 @@ def moments(population: Population, statistic: Statistic, theta: float) -> Momen
     x, weights, slopes = population.nodes(theta, breaks_of(statistic))
     s = statistic.of(x)
     mean = float(weights @ s)
-    off = s - mean
-    squares = np.where(np.abs(off) > ROUNDING * abs(mean), off, 0.0) ** 2
+    deviations = s - mean
+    squares = np.where(np.abs(deviations) > ROUNDING * abs(mean), deviations, 0.0) ** 2
     return Moments(mean, float(weights @ squares), float(slopes @ s), float(slopes @ squares))
 
 
 def breaks_of(statistic: Statistic) -> tuple[float, ...]:
-    """Return where s is not smooth."""
+    """Return the points at which s is not smooth."""
     return (statistic.lower, 0.0, statistic.upper)
 
 

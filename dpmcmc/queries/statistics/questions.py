@@ -1,4 +1,4 @@
-"""What is asked of a released statistic, in words that JSON holds: a family, a prior, a way."""
+"""Requests for inference from a released statistic, as JSON has them: family, prior, algorithm."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -13,16 +13,20 @@ from dpmcmc.queries.statistics.families.base import Family, Floats
 from dpmcmc.queries.statistics.inference import (
     PARTICLES,
     AlgorithmName,
-    Posterior,
+    ThetaPosterior,
     algorithm_for,
     infer,
     judged,
 )
-from dpmcmc.queries.statistics.mechanisms import RandomisedResponse, Released, SmoothLaplaceNoise
+from dpmcmc.queries.statistics.mechanisms import (
+    RandomisedResponse,
+    ReleasedStatistic,
+    SmoothLaplaceNoise,
+)
 from dpmcmc.queries.statistics.populations import POPULATIONS, Population
 
 
-# Priors of the one number that a released statistic is read for.
+# Priors of a family's parameter.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformPrior:
     """Uniform between lower and upper."""
@@ -43,7 +47,7 @@ class NormalPrior:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GammaPrior:
-    """Gamma of mean shape times scale."""
+    """Gamma with mean shape * scale."""
 
     kind: Literal["gamma"] = "gamma"
     shape: float
@@ -52,7 +56,7 @@ class GammaPrior:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InverseGammaPrior:
-    """The distribution of 1 / x where x is Gamma of this shape and of scale 1 / scale."""
+    """Inverse gamma: of 1 / x, where x is Gamma of this shape and of scale 1 / scale."""
 
     kind: Literal["inverse_gamma"] = "inverse_gamma"
     shape: float
@@ -96,8 +100,8 @@ def frozen(prior: ThetaPrior) -> Frozen:
     if isinstance(prior, NormalPrior):
         _check("loc", 1.0 + abs(prior.loc), "must be finite")
         return Frozen(stats.norm(prior.loc, scale))
-    made = stats.gamma if isinstance(prior, GammaPrior) else stats.invgamma
-    return Frozen(made(_positive("shape", prior.shape), scale=scale))
+    family = stats.gamma if isinstance(prior, GammaPrior) else stats.invgamma
+    return Frozen(family(_positive("shape", prior.shape), scale=scale))
 
 
 def _positive(name: str, value: float) -> float:
@@ -118,11 +122,12 @@ MOST_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Draws of a family's one unknown number theta, given what a job released.
+class InferenceQuestion:
+    """A request for posterior draws of a family's parameter theta, given a job's release.
 
-    family: how rows come about; options: what is known of it, by name. prior: of theta. algorithm,
-    normal_approximation, particles, chains, draws, warmup: see statistics.inference.infer.
+    family: distribution of the rows; options: its known parameters, by name. prior: of theta.
+    algorithm, normal_approximation, particles, chains, draws, warmup: see
+    statistics.inference.infer.
     """
 
     family: str
@@ -149,71 +154,73 @@ def population_of(name: str, options: Mapping[str, float]) -> Population:
 def _named(registry: Mapping[str, type[Kind]], name: str, options: Mapping[str, float]) -> Kind:
     if name not in registry:
         raise SpecError("/family", f"must be one of {', '.join(registry)}")
-    made = registry[name]
-    needed = {one.name for one in fields(made)}  # type: ignore[arg-type]
+    member = registry[name]
+    needed = {option.name for option in fields(member)}  # type: ignore[arg-type]
     if set(options) != needed:
-        what = f"the options {', '.join(sorted(needed))}" if needed else "no options"
-        raise SpecError("/options", f"{name} takes {what}")
+        takes = f"the options {', '.join(sorted(needed))}" if needed else "no options"
+        raise SpecError("/options", f"{name} takes {takes}")
     if not all(1e-100 <= value <= 1e100 for value in options.values()):
         raise SpecError("/options", "must be above 0, from 1e-100 to 1e100")
-    return made(**options)
+    return member(**options)
 
 
-def settled(released: tuple[Released, ...], asked: Question) -> Question:
-    """Return the question with its algorithm named. Raises SpecError where it cannot be asked."""
-    family, prior = family_of(asked.family, asked.options), frozen(asked.prior)
-    if not 1 <= asked.chains * asked.draws <= MOST_DRAWS:
+def settled(
+    released: tuple[ReleasedStatistic, ...], question: InferenceQuestion
+) -> InferenceQuestion:
+    """Return the request with an algorithm. Raises SpecError where it is not possible."""
+    family, prior = family_of(question.family, question.options), frozen(question.prior)
+    if not 1 <= question.chains * question.draws <= MOST_DRAWS:
         raise SpecError("/draws", f"times chains must be 1 to {MOST_DRAWS}")
     if (
-        max(asked.particles, PARTICLES) * asked.chains * _simulated(released, asked)
+        max(question.particles, PARTICLES) * question.chains * _simulated(released, question)
         > MOST_SIMULATED
     ):
         raise SpecError("/particles", "too many rows to simulate: name fewer particles or chains")
-    if (seconds := seconds_of(released, asked)) > MOST_SECONDS:
+    if (seconds := seconds_of(released, question)) > MOST_SECONDS:
         raise SpecError("/draws", f"would take about {seconds:.0f} s: name fewer, or particles")
-    near = asked.normal_approximation
-    named = algorithm_for(released, family, prior, asked.algorithm, approximate=near)
-    return replace(asked, algorithm=named)
+    approximate = question.normal_approximation
+    algorithm = algorithm_for(released, family, prior, question.algorithm, approximate=approximate)
+    return replace(question, algorithm=algorithm)
 
 
-def answer(released: tuple[Released, ...], asked: Question) -> Posterior:
-    """Return draws of theta. Free. Raises SpecError."""
-    asked = settled(released, asked)
-    family, prior = family_of(asked.family, asked.options), frozen(asked.prior)
-    with np.errstate(all="ignore"):  # thetas far out explain nothing: their likelihood is 0
+def answer(released: tuple[ReleasedStatistic, ...], question: InferenceQuestion) -> ThetaPosterior:
+    """Return posterior draws of theta; costs nothing. Raises SpecError."""
+    question = settled(released, question)
+    family, prior = family_of(question.family, question.options), frozen(question.prior)
+    with np.errstate(all="ignore"):  # far thetas have a likelihood of 0
         return infer(
             released,
             family,
             prior,
-            algorithm=asked.algorithm,
-            normal_approximation=asked.normal_approximation,
-            particles=asked.particles,
-            chains=asked.chains,
-            draws=asked.draws,
-            warmup=asked.warmup,
+            algorithm=question.algorithm,
+            normal_approximation=question.normal_approximation,
+            particles=question.particles,
+            chains=question.chains,
+            draws=question.draws,
+            warmup=question.warmup,
         )
 
 
-def judged_draws(asked: Question, draws: NDArray[np.float64]) -> Posterior:
-    """Return the draws (chain, draw) that a settled question was answered with, judged anew."""
-    family = family_of(asked.family, asked.options)
-    if asked.algorithm is None:
-        raise SpecError("/algorithm", "is not settled")
-    return judged(draws, family, asked.algorithm)
+def judged_draws(question: InferenceQuestion, draws: NDArray[np.float64]) -> ThetaPosterior:
+    """Return stored draws (chain, draw) of a request with their summary and verdict."""
+    family = family_of(question.family, question.options)
+    if question.algorithm is None:
+        raise SpecError("/algorithm", "is missing: name one")
+    return judged(draws, family, question.algorithm)
 
 
-def seconds_of(released: tuple[Released, ...], asked: Question) -> float:
-    """Return about how long an answer takes, from public facts."""
-    steps, numbers = asked.draws + asked.warmup, asked.chains * asked.particles
-    numbers *= _simulated(released, asked)
-    ordered = any(isinstance(one.noise, SmoothLaplaceNoise) for one in released)
+def seconds_of(released: tuple[ReleasedStatistic, ...], question: InferenceQuestion) -> float:
+    """Return the expected run time in seconds, from public facts."""
+    steps, numbers = question.draws + question.warmup, question.chains * question.particles
+    numbers *= _simulated(released, question)
+    ordered = any(isinstance(release.noise, SmoothLaplaceNoise) for release in released)
     return steps * (STEP_SECONDS + numbers * (ORDER_SECONDS if ordered else NUMBER_SECONDS))
 
 
-def _simulated(released: tuple[Released, ...], asked: Question) -> int:
-    """Return how many numbers a particle has."""
-    known = all(one.form == "batch" for one in released) and asked.normal_approximation
-    flipped = all(isinstance(one.noise, RandomisedResponse) for one in released)
-    if known or (flipped and asked.algorithm in (None, "mh")):
+def _simulated(released: tuple[ReleasedStatistic, ...], question: InferenceQuestion) -> int:
+    """Return the number of normals in a particle."""
+    known = all(release.form == "batch" for release in released) and question.normal_approximation
+    flipped = all(isinstance(release.noise, RandomisedResponse) for release in released)
+    if known or (flipped and question.algorithm in (None, "mh")):
         return 1
-    return max(one.rows for one in released)
+    return max(release.rows for release in released)

@@ -23,13 +23,13 @@ from dpmcmc.queries.statistics.mechanisms import (
     LaplaceNoise,
     Noise,
     RandomisedResponse,
-    Released,
+    ReleasedStatistic,
     SmoothLaplaceNoise,
     beta_of,
     order_statistic,
     smooth_sensitivity,
 )
-from dpmcmc.queries.statistics.plans import Plan
+from dpmcmc.queries.statistics.plans import StatisticPlan
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -37,103 +37,106 @@ GAUSSIAN_CELLS = 2**21  # of a row's range; times the most rows it is below 2^53
 ORDER_CELLS = 2**44  # of the range of an order statistic
 
 
-def release(plan: Plan, rows: Private[Table], permit: Permit, random: RandomSource) -> Released:
+def release(
+    plan: StatisticPlan, rows: Private[Table], permit: Permit, random: RandomSource
+) -> ReleasedStatistic:
     """Return the noisy statistic.
 
     Privacy: plan.paid.event, paid for by the permit. Raises PermitError before the rows are opened;
     never on rows.
     """
     table = opened(plan.paid, rows, permit)
-    values = table.columns[plan.asked.column].astype(np.float64)
-    if plan.asked.form == "sequential":
+    values = table.columns[plan.request.column].astype(np.float64)
+    if plan.request.form == "sequential":
         values = shuffled(values, random)
     return of_values(plan, values, random)
 
 
 def shuffled(values: Floats, random: RandomSource) -> Floats:
-    """Return the values in a random order: files may be sorted by what is in them."""
+    """Return the values in random order, since the order of rows may depend on their values."""
     first, second = random.words(len(values)), random.words(len(values))
     return np.asarray(values[np.lexsort((second, first))])
 
 
-def of_values(plan: Plan, values: Floats, random: RandomSource) -> Released:
+def of_values(plan: StatisticPlan, values: Floats, random: RandomSource) -> ReleasedStatistic:
     """Return the noisy statistic of opened rows. Privacy: plan.paid.event."""
-    return RELEASES[plan.asked.noise](plan, values, random)
+    return RELEASES[plan.request.noise](plan, values, random)
 
 
-def in_cells(plan: Plan, values: Floats, most: int) -> Integers:
-    """Return s of each row, rounded to 0 .. most equal steps of its range; whatever is no number
-    is 0."""
+def in_cells(plan: StatisticPlan, values: Floats, most: int) -> Integers:
+    """Return s of each row as whole steps, 0 to most, of its range; NaN becomes 0."""
     low, high = plan.statistic.range
     share = np.nan_to_num((plan.statistic.of(values) - low) / (high - low))
     return np.clip(np.rint(share * most), 0.0, float(most)).astype(np.int64)
 
 
-def summed(plan: Plan, each: Integers) -> Integers:
-    """Return what gets noise: (1,) or (rows,), exact."""
-    return each if plan.asked.form == "sequential" else each.sum(keepdims=True)
+def summed(plan: StatisticPlan, each: Integers) -> Integers:
+    """Return the exact values before noise: the sum (1,), or each row (rows,)."""
+    return each if plan.request.form == "sequential" else each.sum(keepdims=True)
 
 
-def in_units(plan: Plan, noisy: Floats | Integers, most: int) -> Floats:
+def in_units(plan: StatisticPlan, noisy: Floats | Integers, most: int) -> Floats:
     """Return noisy cells in the unit of s."""
     low, high = plan.statistic.range
-    count = 1 if plan.asked.form != "batch" else plan.schema.rows
+    count = 1 if plan.request.form != "batch" else plan.schema.rows
     return np.asarray(count * low + (high - low) / most * np.asarray(noisy, np.float64))
 
 
-def noise_of(plan: Plan) -> GaussianNoise | LaplaceNoise:
+def noise_of(plan: StatisticPlan) -> GaussianNoise | LaplaceNoise:
     """Return the noise of a sum or of a row, in the unit of s, from public facts."""
     z, sensitivity = plan.paid.noise_multiplier, plan.statistic.sensitivity
-    if plan.asked.noise == "gaussian":
+    if plan.request.noise == "gaussian":
         unit, sd = scale_of(z, 1)
         return GaussianNoise(sensitivity * unit * sd)
     return LaplaceNoise(sensitivity * (1 << log2_scale(z)) / cells(z))
 
 
-def with_gaussian(plan: Plan, values: Floats, random: RandomSource) -> Released:
+def with_gaussian(plan: StatisticPlan, values: Floats, random: RandomSource) -> ReleasedStatistic:
     """Return a sum, or every row, with noise of sd slightly above z times the sensitivity."""
     z = plan.paid.noise_multiplier
     sums = summed(plan, in_cells(plan, values, GAUSSIAN_CELLS)).astype(np.float64)[:, None]
     noisy, _ = release_sums(random, STATISTIC_GAUSSIAN, [sums], float(GAUSSIAN_CELLS), z)
-    return told(plan, in_units(plan, noisy[:, 0], GAUSSIAN_CELLS))
+    return released_statistic(plan, in_units(plan, noisy[:, 0], GAUSSIAN_CELLS))
 
 
-def with_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:
+def with_laplace(plan: StatisticPlan, values: Floats, random: RandomSource) -> ReleasedStatistic:
     """Return a sum, or every row, with noise of scale slightly above z times the sensitivity."""
     z = plan.paid.noise_multiplier
     most, scale = cells(z), 1 << log2_scale(z)
     sums = summed(plan, in_cells(plan, values, most))
     noise = laplace_noise(random, STATISTIC_LAPLACE, z, scale, sums.shape)
-    return told(plan, in_units(plan, sums + noise, most))
+    return released_statistic(plan, in_units(plan, sums + noise, most))
 
 
-def with_smooth_laplace(plan: Plan, values: Floats, random: RandomSource) -> Released:
-    """Return the median or maximum with noise as the rows about it let it be."""
+def with_smooth_laplace(
+    plan: StatisticPlan, values: Floats, random: RandomSource
+) -> ReleasedStatistic:
+    """Return the median or maximum with Laplace noise scaled to its smooth sensitivity."""
     epsilon, z = plan.epsilon, plan.paid.noise_multiplier
     beta = beta_of(epsilon, plan.failure)
     ordered = np.sort(in_cells(plan, values, ORDER_CELLS)).astype(np.float64)
-    at = order_statistic(ordered, plan.rank)
+    centre = order_statistic(ordered, plan.rank)
     smooth = smooth_sensitivity(ordered, plan.rank, beta, 0.0, float(ORDER_CELLS))
     scale = math.ceil(2.0 * (1.0 + 2.0**-40) * float(smooth) / epsilon)
     noise = laplace_noise(random, SMOOTH_SENSITIVITY_LAPLACE, z, scale, (1,))
-    return told(plan, in_units(plan, at.astype(np.int64) + noise, ORDER_CELLS))
+    return released_statistic(plan, in_units(plan, centre.astype(np.int64) + noise, ORDER_CELLS))
 
 
-def with_flips(plan: Plan, values: Floats, random: RandomSource) -> Released:
-    """Return each binary row as it is, or flipped."""
+def with_flips(plan: StatisticPlan, values: Floats, random: RandomSource) -> ReleasedStatistic:
+    """Return randomised responses of binary rows."""
     flipped = flips(random, RANDOMISED_RESPONSE, plan.epsilon, values.shape)
-    return told(plan, np.asarray((values == 1.0) ^ flipped, np.float64))
+    return released_statistic(plan, np.asarray((values == 1.0) ^ flipped, np.float64))
 
 
-def told(plan: Plan, values: Floats) -> Released:
-    """Return what was released, and how. values: (1,) or (rows,), noisy. Reads no row."""
-    rows, form = plan.schema.rows, plan.asked.form
-    return Released(values, law_of(plan), plan.statistic, rows, form, plan.paid.cost)
+def released_statistic(plan: StatisticPlan, values: Floats) -> ReleasedStatistic:
+    """Return noisy values (1,) or (rows,) with the distribution of their noise. Reads no row."""
+    rows, form = plan.schema.rows, plan.request.form
+    return ReleasedStatistic(values, law_of(plan), plan.statistic, rows, form, plan.paid.cost)
 
 
-def law_of(plan: Plan) -> Noise:
-    """Return the law of the noise, which does not depend on rows."""
-    kind, epsilon = plan.asked.noise, plan.epsilon
+def law_of(plan: StatisticPlan) -> Noise:
+    """Return the distribution of the noise, which is public."""
+    kind, epsilon = plan.request.noise, plan.epsilon
     if kind == "randomised_response":
         return RandomisedResponse(1.0 - flip_share(epsilon))
     if kind == "smooth_laplace":

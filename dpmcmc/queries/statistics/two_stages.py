@@ -1,4 +1,4 @@
-"""A statistic chosen by a part of the rows, and released of the others.
+"""Two stages: a noisy sum of some rows chooses the power of the noisy sum of the other rows.
 
 Proof: docs/proofs/statistics.md, section 3. Source: thesis B, section 6.5.
 """
@@ -25,13 +25,19 @@ from dpmcmc.queries.statistics.fisher import Additive, best_power, log_density_o
 from dpmcmc.queries.statistics.mechanisms import (
     GaussianNoise,
     LaplaceNoise,
-    Released,
+    ReleasedStatistic,
     Statistic,
     StatisticKind,
 )
-from dpmcmc.queries.statistics.plans import Asked, Plan, delta_of, number, planned
+from dpmcmc.queries.statistics.plans import (
+    StatisticPlan,
+    StatisticRequest,
+    delta_of,
+    number,
+    planned,
+)
 from dpmcmc.queries.statistics.populations import Population, moments
-from dpmcmc.queries.statistics.release import noise_of, of_values, shuffled, told
+from dpmcmc.queries.statistics.release import noise_of, of_values, released_statistic, shuffled
 
 Floats = NDArray[np.float64]
 MIN_GRID_WEIGHT = 1e-6  # weight of a value of theta
@@ -39,10 +45,10 @@ MIN_GRID_WEIGHT = 1e-6  # weight of a value of theta
 
 @dataclass(frozen=True, slots=True)
 class StagesPlan:
-    """Two releases of separate rows, settled before any row is read, but for the second's power."""
+    """The plan of two releases of separate rows; the power of the second is chosen at run time."""
 
-    first: Plan
-    second: Plan
+    first: StatisticPlan
+    second: StatisticPlan
     population: Population
     thetas: tuple[float, ...]
     powers: tuple[float, ...]
@@ -51,11 +57,11 @@ class StagesPlan:
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """What two stages released. power: chosen for the second. weights: of thetas given the first.
-    scores: the mean of 1 / information of each power."""
+    """Both releases. power: of the second. scores: mean of 1 / information, by power. weights:
+    posterior probabilities of thetas given the first."""
 
-    first: Released
-    second: Released
+    first: ReleasedStatistic
+    second: ReleasedStatistic
     power: float
     scores: dict[float, float]
     weights: Floats
@@ -64,17 +70,17 @@ class Stages:
 
 def plan_of_stages(
     schema: Schema,
-    asked: Asked,
+    request: StatisticRequest,
     first_rows: int,
     population: Population,
     thetas: Sequence[float],
     powers: Sequence[float],
     privacy: tuple[float, float],
 ) -> StagesPlan:
-    """Return what two stages release and cost. Reads no row. Raises SpecError."""
+    """Return the plan of two stages with their cost. Reads no row. Raises SpecError."""
     if type(first_rows) is not int or not 1 <= first_rows < schema.rows:
         raise SpecError("/first_rows", "must leave rows for both stages")
-    if asked.form != "batch" or asked.noise not in ("gaussian", "laplace"):
+    if request.form != "batch" or request.noise not in ("gaussian", "laplace"):
         raise SpecError("/noise", "must be gaussian or laplace, of a batch")
     if not callable(getattr(type(population), "nodes", None)):
         raise SpecError("/population", "must be one of dpmcmc.queries.statistics.populations")
@@ -85,15 +91,16 @@ def plan_of_stages(
                 f"/{name}", "needs numbers in a list: thetas, and powers to choose from"
             )
     parts = [replace(schema, rows=n) for n in (first_rows, schema.rows - first_rows)]
-    first, second = (planned(part, asked, *privacy) for part in parts)
+    first, second = (planned(part, request, *privacy) for part in parts)
     for a in powers:
-        planned(parts[1], replace(asked, a=a), *privacy)
+        planned(parts[1], replace(request, a=a), *privacy)
     event = Parallel((first.paid.event, second.paid.event))
     paid = replace(first.paid, event=event)
-    made = StagesPlan(first, second, population, tuple(thetas), tuple(powers), paid)
-    if not _is_known(made):
-        raise SpecError("/thetas", "are too far from the bounds for Fisher information to be known")
-    return made
+    plan = StagesPlan(first, second, population, tuple(thetas), tuple(powers), paid)
+    if not _is_known(plan):
+        message = "are too far from the column's bounds: the Fisher information there is not finite"
+        raise SpecError("/thetas", message)
+    return plan
 
 
 @lru_cache(maxsize=128)
@@ -102,12 +109,12 @@ def _is_known(plan: StagesPlan) -> bool:
     try:
         with np.errstate(all="ignore"):
             _, scores = _chosen(plan, np.ones(len(plan.thetas)))
-            known = [moments(plan.population, plan.first.statistic, t) for t in plan.thetas]
+            row_moments = [moments(plan.population, plan.first.statistic, t) for t in plan.thetas]
     except (ValueError, ArithmeticError):
         return False
-    there = all(math.isfinite(x) for one in known for x in one)
-    told = list(scores.values())
-    return there and math.isfinite(min(told)) and not any(map(math.isnan, told))
+    finite = all(math.isfinite(x) for moment in row_moments for x in moment)
+    means = list(scores.values())
+    return finite and math.isfinite(min(means)) and not any(map(math.isnan, means))
 
 
 def release_of_stages(
@@ -118,7 +125,7 @@ def release_of_stages(
     Privacy: plan.paid.event, two events in parallel on rows that chance assigns to a stage.
     Raises PermitError before the rows are opened; never on rows.
     """
-    values = opened(plan.paid, rows, permit).columns[plan.first.asked.column].astype(np.float64)
+    values = opened(plan.paid, rows, permit).columns[plan.first.request.column].astype(np.float64)
     values, split = shuffled(values, random), plan.first.schema.rows
     first = of_values(plan.first, values[:split], random)
     power, _ = _chosen(plan, weights_of(first, plan.population, plan.thetas))
@@ -127,48 +134,52 @@ def release_of_stages(
 
 
 def read_stages(plan: StagesPlan, first: float, power: float, second: float) -> Stages:
-    """Return what two released numbers and the power between them say. Free."""
-    known = told(plan.first, np.array([first]))
+    """Return both stages from the two released numbers and the chosen power; costs nothing."""
+    known = released_statistic(plan.first, np.array([first]))
     weights = weights_of(known, plan.population, plan.thetas)
-    released = told(_with_power(plan.second, power), np.array([second]))
+    released = released_statistic(_with_power(plan.second, power), np.array([second]))
     scores = _chosen(plan, weights)[1]
     return Stages(known, released, power, scores, weights, plan.paid.cost)
 
 
-def weights_of(released: Released, population: Population, thetas: Sequence[float]) -> Floats:
-    """Return how likely each theta is given a released sum, all being alike before. Free."""
+def weights_of(
+    released: ReleasedStatistic, population: Population, thetas: Sequence[float]
+) -> Floats:
+    """Return posterior probabilities of thetas given a released sum, from a uniform prior."""
     noise = released.noise
     if not isinstance(noise, GaussianNoise | LaplaceNoise) or released.form != "batch":
         raise SpecError("/form", "must be a batch with Gaussian or Laplace noise")
     value, rows = float(released.values[0]), released.rows
     with np.errstate(all="ignore"):
         known = [moments(population, released.statistic, theta) for theta in thetas]
-        logs = np.array([log_density_of_sum(one, rows, noise, value) for one in known])
+        logs = np.array([log_density_of_sum(m, rows, noise, value) for m in known])
     logs = np.where(np.isfinite(logs), logs, -np.inf)
-    if not np.isfinite(logs).any():  # no theta explains it: nothing was told
+    if not np.isfinite(logs).any():  # every theta has a likelihood of 0
         return np.full(len(known), 1.0 / len(known))
     weights = np.exp(logs - logs.max())
     return np.asarray(weights / weights.sum())
 
 
 def _chosen(plan: StagesPlan, weights: Floats) -> tuple[float, dict[float, float]]:
-    kept = np.flatnonzero(weights > MIN_GRID_WEIGHT)
-    guesses = [plan.thetas[i] for i in kept]
+    likely_thetas = np.flatnonzero(weights > MIN_GRID_WEIGHT)
+    guesses = [plan.thetas[i] for i in likely_thetas]
     rows = plan.second.schema.rows
 
-    def noise(own: Statistic) -> Additive:
-        return noise_of(_with_power(plan.second, own.a))
+    def noise(statistic: Statistic) -> Additive:
+        return noise_of(_with_power(plan.second, statistic.a))
 
-    own = plan.second.statistic
-    likely = weights[kept].tolist()
+    statistic = plan.second.statistic
+    likely_weights = weights[likely_thetas].tolist()
     with np.errstate(all="ignore"):  # where a row hardly varies, information is infinite
-        return best_power(plan.population, own, guesses, plan.powers, rows, noise, weights=likely)
+        return best_power(
+            plan.population, statistic, guesses, plan.powers, rows, noise, weights=likely_weights
+        )
 
 
-def _with_power(plan: Plan, a: float) -> Plan:
-    """Return the same release, of another power: its event does not depend on that."""
-    asked, statistic = replace(plan.asked, a=a), replace(plan.statistic, a=a)
-    return replace(plan, asked=asked, statistic=statistic)
+def _with_power(plan: StatisticPlan, a: float) -> StatisticPlan:
+    """Return the plan with another power; its event is the same."""
+    request, statistic = replace(plan.request, a=a), replace(plan.statistic, a=a)
+    return replace(plan, request=request, statistic=statistic)
 
 
 def release_in_two_stages(
@@ -188,19 +199,54 @@ def release_in_two_stages(
     budget: Budget | None = None,
     random: RandomSource | None = None,
 ) -> Stages:
-    """Release a sum of some rows, choose a power by what it tells, release it of the others.
+    """Release a noisy sum of some rows, and of the other rows a sum whose power it chose.
 
-    first_rows: how many, drawn by chance. population: of
-    statistics.populations. thetas: values of its parameter, alike before the release. powers: to
-    choose from, by the least mean of 1 / information. kind, noise, budget, random: as in
-    `release_statistic`. Inference may use both releases.
-    Privacy: replace-one; both stages together cost what one costs, (epsilon, delta), since every
-    row is in one. Proof: docs/proofs/statistics.md, section 3. Raises SpecError on the request,
-    ValueError where the data do not suit the schema, BudgetExhaustedError where too little is left.
+    Inference may use both releases. Privacy: replace-one; both stages together cost (epsilon,
+    delta), as one does, since every row is in one stage. Proof: docs/proofs/statistics.md,
+    section 3.
+
+    Parameters
+    ----------
+    data, column, schema
+        As of `release_statistic`.
+    population
+        Distribution of the rows, of dpmcmc.queries.statistics.populations.
+    first_rows
+        Number of rows in the first stage, which are drawn at random.
+    thetas
+        Possible values of the population's parameter, equally likely before the release.
+    powers
+        Values of a to choose from, by the least mean of 1 / Fisher information.
+    epsilon, delta
+        Cost of the call.
+    kind, noise, budget, random
+        As of `release_statistic`.
+    first_power
+        The power a of the first stage.
+
+    Returns
+    -------
+    Stages
+        Both releases, the chosen power and the scores of all.
+
+    Raises
+    ------
+    SpecError
+        If the request is not possible; the message names the field and the remedy.
+    ValueError
+        If the data do not fit the schema.
+    BudgetExhaustedError
+        If too little of the budget is left.
+
+    Examples
+    --------
+    >>> from dpmcmc.queries.statistics.populations import NormalVariance
+    >>> release_in_two_stages(rows, "dose", NormalVariance(), schema=schema, first_rows=1000,
+    ...                       thetas=[1, 4], powers=[1, 2], epsilon=1.0)
     """
     check_call(schema, budget, random)
-    asked = Asked(column=column, kind=kind, a=first_power, noise=noise)
+    request = StatisticRequest(column=column, kind=kind, a=first_power, noise=noise)
     privacy = number("epsilon", epsilon), delta_of(schema, noise, delta, budget)
-    plan = plan_of_stages(schema, asked, first_rows, population, thetas, powers, privacy)
+    plan = plan_of_stages(schema, request, first_rows, population, thetas, powers, privacy)
     rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
     return release_of_stages(plan, rows, permit, random or SystemRandom())

@@ -1,1 +1,1 @@
-"""Summary statistics with intervals that know the noise."""
+"""Summary statistics with intervals that include the noise."""

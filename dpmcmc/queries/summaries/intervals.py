@@ -1,6 +1,6 @@
-"""Intervals of summaries from noisy sums. Made of what was released. Proof: docs/proofs/tables.md.
+"""Intervals of summaries from released sums. Proof: docs/proofs/tables.md.
 
-All take the noise's sd in the units of what was released, `target` rows or population, and `reach`,
+All take the noise's sd in the units of the released sums, `target` rows or population, and `reach`,
 the normal quantile of the interval's level.
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
 Floats = NDArray[np.float64]
-Target = Literal["population", "rows"]
+IntervalTarget = Literal["population", "rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,12 @@ class Estimate:
     upper: float
 
 
-def share(count: float, rows: int, sd: float, reach: float, target: Target) -> tuple[float, ...]:
+def share(
+    count: float, rows: int, sd: float, reach: float, target: IntervalTarget
+) -> tuple[float, ...]:
     """Return estimate and interval of a cell's share of the rows, or of the population.
 
-    count: noisy. Source: Wilson 1927, with the noise's variance beside the binomial one.
+    count: noisy. Source: Wilson 1927, with the noise's variance added to the binomial one.
     """
     c = min(max(count, 0.0), float(rows))
     if target == "rows":
@@ -39,8 +41,8 @@ def share(count: float, rows: int, sd: float, reach: float, target: Target) -> t
         a, b = rows * (rows + square), 2.0 * c * rows + square * rows
         root = math.sqrt(max(b * b - 4.0 * a * (c * c - square * sd * sd), 0.0))
         low, high = (b - root) / (2.0 * a), (b + root) / (2.0 * a)
-    found = c / rows
-    return found, max(min(low, found), 0.0), min(max(high, found), 1.0)
+    estimate = c / rows
+    return estimate, max(min(low, estimate), 0.0), min(max(high, estimate), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,13 @@ class Moments:
 
 
 def moments(
-    sums: Floats, rows: int, sd: float, missing: bool, reach: float, target: Target
+    sums: Floats, rows: int, sd: float, missing: bool, reach: float, target: IntervalTarget
 ) -> Moments | None:
     """Return moments from noisy sums of (u, u^2, 1), sd the noise's in each; None where too noisy.
 
-    missing: whether the number of complete rows is not public. Errors are those of normal numbers,
-    to second order in the noise. The mean's are Student's t by the effective degrees of freedom
-    (Welch 1947); the sd's interval is of all variances that are not refused, whose sampling error
-    grows with them.
+    missing: whether the number of complete rows is not public. Errors are those of normal rows, to
+    second order in the noise. The interval of the mean is Student's t with the effective degrees of
+    freedom (Welch 1947); that of the sd has all variances that a test does not reject.
     """
     count = min(float(sums[2]), float(rows)) if missing else float(rows)
     if count <= 4.0 * sd * missing + 1.0:
@@ -71,42 +72,48 @@ def moments(
     sampled = target == "population"
     variance = min(max(square * (count / (count - 1.0) if sampled else 1.0), 0.0), 1.0)
     low, high = _variances(variance, error, reach, 2.0 / (count - 1.0) if sampled else 0.0)
-    own, of_rows = noise * (1.0 + mean**2 * missing), 0.0
+    noise_variance, sampling_variance = noise * (1.0 + mean**2 * missing), 0.0
     if sampled:
-        of_rows = max(variance, math.sqrt(error)) / count
-        freedom = (count - 1.0) * ((own + of_rows) / of_rows) ** 2 if of_rows else math.inf
-        reach = float(stdtrit(freedom, ndtr(reach)))
-    away = reach * math.sqrt(own + of_rows)
+        sampling_variance = max(variance, math.sqrt(error)) / count
+        degrees = (
+            (count - 1.0) * ((noise_variance + sampling_variance) / sampling_variance) ** 2
+            if sampling_variance
+            else math.inf
+        )
+        reach = float(stdtrit(degrees, ndtr(reach)))
+    half_width = reach * math.sqrt(noise_variance + sampling_variance)
     return Moments(
-        (mean, max(mean - away, -1.0), min(mean + away, 1.0)),
+        (mean, max(mean - half_width, -1.0), min(mean + half_width, 1.0)),
         (math.sqrt(variance), math.sqrt(low), math.sqrt(high)),
     )
 
 
-def _variances(found: float, error: float, reach: float, share: float) -> tuple[float, float]:
+def _variances(estimate: float, error: float, reach: float, share: float) -> tuple[float, float]:
     """Return the ends of all v in [0, 1] with (found - v)^2 <= reach^2 (error + share v^2)."""
-    times, spared = reach**2 * share, found**2 - reach**2 * error
-    inner = found**2 - (1.0 - times) * spared
+    times, spared = reach**2 * share, estimate**2 - reach**2 * error
+    inner = estimate**2 - (1.0 - times) * spared
     if inner < 0.0:  # of so few rows that none is refused
         return 0.0, 1.0
-    root = found + math.sqrt(inner)
+    root = estimate + math.sqrt(inner)
     low = spared / root if root > 0.0 else 0.0
     high = root / (1.0 - times) if times < 1.0 else 1.0
-    return min(max(low, 0.0), found), max(min(high, 1.0), found)
+    return min(max(low, 0.0), estimate), max(min(high, 1.0), estimate)
 
 
 @dataclass(frozen=True, slots=True)
 class Cumulative:
-    """Noisy counts of a histogram, summed up. edges: (bins + 1,). sd: of one count's noise."""
+    """Noisy counts of a histogram, for quantiles. edges: (bins + 1,). sd: of one count's noise."""
 
     edges: Floats
     counts: Floats
     rows: int
     sd: float
 
-    def quantile(self, at: float, reach: float, target: Target) -> tuple[float, float, float]:
-        """Return estimate and interval of a quantile: all edges that are not refused (test
-        inversion), and the bins on either side."""
+    def quantile(
+        self, at: float, reach: float, target: IntervalTarget
+    ) -> tuple[float, float, float]:
+        """Return estimate and interval of a quantile: all edges that a test does not reject, and
+        the bins on either side."""
         bins = len(self.counts)
         spare = (self.rows - self.counts.sum()) / bins
         below = np.concatenate(([0.0], np.cumsum(self.counts + spare)))
@@ -114,16 +121,16 @@ class Cumulative:
         variance = self.sd**2 * j * (bins - j) / bins
         if target == "population":
             variance = variance + self.rows * at * (1.0 - at)
-        off = below - at * self.rows
-        kept = np.abs(off) <= reach * np.sqrt(variance)
+        differences = below - at * self.rows
+        accepted = np.abs(differences) <= reach * np.sqrt(variance)
         middle = self._where(below, at * self.rows)
         first = int(np.searchsorted(self.edges, middle, side="right")) - 1
-        inside = np.flatnonzero(kept)
+        inside = np.flatnonzero(accepted)
         low = min([*inside.tolist(), first + 1]) - 1
         high = max([*inside.tolist(), first]) + 1
         return middle, float(self.edges[max(low, 0)]), float(self.edges[min(high, bins)])
 
-    def _where(self, below: Floats, wanted: float) -> float:
-        """Return where the cumulative counts, made to increase, pass a number of rows."""
-        rising = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
-        return float(np.interp(wanted, rising, self.edges))
+    def _where(self, below: Floats, rows: float) -> float:
+        """Return the number at which the cumulative counts, made increasing, reach these rows."""
+        increasing = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
+        return float(np.interp(rows, increasing, self.edges))

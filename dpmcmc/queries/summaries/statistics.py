@@ -1,4 +1,4 @@
-"""What can be asked for: means, quantiles and tables of counts, and what each releases of rows."""
+"""Summary statistics: means, quantiles and tables of counts, and their exact values on rows."""
 
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -13,7 +13,7 @@ from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY, cells, counted
 from dpmcmc.planner.checks import check_kinds
 
 Floats = NDArray[np.float64]
-GRID = 2.0**30  # to whose multiples standardised numbers are rounded
+GRID = 2.0**30  # standardised numbers are rounded to multiples of 1 / GRID
 # L2 change of (u, u^2, 1): docs/proofs/tables.md, section 1
 MOMENT_SENSITIVITY = 2.0 * (1.0 + 2.0**-12)
 QUANTILE_BINS = 64
@@ -21,7 +21,17 @@ QUANTILE_BINS = 64
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """Mean and sd of a number column, over the rows where it is not missing."""
+    """Mean and sd of a number column, over the rows where it is not missing.
+
+    Parameters
+    ----------
+    column
+        Name of a number column.
+
+    Examples
+    --------
+    >>> Mean("dose")
+    """
 
     column: str
     kind: Literal["mean"] = "mean"
@@ -29,7 +39,21 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Quantiles of a number column without missing codes, from `bins` bins of equal width."""
+    """Quantiles of a number column, from a noisy histogram.
+
+    Parameters
+    ----------
+    column
+        Name of a number column without missing codes.
+    at
+        Probabilities between 0 and 1.
+    bins
+        Number of bins of equal width between the declared bounds.
+
+    Examples
+    --------
+    >>> Quantiles("dose", at=(0.5,))
+    """
 
     column: str
     at: tuple[float, ...] = (0.25, 0.5, 0.75)
@@ -41,7 +65,16 @@ class Quantiles:
 class Counts:
     """A histogram of one column, or a contingency table of several.
 
-    bins: inner edges of the bins of number columns, by name, or how many of equal width.
+    Parameters
+    ----------
+    columns
+        Names of the columns.
+    bins
+        For number columns, by name: inner edges of bins, or a number of bins of equal width.
+
+    Examples
+    --------
+    >>> Counts(("cured", "dose"), bins={"dose": 5})
     """
 
     columns: tuple[str, ...]
@@ -53,8 +86,8 @@ Statistic = Mean | Quantiles | Counts
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A statistic with its axes. size: how many numbers it releases."""
+class SummaryRequest:
+    """A requested statistic with its axes. size: number of released values."""
 
     statistic: Statistic
     axes: tuple[Axis, ...]
@@ -75,22 +108,22 @@ class Asked:
         return counted(rows, self.axes)
 
 
-def asked(schema: Schema, statistic: Statistic) -> Asked:
-    """Return a statistic that suits the schema. Raises SpecError."""
+def request_of(schema: Schema, statistic: Statistic) -> SummaryRequest:
+    """Return the request for a statistic on a schema. Raises SpecError where it does not fit."""
     if not isinstance(statistic, get_args(Statistic)):
-        told = 'must be Mean(column="x"), Quantiles(column="x") or Counts(columns=("x", "y"))'
-        raise SpecError("/statistics", f"each of them {told}")
+        remedy = 'must be Mean(column="x"), Quantiles(column="x") or Counts(columns=("x", "y"))'
+        raise SpecError("/statistics", f"each of them {remedy}")
     check_kinds(statistic, "/statistics")
     if isinstance(statistic, Counts):
         if not set(statistic.bins) <= set(statistic.columns):
             raise SpecError("/statistics", "bins name a column that is not counted")
-        found = axes(schema, statistic.columns, statistic.bins)
-        if not found:
+        found_axes = axes(schema, statistic.columns, statistic.bins)
+        if not found_axes:
             raise SpecError("/statistics", "counts need a column")
-        return Asked(statistic, found, cells(found))
+        return SummaryRequest(statistic, found_axes, cells(found_axes))
     bins = statistic.bins if isinstance(statistic, Quantiles) else 1
-    found = axes(schema, (statistic.column,), {statistic.column: bins}, spikes=False)
-    column = found[0].column
+    found_axes = axes(schema, (statistic.column,), {statistic.column: bins}, spikes=False)
+    column = found_axes[0].column
     if not isinstance(column, NumberColumn):
         raise SpecError("/statistics", f"{statistic.column!r} is not a number column")
     if isinstance(statistic, Quantiles):
@@ -98,21 +131,21 @@ def asked(schema: Schema, statistic: Statistic) -> Asked:
             raise SpecError("/statistics", f"{column.name!r} has missing codes: ask for its counts")
         if not statistic.at or not all(0.0 < q < 1.0 for q in statistic.at):
             raise SpecError("/statistics", "quantiles must lie between 0 and 1")
-        return Asked(statistic, found, cells(found))
-    return Asked(statistic, found, 3)
+        return SummaryRequest(statistic, found_axes, cells(found_axes))
+    return SummaryRequest(statistic, found_axes, 3)
 
 
 def moments(rows: Table, column: NumberColumn) -> Floats:
-    """Return sums over rows of (u, u^2, 1), u the number within [-1, 1]; of 0 where it is missing.
+    """Return sums over rows of (u, u^2, 1), u standardised to [-1, 1]; missing values add 0.
 
     Exact in any order of rows: u and u^2 are rounded toward zero to multiples of 2^-30.
     """
     values = rows.columns[column.name].astype(np.float64)
-    there = ~column.is_missing(values)
+    present = ~column.is_missing(values)
     half = 0.5 * column.upper - 0.5 * column.lower
     middle = 0.5 * column.lower + 0.5 * column.upper
-    u = np.where(there, np.clip((values - middle) / half, -1.0, 1.0), 0.0)
+    u = np.where(present, np.clip((values - middle) / half, -1.0, 1.0), 0.0)
     u = np.trunc(u * GRID) / GRID
-    whole = [np.trunc(part * GRID).astype(np.int64) for part in (u, u * u)]
-    first, second = (float(part.sum()) / GRID for part in whole)
-    return np.array([first, second, float(there.sum())])
+    multiples = [np.trunc(part * GRID).astype(np.int64) for part in (u, u * u)]
+    first, second = (float(part.sum()) / GRID for part in multiples)
+    return np.array([first, second, float(present.sum())])

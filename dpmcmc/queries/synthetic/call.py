@@ -1,4 +1,4 @@
-"""Synthetic tables in one call: noisy marginals, a model of greatest entropy, posterior draws."""
+"""Synthetic tables in one call: noisy marginals, a maximum entropy model, posterior draws."""
 
 import itertools
 import math
@@ -26,16 +26,16 @@ from dpmcmc.queries.paid import Paid, opened, settled
 from dpmcmc.queries.synthetic.checks import Check, checked, shares_of
 from dpmcmc.queries.synthetic.drawn import Floats, Values, levels, rows_of, tilts_of, values, within
 from dpmcmc.queries.synthetic.loglinear import LogLinear, covers
-from dpmcmc.queries.synthetic.posterior import Known, draws
+from dpmcmc.queries.synthetic.posterior import NoisyMarginals, draws
 
 
-# Rubin's rules for fully synthetic tables. Each table is as a fresh sample of rows: what estimates
-# vary by between tables is their posterior's variance and, once more, the variance within a table,
-# which is therefore taken off. Source: Raghunathan, Reiter & Rubin 2003; Reiter 2002 for variances
-# that would be negative.
+# Rubin's rules for fully synthetic tables. Each table is like a new sample of rows: the variance of
+# estimates between tables is that of their posterior plus the variance within a table, which is
+# therefore subtracted. Source: Raghunathan, Reiter & Rubin 2003; Reiter 2002 for variances that
+# would be negative.
 @dataclass(frozen=True, eq=False)
 class Combined:
-    """Estimates, one of each quantity, (quantities,). sd: standard errors, of rows and of noise.
+    """Estimates (quantities,). sd: standard errors, which include sampling and noise.
 
     freedom: degrees of freedom of the t distribution of an error over its sd.
     """
@@ -55,10 +55,10 @@ class Combined:
 def combine(estimates: ArrayLike, variances: ArrayLike, share: float = 1.0) -> Combined:
     """Combine the same analysis of m synthetic tables.
 
-    estimates, variances: (m,) or (m, quantities), the latter squared standard errors as the
-    analysis gives them for a table that it takes for real. share: rows of a synthetic table over
-    the real number of rows. The variance is (1 + 1/m) b - v for b the estimates' variance between
-    tables and v the mean of the variances, and share * v where that is not positive.
+    estimates, variances: (m,) or (m, quantities); variances are squared standard errors as the
+    analysis gives them for a table of real rows. share: rows of a synthetic table over the real
+    number of rows. The variance is (1 + 1/m) b - v for b the estimates' variance between tables and
+    v the mean of the variances, and share * v where that is not positive.
     Raises ValueError with fewer than two tables, or shapes that differ.
     """
     q, v = np.asarray(estimates, np.float64), np.asarray(variances, np.float64)
@@ -76,15 +76,15 @@ def combine(estimates: ArrayLike, variances: ArrayLike, share: float = 1.0) -> C
 
 Impossible = Sequence[Mapping[str, Sequence[str]]]
 Marginals = Sequence[Sequence[str]] | Literal["pairs"]
-MOST_CELLS, MOST_ENTRIES = 2**20, 2500  # of the model: for memory, and for a minute's work
+MOST_CELLS, MOST_ENTRIES = 2**20, 2500  # of the model: limits of memory and of run time
 FEWEST, MOST = 2, 2000  # tables
 LEAST_MOVES, MOST_MOVES = 20, 20_000
 MAX_RHAT = 1.2  # largest R-hat of a cell of the marginals that counts as mixed
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """What is released, from public facts alone. noise_sd: of each count, in rows."""
+class SyntheticPlan:
+    """The plan of a release of marginals, from public facts alone."""
 
     schema: Schema
     axes: tuple[Axis, ...]
@@ -106,17 +106,17 @@ def planned(
     marginals: Marginals = "pairs",
     bins: Mapping[str, Bins] | None = None,
     impossible: Impossible = (),
-) -> Plan:
-    """Return what `synthesise` would release and cost. Reads no row. Raises SpecError."""
+) -> SyntheticPlan:
+    """Return the plan of `synthesise` with its cost. Reads no row. Raises SpecError."""
     names = [c.name for c in schema.columns] if columns is None else list(columns)
     if not names:
         raise SpecError("/columns", "must name one column or more")
     if not set(bins or {}) <= set(names):
         raise SpecError("/bins", "name a column that is not among the columns")
-    found = axes(schema, names, bins or {})
-    shape = tuple(axis.size for axis in found)
-    model = LogLinear(shape, _places(names, marginals), _ruled_out(found, impossible))
-    check_cells([[found[k] for k in one] for one in model.marginals])
+    all_axes = axes(schema, names, bins or {})
+    shape = tuple(axis.size for axis in all_axes)
+    model = LogLinear(shape, _numbered(names, marginals), _impossible_levels(all_axes, impossible))
+    check_cells([[all_axes[k] for k in marginal] for marginal in model.marginals])
     if model.combinations > MOST_CELLS:
         size = sum(math.log10(count) for count in shape)
         message = f"have 10^{size:.1f} cells, at most {MOST_CELLS} are modelled"
@@ -126,93 +126,99 @@ def planned(
     if sum(model.sizes) > MOST_ENTRIES:
         message = f"have {sum(model.sizes)} cells together, at most {MOST_ENTRIES} are modelled"
         raise SpecError("/marginals", message)
-    return Plan(schema, found, model, settled(schema, privacy))
+    return SyntheticPlan(schema, all_axes, model, settled(schema, privacy))
 
 
-def _places(names: Sequence[str], marginals: Marginals) -> tuple[tuple[int, ...], ...]:
-    """Return the marginals as numbers of columns. Raises SpecError."""
-    every = range(len(names))
+def _numbered(names: Sequence[str], marginals: Marginals) -> tuple[tuple[int, ...], ...]:
+    """Return the marginals with numbers in place of columns' names. Raises SpecError."""
+    columns = range(len(names))
     if marginals == "pairs":
-        return tuple(itertools.combinations(every, 2)) if len(names) > 1 else ((0,),)
-    places = {name: k for k, name in enumerate(names)}
-    if not all(name in places for one in marginals for name in one):
+        return tuple(itertools.combinations(columns, 2)) if len(names) > 1 else ((0,),)
+    number_of = {name: k for k, name in enumerate(names)}
+    if not all(name in number_of for marginal in marginals for name in marginal):
         raise SpecError("/marginals", "name a column that is not among the columns")
-    found = tuple(tuple(sorted(places[name] for name in one)) for one in marginals)
-    if not all(found) or any(len(set(one)) < len(one) for one in found):
+    numbered = tuple(tuple(sorted(number_of[name] for name in marginal)) for marginal in marginals)
+    if not all(numbered) or any(len(set(marginal)) < len(marginal) for marginal in numbered):
         raise SpecError("/marginals", "must name one or more distinct columns each")
-    if len(set(found)) < len(found) or not covers(every, found):
+    if len(set(numbered)) < len(numbered) or not covers(columns, numbered):
         raise SpecError("/marginals", "must differ, and every column must be in one of them")
-    return found
+    return numbered
 
 
-def _ruled_out(found: Sequence[Axis], impossible: Impossible) -> tuple[dict[int, list[int]], ...]:
-    """Return combinations of levels as numbers. Raises SpecError on what is not declared."""
-    if not isinstance(impossible, list | tuple) or not all(map(_are_levels, impossible)):
+def _impossible_levels(
+    axes: Sequence[Axis], impossible: Impossible
+) -> tuple[dict[int, list[int]], ...]:
+    """Return impossible combinations with numbers in place of names. Raises SpecError."""
+    if not isinstance(impossible, list | tuple) or not all(map(_is_levels_by_column, impossible)):
         raise SpecError("/impossible", 'must be levels by column, such as [{"sex": ["m"]}]')
-    places = {axis.name: (k, axis.labels) for k, axis in enumerate(found)}
-    for name, words in ((name, words) for one in impossible for name, words in one.items()):
-        if name not in places or not set(words) <= set(places[name][1]):
+    axis_of = {axis.name: (k, axis.labels) for k, axis in enumerate(axes)}
+    for name, names in (
+        (name, names) for combination in impossible for name, names in combination.items()
+    ):
+        if name not in axis_of or not set(names) <= set(axis_of[name][1]):
             raise SpecError("/impossible", f"names levels that {name!r} does not have")
     if not all(impossible):
         raise SpecError("/impossible", "must name a column each")
     return tuple(
         {
-            places[name][0]: [places[name][1].index(word) for word in words]
-            for name, words in one.items()
+            axis_of[name][0]: [axis_of[name][1].index(word) for word in names]
+            for name, names in combination.items()
         }
-        for one in impossible
+        for combination in impossible
     )
 
 
-def _are_levels(told: object) -> bool:
-    """Whether it holds lists of words by column."""
-    if not isinstance(told, Mapping):
+def _is_levels_by_column(value: object) -> bool:
+    """Whether a value is a mapping from columns to lists of levels."""
+    if not isinstance(value, Mapping):
         return False
-    lists = all(isinstance(words, list | tuple) for words in told.values())
-    return lists and all(isinstance(word, str) for words in told.values() for word in words)
+    lists = all(isinstance(names, list | tuple) for names in value.values())
+    return lists and all(isinstance(word, str) for names in value.values() for word in names)
 
 
-def release(plan: Plan, rows: Private[Table], permit: Permit, random: RandomSource) -> Floats:
-    """Return the noisy counts of all marginals, (entries,), one after the other.
+def release(
+    plan: SyntheticPlan, rows: Private[Table], permit: Permit, random: RandomSource
+) -> Floats:
+    """Return the noisy counts of all marginals, concatenated, (entries,).
 
     Privacy: plan.paid.event, one Gaussian event for all of them, paid for by the permit. Proof:
     docs/proofs/tables.md. Raises PermitError before the rows are opened; never on rows.
     """
     table = opened(plan.paid, rows, permit)
-    parts = [counted(table, [plan.axes[k] for k in one]) for one in plan.model.marginals]
+    parts = [counted(table, [plan.axes[k] for k in marginal]) for marginal in plan.model.marginals]
     return released(np.concatenate(parts), len(parts), plan.paid.noise_multiplier, random)
 
 
 @dataclass(frozen=True, eq=False)
 class Synthetic:
-    """Synthetic tables, drawn given noisy marginals; and what those were.
+    """Synthetic tables, drawn given noisy marginals, with these marginals.
 
-    cells: (tables, rows), each row's combination of levels, the last column fastest. places: name
-    of a number column -> (tables, rows), where in its bin a number lies. counts: the noisy
-    marginals. r_hat: the largest of those of the marginals' probabilities over the chains. checks:
-    of each column.
+    cells: (tables, rows), each row's combination of levels, the last column fastest. positions: by
+    number column -> (tables, rows), where in its bin a number is, 0 to 1. counts: the noisy
+    marginals. r_hat: the largest of the marginals' probabilities over the chains. checks: of each
+    column.
     """
 
-    plan: Plan
+    plan: SyntheticPlan
     counts: Floats
     cells: NDArray[np.intp]
-    places: Mapping[str, Floats]
+    positions: Mapping[str, Floats]
     r_hat: float
     checks: tuple[Check, ...]
 
     @property
     def cost(self) -> Cost:
-        """What the call cost; whoever holds the rows keeps the account."""
+        """The cost of the call."""
         return self.plan.paid.cost
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the chains agree, and the tables have the columns that were released."""
+        """Whether the chains agree, and the tables agree with the released marginals."""
         return judged(self.plan, self.r_hat, self.checks)
 
     @property
     def reliable(self) -> bool:
-        """Whether nothing is wrong: see verdict."""
+        """Whether the verdict is reliable."""
         return self.verdict.status == "reliable"
 
     def __len__(self) -> int:
@@ -220,11 +226,13 @@ class Synthetic:
 
     def table(self, number: int) -> dict[str, Values]:
         """Return one table: name -> (rows,) words or numbers, ready for csv or a data frame."""
-        found = levels(self.plan.axes, self.cells[number])
-        none = np.zeros(0)
+        levels_of = levels(self.plan.axes, self.cells[number])
+        no_positions = np.zeros(0)
         return {
-            axis.name: values(axis, level, self.places.get(axis.name, [none] * len(self))[number])
-            for axis, level in zip(self.plan.axes, found, strict=True)
+            axis.name: values(
+                axis, level, self.positions.get(axis.name, [no_positions] * len(self))[number]
+            )
+            for axis, level in zip(self.plan.axes, levels_of, strict=True)
         }
 
     def tables(self, count: int | None = None) -> list[dict[str, Values]]:
@@ -246,7 +254,7 @@ class Synthetic:
         return "\n".join(
             (
                 f"{len(self)} synthetic tables of {self.cells.shape[1]} rows",
-                self.verdict.told(False),
+                self.verdict.text(False),
                 f"{len(self.plan.model.marginals)} marginals, {len(self.counts)} counts, "
                 f"noise of sd {self.plan.noise_sd:.3g} rows in each, R-hat {self.r_hat:.2f}",
                 f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}",
@@ -272,22 +280,60 @@ def synthesise(
     budget: Budget | None = None,
     random: RandomSource | None = None,
 ) -> Synthetic:
-    """Release noisy marginals of rows of your own, and draw synthetic tables given them.
+    """Release noisy marginals, and draw synthetic tables given them.
 
-    columns: what the tables have, by default all of the schema. marginals: contingency tables that
-    are released, each by its columns' names; "pairs": all two-way ones. What no marginal holds is
-    not in the tables: an analysis is served as far as the marginals determine it, so for a
-    regression take those of the response with each pair of covariates. bins: of a number column,
-    how many of equal width, or their inner edges. impossible: levels that no row has
-    together, by column, as a fact known beforehand: such cells would hold noise alone, and rows
-    that are there all the same are not in the tables. tables: how many, of as many rows as the
-    data. moves: of each chain that draws their probabilities; more where `r_hat` says that they did
-    not mix.
-    Privacy: one Gaussian event at the multiplier that spends (epsilon, delta); every call spends
-    it anew, and the tables cost nothing more. budget: takes what the call costs, see
-    dpmcmc.fit.budget. random: for tests only.
-    Raises SpecError on the request, ValueError where the data do not suit the schema.
-    Source: McKenna et al. 2019 (the model), Räisä et al. 2023 (inference).
+    Privacy: one Gaussian event under replace-one that costs (epsilon, delta); every call costs this
+    again, and the tables cost nothing more. Source: McKenna et al. 2019 (the model), Räisä et al.
+    2023 (inference).
+
+    Parameters
+    ----------
+    data
+        The rows: a data frame, or a mapping of column names to values.
+    schema
+        Declared columns and number of rows.
+    epsilon, delta
+        Cost of the call; delta by default the budget's, or the smaller of 1e-6 and 0.1 / rows.
+    noise_multiplier
+        In place of epsilon: sd of the noise over the sensitivity.
+    columns
+        Columns of the tables, by default all of the schema.
+    marginals
+        Contingency tables to release, each by its columns' names; "pairs": all two-way tables. The
+        tables have no other dependence than that of the marginals: for a regression, take the
+        marginals of the response with each pair of covariates.
+    bins
+        For number columns, by name: a number of bins of equal width, or their inner edges.
+    impossible
+        Combinations of levels that are known to be impossible, by column. Without this they would
+        have noise alone; rows that have them all the same are not in the tables.
+    tables
+        Number of tables, each with as many rows as the data.
+    moves
+        Steps of each chain that draws probabilities; more if `r_hat` is too large.
+    budget
+        If given, the call is charged to it.
+    random
+        For tests only.
+
+    Returns
+    -------
+    Synthetic
+        The tables, the noisy marginals and a verdict; `combine` combines analyses of all tables.
+
+    Raises
+    ------
+    SpecError
+        If the request is not possible; the message names the field and the remedy.
+    ValueError
+        If the data do not fit the schema.
+    BudgetExhaustedError
+        If too little of the budget is left.
+
+    Examples
+    --------
+    >>> synthetic = synthesise(rows, schema=schema, epsilon=1.0, bins={"dose": 8})
+    >>> synthetic.table(0)["dose"].mean()
     """
     check_call(schema, budget, random)
     delta = usual_delta(schema, budget) if delta is None else delta
@@ -303,9 +349,9 @@ def synthesise(
     return drawn(plan, counts, tables, moves, source)
 
 
-def judged(plan: Plan, r_hat: float, checks: Sequence[Check]) -> Verdict:
-    """Return whether tables may be believed, from released numbers."""
-    good = f"the chains that drew the tables agree (R-hat {r_hat:.2f})"
+def judged(plan: SyntheticPlan, r_hat: float, checks: Sequence[Check]) -> Verdict:
+    """Return the verdict on synthetic tables, from released numbers."""
+    sentence = f"the chains that drew the tables agree (R-hat {r_hat:.2f})"
     reasons = [
         reason
         for axis, check in zip(plan.axes, checks, strict=True)
@@ -314,11 +360,11 @@ def judged(plan: Plan, r_hat: float, checks: Sequence[Check]) -> Verdict:
     if not r_hat <= MAX_RHAT:
         wrong = f"the chains that drew the tables do not agree (R-hat {r_hat:.2f})"
         reasons.insert(0, f"{wrong}: ask for more moves")
-    return joined(Verdict("reliable", f"Reliable: {good}.", (), None), reasons)
+    return joined(Verdict("reliable", f"Reliable: {sentence}.", (), None), reasons)
 
 
 def check_sizes(tables: int, moves: int) -> None:
-    """Refuse numbers of tables and of moves that none are drawn with. Raises SpecError."""
+    """Raise SpecError on a number of tables or of moves outside the limits."""
     for name, value, least, most in (
         ("tables", tables, FEWEST, MOST),
         ("moves", moves, LEAST_MOVES, MOST_MOVES),
@@ -327,20 +373,25 @@ def check_sizes(tables: int, moves: int) -> None:
             raise SpecError(f"/{name}", f"must be a whole number, {least} to {most}")
 
 
-def drawn(plan: Plan, counts: Floats, tables: int, moves: int, random: RandomSource) -> Synthetic:
-    """Return synthetic tables given released counts, which costs nothing."""
-    known = Known(plan.model, counts, plan.noise_sd, plan.schema.rows)
-    found, r_hat = draws(known, tables, moves, random)
+def drawn(
+    plan: SyntheticPlan, counts: Floats, tables: int, moves: int, random: RandomSource
+) -> Synthetic:
+    """Return synthetic tables given released counts; costs nothing."""
+    noisy = NoisyMarginals(plan.model, counts, plan.noise_sd, plan.schema.rows)
+    probabilities, r_hat = draws(noisy, tables, moves, random)
     rows = plan.schema.rows
-    cells = np.stack([plan.model.possible[rows_of(p, rows, random)] for p in found])
-    shares = shares_of(plan.model, found.mean(axis=0))
+    cells = np.stack([plan.model.possible[rows_of(p, rows, random)] for p in probabilities])
+    shares = shares_of(plan.model, probabilities.mean(axis=0))
     checks = checked(plan.axes, plan.model, counts, plan.noise_sd, rows, shares)
-    at = [levels(plan.axes, one) for one in cells]
-    places = {
+    table_levels = [levels(plan.axes, table_cells) for table_cells in cells]
+    positions = {
         axis.name: np.stack(
-            [within(axis, level[k], tilts_of(axis, shares[k], rows), random) for level in at]
+            [
+                within(axis, level[k], tilts_of(axis, shares[k], rows), random)
+                for level in table_levels
+            ]
         )
         for k, axis in enumerate(plan.axes)
         if axis.edges is not None
     }
-    return Synthetic(plan, counts, cells, places, r_hat, tuple(checks))
+    return Synthetic(plan, counts, cells, positions, r_hat, tuple(checks))

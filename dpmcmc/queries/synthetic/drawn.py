@@ -1,4 +1,4 @@
-"""Rows drawn from the probabilities of cells, and the columns that they stand for."""
+"""Synthetic rows: cells drawn from probabilities, and the columns of these cells."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ MOST_TILT = 20.0  # of the logarithm of a density over a bin
 def rows_of(probabilities: Floats, count: int, random: RandomSource) -> NDArray[np.intp]:
     """Return cells of `count` independent rows. probabilities: (cells,)."""
     ends = np.cumsum(probabilities)
-    found = np.searchsorted(ends, random.uniforms((count,)) * ends[-1], side="right")
-    kept: NDArray[np.intp] = np.minimum(found, len(ends) - 1)
-    return kept
+    unclipped = np.searchsorted(ends, random.uniforms((count,)) * ends[-1], side="right")
+    cells: NDArray[np.intp] = np.minimum(unclipped, len(ends) - 1)
+    return cells
 
 
 def levels(axes: Sequence[Axis], cells: NDArray[np.intp]) -> tuple[NDArray[np.intp], ...]:
@@ -28,9 +28,9 @@ def levels(axes: Sequence[Axis], cells: NDArray[np.intp]) -> tuple[NDArray[np.in
 
 
 def within(axis: Axis, level: NDArray[np.intp], tilts: Floats, random: RandomSource) -> Floats:
-    """Return where in its bin each row's number lies, from 0 to below 1.
+    """Return the position of each row's number within its bin, from 0 to below 1.
 
-    tilts: (bins,) by how much the logarithm of the density rises over each bin: see `tilts_of`.
+    tilts: (bins,) increase of the log density over each bin, see `tilts_of`.
     """
     if axis.edges is None:
         return np.zeros(0)
@@ -38,36 +38,35 @@ def within(axis: Axis, level: NDArray[np.intp], tilts: Floats, random: RandomSou
     flat = np.abs(tilt) < 1e-6
     steep = np.where(flat, 1.0, tilt)
     tilted = np.log1p(uniform * np.expm1(steep)) / steep
-    place: Floats = np.clip(np.where(flat, uniform, tilted), 0.0, 1.0 - 2.0**-53)
-    return place
+    position: Floats = np.clip(np.where(flat, uniform, tilted), 0.0, 1.0 - 2.0**-53)
+    return position
 
 
 def numbers_in(axis: Axis) -> Floats:
-    """Return (bins,) how many numbers a bin has room for: its width, or how many whole ones.
+    """Return the sizes (bins,) of bins: the width, or the number of whole numbers in a bin.
 
-    Spikes are apart, unless there is nothing else.
+    Spikes are not counted, unless a bin has nothing else.
     """
     width: Floats = np.diff(np.array(axis.edges))
     if not (isinstance(axis.column, NumberColumn) and axis.column.integer):
         return width
-    apart, _ = np.histogram(axis.spikes, np.array(axis.edges))
-    room: Floats = np.where(width > apart, width - apart, width)
-    return room
+    spikes, _ = np.histogram(axis.spikes, np.array(axis.edges))
+    count: Floats = np.where(width > spikes, width - spikes, width)
+    return count
 
 
 def tilts_of(axis: Axis, shares: Floats, rows: int) -> Floats:
-    """Return (bins,) by how much the logarithm of the density rises over each bin.
+    """Return the increase (bins,) of the log density over each bin.
 
-    shares: (levels,) of the rows in each level, as the model has them. The slope is the smaller of
-    those towards the bins on either side, and 0 where they differ in sign (minmod): exact where the
-    density is exponential, as tails are, and none where nothing is known. Half a row stands for an
-    empty bin.
+    shares: (levels,) of the rows in each level, by the model. The slope is the smaller of those to
+    both neighbouring bins, and 0 if they differ in sign (minmod limiter): exact for an exponential
+    density. An empty bin counts as half a row.
     """
     if axis.bins < 2:
         return np.zeros(axis.bins)
-    edges, room = np.array(axis.edges), numbers_in(axis)
+    edges, numbers = np.array(axis.edges), numbers_in(axis)
     middle = 0.5 * (edges[1:] + edges[:-1])
-    logs = np.log(np.maximum(shares[: axis.bins], 0.5 / rows) / room)
+    logs = np.log(np.maximum(shares[: axis.bins], 0.5 / rows) / numbers)
     slope = np.diff(logs) / np.diff(middle)
     left, right = np.append(slope[:1], slope), np.append(slope, slope[-1:])
     least = np.where(np.abs(left) < np.abs(right), left, right)
@@ -75,19 +74,19 @@ def tilts_of(axis: Axis, shares: Floats, rows: int) -> Floats:
     return np.asarray(np.clip(tilts, -MOST_TILT, MOST_TILT))
 
 
-def values(axis: Axis, level: NDArray[np.intp], place: Floats) -> Values:
-    """Return the column of these levels: words, or numbers within their bins."""
+def values(axis: Axis, level: NDArray[np.intp], position: Floats) -> Values:
+    """Return the values of these levels: categories, or numbers at positions within their bins."""
     column = axis.column
     if axis.edges is None or not isinstance(column, NumberColumn):
         return np.array(axis.labels)[level]
     edges, bin_of = np.array(axis.edges), np.minimum(level, axis.bins - 1)
     if column.integer:
-        numbers = _whole(axis, bin_of, place)
+        numbers = _whole(axis, bin_of, position)
     else:
-        numbers = np.minimum(edges[bin_of] + place * np.diff(edges)[bin_of], column.upper)
+        numbers = np.minimum(edges[bin_of] + position * np.diff(edges)[bin_of], column.upper)
     if axis.spikes:
-        own = np.clip(level - axis.bins, 0, len(axis.spikes) - 1)
-        numbers = np.where(level >= axis.bins, np.array(axis.spikes)[own], numbers)
+        spike_number = np.clip(level - axis.bins, 0, len(axis.spikes) - 1)
+        numbers = np.where(level >= axis.bins, np.array(axis.spikes)[spike_number], numbers)
     if column.missing:
         numbers = np.where(level == axis.bins + len(axis.spikes), column.missing[0], numbers)
         if not float(column.missing[0]).is_integer():
@@ -95,12 +94,12 @@ def values(axis: Axis, level: NDArray[np.intp], place: Floats) -> Values:
     return numbers.astype(np.int64) if column.integer else np.asarray(numbers)
 
 
-def _whole(axis: Axis, bin_of: NDArray[np.intp], place: Floats) -> Floats:
-    """Return whole numbers of bins, none of them a spike that has a level of its own."""
-    edges, room = np.array(axis.edges), numbers_in(axis)
-    numbers = np.ceil(edges[bin_of]) + np.floor(place * room[bin_of])
-    spared = room < np.diff(edges)
+def _whole(axis: Axis, bin_of: NDArray[np.intp], position: Floats) -> Floats:
+    """Return whole numbers within bins, without spikes, which have their own levels."""
+    edges, numbers_of = np.array(axis.edges), numbers_in(axis)
+    numbers = np.ceil(edges[bin_of]) + np.floor(position * numbers_of[bin_of])
+    with_spikes = numbers_of < np.diff(edges)
     for spike in axis.spikes:
-        here = (edges[bin_of] < spike) & (spike < edges[bin_of + 1]) & spared[bin_of]
-        numbers = numbers + (here & (numbers >= spike))
+        passed = (edges[bin_of] < spike) & (spike < edges[bin_of + 1]) & with_spikes[bin_of]
+        numbers = numbers + (passed & (numbers >= spike))
     return np.asarray(numbers)

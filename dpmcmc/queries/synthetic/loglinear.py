@@ -1,8 +1,7 @@
 """The maximum entropy distribution with given marginals: a log-linear model over all cells.
 
 p(cell) is proportional to exp(sum over the marginals of theta[cell's entry of the marginal]). Among
-all distributions with its marginals it has the greatest entropy (Jaynes 1957), so that it adds
-nothing that was not released.
+all distributions with its marginals it has the maximum entropy (Jaynes 1957).
 """
 
 import math
@@ -20,10 +19,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LogLinear:
-    """shape: levels of each column. marginals: the columns' numbers, of each marginal.
+    """A log-linear model over all possible combinations of levels, its cells.
 
-    impossible: what no row can be: columns' numbers -> levels, together. Such combinations are left
-    out of the cells.
+    shape: number of levels of each column. marginals: numbers of the columns of each marginal.
+    impossible: combinations without a cell, each as levels by the number of a column.
     """
 
     shape: tuple[int, ...]
@@ -32,36 +31,41 @@ class LogLinear:
 
     @property
     def combinations(self) -> int:
-        """How many combinations of levels there are, impossible ones among them."""
+        """Number of all combinations of levels, with the impossible ones."""
         return math.prod(self.shape)
 
     @cached_property
     def possible(self) -> NDArray[np.intp]:
         """The combinations that are cells, (cells,), the last column fastest."""
-        where = np.unravel_index(np.arange(self.combinations), self.shape)
-        kept = np.ones(self.combinations, bool)
-        for one in self.impossible:
-            kept &= ~np.all([np.isin(where[k], levels) for k, levels in one.items()], axis=0)
-        return np.flatnonzero(kept)
+        level_of = np.unravel_index(np.arange(self.combinations), self.shape)
+        is_possible = np.ones(self.combinations, bool)
+        for combination in self.impossible:
+            is_possible &= ~np.all(
+                [np.isin(level_of[k], levels) for k, levels in combination.items()], axis=0
+            )
+        return np.flatnonzero(is_possible)
 
     @property
     def cells(self) -> int:
-        """How many cells the model has."""
+        """Number of cells."""
         return len(self.possible)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many entries each marginal has."""
-        return tuple(math.prod(self.shape[k] for k in one) for one in self.marginals)
+        """Number of entries of each marginal."""
+        return tuple(math.prod(self.shape[k] for k in marginal) for marginal in self.marginals)
 
     @cached_property
     def by_cell(self) -> Any:
-        """The (cells, entries) matrix of 0 and 1 that says which entries a cell belongs to."""
+        """The (cells, entries) matrix that is 1 where a cell adds to an entry, else 0."""
         first = np.concatenate(([0], np.cumsum(self.sizes)[:-1]))
-        where = np.unravel_index(self.possible, self.shape)
+        level_of = np.unravel_index(self.possible, self.shape)
         parts = [
-            start + np.ravel_multi_index([where[k] for k in one], [self.shape[k] for k in one])
-            for start, one in zip(first, self.marginals, strict=True)
+            start
+            + np.ravel_multi_index(
+                [level_of[k] for k in marginal], [self.shape[k] for k in marginal]
+            )
+            for start, marginal in zip(first, self.marginals, strict=True)
         ]
         entries = np.stack(parts, axis=1).ravel()
         ends = np.arange(0, len(entries) + 1, len(self.marginals))
@@ -69,7 +73,7 @@ class LogLinear:
 
     @cached_property
     def by_entry(self) -> Any:
-        """Its transpose, stored by rows: it makes marginals of probabilities."""
+        """The transpose of by_cell, stored by rows; it maps probabilities to marginals."""
         return self.by_cell.T.tocsr()
 
     def probabilities(self, theta: Floats) -> Floats:
@@ -87,4 +91,4 @@ class LogLinear:
 
 def covers(shape: Sequence[int], marginals: Sequence[Sequence[int]]) -> bool:
     """Return whether every column is in a marginal."""
-    return {k for one in marginals for k in one} == set(range(len(shape)))
+    return {k for marginal in marginals for k in marginal} == set(range(len(shape)))

@@ -3,8 +3,8 @@
 The counts of n rows are normal about n mu(theta) with covariance n Sigma(theta) (central limit
 theorem), and the released counts add noise of sd sigma: y ~ N(n mu(theta), n Sigma + sigma^2 I).
 The prior of theta is N(0, PRIOR_SD^2) in each entry. Sigma is held at the mode. Draws are by
-Hamiltonian Monte Carlo, in the coordinates of the curvature at the mode. All of it is made of what
-was known. Source: Räisä et al. 2023 (NAPSU-MQ).
+Hamiltonian Monte Carlo, in the coordinates of the curvature at the mode. All of it is
+post-processing of released counts. Source: Räisä et al. 2023 (NAPSU-MQ).
 """
 
 import math
@@ -29,7 +29,7 @@ CHAINS, WARM = 4, 60  # moves of each warm-up
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class NoisyMarginals:
     """What was released of a log-linear model. counts: (entries,), noisy. sd: of their noise.
 
     rows: how many there are, public.
@@ -41,15 +41,15 @@ class Known:
     rows: int
 
 
-def mode(known: Known) -> Floats:
+def mode(noisy: NoisyMarginals) -> Floats:
     """Return the mode of the posterior."""
-    theta = _smooth(known)
+    theta = _smooth(noisy)
     for _ in range(STEPS):
-        inverse = np.asarray(np.linalg.inv(_spread(known, theta)), np.float64)
-        log_density = _log_density(known, inverse)
-        p = known.model.probabilities(theta)
-        slope = known.rows * known.model.covariance(p)
-        gradient = slope @ inverse @ _residual(known, p) - theta / PRIOR_SD**2
+        inverse = np.asarray(np.linalg.inv(_spread(noisy, theta)), np.float64)
+        log_density = _log_density(noisy, inverse)
+        p = noisy.model.probabilities(theta)
+        slope = noisy.rows * noisy.model.covariance(p)
+        gradient = slope @ inverse @ _residual(noisy, p) - theta / PRIOR_SD**2
         precision = slope @ inverse @ slope + np.eye(len(theta)) / PRIOR_SD**2
         step = np.asarray(np.linalg.solve(precision, gradient), np.float64)
         theta, gain = _uphill(log_density, theta, step)
@@ -58,21 +58,21 @@ def mode(known: Known) -> Floats:
     return theta
 
 
-def _smooth(known: Known) -> Floats:
-    """Return parameters to start from: of the greatest entropy, residuals penalised. Convex."""
-    model, n = known.model, known.rows
-    theta = np.zeros(len(known.counts))
+def _smooth(noisy: NoisyMarginals) -> Floats:
+    """Return a first estimate of theta: ridge-penalised maximum entropy, a convex problem."""
+    model, n = noisy.model, noisy.rows
+    theta = np.zeros(len(noisy.counts))
 
     def log_density(theta: Floats) -> float:
         logits = model.by_cell @ theta
         top = float(logits.max())
         total = math.log(float(np.exp(logits - top).sum())) + top
-        return float(known.counts @ theta) - n * total - 0.5 * penalty * float(theta @ theta)
+        return float(noisy.counts @ theta) - n * total - 0.5 * penalty * float(theta @ theta)
 
-    penalty = max(RIDGE, known.sd)
+    penalty = max(RIDGE, noisy.sd)
     for _ in range(STEPS):
         p = model.probabilities(theta)
-        gradient = _residual(known, p) - penalty * theta
+        gradient = _residual(noisy, p) - penalty * theta
         precision = n * model.covariance(p) + penalty * np.eye(len(theta))
         step = np.asarray(np.linalg.solve(precision, gradient), np.float64)
         theta, gain = _uphill(log_density, theta, step)
@@ -81,18 +81,18 @@ def _smooth(known: Known) -> Floats:
     return theta
 
 
-def _residual(known: Known, p: Floats) -> Floats:
-    return np.asarray(known.counts - known.rows * (known.model.by_entry @ p))
+def _residual(noisy: NoisyMarginals, p: Floats) -> Floats:
+    return np.asarray(noisy.counts - noisy.rows * (noisy.model.by_entry @ p))
 
 
-def _spread(known: Known, theta: Floats) -> Floats:
-    covariance = known.model.covariance(known.model.probabilities(theta))
-    return known.rows * covariance + known.sd**2 * np.eye(len(theta))
+def _spread(noisy: NoisyMarginals, theta: Floats) -> Floats:
+    covariance = noisy.model.covariance(noisy.model.probabilities(theta))
+    return noisy.rows * covariance + noisy.sd**2 * np.eye(len(theta))
 
 
-def _log_density(known: Known, inverse: Floats) -> Callable[[Floats], float]:
+def _log_density(noisy: NoisyMarginals, inverse: Floats) -> Callable[[Floats], float]:
     def log_density(theta: Floats) -> float:
-        residual = _residual(known, known.model.probabilities(theta))
+        residual = _residual(noisy, noisy.model.probabilities(theta))
         return -0.5 * float(residual @ inverse @ residual + theta @ theta / PRIOR_SD**2)
 
     return log_density
@@ -101,7 +101,7 @@ def _log_density(known: Known, inverse: Floats) -> Callable[[Floats], float]:
 def _uphill(
     log_density: Callable[[Floats], float], theta: Floats, step: Floats
 ) -> tuple[Floats, float]:
-    """Return a point along the step where the density is higher, and the gain of its logarithm."""
+    """Return a theta along the step with a higher density, and the gain of the log density."""
     before = log_density(theta)
     for k in range(MAX_STEP_HALVINGS):
         after = log_density(theta + 0.5**k * step)
@@ -113,18 +113,18 @@ def _uphill(
 class Walk:
     """Chains of Hamiltonian Monte Carlo, side by side, in whitened coordinates about the mode."""
 
-    def __init__(self, known: Known, chains: int, random: RandomSource) -> None:
-        self.known, self.random = known, random
-        self.centre, self.step_size = mode(known)[:, None], FIRST_STEP
+    def __init__(self, noisy: NoisyMarginals, chains: int, random: RandomSource) -> None:
+        self.noisy, self.random = noisy, random
+        self.centre, self.step_size = mode(noisy)[:, None], FIRST_STEP
         self._whiten(self.centre)
         self.z = START_SPREAD * random.normals((len(self.centre), chains))
         self.log_density, self.gradient = self._at(self.z)
 
     def _whiten(self, thetas: Floats) -> None:
-        """Take the released counts' covariance, and coordinates, at these points (entries, k)."""
-        model, n = self.known.model, self.known.rows
+        """Set the counts' covariance and whitened coordinates, averaged over (entries, k)."""
+        model, n = self.noisy.model, self.noisy.rows
         slopes = [n * model.covariance(p) for p in model.probabilities(thetas).T]
-        spread = sum(slopes) / len(slopes) + self.known.sd**2 * np.eye(len(thetas))
+        spread = sum(slopes) / len(slopes) + self.noisy.sd**2 * np.eye(len(thetas))
         self.factor = cho_factor(spread)
         precision = sum(slope @ cho_solve(self.factor, slope) for slope in slopes) / len(slopes)
         self.root = cholesky(precision + np.eye(len(thetas)) / PRIOR_SD**2)  # upper
@@ -135,10 +135,10 @@ class Walk:
 
     def _at(self, z: Floats) -> tuple[Floats, Floats]:
         """Return log densities (chains,) and gradients in z."""
-        model, n = self.known.model, self.known.rows
+        model, n = self.noisy.model, self.noisy.rows
         theta = self.theta(z)
         p = model.probabilities(theta)
-        residual = self.known.counts[:, None] - n * (model.by_entry @ p)
+        residual = self.noisy.counts[:, None] - n * (model.by_entry @ p)
         weighed = cho_solve(self.factor, residual)
         along = model.by_cell @ weighed
         gradient = n * (model.by_entry @ (p * (along - (p * along).sum(axis=0))))
@@ -161,10 +161,10 @@ class Walk:
             momentum = momentum + 0.5 * self.step_size * gradient
         change = log_density - 0.5 * (momentum**2).sum(axis=0) - energy
         accept = np.exp(np.minimum(np.where(np.isfinite(change), change, -np.inf), 0.0))
-        taken = self.random.uniforms(accept.shape) < accept
-        self.z = np.where(taken, z, self.z)
-        self.gradient = np.where(taken, gradient, self.gradient)
-        self.log_density = np.where(taken, log_density, self.log_density)
+        accepted = self.random.uniforms(accept.shape) < accept
+        self.z = np.where(accepted, z, self.z)
+        self.gradient = np.where(accepted, gradient, self.gradient)
+        self.log_density = np.where(accepted, log_density, self.log_density)
         return np.asarray(accept)
 
     def warm_up(self, moves: int) -> None:
@@ -185,30 +185,32 @@ class Walk:
             self.step_size *= math.exp((rate - WANTED) / math.sqrt(k + 1.0))
 
 
-def draws(known: Known, count: int, moves: int, random: RandomSource) -> tuple[Floats, float]:
-    """Return probabilities of cells (count, cells), drawn from the posterior, and an R-hat.
+def draws(
+    noisy: NoisyMarginals, count: int, moves: int, random: RandomSource
+) -> tuple[Floats, float]:
+    """Return probabilities of cells (count, cells), drawn from the posterior, and R-hat.
 
     moves: of each of CHAINS chains after its warm-up, at least count / CHAINS. The R-hat is the
-    largest of those of the marginals' probabilities. Free: made of what was known.
+    largest of the marginals' probabilities. Costs nothing.
     """
-    walk = Walk(known, CHAINS, random)
+    walk = Walk(noisy, CHAINS, random)
     walk.warm_up(WARM)
-    wanted = -(-count // CHAINS)
-    apart, seen = max(1, moves // wanted), []
-    found: list[Floats] = []
-    for k in range(apart * wanted):
+    kept_moves = -(-count // CHAINS)
+    thinning, marginals = max(1, moves // kept_moves), []
+    probabilities: list[Floats] = []
+    for k in range(thinning * kept_moves):
         walk.move()
-        p = known.model.probabilities(walk.theta(walk.z))
-        seen.append(known.model.by_entry @ p)
-        if k % apart == apart - 1:
-            found.append(p.T)
-    return np.concatenate(found)[:count], r_hat(np.stack(seen))
+        p = noisy.model.probabilities(walk.theta(walk.z))
+        marginals.append(noisy.model.by_entry @ p)
+        if k % thinning == thinning - 1:
+            probabilities.append(p.T)
+    return np.concatenate(probabilities)[:count], r_hat(np.stack(marginals))
 
 
-def r_hat(seen: Floats) -> float:
+def r_hat(draws: Floats) -> float:
     """Return the largest split R-hat of draws (draw, quantity, chain) (Vehtari et al. 2021)."""
-    half = len(seen) // 2
-    halves = np.concatenate((seen[:half], seen[half : 2 * half]), axis=2)
+    half = len(draws) // 2
+    halves = np.concatenate((draws[:half], draws[half : 2 * half]), axis=2)
     inside, means = halves.var(axis=0, ddof=1).mean(axis=1), halves.mean(axis=0)
     ratio = means.var(axis=1, ddof=1) / np.maximum(inside, 1e-300)
     return float(np.sqrt((half - 1.0) / half + ratio).max())

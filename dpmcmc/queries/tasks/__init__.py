@@ -1,8 +1,7 @@
-"""Jobs that release something else than a posterior. Each kind is one file and one line here.
+"""Tasks: jobs that release something else than a posterior. Each kind is one file and one line.
 
-A task is planned from public facts, paid for as one event, and run once on the rows. What it
-releases are blocks of numbers; everything that is told of them is computed from these blocks, as
-often as wanted, and free.
+A task is planned from public facts, charged as one event, and run once on the rows. It releases
+blocks of numbers; every answer is computed from these blocks, any number of times, at no cost.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,11 +18,11 @@ from dpmcmc.planner import BasePlan
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.promises import check_delta
-from dpmcmc.queries.statistics.inference import Posterior
-from dpmcmc.queries.statistics.mechanisms import Released as ReleasedStatistic
-from dpmcmc.queries.statistics.questions import Question, answer, settled
+from dpmcmc.queries.statistics.inference import ThetaPosterior
+from dpmcmc.queries.statistics.mechanisms import ReleasedStatistic
+from dpmcmc.queries.statistics.questions import InferenceQuestion, answer, settled
 from dpmcmc.queries.statistics.questions import seconds_of as seconds_of_question
-from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.synthetic.drawn import Values
 from dpmcmc.queries.tasks import statistic, summaries, synthetic, two_stages
 from dpmcmc.queries.tasks.base import Floats, Planned
@@ -44,7 +43,7 @@ FREE = "computed from what the job released: nothing is charged, and no row is r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
-    """A task and what it may cost. privacy: a statistic takes an epsilon."""
+    """A task and its cost. privacy: with an epsilon, for a statistic."""
 
     task: Task
     privacy: PrivacySpec
@@ -52,10 +51,10 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan(BasePlan):
-    """A task as it would be run, from public facts alone.
+    """The plan of a task, from public facts alone.
 
-    num_steps: blocks that it releases. numbers: how many all of them hold. reasons: the noise, in
-    words. memory: bytes that it takes beyond those of the rows and the numbers.
+    num_steps: number of released blocks. numbers: in all blocks together. reasons: a sentence on
+    the noise. memory: bytes in addition to rows and numbers.
     """
 
     spec: TaskSpec
@@ -69,27 +68,27 @@ class TaskPlan(BasePlan):
 
 
 def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
-    """Return what a task releases and costs. Reads no row. Raises SpecError."""
+    """Return the plan of a task with its cost. Reads no row. Raises SpecError."""
     if schema.rows < 1:
         raise SpecError("/dataset", "the dataset has no rows")
-    made = _planned(schema, spec)
-    check_delta("/privacy/delta", made.paid.cost.delta, schema.rows)
+    planned = _planned(schema, spec)
+    check_delta("/privacy/delta", planned.paid.cost.delta, schema.rows)
     return TaskPlan(
         spec=spec,
-        event=made.paid.event,
-        cost=made.paid.cost,
-        noise_multiplier=made.paid.noise_multiplier,
-        num_steps=made.blocks,
+        event=planned.paid.event,
+        cost=planned.paid.cost,
+        noise_multiplier=planned.paid.noise_multiplier,
+        num_steps=planned.blocks,
         num_chains=1,
         num_warmup=0,
         expected_ess=None,
         expected_width=None,
         usable=True,
         warnings=(),
-        reasons=(made.noise,),
+        reasons=(planned.noise,),
         parameters=(),
-        numbers=made.numbers,
-        memory=made.memory,
+        numbers=planned.numbers,
+        memory=planned.memory,
     )
 
 
@@ -100,37 +99,37 @@ def run_task(
     permit: Permit,
     random: RandomSource | None = None,
 ) -> Iterator[Released[Floats]]:
-    """Yield the blocks (1, 1, numbers) that a task releases, as many as its plan says.
+    """Yield the released blocks (1, 1, numbers), as many as the plan has.
 
     Privacy: plan_task(schema, spec).event, paid for by the permit, all of it in the first block;
-    what follows is made of that. random: for tests only. Raises PermitError before the rows are
-    opened, SpecError on the request; never on the rows.
+    the other blocks are post-processing of it. random: for tests only. Raises PermitError before
+    the rows are opened, SpecError on the request; never depending on the rows.
     """
     for block in _planned(schema, spec).release(rows, permit, random or SystemRandom()):
         yield Released(np.asarray(block, np.float64)[None, None])
 
 
-def told_of(
+def answer_of(
     schema: Schema,
     spec: TaskSpec,
     first: Floats,
     level: float = 0.9,
-    target: Target = "population",
+    target: IntervalTarget = "population",
 ) -> dict[str, Any]:
-    """Return what the first block says, as JSON holds it. Free.
+    """Return the answer of a task from its first block, as JSON values; costs nothing.
 
     level, target: of the intervals of summaries. Raises SpecError on another level.
     """
-    return _planned(schema, spec).told(first, level, target)
+    return _planned(schema, spec).answer(first, level, target)
 
 
 def verdict_of(schema: Schema, spec: TaskSpec, first: Floats) -> Verdict:
-    """Return whether what was released may be believed, by its first block."""
+    """Return the verdict on a task's release, from its first block."""
     return _planned(schema, spec).verdict(first)
 
 
 def seconds_of(schema: Schema, spec: TaskSpec) -> float:
-    """Return about how long a task runs, from public facts, above 0. Raises SpecError."""
+    """Return the expected run time of a task in seconds, from public facts. Raises SpecError."""
     return _planned(schema, spec).seconds
 
 
@@ -141,35 +140,41 @@ def table_of(schema: Schema, spec: TaskSpec, block: Floats) -> Mapping[str, Valu
     return synthetic.table_of(schema, spec.task, block)
 
 
-def posterior_of(schema: Schema, spec: TaskSpec, first: Floats, asked: Question) -> Posterior:
-    """Return draws of a family's number given what the first block holds. Free. Raises SpecError
-    on the question, and where the task released no statistic."""
-    return answer(_statistics(schema, spec, first), asked)
+def posterior_of(
+    schema: Schema, spec: TaskSpec, first: Floats, question: InferenceQuestion
+) -> ThetaPosterior:
+    """Return posterior draws of a family's parameter given a task's first block; costs nothing.
+
+    Raises SpecError on the request, and where the task released no statistic.
+    """
+    return answer(_statistics(schema, spec, first), question)
 
 
 def settled_question(
-    schema: Schema, spec: TaskSpec, first: Floats, asked: Question
-) -> tuple[Question, float]:
-    """Return the question with its algorithm named, and about how many seconds the answer takes.
+    schema: Schema, spec: TaskSpec, first: Floats, question: InferenceQuestion
+) -> tuple[InferenceQuestion, float]:
+    """Return the request with an algorithm, and its expected run time in seconds.
 
     Raises as posterior_of does.
     """
     released = _statistics(schema, spec, first)
-    named = settled(released, asked)
+    named = settled(released, question)
     return named, seconds_of_question(released, named)
 
 
 def _statistics(schema: Schema, spec: TaskSpec, first: Floats) -> tuple[ReleasedStatistic, ...]:
-    made = _planned(schema, spec)
-    if not isinstance(made, PlannedStatistic | PlannedStages):
+    planned = _planned(schema, spec)
+    if not isinstance(planned, PlannedStatistic | PlannedStages):
         raise SpecError("/task/kind", "must be statistic or two_stages: nothing else has a family")
-    return made.released(first)
+    return planned.released(first)
 
 
 def _planned(schema: Schema, spec: TaskSpec) -> Planned:
-    """Return the plan of the kind that a task is. Raises SpecError at the task's fields."""
+    """Return the planned task. Raises SpecError with pointers to the task's fields."""
     try:
         return TASKS[type(spec.task)](schema, spec.task, spec.privacy)
     except SpecError as error:
-        own = error.pointer.startswith(("/privacy", "/dataset", "/task"))
-        raise SpecError(error.pointer if own else f"/task{error.pointer}", error.message) from None
+        complete = error.pointer.startswith(("/privacy", "/dataset", "/task"))
+        raise SpecError(
+            error.pointer if complete else f"/task{error.pointer}", error.message
+        ) from None

@@ -1,4 +1,4 @@
-"""One statistic of one column, with noise whose law is known."""
+"""The task that releases one noisy statistic of one column."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -12,27 +12,27 @@ from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.queries.paid import Paid
 from dpmcmc.queries.statistics import plans
-from dpmcmc.queries.statistics.mechanisms import Form, Released, StatisticKind
-from dpmcmc.queries.statistics.release import release, told
-from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.statistics.mechanisms import ReleasedStatistic, ReleaseForm, StatisticKind
+from dpmcmc.queries.statistics.release import release, released_statistic
+from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.tasks.base import Floats, quick_seconds, reliable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatisticTask:
-    """One statistic of one column, with noise whose law is known.
+    """One noisy statistic of one column.
 
     statistic: x^a (power) or |x|^a (absolute_power) within the declared bounds. form: batch (the
-    sum over rows), sequential (each row with noise of its own, in a random order), median or
-    maximum. noise: median and maximum have smooth_laplace; randomised_response is for binary
-    columns, sequential.
+    sum over rows), sequential (each row with its own noise, in a random order), median or maximum.
+    noise: smooth_laplace for median and maximum; randomised_response for sequential releases of
+    binary columns.
     """
 
     kind: Literal["statistic"] = "statistic"
     column: str
     statistic: StatisticKind = "power"
     a: float = 1.0
-    form: Form = "batch"
+    form: ReleaseForm = "batch"
     noise: plans.NoiseName = "gaussian"
 
 
@@ -40,7 +40,7 @@ class StatisticTask:
 class PlannedStatistic:
     """A statistic of one schema."""
 
-    plan: plans.Plan
+    plan: plans.StatisticPlan
     blocks: int = 1
     memory: int = 0
 
@@ -52,12 +52,12 @@ class PlannedStatistic:
     @property
     def numbers(self) -> int:
         """How many all blocks hold."""
-        return self.plan.schema.rows if self.plan.asked.form == "sequential" else 1
+        return self.plan.schema.rows if self.plan.request.form == "sequential" else 1
 
     @property
     def noise(self) -> str:
         """The noise, in words."""
-        return f"{self.plan.asked.noise} noise"
+        return f"{self.plan.request.noise} noise"
 
     @property
     def seconds(self) -> float:
@@ -70,27 +70,27 @@ class PlannedStatistic:
         """Yield one block. Privacy: paid.event. Raises PermitError."""
         yield release(self.plan, rows, permit, random).values
 
-    def told(self, first: Floats, level: float, target: Target) -> dict[str, Any]:  # noqa: ARG002
-        """Return the values and the law of their noise. Free."""
-        return shown(self.plan, told(self.plan, first))
+    def answer(self, first: Floats, level: float, target: IntervalTarget) -> dict[str, Any]:  # noqa: ARG002
+        """Return the values and the distribution of their noise."""
+        return as_json(self.plan, released_statistic(self.plan, first))
 
     def verdict(self, first: Floats) -> Verdict:  # noqa: ARG002
-        """Return that an inference knows the noise."""
+        """Return reliable: an inference includes the noise."""
         return reliable("an inference knows the noise")
 
-    def released(self, first: Floats) -> tuple[Released, ...]:
-        """Return what was released, as an inference reads it. Free."""
-        return (told(self.plan, first),)
+    def released(self, first: Floats) -> tuple[ReleasedStatistic, ...]:
+        """Return the released statistics, for an inference."""
+        return (released_statistic(self.plan, first),)
 
 
-def shown(plan: plans.Plan, released: Released) -> dict[str, Any]:
-    """Return what was released with the law of its noise, which does not depend on rows."""
+def as_json(plan: plans.StatisticPlan, released: ReleasedStatistic) -> dict[str, Any]:
+    """Return a released statistic with the distribution of its noise, as JSON values."""
     return {
         "form": released.form,
         "statistic": asdict(released.statistic),
         "rows": released.rows,
         "values": released.values.tolist(),
-        "noise": {"kind": plan.asked.noise, **asdict(released.noise)},
+        "noise": {"kind": plan.request.noise, **asdict(released.noise)},
     }
 
 
@@ -102,8 +102,8 @@ def pure_epsilon(privacy: PrivacySpec) -> float:
 
 
 def planned(schema: Schema, task: StatisticTask, privacy: PrivacySpec) -> PlannedStatistic:
-    """Return what is released and what it costs. Raises SpecError."""
-    asked = plans.Asked(
+    """Return the planned task with its cost. Raises SpecError."""
+    request = plans.StatisticRequest(
         column=task.column, kind=task.statistic, a=task.a, form=task.form, noise=task.noise
     )
-    return PlannedStatistic(plans.planned(schema, asked, pure_epsilon(privacy), privacy.delta))
+    return PlannedStatistic(plans.planned(schema, request, pure_epsilon(privacy), privacy.delta))

@@ -12,7 +12,7 @@ from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.queries.paid import Paid
 from dpmcmc.queries.summaries import call as summing
-from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles
 from dpmcmc.queries.tasks.base import Floats, quick_seconds, reliable
 
@@ -21,7 +21,7 @@ from dpmcmc.queries.tasks.base import Floats, quick_seconds, reliable
 class SummariesTask:
     """Means and sds, quantiles, histograms and contingency tables, with intervals.
 
-    statistics: what is released, all together by one Gaussian event; each gets the same share.
+    statistics: are released together by one Gaussian event; each gets the same share of the cost.
     """
 
     kind: Literal["summaries"] = "summaries"
@@ -32,7 +32,7 @@ class SummariesTask:
 class PlannedSummaries:
     """Summaries of one schema."""
 
-    plan: summing.Plan
+    plan: summing.SummariesPlan
     rows: int
     blocks: int = 1
     memory: int = 0
@@ -45,7 +45,7 @@ class PlannedSummaries:
     @property
     def numbers(self) -> int:
         """How many all blocks hold."""
-        return sum(one.size for one in self.plan.asked)
+        return sum(request.size for request in self.plan.requests)
 
     @property
     def noise(self) -> str:
@@ -63,19 +63,19 @@ class PlannedSummaries:
         """Yield one block of noisy counts. Privacy: paid.event. Raises PermitError."""
         yield summing.release(self.plan, rows, permit, random)
 
-    def told(self, first: Floats, level: float, target: Target) -> dict[str, Any]:
-        """Return estimates with intervals. Free. Raises SpecError on another level."""
+    def answer(self, first: Floats, level: float, target: IntervalTarget) -> dict[str, Any]:
+        """Return estimates with intervals. Raises SpecError unless 0 < level < 1."""
         if not 0.0 < level < 1.0:
             raise SpecError("/level", "must lie between 0 and 1")
-        found = summing.Summaries(self.plan, first).estimates(level, target)
+        estimates = summing.Summaries(self.plan, first).estimates(level, target)
         names = {"level": level, "target": target, "noise_sd": self.plan.noise_sd}
-        return {**names, "estimates": [asdict(one) for one in found]}
+        return {**names, "estimates": [asdict(estimate) for estimate in estimates]}
 
     def verdict(self, first: Floats) -> Verdict:  # noqa: ARG002
-        """Return that intervals know the noise."""
+        """Return reliable: intervals include the noise."""
         return reliable("intervals include the noise")
 
 
 def planned(schema: Schema, task: SummariesTask, privacy: PrivacySpec) -> PlannedSummaries:
-    """Return what is released and what it costs. Raises SpecError."""
+    """Return the planned task with its cost. Raises SpecError."""
     return PlannedSummaries(summing.planned(schema, task.statistics, privacy), schema.rows)

@@ -1,4 +1,4 @@
-"""Synthetic tables, drawn from a model of greatest entropy given noisy marginals."""
+"""The task that draws synthetic tables from a maximum entropy model given noisy marginals."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from dpmcmc.mechanisms.axes import axes
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.queries.paid import Paid
-from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.synthetic import call as synthesising
 from dpmcmc.queries.synthetic.checks import Check
 from dpmcmc.queries.synthetic.drawn import Values, levels, values
@@ -27,12 +27,12 @@ LEAPFROG_SECONDS, CELL_SECONDS = 3e-4, 8e-9  # of a step of one chain: measured 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticTask:
-    """Synthetic tables, drawn from a model of greatest entropy given noisy marginals.
+    """Synthetic tables, drawn from a maximum entropy model given noisy marginals.
 
-    columns: what the tables have; all where None. marginals: contingency tables that are released,
-    each by its columns; all pairs where None. bins: of a number column, how many of equal width, or
-    their inner edges. impossible: levels that no row has together, by column. tables: how many.
-    moves: of each chain that draws their probabilities.
+    columns: of the tables; all where None. marginals: contingency tables to release, each by its
+    columns; all pairs where None. bins: of a number column, a number of bins of equal width, or
+    their inner edges. impossible: combinations of levels that no row has, by column. tables: their
+    number. moves: of each chain that draws probabilities.
     """
 
     kind: Literal["synthetic"] = "synthetic"
@@ -51,7 +51,7 @@ class PlannedTables:
     The first block has the counts, the largest R-hat, and two numbers of the check of each column.
     """
 
-    plan: synthesising.Plan
+    plan: synthesising.SyntheticPlan
     task: SyntheticTask
     rows: int
 
@@ -86,8 +86,8 @@ class PlannedTables:
     @property
     def seconds(self) -> float:
         """About how long it runs."""
-        looked = self.plan.model.cells * len(self.plan.model.marginals)
-        each = LEAPFROG_SECONDS + CELL_SECONDS * looked
+        products = self.plan.model.cells * len(self.plan.model.marginals)
+        each = LEAPFROG_SECONDS + CELL_SECONDS * products
         chains = (self.task.moves + WARM) * CHAINS * LONGEST * each
         return 1.0 + chains + 2e-7 * self.rows * self.task.tables
 
@@ -96,22 +96,22 @@ class PlannedTables:
     ) -> Iterator[Floats]:
         """Yield noisy counts, then tables. Privacy: paid.event. Raises PermitError."""
         counts = synthesising.release(self.plan, rows, permit, random)
-        made = synthesising.drawn(self.plan, counts, self.task.tables, self.task.moves, random)
-        checks = [number for one in made.checks for number in (one.open, one.off)]
-        yield np.concatenate((counts, [made.r_hat], checks))
+        synthetic = synthesising.drawn(self.plan, counts, self.task.tables, self.task.moves, random)
+        checks = [number for check in synthetic.checks for number in (check.open, check.off)]
+        yield np.concatenate((counts, [synthetic.r_hat], checks))
         binned = [axis.name for axis in self.plan.axes if axis.edges is not None]
         for k in range(self.task.tables):
-            cells = made.cells[k].astype(np.float64)
-            yield np.concatenate([cells, *(made.places[name][k] for name in binned)])
+            cells = synthetic.cells[k].astype(np.float64)
+            yield np.concatenate([cells, *(synthetic.positions[name][k] for name in binned)])
 
-    def told(self, first: Floats, level: float, target: Target) -> dict[str, Any]:  # noqa: ARG002
-        """Return what the tables were drawn from. Free."""
+    def answer(self, first: Floats, level: float, target: IntervalTarget) -> dict[str, Any]:  # noqa: ARG002
+        """Return the noisy marginals that the tables were drawn from."""
         model = self.plan.model
-        *counts, rest = np.split(first, np.cumsum(model.sizes))
-        r_hat = float(rest[0])
+        *counts, after_counts = np.split(first, np.cumsum(model.sizes))
+        r_hat = float(after_counts[0])
         marginals = [
-            {"columns": [self.plan.axes[k].name for k in one], "counts": part.tolist()}
-            for one, part in zip(model.marginals, counts, strict=True)
+            {"columns": [self.plan.axes[k].name for k in marginal], "counts": part.tolist()}
+            for marginal, part in zip(model.marginals, counts, strict=True)
         ]
         return {
             "tables": self.task.tables,
@@ -124,14 +124,14 @@ class PlannedTables:
         }
 
     def verdict(self, first: Floats) -> Verdict:
-        """Return whether the chains agree, and tables have the columns that were released."""
+        """Return whether the chains agree, and the tables agree with the released marginals."""
         r_hat, *checks = first[sum(self.plan.model.sizes) :].tolist()
         pairs = zip(checks[::2], checks[1::2], strict=True)
         return synthesising.judged(self.plan, r_hat, [Check(*pair) for pair in pairs])
 
 
 def planned(schema: Schema, task: SyntheticTask, privacy: PrivacySpec) -> PlannedTables:
-    """Return what is released and what it costs. Raises SpecError, also where it runs too long."""
+    """Return the planned task with its cost. Raises SpecError, also where it runs too long."""
     synthesising.check_sizes(task.tables, task.moves)
     plan = synthesising.planned(
         schema,
@@ -141,21 +141,21 @@ def planned(schema: Schema, task: SyntheticTask, privacy: PrivacySpec) -> Planne
         bins=task.bins,
         impossible=task.impossible,
     )
-    made = PlannedTables(plan, task, schema.rows)
-    if made.seconds > MOST_SECONDS:
+    tables = PlannedTables(plan, task, schema.rows)
+    if tables.seconds > MOST_SECONDS:
         message = (
-            f"would run for about {made.seconds:.0f} s: name fewer columns, marginals or moves"
+            f"would run for about {tables.seconds:.0f} s: name fewer columns, marginals or moves"
         )
         raise SpecError("/task", message)
-    return made
+    return tables
 
 
 def table_of(schema: Schema, task: SyntheticTask, block: Floats) -> Mapping[str, Values]:
     """Return a synthetic table, name -> (rows,), from its block. Free."""
     names = [c.name for c in schema.columns] if task.columns is None else task.columns
-    found, (cells, *parts) = axes(schema, names, task.bins), block.reshape(-1, schema.rows)
-    places, none = iter(parts), np.zeros(0)
+    all_axes, (cells, *parts) = axes(schema, names, task.bins), block.reshape(-1, schema.rows)
+    positions, no_positions = iter(parts), np.zeros(0)
     return {
-        axis.name: values(axis, level, none if axis.edges is None else next(places))
-        for axis, level in zip(found, levels(found, cells.astype(np.intp)), strict=True)
+        axis.name: values(axis, level, no_positions if axis.edges is None else next(positions))
+        for axis, level in zip(all_axes, levels(all_axes, cells.astype(np.intp)), strict=True)
     }

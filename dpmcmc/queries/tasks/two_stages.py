@@ -1,4 +1,4 @@
-"""A sum over some rows chooses the power of the sum that is released of the others."""
+"""The task of two stages: a sum of some rows chooses the power of the sum of the other rows."""
 
 import math
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from dpmcmc.inputs.spec import PrivacySpec
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.queries.paid import Paid
-from dpmcmc.queries.statistics.mechanisms import Released, StatisticKind
-from dpmcmc.queries.statistics.plans import Asked
+from dpmcmc.queries.statistics.mechanisms import ReleasedStatistic, StatisticKind
+from dpmcmc.queries.statistics.plans import StatisticRequest
 from dpmcmc.queries.statistics.questions import family_of, population_of
 from dpmcmc.queries.statistics.two_stages import (
     Stages,
@@ -24,9 +24,9 @@ from dpmcmc.queries.statistics.two_stages import (
     read_stages,
     release_of_stages,
 )
-from dpmcmc.queries.summaries.intervals import Target
+from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.tasks.base import Floats, quick_seconds, reliable
-from dpmcmc.queries.tasks.statistic import pure_epsilon, shown
+from dpmcmc.queries.tasks.statistic import as_json, pure_epsilon
 
 MOST_GUESSES = 2000  # thetas times powers
 GUESS_SECONDS = 2e-3  # of one theta with one power: measured on a busy core
@@ -34,12 +34,13 @@ GUESS_SECONDS = 2e-3  # of one theta with one power: measured on a busy core
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoStagesTask:
-    """A sum over some rows chooses the power of the sum that is released of the others.
+    """Two noisy sums: that of some rows chooses the power of that of the other rows.
 
-    column, statistic, noise: as in a statistic. first_rows: how many rows the first stage has,
-    drawn by chance. first_power: its a. family, options: how rows are thought to come about.
-    thetas: values of the family's number, alike before. powers: to choose from, by the least mean
-    of 1 / Fisher information. Both stages together cost what one costs: every row is in one.
+    column, statistic, noise: as of a statistic. first_rows: number of rows in the first stage,
+    drawn at random. first_power: its a. family, options: assumed distribution of the rows.
+    thetas: possible values of the family's parameter, equally likely before. powers: to choose
+    from, by the least mean of 1 / Fisher information. Both stages together cost as much as one,
+    since every row is in one of them.
     """
 
     kind: Literal["two_stages"] = "two_stages"
@@ -72,7 +73,7 @@ class PlannedStages:
     @property
     def noise(self) -> str:
         """The noise, in words."""
-        return f"{self.plan.first.asked.noise} noise in both stages"
+        return f"{self.plan.first.request.noise} noise in both stages"
 
     @property
     def seconds(self) -> float:
@@ -84,47 +85,49 @@ class PlannedStages:
         self, rows: Private[Table], permit: Permit, random: RandomSource
     ) -> Iterator[Floats]:
         """Yield one block. Privacy: paid.event. Raises PermitError."""
-        made = release_of_stages(self.plan, rows, permit, random)
-        yield np.array([made.first.values[0], made.power, made.second.values[0]])
+        stages = release_of_stages(self.plan, rows, permit, random)
+        yield np.array([stages.first.values[0], stages.power, stages.second.values[0]])
 
-    def told(self, first: Floats, level: float, target: Target) -> dict[str, Any]:  # noqa: ARG002
-        """Return both releases, and why the power was chosen. Free."""
-        found = self._stages(first)
-        weights = zip(self.plan.thetas, found.weights.tolist(), strict=True)
+    def answer(self, first: Floats, level: float, target: IntervalTarget) -> dict[str, Any]:  # noqa: ARG002
+        """Return both releases, the chosen power and the scores of all powers."""
+        stages = self._stages(first)
+        weights = zip(self.plan.thetas, stages.weights.tolist(), strict=True)
         return {
-            "stages": [shown(self.plan.first, one) for one in (found.first, found.second)],
-            "power": found.power,
+            "stages": [as_json(self.plan.first, stage) for stage in (stages.first, stages.second)],
+            "power": stages.power,
             "scores": [
                 {"power": a, "mean_inverse_information": score if math.isfinite(score) else None}
-                for a, score in found.scores.items()
+                for a, score in stages.scores.items()
             ],
             "weights": [{"theta": theta, "weight": weight} for theta, weight in weights],
         }
 
     def verdict(self, first: Floats) -> Verdict:  # noqa: ARG002
-        """Return that an inference knows the noise."""
+        """Return reliable: an inference includes the noise."""
         return reliable("an inference knows the noise")
 
-    def released(self, first: Floats) -> tuple[Released, ...]:
-        """Return what was released, as an inference reads it. Free."""
-        found = self._stages(first)
-        return found.first, found.second
+    def released(self, first: Floats) -> tuple[ReleasedStatistic, ...]:
+        """Return both released statistics, for an inference."""
+        stages = self._stages(first)
+        return stages.first, stages.second
 
     def _stages(self, first: Floats) -> Stages:
         return read_stages(self.plan, float(first[0]), float(first[1]), float(first[2]))
 
 
 def planned(schema: Schema, task: TwoStagesTask, privacy: PrivacySpec) -> PlannedStages:
-    """Return what is released and what it costs. Raises SpecError."""
+    """Return the planned task with its cost. Raises SpecError."""
     if not 1 <= len(task.thetas) * len(task.powers) <= MOST_GUESSES:
         raise SpecError("/thetas", f"times powers must be 1 to {MOST_GUESSES} in number")
     least, most = family_of(task.family, task.options).range
     if not all(least < theta < most and abs(theta) <= 1e100 for theta in task.thetas):
         raise SpecError("/thetas", f"must lie within {least:g} and {most:g}, and 1e100")
-    asked = Asked(column=task.column, kind=task.statistic, a=task.first_power, noise=task.noise)
+    request = StatisticRequest(
+        column=task.column, kind=task.statistic, a=task.first_power, noise=task.noise
+    )
     plan = plan_of_stages(
         schema,
-        asked,
+        request,
         task.first_rows,
         population_of(task.family, task.options),
         task.thetas,

@@ -32,10 +32,10 @@ from dpmcmc.inputs.schema import Schema
 from dpmcmc.planner import Cost
 from dpmcmc.posterior.units import Scale
 from dpmcmc.queries import tasks
-from dpmcmc.queries.statistics.questions import Question, family_of, judged_draws
+from dpmcmc.queries.statistics.questions import InferenceQuestion, family_of, judged_draws
 from dpmcmc.queries.tasks import TaskSpec
 
-_QUESTION = TypeAdapter(Question)
+_QUESTION = TypeAdapter(InferenceQuestion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class InferenceJob(Job):
     failure = "inference_failed"
 
     of: str
-    question: Question
+    question: InferenceQuestion
 
     @classmethod
     def read(cls, stored: Json) -> Self:
@@ -100,7 +100,7 @@ class InferenceJob(Job):
 class _InferenceWork(Work):
     """A question with what it is about."""
 
-    def __init__(self, given: TaskBlock, question: Question) -> None:
+    def __init__(self, given: TaskBlock, question: InferenceQuestion) -> None:
         self._given, self._question = given, question
 
     @property

@@ -1,7 +1,7 @@
 """The public interval of one row's log likelihood ratio, whatever the family.
 
-The planner runs this as it stands. kernels/compiled/dispatch.py compiles the same source: it puts
-compiled functions in the place of the imported ones.
+The planner runs this as plain Python. kernels/compiled/dispatch.py compiles the same source, with
+compiled functions in place of the imported ones.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ Array = Any
 def interval(
     public: Any, here: Array, aux_here: Array, there: Array, aux_there: Array, j: int, delta: Array
 ) -> tuple[float, float]:
-    """Return (lo, hi) that the log likelihood ratio of every row lies in, in nats.
+    """Return an interval (lo, hi) that contains the log likelihood ratio of every row, in nats.
 
     here, there, aux_here, aux_there: the ends of the move, as public.describe writes them. A move
     by delta (d,) of all coefficients has j < 0. For logistic rows the interval of a move of

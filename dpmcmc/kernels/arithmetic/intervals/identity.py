@@ -8,7 +8,7 @@ Array = Any
 def interval(
     public: Any, low: Array, high: Array, here: Array, there: Array
 ) -> tuple[float, float]:
-    """Return (lo, hi) that a ratio lies in: it is (there - here) . (x - middle).
+    """Return an interval (lo, hi) that contains a ratio: it is (there - here) . (x - middle).
 
     low, high: (4,) of shared.predictor_ranges. here, there: (d,), straightened positions.
     """

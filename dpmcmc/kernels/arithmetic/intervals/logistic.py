@@ -1,6 +1,6 @@
 """Public interval of one row's log likelihood ratio in logistic regression, from bounds alone.
 
-Scalar code without calls between the functions, so that it runs both as it stands (the planner) and
+Scalar code without calls between functions, so that it runs as plain Python (the planner) and
 compiled (the kernels). Derivation: docs/proofs/dp_penalty_component.md, section 2, and
 docs/proofs/dp_penalty.md, section 2. Every interval is widened by one part in 2^40 against
 rounding.

@@ -1,4 +1,4 @@
-"""What the intervals of all families but the logistic have in common."""
+"""The common part of the intervals of all families but the logistic."""
 
 import math
 from typing import Any
@@ -19,8 +19,11 @@ def predictor_ranges(public: Any, here: Array, there: Array, low: Array, high: A
             first, least, most = k, math.inf, -math.inf
             while k < columns and public.group[k] == public.group[first]:
                 ends = (here[k], there[k], 0.5 * (here[k] + there[k]), there[k] - here[k])
-                one, other = public.lower[k] * ends[v], public.upper[k] * ends[v]
-                least, most = min(least, one, other), max(most, one, other)
+                product_low, product_high = public.lower[k] * ends[v], public.upper[k] * ends[v]
+                least, most = (
+                    min(least, product_low, product_high),
+                    max(most, product_low, product_high),
+                )
                 k += 1
             if k - first > 1:
                 least, most = min(least, 0.0), max(most, 0.0)

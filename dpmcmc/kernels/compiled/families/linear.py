@@ -4,13 +4,13 @@
 import numpy as np
 
 from dpmcmc.kernels.compiled.blocks import CONSTANT, CURVATURE
-from dpmcmc.kernels.compiled.cells import cell, counted, held, small
+from dpmcmc.kernels.compiled.cells import cell, clamped, counted, small
 from dpmcmc.kernels.compiled.maths import MAGIC_BITS, leaf, wide
 
 
 @leaf
 def state_of(eta, y, count, out):
-    """Write the state of each row of a block; eta may be out."""
+    """Write the state of each row of a block, y - eta, into out; eta and out may be one array."""
     wide()
     for i in range(count):
         out[i] = y[i] - eta[i]
@@ -18,7 +18,7 @@ def state_of(eta, y, count, out):
 
 @leaf
 def follow(v, count, state):
-    """Bring the state of a block up to date after a move of its predictors by v."""
+    """Update the state of a block after a move of its predictors by v."""
     wide()
     for i in range(count):
         state[i] -= v[i]
@@ -33,7 +33,7 @@ def ratio(v, e, here, there):
 
 @leaf
 def ratio_cells(v, y, state, here, there, scale, shift, half, count):
-    """Sum over rows of clipped ratios, in cells, where predictors move by v, short or not."""
+    """Sum over rows of clipped ratios, in cells, where predictors change by v, short or not."""
     wide()
     total = 0
     for i in range(count):
@@ -44,7 +44,7 @@ def ratio_cells(v, y, state, here, there, scale, shift, half, count):
 
 @leaf
 def ratios(eta, v, y, state, here, there, count):
-    """Put each row's ratio in the place of v."""
+    """Overwrite v with each row's ratio."""
     state_of(eta, y, count, state)
     for i in range(count):
         v[i] = counted(ratio(v[i], state[i], here, there), y[i])
@@ -57,7 +57,7 @@ def factors(eta, y, norm, curvature, clip, scale, count, out):
     top = clip * scale
     twice = -2.0 * curvature
     for i in range(count):
-        eta[i] = counted(held(twice * (y[i] - eta[i])), y[i])
+        eta[i] = counted(clamped(twice * (y[i] - eta[i])), y[i])
     for i in range(count):
         size = abs(eta[i]) * norm[i]
         out[i] = small(eta[i] * (top / (size if size > clip else clip)))
@@ -65,13 +65,13 @@ def factors(eta, y, norm, curvature, clip, scale, count, out):
 
 @leaf
 def factors_with_scale(eta, y, norm, curvature, clip, scale, count, out, extra):
-    """Do as factors, where extra is the derivative by the log sd, clipped with the other."""
+    """As factors, where extra is the derivative by the log sd, clipped with the other."""
     wide()
     twice, top = -2.0 * curvature, clip * scale
     for i in range(count):
         residual = y[i] - eta[i]
-        by_eta = counted(held(twice * residual), y[i])
-        by_scale = counted(held(by_eta * residual - 1.0), y[i])
+        by_eta = counted(clamped(twice * residual), y[i])
+        by_scale = counted(clamped(by_eta * residual - 1.0), y[i])
         size = np.sqrt((by_eta * norm[i]) * (by_eta * norm[i]) + by_scale * by_scale)
         shrunk = top / (size if size > clip else clip)
         out[i] = small(by_eta * shrunk)

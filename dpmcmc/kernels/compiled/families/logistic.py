@@ -21,7 +21,7 @@ from dpmcmc.kernels.compiled.maths import (
 
 @leaf
 def state_of(eta, count, out):
-    """Write the state of each row of a block; eta may be out."""
+    """Write the state of each row of a block, e^-eta, into out; eta and out may be one array."""
     wide()
     for i in range(count):
         out[i] = exp_far(-eta[i])
@@ -29,7 +29,7 @@ def state_of(eta, count, out):
 
 @leaf
 def follow(v, count, state):
-    """Bring the state of a block up to date after a move of its predictors by v."""
+    """Update the state of a block after a move of its predictors by v."""
     wide()
     for i in range(count):
         state[i] *= exp(-v[i])
@@ -37,7 +37,7 @@ def follow(v, count, state):
 
 @leaf
 def follow_near(v, count, state):
-    """Do as follow, where v is from short_dot; it is overwritten."""
+    """As follow, where v is from short_dot; it is overwritten."""
     wide()
     for i in range(count):  # a loop of float32 alone takes twice as many rows at once
         v[i] = exp_near_short(-v[i])
@@ -72,7 +72,7 @@ def ratio_cells(v, state, scale, shift, half, count):
 
 @leaf
 def ratio_cells_near(v, state, scale, shift, half, count, e):
-    """Do as ratio_cells for v from short_dot, which is left as it is; e is to write in."""
+    """As ratio_cells for v from short_dot, which is not changed; e: scratch."""
     wide()
     total = 0
     for i in range(count):
@@ -86,7 +86,7 @@ def ratio_cells_near(v, state, scale, shift, half, count, e):
 
 @leaf
 def ratios(near, eta, v, state, short, count):
-    """Put each row's ratio in the place of v. Those of short moves are float32."""
+    """Overwrite v with each row's ratio. Those of short moves are float32."""
     if near:
         for i in range(count):
             short[0, i], short[1, i] = np.float32(-eta[i]), np.float32(v[i])
@@ -104,7 +104,7 @@ def ratios(near, eta, v, state, short, count):
 
 @leaf
 def factors(eta, norm, clip, scale, count, out):
-    """Write clipped derivatives 1 / (1 + e^eta) by the predictor, in cells, no matter how exact."""
+    """Write clipped derivatives 1 / (1 + e^eta) by the predictor, in cells, in float32."""
     wide()
     top = clip * scale
     short_clip, short_top, largest = np.float32(clip), np.float32(top), np.float32(LARGEST_SINGLE)
@@ -112,5 +112,5 @@ def factors(eta, norm, clip, scale, count, out):
         out[i] = eta[i]
     for i in range(count):  # of float32 alone: twice as many rows at once
         most = short_clip * (ONE + exp_short(out[i]))
-        found = short_top / (norm[i] if norm[i] > most else most)
-        out[i] = found if found < largest else largest
+        factor = short_top / (norm[i] if norm[i] > most else most)
+        out[i] = factor if factor < largest else largest

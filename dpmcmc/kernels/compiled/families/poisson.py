@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Poisson rows: l = y eta - e^eta. State: the rate e^eta."""
 
-from dpmcmc.kernels.compiled.cells import cell, held, small
+from dpmcmc.kernels.compiled.cells import cell, clamped, small
 from dpmcmc.kernels.compiled.maths import (
     MAGIC_BITS,
     ONE,
@@ -18,7 +18,7 @@ from dpmcmc.kernels.compiled.maths import (
 
 @leaf
 def state_of(eta, count, out):
-    """Write the state of each row of a block; eta may be out."""
+    """Write the state of each row of a block, e^eta, into out; eta and out may be one array."""
     wide()
     for i in range(count):
         out[i] = exp_far(eta[i])
@@ -26,7 +26,7 @@ def state_of(eta, count, out):
 
 @leaf
 def follow(v, count, state):
-    """Bring the state of a block up to date after a move of its predictors by v."""
+    """Update the state of a block after a move of its predictors by v."""
     wide()
     for i in range(count):
         state[i] *= exp(v[i])
@@ -34,7 +34,7 @@ def follow(v, count, state):
 
 @leaf
 def follow_near(v, count, state):
-    """Do as follow, where v is from short_dot; it is overwritten."""
+    """As follow, where v is from short_dot; it is overwritten."""
     wide()
     for i in range(count):  # a loop of float32 alone takes twice as many rows at once
         v[i] = exp_near_short(v[i])
@@ -57,7 +57,7 @@ def ratio_far(v, y, e):
 
 @leaf
 def ratio_cells(v, y, state, scale, shift, half, count):
-    """Sum over rows of clipped ratios, in cells, where predictors move by v."""
+    """Sum over rows of clipped ratios, in cells, where predictors change by v."""
     wide()
     total = 0
     for i in range(count):
@@ -67,7 +67,7 @@ def ratio_cells(v, y, state, scale, shift, half, count):
 
 @leaf
 def ratio_cells_near(v, y, state, scale, shift, half, count, e):
-    """Do as ratio_cells for v from short_dot; e is to write in."""
+    """As ratio_cells for v from short_dot; e: scratch memory."""
     wide()
     total = 0
     for i in range(count):
@@ -80,7 +80,7 @@ def ratio_cells_near(v, y, state, scale, shift, half, count, e):
 
 @leaf
 def ratios(near, eta, v, y, state, count):
-    """Put each row's ratio in the place of v."""
+    """Overwrite v with each row's ratio."""
     state_of(eta, count, state)
     if near:
         for i in range(count):
@@ -96,7 +96,7 @@ def factors(eta, y, norm, clip, scale, count, out):
     wide()
     top = clip * scale
     for i in range(count):
-        eta[i] = held(y[i] - exp(eta[i]))
+        eta[i] = clamped(y[i] - exp(eta[i]))
     for i in range(count):
         size = abs(eta[i]) * norm[i]
         out[i] = small(eta[i] * (top / (size if size > clip else clip)))

@@ -1,4 +1,4 @@
-"""Families of rows that released statistics are read with. One file and one line each."""
+"""Families: distributions of rows for inference from released statistics. One file each."""
 
 from dpmcmc.queries.statistics.families.base import Family
 from dpmcmc.queries.statistics.families.bernoulli import Bernoulli

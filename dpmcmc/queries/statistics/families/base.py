@@ -1,4 +1,4 @@
-"""What an inference knows of a family: how a row comes about, and moments of its statistic."""
+"""The protocol of a family: simulated rows, and moments of a statistic."""
 
 from typing import Protocol
 
@@ -14,18 +14,18 @@ STEP, STEPS = 0.08, 40  # of the tanh-sinh rule on one segment: to about 1e-10
 
 
 class Family(Protocol):
-    """Independent rows of one unknown number theta. Both functions are elementwise and broadcast.
+    """Independent rows with one parameter theta. Both functions are elementwise and broadcast.
 
     Give `by_quadrature` as moments where none are known in closed form.
     """
 
     @property
     def name(self) -> str:
-        """What theta is called in results."""
+        """Name of theta in results."""
 
     @property
     def range(self) -> tuple[float, float]:
-        """Ends between which theta lies."""
+        """Bounds of theta."""
 
     def rows(self, theta: Floats, z: Floats) -> Floats:
         """Return rows made of independent standard normals z, nondecreasing in z."""
@@ -58,8 +58,8 @@ NODES, WEIGHTS = _rule()
 def by_quadrature(family: Continuous, theta: Floats, statistic: Statistic) -> tuple[Floats, Floats]:
     """Return mean and variance of the statistic of one row, clamped as it is released.
 
-    theta: (...). A row's range is cut at 0, where |x|^a has a kink, and at its median; the rule
-    knows nothing of the rows but these and their bounds.
+    theta: (...). The range of a row is divided at 0, where |x|^a has a kink, at its median and at
+    the bounds.
     """
     theta = np.asarray(theta, np.float64)
     ends = statistic.of(np.array([statistic.lower, statistic.upper]))
@@ -76,9 +76,9 @@ def by_quadrature(family: Continuous, theta: Floats, statistic: Statistic) -> tu
 
 
 def _edges(family: Continuous, theta: Floats, statistic: Statistic) -> Floats:
-    """Return where the rule is cut, as normals: (edges, ...), in order."""
+    """Return the edges of the pieces of the rule, as normal quantiles: (edges, ...), sorted."""
     kinks = {statistic.lower, min(max(0.0, statistic.lower), statistic.upper), statistic.upper}
-    at = np.stack([ndtri(family.below(theta, x)) for x in sorted(kinks)])
-    at = np.clip(at, -FARTHEST, FARTHEST)
-    median = np.clip(0.0, at[0], at[-1])
-    return np.sort(np.concatenate((at, median[None])), axis=0)
+    normals = np.stack([ndtri(family.below(theta, x)) for x in sorted(kinks)])
+    normals = np.clip(normals, -FARTHEST, FARTHEST)
+    median = np.clip(0.0, normals[0], normals[-1])
+    return np.sort(np.concatenate((normals, median[None])), axis=0)
