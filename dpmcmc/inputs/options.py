@@ -210,7 +210,9 @@ class NoisyQuadraticOptions:
 
     num_steps: independent draws of each chain. num_far: Newton steps before the two near the
     posterior mode. whitening: the name of an earlier release of the same columns, whose whitening
-    is used again at no cost; or "new".
+    is used again at no cost; or "new". estimand: "robust" (the default), the answer of a fit that
+    weights down rows which the model does not expect, or "model", that of the model as it is
+    written, which costs wider intervals where responses do follow the model.
     """
 
     algorithm: Literal["noisy_quadratic"] = "noisy_quadratic"
@@ -219,6 +221,7 @@ class NoisyQuadraticOptions:
     num_warmup: int | None = None
     num_far: int | None = None
     whitening: str | None = None
+    estimand: Literal["model", "robust"] | None = None
 
     @property
     def clip_bound(self) -> None:

@@ -241,6 +241,10 @@ class Looked(Protocol):
     def score_sds(self) -> Floats:
         """Of their noise (2,)."""
 
+    @property
+    def robust(self) -> bool:
+        """Whether rows are weighted down."""
+
     def moments(self) -> tuple[Floats, float]:
         """Return (mean of x x^T (d, d), sd of its noise)."""
 
@@ -301,6 +305,8 @@ def residuals(release: Looked, rows: Floats, spreads: Floats) -> list[Residuals]
     """Return how scores of rows (d, p) with residuals change. spreads: see Looked."""
     sd, seen = release.residual_sd, rows @ release.root
     cut = release.clip * np.sqrt(len(rows)) * sd / np.linalg.norm(seen, axis=1)
+    if not release.robust:  # the slope is that of residuals that are not cut
+        return [Residuals(sd, k * sd, 1.0) for k in cut]
     cut, weights = np.minimum(cut, WIDEST_CUT), release.score_sds**-2.0
     slopes = np.zeros(len(rows))
     for weight, spread in zip(weights / weights.sum(), spreads, strict=True):

@@ -203,7 +203,7 @@ def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -
     pulled = gain @ score
     kinds = categories.of(release, mean, precision)
     if kinds is not None:
-        whole, pulled = categories.matched(whole, pulled, gain * release.score_sd, kinds, power)
+        whole, pulled = categories.matched(whole, pulled, gain * release.unsure_sd, kinds, power)
     prior = release.root.T @ (precision[:, None] * release.root)
     pull = release.root.T @ (precision * (mean - release.place))
     covariance = np.linalg.inv(even(power * whole[0] + prior))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpmcmc.families.scores.base import NONE, TINY, Family, Floats, Place
+from dpmcmc.families.scores.base import NONE, TINY, UNCUT, Family, Floats, Place
 from dpmcmc.families.scores.given import first_slope, pilot, shift_of, slope_of
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
@@ -21,6 +21,7 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, scales, whitening
 from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
+from dpmcmc.releases.clips import Clips, choose, layers
 from dpmcmc.releases.quadratic_steps import (
     MIN_WEIGHT_CUT,
     Iterate,
@@ -128,17 +129,20 @@ WIDE_RESIDUAL_SCALE = 1.3
 FIRST_CLIP, LEAST_CLIP, MOST_CLIP, WIDEST_CLIP = 1.5, 0.7, 10.0, 50.0
 # what is left of the score's variance where noise decides how rows are cut
 TARGET_KEPT_VARIANCE = 0.8
+# least clip on the way to the model's own answer: closer ones lead to a robust fit's
+ASKED_CLIP = 2.0
 TIGHT_CLIP_RATIO = 1.5  # times a clip that is that tight
 
 
 class Cuts:
     """The clip of scores, which follows what earlier ones left of their variance.
 
-    size: number of coefficients. scaled: whether residuals have a scale.
+    size: number of coefficients. scaled: whether residuals have a scale. least: clip.
     """
 
-    def __init__(self, size: int, *, scaled: bool) -> None:
-        self._size, self._scaled, self._clip = size, scaled, FIRST_CLIP
+    def __init__(self, size: int, *, scaled: bool, least: float = LEAST_CLIP) -> None:
+        self._size, self._scaled, self._least = size, scaled, least
+        self._clip = max(FIRST_CLIP, least)
 
     def caps(
         self,
@@ -184,32 +188,38 @@ class Cuts:
         clip /= rough
         if clear and clip <= TIGHT_CLIP_RATIO * self._clip:
             kept = min(max(float(np.trace(sums.noise)) / trace, 0.05), 1.0)
-            self._clip = min(max(clip * TARGET_KEPT_VARIANCE / kept, LEAST_CLIP), MOST_CLIP)
+            self._clip = min(max(clip * TARGET_KEPT_VARIANCE / kept, self._least), MOST_CLIP)
 
 
 # What `noisy_quadratic` charges: how its budget is shared, and the event of all that it does.
 ROUNDING_MARGIN = 1.0 - 2.0**-40  # of mu^2: rounding of what follows costs nothing
 WHITENING_SHARE = 0.05  # share of mu^2;
 NEAR_SHARES = (0.38, 0.42)  # of the near iterates. The far ones share what is left
+# where the model is asked for: of the layers by which near scores are clipped, and of these
+LAYERS_SHARE, ASKED_SHARES = 0.06, (0.22, 0.54)
 
 
-def shares(num_far: int, paid: bool = False) -> tuple[float, ...]:
-    """Return the parts of mu^2 of all iterates, far ones first. paid: for the whitening, before."""
-    left = 1.0 - sum(NEAR_SHARES) - WHITENING_SHARE
+def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[float, ...]:
+    """Return the parts of mu^2 of all iterates, far ones first.
+
+    paid: for the whitening, before. asked: whether the model's own answer is: there are then
+    layers of rows before the near ones.
+    """
+    near = (LAYERS_SHARE, *ASKED_SHARES) if asked else NEAR_SHARES
+    left = 1.0 - sum(near) - WHITENING_SHARE
     scale = ROUNDING_MARGIN / (1.0 - WHITENING_SHARE) if paid else ROUNDING_MARGIN
-    return tuple(scale * share for share in (*(left / num_far,) * num_far, *NEAR_SHARES))
+    return tuple(scale * share for share in (*(left / num_far,) * num_far, *near))
 
 
-def event(z: float, num_far: int, paid: bool = False) -> Event:
+def event(z: float, num_far: int, paid: bool = False, *, asked: bool = False) -> Event:
     """Return everything that `find_mode` does to the rows. Proof: docs/proofs/noisy_quadratic.md.
 
     paid: whether the coordinates come from a whitening that was charged elsewhere.
     """
-    *far, first, last = shares(num_far, paid)
-    iterates = (
-        Repeat(Gaussian(z / math.sqrt(far[0])), len(far)),
-        Gaussian(z / math.sqrt(first)),
-        Gaussian(z / math.sqrt(last)),
+    parts = shares(num_far, paid, asked=asked)
+    iterates: tuple[Event, ...] = (
+        Repeat(Gaussian(z / math.sqrt(parts[0])), num_far),
+        *(Gaussian(z / math.sqrt(part)) for part in parts[num_far:]),
     )
     if paid:
         return Compose(iterates)
@@ -227,7 +237,8 @@ class Problem:
     max_row_norm: largest norm of a row. scale: first value of that of the residuals.
     noise_multiplier: of all that is released. white: a whitening that has been paid for, or None.
     counted: (n,), see Block; None where no row may be left out. indicators: (d,) columns that are
-    declared to hold only 0 and 1; none where None.
+    declared to hold only 0 and 1; none where None. asked: whether the model's own answer is asked
+    for, and not that of a fit which weights rows down.
     """
 
     family: Family
@@ -240,6 +251,7 @@ class Problem:
     scale: float
     noise_multiplier: float
     fixed: bool = False
+    asked: bool = False
     white: Whitening | None = None
     counted: Floats | None = None
     indicators: NDArray[np.bool_] | None = None
@@ -299,13 +311,14 @@ def find_mode(
         z_white = z / math.sqrt(ROUNDING_MARGIN * WHITENING_SHARE)
         white = whitening.whiten(problem.x, problem.max_row_norm, z_white, random, problem.counted)
     path = _Path(problem, white, random)
-    parts = [z / math.sqrt(share) for share in shares(num_far, paid)]
+    parts = [z / math.sqrt(share) for share in shares(num_far, paid, asked=problem.asked)]
+    far, near = parts[:num_far], parts[num_far:]
     if problem.family.link == "log":
-        path.begin_by_logs(parts[:PILOT_ITERATES])
-        parts = parts[PILOT_ITERATES:]
-    for part in parts[:-2]:
+        path.begin_by_logs(far[:PILOT_ITERATES])
+        far = far[PILOT_ITERATES:]
+    for part in far:
         path.far(part)
-    return white, path.near(parts[-2], parts[-1])
+    return white, path.asked(*near) if problem.asked else path.near(*near)
 
 
 class _Path:
@@ -320,7 +333,8 @@ class _Path:
         if self._bends:
             self._problem = replace(problem, prior=self._holding(problem.prior))
         self._rows = float(problem.rows)  # that are not left out
-        self._cuts = Cuts(problem.size, scaled=problem.family.has_scale)
+        least = ASKED_CLIP if problem.asked else LEAST_CLIP
+        self._cuts = Cuts(problem.size, scaled=problem.family.has_scale, least=least)
         level = first_slope(problem.family)
         classes = problem.classes
         self._stretch(at_rest(self._family, classes) if classes > 1 else [[level]])
@@ -465,6 +479,85 @@ class _Path:
             iterates.append(iterate)
         return iterates[0], iterates[1]
 
+    def asked(self, told: float, first: float, last: float) -> tuple[Iterate, Iterate]:
+        """Return two more iterates, of the model's own score.
+
+        told, first, last: noise multipliers; told: of layers, by which rows are clipped.
+        """
+        pooled = 1.0 / math.hypot(1.0 / first, 1.0 / last)
+        clips = self._clips(told, pooled)
+        iterates: list[Iterate] = []
+        for z in (first, last):
+            iterate = self._query_asked(z, clips)
+            self._place = self._place + self._root @ self._step(iterate)[0]
+            if self._family.has_scale and not self._problem.fixed:
+                if self._family.link == "identity":  # the same residuals are clipped
+                    clips = clips.rescaled(iterate.tau)
+                self._scale *= iterate.tau
+            iterates.append(iterate)
+        return iterates[0], iterates[1]
+
+    def _clips(self, z: float, pooled: float) -> Clips:
+        """Release layers of rows here, and choose clips: one Gaussian(z) event."""
+        problem, p = self._problem, self._problem.size
+        spread = self._covering()
+        parts = (
+            (
+                np.sqrt(np.einsum("pm,pm->m", scores, scores) / p),
+                sum(np.einsum("pm,pm->m", v, v) for v in roots) / p,
+                square,
+                there,
+            )
+            for scores, roots, square, there in self._own(spread)
+        )
+        squares = self._family.has_scale and not (self._family.link == "identity" and problem.fixed)
+        gaps = problem.counted is not None
+        told = layers(parts, problem.rows, z, self._random, scaled=squares, gaps=gaps)
+        self._rows = told.rows
+        return choose(told, p, pooled)
+
+    def _own(
+        self, spread: Floats
+    ) -> Iterator[tuple[Floats, tuple[Floats, ...], Floats, Floats | None]]:
+        """Yield scores (p, m), roots of curvatures, squared residuals and who counts, by blocks.
+
+        Of the model itself: nothing is cut.
+        """
+        whole = Caps(UNCUT, UNCUT, 1.0, 1.0, (1.0, 0.0, 0.0, 0.0))
+        for start, x, there in self._parts():
+            jacobians = jacobians_of(x, self._root)
+            place = self._where(x, jacobians, whole, UNCUT, spread)
+            with np.errstate(all="ignore"):
+                terms = self._family.terms(self._problem.y[start : start + x.shape[1]], place)
+            roots = tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1))
+            yield products(terms.psi, jacobians), roots, terms.square, there
+
+    def _query_asked(self, z: float, clips: Clips) -> Iterate:
+        """Release the model's own sums at the current place: one Gaussian(z) event."""
+        problem, p = self._problem, self._problem.size
+        spread = self._covering()
+        blocks = (
+            Block(scores, roots, (scores,), square, there)
+            for scores, roots, square, there in self._own(spread)
+        )
+        gaps = problem.counted is not None
+        sums = release(blocks, p, problem.rows, clips.caps(), z, self._random, gaps=gaps)
+        self._rows, (tau, tau_sd) = sums.rows, clips.scale(sums)
+        return Iterate(
+            self._place,
+            self._root,
+            clips.whole(sums),
+            self._scale,
+            clips.length,
+            clips.cut,
+            tau,
+            tau_sd,
+            spread if self._bends else None,
+            clips.left,
+            clips.curve,
+            clips.spread(tau),
+        )
+
     def _scale_left(self, iterate: Iterate, gained: float) -> float:
         """Return the scale of the residuals after a step over that before it."""
         additive = self._family.link == "identity"
@@ -516,6 +609,11 @@ class _Path:
         values, vectors = np.linalg.eigh(0.5 * (known + known.T))
         return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1])))
 
+    def _covering(self) -> Floats:
+        """Return a root (p, p) of the covariance that the model's own scores are averaged over."""
+        found = self._spread(mean=True)
+        return self._posterior_root() if found is None else found
+
     def _posterior_root(self) -> Floats:
         """Return a root (p, p) of the posterior's covariance, as known, in these coordinates."""
         prior = self._root.T @ (self._problem.prior[:, None] * self._root)
@@ -525,22 +623,27 @@ class _Path:
 
     def _blocks(self, caps: Caps, cut: float, root: Floats | None) -> Iterator[Block]:
         """Yield the statistics of the rows, block by block."""
-        size, there = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK), self._problem.counted
-        for start in range(0, self._problem.rows, size):
-            x = self._problem.x[:, start : start + size]
+        for start, x, there in self._parts():
             jacobians = jacobians_of(x, self._root)
-            place = self._asked(x, jacobians, caps, cut, root)
+            place = self._where(x, jacobians, caps, cut, root)
             with np.errstate(all="ignore"):
-                terms = self._family.terms(self._problem.y[start : start + size], place)
+                terms = self._family.terms(self._problem.y[start : start + x.shape[1]], place)
             yield Block(
                 products(terms.psi, jacobians),
                 tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1)),
                 tuple(products(part, jacobians) for part in terms.noise.swapaxes(0, 1)),
                 terms.square,
-                None if there is None else there[start : start + size],
+                there,
             )
 
-    def _asked(
+    def _parts(self) -> Iterator[tuple[int, Floats, Floats | None]]:
+        """Yield (first row, covariates (d, m), who counts (m,)) of blocks of rows."""
+        size, there = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK), self._problem.counted
+        for start in range(0, self._problem.rows, size):
+            counted = None if there is None else there[start : start + size]
+            yield start, self._problem.x[:, start : start + size], counted
+
+    def _where(
         self, x: Floats, jacobians: list[Floats], caps: Caps, cut: float, root: Floats | None
     ) -> Place:
         """Return the place and the clips for the rows x (d, m) of a block."""

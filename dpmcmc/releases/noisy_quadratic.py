@@ -16,7 +16,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import MODELS
 from dpmcmc.families.linear import unit_of
-from dpmcmc.families.scores.base import Family
+from dpmcmc.families.scores.base import TINY, Family
 from dpmcmc.families.scores.given import Given, heaviest_of, packed, shift_of
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import Design
@@ -60,6 +60,7 @@ def pooled(
     log_shift: float | None = None,
     most: float | None = None,
     odds: bool = False,
+    asked: bool = False,
 ) -> Quadratic:
     """Return two iterates in the same coordinates pooled, weighted by the inverse noise variance.
 
@@ -68,24 +69,36 @@ def pooled(
     of all rows in any direction, for a scale of 1.
     """
     own = _scale(iterates, fixed=fixed)
-    units = [(iterate.scale / own) ** 2 if additive else 1.0 for iterate in iterates]
-    score_sds = np.array(
-        [u * iterate.sums.sds[0] for u, iterate in zip(units, iterates, strict=True)]
+    units = np.array([(iterate.scale / own) ** 2 if additive else 1.0 for iterate in iterates])
+    squares = units**2 if asked else units  # of scores, or what the model has for these
+    score_sds, curve_sds, noise_sds = (
+        unit * np.array([iterate.sums.sds[k] for iterate in iterates])
+        for k, unit in enumerate((units, units, squares))
     )
-    curve_sds = np.array(
-        [u * iterate.sums.sds[1] for u, iterate in zip(units, iterates, strict=True)]
-    )
-    noise_sds = np.array(
-        [u * iterate.sums.sds[2] for u, iterate in zip(units, iterates, strict=True)]
+    places, scores, curves, noises = (
+        np.array([np.asarray(part) * unit for part, unit in zip(parts, unit_of_each, strict=True)])
+        for parts, unit_of_each in (
+            ([iterate.place for iterate in iterates], (1.0, 1.0)),
+            ([iterate.sums.score for iterate in iterates], units),
+            ([iterate.sums.curvature for iterate in iterates], units),
+            ([iterate.sums.noise for iterate in iterates], squares),
+        )
     )
     alone = odds and _far_apart(iterates, rows, len(white.root))
     by_score, by_curve = (LAST, LAST) if alone else (_weights(score_sds), _weights(curve_sds))
-    places = np.array([iterate.place for iterate in iterates])
-    scores = np.array([u * iterate.sums.score for u, iterate in zip(units, iterates, strict=True)])
-    curves = np.array(
-        [u * iterate.sums.curvature for u, iterate in zip(units, iterates, strict=True)]
-    )
-    noises = np.array([u * iterate.sums.noise for u, iterate in zip(units, iterates, strict=True)])
+    left_sd = 0.0
+    if asked:
+        curve, curve_sd = np.tensordot(by_curve, curves, 1), np.linalg.norm(by_curve * curve_sds)
+        away = _away(iterates, scores[-1], curve, float(curve_sd))
+        cut = units * [iterate.sums.rows * iterate.cut_curve for iterate in iterates]
+        lost = np.linalg.norm(away, axis=1) * np.hypot(curve_sd * 0.5**0.5, cut / len(curve) ** 0.5)
+        bent = np.zeros(2) if additive else _bent(curve, away, iterates[-1].root, white)
+        lost = np.hypot(lost, bent)
+        if not alone:
+            by_score = _weights(np.hypot(score_sds, lost))
+        left = units * [iterate.sums.rows * iterate.left for iterate in iterates]
+        hidden = float(np.linalg.norm(by_score @ (cut[:, None] * away))) / len(curve) ** 0.5
+        left_sd = math.hypot(float(by_score @ left), hidden, float(by_score @ bent))
     told_rows, rows_sds = (
         np.array([getattr(iterate.sums, part) for iterate in iterates]) for part in ROWS
     )
@@ -115,7 +128,8 @@ def pooled(
         scaled=scaled,
         dispersion=iterates[-1].scale * iterates[-1].tau if has_scale and not additive else 1.0,
         clip=min(
-            iterate.clip / (1.0 if additive else max(iterate.scale, 1.0)) for iterate in iterates
+            iterate.clip / (1.0 if additive or asked else max(iterate.scale, 1.0))
+            for iterate in iterates
         ),
         rows=round(float(_weights(rows_sds) @ told_rows)) if gaps else rows,
         gaps=gaps,
@@ -127,7 +141,36 @@ def pooled(
         spreads=_spreads(iterates),
         odds=odds,
         most=None if most is None else most / (own**2 if additive else 1.0),
+        robust=not asked,
+        left_sd=left_sd,
+        square_spread=iterates[-1].square_spread if scaled else 0.0,
     )
+
+
+def _away(
+    iterates: tuple[Iterate, Iterate], score: Floats, curve: Floats, curve_sd: float
+) -> Floats:
+    """Return (2, p) the way from each place to the mode, by the last score, in its coordinates."""
+    last = iterates[-1]
+    values, vectors = np.linalg.eigh(curve)
+    safe = np.maximum(values, math.sqrt(2.0 * len(values)) * curve_sd)
+    step = vectors @ ((vectors.T @ score) / safe)
+    between = np.linalg.solve(last.root, last.place - iterates[0].place)
+    return np.array([step + between, step])
+
+
+def _bent(curve: Floats, away: Floats, root: Floats, white: Whitening) -> Floats:
+    """Return (2,) by how much, a coefficient, a tangent misses a score so far away (2, p).
+
+    By half of the change of the log of rows' slopes, which is about that of their predictors.
+    """
+    own = np.kron(np.eye(len(root) // len(white.root)), white.root)
+    sizes = np.linalg.solve(root, own)
+    slopes = max(float(np.trace(sizes.T @ curve @ sizes)) / len(root), TINY)
+    forces = away @ curve
+    squares = np.maximum(np.einsum("kp,kp->k", forces, away), 0.0)
+    bent = 0.5 * np.sqrt(squares / slopes) * np.linalg.norm(forces, axis=1) / len(root) ** 0.5
+    return np.asarray(bent)
 
 
 def _far_apart(iterates: tuple[Iterate, Iterate], rows: int, size: int) -> bool:
@@ -246,8 +289,8 @@ def _largest_slope(family: Family, classes: int, most: float) -> float:
 
 def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) -> Event:
     """Return all iterates and the whitening. Proof: docs/proofs/noisy_quadratic.md."""
-    num_far = options.num_far or NUM_FAR
-    return newton_path.event(noise_multiplier, num_far, paid=options.paid)
+    num_far, asked = options.num_far or NUM_FAR, options.estimand == "model"
+    return newton_path.event(noise_multiplier, num_far, paid=options.paid, asked=asked)
 
 
 def usual_far(family: str) -> int:
@@ -303,7 +346,8 @@ def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) 
 
 def _near(options: NoisyQuadraticOptions, noise_multiplier: float) -> float:
     """Return the noise multiplier of both near iterates together."""
-    parts = newton_path.shares(options.num_far or NUM_FAR, options.paid)
+    asked = options.estimand == "model"
+    parts = newton_path.shares(options.num_far or NUM_FAR, options.paid, asked=asked)
     return noise_multiplier / math.sqrt(sum(parts[-2:]))
 
 
@@ -354,6 +398,7 @@ def released(
         white=white,
         counted=rows.counted,
         indicators=rows.indicators,
+        asked=options.estimand == "model",
     )
     white, iterates = newton_path.find_mode(problem, options.num_far or NUM_FAR, random)
     return pooled(
@@ -372,6 +417,7 @@ def released(
         if rows.largest_slope is None
         else problem.rows * rows.largest_slope * max_row_norm**2,
         odds=rows.family.link in ("logit", "softmax") and has_intercept(white),
+        asked=problem.asked,
     )
 
 

@@ -47,6 +47,10 @@ class Looks(Protocol):
         """Sd of its noise."""
 
     @property
+    def unsure_sd(self) -> float:
+        """Sd of its noise, and of what clips left out of it."""
+
+    @property
     def curvature(self) -> Floats:
         """Of both, pooled (p, p)."""
 
@@ -69,6 +73,10 @@ class Looks(Protocol):
     @property
     def scaled(self) -> bool:
         """Whether a log scale is a parameter."""
+
+    @property
+    def robust(self) -> bool:
+        """Whether rows are weighted down."""
 
 
 def compared(looks: Looks) -> tuple[Floats, Floats, float]:
@@ -95,12 +103,13 @@ def unmoved(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
 def parted(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
     """Return (p,) in which of the curvature's directions the looks differ by more than noise.
 
-    Of those that few rows carry; none where the looks have scales of their own.
+    Where rows are weighted down, of those that few rows carry; none where the looks have scales of
+    their own.
     """
     sizes = np.einsum("pk,pq,qk->k", vectors, looks.curvature, vectors)
     _, turned, allowed = compared(looks)
     surprise = (vectors.T @ turned) ** 2 / max(allowed, TINY)
-    apart = (surprise > chdtri(1, SURPRISING / len(sizes))) & few(sizes)
+    apart = (surprise > chdtri(1, SURPRISING / len(sizes))) & (few(sizes) | (not looks.robust))
     return np.asarray(apart & ~unmoved(looks, vectors) & (not looks.scaled))
 
 
@@ -110,7 +119,7 @@ def agreed(looks: Looks) -> tuple[Floats, Floats]:
     Of the last look alone in the directions in which the first is parted from it.
     """
     vectors = np.linalg.eigh(looks.curvature)[1]
-    apart, noise = vectors[:, parted(looks, vectors)], looks.score_sd**2 * np.eye(len(vectors))
+    apart, noise = vectors[:, parted(looks, vectors)], looks.unsure_sd**2 * np.eye(len(vectors))
     if not apart.shape[1]:
         return looks.score, noise
     first, last = looks.score_sds**2
@@ -131,6 +140,7 @@ MIN_SQUARE_LEFT = 0.02
 MIN_CURVATURE_LEFT = 0.1  # of a curvature that is told too steep
 LEAST_FREE = 0.1  # degrees of freedom of a scale that rows say nothing of
 SURE = 1e-12  # of a largest eigenvalue: what is left of one that was taken off
+LEAST_INFLATION, MOST_INFLATION = 0.75, 1e6  # of a score's variance, by what no model expects
 MIN_WEIGHT = 0.05  # mean weight of a row, for what noise says is less
 
 
@@ -153,6 +163,9 @@ class Quadratic:
     odds: whether predictors are log odds, and the first column is the intercept.
     most: largest curvature that all rows together can have in any direction of the coefficients, by
     public bounds and the released scale; None of releases that were stored without it.
+    robust: whether rows are weighted down, so that the answer is that of a robust fit; else it is
+    that of the model, and left_sd is the sd of what clips left out of a coefficient's score.
+    square_spread: variance of the log scale by one row; 0 where residuals are taken to be normal.
     """
 
     place: Floats
@@ -187,6 +200,9 @@ class Quadratic:
     spreads: Floats | None = None
     odds: bool = False
     most: float | None = None
+    robust: bool = True
+    left_sd: float = 0.0
+    square_spread: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -205,11 +221,21 @@ class Quadratic:
     def weight(self) -> float:
         """How much a row counts on average: weights enter the score's variance squared.
 
-        Less than 1 where rows are cut or weighted down, be it for the noise or for outliers. Where
-        the model is wrong the answer is then that of a robust fit.
+        Less than 1 where rows are weighted down, be it for the noise or for outliers: where the
+        model is wrong the answer is then that of a robust fit. 1 where the model's own is given.
         """
-        total = max(float(np.trace(self.curvature)), TINY)
-        return min(max(float(np.trace(self.noise)) / total, 0.0), 1.0)
+        return min(max(self.inflation, 0.0), 1.0) if self.robust else 1.0
+
+    @property
+    def inflation(self) -> float:
+        """The score's variance over what it is where the model is right and no row is cut."""
+        total = max(float(np.trace(self.curvature)), self.curvature_sd, TINY)
+        return min(float(np.trace(self.noise)) / total, MOST_INFLATION)
+
+    @property
+    def unsure_sd(self) -> float:
+        """Sd of the score's noise, and of what clips left out of it."""
+        return math.hypot(self.score_sd, self.left_sd)
 
     @property
     def residual_sd(self) -> float:
@@ -271,7 +297,7 @@ class Quadratic:
         kinds = categories.of(self, mean[:p], precision[:p])
         if kinds is not None:
             middle = float(np.mean(powers))
-            told = categories.matched(*told, gain * self.score_sd, kinds, middle)
+            told = categories.matched(*told, gain * self.unsure_sd, kinds, middle)
         means, roots = self._given(told, powers, prior, pull)
         last = (float(mean[p]), float(precision[p])) if self.scaled else None
         return Mixture(self, means, roots, last)
@@ -314,18 +340,24 @@ class Quadratic:
         return np.asarray(shrink @ curves @ shrink)
 
     def _variance(self, half: Floats, inverse: Floats) -> Floats:
-        """Return the score's variance (k, p, p): between 0 and the curvature, half @ half.T."""
+        """Return the score's variance (k, p, p), given curvatures half @ half.T.
+
+        Between 0 and those where rows are weighted down, or the model holds.
+        """
         share, off = self._thinned()
+        most = 1.0 if self.robust else MOST_INFLATION
         curve = half @ turned(half)
         values, vectors = np.linalg.eigh(even(inverse @ (share * curve + off) @ turned(inverse)))
         directions = half @ vectors
         return np.asarray(
-            (directions * np.clip(values, LEAST_PART, 1.0)[:, None]) @ turned(directions)
+            (directions * np.clip(values, LEAST_PART, most)[:, None]) @ turned(directions)
         )
 
     def _thinned(self) -> tuple[float, Floats]:
         """Return (share, rest): the variance is share * curvature + rest, as far as is known."""
-        share = max(self.weight, MIN_WEIGHT)
+        share = (
+            max(self.weight, MIN_WEIGHT) if self.robust else max(self.inflation, LEAST_INFLATION)
+        )
         off = self.noise - share * self.curvature
         blur = math.hypot(self.noise_sd, share * self.curvature_sd)
         p, size = len(off), float((off**2).sum())
@@ -446,18 +478,25 @@ class Mixture:
         own = moves.shape[1] / (told.rows * told.tempering)  # how far draws are from their mean
         for k, weight in enumerate(weights):
             away = moves + back @ (told.place - told.places[k])
-            off = self._added(away, k) - own
-            off = off * (told.scales[0] / told.scales[k]) ** 2
+            if told.robust:
+                off = (self._added(away, k) - own) * (told.scales[0] / told.scales[k]) ** 2
+            else:
+                off = np.einsum("mp,pq,mq->m", away, told.curvature, away) / told.rows
+                off = np.maximum(off, 0.0) - own * max(told.inflation, LEAST_INFLATION)
+                off, part = off * (told.residual_sd / told.scales[k]) ** 2, np.ones(len(moves))
             square = told.taus[k] ** 2
             left = np.maximum(square - part * off, MIN_SQUARE_LEFT * square)
             found += weight * (math.log(told.scales[k]) + 0.5 * np.log(left))
         p, n = moves.shape[1], told.rows * told.tempering
         found += (p + 1.0) / (2.0 * n)  # the mean, not the mode
         free = float(polygamma(1, 0.5 * max(n - p, LEAST_FREE))) / 2.0  # about 1 / n, of many rows
-        variance = scales.variance(float(told.taus[-1]), float(told.cuts[-1])) * free
-        variance += 1.0 / float((told.tau_sds**-2.0).sum())
-        tails = [scales.hidden(round(float(cut), 3)) for cut in told.cuts / told.taus]
-        variance += (scales.TAIL_SD * float(weights @ np.array(tails))) ** 2
+        variance = 1.0 / float((told.tau_sds**-2.0).sum())
+        if told.robust:
+            variance += scales.variance(float(told.taus[-1]), float(told.cuts[-1])) * free
+            tails = [scales.hidden(round(float(cut), 3)) for cut in told.cuts / told.taus]
+            variance += (scales.TAIL_SD * float(weights @ np.array(tails))) ** 2
+        else:
+            variance += told.square_spread * free
         kept = 1.0 / (1.0 + variance * precision)
         sd = math.sqrt(variance * kept)
         return np.asarray(kept * found + (1.0 - kept) * mean + sd * random.normals((len(moves),)))

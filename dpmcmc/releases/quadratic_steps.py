@@ -26,6 +26,9 @@ class Iterate:
     clip: of the score, in mean lengths of a row's. tau: scale of the residuals over the one that
     was taken, with tau_sd the noise of its log. cut: of squared residuals. spread: (p, p), root of
     the covariance that slopes are means over, of linear models with rare categories; else None.
+    left: sd of what a clip leaves out of a coefficient's score, a row's; 0 where rows are weighted
+    down instead. cut_curve: mean curvature that is cut. square_spread: variance of the log of the
+    scale by one row; 0 where residuals are taken to be normal.
     """
 
     place: Floats
@@ -37,6 +40,9 @@ class Iterate:
     tau: float
     tau_sd: float
     spread: Floats | None = None
+    left: float = 0.0
+    cut_curve: float = 0.0
+    square_spread: float = 0.0
 
 
 def newton_step(iterate: Iterate, rows: float) -> tuple[Floats, Floats, Floats, Floats]:

@@ -16,6 +16,9 @@ Floats = NDArray[np.float64]
 Normals = tuple[Floats, Floats]  # mean and precision (d,) of independent priors of positions
 # change of a predictor in the last step, mean square, in sds of what a row tells
 MAX_LAST_STEP = 0.5
+# posterior sds by which a score may be less of a line than its noise allows, between the near
+# iterates, of which the answer is about half way
+MAX_BENT = 0.5
 # n mu^2 over the number of coefficients, below which nothing is promised
 MIN_INFORMATION_PER_COEFFICIENT = 15.0
 MAX_CURVATURE_NOISE = 0.5  # noise of the curvature over the curvature
@@ -72,6 +75,9 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     _, turned, allowed = compared(release)
     values, vectors = np.linalg.eigh(release.curvature)
     moved = np.maximum(values, 0.0) * _rescaled(release) ** 2
+    if not release.robust:  # what is small beside the posterior's width does no harm
+        whole = np.maximum(values, 0.0) * max(release.inflation, 1.0) + release.unsure_sd**2
+        moved = moved + MAX_BENT**2 * whole
     surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
     surprise[unmoved(release, vectors)] = 0.0  # there the posterior is as wide as need be
     surprise[parted(release, vectors)] = 0.0  # and there it is that of the last look
@@ -88,7 +94,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     step = step - np.linalg.solve(release.root, last)
     stretch = float(np.linalg.norm(step @ release.counting()))
     blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
-    ratio = release.score_sd**2 / np.maximum(safe, TINY)
+    ratio = release.unsure_sd**2 / np.maximum(safe, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
     arrived = jump <= 1.0 and stretch <= MAX_LAST_STEP
     enough = (
@@ -97,7 +103,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     )
     precision = None if prior is None else prior[1]
     enough = enough and not lost(release, precision)
-    skewed = release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
+    skewed = release.robust and release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
     wide = prior is not None and _reach(release, step, prior[1]) > MAX_PREDICTOR_SD
     wide = wide or _unsure(release, step, precision) > MAX_RARE_CHANGE
@@ -134,7 +140,7 @@ def predictor_sd(release: Quadratic, precision: Floats) -> float:
     p, root = len(release.place), release.root
     values, vectors = np.linalg.eigh(release.curvature)
     safe = np.maximum(values, math.sqrt(2.0 * p) * release.curvature_sd)
-    told = (vectors * (safe**2 / np.maximum(safe + release.score_sd**2, TINY))) @ vectors.T
+    told = (vectors * (safe**2 / np.maximum(safe + release.unsure_sd**2, TINY))) @ vectors.T
     held = root.T @ (precision[:p, None] * root)
     covariance = root @ np.linalg.solve(told + held, root.T)
     moments, _ = release.moments()
@@ -170,7 +176,7 @@ def _unsure(release: Quadratic, step: Floats, precision: Floats | None) -> float
     """
     if not release.odds:
         return 0.0
-    p, noise = len(release.place), release.score_sd**2
+    p, noise = len(release.place), release.unsure_sd**2
     prior = np.zeros(p) if precision is None else precision[:p]
     values, vectors = np.linalg.eigh(release.curvature)
     values = np.maximum(values, 0.0)
@@ -217,7 +223,7 @@ def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) ->
     """
     safe = np.maximum(values, max(edge, TINY**0.5))
     parts = (release.root @ vectors) ** 2 / safe
-    own, variances = parts.sum(axis=1), (parts * (1.0 + release.score_sd**2 / safe)).sum(axis=1)
+    own, variances = parts.sum(axis=1), (parts * (1.0 + release.unsure_sd**2 / safe)).sum(axis=1)
     looked = variances > NOISY_DIRECTION_RATIO**2 * own
     if release.indicators is None:
         looked[:] = True

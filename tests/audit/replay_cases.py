@@ -160,6 +160,11 @@ def kinds_of_jobs() -> Iterator[Case]:
         job = replace(again, sampler=options)
         name = "noisy_quadratic, a whitening again"
         yield case_of(name, "noisy_quadratic", made.schema(), job, earlier=True)
+    for family in families_of("noisy_quadratic"):
+        for z in (0.3, 3.0):
+            made = base("noisy_quadratic", family, z, num_far=3, estimand="model")
+            if made is not None:
+                yield of_request(f"noisy_quadratic, the model, {family}, {z:g}", made)
     made = base("sufficient_statistics", "linear", num_holders=1)
     if made is not None:
         schema = replace(made.schema(), holders=(10, 12, 8))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 NODES, WEIGHTS = np.array([0.0, np.sqrt(3.0), -np.sqrt(3.0)]), np.array([2.0, 0.5, 0.5]) / 3.0
 TINY = 1e-300
+UNCUT = 1e12  # a clip that cuts nothing
 NONE: Floats = np.zeros((0, 0, 0))
 
 
@@ -26,7 +27,8 @@ class Place:
     eta: (k, m) linear predictors. row_norm: (m,) norm of the covariates in the coordinates of the
     release. spread: (m,) sd of a predictor under the posterior, 0 where the mode is sought. most:
     largest |psi| * row_norm that is not clipped. curved: largest slope * row_norm^2 that is not
-    weighted down, or (m,) one for each row. scale: of the residuals. cut: of the scale statistic.
+    weighted down, or (m,) one for each row; UNCUT for both where nothing is. scale: of the
+    residuals. cut: of the scale statistic.
     With several predictors of a row, in place of row_norm and spread: inner: (k, k, m), so that the
     squared norm of the score of psi is psi @ inner @ psi. cover: (k, k, m) covariances of the
     predictors, empty where the mode is sought.

@@ -7,7 +7,16 @@ A row with long covariates is clipped earlier, so that the influence of every ro
 import numpy as np
 from scipy.special import ndtr
 
-from dpmcmc.families.scores.base import TINY, Floats, Link, Place, Terms, Variance, single
+from dpmcmc.families.scores.base import (
+    TINY,
+    UNCUT,
+    Floats,
+    Link,
+    Place,
+    Terms,
+    Variance,
+    single,
+)
 
 WIDEST_CUT = 8.0  # residual sds beyond which every row is cut
 OUTLIER_SDS = 3.0  # sds, that few residuals are off where the mean is near
@@ -49,7 +58,8 @@ class Linear:
         """Return psi, its slope, its variance and the squared residual of each row."""
         sd = place.scale
         z = (y - place.eta[0]) / sd
-        k = np.minimum(place.most * sd / np.maximum(place.row_norm, TINY), WIDEST_CUT)
+        widest = WIDEST_CUT if place.most < UNCUT else UNCUT
+        k = np.minimum(place.most * sd / np.maximum(place.row_norm, TINY), widest)
         slope = inside(k / np.sqrt(1.0 + (place.spread / sd) ** 2))
         if not place.spread.any():  # far from the mean the tangent of what is cut is of no use
             slope = np.where(np.abs(z) > OUTLIER_SDS, np.minimum(slope, k / np.abs(z)), slope)

@@ -107,8 +107,9 @@ class ChainJob(PaidJob):
         body = self.as_json()
         if body["model"]["options"]["dispersion"] is None:
             del body["model"]["options"]["dispersion"]
-        if body["sampler"].get("whitening", "") is None:  # as before there was such an option
-            del body["sampler"]["whitening"]
+        for name in ("whitening", "estimand"):  # as before there were such options
+            if body["sampler"].get(name, "") is None:
+                del body["sampler"][name]
         if body["sampler"].get("start", "") is None:  # as what it took the place of was called
             body["sampler"]["warm_start"] = body["sampler"].pop("start")
         return body
