@@ -77,6 +77,11 @@ CODES = {
     "nothing_rewound": Code((409,), "No ledger is behind its anchor: there is nothing to accept."),
     "rate_limited": Code((429,), "Too many requests of one user. Wait as `Retry-After` says."),
     "request_timeout": Code((408,), "The body comes too slowly."),
+    "rows_seen_before": Code(
+        (422,),
+        "The rows are those of `dataset`, and cannot share its ledger as declared. `errors` says"
+        " what differs; `separate_budget` takes a reason for another budget.",
+    ),
     "too_long_to_plan": Code((422,), "Working this out takes longer than the service allows."),
     "too_many_jobs": Code((429,), "Too many of your jobs wait or run. Try again when some ended."),
     "too_many_downloads": Code(

@@ -231,10 +231,19 @@ class HoldersIn(Request):
         return self
 
 
+class SeparateIn(Request):
+    """Why rows that were here before get a budget besides the one that they have."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]*[^\s\x00]")]
+
+
 class DatasetIn(Request):
     """The metadata of an upload.
 
     population: whom the rows are about; datasets of one population share one ledger and budget.
+    shares_ledger_with: a dataset whose ledger and budget this one is to share. Rows that are surely
+    those of an earlier dataset share its ledger unasked, also after it was destroyed, unless
+    separate_budget says why not.
     holders: several who have rows each, every one of them with a dataset and a ledger of its own
     beside the pooled dataset, whose jobs debit all of them.
     """
@@ -246,6 +255,8 @@ class DatasetIn(Request):
     privacy: PrivacyIn
     columns: Annotated[list[ColumnIn], Field(min_length=1, max_length=1000)]
     population: Name | None = None
+    shares_ledger_with: UUID | None = None
+    separate_budget: SeparateIn | None = None
     grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
     holders: HoldersIn | None = None
 
@@ -256,6 +267,11 @@ class DatasetIn(Request):
             raise ValueError("the column that names the holders is not stored: leave it undeclared")
         if len(set(names)) < len(names):
             raise ValueError("the columns' names must be distinct")
+        others = (self.separate_budget, self.population, self.holders)
+        if self.shares_ledger_with is not None and any(one is not None for one in others):
+            raise ValueError(
+                "shares_ledger_with stands without separate_budget, population and holders"
+            )
         return self
 
 
@@ -306,8 +322,9 @@ class WeakOut(Answer):
 
 
 class SeenOut(Answer):
-    """An upload is like an earlier one that has another budget.
+    """An upload is like an earlier one.
 
+    shared: whether the two share one ledger by now; otherwise each has a budget of its own.
     kind: same_rows (in any order), rows (a share of them), or columns (a share of them). destroyed:
     whether the earlier dataset's rows were destroyed.
     """
@@ -316,6 +333,7 @@ class SeenOut(Answer):
     detail: str
     dataset: UUID
     destroyed: bool
+    shared: bool
     kind: Literal["same_rows", "rows", "columns"]
     share: float
 
@@ -339,6 +357,8 @@ class DatasetOut(Answer):
     """Public metadata. grants: only told to admins; null where every analyst may use it.
 
     holders: of a pooled dataset. pool: the pooled dataset that a holder's one is part of.
+    shares_ledger_with: the dataset on whose ledger this one is; for admins and auditors, absent
+    where the ledger is its own.
     """
 
     id: UUID
@@ -354,6 +374,7 @@ class DatasetOut(Answer):
     population: str | None = Field(None, exclude_if=lambda named: named is None)
     holders: list[HolderOut] = Field([], exclude_if=lambda told: not told)
     pool: UUID | None = Field(None, exclude_if=lambda told: told is None)
+    shares_ledger_with: UUID | None = Field(None, exclude_if=lambda told: told is None)
     warnings: list[Annotated[WeakOut | SeenOut, Field(discriminator="code")]] = Field(
         [], description="rows_seen_before: in the answer to the upload only, for its admin"
     )

@@ -106,13 +106,20 @@ def price(terms: FilterTerms, event: Event) -> EntryCost:
 
 
 def open_account(
-    session: Session, dataset_id: UUID, terms: FilterTerms, actor_id: UUID | None
+    session: Session,
+    dataset_id: UUID,
+    terms: FilterTerms,
+    actor_id: UUID | None,
+    recorded: Mapping[str, Any] | None = None,
 ) -> None:
-    """Open a new dataset's ledger with its promise; its first entry follows its genesis."""
+    """Open a new dataset's ledger with its promise; its first entry follows its genesis.
+
+    recorded: what else its first entry says (JSON values).
+    """
     empty = FilterState.empty(terms)
     head = Head(dataset_id, 0, genesis(dataset_id), "open", terms, empty, empty, {}, 0)
     session.flush()
-    details = {"terms": json.loads(write_terms(terms))}
+    details = {**(recorded or {}), "terms": json.loads(write_terms(terms))}
     entry = _next(head, "open", details=details, actor_id=actor_id)
     session.execute(insert(HEADS), {"dataset_id": dataset_id, **_moved(head, entry)})
     session.execute(_ADD_ENTRY, entry)

@@ -28,10 +28,13 @@ def amend(
     allot:        {"analyst": id, "epsilon": … or None}: that analyst's cap under the dataset's
     grant:        {"users": [ids] or None}: recorded; the grants' own table is the caller's
     archive, unarchive, destroy: {}; no new reservations while archived, none ever after destroy
-    join:         {"rows": n}: a further dataset of the ledger's population
+    join:         {"rows": n}: a further dataset of the ledger's population, or with {"like": {…}}
+                  one whose rows are largely those of a dataset on the ledger, or with {"separate":
+                  {…}} one whose rows have another ledger's budget besides, and why; opens a ledger
+                  again whose only dataset was archived or destroyed: what is spent stays spent
     restore:      {"held": sums, "anchor": {…}}: the database was put back; at least what the anchor
                   says was held counts as spent
-    Where datasets of a population share the ledger, an entry about one of them names it, and its
+    Where several datasets share the ledger, an entry about one of them names it, and its
     being archived or destroyed is recorded and leaves the ledger open to the others.
     Raises UnknownAccount and AmendmentRefused.
     """
@@ -39,7 +42,7 @@ def amend(
         raise AmendmentRefused("unknown amendment")
     session.flush()
     head = locked(session, dataset_id)
-    if head.status == "destroyed" and kind != "restore":
+    if head.status == "destroyed" and kind not in ("restore", "join"):
         raise AmendmentRefused("the dataset's rows are destroyed")
     told = dict(details)
     shared = kind in OF_ONE_DATASET and _shared(session, dataset_id)
@@ -51,9 +54,15 @@ def amend(
 
 
 def _shared(session: Session, dataset_id: UUID) -> bool:
-    """Whether a dataset is of a population, whose ledger others may share."""
-    named = select(DATASETS.c.population).where(DATASETS.c.id == dataset_id)
-    return session.execute(named).scalar() is not None
+    """Whether others are on a dataset's ledger, or may be, as those of its population.
+
+    Read while the head is held, which nobody joins meanwhile.
+    """
+    sharing = (DATASETS.c.id == dataset_id) & (
+        DATASETS.c.population.is_not(None) | DATASETS.c.ledger_id.is_not(None)
+    )
+    found = select(DATASETS.c.id).where(sharing | (DATASETS.c.ledger_id == dataset_id))
+    return session.execute(found.limit(1)).first() is not None
 
 
 def _restore(_: Session, head: Head, details: Details) -> Head:
@@ -70,9 +79,11 @@ def at_least(state: FilterState, other: FilterState) -> FilterState:
 
 
 def _join(_: Session, head: Head, details: Details) -> Head:
-    if set(details) != {"rows"} or not _is_number(details["rows"]):
+    if not {"rows"} <= set(details) <= {"rows", "like", "separate"}:
+        raise AmendmentRefused("name the number of rows, and what they are like")
+    if not _is_number(details["rows"]):
         raise AmendmentRefused("name the number of rows")
-    return head
+    return replace(head, status="open")
 
 
 def _raise_budget(_: Session, head: Head, details: Details) -> Head:

@@ -171,6 +171,8 @@ class _Replay:
         elif kind == "restore":
             self.posted = at_least(self.posted, read_state(canonical(details["held"])))
             self.held = sum_of(self.posted, self.reserved)
+        elif kind == "join":
+            self.status = "open"
         elif kind in STATUSES and "dataset" not in details:
             self.status = {"archive": "archived", "unarchive": "open", "destroy": "destroyed"}[kind]
         return None

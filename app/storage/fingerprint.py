@@ -4,20 +4,45 @@ Every value is turned into 64 bits by AES under a key of this installation; a ro
 values' bits, turned once more: neither the order nor the names of columns matter, nor how a number
 was written, nor the declared bounds, since values are taken before they are clamped. Kept are
 
-- the sum over all rows, which tells the very same table in any order,
+- the sum over all rows, which tells the very same table in any order, also with every row there k
+  times,
 - the KEPT rows of the smallest bits with how often each is there, a sample that two tables share:
   it tells a copy of which rows were changed, added or dropped,
-- the sum over every column: a copy that lost, gained or rescaled columns has the others unchanged.
+- the sum over every column: a copy that lost, gained or rescaled columns has the others unchanged,
 
-Not noticed: a copy in which every row was changed and every column too (all of it rounded or
-rescaled), a few columns with a few of the rows, fewer than about one row in a hundred of a large
+all of it twice: of the values as they are, and of numbers rounded to COARSE_BITS significant bits,
+which tells a copy in single precision, rounded to four digits or more, or moved by a little noise.
+
+Not noticed: a copy in which every row was changed by much and every column too (all of it rounded
+or rescaled), a few columns with a few of the rows, fewer than about one row in a hundred of a large
 table, and near copies of tables most of whose rows are there more than once, in which two samples
 of one population look the same. A fingerprint is kept sealed: without the master key it is noise of
 a length that follows from the number of columns. With it, somebody could ask whether a row that he
 guesses is in the sample.
+
+**When a likeness is sure** (`Likeness.sure`; two uploads then share a ledger, otherwise an admin is
+warned): when tables of independent rows would be so alike with a probability below 2^-SURE_BITS.
+
+- The same rows, n of them, c_1, ..., c_K of each kind: whatever distribution n independent rows
+  have, these counts come out with a probability of at most n! / (c_1! ... c_K!) times the product
+  of (c_i / n)^c_i, its largest value over all distributions. Two binary columns of 1000 rows: about
+  2^-15, so nobody can tell; 40 different rows: 2^-54. Counts are those of the sample, divided by
+  their common divisor.
+- The same column: the same bound for the values of the column.
+- A share s of m rows in common: a fresh row is one of the other table's with a probability of about
+  the share q of that table's rows that are there more than once (Good 1953, Biometrika 40), or, for
+  a table that was designed without repetition, of the share of all combinations of the columns'
+  values that it has. With the error of that estimate added, m independent rows have so many in
+  common with a probability of at most exp(-m KL(s || q)) (Chernoff). At least half of the smaller
+  table must be there.
+
+Rows may not be independent: numbers of persons, times and designs are alike in unlike tables. A
+column in which every value is there equally often, and none has more than three decimals, therefore
+proves nothing, nor does a table of such columns alone.
 """
 
 import hmac
+import math
 import secrets
 import struct
 from collections.abc import Sequence
@@ -34,91 +59,288 @@ from numpy.typing import NDArray
 from app.storage.keys import NONCE_BYTES, KeyFileError
 from dpmcmc.inputs.schema import Column, NumberColumn
 
-KEPT = 1024
+KEPT = 1024  # rows of a sample
+KEPT_VALUES = 256  # of a column
 TELLING = 16  # different values of a column that two tables do not have in common by chance
 LEAST = 8  # rows of a sample that say something
 MARGIN = 0.15
+SURE_BITS = 40
+COARSE_BITS = 8
+FOLDED = 0.9  # of the different rows: there a multiple of k times in a table that is k copies
+FINE = 2.0**40  # different values that a column with many decimals might have had
 HEAD = struct.Struct("<4sQQQI")
-MAGIC = b"FP01"
+MAGIC, BEFORE = b"FP02", b"FP01"
 NOTHING = np.uint64(2**64 - 1)
 VALUE, ROW = 0, 1
 
 Bits = NDArray[np.uint64]
+Counts = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How two uploads are alike. kind: same_rows, rows or columns. share: of the smaller one."""
+    """How two uploads are alike. kind: same_rows, rows or columns. share: of the smaller one.
+
+    sure: no accident, as the module says.
+    """
 
     kind: Literal["same_rows", "rows", "columns"]
     share: float
+    sure: bool
+
+    @property
+    def strength(self) -> tuple[bool, bool, bool, float]:
+        """The larger, the more alike."""
+        return self.sure, self.kind == "same_rows", self.kind == "rows", self.share
 
 
 @dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """Of one upload. sample, counts: the KEPT smallest rows; columns: a sum each, 0 for one that
-    tells nothing."""
+class Print:
+    """Of one upload's values, or of its rounded values.
+
+    sample, counts: the KEPT smallest rows. columns: a sum each, 0 for one that tells nothing.
+    distinct: about how many values each column has, or might have; 0: not known. evidence: how
+    surprising a column's counts are, in bits; 0: not known, or a design.
+    """
 
     rows: int
     total: tuple[int, int]
     sample: Bits
-    counts: Bits
+    counts: Counts
     columns: Bits
+    distinct: Bits
+    evidence: Bits
 
     def to_bytes(self) -> bytes:
         """As stored; its length follows from the number of columns."""
         head = HEAD.pack(MAGIC, self.rows, *self.total, len(self.columns))
         sample, counts = np.full(KEPT, NOTHING), np.zeros(KEPT, np.uint64)
         sample[: len(self.sample)], counts[: len(self.counts)] = self.sample, self.counts
-        return head + b"".join(a.astype("<u8").tobytes() for a in (sample, counts, self.columns))
+        arrays = (sample, counts, self.columns, self.distinct, self.evidence)
+        return head + b"".join(array.astype("<u8").tobytes() for array in arrays)
+
+    @property
+    def full(self) -> bool:
+        """Whether the sample leaves rows out."""
+        return len(self.sample) == KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Of one upload. coarse: of its rounded values; None in one of an earlier version."""
+
+    exact: Print
+    coarse: Print | None
+
+    def to_bytes(self) -> bytes:
+        """As stored; its length follows from the number of columns."""
+        return self.exact.to_bytes() + (b"" if self.coarse is None else self.coarse.to_bytes())
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> "Fingerprint":
-        """What `to_bytes` wrote."""
-        _, rows, high, low, _ = HEAD.unpack_from(stored)
-        numbers = np.frombuffer(stored, "<u8", offset=HEAD.size).astype(np.uint64)
-        sample, counts, columns = np.split(numbers, [KEPT, 2 * KEPT])
-        there = counts > 0
-        return cls(rows, (high, low), sample[there], counts[there], columns)
+        """What `to_bytes` wrote, or what the version before it did."""
+        if stored[: len(BEFORE)] == BEFORE:
+            return cls(_print_of(stored, 1), None)
+        end = _length(HEAD.unpack_from(stored)[-1])
+        coarse = stored[end:]  # none where a fingerprint of the version before was sealed anew
+        return cls(_print_of(stored[:end], 3), _print_of(coarse, 3) if coarse else None)
+
+
+def _length(columns: int) -> int:
+    """Of a print, in bytes."""
+    return HEAD.size + 8 * (2 * KEPT + 3 * columns)
+
+
+def _print_of(stored: bytes, parts: int) -> Print:
+    """parts: how many numbers there are for each column."""
+    _, rows, high, low, columns = HEAD.unpack_from(stored)
+    numbers = np.frombuffer(stored, "<u8", offset=HEAD.size).astype(np.uint64)
+    sample, counts, by_column = np.split(numbers, [KEPT, 2 * KEPT])
+    there = counts > 0
+    sums, distinct, evidence = np.vstack(
+        [by_column.reshape(parts, columns), np.zeros((3 - parts, columns), np.uint64)]
+    )
+    return Print(rows, (high, low), sample[there], counts[there], sums, distinct, evidence)
 
 
 def likeness(one: Fingerprint, other: Fingerprint) -> Likeness | None:
     """How alike two uploads are; None where they are not, or nobody can tell."""
-    if one.rows == other.rows and one.total == other.total:
-        return Likeness("same_rows", 1.0)
-    share = _rows_in_common(one, other)
-    if share:
-        return Likeness("rows", share)
-    share = _columns_in_common(one, other) if one.rows == other.rows else 0.0
-    return Likeness("columns", share) if share else None
+    found = [_alike(one.exact, other.exact)]
+    if one.coarse is not None and other.coarse is not None:
+        found.append(_alike(one.coarse, other.coarse))
+    return max((like for like in found if like), key=lambda like: like.strength, default=None)
 
 
-def _rows_in_common(one: Fingerprint, other: Fingerprint) -> float:
-    """The share of the smaller table's rows that the larger one has; 0 where chance explains it.
+def _alike(one: Print, other: Print) -> Likeness | None:
+    if _proportional(one, other):
+        sure = _may_prove(one, other) and _surprise(one.counts) >= SURE_BITS
+        if sure or one.rows == other.rows:
+            return Likeness("same_rows", 1.0, sure)
+    return _rows_in_common(one, other) or _columns_in_common(one, other)
+
+
+def _proportional(one: Print, other: Print) -> bool:
+    """Whether the tables have the same rows, every one of them equally more often."""
+    mine = np.array(one.total, np.uint64) * np.uint64(other.rows)
+    theirs = np.array(other.total, np.uint64) * np.uint64(one.rows)
+    return bool((mine == theirs).all())
+
+
+def _may_prove(one: Print, other: Print) -> bool:
+    """Whether the tables have more than a design has."""
+    return bool((one.evidence > 0).any() or (other.evidence > 0).any())
+
+
+def _surprise(counts: Counts) -> float:
+    """In bits: at most 2^-this is the probability of these counts under independence."""
+    divisor = math.gcd(*map(int, counts))
+    least = [int(count) // divisor for count in counts]
+    whole = sum(least)
+    if whole <= 1:
+        return 0.0
+    each = sum(c * math.log(c / whole) - math.lgamma(c + 1) for c in least)
+    return -(math.lgamma(whole + 1) + each) / math.log(2)
+
+
+def _once(counts: Counts) -> Counts:
+    """The counts before every row was copied: k is their common divisor, but for a few rows."""
+    if len(counts) == 0:
+        return counts
+    candidates = [math.gcd(*map(int, counts)), *np.unique(counts)[:KEPT_VALUES].tolist()]
+    fold = max(k for k in candidates if k == 1 or (counts % np.uint64(k) == 0).mean() >= FOLDED)
+    once: Counts = np.maximum(counts // np.uint64(fold), np.uint64(1))
+    return once
+
+
+def _rows_in_common(one: Print, other: Print) -> Likeness | None:
+    """The share of the smaller table's rows that the larger one has; None where chance explains it.
 
     Two samples of one population have about as many rows in common as a table has rows that are
     there more than once.
     """
-    full = [f.sample[-1] for f in (one, other) if len(f.sample) == KEPT]
-    bound = min(full, default=NOTHING)
+    once = [_once(f.counts) for f in (one, other)]
+    bound = min((f.sample[-1] for f in (one, other) if f.full), default=NOTHING)
     (mine, ours), (theirs, others) = (
-        (f.sample[f.sample <= bound], f.counts[f.sample <= bound]) for f in (one, other)
+        (f.sample[f.sample <= bound], counts[f.sample <= bound])
+        for f, counts in zip((one, other), once, strict=True)
     )
     _, at, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
     common = int(np.minimum(ours[at], others[there]).sum())
     smaller = min(int(ours.sum()), int(others.sum()))
-    larger = max((one, other), key=lambda f: f.rows)
-    chance = larger.counts[larger.counts > 1].sum() / max(1, larger.counts.sum())
-    enough = smaller >= min(LEAST, one.rows, other.rows) and smaller > 0
-    share = common / smaller if enough else 0.0
-    return share if share > chance + MARGIN else 0.0
+    if smaller < max(1, min(LEAST, one.rows, other.rows)):
+        return None
+    larger, counts = max(zip((one, other), once, strict=True), key=lambda f: f[0].rows)
+    rows = max(1, int(counts.sum()))
+    chance = max(int(counts[counts > 1].sum()) / rows, _density(larger, other, one))
+    share = common / smaller
+    if share <= chance + MARGIN:
+        return None
+    chance += max(MARGIN, math.sqrt(SURE_BITS * math.log(2) / rows))
+    surprise = smaller * _divergence(share, chance) / math.log(2)
+    sure = share >= 0.5 and surprise >= SURE_BITS and _may_prove(one, other)
+    return Likeness("rows", share, sure)
 
 
-def _columns_in_common(one: Fingerprint, other: Fingerprint) -> float:
-    mine, theirs = (set(f.columns[f.columns > 0].tolist()) for f in (one, other))
-    smaller = min(len(mine), len(theirs))
-    share = len(mine & theirs) / smaller if smaller else 0.0
-    return share if share >= 0.5 else 0.0
+def _density(*prints: Print) -> float:
+    """Of the combinations of the columns' values, the share that the first one's rows are.
+
+    The number of values is taken from the first of them that knows it.
+    """
+    table = prints[0]
+    different = float(len(table.sample))
+    if table.full:
+        different = (KEPT - 1) * 2.0**64 / float(table.sample[-1])
+    known = next((f.distinct for f in prints if f.distinct.any()), None)
+    if known is None:
+        return 0.0
+    logs = np.log(np.maximum(known.astype(np.float64), 1.0)).sum()
+    return min(1.0, math.exp(min(0.0, math.log(max(1.0, different)) - float(logs))))
+
+
+def _divergence(share: float, chance: float) -> float:
+    """Kullback-Leibler, in nats, of two coins; 0 where the share is no larger than chance."""
+    if share <= chance:
+        return 0.0
+    rest = (1 - share) * math.log((1 - share) / (1 - chance)) if share < 1 else 0.0
+    return share * math.log(share / chance) + rest
+
+
+def _columns_in_common(one: Print, other: Print) -> Likeness | None:
+    (mine, known), (theirs, also) = (
+        (f.columns * np.uint64(rows), f.evidence)
+        for f, rows in ((one, other.rows), (other, one.rows))
+    )
+    telling = [np.unique(sums[f.columns > 0]) for sums, f in ((mine, one), (theirs, other))]
+    smaller = min(map(len, telling))
+    both = np.intersect1d(telling[0], telling[1])
+    share = len(both) / smaller if smaller else 0.0
+    if share < 0.5:
+        return None
+    bits = [known[np.isin(mine, both)], also[np.isin(theirs, both)]]
+    sure = max(int(found.max(initial=0)) for found in bits) >= SURE_BITS
+    return Likeness("columns", share, sure) if sure or one.rows == other.rows else None
+
+
+class _Smallest:
+    """The different bits that are smallest, with how often each was there."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.bits, self.counts = np.empty(0, np.uint64), np.empty(0, np.uint64)
+
+    def add(self, bits: Bits, counts: Counts | None = None) -> None:
+        """counts: how often each of the bits is there; once, where they are left out."""
+        if len(self.bits) == self._most:
+            near = bits <= self.bits[-1]
+            bits, counts = bits[near], None if counts is None else counts[near]
+        if counts is None:
+            bits, once = np.unique(bits, return_counts=True)
+            counts = once.astype(np.uint64)
+        every, back = np.unique(np.concatenate([self.bits, bits]), return_inverse=True)
+        total = np.zeros(len(every), np.uint64)
+        np.add.at(total, back, np.concatenate([self.counts, counts]))
+        self.bits, self.counts = every[: self._most], total[: self._most]
+
+    @property
+    def different(self) -> int:
+        """About how many different bits came."""
+        if len(self.bits) < self._most:
+            return len(self.bits)
+        return int((self._most - 1) * 2.0**64 / float(self.bits[-1]))
+
+
+class _Sketched:
+    """What is kept of the bits of rows and columns."""
+
+    def __init__(self, columns: int) -> None:
+        self.values = [_Smallest(KEPT_VALUES) for _ in range(columns)]
+        self.fine = np.zeros(columns, np.bool_)
+        self.sums = np.zeros(columns, np.uint64)
+        self.total = np.zeros(2, np.uint64)
+        self.sample = _Smallest(KEPT)
+        self.rows = 0
+
+    def printed(self, proving: Bits | None = None) -> Print:
+        """proving: the columns' evidence where the values were not rounded."""
+        telling = np.array([len(found.bits) >= TELLING for found in self.values])
+        evidence = [
+            int(_surprise(found.counts)) if fine or len(np.unique(found.counts)) > 1 else 0
+            for found, fine in zip(self.values, self.fine, strict=True)
+        ]
+        if proving is not None:
+            evidence = [
+                bits if proves else 0 for bits, proves in zip(evidence, proving, strict=True)
+            ]
+        distinct = [float(found.different) for found in self.values]
+        return Print(
+            self.rows,
+            (int(self.total[0]), int(self.total[1])),
+            self.sample.bits,
+            self.sample.counts,
+            np.where(telling, self.sums, np.uint64(0)),
+            np.where(self.fine, np.maximum(distinct, FINE), distinct).astype(np.uint64),
+            np.array(evidence, np.uint64),
+        )
 
 
 class Sketch:
@@ -129,11 +351,7 @@ class Sketch:
         self._cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
         self._texts = key
         self._codes = [None if isinstance(c, NumberColumn) else self._table(c) for c in columns]
-        self._seen = [np.empty(0, np.uint64) for _ in columns]
-        self._sums = np.zeros(len(columns), np.uint64)
-        self._total = np.zeros(2, np.uint64)
-        self._sample, self._counts = np.empty(0, np.uint64), np.empty(0, np.uint64)
-        self._rows = 0
+        self._exact, self._coarse = _Sketched(len(columns)), _Sketched(len(columns))
 
     def _table(self, column: Any) -> Bits:
         """The bits of every declared category; of one that is a number, the number's."""
@@ -157,37 +375,51 @@ class Sketch:
 
     def add(self, batch: Sequence[NDArray[Any]]) -> None:
         """Take a batch: numbers before they are clamped, codes of categories."""
+        self._add(self._exact, batch)
+        numbers = [
+            _rounded(values) if codes is None else values
+            for values, codes in zip(batch, self._codes, strict=True)
+        ]
+        self._add(self._coarse, numbers)
+
+    def _add(self, sketched: _Sketched, batch: Sequence[NDArray[Any]]) -> None:
         row = np.zeros(len(batch[0]), np.uint64)
         for at, (values, codes) in enumerate(zip(batch, self._codes, strict=True)):
-            bits = self._numbers(values) if codes is None else codes[values]
+            if codes is None:
+                bits = self._numbers(values)
+                sketched.values[at].add(bits)
+                if sketched is self._exact and not sketched.fine[at]:
+                    sketched.fine[at] = _has_many_decimals(values)
+            else:
+                bits = codes[values]
+                counts = np.bincount(values, minlength=len(codes)).astype(np.uint64)
+                sketched.values[at].add(codes[counts > 0], counts[counts > 0])
             row += bits
-            self._sums[at : at + 1] += bits.sum(dtype=np.uint64)  # an array's sums wrap around
-            if len(self._seen[at]) < TELLING:
-                self._seen[at] = np.unique(np.concatenate([self._seen[at], bits]))[:TELLING]
+            sketched.sums[at : at + 1] += bits.sum(dtype=np.uint64)  # an array's sums wrap around
         turned = self._turn(row, ROW)
-        self._total += turned.sum(axis=0, dtype=np.uint64)
-        self._keep(turned[:, 0])
-        self._rows += len(row)
-
-    def _keep(self, rows: Bits) -> None:
-        if len(self._sample) == KEPT:
-            rows = rows[rows <= self._sample[-1]]
-        new, counts = np.unique(rows, return_counts=True)
-        every, back = np.unique(np.concatenate([self._sample, new]), return_inverse=True)
-        total = np.zeros(len(every), np.uint64)
-        np.add.at(total, back, np.concatenate([self._counts, counts.astype(np.uint64)]))
-        self._sample, self._counts = every[:KEPT], total[:KEPT]
+        sketched.total += turned.sum(axis=0, dtype=np.uint64)
+        sketched.sample.add(turned[:, 0])
+        sketched.rows += len(row)
 
     def fingerprint(self) -> Fingerprint:
         """Of everything that was added."""
-        telling = np.array([len(seen) == TELLING for seen in self._seen])
-        return Fingerprint(
-            self._rows,
-            (int(self._total[0]), int(self._total[1])),
-            self._sample,
-            self._counts,
-            np.where(telling, self._sums, np.uint64(0)),
-        )
+        exact = self._exact.printed()
+        return Fingerprint(exact, self._coarse.printed(exact.evidence))
+
+
+def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """To COARSE_BITS significant bits."""
+    part, exponent = np.frexp(values)
+    near: NDArray[np.float64] = np.rint(part * 2.0**COARSE_BITS)
+    rounded: NDArray[np.float64] = np.ldexp(near, exponent - COARSE_BITS)
+    return rounded
+
+
+def _has_many_decimals(values: NDArray[np.float64]) -> bool:
+    """Whether one of them is no multiple of 1/1000, to within how doubles are rounded."""
+    thousandths = values * 1000.0
+    off = np.abs(thousandths - np.rint(thousandths))
+    return bool((off > 1e-6 * np.maximum(1.0, np.abs(values))).any())
 
 
 class Fingerprints:

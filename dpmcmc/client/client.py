@@ -156,7 +156,9 @@ class Client:
         """Upload a CSV or Parquet file with its public metadata (admin only).
 
         more: further files, where the metadata names data holders but no column of holders: one
-        file for each holder, in the order of their names.
+        file for each holder, in the order of their names. Rows that were uploaded before share the
+        earlier dataset's budget (`shares_ledger_with` in the answer), unless the metadata gives a
+        reason: {"separate_budget": {"reason": "..."}}.
         """
         with ExitStack() as stack:
             parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]

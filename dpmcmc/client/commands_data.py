@@ -38,10 +38,17 @@ def upload(
         list[Path] | None,
         typer.Argument(exists=True, dir_okay=False, help="Of further data holders, in order."),
     ] = None,
+    separate_budget: Annotated[
+        str | None,
+        typer.Option(help="Why rows that were here before get a budget besides the earlier one."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Upload a CSV or Parquet file with its metadata (admin)."""
-    description = client_of(context).upload(file, read(metadata), *(more or ()))
+    metadata_given = read(metadata)
+    if separate_budget is not None:
+        metadata_given = {**metadata_given, "separate_budget": {"reason": separate_budget}}
+    description = client_of(context).upload(file, metadata_given, *(more or ()))
     warnings = [
         f"[yellow]{escape(warning['detail'])}[/]" for warning in description.get("warnings", [])
     ]

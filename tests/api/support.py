@@ -40,6 +40,7 @@ METADATA: dict[str, Any] = {
     "name": "people",
     "description": "made up",
     "privacy": {"neighbouring": "replace_one", "epsilon": 4.0, "delta": 1e-6},
+    "separate_budget": {"reason": "many datasets of one test are made of the same rows"},
     "columns": [
         {"name": "age", "type": "number", "lower": 17, "upper": 90},
         {"name": "sex", "type": "category", "categories": ["Female", "Male"]},

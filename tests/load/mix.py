@@ -182,7 +182,7 @@ async def attacked(asked: Json, seconds: float, record: Record) -> None:
 
 
 async def upload(admin: Caller, over: asyncio.Event, rows: Path) -> None:
-    """The table again and again, each time as another population's."""
+    """The table again and again, each time with a budget of its own."""
     content, number = rows.read_bytes(), 0
     while not await _over(over, UPLOAD_SECONDS):
         number += 1

@@ -67,18 +67,19 @@ UPLOAD: dict[str, Any] = {
     }
 }
 describe(DatasetIn)
-_ADVICE = (
-    " What was spent on it counts for the people in these rows as well: declare one population for"
-    " both, so that they share one budget."
-)
 SEEN = {
-    "same_rows": "These are the very rows of an earlier dataset with a budget of its own."
-    + _ADVICE,
-    "rows": "{:.0%} of the rows are those of an earlier dataset with a budget of its own."
-    + _ADVICE,
-    "columns": "{:.0%} of the columns are those of an earlier dataset with a budget of its own."
-    + _ADVICE,
+    "same_rows": "These are the very rows of an earlier dataset",
+    "rows": "{:.0%} of the rows are those of an earlier dataset",
+    "columns": "{:.0%} of the columns are those of an earlier dataset",
 }
+SHARED = (
+    ": the two share one ledger and its budget. If they are other people's, destroy this dataset"
+    " and upload it again with separate_budget and the reason."
+)
+APART = (
+    " with a budget of its own. What was spent on it counts for the people in these rows as well:"
+    " name it in shares_ledger_with, and they share one budget."
+)
 NEVER_NULL = ("privacy", "archived", "available", "allotments")
 JobEpsilon = Annotated[
     float | None,
@@ -119,6 +120,7 @@ def shown(found: use.Described, caller: Caller, seen: Sequence[uploads.Seen] = (
         population=row.population,
         holders=[HolderOut.model_validate(one) for one in row.holders or ()],
         pool=row.pool_id,
+        shares_ledger_with=row.ledger_id if caller.role in ("admin", "auditor") else None,
     )
 
 
@@ -132,9 +134,10 @@ def _warning(seen: uploads.Seen) -> SeenOut:
     """What an admin is told about an upload that came before."""
     return SeenOut(
         code="rows_seen_before",
-        detail=SEEN[seen.like.kind].format(seen.like.share),
+        detail=SEEN[seen.like.kind].format(seen.like.share) + (SHARED if seen.shared else APART),
         dataset=seen.dataset_id,
         destroyed=seen.destroyed,
+        shared=seen.shared,
         kind=seen.like.kind,
         share=round(seen.like.share, 2),
     )
@@ -181,7 +184,8 @@ async def create(
 ) -> DatasetOut:
     """Upload rows with their public metadata, and fix the budget.
 
-    The answer warns where the rows were here before, under another budget.
+    Rows that were here before share the earlier dataset's ledger, and the answer says so; where
+    that is not sure, it warns.
     """
     upload = await receive(request, services.settings.data_dir)
     try:
@@ -225,6 +229,8 @@ def _definition(text: bytes) -> uploads.Definition:
         failure_weight=metadata.privacy.branches.failure,
         grants=metadata.grants,
         population=metadata.population,
+        separate_budget=separate.reason if (separate := metadata.separate_budget) else None,
+        shares_ledger_with=metadata.shares_ledger_with,
         holders=_holders(metadata.holders),
     )
 

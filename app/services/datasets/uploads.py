@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 from uuid import UUID, uuid4
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -33,6 +33,13 @@ from dpmcmc.privacy.filter import FilterTerms
 from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
 
 PARQUET_MAGIC = b"PAR1"
+SEEN_REFUSED = "These rows were here before, and cannot share the budget that they have."
+ANOTHER_BUDGET = "The rows are largely those of a dataset whose budget is not this population's."
+ANOTHER_RELATION = "The ledger that would be shared promises for another relation of neighbours."
+STRICTER = (
+    "The ledger that would be shared allows {name} {kept!r}: a smaller promise cannot be kept."
+)
+SAY_WHY = "Declare the same, or say in separate_budget why they get another budget."
 UPLOAD_REFUSED = "The upload cannot be taken; nothing was stored."
 MOST_NAMED = 20
 MAX_NAME = 200
@@ -48,7 +55,11 @@ class Holders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What an admin declares about an upload. population: whom the rows are about."""
+    """What an admin declares about an upload. population: whom the rows are about.
+
+    separate_budget: why rows that were here before get a budget besides the earlier one.
+    shares_ledger_with: a dataset whose ledger and budget these rows are to have.
+    """
 
     name: str
     description: str
@@ -61,16 +72,20 @@ class Definition:
     failure_weight: float = 0.0
     grants: Sequence[UUID] | None = None
     population: str | None = None
+    separate_budget: str | None = None
+    shares_ledger_with: UUID | None = None
     holders: Holders | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An earlier dataset with another budget that an upload is like."""
+    """An earlier dataset that an upload is like. shared: whether it shares that one's ledger."""
 
     dataset_id: UUID
+    ledger_id: UUID
     destroyed: bool
     like: Likeness
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +143,9 @@ def _created(
     with services.sessions.read() as session:
         check_users(session, definition.grants, "/metadata/grants")
         _first_of(services, session, definition.population, terms)
+        if definition.shares_ledger_with is not None:
+            named = _ledger_named(session, definition.shares_ledger_with)
+            _check_promise(services, session, named, terms)
     names = definition.holders.names if definition.holders else ("",)
     ids = [uuid4() for _ in names]
     try:
@@ -139,7 +157,7 @@ def _created(
         ]
         pool = _pool(services, *told, rows) if definition.holders else None
         services.vault.files.mark(services.sessions.installation)
-        return _record(services, caller, pool, rows, terms, definition.grants, made, once)
+        return _record(services, caller, pool, rows, terms, definition, made, once)
     except BaseException:
         for one in ids:
             with suppress(StoreError):  # the sweep deletes what stays
@@ -260,7 +278,7 @@ def _record(
     pool: DatasetRow | None,
     rows: Sequence[DatasetRow],
     terms: FilterTerms,
-    grants: Sequence[UUID] | None,
+    definition: Definition,
     made: Sequence[Fingerprint],
     once: Once | None,
 ) -> Taken:
@@ -275,15 +293,10 @@ def _record(
         if once is not None:
             once.remember(session, caller, (pool or rows[0]).id)
         if pool is not None:
-            _new(services, session, caller, pool, terms, grants)
+            _new(services, session, caller, pool, terms, definition)
         for row, earlier, own in zip(rows, looked_at, made, strict=True):
-            _new(services, session, caller, row, terms, grants)
             earlier.compare(session, own)
-            like = earlier.on_other_ledgers(row)
-            seen.extend(like)
-            if like:
-                told = [_plain(one) for one in like]
-                note(session, caller, "dataset.rows_seen_before", row.id, like=told)
+            seen += _new(services, session, caller, row, terms, definition, earlier.alike())
         for row, own in zip(rows, made, strict=True):
             sealed = services.vault.fingerprints.seal(row.id, own)
             session.add(FingerprintRow(dataset_id=row.id, sealed=sealed))
@@ -296,12 +309,16 @@ def _new(
     caller: Caller,
     row: DatasetRow,
     terms: FilterTerms,
-    grants: Sequence[UUID] | None,
-) -> None:
-    """Write a dataset's record, its ledger and its grants."""
-    _open(services, session, caller, row, terms)
-    if grants is not None:
-        grant(session, caller, row.id, grants)
+    definition: Definition,
+    alike: Sequence[Seen] = (),
+) -> Sequence[Seen]:
+    """Write a dataset's record, its ledger and its grants. alike: earlier uploads, by likeness.
+
+    Returns those that the uploading admin is to know of.
+    """
+    seen = _open(services, session, caller, row, terms, definition, alike)
+    if definition.grants is not None:
+        grant(session, caller, row.id, definition.grants)
     note(
         session,
         caller,
@@ -313,23 +330,98 @@ def _new(
         delta=terms.delta,
         population=row.population,
     )
+    if seen:
+        recorded: dict[str, Any] = {"like": [_plain(one) for one in seen]}
+        if row.ledger_id is not None:
+            recorded["shares_ledger_with"] = str(row.ledger_id)
+        if definition.separate_budget is not None:
+            recorded["separate_budget"] = definition.separate_budget
+        note(session, caller, "dataset.rows_seen_before", row.id, **recorded)
+    return seen
 
 
 def _open(
-    services: Services, session: Session, caller: Caller, row: DatasetRow, terms: FilterTerms
-) -> None:
-    """A ledger of its own, or that of the dataset's population."""
+    services: Services,
+    session: Session,
+    caller: Caller,
+    row: DatasetRow,
+    terms: FilterTerms,
+    definition: Definition,
+    alike: Sequence[Seen],
+) -> Sequence[Seen]:
+    """A ledger of its own, or that of the dataset's population, or of the same rows before."""
     first = _first_of(services, session, row.population, terms)
     together = row.rows + (0 if first is None else rows_on(session, first))
+    reason, joined = definition.separate_budget, None
+    if definition.shares_ledger_with is not None:
+        first = _ledger_named(session, definition.shares_ledger_with)
+        _check_promise(services, session, first, terms)
+        together = row.rows
+    elif reason is None and not any(one.like.sure and one.ledger_id == first for one in alike):
+        joined = next((one for one in alike if one.like.sure), None)
+    if joined is not None:
+        if first is not None:
+            raise _seen_refused("/metadata/population", ANOTHER_BUDGET, joined)
+        first = joined.ledger_id
+        _check_promise(services, session, first, terms, joined)
+        together = row.rows  # largely the same ones
     if too_likely(terms.delta, together):  # how many they are is known only now
         raise invalid("/metadata/privacy/delta", TOO_LIKELY.format(rows=together))
+    others = [one for one in alike if one.ledger_id != first]
+    recorded: dict[str, Any] = {}
+    if joined is not None:
+        recorded["like"] = _plain(joined)
+    elif others and reason is not None:
+        like = [_plain(one) for one in others[:MOST_NAMED]]
+        recorded["separate"] = {"reason": reason, "like": like}
     row.ledger_id = first
     session.add(row)
     if first is None:
-        ledger.open_account(session, row.id, terms, caller.id)
+        ledger.open_account(session, row.id, terms, caller.id, recorded)
     else:
         session.flush()
-        ledger.amend(session, row.id, "join", {"rows": row.rows}, caller.id)
+        ledger.amend(session, row.id, "join", {"rows": row.rows, **recorded}, caller.id)
+    if joined is None:
+        return others[:MOST_NAMED]
+    return [replace(one, shared=one.ledger_id == first) for one in alike[:MOST_NAMED]]
+
+
+def _ledger_named(session: Session, dataset_id: UUID) -> UUID:
+    """The ledger of the dataset with which an upload is to share one. Raises Refusal 422."""
+    named = session.get(DatasetRow, dataset_id)
+    if named is None:
+        raise invalid("/metadata/shares_ledger_with", "There is no such dataset.")
+    return named.ledger_id or named.id
+
+
+def _check_promise(
+    services: Services,
+    session: Session,
+    ledger_id: UUID,
+    terms: FilterTerms,
+    joined: Seen | None = None,
+) -> None:
+    """Refuse an upload that promises more than the ledger it would join. Raises Refusal 422, 503.
+
+    joined: the earlier upload because of which it would.
+    """
+    refuse_rewound(session, services, ledger_id)
+    kept = ledger.terms_of(session, ledger_id)
+    if kept.neighbouring is not terms.neighbouring:
+        raise _seen_refused("/metadata/privacy/neighbouring", ANOTHER_RELATION, joined)
+    for name in ("epsilon", "delta"):
+        if getattr(kept, name) > getattr(terms, name):
+            message = STRICTER.format(name=name, kept=getattr(kept, name))
+            raise _seen_refused(f"/metadata/privacy/{name}", message, joined)
+
+
+def _seen_refused(pointer: str, message: str, seen: Seen | None) -> Refusal:
+    """422 for an upload that cannot share the ledger of the rows that it has."""
+    if seen is None:
+        return invalid(pointer, message)
+    faults = [Fault(pointer, f"{message} {SAY_WHY}")]
+    extra = {"dataset": str(seen.dataset_id)}
+    return Refusal(422, "rows_seen_before", SEEN_REFUSED, faults, extra)
 
 
 def _first_of(
@@ -338,11 +430,8 @@ def _first_of(
     """The dataset that holds a population's ledger. Raises Refusal 422 for another budget."""
     if population is None:
         return None
-    first = session.scalar(
-        select(DatasetRow.id).where(
-            DatasetRow.population == population, DatasetRow.ledger_id.is_(None)
-        )
-    )
+    whose = func.coalesce(DatasetRow.ledger_id, DatasetRow.id, type_=DatasetRow.id.type)
+    first = session.scalar(select(whose).where(DatasetRow.population == population).limit(1))
     if first is None:
         return None
     refuse_rewound(session, services, first)
@@ -380,14 +469,13 @@ class _Earlier:
             if like is not None:
                 self._alike.append((session.get_one(DatasetRow, dataset_id), like))
 
-    def on_other_ledgers(self, row: DatasetRow) -> list[Seen]:
-        """Those whose budget the upload does not share: the most alike first, then the oldest."""
-        own = row.ledger_id or row.id
-        found = [one for one in self._alike if (one[0].ledger_id or one[0].id) != own]
-        found.sort(key=lambda one: (-one[1].share, one[0].created_at))
+    def alike(self) -> list[Seen]:
+        """Those that are like the upload: the most alike first, then the oldest."""
+        by_likeness = sorted(self._alike, key=lambda one: one[0].created_at)
+        by_likeness.sort(key=lambda one: one[1].strength, reverse=True)
         return [
-            Seen(other.id, other.destroyed_at is not None, like)
-            for other, like in found[:MOST_NAMED]
+            Seen(other.id, other.ledger_id or other.id, other.destroyed_at is not None, like)
+            for other, like in by_likeness
         ]
 
 
@@ -397,6 +485,7 @@ def _plain(seen: Seen) -> Mapping[str, Any]:
         "destroyed": seen.destroyed,
         "kind": seen.like.kind,
         "share": round(seen.like.share, 2),
+        "sure": seen.like.sure,
     }
 
 

@@ -57,6 +57,7 @@ function metadata() {
     privacy: { neighbouring: "replace_one", epsilon: number(field("epsilon")), delta: number(field("delta")), ...branches(field) },
     ...(field("holders").trim() && { holders: { names: parts(field("holders"), "\n"), ...(field("holder") && { column: field("holder") }) } }),
     ...(field("population") && { population: field("population") }),
+    ...(field("separate").trim() && { separate_budget: { reason: field("separate") } }),
   };
 }
 
