@@ -25,6 +25,11 @@ MAX_COLUMNS = 1000
 MAX_CATEGORIES = 1000
 MAX_CODES = 20
 MAX_NAME = 200
+SMALLEST_RANGE = 1.0 / LARGEST_BOUND
+TOO_CLOSE = (
+    f"must be above lower by at least {SMALLEST_RANGE:g}: scale the column, and declare its new"
+    " bounds"
+)
 TOO_LARGE = f"must lie within +-{LARGEST_BOUND:g}: scale the column, and declare its new bounds"
 
 
@@ -68,6 +73,8 @@ def _number(column: dict[str, Any], pointer: str) -> Column:
             raise _refuse(f"{pointer}/{bound}", TOO_LARGE)
     if not lower < upper or not math.isfinite(upper - lower):
         raise _refuse(f"{pointer}/upper", "must be above lower, and their distance finite")
+    if upper - lower < SMALLEST_RANGE:
+        raise _refuse(f"{pointer}/upper", TOO_CLOSE)
     missing = _missing(column.get("missing", ()), f"{pointer}/missing")
     integer, spikes = column.get("integer", False), column.get("spikes", ())
     if not isinstance(integer, bool):

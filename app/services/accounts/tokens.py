@@ -155,7 +155,8 @@ class Tokens:
         try:
             key = self._keys.key(kid, patience)
             claims = None if key is None else self._claims(token, key)
-        except (jwt.PyJWTError, RecursionError) as error:
+            ends_at = datetime.fromtimestamp(int(claims["exp"] if claims else 0), UTC)
+        except (jwt.PyJWTError, RecursionError, OverflowError, ValueError, OSError) as error:
             logs.logger().info("token_refused", exception=type(error).__name__)
             return None
         if claims is None or not SUBJECT.fullmatch(str(claims["sub"])):
@@ -164,7 +165,7 @@ class Tokens:
             subject=f"{self._settings.oidc_issuer}|{claims['sub']}",
             name=str(claims["sub"])[:180],
             role=self._role(claims),
-            ends_at=datetime.fromtimestamp(int(claims["exp"]), UTC),
+            ends_at=ends_at,
         )
 
     def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
