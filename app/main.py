@@ -31,7 +31,7 @@ from app.services.errors import Refusal
 from app.services.planning.processes import Planners, planners_of
 from app.services.results.fetch import watched
 from app.settings import Settings, settings
-from app.storage.errors import StoreAwayError
+from app.storage.errors import StoreAwayError, is_full
 from app.web.session import COOKIE
 
 # The framework's own would tell exceptions' texts and uploads' times, by an environment variable.
@@ -119,13 +119,24 @@ def create_app(
 
 async def _away(_: Request, error: Exception) -> ProblemResponse:
     """The database is away, or too busy."""
+    if is_full(error):
+        return _full()
     logs.logger().error("database_unavailable", exception=type(error).__name__)
     refusal = Refusal(503, "unavailable", "The database cannot be reached; try again.")
     return problems.problem(refusal, {"Retry-After": "2"})
 
 
+def _full() -> ProblemResponse:
+    """A disk is full."""
+    logs.logger().error("storage_full")
+    detail = "The disk of the service is full; nothing was stored."
+    return problems.problem(Refusal(507, "storage_full", detail))
+
+
 async def _store_away(_: Request, error: Any) -> ProblemResponse:
     """The store of the encrypted rows is away or full. Its reason is for the log."""
+    if is_full(error):
+        return _full()
     logs.logger().error("store_unavailable", reason=error.reason)
     refusal = Refusal(503, "unavailable", "The store of the rows cannot be reached; try again.")
     return problems.problem(refusal, {"Retry-After": "2"})

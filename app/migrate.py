@@ -1,7 +1,7 @@
 """`python -m app.migrate`: bring the database to the present schema, and end."""
 
 from app import logs
-from app.services.upkeep import migrate
+from app.services.upkeep import migrate, room_to_start
 from app.settings import settings
 
 
@@ -10,7 +10,8 @@ def main() -> None:
     using = settings()
     logs.configure(using.log_format, using.log_level)
     logs.silence_warnings()
-    migrate(using)
+    with room_to_start("the migration", using.data_dir):
+        migrate(using)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from app.services.context import open_services
 from app.services.datasets.stored_rows import mark_store
 from app.services.planning.processes import planners_of
 from app.services.presence import API, Presence
-from app.services.upkeep import migrate, sweep
+from app.services.upkeep import migrate, room_to_start, sweep
 from app.settings import Settings, settings
 from app.storage.errors import StoreAwayError
 from app.storage.keys import KeyFileError
@@ -50,9 +50,13 @@ class Workers(threading.Thread):
         self._drain = drain_seconds
         self._stop_now = threading.Event()
 
+    def end(self) -> None:
+        """Let the workers finish."""
+        self._stop_now.set()
+
     def stop(self) -> None:
         """Let the workers finish and wait for them."""
-        self._stop_now.set()
+        self.end()
         self.join()
 
     def run(self) -> None:
@@ -151,13 +155,16 @@ def serve(using: Settings, host: str, port: int) -> None:
     workers.start()  # first of all: they load their kernels meanwhile
     try:
         prepare(using)
-        _serve(using, host, port)
+        _serve(using, host, port, workers)
     finally:
         workers.stop()
 
 
-def _serve(using: Settings, host: str, port: int) -> None:
-    """The API and, unless it runs elsewhere, the recovery process, until a signal."""
+def _serve(using: Settings, host: str, port: int, workers: Workers) -> None:
+    """The API and, unless it runs elsewhere, the recovery process, until a signal.
+
+    The signal ends the workers at the same time: the seconds to drain pass once.
+    """
     sys.setswitchinterval(SWITCH_SECONDS)
     planners = planners_of(using)
     planners.start()  # they load their libraries meanwhile
@@ -177,6 +184,7 @@ def _serve(using: Settings, host: str, port: int) -> None:
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         server.should_exit = True
+        workers.end()
         app.state.stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -226,7 +234,8 @@ def main(arguments: list[str] | None = None) -> None:
     logs.configure(using.log_format, using.log_level)
     logs.silence_warnings()
     try:
-        serve(using, options.host, options.port)
+        with room_to_start("dpmcmc", using.data_dir):
+            serve(using, options.host, options.port)
     except KeyFileError as error:
         sys.exit(f"dpmcmc does not start: {error}")
 

@@ -223,6 +223,12 @@ class Settings(BaseSettings):
     chain_days: int = Field(
         0, ge=0, description="days that draws are kept after a job has ended; 0: for ever"
     )
+    max_cancelled: int = Field(
+        200,
+        ge=1,
+        description="jobs that one user may submit and cancel within an hour before they run: each"
+        " leaves entries in ledgers that nothing deletes",
+    )
     max_jobs_waiting: int = Field(
         1000, ge=1, description="jobs of one analyst that may wait or run at once"
     )

@@ -13,6 +13,7 @@ from app.collector import spare_what_is_loaded
 from app.services import presence
 from app.services.context import Services, open_services
 from app.services.queue.messages import queue_of
+from app.services.upkeep import room_to_start
 from app.settings import settings
 from app.storage.keys import KeyFileError
 from worker import warmup
@@ -34,7 +35,8 @@ def main() -> None:
             sys.exit(0)
     signal.signal(signal.SIGTERM, _end)  # until Celery listens: there is no job to finish
     try:
-        services = open_services(using)
+        with room_to_start("the worker", using.data_dir):
+            services = open_services(using)
     except KeyFileError as error:
         sys.exit(error.args[0])  # our own line: a path and how many datasets
     app.conf.task_default_queue = _queue(services)

@@ -113,6 +113,14 @@ def _announce(sender: Any, **_: Any) -> None:
     Presence(its_services.sessions, WORKER, _abilities[0].look).start()
 
 
+@signals.worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def _end_in_time(**_: Any) -> None:
+    """Leave running jobs the seconds to drain; what is cut off then is handed on, as paid for."""
+    end = threading.Timer(settings().drain_seconds, os._exit, (0,))
+    end.daemon = True
+    end.start()
+
+
 @signals.worker_process_init.connect  # type: ignore[untyped-decorator]
 def _start(**_: Any) -> None:
     """End with the parent; open this process's own services."""

@@ -13,7 +13,7 @@ from app.services.budgets.rewind import Exporter
 from app.services.context import Services, open_services
 from app.services.presence import RECOVERY, Presence
 from app.services.results.retention import Retention
-from app.services.upkeep import migrate
+from app.services.upkeep import migrate, room_to_start
 from app.settings import settings
 from app.storage.keys import KeyFileError
 from worker.lost_jobs import Recovery
@@ -114,9 +114,10 @@ def main() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    migrate(using)
     try:
-        services = open_services(using)
+        with room_to_start("the recovery process", using.data_dir):
+            migrate(using)
+            services = open_services(using)
     except KeyFileError as error:
         sys.exit(f"the recovery process does not start: {error}")
     presence = Presence(services.sessions, RECOVERY)

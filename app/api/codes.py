@@ -82,8 +82,14 @@ CODES = {
         "The rows are those of `dataset`, and cannot share its ledger as declared. `errors` says"
         " what differs; `separate_budget` takes a reason for another budget.",
     ),
+    "storage_full": Code((507,), "The disk of the service is full. Its operator must make room."),
     "too_long_to_plan": Code((422,), "Working this out takes longer than the service allows."),
     "too_many_jobs": Code((429,), "Too many of your jobs wait or run. Try again when some ended."),
+    "too_many_cancelled": Code(
+        (429,),
+        "Too many of your jobs of the last hour were cancelled before they ran. Wait, and plan with"
+        " `POST /v1/plans`, which books nothing.",
+    ),
     "too_many_downloads": Code(
         (429,), "Too many of your downloads and free answers are under way. Let some end first."
     ),

@@ -3,26 +3,42 @@
 import io
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
+from app.storage.errors import StoreFullError, is_full
+
 BLOCK = 16
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise StoreFullError from None
+        raise
 
 
 class Spool(io.RawIOBase):
     """A seekable binary file whose bytes on the disk mean nothing once the process forgets the key.
 
     AES-256-CTR under a fresh key for each spool. Written from start to end, then read anywhere.
+    Raises StoreFullError where the disk has no room.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
-        self._file: IO[bytes] = tempfile.TemporaryFile(  # noqa: SIM115 - closed by `close`
-            dir=folder, buffering=0
-        )
+        with _room():
+            self._file: IO[bytes] = tempfile.TemporaryFile(  # noqa: SIM115 - closed by `close`
+                dir=folder, buffering=0
+            )
         self._key = os.urandom(32)
         self._writer = self._stream(0)
         self._at = 0
@@ -35,8 +51,9 @@ class Spool(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         """Append."""
         sealed = self._writer.update(bytes(data))
-        while sealed:
-            sealed = sealed[self._file.write(sealed) :]
+        with _room():
+            while sealed:
+                sealed = sealed[self._file.write(sealed) :]
         self.size += len(data)
         return len(data)
 

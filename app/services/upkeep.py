@@ -1,18 +1,34 @@
 """What a start of the service does before anybody calls."""
 
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from app import logs
 from app.services.context import Services
 from app.settings import Settings
-from app.storage.errors import StoreError
+from app.storage.errors import StoreError, is_full
 from app.storage.migrate import upgrade
 from app.storage.rows import DatasetRow
 from app.storage.session import SessionFactory
 
 LEFTOVER_SECONDS = 24 * 3600.0  # longer than any upload takes
+
+
+@contextmanager
+def room_to_start(what: str, data_dir: Path) -> Iterator[None]:
+    """End the process in one line where a disk has no room for what a start writes."""
+    try:
+        yield
+    except (OSError, SQLAlchemyError, StoreError) as error:
+        if not is_full(error):
+            raise
+        sys.exit(f"{what} does not start: the disk of {data_dir} or of the database is full")
 
 
 def migrate(settings: Settings) -> None:

@@ -19,6 +19,10 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def _create(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
 @contextmanager
 def durable_file(path: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
     """Write a file (mode 0600) that appears under its name only once all of it is on the disk.
@@ -27,7 +31,7 @@ def durable_file(path: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
     also by somebody who was faster.
     """
     temporary = path.with_name(f"{path.name}.{uuid4().hex}{TEMPORARY}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    handle = _create(temporary)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

@@ -1,5 +1,12 @@
 """What storage refuses. No message holds a value of a row."""
 
+import errno
+
+from sqlalchemy.exc import DBAPIError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+SQLITE_FULL, POSTGRESQL_FULL = 13, "53100"
+
 
 class IngestError(ValueError):
     """An upload that cannot be taken. Shown to the admin who uploads, and to nobody else.
@@ -40,6 +47,21 @@ class StoreError(RuntimeError):
 
 class StoreAwayError(StoreError):
     """It cannot be reached, is full or refuses us: worth trying again, nothing is half done."""
+
+
+class StoreFullError(StoreAwayError):
+    """There is no room left where files are kept."""
+
+    def __init__(self) -> None:
+        super().__init__("the disk is full")
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error of a file or of the database says that a disk is full."""
+    if isinstance(error, DBAPIError):
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        return code == SQLITE_FULL or getattr(error.orig, "sqlstate", None) == POSTGRESQL_FULL
+    return isinstance(error, StoreFullError) or getattr(error, "errno", None) in FULL
 
 
 class FileRefusedError(StoreError):

@@ -9,7 +9,7 @@ from stat import S_ISREG
 from typing import BinaryIO
 
 from app.storage.durable import TEMPORARY, durable_file, sync_folder
-from app.storage.errors import FileRefusedError, StoreAwayError
+from app.storage.errors import FileRefusedError, StoreAwayError, StoreFullError, is_full
 from app.storage.store import Sink, Source
 
 OF_ONE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.EIO})
@@ -24,6 +24,8 @@ def _works() -> Iterator[None]:
     except (FileNotFoundError, FileExistsError):
         raise
     except OSError as error:
+        if is_full(error):
+            raise StoreFullError from None
         why = errno.errorcode.get(error.errno or 0, "unknown")
         raise StoreAwayError(f"the folder of datasets failed: {why}") from None
 

@@ -18,6 +18,10 @@ BATCH_ROWS = 16384
 BUFFER_BYTES = 2**20
 METADATA_BYTES = 2**24
 METADATA_ITEMS = 2**18
+TOO_MUCH_TEXT = (
+    "the file's texts are too long for declared categories; write it with dictionaries, or with"
+    " fewer rows in a row group"
+)
 
 
 def parquet_batches(
@@ -42,8 +46,8 @@ def _batches(
         metadata, schema = file.metadata, file.schema_arrow
     check_names(schema.names, columns)
     _check_types(schema, columns)
-    _check_sizes(metadata, limits)
     text = [column.name for column in columns if not isinstance(column, NumberColumn)]
+    _check_sizes(metadata, columns, text, limits)
     with _open(source, read_dictionary=text, metadata=metadata) as file:
         for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
             yield _in_order(batch, columns)
@@ -121,13 +125,25 @@ def value_type(type: pa.DataType) -> ValueType:
     return np.dtype(np.float64 if text else type.to_pandas_dtype())
 
 
-def _check_sizes(metadata: parquet.FileMetaData, limits: Limits) -> None:
+def _check_sizes(
+    metadata: parquet.FileMetaData, columns: Sequence[Column], text: Sequence[str], limits: Limits
+) -> None:
+    """Refuse what would be too large, by what the file's foot says. Raises IngestError.
+
+    Sizes there are of values as they are encoded: run lengths may stand for any number of rows.
+    """
     if metadata.num_rows > limits.rows:
         raise IngestError("too_many_rows", "/file", f"more than {limits.rows} rows")
+    if metadata.num_rows * (8 * len(columns) - 4 * len(text)) > limits.decoded_bytes:
+        raise IngestError("file_too_large", "/file", "decoded, the content is too large")
     decoded = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for at in range(group.num_columns):
-            chunk = group.column(at).total_uncompressed_size
+            column = group.column(at)
+            chunk = column.total_uncompressed_size
+            if column.path_in_schema in text and chunk > limits.text_bytes:
+                place = [one.name for one in columns].index(column.path_in_schema)
+                raise IngestError("file_too_large", f"/columns/{place}", TOO_MUCH_TEXT)
             decoded += max(chunk, 0)
             if chunk > limits.chunk_bytes or decoded > limits.decoded_bytes:
                 raise IngestError("file_too_large", "/file", "decoded, the content is too large")

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from app.api.sse import Notifier
 from app.services.results import fetch
 from app.storage.rows import JobRow
+from app.storage.types import utc_now
 from tests.api.support import Caller, House, job_of
 
 FORMATS = {
@@ -375,6 +377,25 @@ def test_several_jobs_are_followed_in_one_stream(house: House, analyst: Caller) 
     other = house.user("analyst")
     assert other.get(address).status_code == 404
     assert other.get("/v1/jobs/events").json()["code"] == "invalid_request"
+
+
+def test_jobs_that_are_cancelled_before_they_run_are_bounded(house: House, analyst: Caller) -> None:
+    """Each leaves entries that nothing deletes: a loop of them would fill the disk."""
+    dataset = house.dataset()
+    object.__setattr__(house.settings, "max_cancelled", 3)
+    for _ in range(3):
+        assert analyst.post(f"/v1/jobs/{house.submit(analyst, dataset)}/cancel").is_success
+    answer = analyst.post("/v1/jobs", json=job_of(dataset))
+    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_cancelled")
+    assert "retry-after" in answer.headers
+    other = house.user("analyst")
+    ran = house.submit(other, dataset)
+    house.run(ran)
+    assert other.get(f"/v1/jobs/{ran}").json()["status"] == "succeeded"
+    with house.services.sessions.write() as session:
+        hour_ago = utc_now() - timedelta(seconds=3601)
+        session.execute(update(JobRow).values(created_at=hour_ago))
+    house.submit(analyst, dataset)
 
 
 def test_too_many_waiting_jobs_are_429(house: House, analyst: Caller) -> None:

@@ -162,6 +162,40 @@ def test_an_absurd_promise_is_refused(house: House, epsilon: float) -> None:
     assert raised.status_code == 422
 
 
+def test_an_admin_key_of_one_letter_is_refused_at_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DPMCMC_ADMIN_KEY", "a" * 32)
+    settings.cache_clear()
+    with pytest.raises(SystemExit) as ended:
+        serve.main([])
+    settings.cache_clear()
+    assert "8 different characters" in str(ended.value)
+
+
+def test_an_admin_key_is_taken_without_the_line_break_of_its_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = "0123456789abcdef0123456789abcdef"
+    monkeypatch.setenv("DPMCMC_ADMIN_KEY", f"{key}\n")
+    assert Settings().admin_key.get_secret_value() == key
+    monkeypatch.setenv("DPMCMC_ADMIN_KEY", f"{key[:16]}\n{key[16:]}")
+    with pytest.raises(ValidationError, match="printable ASCII"):
+        Settings()
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0, 5e-324), (-5e-324, 0), (0, 9e-31)])
+def test_bounds_that_nothing_fits_between_are_refused_at_upload(
+    house: House, lower: float, upper: float
+) -> None:
+    columns = [METADATA["columns"][0] | {"lower": lower, "upper": upper}, *METADATA["columns"][1:]]
+    refused = house.admin.upload(metadata=METADATA | {"columns": columns})
+    assert refused.status_code == 422
+    (fault,) = refused.json()["errors"]
+    assert fault["pointer"] == "/metadata/columns/0/upper"
+    assert "scale the column" in fault["message"]
+
+
 @pytest.mark.parametrize("key", ["abc", "x" * 31])
 def test_a_short_admin_key_is_refused_at_start(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValidationError, match="32 characters"):

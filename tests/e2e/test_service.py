@@ -407,6 +407,28 @@ def test_colour_is_for_terminals(
     assert capsys.readouterr().out == told
 
 
+def test_everything_ends_in_time_under_work(tmp_path: Path) -> None:
+    """The API, a worker with a running job, and somebody who follows it: within 25 seconds."""
+    with running(tmp_path, {"DPMCMC_DRAIN_SECONDS": "15"}) as (process, service):
+        admin, _, dataset = set_up(service, tmp_path)
+        key = admin.create_user("Bob", "analyst")["key"]
+        bob = client(service, key)
+        job = bob.submit(job_of(dataset, **LONG | {"num_steps": 1_000_000}))["id"]
+        wait_for(lambda: bob.job(job)["status"] == "running")
+        children = children_of(process.pid)
+        begun = time.monotonic()
+        with httpx.stream(
+            "GET",
+            f"{service.url}/v1/jobs/{job}/events",
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=60,
+        ):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == 0
+        assert time.monotonic() - begun < 25
+        wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
 def test_a_service_with_plans_under_way_ends_in_time(tmp_path: Path) -> None:
     """They run in processes that end with it, whoever waits for them."""
     slow = {"algorithm": "dp_barker", "num_steps": 3000, "num_chains": 4, "batch": 10}

@@ -285,6 +285,30 @@ def test_a_parquet_bomb_is_refused_before_it_is_decoded(files):
     assert refused(files, bomb, "parquet", chunk_bytes=2**20).code == "file_too_large"
 
 
+def test_run_lengths_of_many_rows_are_bounded_by_what_they_stand_for(files):
+    rows = 2_000_000
+    same = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["Male"])
+    pay = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [">50K"])
+    content = as_parquet(age=np.zeros(rows), sex=same, income=pay)
+    assert len(content) < 200_000
+    refusal = refused(files, content, "parquet", decoded_bytes=16 * rows - 1)
+    assert (refusal.code, refusal.pointer) == ("file_too_large", "/file")
+
+
+def test_one_text_of_many_bytes_is_refused_before_it_is_decoded(files):
+    long = ["Male", "m" * 200 * 2**20]
+    sink = io.BytesIO()
+    table = pa.table({"age": [1.0, 2.0], "sex": long, "income": [">50K"] * 2})
+    parquet.write_table(table, sink, compression="zstd")
+    del table
+    assert len(sink.getvalue()) < 200_000
+    pa.default_memory_pool().release_unused()
+    before = pa.total_allocated_bytes()
+    refusal = refused(files, sink.getvalue(), "parquet")
+    assert (refusal.code, refusal.pointer) == ("file_too_large", "/columns/1")
+    assert pa.total_allocated_bytes() - before < 2**20
+
+
 def test_one_long_category_repeated_is_not_blown_up(files):
     rows = 100_000
     long = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["m" * 2**20])
@@ -330,7 +354,7 @@ def test_a_full_disk_leaves_nothing_and_is_told_by_its_code(tmp_path, monkeypatc
 
     place = Folder(tmp_path / "datasets")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreAwayError, match=r"^the folder of datasets failed: ENOSPC$"):
+    with pytest.raises(StoreAwayError, match=r"^the disk is full$"):
         take(Files(place), GOOD)
     assert place.names() == []
 

@@ -1,9 +1,10 @@
 """Cancel a job: a queued one gives its reservation back, a running one stops and stays paid."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from app import ledger
@@ -15,6 +16,9 @@ from app.services.errors import Refusal
 from app.services.jobs.kinds import kind_of
 from app.storage.clock import database_now
 from app.storage.rows import FINAL_STATUSES, ChainBlockRow, JobRow
+
+CANCELLED_SECONDS = 3600
+TOO_MANY = "Too many of your jobs of the last hour were cancelled before they ran."
 
 
 def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
@@ -32,6 +36,24 @@ def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
                 note(session, caller, "job.cancel", job_id, user_id=before.user_id)
         session.expire_all()
         return stoppable_job(session, caller, job_id)
+
+
+def refuse_after_many(session: Session, services: Services, caller: Caller) -> None:
+    """Take no more jobs of somebody who has cancelled so many before they ran. Raises Refusal 429.
+
+    Each of them leaves entries in ledgers, and nothing deletes those.
+    """
+    lately = (
+        JobRow.user_id == caller.id,
+        JobRow.status == "cancelled",
+        JobRow.created_at > database_now(session) - timedelta(seconds=CANCELLED_SECONDS),
+        JobRow.attempt == 0,
+        JobRow.error_code.is_(None),  # not what others ended
+    )
+    if (
+        session.scalar(select(func.count()).where(*lately)) or 0
+    ) >= services.settings.max_cancelled:
+        raise Refusal(429, "too_many_cancelled", TOO_MANY)
 
 
 def stop(session: Session, job_id: UUID, code: str | None = None) -> None:

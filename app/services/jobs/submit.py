@@ -16,6 +16,7 @@ from app.services.accounts.caller import Caller
 from app.services.budgets.rewind import refuse_rewound
 from app.services.context import Services
 from app.services.errors import Refusal, not_found
+from app.services.jobs.cancel import refuse_after_many
 from app.services.jobs.kinds import body_hash
 from app.services.jobs.kinds.base import Job, PaidJob
 from app.services.planning.plans import asked, unbounded
@@ -69,8 +70,8 @@ def submit(
 ) -> JobRow:
     """Accept a planned job, or find the one that this idempotency key made meanwhile.
 
-    Raises Refusal: 404, 409 budget_exhausted, 429 too_many_jobs, 422 idempotency_key_reused,
-    503 ledger_rewound.
+    Raises Refusal: 404, 409 budget_exhausted, 429 too_many_jobs and too_many_cancelled, 422
+    idempotency_key_reused, 503 ledger_rewound.
     """
     digest = body_hash(dataset_id, job, accept_low_quality)
     with services.sessions.read() as session:
@@ -85,6 +86,7 @@ def submit(
     try:
         with tracing.span("reserve", job=row.id), services.sessions.write() as session:
             _admit(services, session, caller, dataset_id)
+            refuse_after_many(session, services, caller)
             take(session, row, plan.event)
     except ledger.BudgetExhausted as refused:
         raise _exhausted(refused, job) from None
@@ -117,6 +119,7 @@ def submit_free(
     row.event, row.event_digest, row.epsilon, row.delta, row.mu = {}, "", 0.0, 0.0, 0.0
     with services.sessions.write() as session:
         _check_waiting(services, session.scalar(_WAITING, {"analyst": caller.id}))
+        refuse_after_many(session, services, caller)
         session.add(row)
     return _accepted(services, row)
 
