@@ -228,9 +228,9 @@ def plan(
     None where nothing is known of how a sampler mixes. It is stated for rows that nobody has seen:
     numbers vary by .4 of half their range, as those of public data do
     (experiments/ess_per_step.py), and effects are large: logistic coefficients of such columns have
-    an sd of 1.75, and a linear response a residual sd of a sixteenth of its declared range. Chains
-    had at least half of it in nine of ten runs on twenty designs with large effects and related
-    columns (experiments/large_effects.py), and up to several times as much where effects are small.
+    an sd of 1.75, and a linear response a residual sd of a sixteenth of its declared range. On
+    twenty designs with large effects and related columns runs of dp_penalty and dp_hmc had at least
+    half of it (39 of 40; experiments/large_effects.py). Small effects have several times as much.
     Where numbers crowd a small part of their bounds the chain gives several times fewer draws;
     `warnings` says how many where that matters. Draws of a release are independent and count in
     full.
