@@ -193,12 +193,12 @@ def test_comparisons_are_differences_and_ratios(poisson, linear):
     assert (plain.ratio, plain.multiplies) == (None, "")
 
 
-def test_a_prior_beyond_where_the_rows_were_looked_at_is_not_believed(logistic, linear):
+def test_a_prior_beyond_where_the_rows_were_evaluated_is_not_believed(logistic, linear):
     far = {"x": NormalPrior(loc=40.0, scale=1e-3)}
     assert linear.posterior(far, 100).verdict == linear.verdict  # a normal likelihood has no end
     told = logistic.posterior(far, 100).verdict
     assert told.status == "unreliable"
-    assert told.sentence.startswith("Unreliable: this prior takes the posterior")
+    assert told.sentence.startswith("Unreliable: this prior moves the posterior")
     assert told.width_from_privacy == logistic.verdict.width_from_privacy
 
 

@@ -109,10 +109,10 @@ def test_what_is_told_is_by_how_much_the_posterior_moves():
     mean, precision = told._prior
     wide = precision * [1.0, 1e-8, 1.0, 1.0, 1.0]
     draws = [
-        told._told.posterior(mean, held, Seeded(1)).draws(1, 100_000, Seeded(2))[0, :, 1]
+        told._stored.posterior(mean, held, Seeded(1)).draws(1, 100_000, Seeded(2))[0, :, 1]
         for held in (precision, wide)
     ]
-    pull, _ = prior_conflict.pulls(told._told, mean, precision)
+    pull, _ = prior_conflict.pulls(told._stored, mean, precision)
     assert pull[1] == pytest.approx((draws[1] - draws[0]).mean() / draws[0].std(), rel=0.05)
     assert not pull[[0, 2, 3]].any()
 

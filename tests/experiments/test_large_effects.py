@@ -15,7 +15,7 @@ from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.planning import plan
 from dpmcmc.planner.resolve import ARVIZ_FLOOR, draws_of
 from dpmcmc.samplers import SAMPLERS
-from dpmcmc.samplers.hamiltonian_mixing import turned
+from dpmcmc.samplers.hamiltonian_mixing import trajectory_draws
 from experiments import large_effects
 
 
@@ -103,10 +103,10 @@ def test_long_trajectories_are_not_taken_to_leave_the_tails(dimension):
     """Noise grows with the way to go, so that chains of few coefficients stay where they are far
     out."""
     for ratio, length in ((0.5, 1.0), (1.5, 0.6), (1.5, 2.0), (1.5, 2.6), (3.0, 0.6)):
-        expected = turned(np.array([length / 9]), 9, ratio, 0.0, dimension)[0]
+        expected = trajectory_draws(np.array([length / 9]), 9, ratio, 0.0, dimension)[0]
         assert expected < 2.0 * draws_of_turns(dimension, ratio, length)
     lengths = np.geomspace(0.02, 2.0, 40)
-    best = lengths[turned(lengths / 9, 9, 1.5, 0.0, dimension).argmax()]
+    best = lengths[trajectory_draws(lengths / 9, 9, 1.5, 0.0, dimension).argmax()]
     most = max(draws_of_turns(dimension, 1.5, length) for length in (0.4, 0.8, 1.2, 1.6))
     assert draws_of_turns(dimension, 1.5, best) > 0.7 * most
 

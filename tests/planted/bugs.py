@@ -1219,8 +1219,8 @@ RELEASING = (
         "iterates of the Newton path charged once",
         "dpmcmc/releases/newton_path.py",
         "event",
-        "len(far)",
-        "1",
+        "Repeat(Gaussian(z / math.sqrt(parts[0])), num_far)",
+        "Repeat(Gaussian(z / math.sqrt(parts[0])), 1)",
         f"{COUNTED}[noisy_quadratic of logistic]",
     ),
     Bug(

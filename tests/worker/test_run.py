@@ -431,7 +431,7 @@ def test_a_recovery_process_whose_wall_clock_jumps_by_an_hour_takes_nothing_from
     clock = Clock()
     recovery = Recovery(house.services, clock)
     recovery.round()
-    off_by(monkeypatch, jump, "worker.lost_jobs", "app.services.jobs.cancel")
+    off_by(monkeypatch, jump, "app.storage.types", "worker.heartbeat")
     recovery.round()
     assert row(house, job).owner is not None
     assert shown(somebody, other)["status"] == "queued"
