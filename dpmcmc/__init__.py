@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
     from dpmcmc.planner import plan
     from dpmcmc.posterior.free.priors import CoefficientPrior
+    from dpmcmc.posterior.stored import combine
     from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
     from dpmcmc.queries.statistics.call import release_statistic
     from dpmcmc.queries.statistics.choice import choose_statistic
@@ -27,6 +28,7 @@ _HOMES = {
     "dpmcmc.base.errors": ("SpecError",),
     "dpmcmc.posterior.free.priors": ("CoefficientPrior",),
     "dpmcmc.planner": ("plan",),
+    "dpmcmc.posterior.stored": ("combine",),
     "dpmcmc.fit.local": ("sample",),
     "dpmcmc.privacy.affordable": ("noise_for_epsilon", "steps_for_epsilon"),
     "dpmcmc.fit.results": ("load",),
@@ -59,6 +61,7 @@ __all__ = [
     "Schema",
     "SpecError",
     "choose_statistic",
+    "combine",
     "describe",
     "load",
     "noise_for_epsilon",

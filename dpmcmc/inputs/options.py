@@ -266,6 +266,11 @@ class SufficientStatisticsOptions:
     rows are normal. adassp: a ridge estimate without a prior, and the covariance of its noise.
     num_holders: of the dataset's data holders, if each is to release the sums of its own rows with
     its own noise; by default the sums of all rows are released, with less noise at the same cost.
+    group: rows, in their order, that are averaged before they are squared; it divides the rows (of
+    each holder), needs a known noise_scale, and costs more noise than single rows.
+    covariance_scale, covariance_degrees: prior of the covariates' covariance in mcmc_normalx and
+    mcmc_bs, inverse Wishart with this multiple of the identity (by default 0.1) and this many
+    degrees of freedom beyond the number of columns (by default 1).
     """
 
     algorithm: Literal["sufficient_statistics"] = "sufficient_statistics"
@@ -274,6 +279,9 @@ class SufficientStatisticsOptions:
     num_warmup: int | None = None
     method: SumsMethod = "bayes_fixeds_fast"
     num_holders: int | None = None
+    group: int | None = None
+    covariance_scale: float | None = None
+    covariance_degrees: float | None = None
 
     def __post_init__(self) -> None:
         """Replace a published name of a method, such as MCMC-fixedS, by the name here."""

@@ -41,8 +41,15 @@ class PublicFacts:
         """Return the public facts that releases plan with."""
         prior = prior_of(self.form, len(self.form.start))[1]
         gaps = bool(self.design.gappy)
-        told = prior, self.spec.model.family, gaps, self.design.schema.holders
-        return Facts(self.known, self.form.max_row_norm, *told)
+        return Facts(
+            self.known,
+            self.form.max_row_norm,
+            prior,
+            family=self.spec.model.family,
+            gaps=gaps,
+            holders=self.design.schema.holders,
+            known_scale=self.spec.model.options.noise_scale is not None,
+        )
 
     def assumptions(self, spec: JobSpec) -> Assumptions:
         """Return the assumptions on the model, with the budget of a job."""

@@ -4,9 +4,9 @@ All of it is post-processing of released numbers and public facts: no row is rea
 """
 
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dpmcmc.families import MODELS
 from dpmcmc.families.scores.base import Family
 from dpmcmc.formula.design import Design, make_design
 from dpmcmc.formula.variables import column_of
+from dpmcmc.inputs.options import AlgorithmOptions
 from dpmcmc.inputs.schema import NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, NormalPrior
 from dpmcmc.posterior.breadth import notes
@@ -32,6 +33,7 @@ from dpmcmc.releases.dp_vi import Variational
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import MAX_LAST_STEP, MAX_PREDICTOR_SD, lost, predictor_sd
 from dpmcmc.releases.reuse import POINTER, in_order
+from dpmcmc.releases.sufficient_statistics import Sums
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers.starting import release_of
 
@@ -368,3 +370,61 @@ class StoredRelease:
         """Return the parameters at positions (..., d)."""
         model = MODELS[self._own.model.family]
         return np.asarray(model.release(self._design, self._spec, positions))
+
+
+def combine(releases: Sequence[StoredRelease]) -> StoredRelease:
+    """Return one release of the rows of several data holders, at no cost.
+
+    Each holder runs `sufficient_statistics` on its own rows, with noise of its own, pays for it and
+    sends the release, as `fit.save` and `dpmcmc.load` do: nobody sees the rows of another.
+
+    Parameters
+    ----------
+    releases
+        `fit.release` of each holder's fit: the same model, columns and bounds, the same method and
+        the same `noise_multiplier`. No row may be in two of them.
+
+    Returns
+    -------
+    StoredRelease
+        The release of all rows, whose `posterior()` and `verdict` are those of a pooled dataset.
+
+    Raises
+    ------
+    SpecError
+        If the releases do not belong together; the message says what differs.
+
+    Examples
+    --------
+    >>> whole = dpmcmc.combine([dpmcmc.load(path).release for path in ("north.zip", "south.zip")])
+    >>> whole.posterior().summary()
+    """
+    parts = list(releases) if isinstance(releases, Sequence) else []
+    if not parts or not all(isinstance(part, StoredRelease) for part in parts):
+        raise SpecError("/releases", "must be a list of releases, such as [a.release, b.release]")
+    first = parts[0]
+    schema = first.design.schema
+    for part in parts:
+        if not isinstance(part._stored, Sums):
+            raise SpecError("/releases", "must be of sufficient_statistics, whose sums add up")
+        for what, same in (
+            ("models", part.spec.model == first.spec.model),
+            ("columns or bounds", part.design.schema.columns == schema.columns),
+            ("options", _without_draws(part.spec.sampler) == _without_draws(first.spec.sampler)),
+        ):
+            if not same:
+                raise SpecError("/releases", f"are of different {what}: all must have the same")
+    holders = [part.design.schema.rows for part in parts]
+    whole = replace(schema, rows=sum(holders), holders=tuple(holders))
+    try:
+        sums = Sums.joined([cast("Sums", part._stored) for part in parts])
+    except ValueError as error:
+        raise SpecError("/releases", str(error)) from None
+    mean, precision = first._prior
+    found = sums.posterior(mean, precision, SystemRandom()).release
+    return StoredRelease(whole, first.spec, found or sums)
+
+
+def _without_draws(options: AlgorithmOptions) -> AlgorithmOptions:
+    """Return options without the numbers of draws, which are free."""
+    return replace(options, num_steps=None, num_chains=None, num_warmup=None)

@@ -105,6 +105,7 @@ class Facts:
 
     max_row_norm: largest norm of a row of the form, see Form. prior: (d,) precision of the prior.
     family: of the model. gaps: whether rows may be left out for missing codes. holders: see Schema.
+    known_scale: whether the model's noise scale is given.
     """
 
     assumptions: Assumptions
@@ -113,6 +114,7 @@ class Facts:
     family: str = ""
     gaps: bool = False
     holders: tuple[int, ...] = ()
+    known_scale: bool = False
 
 
 Options = TypeVar("Options")

@@ -10,6 +10,7 @@ mu = 1 / noise_multiplier, for any number of draws.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,13 +30,25 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.base import Facts, Release, Stored, prior_of
 from dpmcmc.releases.regression import mixtures, statistics
 from dpmcmc.releases.regression.fixed import nearest
-from dpmcmc.releases.regression.mixtures import METHODS, Mixture, left_over, noise_of, squares_left
+from dpmcmc.releases.regression.mixtures import (
+    DEGREES,
+    METHODS,
+    SMALL_SPREAD,
+    Mixture,
+    left_over,
+    noise_of,
+    squares_left,
+)
 from dpmcmc.releases.regression.statistics import Noisy
 
 # The stored release of noisy sums: posteriors under other priors, and whether to believe them.
 #
 # All of it is a function of released numbers: nothing here reads a row or costs anything.
 LEAST_CLEAR = 4.0  # least eigenvalue of X'X over the largest of its noise
+WITH_COVARIANCE = ("mcmc_normalx", "mcmc_bs")  # methods with a prior of the covariates' covariance
+WITH_GROUPS = ("bayes_fixeds_fast", "mcmc_fixeds", "adassp")  # that take sums of groups of rows
+LEAST_HYPERPARAMETER, MOST_HYPERPARAMETER = 1e-6, 1e6
+SAME_NOISE = 1e-6  # how far sds of the same noise differ, by what rounding adds for other rows
 MAX_RHAT = 1.05  # of the chains that found the mixture's parts
 # squares that are left over the noise of their sum, from which the rows and not the prior say how
 # small residuals can be
@@ -85,8 +98,9 @@ class Sums:
     """A stored release. noisy: of one holder or several. method: of mixtures.METHODS.
 
     start: (p,), that positions are measured from. known: whether the variance of the residuals is
-    1. ones: whether the first column is all ones. found: under the job's prior, the mean (d,) of
-    the coefficients and the chains' R-hat.
+    1. ones: whether the first column is all ones. covariates: scale and further degrees of freedom
+    of the prior of the covariates' covariance. found: under the job's prior, the mean (d,) of the
+    coefficients and the chains' R-hat.
     """
 
     noisy: Noisy
@@ -94,6 +108,7 @@ class Sums:
     start: Floats
     known: bool
     ones: bool
+    covariates: tuple[float, float] = (SMALL_SPREAD, DEGREES)
     found: tuple[tuple[float, ...], float] = ((), 1.0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,27 +124,53 @@ class Sums:
             "start": self.start.tolist(),
             "known": self.known,
             "ones": self.ones,
+            "covariates": list(self.covariates),
             "found": [list(self.found[0]), self.found[1] if math.isfinite(self.found[1]) else None],
         }
 
     @classmethod
     def from_dict(cls, told: dict[str, Any]) -> "Sums":
         """Return what to_dict made this of."""
-        gram, moments, squares, rows = (
-            np.array(told[key], np.float64) for key in ("gram", "moments", "squares", "rows")
+        gram, moments, rows = (
+            np.array(told[key], np.float64) for key in ("gram", "moments", "rows")
         )
+        squares = None if told["squares"] is None else np.array(told["squares"], np.float64)
         first, second, third = told["sds"]
+        scale, degrees = told.get("covariates", (SMALL_SPREAD, DEGREES))
         noisy = Noisy(gram, moments, squares, (first, second, third), rows)
         means, r_hat = told["found"]
         found = tuple(means), math.inf if r_hat is None else float(r_hat)
         start = np.array(told["start"], np.float64)
-        return cls(noisy, told["method"], start, told["known"], told["ones"], found)
+        known, ones = told["known"], told["ones"]
+        return cls(noisy, told["method"], start, known, ones, (scale, degrees), found)
 
-    def moments(self) -> tuple[Floats, float]:
-        """Return (mean of x x^T (d, d), sd of its noise); a direction below the noise has that."""
+    def moments(self) -> tuple[Floats, float] | None:
+        """Return (mean of x x^T (d, d), sd of its noise); a direction below the noise has that.
+
+        None of sums of groups, which are not sums of rows.
+        """
+        if self.noisy.squares is None:
+            return None
         rows, edge = float(self.noisy.rows.sum()), self.edge
         values, vectors = np.linalg.eigh(self.noisy.total.gram[0])
         return (vectors * np.maximum(values, edge)) @ vectors.T / rows, edge / rows
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Sums]") -> "Sums":
+        """Return the sums of several holders, each released from its own rows with its own noise.
+
+        Raises ValueError where noise or method differ.
+        """
+        first = parts[0]
+        for part in parts[1:]:
+            if (part.method, part.covariates) != (first.method, first.covariates):
+                raise ValueError("the releases are of different methods or priors of covariates")
+            if not np.allclose(part.noisy.sds, first.noisy.sds, rtol=SAME_NOISE, atol=0.0):
+                raise ValueError(
+                    "the releases have noise of different size: give each holder's call the same"
+                    " noise_multiplier, and the same bounds"
+                )
+        return replace(first, noisy=statistics.joined([part.noisy for part in parts]))
 
     @property
     def edge(self) -> float:
@@ -142,7 +183,9 @@ class Sums:
         log_variance = None
         if not self.known:
             log_variance = 2.0 * float(mean[d] - self.start[d]), 2.0 * float(precision[d]) ** -0.5
-        prior = mixtures.prior_of(mean[:d] - self.start[:d], precision[:d], log_variance)
+        prior = mixtures.prior_of(
+            mean[:d] - self.start[:d], precision[:d], log_variance, self.covariates
+        )
         made = METHODS[self.method](self.noisy, prior, self.ones, random)
         told = tuple(made.means.mean(axis=0).tolist()), made.r_hat
         return Conditional(made, self.start, self.known, replace(self, found=told))
@@ -188,8 +231,7 @@ def _problem(
         return f"the chains given the sums have not mixed (R-hat {r_hat:.3f})"
     if least < LEAST_CLEAR * release.edge:
         return "some direction of the columns does not stand out of the noise of X'X"
-    left, noise = squares_left(release.noisy, theta)
-    if not (release.known or left > CLEAR_SQUARES * noise):
+    if not release.known and not _clear(*squares_left(release.noisy, theta)):
         return (
             "the noise of y'y hides how large residuals are (log_sigma): declare narrower bounds of"
             " the response, take a larger budget, or give noise_scale where it is known"
@@ -201,6 +243,11 @@ def _problem(
         if float((ignored / whole).max()) > MAX_IGNORED:
             return "the method takes X'X to be exact, and its noise counts here"
     return ""
+
+
+def _clear(left: float, noise: float) -> bool:
+    """Return whether the squares that are left stand out of the noise of their sum."""
+    return left > CLEAR_SQUARES * noise
 
 
 HALF_RANGE = 4.0  # of a response about its middle, where positions are in eighths of its range
@@ -268,7 +315,44 @@ def settle(
         if there == 1:
             message = "must be 1 or left out: the dataset was declared to have one data holder"
         raise SpecError("/sampler/num_holders", message)
-    return replace(options, num_holders=options.num_holders or 1)
+    _check_prior_of_covariates(options)
+    many = options.num_holders or 1
+    if options.group is not None:
+        _check_group(options, facts, facts.holders if many > 1 else (rows,))
+    return replace(options, num_holders=many)
+
+
+def _check_prior_of_covariates(options: SufficientStatisticsOptions) -> None:
+    """Refuse hyperparameters that the method has not, or that are no prior. Raises SpecError."""
+    for name in ("covariance_scale", "covariance_degrees"):
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if options.method not in WITH_COVARIANCE:
+            methods = " and ".join(WITH_COVARIANCE)
+            message = f"is of the methods {methods}: {options.method} models no covariates"
+            raise SpecError(f"/sampler/{name}", message)
+        if not LEAST_HYPERPARAMETER <= value <= MOST_HYPERPARAMETER:
+            message = f"must lie between {LEAST_HYPERPARAMETER:g} and {MOST_HYPERPARAMETER:g}"
+            raise SpecError(f"/sampler/{name}", message)
+
+
+def _check_group(
+    options: SufficientStatisticsOptions, facts: Facts, holders: tuple[int, ...]
+) -> None:
+    """Refuse groups of rows that cannot be averaged. Raises SpecError."""
+    group = options.group or 0
+    if group < 1 or any(rows % group for rows in holders):
+        whose = "the dataset has" if len(holders) == 1 else "each data holder has"
+        raise SpecError("/sampler/group", f"must divide the rows that {whose}")
+    if group == 1:
+        return
+    if not facts.known_scale:
+        message = "needs noise_scale: sums of groups tell nothing of the size of residuals"
+        raise SpecError("/sampler/group", message)
+    if options.method not in WITH_GROUPS:
+        methods = ", ".join(WITH_GROUPS)
+        raise SpecError("/sampler/group", f"is for the methods {methods}, not {options.method}")
 
 
 def _noise(
@@ -276,6 +360,8 @@ def _noise(
 ) -> tuple[float, float]:
     """Return the sds of X'X and X'y, of responses in eighths of their range."""
     one = statistics.sensitivity(1.0, squares=True) * noise_multiplier
+    if (options.group or 1) > 1:
+        one = statistics.grouped_sensitivity(1.0) * noise_multiplier
     one *= math.sqrt(options.num_holders or 1)
     return one * facts.max_row_norm**2, one * facts.max_row_norm * HALF_RANGE
 
@@ -283,19 +369,22 @@ def _noise(
 def widening(options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float) -> Floats:
     """Return (p,) expected sds of the draws over those of the posterior given the rows.
 
-    For coefficients as large as the residuals, which the noise of X'X is multiplied by.
+    For coefficients as large as the residuals, which the noise of X'X is multiplied by. Of k rows
+    that are averaged, covariates about 0 keep a k-th of their information.
     """
+    group = options.group or 1
     precision = facts.assumptions.guess.precision
     gram_sd, moment_sd = _noise(options, facts, noise_multiplier)
     back = np.linalg.inv(precision)
     noise = math.hypot(gram_sd, moment_sd) ** 2
     extra = noise * np.einsum("ij,ij->i", back, back)
-    return np.asarray(np.sqrt(1.0 + extra / np.diag(back)))
+    return np.asarray(np.sqrt(group + group**2 * extra / np.diag(back)))
 
 
 def poor(options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float) -> bool:
     """Return whether X'X is not expected to stand out of its noise."""
-    told = np.linalg.eigvalsh(facts.assumptions.guess.precision - np.diag(facts.prior))
+    precision = facts.assumptions.guess.precision - np.diag(facts.prior)
+    told = np.linalg.eigvalsh(precision) / (options.group or 1)
     edge = math.sqrt(2.0 * len(told)) * _noise(options, facts, noise_multiplier)[0]
     return bool(LEAST_CLEAR * edge > float(np.median(told)))
 
@@ -316,9 +405,17 @@ def publish(
         raise ValueError("the rows have not the holders that the job was charged for")
     ends = [sum(rows.holders[:at]) for at in range(1, number)]
     parts = zip(np.split(rows.x, ends, axis=1), np.split(rows.y, ends), strict=True)
-    noisy = statistics.release_all(list(parts), bounds, noise_multiplier, random, squares=True)
-    told = Sums(noisy, options.method, rows.start, known=rows.known, ones=rows.ones)
-    return told.posterior(*rows.prior, random)
+    group = options.group or 1
+    noisy = statistics.release_all(
+        list(parts), bounds, noise_multiplier, random, squares=group == 1, group=group
+    )
+    given = options.covariance_scale, options.covariance_degrees
+    scale, degrees = (
+        default if value is None else value
+        for value, default in zip(given, (SMALL_SPREAD, DEGREES), strict=True)
+    )
+    sums = Sums(noisy, options.method, rows.start, rows.known, rows.ones, (scale, degrees))
+    return sums.posterior(*rows.prior, random)
 
 
 def unchanged(model: ModelSpec) -> ModelSpec:

@@ -207,6 +207,10 @@ def wide() -> Iterator[Case]:
             yield of_request(
                 f"{algorithm}, known noise", Request((X, Y), 200, {**made.job, "model": known})
             )
+    made = base("sufficient_statistics", "linear")
+    if made is not None:
+        job = {**made.job, "sampler": {**made.job["sampler"], "group": 4}, "model": known}
+        yield of_request("sufficient_statistics, groups", Request((X, Y), 200, job))
 
 
 PRIVACY = PrivacySpec(delta=DELTA, epsilon=4.0)

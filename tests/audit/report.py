@@ -159,7 +159,8 @@ def replay_of(replays: list[Replay], **settings: Any) -> dict[str, Any]:
     """Return the part on forced transcripts, as JSON holds it."""
     return {
         "settings": settings_of(**settings),
-        "cases": [asdict(one) for one in replays],
+        "cases": len(replays),
+        "runs": sum(one.runs for one in replays),
         "mechanisms": _grouped(replays, lambda one: [one.mechanism] * len(one.shares)),
         "places": _grouped(replays, lambda one: list(one.shares)),
         "wrong": wrong_of(replays),
@@ -320,8 +321,7 @@ def _others(others: dict[str, Any]) -> list[str]:
 
 def _replays(replay: dict[str, Any]) -> list[str]:
     """The part on forced transcripts."""
-    cases, places = replay["cases"], replay["places"]
-    runs = sum(one["runs"] for one in cases)
+    places = replay["places"]
     ends = "; and every number of options, models and privacy at both ends of what is admitted"
     ends = "" if replay["settings"].get("quick") else ends
     parts = [
@@ -337,7 +337,7 @@ def _replays(replay: dict[str, Any]) -> list[str]:
         " smooth sensitivity: half of epsilon, and the logarithm of the scale changes by at most"
         " what its proof allows; for flipped answers: the log odds of one answer over epsilon.)",
         "",
-        f"{len(cases)} cases, {runs} runs: every algorithm on every family, after a release, on"
+        f"{replay['cases']} cases, {replay['runs']} runs: every algorithm on every family, after a release, on"
         " rows with missing codes, with the rows of several holders and with a whitening used"
         f" again; every kind of task; options with which the worst neighbours are at the corners of"
         f" the bounds{ends}. Settings: {_in_words(replay['settings'])}",

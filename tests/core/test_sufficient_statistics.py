@@ -4,10 +4,12 @@ import json
 import math
 import typing
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+import dpmcmc
 from dpmcmc import ModelOptions, ModelSpec, NormalPrior, NumberColumn, Schema, sample
 from dpmcmc.base.errors import SpecError
 from dpmcmc.formula.design import make_design
@@ -229,3 +231,123 @@ def test_sums_without_a_number_of_the_chains_are_json():
     lost = Sums.from_dict({**told, "found": [told["found"][0], None]})
     assert lost.found[1] == math.inf
     assert lost.to_dict()["found"][1] is None
+
+
+def with_known_scale(data, seed, epsilon=8.0, **options):
+    """A fit of the sums of all rows, with the scale of residuals known."""
+    return sample(
+        data,
+        schema=schema_of(len(data["y"])),
+        model=ModelSpec(
+            family="linear", formula="y ~ a + b", options=ModelOptions(noise_scale=SIGMA)
+        ),
+        epsilon=epsilon,
+        delta=1e-6,
+        sampler=SufficientStatisticsOptions(**options),
+        random=Seeded(seed),
+    )
+
+
+def test_averages_of_rows_lead_to_a_wider_posterior_that_holds_the_truth():
+    data = people(np.random.default_rng(5), rows=20_000)
+    single = with_known_scale(data, 1).summary(mixing=False)
+    fits = [with_known_scale(data, seed, group=4) for seed in range(20)]
+    tables = [fit.summary(mixing=False) for fit in fits]
+    held = [
+        abs(row.mean - truth) < 1.96 * row.sd
+        for table in tables
+        for row, truth in zip(table, TRUTH, strict=True)
+    ]
+    assert np.mean(held) >= 0.85
+    wider = np.median([table[k].sd / single[k].sd for table in tables for k in (1, 2)])
+    assert 2.0 < wider < 6.0  # two for the information of averages, and the larger sensitivity
+    assert fits[0].plan.expected_width > 2.0
+    assert fits[0].release.posterior().draws.shape[1] == 3
+    kept = StoredRelease.read(
+        fits[0].design.schema, fits[0].plan.spec, json.loads(json.dumps(fits[0].release.to_dict()))
+    )
+    assert kept.verdict == fits[0].verdict
+
+
+@pytest.mark.parametrize(
+    ("options", "scale", "message"),
+    [
+        ({"group": 3}, SIGMA, "divide the rows"),
+        ({"group": 0}, SIGMA, "divide the rows"),
+        ({"group": 4}, None, "noise_scale"),
+        ({"group": 4, "method": "mcmc_bs"}, SIGMA, "methods"),
+        ({"group": 4, "method": "mcmc_normalx"}, SIGMA, "methods"),
+        ({"covariance_scale": 1.0}, None, "models no covariates"),
+        ({"covariance_scale": 0.0, "method": "mcmc_normalx"}, None, "must lie between"),
+        ({"covariance_degrees": -1.0, "method": "mcmc_bs"}, None, "must lie between"),
+    ],
+)
+def test_options_that_do_not_suit_the_method_are_refused(options, scale, message):
+    model = ModelSpec(family="linear", formula="y ~ a + b", options=ModelOptions(noise_scale=scale))
+    privacy = PrivacySpec(delta=1e-6, epsilon=1.0)
+    spec = JobSpec(model=model, sampler=SufficientStatisticsOptions(**options), privacy=privacy)
+    with pytest.raises(SpecError, match=message):
+        plan(schema_of(4000), spec)
+
+
+def test_the_prior_of_the_covariates_is_the_one_that_is_given():
+    """Where noise hides X'X, a prior that is sure of wide covariates makes slopes' sds small."""
+    data = people(np.random.default_rng(6))
+    options = {"method": "mcmc_normalx", "covariance_degrees": 1e5}
+    narrow, wide = (
+        with_known_scale(data, 2, 0.05, **options, covariance_scale=scale).summary(mixing=False)
+        for scale in (1e4, 1e6)
+    )
+    assert narrow[1].sd > 1.5 * wide[1].sd
+
+
+def parts_of(data, bounds):
+    """Fits of the rows of several holders, each with noise of its own."""
+    fits = []
+    for seed, (first, last) in enumerate(pairwise(bounds)):
+        own = {name: column[first:last] for name, column in data.items()}
+        model = ModelSpec(family="linear", formula="y ~ a + b")
+        options = SufficientStatisticsOptions(num_steps=500)
+        fits.append(
+            sample(
+                own,
+                schema=schema_of(last - first),
+                model=model,
+                noise_multiplier=0.5,
+                delta=1e-6,
+                sampler=options,
+                random=Seeded(seed),
+            )
+        )
+    return fits
+
+
+def test_sums_that_holders_noised_themselves_are_combined(tmp_path):
+    data = people(np.random.default_rng(7))
+    theta, sds, _ = least_squares(data, *NAMES[:3])
+    fits = parts_of(data, (0, 1000, 2500, ROWS))
+    for k, fit in enumerate(fits):
+        fit.save(tmp_path / f"{k}.zip")
+    whole = dpmcmc.combine([dpmcmc.load(tmp_path / f"{k}.zip").release for k in range(3)])
+    assert whole.design.schema.holders == (1000, 1500, 1500)
+    assert whole.verdict.status == "reliable"
+    table = whole.posterior().summary()
+    assert [table[name].mean for name in NAMES[:3]] == pytest.approx(theta, abs=4 * sds.max())
+    alone = fits[0].release.posterior().summary()
+    assert all(table[name].sd < alone[name].sd for name in NAMES)
+
+
+def test_releases_that_do_not_belong_together_are_not_combined():
+    data = people(np.random.default_rng(8))
+    first, second = parts_of(data, (0, 2000, ROWS))
+    other = with_known_scale(data, 1)
+    loud = fitted("bayes_fixeds_fast", data, 1.0)
+    for parts, message in (
+        ([first.release, other.release], "different models"),
+        ([first.release, loud.release], "noise of different size"),
+        ([first, second], "list of releases"),
+        ([], "list of releases"),
+        (first.release, "list of releases"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            dpmcmc.combine(parts)

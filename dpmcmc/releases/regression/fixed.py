@@ -110,22 +110,31 @@ def conditionals(
     return _given(turned, sd, prior, variances)[0], variances
 
 
-def informed(noisy: Noisy, prior: Prior, least: float = LEAST_VARIANCE) -> tuple[Normals, float]:
+def informed(
+    noisy: Noisy, prior: Prior, least: float = LEAST_VARIANCE, known: float | None = None
+) -> tuple[Normals, float]:
     """Return Bayes-fixedS-fast at the variance that y'y tells, X'X being as uncertain as it is.
 
-    noisy: of one release, with y'y. least: of the variance. The error of X'X theta adds to that of
-    X'y, which the source leaves out: intervals that are to hold the truth need it. Also returns the
-    variance. Raises ValueError where y'y was not released.
+    noisy: of one release. least: of the variance. known: the variance, where y'y was not released.
+    The error of X'X theta adds to that of X'y, which the source leaves out: intervals that are to
+    hold the truth need it. Also returns the variance. Raises ValueError where neither y'y was
+    released nor the variance is known.
     """
     rows, sums = float(noisy.rows.sum()), noisy.total
-    if sums.squares is None:
-        raise ValueError("the squares of the responses must have been released")
-    variance = max(float(sums.squares[0]) / rows, least)
+
+    def variance_at(theta: Floats) -> float:
+        if sums.squares is None:
+            if known is None:
+                raise ValueError("the squares of the responses must have been released")
+            return known
+        left = sums.squares[0] - theta @ (2.0 * sums.moments[0] - sums.gram[0] @ theta)
+        return max(float(left) / rows, least)
+
+    variance = variance_at(np.zeros(noisy.gram.shape[-1]))
     found = fixed_s_fast(noisy, prior, variance)
     for _ in range(ROUNDS):
         theta = found.mean
-        left = sums.squares[0] - theta @ (2.0 * sums.moments[0] - sums.gram[0] @ theta)
-        variance = max(float(left) / rows, least)
+        variance = variance_at(theta)
         found = fixed_s_fast(_uncertain(noisy, theta), prior, variance)
     return found, variance
 

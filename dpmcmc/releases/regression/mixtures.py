@@ -81,21 +81,28 @@ def inverse_gamma(mean: float, sd: float) -> tuple[float, float]:
     return shape, math.exp(mean + float(digamma(shape)))
 
 
-def prior_of(mean: Floats, precision: Floats, log_variance: tuple[float, float] | None) -> Prior:
+def prior_of(
+    mean: Floats,
+    precision: Floats,
+    log_variance: tuple[float, float] | None,
+    covariates: tuple[float, float] = (SMALL_SPREAD, DEGREES),
+) -> Prior:
     """Return the prior of independent normal coefficients. mean, precision: (d,).
 
     log_variance: mean and sd of that of the residuals; None where their variance is known to be 1.
+    covariates: scale and further degrees of freedom of the inverse Wishart prior of their
+    covariance.
     """
     shape, scale = (KNOWN, KNOWN) if log_variance is None else inverse_gamma(*log_variance)
     d = len(mean)
-    spread = SMALL_SPREAD * np.eye(d)
-    return Prior(mean, np.diag(precision), shape, scale, spread, d + DEGREES, log_variance)
+    spread, degrees = covariates[0] * np.eye(d), d + covariates[1]
+    return Prior(mean, np.diag(precision), shape, scale, spread, degrees, log_variance)
 
 
 def bayes_fixed_s_fast(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
     """Bayes-fixedS-fast at the variance that y'y tells, with the noise of X'X reckoned in."""
-    least = prior.scale / prior.shape if prior.shape >= KNOWN else SMALLEST
-    found = informed(noisy, prior, least)[0]
+    known = prior.scale / prior.shape if prior.shape >= KNOWN else None
+    found = informed(noisy, prior, known or SMALLEST, known)[0]
     return _one(found.mean, found.covariance, _variances(noisy, prior, found.mean, random))
 
 

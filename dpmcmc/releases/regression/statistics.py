@@ -6,6 +6,7 @@ One exact Gaussian event for each data holder. Proof: docs/proofs/sufficient_sta
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -134,29 +135,27 @@ def release_all(
     *,
     weight: float = 1.0,
     squares: bool = False,
+    group: int = 1,
 ) -> Noisy:
     """Release the sums of each holder's (x, y). Privacy: event(noise_multiplier, holders).
 
     Which rows a holder has must be fixed in advance. See release.
     """
-    told = [
-        release(x, y, bounds, noise_multiplier, random, weight=weight, squares=squares)
-        for x, y in holders
-    ]
+    one = partial(release, weight=weight, squares=squares, group=group)
+    return joined([one(x, y, bounds, noise_multiplier, random) for x, y in holders])
+
+
+def joined(parts: Sequence[Noisy]) -> Noisy:
+    """Return the sums of several holders, each with noise of the same sd, as one record."""
+    squares = [part.squares for part in parts if part.squares is not None]
     return replace(
-        told[0],
-        gram=np.concatenate([one.gram for one in told]),
-        moments=np.concatenate([one.moments for one in told]),
-        squares=np.concatenate([_known(one.squares) for one in told]) if squares else None,
-        sds=_widest(told),
-        rows=np.concatenate([one.rows for one in told]),
+        parts[0],
+        gram=np.concatenate([part.gram for part in parts]),
+        moments=np.concatenate([part.moments for part in parts]),
+        squares=np.concatenate(squares) if squares else None,
+        sds=_widest(parts),
+        rows=np.concatenate([part.rows for part in parts]),
     )
-
-
-def _known(squares: Floats | None) -> Floats:
-    if squares is None:
-        raise ValueError("the squares of the responses were not released")
-    return squares
 
 
 def _widest(told: Sequence[Noisy]) -> tuple[float, float, float]:
