@@ -323,7 +323,6 @@ DECIDING = (
         "rule.unit * rule.rounding",
         "rule.unit / 3.0 * rule.rounding",
         BATCH_IN_FULL,
-        compiled=True,
     ),
     Bug(
         "variance of a batch has no part in the noise",

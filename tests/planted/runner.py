@@ -1,6 +1,8 @@
 """Plants one bug at a time in a copy of the tree and looks whether the named test sees it."""
 
 import ast
+import contextlib
+import json
 import os
 import re
 import shutil
@@ -12,13 +14,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
 from xml.etree import ElementTree
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent.parent
 AT_ONCE = 2
 SECONDS = 300  # that a run of one test may take; one that hangs has seen nothing
 ASSERTION = re.compile(r"assert |AssertionError|Failed: ")
 FAILED, PASSED = 1, 0  # exit codes of pytest
+ALONE = {
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,25 +148,49 @@ def copy_tree(folder: Path) -> Path:
     return folder
 
 
-def pytest(tree: Path, tests: list[str], compiled: bool) -> tuple[int, list[Case]]:
-    """Run tests in a tree with an empty kernel cache. Return the exit code and what they said."""
-    report = tree / "report.xml"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(tree),
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "NUMBA_CACHE_DIR": str(tree / "var" / "empty"),
-        "NUMBA_DISABLE_JIT": "0" if compiled else "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    words = ["-q", "-p", "pytest_timeout", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    if not compiled:  # machine code says nothing of numbers that overflow
-        words += ["-W", "ignore::RuntimeWarning"]
-    command = (sys.executable, "-m", "pytest", *words, *tests)
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=SECONDS)
-    if done.returncode not in (PASSED, FAILED):
-        raise PlantError(done.stdout.decode()[-4000:] + done.stderr.decode()[-4000:])
-    return done.returncode, cases(report)
+class Preloaded:
+    """A process of `preloaded`, from which runs of pytest are forked, one after the other."""
+
+    def __init__(self, compiled: bool) -> None:
+        self.compiled = compiled
+        environment = {**os.environ, **ALONE, "NUMBA_DISABLE_JIT": "0" if compiled else "1"}
+        for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"):
+            environment.pop(name, None)
+        self._process = subprocess.Popen(
+            (sys.executable, "-W", "ignore", str(Path(__file__).with_name("preloaded.py"))),
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> "Preloaded":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def pytest(self, tree: Path, tests: list[str]) -> tuple[int, list[Case]]:
+        """Run tests in a tree with an empty kernel cache. Return the exit code and what they said.
+
+        Raises PlantError where pytest came to no end, subprocess.TimeoutExpired where it is late.
+        """
+        report = tree / "report.xml"
+        words = ["-q", "-p", "pytest_timeout", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        if not self.compiled:  # machine code says nothing of numbers that overflow
+            words += ["-W", "ignore::RuntimeWarning"]
+        own = {"PYTHONPATH": str(tree), "NUMBA_CACHE_DIR": str(tree / "var" / "empty")}
+        asked = {"tree": str(tree), "words": [*words, *tests], "environment": own}
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(asked | {"seconds": SECONDS}) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().strip()
+        if answer == "late":
+            raise subprocess.TimeoutExpired("pytest", SECONDS)
+        if answer not in (str(PASSED), str(FAILED)):
+            raise PlantError((tree / "said.txt").read_text()[-8000:] or "nothing was said")
+        return int(answer), cases(report)
 
 
 def cases(report: Path) -> list[Case]:
@@ -183,12 +217,12 @@ def is_case_of(case: Case, test: str) -> bool:
     return case.name == whole or case.name.startswith(whole + "[")
 
 
-def check_sound(tree: Path, bugs: list[Bug], compiled: bool) -> None:
+def check_sound(runs: Preloaded, tree: Path, bugs: list[Bug]) -> None:
     """See that the tree passes all named tests, none skipped. Raises PlantError."""
-    tests = sorted({bug.caught_by for bug in bugs if bug.compiled == compiled})
+    tests = sorted({bug.caught_by for bug in bugs if bug.compiled == runs.compiled})
     if not tests:
         return
-    code, found = pytest(tree, tests, compiled)
+    code, found = runs.pytest(tree, tests)
     bad = [
         f"{case.name}: {case.wrong or 'skipped'}" for case in found if case.wrong or case.skipped
     ]
@@ -197,16 +231,16 @@ def check_sound(tree: Path, bugs: list[Bug], compiled: bool) -> None:
         raise PlantError("\n".join(["without a bug the named tests do not pass", *bad]))
 
 
-def tried(pristine: Path, folder: Path, bug: Bug) -> Verdict:
+def tried(runs: Preloaded, pristine: Path, folder: Path, bug: Bug) -> Verdict:
     """Plant a bug in a copy of the tree and run its test."""
     began = time.monotonic()
     tree = folder / bug.name.replace(" ", "-")
-    shutil.copytree(pristine, tree, ignore=shutil.ignore_patterns("var", "report.xml"))
+    shutil.copytree(pristine, tree, ignore=shutil.ignore_patterns("var", "report.xml", "said.txt"))
     file = tree / bug.file
     file.write_text(planted(file.read_text(), bug))
     Path(cache_from_source(str(file))).unlink(missing_ok=True)  # it may look as old as the source
     try:
-        survived = survival(bug, *pytest(tree, [bug.caught_by], bug.compiled))
+        survived = survival(bug, *runs.pytest(tree, [bug.caught_by]))
     except subprocess.TimeoutExpired:
         survived = f"its test did not end within {SECONDS} seconds"
     except PlantError as error:
@@ -238,11 +272,33 @@ def run_all(bugs: list[Bug], folder: Path, tell: Callable[[Verdict], None]) -> l
         planted((plain / bug.file).read_text(), bug)
     shutil.copytree(plain, compiled)
 
-    def try_one(bug: Bug) -> Verdict:
-        verdict = tried(plain, folder, bug)
-        tell(verdict)
-        return verdict
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
+        idle = {compiled: SimpleQueue[Preloaded]() for compiled in (False, True)}
+        for kind, some in idle.items():
+            for _ in range(AT_ONCE):
+                some.put(stack.enter_context(Preloaded(kind)))
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(check_sound, (plain, compiled), (bugs, bugs), (False, True)))
-        return list(pool.map(try_one, sorted(bugs, key=lambda bug: not bug.compiled)))
+        def alone(work: Callable[..., T], kind: bool, *given: Any) -> T:
+            runs = idle[kind].get()
+            try:
+                return work(runs, *given)
+            finally:
+                idle[kind].put(runs)
+
+        def try_one(bug: Bug) -> Verdict:
+            verdict = alone(tried, bug.compiled, plain, folder, bug)
+            tell(verdict)
+            return verdict
+
+        sound = [
+            pool.submit(alone, check_sound, kind, tree, bugs)
+            for kind, tree in ((False, plain), (True, compiled))
+        ]
+        for one in sound:
+            one.result()
+        return list(pool.map(try_one, sorted(bugs, key=_longest_first)))
+
+
+def _longest_first(bug: Bug) -> tuple[bool, bool]:
+    """Order bugs: those whose test is compiled, and those that a whole replay is planned for."""
+    return not bug.compiled, "/audit/" not in bug.caught_by

@@ -5,7 +5,16 @@ import ast
 import pytest
 
 from tests.planted.bugs import BUGS
-from tests.planted.runner import ROOT, Bug, PlantError, check_sound, copy_tree, planted, tried
+from tests.planted.runner import (
+    ROOT,
+    Bug,
+    PlantError,
+    Preloaded,
+    check_sound,
+    copy_tree,
+    planted,
+    tried,
+)
 
 FILE = "dpmcmc/base/private.py"
 WITHIN, TEST_OF_IT = "Private.open", "permit.subject != self.__subject"
@@ -19,6 +28,12 @@ def bug(new, caught_by=TEST, old=TEST_OF_IT, within=WITHIN, **others):
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
     return copy_tree(tmp_path_factory.mktemp("planted") / "tree")
+
+
+@pytest.fixture(scope="module")
+def runs():
+    with Preloaded(compiled=False) as process:
+        yield process
 
 
 @pytest.mark.parametrize("one", BUGS, ids=lambda one: one.name)
@@ -72,12 +87,14 @@ def test_a_bug_is_found_however_its_code_is_laid_out():
         (bug("T = nothing", old='T = TypeVar("T")', within=""), "said nothing"),
     ],
 )
-def test_only_a_named_test_that_fails_as_it_should_catches_a_bug(tree, tmp_path, made, survived):
-    found = tried(tree, tmp_path, made).survived
+def test_only_a_named_test_that_fails_as_it_should_catches_a_bug(
+    runs, tree, tmp_path, made, survived
+):
+    found = tried(runs, tree, tmp_path, made).survived
     assert survived in found
     assert bool(survived) == bool(found)
 
 
-def test_a_tree_that_fails_a_named_test_without_a_bug_is_refused(tree, tmp_path):
+def test_a_tree_that_fails_a_named_test_without_a_bug_is_refused(runs, tree):
     with pytest.raises(PlantError, match=r"do not pass|not found"):
-        check_sound(tree, [bug("nobody", TEST + "_ever")], False)
+        check_sound(runs, tree, [bug("nobody", TEST + "_ever")])
