@@ -339,8 +339,8 @@ def _replays(replay: dict[str, Any]) -> list[str]:
         "",
         f"{replay['cases']} cases, {replay['runs']} runs: every algorithm on every family, after a"
         " release, on rows with missing codes, with the rows of several holders and with a"
-        f" whitening used again; every kind of task; options with which the worst neighbours are at the corners of"
-        f" the bounds{ends}. Settings: {_in_words(replay['settings'])}",
+        " whitening used again; every kind of task; options with which the worst neighbours are at"
+        f" the corners of the bounds{ends}. Settings: {_in_words(replay['settings'])}",
         "",
         "| mechanism | cases | runs | events | largest shift, of the charge | where |",
         "|---|---|---|---|---|---|",
