@@ -401,10 +401,13 @@ def _stored(session: Session, claim: Claim, seq: int) -> bool:
 def _succeed(services: Services, claim: Claim, last: Part) -> str:
     """Store the last block and show this attempt's chain and nobody else's: one transaction.
 
-    What a release left behind is stored in it as well.
+    What a release left behind is stored in it as well, and what one that stopped early did not draw
+    is given back. Only of a first attempt: what an earlier one drew nobody knows any more, and the
+    whole debit stays.
     """
     summary, verdict = claim.work.summary(Attempted(services, claim, last))
     kept, values = claim.work.kept(), last.values(claim)
+    drawn = claim.work.drawn() if claim.attempt == 1 else None
     cancelled = False
 
     def write() -> None:
@@ -426,6 +429,10 @@ def _succeed(services: Services, claim: Claim, last: Part) -> str:
             job.status, job.released_attempt = "succeeded", claim.attempt
             job.owner = job.lease_until = None
             job.finished_at, job.summary, job.verdict = now, summary, verdict
+            if drawn is not None:
+                ledger.return_rest(session, claim.job_id, drawn.event)
+                job.reserved_epsilon, job.reserved_mu = job.epsilon, job.mu
+                job.epsilon, job.mu = drawn.cost.epsilon, drawn.cost.mu
             if kept is not None:
                 session.execute(insert(ReleaseRow).values(job_id=claim.job_id, content=kept))
             session.execute(

@@ -21,7 +21,7 @@ from app.services.jobs.kinds.tasks import TaskJob
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import with_known_names
 from dpmcmc.inputs.schema import DATES, LARGEST_BOUND, LARGEST_WHOLE, MOST_SPIKES, is_date
-from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec, Spend
 from dpmcmc.posterior.units import Scale
 from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.events import Event, EventError
@@ -504,7 +504,9 @@ class JobIn(Request):
     Without `sampler` (or with `{"algorithm": "auto"}`, which is the same) it chooses the algorithm
     too, from public facts: the plan names it in `algorithm` and says why in `reasons`. Names that
     theses and papers give to algorithms are taken as well, such as MCMC-fixedS or adaSSP.
-    accept_low_quality: take a job whose plan is not `usable`, which is refused otherwise.
+    accept_low_quality: take a job whose plan is not `usable`, which is refused otherwise. spend:
+    until_hopeless ends a release early that its own released numbers show to be hopeless; it then
+    costs what it drew, and the rest of its reservation is returned. all goes on whatever they show.
     """
 
     dataset: UUID
@@ -512,6 +514,7 @@ class JobIn(Request):
     sampler: Annotated[Algorithm, Field(discriminator="algorithm")] = AutoOptions()
     privacy: PrivacySpec
     accept_low_quality: bool = False
+    spend: Spend = "until_hopeless"
 
     @classmethod
     def prepared(cls, document: Any) -> Any:
@@ -522,7 +525,9 @@ class JobIn(Request):
 
     def job(self) -> ChainJob:
         """The job without its dataset."""
-        return ChainJob(JobSpec(model=self.model, sampler=self.sampler, privacy=self.privacy))
+        return ChainJob(
+            JobSpec(model=self.model, sampler=self.sampler, privacy=self.privacy, spend=self.spend)
+        )
 
 
 class TaskIn(Request):
@@ -640,6 +645,9 @@ class StatusEvent(Answer):
 class JobOut(Answer):
     """A job. spec: as planned and paid for; algorithm: its sampler's or release's name.
 
+    cost: of what is reserved or debited; of a job that stopped early, of what it drew, and the rest
+    of reserved is returned.
+
     reasons: why the planner chose the algorithm; empty where the job named it. verdict: null until
     the job has succeeded. expired_at: when its draws were deleted, after their time. submitted: the
     spec as it was asked for, before the planner filled it; of a single job, absent in a list. kind:
@@ -650,6 +658,7 @@ class JobOut(Answer):
     status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     dataset: UUID
     cost: CostOut
+    reserved: CostOut
     progress: ProgressOut
     created_at: datetime
     started_at: datetime | None

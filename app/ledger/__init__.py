@@ -1,7 +1,16 @@
 """The only door to the ledger's tables: pay first, exactly once, and prove it afterwards."""
 
 from app.ledger import audit
-from app.ledger.account import expire, hold, hold_pool, open_account, post, reserve, void
+from app.ledger.account import (
+    expire,
+    hold,
+    hold_pool,
+    open_account,
+    post,
+    reserve,
+    return_rest,
+    void,
+)
 from app.ledger.amend import amend
 from app.ledger.errors import (
     AccountClosed,
@@ -9,6 +18,7 @@ from app.ledger.errors import (
     AmendmentRefused,
     BudgetExhausted,
     LedgerError,
+    NotDrawn,
     NotVoidable,
     UnknownAccount,
     UnknownReservation,
@@ -43,6 +53,7 @@ __all__ = [
     "Entry",
     "HistoryPoint",
     "LedgerError",
+    "NotDrawn",
     "NotVoidable",
     "Preview",
     "Totals",
@@ -65,6 +76,7 @@ __all__ = [
     "post",
     "preview",
     "reserve",
+    "return_rest",
     "sums_of",
     "terms_of",
     "totals",

@@ -37,6 +37,7 @@ from app.ledger.errors import (
     AccountClosed,
     AlreadyReserved,
     BudgetExhausted,
+    NotDrawn,
     NotVoidable,
     UnknownAccount,
     UnknownReservation,
@@ -45,7 +46,8 @@ from app.ledger.errors import (
 from app.storage.rows import DatasetRow, JobRow, LedgerHeadRow, LedgerRow
 from app.storage.types import utc_now
 from dpmcmc.base.private import Permit
-from dpmcmc.privacy.event_json import as_dict, digest
+from dpmcmc.privacy.drawn import begins
+from dpmcmc.privacy.event_json import as_dict, digest, from_dict
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms, entry_cost
 
@@ -237,6 +239,47 @@ def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None =
         )
         details = {"reason": reason}
         append(session, moved, "void", details=details, actor_id=actor_id, **_same(reserved))
+
+
+def return_rest(session: Session, job_id: UUID, drawn: Event) -> None:
+    """Give back what a job that stopped early was debited beyond what it drew. Idempotent.
+
+    drawn: how the reserved event began, and nothing more happened to the rows; only of a job's
+    first attempt can that be known. The debit is then exactly what the drawn event costs.
+    Raises UnknownReservation, and NotDrawn where nothing was posted, or the drawn event is not how
+    the reserved one begins: then nothing is given back.
+    """
+    heads = _locked_by_job(session, job_id)
+    settled = _settlement(session, job_id)
+    reserved = settled[heads[0].dataset_id]["reserve"]
+    if not begins(from_dict(json.loads(reserved.event)), drawn):
+        raise NotDrawn("what was drawn is not how the reserved event begins")
+    if not all("post" in entries for entries in settled.values()):
+        raise NotDrawn("nothing was debited")
+    text, name = written(drawn)
+    for head in heads:
+        entries = settled[head.dataset_id]
+        if "return" in entries:
+            if entries["return"].event_digest != name:
+                raise NotDrawn("something else was said to have been drawn before")
+            continue
+        rest = rest_of(read_cost(entries["post"].cost), price(head.terms, drawn))
+        analyst_id = entries["reserve"].analyst_id
+        moved = replace(
+            head,
+            posted=head.posted.remove(rest),
+            allotments=_returned(head, analyst_id, rest),
+        )
+        fields = {"job_id": job_id, "analyst_id": analyst_id, "event": text, "event_digest": name}
+        append(session, moved, "return", cost=write_cost(rest), **fields)
+
+
+def rest_of(whole: EntryCost, drawn: EntryCost) -> EntryCost:
+    """What a cost has beyond that of its beginning, in every branch; 0 where there is no bound."""
+    pairs = zip(whole.vector, drawn.vector, strict=True)
+    return EntryCost.from_vector(
+        [0 if one is None or some is None else max(0, one - some) for one, some in pairs]
+    )
 
 
 def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:

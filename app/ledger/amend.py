@@ -119,7 +119,7 @@ def _held_by(session: Session, head: Head, analyst_id: UUID) -> FilterState:
     own = select(ENTRIES.c.kind, ENTRIES.c.cost).where(
         ENTRIES.c.dataset_id == head.dataset_id,
         ENTRIES.c.analyst_id == analyst_id,
-        ENTRIES.c.kind.in_(("reserve", "void")),
+        ENTRIES.c.kind.in_(("reserve", "void", "return")),
     )
     for kind, cost in session.execute(own):
         move = held.add if kind == "reserve" else held.remove

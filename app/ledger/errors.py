@@ -28,6 +28,10 @@ class Voided(LedgerError):
     """The job's reservation was given back: it cannot be posted any more."""
 
 
+class NotDrawn(LedgerError):
+    """What is said to have been drawn is not how a debited event begins."""
+
+
 class NotVoidable(LedgerError):
     """A worker claimed the job, or it is posted: nothing is given back."""
 

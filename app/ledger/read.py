@@ -292,7 +292,7 @@ def history(session: Session, dataset_id: UUID, limit: int = 200) -> list[Histor
     terms = write_terms(head.terms)
     query = select(ENTRIES.c.at, ENTRIES.c.job_id, ENTRIES.c.kind, ENTRIES.c.total).where(
         ENTRIES.c.dataset_id == head.dataset_id,
-        ENTRIES.c.kind.in_(("open", "reserve", "post", "void", "raise_budget")),
+        ENTRIES.c.kind.in_(("open", "reserve", "post", "void", "return", "raise_budget")),
     )
     rows = session.execute(query.order_by(ENTRIES.c.seq.desc()).limit(limit)).all()
     return [

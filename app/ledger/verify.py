@@ -2,8 +2,9 @@
 
 Found: an entry that was changed, removed (also the last ones: the head knows their number and
 hash), inserted or moved; a wrong running sum; a job settled twice; a reservation beyond the promise
-of its time. Not found by any hash chain: somebody who rewrites the tail, the hashes and the head
-together. Keep the head's (seq, hash) elsewhere, pass it as `anchor`: all up to it is then pinned.
+of its time; a return of anything but what was not drawn. Not found by any hash chain: somebody who
+rewrites the tail, the hashes and the head together. Keep the head's (seq, hash) elsewhere, pass it
+as `anchor`: all up to it is then pinned.
 """
 
 import json
@@ -14,7 +15,17 @@ from uuid import UUID
 from sqlalchemy import Result, select
 from sqlalchemy.orm import Session
 
-from app.ledger.account import ENTRIES, Allotment, Head, head_of, ledger_of, sum_of
+from app.ledger.account import (
+    ENTRIES,
+    Allotment,
+    Head,
+    head_of,
+    ledger_of,
+    price,
+    rest_of,
+    sum_of,
+    written,
+)
 from app.ledger.amend import STATUSES, at_least
 from app.ledger.codec import (
     canonical,
@@ -23,9 +34,13 @@ from app.ledger.codec import (
     read_cost,
     read_state,
     read_terms,
+    write_cost,
     write_state,
 )
 from app.ledger.errors import UnknownAccount
+from app.storage.rows import OF_JOBS
+from dpmcmc.privacy.drawn import begins
+from dpmcmc.privacy.event_json import from_dict
 from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms
 
 
@@ -89,6 +104,8 @@ class _Replay:
         self.by_analyst: dict[str, FilterState] = {}
         self.open_jobs: dict[UUID, tuple[str, str]] = {}
         self.settled: dict[UUID, str] = {}
+        self.events: dict[UUID, str] = {}
+        self.returned: set[UUID] = set()
 
     def follow(self, entry: Any) -> None:
         """Take one entry further, or say what is wrong with it."""
@@ -113,7 +130,9 @@ class _Replay:
         if entry.kind == "open":
             self._open(details)
             return None
-        if entry.kind in ("reserve", "post", "void"):
+        if entry.kind == "return":
+            return self._return(entry)
+        if entry.kind in OF_JOBS:
             return self._debit(entry)
         return self._amend(entry.kind, details)
 
@@ -127,6 +146,7 @@ class _Replay:
             if entry.job_id in self.settled or entry.job_id in self.open_jobs:
                 return "a second reservation for one job"
             self.open_jobs[entry.job_id] = key
+            self.events[entry.job_id] = entry.event
             return self._reserve(entry, cost)
         if self.open_jobs.pop(entry.job_id, None) != key:
             return "settles what was not reserved"
@@ -137,6 +157,22 @@ class _Replay:
         else:
             self.held = self.held.remove(cost)
             self._move(str(entry.analyst_id), cost, FilterState.remove)
+        return None
+
+    def _return(self, entry: Any) -> str | None:
+        """Take back what a posted job was debited beyond what it drew."""
+        if self.settled.get(entry.job_id) != "post" or entry.job_id in self.returned:
+            return "returns what was not debited"
+        drawn = from_dict(json.loads(entry.event))
+        planned = from_dict(json.loads(self.events[entry.job_id]))
+        if not begins(planned, drawn) or entry.event_digest != written(drawn)[1]:
+            return "what was drawn is not how the reserved event begins"
+        rest = rest_of(price(self._terms, planned), price(self._terms, drawn))
+        if entry.cost != write_cost(rest):
+            return "returns something else than what was not drawn"
+        self.returned.add(entry.job_id)
+        self.posted, self.held = self.posted.remove(rest), self.held.remove(rest)
+        self._move(str(entry.analyst_id), rest, FilterState.remove)
         return None
 
     def _reserve(self, entry: Any, cost: EntryCost) -> str | None:

@@ -40,7 +40,8 @@ AMENDMENTS = (
     "join",
     "restore",
 )
-ENTRY_KINDS = ("open", "reserve", "post", "void", *AMENDMENTS)
+OF_JOBS = ("reserve", "post", "void", "return")
+ENTRY_KINDS = ("open", *OF_JOBS, *AMENDMENTS)
 
 
 def one_of(column: str, values: tuple[str, ...]) -> str:
@@ -237,7 +238,8 @@ class LedgerHeadRow(Base):
 class LedgerRow(Base):
     """One immutable entry of app.ledger. The database refuses UPDATE and DELETE.
 
-    cost: what a reserve, post or void moves. total: posted plus reserved after this entry.
+    cost: what a reserve, post, void or return moves. total: posted plus reserved after this entry.
+    event: what was reserved, and of a return what was drawn.
     actor_id: who asked. There is no foreign key to users on purpose: it would lock the user's row
     while the head is held, and jobs carry one already.
     """
@@ -246,9 +248,7 @@ class LedgerRow(Base):
     __table_args__ = (
         CheckConstraint("seq >= 1", name="seq"),
         CheckConstraint(one_of("kind", ENTRY_KINDS), name="kind"),
-        CheckConstraint(
-            f"({one_of('kind', ('reserve', 'post', 'void'))}) = (job_id IS NOT NULL)", name="job"
-        ),
+        CheckConstraint(f"({one_of('kind', OF_JOBS)}) = (job_id IS NOT NULL)", name="job"),
         Index("uq_ledger_entries_job_id_kind", "job_id", "kind", "dataset_id", unique=True),
         Index(
             "uq_ledger_entries_settled_once",
@@ -307,9 +307,11 @@ class JobRow(Base):
     fence: every write of a worker names both owner and token. published_at: when the id was last
     handed to the broker. released_attempt: whose chain blocks are visible, set once with succeeded.
     reserved_until: when an unclaimed reservation lapses (None: never). traceparent: the span in
-    which it was submitted, where traces are made. reasons: why the planner chose the algorithm,
-    where that was left to it. key_id: of the key that it was submitted with. verdict: on what it
-    released, with its summary. expired_at: when its draws were deleted, after their time.
+    which it was submitted, where traces are made. epsilon, mu: what it costs; of one that stopped
+    early what it drew, beside reserved_epsilon and reserved_mu, all that was debited. reasons: why
+    the planner chose the algorithm, where that was left to it. key_id: of the key that it was
+    submitted with. verdict: on what it released, with its summary. expired_at: when its draws were
+    deleted, after their time.
 
     spec, event and summary are read when they are asked for: most readers need none of them.
     """
@@ -348,6 +350,8 @@ class JobRow(Base):
     epsilon: Mapped[float]
     delta: Mapped[float]
     mu: Mapped[float | None]
+    reserved_epsilon: Mapped[float | None]
+    reserved_mu: Mapped[float | None]
     key_id: Mapped[UUID | None]
     idempotency_key: Mapped[str | None] = mapped_column(String(200))
     body_hash: Mapped[str | None] = mapped_column(String(64))

@@ -168,6 +168,8 @@ def job(form: dict[str, str], dataset: Json, models: Json, samplers: Json) -> Js
         body["sampler"] = {"algorithm": algorithm, **chosen}
     if form.get("accept_low_quality") == "true":
         body["accept_low_quality"] = True
+    if form.get("spend") == "all":
+        body["spend"] = "all"
     return body
 
 
@@ -197,6 +199,7 @@ def filled(job: Json) -> dict[str, str]:
         "family": model["family"],
         "formula": model["formula"],
         "algorithm": sampler.get("algorithm", ""),
+        "spend": asked.get("spend", ""),
     }
     prior = model.get("prior") or {}
     if prior.get("kind") == "normal" and not prior.get("loc"):

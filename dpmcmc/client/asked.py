@@ -1,6 +1,7 @@
 """The body of a job on the command line: from a file, from options, or both."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,21 @@ AcceptLow = Annotated[
 ]
 
 
+class Spend(StrEnum):
+    """Whether a hopeless release goes on."""
+
+    until_hopeless = "until_hopeless"
+    all = "all"
+
+
+SpendOf = Annotated[
+    Spend | None,
+    typer.Option(
+        "--spend", help="until_hopeless (the default) ends a release that cannot succeed; or all."
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Flags:
     """The options of a job on the command line; None where one is left out."""
@@ -49,6 +65,7 @@ class Flags:
     algorithm: str | None
     prior_scale: float | None
     accept_low_quality: bool
+    spend: Spend | None
 
 
 def job(client: Client, file: Path | None, flags: Flags) -> Json:
@@ -73,6 +90,8 @@ def job(client: Client, file: Path | None, flags: Flags) -> Json:
         _merge(body, "model", prior={"kind": "normal", "scale": flags.prior_scale})
     if flags.accept_low_quality:
         body["accept_low_quality"] = True
+    if flags.spend is not None:
+        body["spend"] = flags.spend.value
     return _complete(client, body)
 
 

@@ -77,6 +77,7 @@ def plan(
     algorithm: asked.Algorithm = None,
     prior_scale: asked.PriorScale = None,
     accept_low_quality: asked.AcceptLow = False,
+    spend: asked.SpendOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the cost and the expected quality of a job; spends nothing."""
@@ -89,6 +90,7 @@ def plan(
         algorithm=algorithm,
         prior_scale=prior_scale,
         accept_low_quality=accept_low_quality,
+        spend=spend,
     )
     client = client_of(context)
     answer = client.plan(asked.job(client, job, flags))
@@ -108,6 +110,7 @@ def submit(
     algorithm: asked.Algorithm = None,
     prior_scale: asked.PriorScale = None,
     accept_low_quality: asked.AcceptLow = False,
+    spend: asked.SpendOf = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it, then show the result.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -121,6 +124,7 @@ def submit(
         algorithm=algorithm,
         prior_scale=prior_scale,
         accept_low_quality=accept_low_quality,
+        spend=spend,
     )
     client = client_of(context)
     created = client.submit(asked.job(client, job, flags))

@@ -168,6 +168,13 @@ def inference(answer: Json) -> Table:
     return grid
 
 
+def _of(item: Json) -> str:
+    """What was reserved, where a job stopped early and got the rest back."""
+    whole = item.get("reserved", item["cost"])["epsilon"]
+    early = item["cost"]["epsilon"] < whole
+    return f" of {epsilon(whole)} that were reserved" if early else ""
+
+
 def job(item: Json) -> Table:
     """One job: its model, cost and progress."""
     grid = table(f"Job {item['id']}", "", "")
@@ -181,7 +188,8 @@ def job(item: Json) -> Table:
         "dataset": item["dataset"],
         "model": escape(f"{family}: {subject_of(item)}"),
         "algorithm": item["algorithm"],
-        "cost": f"epsilon {epsilon(item['cost']['epsilon'])}, delta {item['cost']['delta']:g}",
+        "cost": f"epsilon {epsilon(item['cost']['epsilon'])}{_of(item)}, delta"
+        f" {item['cost']['delta']:g}",
         "steps": f"{progress['step']:,} of {progress['of']:,}",
         "submitted": item["created_at"],
     }

@@ -15,9 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
+from operator import add, sub
 from pathlib import Path
 from typing import Any
 
+from dpmcmc.privacy.drawn import begins
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.filter import (
     EntryCost,
@@ -40,6 +42,7 @@ except ImportError:  # no file is locked on this system: budgets stay in memory
 ROUNDING = 1e-12  # of numbers that are told
 LEAST_ASKED = 1e-12  # epsilon: no call has so little
 FORMAT, VERSION = "dpmcmc budget", 1
+VERSION_WITH_RETURNS = 2
 
 
 class BudgetExhaustedError(ValueError):
@@ -55,10 +58,42 @@ class BudgetExhaustedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """What all calls together have taken."""
+    """What all calls together have taken, and of that what was given back. Neither ever falls."""
 
-    state: FilterState
+    taken: FilterState
     calls: int
+    returned: tuple[int, ...] = ()
+
+    @property
+    def state(self) -> FilterState:
+        """What is spent."""
+        if not self.returned:
+            return self.taken
+        sums = tuple(map(sub, self.taken.sums, self.returned))
+        return FilterState(sums, self.taken.unbounded)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What never falls."""
+        returned = self.returned or (0,) * len(self.taken.sums)
+        return (*self.taken.sums, *self.taken.unbounded, *returned)
+
+
+class Taken:
+    """What `Budget.take` took for one call: `return_rest` takes it once."""
+
+    __slots__ = ("_unused", "event")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self._unused = [True]  # popping it is one step, so that of two threads one is refused
+
+    def use(self) -> None:
+        """Mark it as used. Raises ValueError where it was before."""
+        try:
+            self._unused.pop()
+        except IndexError:
+            raise ValueError("the rest of this call was given back before") from None
 
 
 class Budget:
@@ -169,19 +204,37 @@ class Budget:
         """Largest pure epsilon, of Laplace noise or randomised response, that still fits."""
         return remaining_pure_epsilon(self._terms, self._now().state)
 
-    def take(self, event: Event) -> None:
-        """Take what an event costs.
+    def take(self, event: Event) -> Taken:
+        """Take what an event costs. What is returned stands for it in `return_rest`.
 
         Raises BudgetExhaustedError where it does not fit; then nothing is taken.
         """
         self._check_process()
         cost = entry_cost(self._terms, event)
         with self._lock, self._newest() as before:
-            after = before.state.add(cost)
-            if self._terms.accepts(after):
-                self._keep(_Spent(after, before.calls + 1))
-                return
+            if self._terms.accepts(before.state.add(cost)):
+                taken = before.taken.add(cost)
+                self._keep(_Spent(taken, before.calls + 1, before.returned))
+                return Taken(event)
         raise self._exhausted(before.state, cost)
+
+    def return_rest(self, taken: Taken, drawn: Event) -> None:
+        """Give back what a call that stopped early took beyond what it drew.
+
+        taken: by this budget for the call. drawn: how its event began, and nothing else happened to
+        the rows. Raises ValueError where it did not begin so, or for the second time; then nothing
+        is given back.
+        """
+        self._check_process()
+        if not begins(taken.event, drawn):
+            raise ValueError("what was drawn is not how the call's event begins")
+        taken.use()
+        whole, some = (entry_cost(self._terms, event) for event in (taken.event, drawn))
+        pairs = zip(whole.vector, some.vector, strict=True)
+        rest = tuple((one or 0) - (two or 0) for one, two in pairs)
+        with self._lock, self._newest() as before:
+            returned = before.returned or (0,) * len(rest)
+            self._keep(_Spent(before.taken, before.calls, tuple(map(add, returned, rest))))
 
     def _exhausted(self, state: FilterState, cost: EntryCost) -> BudgetExhaustedError:
         """Return why a cost does not fit."""
@@ -222,8 +275,7 @@ class Budget:
             return self._spent
         terms, found = _read(self._file)
         known = self._spent
-        pairs = (*zip(found.state.sums, known.state.sums, strict=True),)
-        pairs += (*zip(found.state.unbounded, known.state.unbounded, strict=True),)
+        pairs = zip(found.numbers, known.numbers, strict=True)
         if terms != self._terms or any(now < before for now, before in pairs):
             raise ValueError(f"{self._file} is not the budget's any more: an older file is there")
         return found
@@ -328,20 +380,23 @@ def _read(file: Path) -> tuple[FilterTerms, _Spent]:
         checksum = facts.pop("checksum")
         version = facts.pop("version")
         ours = facts.pop("format") == FORMAT
-        if ours and version != VERSION:
+        if ours and version not in (VERSION, VERSION_WITH_RETURNS):
             raise ValueError("version")
         if not ours or checksum != _checksum(facts):
             raise ValueError("damaged")
         terms = _terms_of(facts["epsilon"], facts["delta"], facts["failure_share"])
         sums, unbounded = tuple(map(int, facts["sums"])), tuple(map(int, facts["unbounded"]))
         empty, calls = FilterState.empty(terms), facts["calls"]
+        returned = tuple(map(int, facts["returned"])) if version == VERSION_WITH_RETURNS else ()
         if len(sums) != len(empty.sums) or len(unbounded) != len(sums):
             raise ValueError("damaged")
-        if type(calls) is not int or min(*sums, *unbounded, calls) < 0:
+        if type(calls) is not int or min(*sums, *unbounded, *returned, calls) < 0:
+            raise ValueError("damaged")
+        if returned and any(one > whole for one, whole in zip(returned, sums, strict=True)):
             raise ValueError("damaged")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError(f"{file} keeps no budget, or is damaged: nothing is spent by it") from None
-    return terms, _Spent(FilterState(sums, unbounded), calls)
+    return terms, _Spent(FilterState(sums, unbounded), calls, returned)
 
 
 def _checksum(facts: dict[str, Any]) -> str:
@@ -355,10 +410,13 @@ def _written(file: Path, terms: FilterTerms, spent: _Spent) -> Path:
         "delta": terms.delta,
         "failure_share": terms.failure_weight,
         "calls": spent.calls,
-        "sums": [str(total) for total in spent.state.sums],
-        "unbounded": list(spent.state.unbounded),
+        "sums": [str(total) for total in spent.taken.sums],
+        "unbounded": list(spent.taken.unbounded),
     }
-    head = {"format": FORMAT, "version": VERSION, "checksum": _checksum(facts)}
+    version = VERSION
+    if spent.returned:  # an older release would count it as spent, and then forget it
+        facts["returned"], version = [str(one) for one in spent.returned], VERSION_WITH_RETURNS
+    head = {"format": FORMAT, "version": version, "checksum": _checksum(facts)}
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     made = Path(name)
     try:

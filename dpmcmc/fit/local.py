@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.base.private import Permit, Private
-from dpmcmc.fit.budget import Budget
+from dpmcmc.fit.budget import Budget, Taken
 from dpmcmc.fit.results import Result, judged, told
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
@@ -32,8 +32,8 @@ from dpmcmc.inputs.schema import (
     word_of,
     zero_to_one,
 )
-from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec
-from dpmcmc.planner import Plan, expected_seconds, plan
+from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec, Spend
+from dpmcmc.planner import Plan, cost_of, expected_seconds, plan
 from dpmcmc.planner.warn import MAY_BE_YES_OR_NO
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy.event_json import digest
@@ -96,6 +96,7 @@ def sample(
     model: ModelSpec | None = None,
     sampler: AlgorithmOptions | AlgorithmName | None = None,
     budget: Budget | None = None,
+    spend: Spend = "until_hopeless",
     whitening: StoredRelease | None = None,
     progress: bool | None = None,
     random: RandomSource | None = None,
@@ -114,10 +115,12 @@ def sample(
     and a tenth of 1 / rows. sampler: an algorithm's options, or its name, with everything left to
     the planner; where None the planner chooses, and says why in result.plan.reasons. budget: takes
     what the call costs before a row is read; without one the cost is the caller's to account for:
-    every call spends it anew. whitening: an earlier release of the same columns of the same rows,
-    whose coordinates are used again, so that all of the budget is left for the rest. progress:
-    whether a bar shows on stderr how far the run is; by default on terminals, of long runs. random:
-    for tests only.
+    every call spends it anew. spend: "until_hopeless" ends a release that its own released numbers
+    show to be hopeless, and gives the budget back what was not drawn; result.cost is then what was,
+    and the verdict says so. "all" goes on. whitening: an earlier release of the same columns of the
+    same rows, whose coordinates are used again, so that all of the budget is left for the rest.
+    progress: whether a bar shows on stderr how far the run is; by default on terminals, of long
+    runs. random: for tests only.
     Raises SpecError on the job, BudgetExhaustedError where too little is left, ValueError where the
     data do not suit the schema.
     """
@@ -137,15 +140,20 @@ def sample(
         raise SpecError("/model", "holds formula, family and prior already: leave those out")
     delta = usual_delta(known, budget) if delta is None else delta
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
-    spec = JobSpec(model=model, sampler=_options(sampler), privacy=privacy)
+    spec = JobSpec(model=model, sampler=_options(sampler), privacy=privacy, spend=spend)
     earlier: tuple[Earlier, ...] = ()
     if whitening is not None:
         spec, earlier = _with_whitening(spec, whitening)
     planned = plan(known, spec, earlier=earlier)
     yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
     cost = planned.event, planned.cost.delta
-    rows, permit = owned(known, data, *cost, budget, yes_or_no)
-    return _ran(known, planned, (rows, permit), whitening, progress, random)
+    rows, permit, taken = owned(known, data, *cost, budget, yes_or_no)
+    result, drawn = _ran(known, planned, (rows, permit), whitening, progress, random)
+    if drawn is None:
+        return result
+    if budget is not None and taken is not None:
+        budget.return_rest(taken, drawn)
+    return replace(result, drawn=cost_of(drawn, planned.cost.delta))
 
 
 def usual_delta(schema: Schema, budget: Budget | None) -> float:
@@ -191,8 +199,8 @@ def _ran(
     whitening: StoredRelease | None,
     progress: bool | None,
     random: RandomSource | None,
-) -> Result:
-    """Run a job that is paid for."""
+) -> tuple[Result, Event | None]:
+    """Run a job that is paid for. Returns what was drawn as well, if that is not all of it."""
     design, white = make_design(schema, planned.spec.model.formula), None
     if whitening is not None and getattr(planned.spec.sampler, "paid", False):
         white = whitening.whitening(design)
@@ -207,7 +215,7 @@ def _ran(
         verdict = judged(planned.spec, draws, (), release)
     else:
         _, verdict = told(design, planned.spec, planned.parameters, draws, release)
-    return Result(planned, draws, verdict, design, release)
+    return Result(planned, draws, verdict, design, release), running.drawn
 
 
 def owned(
@@ -217,8 +225,8 @@ def owned(
     delta: float,
     budget: Budget | None,
     yes_or_no: str | None = None,
-) -> tuple[Private[Table], Permit]:
-    """Return rows of the caller's own, and the permit that opens them for one event.
+) -> tuple[Private[Table], Permit, Taken | None]:
+    """Return rows of the caller's own, the permit that opens them for one event, and what was paid.
 
     data: as in `sample`. delta: of the call. budget: pays; without one the cost is the caller's to
     account for. yes_or_no: a formula whose response is to be 0 and 1 alone. Raises SpecError where
@@ -231,11 +239,10 @@ def owned(
     table = table_of(schema, columns_of(data))
     if yes_or_no is not None:
         _check_yes_or_no(schema, yes_or_no, table)
-    if budget is not None:
-        budget.take(happens)
+    taken = None if budget is None else budget.take(happens)
     subject = str(uuid.uuid4())
     permit = Permit(subject=subject, event_digest=digest(happens))
-    return Private(table, subject=subject), permit
+    return Private(table, subject=subject), permit, taken
 
 
 def _check_yes_or_no(schema: Schema, formula: str, table: Table) -> None:

@@ -46,7 +46,8 @@ class Result:
 
     draws: (chain, draw, parameter), warm-up included, of the standardised design as they were
     sampled; `on` has them on either scale. verdict: whether they may be believed. release: what
-    stays usable for free, of a chain what it began from; None where there was none.
+    stays usable for free, of a chain what it began from; None where there was none. drawn: what the
+    run cost where it stopped early; None where it drew all that was planned.
     """
 
     plan: Plan
@@ -54,6 +55,7 @@ class Result:
     verdict: Verdict
     design: Design
     release: StoredRelease | None = None
+    drawn: Cost | None = None
 
     def on(self, scale: Scale = "original") -> NDArray[np.float64]:
         """Return the draws (chain, draw, parameter), warm-up included, on this scale.
@@ -97,12 +99,16 @@ class Result:
         return f"{model.formula}: {family}, {rows:,} {'row' if rows == 1 else 'rows'}"
 
     def _cost(self) -> str:
-        return f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}"
+        of = "" if self.drawn is None else f" of {self.plan.cost.epsilon:.4g} that were planned"
+        return f"cost: epsilon {self.cost.epsilon:.4g}{of}, delta {self.cost.delta:g}"
 
     @property
     def cost(self) -> Cost:
-        """What the run cost. The data owner keeps the account."""
-        return self.plan.cost
+        """What the run cost: of one that stopped early, what it drew. The owner keeps the account.
+
+        `plan.cost` is what was planned.
+        """
+        return self.plan.cost if self.drawn is None else self.drawn
 
     def predict(self, given: Sequence[Setting]) -> Predictions:
         """Return the mean response with its interval at each setting of the covariates. Free.
@@ -142,6 +148,7 @@ class Result:
             "plan": plan,
             "verdict": asdict(self.verdict),
             "release": None if self.release is None else self.release.to_dict(),
+            "drawn": None if self.drawn is None else asdict(self.drawn),
         }
         files.write(path, facts, self.draws)
 
@@ -183,7 +190,7 @@ class Result:
     def to_datatree(self, scale: Scale = "original") -> "xarray.DataTree":
         """Return all draws as one ArviZ DataTree, warm-up in a group of its own: see datatree."""
         plan = self.plan
-        how = attributes_of(plan.spec, plan.cost, self.design.schema.neighbouring)
+        how = attributes_of(plan.spec, self.cost, self.design.schema.neighbouring)
         worth = {"verdict": self.verdict.status, "verdict_sentence": self.verdict.sentence}
         return data_tree(self.on(scale), plan.parameters, plan.num_warmup, {**how, **worth})
 
@@ -209,7 +216,8 @@ def _read(facts: Mapping[str, Any], draws: NDArray[np.float64]) -> Result:
     plan = files.plan_of(told, spec, event(schema, spec))
     if draws.ndim != 3 or draws.shape[2] != len(plan.parameters):
         raise ValueError("draws of other parameters")
-    return Result(plan, draws, files.verdict_of(facts["verdict"]), design, release)
+    drawn = Cost(**facts["drawn"]) if facts.get("drawn") else None
+    return Result(plan, draws, files.verdict_of(facts["verdict"]), design, release, drawn)
 
 
 def attributes_of(spec: JobSpec, cost: Cost, neighbouring: Neighbouring) -> dict[str, str | float]:

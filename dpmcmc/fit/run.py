@@ -13,7 +13,9 @@ from dpmcmc.formula.design import Design, make_design
 from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import event
+from dpmcmc.privacy.drawn import Metered
 from dpmcmc.privacy.event_json import digest
+from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.base import Stored
@@ -43,6 +45,10 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
     ) -> None:
         """Hold a job that is paid for: `run` checks that."""
         self._kept: list[Stored] = []
+        release = RELEASES.get(spec.sampler.algorithm)
+        self._meter = None
+        if release is not None and release.stops:
+            random = self._meter = Metered(random, event(schema, spec))
         self._blocks = _blocks(schema, spec, table, random, self._kept.append, white)
 
     def __next__(self) -> Released[NDArray[np.float64]]:
@@ -55,6 +61,12 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
     def stored(self) -> Stored | None:
         """What stays usable of a release, once a block is out; None where there was none."""
         return self._kept[-1] if self._kept else None
+
+    @property
+    def drawn(self) -> Event | None:
+        """How the job's event began, of a release that stopped there; None where all was drawn."""
+        stopped = getattr(self.stored, "stopped", "")
+        return self._meter.drawn if self._meter is not None and stopped else None
 
 
 def run(

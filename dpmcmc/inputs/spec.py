@@ -5,6 +5,7 @@ from typing import Literal
 
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
 
+Spend = Literal["until_hopeless", "all"]
 FamilyName = Literal[
     "logistic",
     "linear",
@@ -147,6 +148,10 @@ class JobSpec:
         Options of an algorithm; by default the planner chooses the algorithm.
     privacy
         delta, and epsilon or noise_multiplier.
+    spend
+        Whether a release that its own released numbers show to be hopeless ends early and costs
+        what it has drawn ("until_hopeless"), or goes on whatever they show ("all"). The result says
+        which. Chains always go on.
 
     Examples
     --------
@@ -157,3 +162,4 @@ class JobSpec:
     model: ModelSpec
     sampler: AlgorithmOptions = field(default_factory=AutoOptions)
     privacy: PrivacySpec
+    spend: Spend = "until_hopeless"

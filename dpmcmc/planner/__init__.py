@@ -1,5 +1,23 @@
 """Public facts and a budget become a complete job: its cost, and what to expect of it."""
 
-from dpmcmc.planner.planning import BasePlan, Cost, Plan, event, expected_seconds, plan, usable_at
+from dpmcmc.planner.planning import (
+    BasePlan,
+    Cost,
+    Plan,
+    cost_of,
+    event,
+    expected_seconds,
+    plan,
+    usable_at,
+)
 
-__all__ = ["BasePlan", "Cost", "Plan", "event", "expected_seconds", "plan", "usable_at"]
+__all__ = [
+    "BasePlan",
+    "Cost",
+    "Plan",
+    "cost_of",
+    "event",
+    "expected_seconds",
+    "plan",
+    "usable_at",
+]

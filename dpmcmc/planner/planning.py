@@ -210,6 +210,12 @@ def _check_noise(happens: Event) -> None:
             raise SpecError("/privacy", message)
 
 
+def cost_of(happens: Event, delta: float) -> Cost:
+    """Return what an event costs, rounded up."""
+    mu = accountant.gdp_mu(happens)
+    return Cost(accountant.epsilon(happens, delta), delta, mu if math.isfinite(mu) else None)
+
+
 def _check_cost(cost: Cost) -> None:
     """Refuse a job that is booked at epsilon 0: what costs nothing gives nothing."""
     if not cost.epsilon > 0.0:
@@ -261,12 +267,7 @@ def plan(
     resolved = filled.spec
     check_size(design, resolved)
     happens = event(schema, resolved)
-    mu = accountant.gdp_mu(happens)
-    cost = Cost(
-        epsilon=accountant.epsilon(happens, spec.privacy.delta),
-        delta=spec.privacy.delta,
-        mu=mu if math.isfinite(mu) else None,
-    )
+    cost = cost_of(happens, spec.privacy.delta)
     _check_cost(cost)
     return Plan(
         spec=resolved,

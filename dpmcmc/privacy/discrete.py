@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.kernels.arithmetic.rounding import noised
+from dpmcmc.privacy.drawn import Metered
 from dpmcmc.privacy.noise import RandomSource, Shape
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, Site, check
 
@@ -62,10 +63,13 @@ def gaussian_noise(
 ) -> Integers:
     """Draw the integers of shape `shape` that a site adds to its statistics in grid cells.
 
-    The one door to privacy noise. Raises ValueError where the site is not registered, or its proof
-    does not hold at this multiplier: then nothing is drawn and nothing can be released.
+    The one door to privacy noise. Raises ValueError where the site is not registered, its proof
+    does not hold at this multiplier, or a metered source has no such draw left: then nothing is
+    drawn and nothing can be released.
     """
     check(site, noise_multiplier)
+    if isinstance(random, Metered):
+        random.admit(noise_multiplier, shape)
     return discrete_gaussian(random, log2_sd(noise_multiplier), shape)
 
 

@@ -143,6 +143,7 @@ class Release(Generic[Options, Opened, Kept]):
     read: what a stored one's to_dict made -> it again. judge: (a stored one, mean and
     precision (d,) of the job's prior, or None where the likelihood is quadratic) -> its judgement.
     None where nothing is stored.
+    stops: whether `publish` may end before all of its event is drawn; what is stored says so.
     automatic: whether the planner may choose it by itself: only what its widening tells all of.
     """
 
@@ -161,6 +162,7 @@ class Release(Generic[Options, Opened, Kept]):
     read: Callable[[dict[str, Any]], Kept] | None = None
     judge: Callable[[Kept, tuple[Floats, Floats] | None], Judgement] | None = None
     automatic: bool = True
+    stops: bool = False
 
 
 def prior_of(known: Priors, dimension: int) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ Every decision here is a function of public facts and of released numbers.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -238,7 +238,9 @@ class Problem:
     noise_multiplier: of all that is released. white: a whitening that has been paid for, or None.
     counted: (n,), see Block; None where no row may be left out. indicators: (d,) columns that are
     declared to hold only 0 and 1; none where None. asked: whether the model's own answer is asked
-    for, and not that of a fit which weights rows down.
+    for, and not that of a fit which weights rows down. hopeless: (a near iterate twice, see
+    `twice`) -> why no reliable answer will come, or an empty text; None where the path goes on
+    whatever its released numbers show.
     """
 
     family: Family
@@ -255,6 +257,7 @@ class Problem:
     white: Whitening | None = None
     counted: Floats | None = None
     indicators: NDArray[np.bool_] | None = None
+    hopeless: Callable[[Whitening, tuple[Iterate, Iterate]], str] | None = None
 
     @property
     def size(self) -> int:
@@ -295,15 +298,35 @@ MOST_GROWTH, LEAST_LEFT = 6.0, 0.1  # of a scale in one iterate, and of its squa
 FARTHEST_EFFECT, UNEQUAL = (-6.0, 3.0), 0.3  # of a category on a log count; part that is held
 RIDGE = 1e-9  # of the mean precision of where the mode is
 LONGEST_CHANGE = 2.0  # of a predictor in one step, where a likelihood is not quadratic
+# noise of the last far curvature over it, in the median direction, beyond which near looks are not
+# reliable; and to which part of the noise of both near looks the first one must be unreliable: see
+# experiments/early_stop.py
+MAX_FAR_NOISE, BETTER_THAN_EXPECTED = 3.0, 0.35
+UNSEEN = (
+    "after the first looks the rows did not stand out from the noise in half of all directions, so"
+    " the run ended there: a larger budget, fewer terms or narrower declared bounds would help"
+)
 LEAST_BLOCK = 512  # rows at a time, where they have several predictors
 
 
-def find_mode(
-    problem: Problem, num_far: int, random: RandomSource
-) -> tuple[Whitening, tuple[Iterate, Iterate]]:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a path ended. iterates: the near ones. stopped: why it ended early; empty otherwise.
+
+    Of one that ended early they are its last iterate twice, each with twice the noise's variance.
+    """
+
+    white: Whitening
+    iterates: tuple[Iterate, Iterate]
+    stopped: str = ""
+
+
+def find_mode(problem: Problem, num_far: int, random: RandomSource) -> Found:
     """Return the whitening and the two near iterates.
 
-    Privacy: newton_budget.event. Never raises on the rows.
+    Privacy: `event`, or how it begins where the path stops: its released numbers alone decide that,
+    so that the events that are drawn are adaptively composed (docs/proofs/filter.md, section 6).
+    Never raises on the rows.
     """
     z, paid = problem.noise_multiplier, problem.white is not None
     white = problem.white
@@ -318,7 +341,20 @@ def find_mode(
         far = far[PILOT_ITERATES:]
     for part in far:
         path.far(part)
-    return white, path.asked(*near) if problem.asked else path.near(*near)
+    if path.unseen():
+        return Found(white, twice(path.last), UNSEEN)
+    iterates = path.asked(*near) if problem.asked else path.near(*near)
+    return Found(white, iterates, path.stopped)
+
+
+def twice(iterate: Iterate, noise: float = 1.0) -> tuple[Iterate, Iterate]:
+    """Return an iterate as two, which are pooled to it, with this times its noise."""
+    each = noise * math.sqrt(2.0)
+    score, curve, variance, square = iterate.sums.sds
+    sds = (each * score, each * curve, each * variance, each * square)
+    sums = replace(iterate.sums, sds=sds, rows_sd=each * iterate.sums.rows_sd)
+    one = replace(iterate, sums=sums, tau_sd=each * iterate.tau_sd)
+    return one, one
 
 
 class _Path:
@@ -328,6 +364,7 @@ class _Path:
         self._rare = rare_moments(problem, white)
         root = kept(white.root, np.diag(self._rare)) if self._rare.any() else white.root
         self._problem, self._white, self._random = problem, replace(white, root=root), random
+        self.stopped = ""
         self._family = problem.family
         self._place, self._scale = problem.start.copy(), problem.scale
         if self._bends:
@@ -392,7 +429,7 @@ class _Path:
 
     def far(self, z: float) -> None:
         """Release at a far iterate, and take a Newton step."""
-        iterate = self._query(z, z, SQUARE_FAR)
+        iterate = self.last = self._query(z, z, SQUARE_FAR)
         if self._odds and not self._precision.any() and self._found_shares(iterate):
             return
         step, curve = self._step(iterate)
@@ -477,6 +514,8 @@ class _Path:
                 self._scale *= iterate.tau
                 self._scale = self._scale if additive else max(self._scale, 1.0)
             iterates.append(iterate)
+            if self._hopeless(iterates, pooled / z):
+                return twice(iterate)
         return iterates[0], iterates[1]
 
     def asked(self, told: float, first: float, last: float) -> tuple[Iterate, Iterate]:
@@ -495,7 +534,29 @@ class _Path:
                     clips = clips.rescaled(iterate.tau)
                 self._scale *= iterate.tau
             iterates.append(iterate)
+            if self._hopeless(iterates, pooled / z):
+                return twice(iterate)
         return iterates[0], iterates[1]
+
+    def unseen(self) -> bool:
+        """Return whether the last far iterate did not see the likelihood, and the path ends there.
+
+        By the curvature in its directions, half of which are within its noise.
+        """
+        sums = self.last.sums
+        edge = math.sqrt(2.0 * len(sums.score)) * sums.sds[1]
+        middle = float(np.median(np.linalg.eigvalsh(sums.curvature)))
+        return self._problem.hopeless is not None and edge > MAX_FAR_NOISE * middle
+
+    def _hopeless(self, iterates: list[Iterate], left: float) -> bool:
+        """Return whether the path ends after its first near iterate; `stopped` then says why.
+
+        left: noise of both iterates together, over that of the first one.
+        """
+        ask = self._problem.hopeless
+        if ask is not None and len(iterates) == 1:
+            self.stopped = ask(self._white, twice(iterates[0], left * BETTER_THAN_EXPECTED))
+        return bool(self.stopped)
 
     def _clips(self, z: float, pooled: float) -> Clips:
         """Release layers of rows here, and choose clips: one Gaussian(z) event."""

@@ -26,6 +26,7 @@ from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
 from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.privacy.sites import LEAST_MULTIPLIER
 from dpmcmc.releases import newton_path, quadratic_steps, shares, whitening
 from dpmcmc.releases.base import Facts, Release, prior_of
 from dpmcmc.releases.categories import has_intercept
@@ -228,7 +229,7 @@ class Rows:
     released coordinates of these columns, where the job is to use some again. indicators: (d,)
     columns that are declared to hold 0 and 1 alone; none where None. largest_slope: information
     that one row can have about its predictors, in units of the residual precision where there is
-    one; None where that is not known.
+    one; None where that is not known. may_stop: whether a hopeless path ends early.
     """
 
     family: Family
@@ -244,6 +245,7 @@ class Rows:
     white: Whitening | None = None
     indicators: NDArray[np.bool_] | None = None
     largest_slope: float | None = None
+    may_stop: bool = False
 
 
 def family_of(model: ModelSpec) -> Family:
@@ -271,7 +273,8 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     fixed, prior = spec.model.options.noise_scale is not None, prior_of(form, len(start))
     told = family, x, y, start, *prior, tempering, fixed, counted, form.classes
     largest = _largest_slope(family, form.classes, float(form.public.response[1]))
-    return Rows(*told, indicators=design.indicators, largest_slope=largest)
+    stop = spec.spend != "all"
+    return Rows(*told, indicators=design.indicators, largest_slope=largest, may_stop=stop)
 
 
 def _largest_slope(family: Family, classes: int, most: float) -> float:
@@ -400,25 +403,37 @@ def released(
         indicators=rows.indicators,
         asked=options.estimand == "model",
     )
-    white, iterates = newton_path.find_mode(problem, options.num_far or NUM_FAR, random)
-    return pooled(
-        iterates,
-        white,
-        problem.rows,
-        rows.tempering,
-        z,
-        additive=rows.family.link == "identity",
-        has_scale=rows.family.has_scale,
-        fixed=rows.fixed,
-        heaviest=heaviest_of(rows.family),
-        indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
-        log_shift=shift_of(rows.family) if rows.family.link == "log" else None,
-        most=None
-        if rows.largest_slope is None
-        else problem.rows * rows.largest_slope * max_row_norm**2,
-        odds=rows.family.link in ("logit", "softmax") and has_intercept(white),
-        asked=problem.asked,
-    )
+
+    def kept(white: Whitening, iterates: tuple[Iterate, Iterate], stopped: str) -> Quadratic:
+        release = pooled(
+            iterates,
+            white,
+            problem.rows,
+            rows.tempering,
+            z,
+            additive=rows.family.link == "identity",
+            has_scale=rows.family.has_scale,
+            fixed=rows.fixed,
+            heaviest=heaviest_of(rows.family),
+            indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
+            log_shift=shift_of(rows.family) if rows.family.link == "log" else None,
+            most=None
+            if rows.largest_slope is None
+            else problem.rows * rows.largest_slope * max_row_norm**2,
+            odds=rows.family.link in ("logit", "softmax") and has_intercept(white),
+            asked=problem.asked,
+        )
+        return replace(release, stopped=stopped)
+
+    def hopeless(white: Whitening, iterates: tuple[Iterate, Iterate]) -> str:
+        prior = None if rows.family.quadratic else (rows.prior_mean, rows.prior)
+        # whether n mu^2 is enough was told by the plan: rows alone decide here
+        seen = replace(kept(white, iterates, ""), noise_multiplier=LEAST_MULTIPLIER)
+        return verdict(seen, prior).short
+
+    path = replace(problem, hopeless=hopeless) if rows.may_stop else problem
+    found = newton_path.find_mode(path, options.num_far or NUM_FAR, random)
+    return kept(found.white, found.iterates, found.stopped)
 
 
 def _on_the_way(rows: Rows, p: int) -> tuple[Floats, Floats]:
@@ -477,4 +492,5 @@ RELEASE = Release(
     poor=poor,
     read=Quadratic.from_dict,
     judge=verdict,
+    stops=True,
 )

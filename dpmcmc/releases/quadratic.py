@@ -166,6 +166,7 @@ class Quadratic:
     robust: whether rows are weighted down, so that the answer is that of a robust fit; else it is
     that of the model, and left_sd is the sd of what clips left out of a coefficient's score.
     square_spread: variance of the log scale by one row; 0 where residuals are taken to be normal.
+    stopped: why the path ended before its near looks; empty where it did not.
     """
 
     place: Floats
@@ -203,6 +204,7 @@ class Quadratic:
     robust: bool = True
     left_sd: float = 0.0
     square_spread: float = 0.0
+    stopped: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""

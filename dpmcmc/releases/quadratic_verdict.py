@@ -51,7 +51,7 @@ class Verdict:
     arrived: whether its two near iterates agree, and the last step was short. privacy_share: mean
     share of the posterior's variance that is due to privacy. effective_rows: rows without noise
     that would tell as much. weight: mean weight of a row, see Quadratic. jump, stretch, blur:
-    what `arrived` and `reliable` are made of.
+    what `arrived` and `reliable` are made of. short: what is wrong whether it has arrived or not.
     """
 
     reliable: bool
@@ -63,6 +63,7 @@ class Verdict:
     stretch: float
     blur: float
     sentence: str
+    short: str = ""
 
 
 def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
@@ -108,7 +109,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     wide = prior is not None and _reach(release, step, prior[1]) > MAX_PREDICTOR_SD
     wide = wide or _unsure(release, step, precision) > MAX_RARE_CHANGE
     return Verdict(
-        reliable=arrived and enough and not skewed and not uneven and not wide,
+        reliable=arrived and enough and not (skewed or uneven or wide or release.stopped),
         arrived=arrived,
         privacy_share=share,
         effective_rows=n * (1.0 - share),
@@ -117,6 +118,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         stretch=stretch,
         blur=blur,
         sentence=_sentence(release, (arrived, enough, skewed, uneven, wide), share),
+        short=_wrong(release, (True, enough, skewed, uneven, wide)),
     )
 
 
@@ -245,34 +247,41 @@ def _rescaled(release: Quadratic) -> float:
 
 def _sentence(release: Quadratic, found: tuple[bool, bool, bool, bool, bool], share: float) -> str:
     """Say it in words. found: as in verdict."""
-    arrived, enough, skewed, uneven, wide = found
+    notes, wrong = _notes(release), release.stopped or _wrong(release, found)
+    if wrong:
+        return "; ".join([f"unreliable: {wrong}", *notes])
     told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
+    return "; ".join([*notes, told])
+
+
+def _wrong(release: Quadratic, found: tuple[bool, bool, bool, bool, bool]) -> str:
+    """Return what is wrong, in words; empty where nothing is. found: as in verdict."""
+    arrived, enough, skewed, uneven, wide = found
     if not arrived:
-        told = (
-            "unreliable: the last two looks at the rows disagree or lie far apart, so this budget"
-            " did not find where the posterior is"
+        return (
+            "the last two looks at the rows disagree or lie far apart, so this budget did not find"
+            " where the posterior is"
         )
-    elif not enough:
-        told = "unreliable: with this budget the rows do not stand out from the noise"
-    elif skewed:
-        told = (
-            "unreliable: responses do not follow the model, and many of them had to be cut to keep"
-            " the noise of this budget bearable"
+    if not enough:
+        return "with this budget the rows do not stand out from the noise"
+    if skewed:
+        return (
+            "responses do not follow the model, and many of them had to be cut to keep the noise of"
+            " this budget bearable"
         )
-    elif uneven:
-        told = (
-            f"unreliable: weights reach up to {release.heaviest:g} and heavy rows were cut, so that"
-            " the answer is that of other weights; a larger budget, or weights with narrower"
-            " declared bounds, would help"
+    if uneven:
+        return (
+            f"weights reach up to {release.heaviest:g} and heavy rows were cut, so that the answer"
+            " is that of other weights; a larger budget, or weights with narrower declared bounds,"
+            " would help"
         )
-    elif wide:
-        told = (
-            "unreliable: predictors are so uncertain that the posterior is not normal, as where"
-            " covariates tell nearly all responses apart or rows are few; a narrower prior or a"
-            " larger budget would mend it"
+    if wide:
+        return (
+            "predictors are so uncertain that the posterior is not normal, as where covariates tell"
+            " nearly all responses apart or rows are few; a narrower prior or a larger budget would"
+            " mend it"
         )
-    notes = _notes(release)
-    return "; ".join([told, *notes] if told.startswith("unreliable") else [*notes, told])
+    return ""
 
 
 def _notes(release: Quadratic) -> list[str]:

@@ -189,7 +189,7 @@ def house_in(
 class Fake:
     """Blocks in place of the core's, of a job that stores no release."""
 
-    stored = None
+    stored = drawn = None
 
     def __init__(self, blocks: Iterator[Any]) -> None:
         self.blocks = blocks

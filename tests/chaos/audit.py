@@ -64,6 +64,8 @@ def _wrong_with(session: Session, job: JobRow) -> list[str]:
     if job.started_at is not None and not job.created_at <= job.started_at <= _end_of(job):
         wrong.append(f"created {job.created_at}, started {job.started_at}, {job.finished_at}")
     paid = ["reserve", "post"]
+    if job.released_attempt == 1 and job.reserved_epsilon is not None:
+        paid.append("return")
     if kinds != paid and (job.attempt or kinds != ["reserve", "void"]):
         wrong.append(f"its entries are {kinds} after {job.attempt} attempts")
     blocks = session.execute(

@@ -20,6 +20,7 @@ from dpmcmc.inputs.options import Start
 from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.privacy import discrete
+from dpmcmc.privacy.drawn import steps
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import WithoutReplacement
 from dpmcmc.privacy.pld import leaves
@@ -103,20 +104,25 @@ def planned(name, family, **options):
         model=EXAMPLES[family],
         sampler=ALGORITHMS[name].options(**{**numbers, **cold_start, **options}),
         privacy=PrivacySpec(delta=1e-6, noise_multiplier=1e3),
+        spend="all",
     )
     return plan(SCHEMA, spec)
 
 
-def drawn_chain(made):
-    """The chain of a plan, (chain, draw, parameter)."""
+def drawing(made):
+    """A plan's run."""
     rng = np.random.default_rng(4)
     data = {"x": rng.uniform(-1, 1, ROWS), "count": rng.integers(5, size=ROWS).astype(float)}
     data["y"] = rng.choice(["no", "yes"], ROWS)
     data["g"] = rng.choice(["a", "b", "c"], ROWS)
     permit = Permit(subject="d", event_digest=digest(made.event))
     rows = Private(table_of(SCHEMA, data), subject="d")
-    blocks = run(SCHEMA, made.spec, rows, permit, random=Seeded(5))
-    return np.concatenate([block.value for block in blocks], axis=1)
+    return run(SCHEMA, made.spec, rows, permit, random=Seeded(5))
+
+
+def drawn_chain(made):
+    """The chain of a plan, (chain, draw, parameter)."""
+    return np.concatenate([block.value for block in drawing(made)], axis=1)
 
 
 @pytest.mark.parametrize(("name", "family", "options"), CASES)
@@ -135,6 +141,17 @@ def test_each_charged_release_has_noise_of_its_own(door, name, family, options):
     assert released == charged
     every = np.concatenate([drawn.ravel() for _, _, drawn in door])
     assert len(np.unique(every)) == len(every)
+
+
+@pytest.mark.parametrize("family", sorted(RELEASES["noisy_quadratic"].families))
+def test_a_release_that_stops_early_has_drawn_what_it_says(door, family):
+    made = planned("noisy_quadratic", family)
+    made = dataclasses.replace(made, spec=dataclasses.replace(made.spec, spend="until_hopeless"))
+    running = drawing(made)
+    assert len(list(running)) == 1
+    released = tuple(multiplier for _, multiplier, _ in door)
+    assert released == tuple(step.noise_multiplier for step in steps(running.drawn))
+    assert len(released) < len(steps(made.event))
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

@@ -74,6 +74,10 @@ class Books:
         with self.factory.write() as session:
             return ledger.post(session, job_id)
 
+    def return_rest(self, job_id: UUID, drawn: Event) -> None:
+        with self.factory.write() as session:
+            ledger.return_rest(session, job_id, drawn)
+
     def void(self, job_id: UUID, reason: str = "cancelled") -> None:
         with self.factory.write() as session:
             ledger.void(session, job_id, reason=reason)

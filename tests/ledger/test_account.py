@@ -12,9 +12,10 @@ from app.storage.rows import JobRow
 from app.storage.types import utc_now
 from dpmcmc.base.private import Neighbouring
 from dpmcmc.privacy.event_json import digest
-from dpmcmc.privacy.events import EventError, Gaussian, PureEpsilon, Repeat
+from dpmcmc.privacy.events import Compose, EventError, Gaussian, PureEpsilon, Repeat
+from dpmcmc.privacy.filter import FilterState, entry_cost
 
-from .conftest import EVENT
+from .conftest import EVENT, terms_for
 
 
 def test_a_budget_for_ten_jobs_pays_for_ten(books):
@@ -322,3 +323,65 @@ def test_a_failed_job_keeps_its_debit(books):
     with pytest.raises(ledger.NotVoidable):
         books.void(job)
     assert books.balance().spent_epsilon > 0
+
+
+def test_a_return_leaves_exactly_what_was_drawn(books):
+    job = books.reserve()
+    books.post(job)
+    held = books.balance()
+    books.return_rest(job, Repeat(Gaussian(40.0), 30))
+    books.return_rest(job, Repeat(Gaussian(40.0), 30))  # the answer to the first was lost
+    after = books.balance()
+    last = books.entries()[-1]
+    assert (last.kind, last.event["count"]) == ("return", 30)
+    alone = FilterState.empty(terms_for(10)).add(
+        entry_cost(terms_for(10), Repeat(Gaussian(40), 30))
+    )
+    assert last.total["sums"] == [str(units) for units in alone.sums]
+    assert after.mu_spent < held.mu_spent
+    assert after.jobs == 1
+    assert books.verify().ok
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        Repeat(Gaussian(40.0), 101),
+        Repeat(Gaussian(41.0), 30),
+        Compose((Gaussian(40.0), Gaussian(41.0))),
+        PureEpsilon(1e-9),
+    ],
+)
+def test_what_is_not_how_the_job_began_gives_nothing_back(books, drawn):
+    job = books.reserve()
+    books.post(job)
+    before = books.balance()
+    with pytest.raises(ledger.NotDrawn):
+        books.return_rest(job, drawn)
+    assert books.balance() == before
+
+
+def test_what_was_not_debited_is_not_returned(books):
+    job = books.reserve()
+    with pytest.raises(ledger.NotDrawn):
+        books.return_rest(job, Gaussian(40.0))
+    books.void(job)
+    with pytest.raises(ledger.NotDrawn):
+        books.return_rest(job, Gaussian(40.0))
+    with pytest.raises((ledger.UnknownReservation, ledger.UnknownAccount)):
+        books.return_rest(books.job(), Gaussian(40.0))
+
+
+def test_a_return_goes_to_the_allotment_and_pays_for_another_job(books):
+    books.amend("allot", analyst=str(books.analyst_id), epsilon=terms_for(2).epsilon)
+    first = [books.reserve() for _ in range(2)]
+    with pytest.raises(ledger.BudgetExhausted):
+        books.reserve()
+    for job in first:
+        books.post(job)
+        books.return_rest(job, Repeat(Gaussian(40.0), 50))
+    books.reserve()
+    books.amend("allot", analyst=str(books.analyst_id), epsilon=terms_for(2).epsilon)
+    assert books.verify().ok  # the sums of the new cap are those of the entries
+    with pytest.raises(ledger.BudgetExhausted):
+        books.reserve()

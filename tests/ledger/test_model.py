@@ -11,12 +11,12 @@ from sqlalchemy import update
 
 from app import ledger
 from app.storage.rows import JobRow
-from dpmcmc.privacy.events import Gaussian
+from dpmcmc.privacy.events import Gaussian, Repeat
 
 from .conftest import open_books, terms_for
 
 UNIT = Gaussian(4.0)
-SIZES = {1: Gaussian(4.0), 4: Gaussian(2.0), 16: Gaussian(1.0)}
+SIZES = {1: Gaussian(4.0), 4: Repeat(UNIT, 4), 16: Repeat(UNIT, 16)}
 
 
 class Ledger(RuleBasedStateMachine):
@@ -29,7 +29,7 @@ class Ledger(RuleBasedStateMachine):
         self.books = open_books(url, terms_for(cap, UNIT))
         self.cap, self.size = cap, {}
         self.reserved, self.posted, self.voided, self.claimed = set(), set(), set(), set()
-        self.status = "open"
+        self.returned, self.status = {}, "open"
 
     def teardown(self):
         if hasattr(self, "books"):
@@ -38,7 +38,11 @@ class Ledger(RuleBasedStateMachine):
 
     @property
     def held(self):
-        return sum(self.size[job] for job in self.reserved | self.posted)
+        return sum(self.size[job] for job in self.reserved) + self.paid
+
+    @property
+    def paid(self):
+        return sum(self.returned.get(job, self.size[job]) for job in self.posted)
 
     def some(self, data):
         return data.draw(st.sampled_from(sorted(self.size)))
@@ -78,6 +82,18 @@ class Ledger(RuleBasedStateMachine):
             self.posted.add(job)
 
     @precondition(lambda self: self.size)
+    @rule(data=st.data(), drawn=st.integers(1, 16))
+    def return_rest(self, data, drawn):
+        job = self.some(data)
+        before = self.returned.get(job, drawn)
+        if job not in self.posted or drawn > self.size[job] or before != drawn:
+            with pytest.raises(ledger.NotDrawn):
+                self.books.return_rest(job, Repeat(UNIT, drawn))
+        else:
+            self.books.return_rest(job, Repeat(UNIT, drawn))
+            self.returned[job] = drawn
+
+    @precondition(lambda self: self.size)
     @rule(data=st.data())
     def void(self, data):
         job = self.some(data)
@@ -114,8 +130,7 @@ class Ledger(RuleBasedStateMachine):
             return
         balance = self.books.balance()
         assert balance.jobs == len(self.reserved | self.posted)
-        spent = sum(self.size[job] for job in self.posted)
-        assert balance.mu_spent == pytest.approx((spent / 16) ** 0.5)
+        assert balance.mu_spent**2 == pytest.approx(self.paid / 16, rel=1e-12)
         assert (balance.spent_epsilon == 0) == (not self.posted)
         assert (balance.reserved_epsilon == 0) == (not self.reserved)
         assert balance.spent_epsilon <= balance.epsilon
@@ -125,6 +140,7 @@ class Ledger(RuleBasedStateMachine):
         assert kinds.count("reserve") == len(self.size)
         assert kinds.count("post") == len(self.posted)
         assert kinds.count("void") == len(self.voided)
+        assert kinds.count("return") == len(self.returned)
 
 
 TestLedger = Ledger.TestCase

@@ -4,10 +4,13 @@ import json
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from app.ledger.codec import entry_hash
+from app.ledger.account import ENTRIES, HEADS
+from app.ledger.codec import canonical, entry_hash
+from dpmcmc.privacy.event_json import as_dict, digest
+from dpmcmc.privacy.events import Gaussian, Repeat
 
 DISARM = {
     "sqlite": [f"DROP TRIGGER {name}" for name in (
@@ -140,10 +143,6 @@ def test_a_higher_cap_in_the_head_is_found(used):
 def rewrite(books, change) -> None:
     """Change the entries and make all hashes after it fit again, head included."""
     with books.factory.engine.begin() as connection:
-        from sqlalchemy import select, update
-
-        from app.ledger.account import ENTRIES, HEADS
-
         rows = connection.execute(select(ENTRIES).order_by(ENTRIES.c.seq)).mappings().all()
         previous = rows[0]["previous"]
         for row in rows:
@@ -186,11 +185,50 @@ def test_entries_are_hashed_as_documented(used):
     from app.ledger.codec import HASHED_FIELDS, genesis
 
     with used.factory.engine.connect() as connection:
-        from sqlalchemy import select
-
-        from app.ledger.account import ENTRIES
-
         rows = connection.execute(select(ENTRIES).order_by(ENTRIES.c.seq)).mappings().all()
     assert rows[0]["previous"] == genesis(used.dataset_id)
     assert set(HASHED_FIELDS) == set(rows[0]) - {"hash"}
     assert json.loads(rows[1]["event"])["kind"] == "repeat"
+
+
+@pytest.fixture
+def returned(books):
+    """Entry 4 is what a job that stopped early gave back."""
+    job = books.reserve()
+    books.post(job)
+    books.return_rest(job, Repeat(Gaussian(40.0), 30))
+    assert books.verify().ok
+    disarm(books)
+    return books
+
+
+@pytest.mark.parametrize(
+    "drawn", [Repeat(Gaussian(40.0), 20), Repeat(Gaussian(80.0), 30), Repeat(Gaussian(40.0), 101)]
+)
+def test_a_return_of_another_event_is_found(returned, drawn):
+    told = {"event": canonical(as_dict(drawn)), "event_digest": digest(drawn)}
+    rewrite(returned, lambda row: told if row["seq"] == 4 else {})
+    assert "entry 4: " in returned.verify().problem
+
+
+def test_a_return_of_more_than_was_not_drawn_is_found(returned):
+    more = str(10**28)
+    rewrite(returned, lambda row: {"cost": f'["{more}","0","0"]'} if row["seq"] == 4 else {})
+    assert "entry 4: returns something else" in returned.verify().problem
+
+
+def test_a_second_return_is_refused_and_found(returned):
+    copied = "INSERT INTO ledger_entries SELECT dataset_id, 5, at, kind, actor_id, job_id,"
+    rest = " analyst_id, event, event_digest, cost, total, details, previous, hash"
+    with pytest.raises(DBAPIError):
+        run(returned, f"{copied}{rest} FROM ledger_entries WHERE seq = 4")
+    run(returned, "DROP INDEX uq_ledger_entries_job_id_kind")
+    run(returned, f"{copied}{rest} FROM ledger_entries WHERE seq = 4")
+    with returned.factory.engine.begin() as connection:
+        first = connection.execute(text("SELECT hash FROM ledger_entries WHERE seq = 4")).scalar()
+        row = connection.execute(select(ENTRIES).where(ENTRIES.c.seq == 5)).mappings().one()
+        made = entry_hash({**row, "previous": first})
+        where = ENTRIES.c.seq == 5
+        connection.execute(update(ENTRIES).where(where).values(previous=first, hash=made))
+        connection.execute(update(HEADS).values(seq=5, hash=made))
+    assert "entry 5: returns what was not debited" in returned.verify().problem

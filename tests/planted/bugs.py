@@ -1993,6 +1993,78 @@ SEARCHED = (
     ),
 )
 
+EARLY = "tests/core/test_early_stop.py"
+ENDED = "tests/worker/test_early_stop.py"
+
+STOPPING = (
+    Bug(
+        "the rest of a budget's call is given back twice",
+        "dpmcmc/fit/budget.py",
+        "Budget.return_rest",
+        "taken.use()",
+        "pass",
+        f"{EARLY}::test_the_rest_is_given_back_once_and_only_of_what_began_so",
+    ),
+    Bug(
+        "the rest of a job is returned twice",
+        "app/ledger/account.py",
+        "return_rest",
+        '"return" in entries',
+        "False",
+        "tests/ledger/test_account.py::test_a_return_leaves_exactly_what_was_drawn[sqlite]",
+        error="IntegrityError",
+    ),
+    Bug(
+        "what stays of a job is a step less than it drew",
+        "dpmcmc/privacy/drawn.py",
+        "Metered.drawn",
+        "self._planned[: self._count]",
+        "self._planned[: max(self._count - 1, 1)]",
+        f"{EARLY}::test_the_meter_tells_what_was_drawn[3]",
+    ),
+    Bug(
+        "what stays of a job is what was planned",
+        "app/ledger/account.py",
+        "return_rest",
+        "price(head.terms, drawn)",
+        'read_cost(entries["post"].cost)',
+        "tests/ledger/test_account.py::test_a_return_leaves_exactly_what_was_drawn[sqlite]",
+    ),
+    Bug(
+        "any event may have been drawn",
+        "app/ledger/account.py",
+        "return_rest",
+        "not begins(from_dict(json.loads(reserved.event)), drawn)",
+        "False",
+        "tests/ledger/test_account.py"
+        "::test_what_is_not_how_the_job_began_gives_nothing_back[sqlite-drawn1]",
+    ),
+    Bug(
+        "a second attempt returns what it did not draw",
+        "worker/run.py",
+        "_succeed",
+        "claim.attempt == 1",
+        "claim.attempt",
+        f"{ENDED}::test_after_a_lost_worker_the_whole_debit_stays[sqlite-3]",
+    ),
+    Bug(
+        "a run stops by its rows",
+        "dpmcmc/releases/newton_path.py",
+        "_Path.unseen",
+        "float(np.median(np.linalg.eigvalsh(sums.curvature)))",
+        "float((np.abs(self._problem.y) < 1.0).sum())",
+        f"{EARLY}::test_where_a_run_stops_is_told_by_its_released_numbers[400]",
+    ),
+    Bug(
+        "noise beyond the plan is drawn",
+        "dpmcmc/privacy/discrete.py",
+        "gaussian_noise",
+        "random.admit(noise_multiplier, shape)",
+        "pass",
+        f"{EARLY}::test_noise_beyond_the_plan_or_out_of_turn_is_not_drawn",
+    ),
+)
+
 BUGS = (
     *SUMMING,
     *SINGLE,
@@ -2007,4 +2079,5 @@ BUGS = (
     *ANSWERING,
     *DESIGNING,
     *SEVERAL,
+    *STOPPING,
 )

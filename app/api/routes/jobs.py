@@ -83,11 +83,16 @@ OfText = Annotated[
 def shown(job: JobRow, submitted: Any = None) -> JobOut:
     """A job as the contract shows it. submitted: its spec as it was asked for."""
     code, kind = job.error_code, kind_of(job.resolved)
+    cost = CostOut(epsilon=job.epsilon, delta=job.delta, mu=job.mu)
+    whole = cost
+    if job.reserved_epsilon is not None:
+        whole = CostOut(epsilon=job.reserved_epsilon, delta=job.delta, mu=job.reserved_mu)
     return JobOut(
         id=job.id,
         status=job.status,  # type: ignore[arg-type]
         dataset=job.dataset_id,
-        cost=CostOut(epsilon=job.epsilon, delta=job.delta, mu=job.mu),
+        cost=cost,
+        reserved=whole,
         progress=ProgressOut(step=job.progress_step, of=job.progress_of),
         created_at=job.created_at,
         started_at=job.started_at,

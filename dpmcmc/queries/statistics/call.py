@@ -77,5 +77,5 @@ def release_statistic(
     request = StatisticRequest(column=column, kind=kind, a=a, form=form, noise=noise)
     used_delta = delta_of(schema, noise, delta, budget)
     plan = planned(schema, request, number("epsilon", epsilon), used_delta)
-    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
+    rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
     return release(plan, rows, permit, random or SystemRandom())

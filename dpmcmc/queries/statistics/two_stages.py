@@ -248,5 +248,5 @@ def release_in_two_stages(
     request = StatisticRequest(column=column, kind=kind, a=first_power, noise=noise)
     privacy = number("epsilon", epsilon), delta_of(schema, noise, delta, budget)
     plan = plan_of_stages(schema, request, first_rows, population, thetas, powers, privacy)
-    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
+    rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
     return release_of_stages(plan, rows, permit, random or SystemRandom())

@@ -231,5 +231,5 @@ def describe(
     delta = usual_delta(schema, budget) if delta is None else delta
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     plan = planned(schema, statistics, privacy)
-    rows, permit = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
+    rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
     return Summaries(plan, release(plan, rows, permit, random or SystemRandom()))

@@ -343,10 +343,8 @@ def synthesise(
         schema, privacy, columns=columns, marginals=marginals, bins=bins, impossible=impossible
     )
     source = random or SystemRandom()
-    counts = release(
-        plan, *owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget), source
-    )
-    return drawn(plan, counts, tables, moves, source)
+    rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
+    return drawn(plan, release(plan, rows, permit, source), tables, moves, source)
 
 
 def judged(plan: SyntheticPlan, r_hat: float, checks: Sequence[Check]) -> Verdict:

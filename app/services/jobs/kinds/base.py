@@ -48,6 +48,14 @@ class Attempt(Protocol):
         """The first block (numbers,)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a run that stopped early did to the rows, and what that costs."""
+
+    event: Event
+    cost: Cost
+
+
 class Work(ABC):
     """A claimed job with all that it needs besides the rows.
 
@@ -73,6 +81,10 @@ class Work(ABC):
     @abstractmethod
     def summary(self, attempt: Attempt) -> tuple[Json, Json]:
         """Return the summaries by scale, and the verdict, of everything that was released."""
+
+    def drawn(self) -> Drawn | None:
+        """Return what was drawn of a run that stopped early; None where all of its event was."""
+        return None
 
     def kept(self) -> Json | None:
         """Return what stays usable of a release behind the blocks; None where there is none."""

@@ -20,6 +20,7 @@ from app.services.jobs.kinds.base import (
     ROW_NUMBERS,
     Attempt,
     Blocks,
+    Drawn,
     Json,
     Opened,
     PaidJob,
@@ -110,6 +111,8 @@ class ChainJob(PaidJob):
         for name in ("whitening", "estimand"):  # as before there were such options
             if body["sampler"].get(name, "") is None:
                 del body["sampler"][name]
+        if body["spend"] == JobSpec.__dataclass_fields__["spend"].default:
+            del body["spend"]
         if body["sampler"].get("start", "") is None:  # as what it took the place of was called
             body["sampler"]["warm_start"] = body["sampler"].pop("start")
         return body
@@ -244,6 +247,13 @@ class _ChainWork(Work):
         summaries, verdict = told(design, self._spec, parameters, draws, self._release)
         by_scale = {scale: [asdict(one) for one in every] for scale, every in summaries.items()}
         return by_scale, asdict(verdict)  # type: ignore[return-value]
+
+    def drawn(self) -> Drawn | None:
+        """Return what a release drew that stopped early."""
+        event = None if self._run is None else self._run.drawn
+        if event is None:
+            return None
+        return Drawn(event, planner.cost_of(event, self._spec.privacy.delta))
 
     def kept(self) -> Json | None:
         """Return the release that the draws are from."""

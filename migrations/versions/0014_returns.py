@@ -1,0 +1,61 @@
+"""A job that stops early gives back what it did not draw."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from migrations.kept import is_sqlite
+
+revision = "0014"
+down_revision = "0013"
+branch_labels = None
+depends_on = None
+
+KINDS = ("'reserve', 'post', 'void'", "'reserve', 'post', 'void', 'return'")
+ALL = (
+    "kind IN ('open', {}, 'raise_budget', 'allot', 'grant', 'archive', 'unarchive', 'destroy',"
+    " 'join', 'restore')"
+)
+OF_JOB = "(kind IN ({})) = (job_id IS NOT NULL)"
+
+
+def upgrade() -> None:
+    """Jobs that are there already paid for all that they planned."""
+    for name in ("reserved_epsilon", "reserved_mu"):
+        op.add_column("jobs", sa.Column(name, sa.Double(), nullable=True))
+    change_kinds(*KINDS)
+
+
+def downgrade() -> None:
+    """Refuse where something was returned, which an older release does not understand."""
+    entries = sa.table("ledger_entries", sa.column("kind"))
+    returned = sa.select(sa.func.count()).where(entries.c.kind == "return")
+    if op.get_bind().scalar(returned):
+        raise RuntimeError("jobs gave a part of their cost back: an older release cannot read that")
+    change_kinds(*reversed(KINDS))
+    for name in ("reserved_mu", "reserved_epsilon"):
+        op.drop_column("jobs", name)
+
+
+def change_kinds(before: str, after: str) -> None:
+    """Let the ledger's entries have other kinds. SQLite cannot change a check: a new table can."""
+    if not is_sqlite():
+        for name, check in (("kind", ALL), ("job", OF_JOB)):
+            full = op.f(f"ck_ledger_entries_{name}")
+            op.drop_constraint(full, "ledger_entries")
+            op.create_check_constraint(full, "ledger_entries", check.format(after))
+        return
+    connection = op.get_bind()
+    kept = connection.exec_driver_sql(
+        "SELECT type, sql FROM sqlite_master WHERE tbl_name = 'ledger_entries' AND sql IS NOT NULL"
+    ).all()
+    (table,) = (sql for kind, sql in kept if kind == "table")
+    if table.count(before) != 2:
+        raise RuntimeError("the table of ledger entries is not as an earlier migration made it")
+    copy = table.replace("ledger_entries", "ledger_entries_new", 1).replace(before, after)
+    connection.exec_driver_sql(copy)
+    connection.exec_driver_sql("INSERT INTO ledger_entries_new SELECT * FROM ledger_entries")
+    connection.exec_driver_sql("DROP TABLE ledger_entries")  # fires no trigger
+    connection.exec_driver_sql("ALTER TABLE ledger_entries_new RENAME TO ledger_entries")
+    for kind, sql in kept:
+        if kind != "table":
+            connection.exec_driver_sql(sql)
