@@ -170,7 +170,7 @@ def inference(answer: Json) -> Table:
 
 def _of(item: Json) -> str:
     """What was reserved, where a job stopped early and got the rest back."""
-    whole = item.get("reserved", item["cost"])["epsilon"]
+    whole = (item.get("reserved") or item["cost"])["epsilon"]
     early = item["cost"]["epsilon"] < whole
     return f" of {epsilon(whole)} that were reserved" if early else ""
 
