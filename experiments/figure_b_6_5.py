@@ -86,7 +86,7 @@ def run_all(choice):
     """Every theta."""
     inverse, random, found = inverses(), Source(choice.random), []
     for theta in THETAS[7:] if choice.quick else THETAS:
-        powers, draws = ways(theta, 200 if choice.quick else RUNS, inverse, random)
+        powers, draws = ways(theta, 40 if choice.quick else RUNS, inverse, random)
         q25, q50, q75 = np.quantile(powers, (0.25, 0.5, 0.75))
         for name, each in draws.items():
             row = {"theta": float(theta), "way": name, **errors(each, theta)}

@@ -29,7 +29,7 @@ NAMES = {"pmmh": "PMMH (10)", "mhaar_rb": "MHAAR (11)", "mh": "exact likelihood 
 def cell(name, particles, choice):
     """One algorithm and number of particles."""
     start, statistic = time.time(), power(1.0)
-    runs, draws = (20, 2500) if choice.quick else (RUNS, EFFORT[1])
+    runs, draws = (4, 500) if choice.quick else (RUNS, EFFORT[1])
     effort = particles, EFFORT[0], draws
     how = like(laplace(statistic, EPSILON), statistic)
     found = posteriors(how, THETA, runs, name, effort, choice.random)

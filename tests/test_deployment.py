@@ -271,6 +271,7 @@ def postgres_as_composed(stage: Stage) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_every_service_works_as_composed(compose: dict[str, Any], tmp_path: Path) -> None:
     """Each command with its environment, secrets, volumes and health check, on this machine."""

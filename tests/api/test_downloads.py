@@ -96,6 +96,7 @@ def test_every_format_is_the_same_however_small_its_pieces(
         assert data_tree(whole, names, WARMUP, found.attrs).identical(found.load())
 
 
+@pytest.mark.slow
 def test_pieces_hold_little_of_a_long_chain(
     house: House, job: tuple[Caller, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def agree(read: dict[str, dict[str, float]], told: list[dict[str, Any]]) -> None
 
 
 # with a seed, for a tail's ESS may differ by version where many draws are equal to a quantile
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_noise")
 @pytest.mark.parametrize("scale", ["original", "design"])
 @pytest.mark.parametrize(

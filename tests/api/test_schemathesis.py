@@ -50,6 +50,7 @@ def callers(house: House) -> dict[str, Caller]:
     return {"analyst": analyst, "admin": house.admin}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("role", ["analyst", "admin"])
 def test_no_sequence_of_requests_breaks_the_service(

@@ -129,6 +129,7 @@ KINDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_request_holds_the_loop(target: Target, kind: str) -> None:
     @settings(

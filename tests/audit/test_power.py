@@ -102,7 +102,7 @@ def test_every_algorithm_is_attacked_here():
 def test_an_attack_sees_that_noise_was_cut(weaker, algorithm):
     """One of a few attacks: a threshold is learned from trials, and now and then badly."""
     release = algorithm in RELEASES
-    trials, chains = (1000, 1) if release else (40_000, CHAINS)
+    trials, chains = (1000, 1) if release else (20_000, CHAINS)
     target = sharp(algorithm, **SHARP[algorithm])
     assert any(fails(attacked(target, trials, chains)) for _ in range(ATTACKS))
 
@@ -110,7 +110,7 @@ def test_an_attack_sees_that_noise_was_cut(weaker, algorithm):
 @pytest.mark.parametrize("algorithm", ["dp_penalty", "noisy_mean"])
 def test_an_attack_on_noise_as_it_is_stays_below_the_claim(algorithm):
     release = algorithm in RELEASES
-    trials, chains = (1000, 1) if release else (40_000, CHAINS)
+    trials, chains = (1000, 1) if release else (20_000, CHAINS)
     cell = attacked(sharp(algorithm, **SHARP[algorithm]), trials, chains)
     assert not cell.sure(FALSE_ALARMS / CELLS) > cell.claim.epsilon
     assert cell.trial == "chain"

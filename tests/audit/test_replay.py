@@ -81,6 +81,7 @@ OTHERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_nothing_but_the_answers_depends_on_a_row(interpreter, name):
     found = interpreter.submit(replay.replayed, EVERY[name]).result()

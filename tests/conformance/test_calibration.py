@@ -133,6 +133,7 @@ def test_whatever_gradients_lean_on_leaves_the_posterior_invariant(monkeypatch, 
     assert p_value(CASES[case]) > PASSES
 
 
+@pytest.mark.slow
 @toys
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 @pytest.mark.parametrize("case", CASES)
@@ -211,6 +212,7 @@ FAMILY_OPTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="the kernels need the compiler")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", SAMPLERS)

@@ -1,5 +1,6 @@
 """A library's budget: it holds in all threads and processes, and outlives the notebook."""
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -65,11 +66,24 @@ def together(number, work):
 
 @pytest.mark.parametrize("kept", ["memory", "file"])
 def test_threads_together_take_no_more_than_there_is(kept, tmp_path):
-    fits = 4000 if kept == "memory" else 40
+    fits = 400 if kept == "memory" else 40
     budget = Budget(1.0, DELTA, path=None if kept == "memory" else tmp_path / "budget.json")
     taken = together(8, lambda: spend_all(budget, small(fits), fits // 2))
     assert sum(taken) == budget.calls == fits
     assert budget.spent <= 1.0
+
+
+def test_a_thread_waits_while_another_spends(monkeypatch):
+    """Where it need not, both have seen room for one by the time that they write."""
+    budget, both, keep = Budget(1.0, DELTA), threading.Barrier(2), Budget._keep
+
+    def slowly(self, spent):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        keep(self, spent)
+
+    monkeypatch.setattr(Budget, "_keep", slowly)
+    assert sum(together(2, lambda: spend_all(budget, small(1), 1))) == 1
 
 
 def test_what_is_spent_and_how_often_is_one_fact():

@@ -31,7 +31,7 @@ def test_the_law_is_that_of_the_exact_chain(experiment, shape, noise):
 @pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs the compiler")
 def test_measured_ess_is_no_less_than_half_of_what_is_announced(experiment):
-    rows = experiment.demo(runs=10)
+    rows = experiment.demo(runs=4)
     for epsilon in (2.0, 4.0, 8.0):
         some = [row for row in rows if row["epsilon"] == epsilon]
         measured = float(np.mean([row["measured"] for row in some]))

@@ -362,6 +362,7 @@ def test_noisy_means_are_of_complete_rows(epsilon):
         assert draws.std(axis=0) == pytest.approx(np.array([0.75, 3.25]) / 100.0, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled("thousands of steps")
 @pytest.mark.parametrize("sampler", ["dp_penalty", "dp_hmc", "dp_penalty_subsampled", "dp_barker"])
 def test_chains_find_the_posterior_of_complete_rows(sampler):

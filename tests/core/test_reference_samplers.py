@@ -37,6 +37,7 @@ def chain(algorithm, known, random):
     return known.read(kept.reshape(-1, kept.shape[2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("algorithm", SAMPLERS)
 def test_every_sampler_draws_from_the_exact_posterior(seeded, algorithm, name):

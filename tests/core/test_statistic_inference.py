@@ -198,6 +198,7 @@ def spread(found):
     return (mean - away.mean()) / (away.std() / np.sqrt(len(found)))
 
 
+@pytest.mark.slow
 @pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.parametrize("case", CASES)
 def test_ranks_of_true_parameters_are_uniform(case):
@@ -207,6 +208,7 @@ def test_ranks_of_true_parameters_are_uniform(case):
     assert abs(spread(found)) < 3.5
 
 
+@pytest.mark.slow
 @pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 @pytest.mark.parametrize("case", CASES)

@@ -93,6 +93,7 @@ def test_a_known_scale_and_no_intercept_are_known(method):
     assert [one.sd for one in told] == pytest.approx(sds, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "mcmc_fixeds"])
 def test_intervals_that_are_called_reliable_hold_the_truth(method):
@@ -109,6 +110,7 @@ def test_intervals_that_are_called_reliable_hold_the_truth(method):
     assert held >= 0.78 * total  # 3 standard errors below .9
 
 
+@pytest.mark.slow
 @pytest.mark.compiled("hundreds of chains, of no kernel")
 @pytest.mark.parametrize("method", METHODS)
 def test_sums_of_several_holders_lead_to_the_posterior_of_all_rows(method):

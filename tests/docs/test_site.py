@@ -69,6 +69,7 @@ def test_the_reference_knows_every_name_command_operation_and_schema(site):
     assert len(anchors("schemas.html")) > len(document["components"]["schemas"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1400, "light")])
 def test_a_reader_finds_what_is_searched_without_a_server(site, browser, width, scheme):  # noqa: F811
     """Read from the disk: nothing is asked elsewhere, nothing is wider than the screen."""

@@ -696,6 +696,7 @@ def test_what_the_planner_chose_is_shown_with_its_reasons(
     expect(page.locator("ul.reasons li")).to_have_text(job["reasons"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 800, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_their_window_in_both_themes(
@@ -719,6 +720,7 @@ def test_pages_fit_their_window_in_both_themes(
     tab.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_pages_are_accessible(
     browser: Browser, service: Service, analyst: str, scheme: Literal["light", "dark"], width: int

@@ -61,6 +61,7 @@ def opened(page: Page, service: Service, key: str, address: str) -> list[str]:
     return asked
 
 
+@pytest.mark.slow
 def test_the_page_of_a_job_follows_it_and_keeps_what_the_reader_does(
     page: Page, service: Service, key: str, analyst: Client
 ) -> None:

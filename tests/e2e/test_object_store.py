@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.api.support import ADMIN, METADATA, as_csv, client, csv_rows, job_of, running
 from tests.object_store import admin_of, s3_server, settings_of
 
 
+@pytest.mark.slow
 def test_a_job_runs_on_rows_from_an_object_store(tmp_path: Path) -> None:
     rows, secret = tmp_path / "rows.csv", tmp_path / "secret"
     rows.write_bytes(as_csv(csv_rows()))

@@ -13,6 +13,7 @@ CLIENTS, AFFORDABLE = 64, 10
 STEPS, CHAINS = 50, 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.services)]
 )

@@ -140,6 +140,7 @@ NORMAL = {
 METHODS = ("mcmc_normalx", "mcmc_fixeds", "bayes_fixeds_fast", "mcmc_bs", "adassp")
 
 
+@pytest.mark.slow
 def test_what_else_than_chains_runs_is_paid_for_and_seen(
     started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path
 ) -> None:
@@ -265,6 +266,7 @@ def test_a_worker_that_is_killed_in_mid_job_costs_one_debit_and_gives_one_chain(
     outlives_a_kill(*started, tmp_path)
 
 
+@pytest.mark.slow
 def test_each_process_of_a_worker_may_be_killed_while_it_waits(
     started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path
 ) -> None:
@@ -280,6 +282,7 @@ def test_each_process_of_a_worker_may_be_killed_while_it_waits(
     assert analyst.wait(analyst.submit(job_of(dataset))["id"], timeout=90)["status"] == "succeeded"
 
 
+@pytest.mark.slow
 @pytest.mark.services
 def test_a_worker_that_is_killed_in_mid_job_on_rabbitmq(
     with_rabbitmq: dict[str, str], tmp_path: Path
@@ -304,6 +307,7 @@ def outlives_a_kill(process: subprocess.Popen[bytes], service: Service, tmp_path
     assert summary["draws"] + summary["num_warmup"] == LONG["num_steps"]
 
 
+@pytest.mark.slow
 def test_a_service_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     with running(tmp_path, FAST | {"DPMCMC_WORKERS": "0"}) as (process, service):
         _, analyst, dataset = set_up(service, tmp_path)
@@ -316,6 +320,7 @@ def test_a_service_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         assert analyst.budget(dataset)["jobs"] == 3
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_flushed_with_jobs_in_it_loses_none(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -345,6 +350,7 @@ def flush(environment: dict[str, str], folder: Path) -> int:
         return thrown
 
 
+@pytest.mark.slow
 def test_sigterm_lets_a_running_job_finish_and_exits_0(tmp_path: Path) -> None:
     with running(tmp_path) as (process, service):
         _, analyst, dataset = set_up(service, tmp_path)
@@ -407,6 +413,7 @@ def test_colour_is_for_terminals(
     assert capsys.readouterr().out == told
 
 
+@pytest.mark.slow
 def test_everything_ends_in_time_under_work(tmp_path: Path) -> None:
     """The API, a worker with a running job, and somebody who follows it: within 25 seconds."""
     with running(tmp_path, {"DPMCMC_DRAIN_SECONDS": "15"}) as (process, service):
@@ -429,6 +436,7 @@ def test_everything_ends_in_time_under_work(tmp_path: Path) -> None:
         wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
+@pytest.mark.slow
 def test_a_service_with_plans_under_way_ends_in_time(tmp_path: Path) -> None:
     """They run in processes that end with it, whoever waits for them."""
     slow = {"algorithm": "dp_barker", "num_steps": 3000, "num_chains": 4, "batch": 10}

@@ -73,6 +73,7 @@ def facts_of(span: Any) -> dict[str, Any]:
     return {k: v.string_value or v.int_value for k, v in values.items()}
 
 
+@pytest.mark.slow
 def test_a_job_is_one_trace_across_api_and_worker_and_tells_nothing_of_rows(
     tmp_path: Path,
 ) -> None:

@@ -59,6 +59,7 @@ def sign_out(page: Page) -> None:
     expect(page.get_by_label("API key")).to_be_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
 def test_the_whole_walk_needs_a_browser_and_nothing_else(
     page: Page,

@@ -49,6 +49,7 @@ def test_contours_of_the_banana_hold_the_share_of_draws_that_they_say(run):
             assert abs(found - float(share)) < 4 * sd
 
 
+@pytest.mark.slow
 def test_hard_clipping_is_seen_and_mild_clipping_is_not(run):
     _, rows = run("figure_7_1")
     for name, d in (("RWMH", "2"), ("HMC", "2"), ("HMC", "10")):
@@ -63,6 +64,7 @@ def test_hard_clipping_is_seen_and_mild_clipping_is_not(run):
         assert mean("5.0") < 0.2
 
 
+@pytest.mark.slow
 def test_every_sampler_that_is_registered_is_measured_within_its_budget(run):
     report, rows = run("figure_7_2")
     refused = {key.split(", ")[2] for key in report["findings"]["refused"]}

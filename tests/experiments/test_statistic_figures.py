@@ -30,6 +30,7 @@ def mixing():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", THESIS)
 def test_chains_mix_at_least_as_fast_as_published(mixing, name):
     """Less than the published time, by two standard errors of ours."""
@@ -38,12 +39,14 @@ def test_chains_mix_at_least_as_fast_as_published(mixing, name):
         assert time + 2.0 * error < published
 
 
+@pytest.mark.slow
 def test_averaged_ratios_mix_faster_where_particles_are_few(mixing):
     for particles in (2, 5, 10):
         (plain, error), (averaged, other) = (mixing[name, particles] for name in THESIS)
         assert plain - averaged > 3.0 * np.hypot(error, other)
 
 
+@pytest.mark.slow
 def test_both_come_to_the_exact_chain_as_particles_grow(mixing):
     rng, statistic = np.random.default_rng(2), power(1.0)
     how = like(laplace(statistic, EPSILON), statistic)
@@ -109,6 +112,7 @@ def test_a_median_tells_more_than_a_maximum(repository, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_chosen_statistic_errs_less_than_the_same_one_in_both_parts():
     """By medians: means are heavy tailed, as a rare first release chooses a large power."""
     theta, random = 0.9, Source(np.random.default_rng(1))

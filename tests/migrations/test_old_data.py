@@ -140,6 +140,7 @@ def test_ledgers_are_not_dropped_unasked(old: SessionFactory) -> None:
     assert inspect(old.engine).get_table_names() == ["alembic_version"]
 
 
+@pytest.mark.slow
 def test_the_service_goes_on_with_what_an_earlier_release_stored(
     old: SessionFactory, record: dict[str, Any], tmp_path: Path, url: str
 ) -> None:

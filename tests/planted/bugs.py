@@ -902,7 +902,7 @@ CHARGING = (
         "Budget.__init__",
         "self._lock = threading.Lock()",
         "self._lock = threading.Semaphore(1000)",
-        "tests/core/test_budget.py::test_threads_together_take_no_more_than_there_is[memory]",
+        "tests/core/test_budget.py::test_a_thread_waits_while_another_spends",
     ),
     Bug(
         "processes spend a budget twice",

@@ -235,9 +235,12 @@ def tried(runs: Preloaded, pristine: Path, folder: Path, bug: Bug) -> Verdict:
     """Plant a bug in a copy of the tree and run its test."""
     began = time.monotonic()
     tree = folder / bug.name.replace(" ", "-")
-    shutil.copytree(pristine, tree, ignore=shutil.ignore_patterns("var", "report.xml", "said.txt"))
+    unlike = shutil.ignore_patterns("var", "report.xml", "said.txt")
+    shutil.copytree(pristine, tree, ignore=unlike, copy_function=os.link)
     file = tree / bug.file
-    file.write_text(planted(file.read_text(), bug))
+    changed = planted(file.read_text(), bug)
+    file.unlink()  # all other trees have it too
+    file.write_text(changed)
     Path(cache_from_source(str(file))).unlink(missing_ok=True)  # it may look as old as the source
     try:
         survived = survival(bug, *runs.pytest(tree, [bug.caught_by]))

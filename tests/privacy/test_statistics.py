@@ -297,6 +297,7 @@ def test_rows_that_turn_one_by_one_change_the_smooth_sensitivity_slowly(beta, ra
     assert found.min() < 1e-3 or n * beta < 20.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0 / 32.0, 1.0, 8.0, 32.0])
 @pytest.mark.parametrize("delta", [1e-2, 1e-9])
 def test_the_integers_of_an_order_statistic_are_of_a_scale_that_changes_slowly(
@@ -352,6 +353,7 @@ def test_the_usual_smooth_scale_does_not_keep_delta_at_a_large_epsilon():
     assert divergence(5.0, 5.0 / (2.0 * math.log(2.0 / 1e-4))) < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["median", "maximum"])
 @pytest.mark.parametrize("factor", [1.0, 0.9])
 def test_order_statistics_have_the_noise_of_their_rows_and_not_a_tenth_less(form, factor):

@@ -64,6 +64,7 @@ def test_rows_open_for_both_stages_together_alone():
         release_of_stages(plan, table, permit, Seeded(1))
 
 
+@pytest.mark.slow
 def test_each_row_is_read_in_one_stage():
     """With the same noise, a replaced row moves one release by what it changed, and no other."""
     rows = np.linspace(-3.0, 3.0, ROWS)

@@ -378,6 +378,7 @@ def off_by(monkeypatch: pytest.MonkeyPatch, jump: timedelta, *modules: str) -> N
         monkeypatch.setattr(f"{module}.utc_now", lambda: utc_now() + jump)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 def test_a_worker_whose_clock_jumps_by_an_hour_in_mid_job_keeps_it(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta
