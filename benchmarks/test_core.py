@@ -63,6 +63,7 @@ def test_steps_of_the_demo_job(
             delta=1e-6,
             noise_multiplier=100.0,
             sampler=options,
+            accept_low_quality=True,
         ),
         rounds=5,
         warmup_rounds=1,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpmcmc.base.errors import SpecError
+    from dpmcmc.base.errors import LowQualityError, SpecError
     from dpmcmc.fit.budget import Budget, BudgetExhaustedError
     from dpmcmc.fit.local import sample
     from dpmcmc.fit.results import load
@@ -25,7 +25,7 @@ from dpmcmc.base.version import __version__ as __version__
 
 _HOMES = {
     "dpmcmc.fit.budget": ("Budget", "BudgetExhaustedError"),
-    "dpmcmc.base.errors": ("SpecError",),
+    "dpmcmc.base.errors": ("LowQualityError", "SpecError"),
     "dpmcmc.posterior.free.priors": ("CoefficientPrior",),
     "dpmcmc.planner": ("plan",),
     "dpmcmc.posterior.stored": ("combine",),
@@ -51,6 +51,7 @@ __all__ = [
     "CoefficientPrior",
     "Counts",
     "JobSpec",
+    "LowQualityError",
     "Mean",
     "ModelOptions",
     "ModelSpec",

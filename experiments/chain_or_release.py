@@ -53,7 +53,13 @@ def measured(name, epsilon, filled, runs):
     for _ in range(runs):
         algorithm = filled.spec.sampler.algorithm
         result = sample(
-            columns, schema=schema, model=model, delta=DELTA, epsilon=epsilon, sampler=algorithm
+            columns,
+            schema=schema,
+            model=model,
+            delta=DELTA,
+            epsilon=epsilon,
+            sampler=algorithm,
+            accept_low_quality=True,
         )
         start = getattr(result.plan.spec.sampler, "start", None)
         told = result.summary()[: len(truth)]

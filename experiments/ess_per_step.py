@@ -139,6 +139,7 @@ def demo(runs):
                 delta=1e-6,
                 epsilon=epsilon,
                 sampler=DpPenaltyOptions(),
+                accept_low_quality=True,
             )
             kept = Released(result.draws[:, result.plan.num_warmup :])
             bulk = [s.ess_bulk or 0.0 for s in summarise(kept, result.plan.parameters)]

@@ -77,6 +77,7 @@ def measure(problem, reference, tempering, epsilon, sampler, steps, random):
         delta=0.1 / problem.rows,
         epsilon=epsilon,
         sampler=chosen,
+        accept_low_quality=True,
     )
     draws = result.draws[:, result.plan.num_warmup :].reshape(-1, len(problem.means))
     return {

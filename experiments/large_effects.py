@@ -118,6 +118,7 @@ def measured(name, number, rows, epsilon, seed, **options):
         delta=DELTA,
         sampler=SAMPLERS[name].options(**options),
         progress=False,
+        accept_low_quality=True,
     )
     kept = result.draws[:, result.plan.num_warmup :]
     every = summarise(Released(kept), result.plan.parameters)

@@ -64,7 +64,14 @@ def measured(name, epsilon, runs):
     means, wide, held, others, chosen = [], [], [], {}, ""
     bad, weights = [], []
     for _ in range(runs):
-        result = sample(columns, schema=schema, model=model, delta=DELTA, epsilon=epsilon)
+        result = sample(
+            columns,
+            schema=schema,
+            model=model,
+            delta=DELTA,
+            epsilon=epsilon,
+            accept_low_quality=True,
+        )
         chosen = result.plan.spec.sampler.algorithm
         bad.append(result.verdict.status != "reliable")
         if result.release is not None:

@@ -389,18 +389,23 @@ class Epsilon(Answer):
 class AllotmentOut(Answer):
     """What one analyst may use of a budget. spent: with reservations. remaining: in both.
 
+    remaining_pure: of noise of pure epsilon (Laplace, randomised response), in both.
     jobs_left: of the epsilon that was asked for with job_epsilon; absent without it.
     """
 
     epsilon: float
     spent: Epsilon
     remaining: Epsilon
+    remaining_pure: Epsilon
     jobs_left: int | None = Field(None, exclude_if=lambda count: count is None)
 
 
 class BudgetOut(Answer):
     """A budget; every epsilon is composed, at the dataset's delta.
 
+    remaining: of one job with Gaussian noise; remaining_pure: of one with noise of pure epsilon
+    (Laplace, randomised response). remaining_failure: what is left of the share of delta that is
+    kept for medians and maxima, whose noise may fail.
     allotments: by analysts' ids, only where there are any; an analyst is told the own one.
     jobs_left: how many jobs of job_epsilon still fit, one after the other; absent without it.
     """
@@ -412,6 +417,8 @@ class BudgetOut(Answer):
     spent: Epsilon
     reserved: Epsilon
     remaining: Epsilon
+    remaining_pure: Epsilon
+    remaining_failure: float
     mu_total: float
     mu_spent: float | None
     jobs: int

@@ -20,8 +20,10 @@ from dpmcmc.privacy.filter import (
     EntryCost,
     FilterState,
     FilterTerms,
+    failure_left,
     mu_limit,
     remaining_epsilon,
+    remaining_pure_epsilon,
     spent_epsilon,
 )
 
@@ -31,7 +33,8 @@ class Balance:
     """A dataset's budget, or its population's. Every epsilon is at its delta and composed, no sum.
 
     gdp_weight, renyi, failure_weight: the shares of delta, see FilterTerms. spent: posted jobs.
-    reserved: reservations alone. remaining: the largest Gaussian job that still fits beside both.
+    reserved: reservations alone. remaining: the largest Gaussian job that still fits beside both,
+    remaining_pure: of pure epsilon, remaining_failure: the probability with which jobs may fail.
     mu_total: what the GDP branch allows in all (0: it is off). mu_spent: of posted jobs; None
     where one has no GDP bound. jobs: how many hold budget. seq, head: number and hash of the last
     entry, to be kept elsewhere as an anchor for `verify`.
@@ -48,6 +51,8 @@ class Balance:
     spent_epsilon: float
     reserved_epsilon: float
     remaining_epsilon: float
+    remaining_pure: float
+    remaining_failure: float
     mu_total: float
     mu_spent: float | None
     jobs: int
@@ -60,13 +65,15 @@ class Allotted:
     """An analyst's own cap on a dataset, at the dataset's delta.
 
     spent: of this analyst's jobs, reservations included. remaining: the largest Gaussian job of
-    this analyst's that fits both the cap and what the dataset has left.
+    this analyst's that fits both the cap and what the dataset has left, remaining_pure: of pure
+    epsilon.
     """
 
     analyst_id: UUID
     epsilon: float
     spent_epsilon: float
     remaining_epsilon: float
+    remaining_pure: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +157,9 @@ def _holders(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, list[H
     return found
 
 
-def _left(heads: Sequence[Head]) -> float:
-    """What is left for a job that debits all of these ledgers."""
-    return min(remaining_epsilon(head.terms, head.held) for head in heads)
-
-
 def _balance(dataset_id: UUID, head: Head, holders: Sequence[Head] = ()) -> Balance:
     terms, mu_spent = head.terms, head.posted.mu
+    debited = [(one.terms, one.held) for one in (head, *holders)]  # by each job
     return Balance(
         dataset_id=dataset_id,
         status=head.status,
@@ -168,7 +171,9 @@ def _balance(dataset_id: UUID, head: Head, holders: Sequence[Head] = ()) -> Bala
         failure_weight=terms.failure_weight,
         spent_epsilon=spent_epsilon(terms, head.posted),
         reserved_epsilon=spent_epsilon(terms, head.reserved),
-        remaining_epsilon=_left([head, *holders]),
+        remaining_epsilon=min(remaining_epsilon(*one) for one in debited),
+        remaining_pure=min(remaining_pure_epsilon(*one) for one in debited),
+        remaining_failure=min(failure_left(*one) for one in debited),
         mu_total=mu_limit(terms),
         mu_spent=mu_spent if math.isfinite(mu_spent) else None,
         jobs=head.jobs,
@@ -227,13 +232,13 @@ def _caps(head: Head, analyst_id: UUID | None) -> list[Allotted]:
 
 def _allotted(head: Head, analyst_id: UUID, own: Allotment) -> Allotted:
     terms = replace(head.terms, epsilon=own.epsilon)
+    debited = (terms, own.held), (head.terms, head.held)
     return Allotted(
         analyst_id=analyst_id,
         epsilon=own.epsilon,
         spent_epsilon=spent_epsilon(terms, own.held),
-        remaining_epsilon=min(
-            remaining_epsilon(terms, own.held), remaining_epsilon(head.terms, head.held)
-        ),
+        remaining_epsilon=min(remaining_epsilon(*one) for one in debited),
+        remaining_pure=min(remaining_pure_epsilon(*one) for one in debited),
     )
 
 

@@ -53,3 +53,29 @@ class SpecError(ValueError):
         super().__init__(f"{pointer}: {message}")
         self.pointer = pointer
         self.message = message
+
+
+class LowQualityError(SpecError):
+    """A call whose plan is not usable: it would spend its cost on a result that says too little.
+
+    Nothing was charged.
+
+    Attributes
+    ----------
+    usable_at
+        About the smallest epsilon at which it would be usable; None where none is known.
+    """
+
+    def __init__(self, expected: str, usable_at: float | None) -> None:
+        told = "Nothing was charged; accept_low_quality=True takes the call as it is."
+        super().__init__("/privacy/epsilon", f"{expected} {low_quality_remedy(usable_at)} {told}")
+        self.usable_at = usable_at
+
+
+def low_quality_remedy(usable_at: float | None) -> str:
+    """Return what to do about a plan that is not usable. usable_at: an epsilon that would do."""
+    if usable_at is None:
+        return (
+            "No epsilon up to 1000 is known to mend that: leave the algorithm and its steps open."
+        )
+    return f"At epsilon {usable_at:.3g} it would do."

@@ -45,14 +45,20 @@ def budget_bar(budget: Json, width: int = 40) -> str:
 
 
 def budgets(items: Iterable[Json]) -> Table:
-    """A table of the budgets of datasets, one line for each."""
+    """A table of the budgets of datasets, one line for each.
+
+    Where no job with Gaussian noise fits, what is left for noise of pure epsilon is told.
+    """
     grid = table("Privacy budgets", "dataset", "epsilon", "delta", "spent", "reserved", "remaining")
     for item in items:
+        pure = (item.get("remaining_pure") or {}).get("epsilon") or 0.0
+        left = item["remaining"]["epsilon"]
         grid.add_row(
             escape(str(item.get("name") or item["dataset"])),
             epsilon(item["epsilon"]),
             f"{item['delta']:g}",
-            *(epsilon(item[kind]["epsilon"]) for kind in ("spent", "reserved", "remaining")),
+            *(epsilon(item[kind]["epsilon"]) for kind in ("spent", "reserved")),
+            f"pure {epsilon(pure)}" if pure and not left else epsilon(left),
         )
     return grid
 

@@ -204,6 +204,11 @@ class Budget:
         """Largest pure epsilon, of Laplace noise or randomised response, that still fits."""
         return remaining_pure_epsilon(self._terms, self._now().state)
 
+    @property
+    def remaining_failure(self) -> float:
+        """What is left of the share of delta for releases of medians and maxima, which may fail."""
+        return failure_left(self._terms, self._now().state)
+
     def take(self, event: Event) -> Taken:
         """Take what an event costs. What is returned stands for it in `return_rest`.
 
@@ -308,6 +313,10 @@ class Budget:
 
     def _room(self, state: FilterState) -> str:
         """Say which call still fits; its number is rounded down, so that it does."""
+        no_failure = self.failure_share and not failure_left(self._terms, state)
+        return self._largest(state) + (", no median or maximum does" if no_failure else "")
+
+    def _largest(self, state: FilterState) -> str:
         gaussian = remaining_epsilon(self._terms, state)
         pure = remaining_pure_epsilon(self._terms, state)
         if max(gaussian, pure) < LEAST_ASKED:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.base.errors import SpecError, near
+from dpmcmc.base.errors import LowQualityError, SpecError, near
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget, Taken
 from dpmcmc.fit.results import Result, judged, told
@@ -33,7 +33,7 @@ from dpmcmc.inputs.schema import (
     zero_to_one,
 )
 from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec, Spend
-from dpmcmc.planner import Plan, cost_of, expected_seconds, plan
+from dpmcmc.planner import Plan, cost_of, expected_seconds, plan, shortfall
 from dpmcmc.planner.warn import MAY_BE_YES_OR_NO
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy.event_json import digest
@@ -98,6 +98,7 @@ def sample(
     budget: Budget | None = None,
     spend: Spend = "until_hopeless",
     whitening: StoredRelease | None = None,
+    accept_low_quality: bool = False,
     progress: bool | None = None,
     random: RandomSource | None = None,
 ) -> Result:
@@ -119,16 +120,20 @@ def sample(
     show to be hopeless, and gives the budget back what was not drawn; result.cost is then what was,
     and the verdict says so. "all" goes on. whitening: an earlier release of the same columns of the
     same rows, whose coordinates are used again, so that all of the budget is left for the rest.
-    progress: whether a bar shows on stderr how far the run is; by default on terminals, of long
-    runs. random: for tests only.
-    Raises SpecError on the job, BudgetExhaustedError where too little is left, ValueError where the
-    data do not suit the schema.
+    accept_low_quality: whether to run, and to pay for, a job whose plan is not `usable`, which is
+    refused otherwise. progress: whether a bar shows on stderr how far the run is; by default on
+    terminals, of long runs. random: for tests only.
+    Raises SpecError on the job, LowQualityError where its plan is not usable, BudgetExhaustedError
+    where too little is left, ValueError where the data do not suit the schema. Nothing is charged
+    then.
     """
     if formula is not None and not isinstance(formula, str):
         if data is not None:
             raise SpecError("/model/formula", f"{FORMULA}, before the data")
         formula, data = None, formula
     known = check_call(schema, budget, random, progress)
+    if not isinstance(accept_low_quality, bool | np.bool_):
+        raise SpecError("/accept_low_quality", "must be True or False")
     if whitening is not None and not isinstance(whitening, StoredRelease):
         raise SpecError(POINTER, "must be the release of an earlier fit: whitening=fit.release")
     if model is None:
@@ -146,8 +151,10 @@ def sample(
         spec, earlier = _with_whitening(spec, whitening)
     planned = plan(known, spec, earlier=earlier)
     yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
-    cost = planned.event, planned.cost.delta
-    rows, permit, taken = owned(known, data, *cost, budget, yes_or_no)
+    table = checked_rows(known, data, planned.cost.delta, budget, yes_or_no)
+    if not planned.usable and not accept_low_quality:
+        raise LowQualityError(*shortfall(known, planned, spec))
+    rows, permit, taken = paid_rows(table, planned.event, budget)
     result, drawn = _ran(known, planned, (rows, permit), whitening, progress, random)
     if drawn is None:
         return result
@@ -219,19 +226,27 @@ def _ran(
 
 
 def owned(
-    schema: Schema,
-    data: object,
-    happens: Event,
-    delta: float,
-    budget: Budget | None,
-    yes_or_no: str | None = None,
+    schema: Schema, data: object, happens: Event, delta: float, budget: Budget | None
 ) -> tuple[Private[Table], Permit, Taken | None]:
     """Return rows of the caller's own, the permit that opens them for one event, and what was paid.
 
-    data: as in `sample`. delta: of the call. budget: pays; without one the cost is the caller's to
-    account for. yes_or_no: a formula whose response is to be 0 and 1 alone. Raises SpecError where
-    a delta is no promise for so many rows, ValueError where data do not suit the schema,
-    BudgetExhaustedError where too little is left.
+    Arguments and errors are those of `checked_rows` and `paid_rows`.
+    """
+    return paid_rows(checked_rows(schema, data, delta, budget), happens, budget)
+
+
+def checked_rows(
+    schema: Schema,
+    data: object,
+    delta: float,
+    budget: Budget | None,
+    yes_or_no: str | None = None,
+) -> Table:
+    """Return rows that suit the schema; nothing is paid.
+
+    data: as in `sample`. delta: of the call. yes_or_no: a formula whose response is to be 0 and 1
+    alone. Raises SpecError where a delta is no promise for so many rows, ValueError where data do
+    not suit the schema.
     """
     check_delta("/privacy/delta", delta, schema.rows)
     if budget is not None:
@@ -239,6 +254,17 @@ def owned(
     table = table_of(schema, columns_of(data))
     if yes_or_no is not None:
         _check_yes_or_no(schema, yes_or_no, table)
+    return table
+
+
+def paid_rows(
+    table: Table, happens: Event, budget: Budget | None
+) -> tuple[Private[Table], Permit, Taken | None]:
+    """Return checked rows, the permit that opens them for one event, and what was paid.
+
+    budget: pays; without one the cost is the caller's to account for. Raises BudgetExhaustedError
+    where too little is left.
+    """
     taken = None if budget is None else budget.take(happens)
     subject = str(uuid.uuid4())
     permit = Permit(subject=subject, event_digest=digest(happens))

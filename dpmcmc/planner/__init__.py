@@ -8,7 +8,7 @@ from dpmcmc.planner.planning import (
     event,
     expected_seconds,
     plan,
-    usable_at,
+    shortfall,
 )
 
 __all__ = [
@@ -19,5 +19,5 @@ __all__ = [
     "event",
     "expected_seconds",
     "plan",
-    "usable_at",
+    "shortfall",
 ]

@@ -25,6 +25,7 @@ from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.checks import check_length, check_size, check_spec
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.resolve import (
+    RELIABLE_ESS,
     Filled,
     chains_know,
     fill,
@@ -286,7 +287,26 @@ def plan(
     )
 
 
-def usable_at(schema: Schema, made: Plan, asked: JobSpec) -> float | None:
+def shortfall(schema: Schema, made: Plan, asked: JobSpec) -> tuple[str, float | None]:
+    """Return what is expected of a plan that is not usable, and an epsilon that would do.
+
+    made: the plan. asked: the job as the caller left it. None where no epsilon is known.
+    """
+    width = "" if made.expected_width is None else f", {made.expected_width:.3g} times as wide"
+    ess = made.expected_ess
+    draws = "Nobody knows how many" if ess is None else f"Expected are {ess:.3g}"
+    expected = (
+        f"The rows are expected not to stand out of the noise{width}."
+        if made.algorithm in RELEASES
+        else f"{draws} effective draws; {RELIABLE_ESS:g} are wanted."
+    )
+    try:
+        return expected, _usable_at(schema, made, asked)
+    except (ValueError, OverflowError):
+        return expected, None
+
+
+def _usable_at(schema: Schema, made: Plan, asked: JobSpec) -> float | None:
     """Return about the smallest epsilon at which a job would be usable that is not.
 
     made: its plan. asked: as the caller left it. None where none up to HIGHEST_EPSILON is, or where

@@ -31,6 +31,7 @@ from dpmcmc.privacy.gaussian import (
 )
 
 FRACTION_BITS = 96
+LEAST_FAILURE = 1e-20  # of a job that is told of: no delta is smaller
 
 
 def units_up(value: Fraction) -> int:
@@ -287,8 +288,9 @@ def _accepted_below(terms: FilterTerms, state: FilterState, epsilon: float) -> f
 
 
 def failure_left(terms: FilterTerms, state: FilterState) -> float:
-    """With which probability further jobs may fail, rounded down."""
-    return max(0.0, float(in_units((_limits(terms)[-1] or 0) - state.sums[-1])))
+    """With which probability further jobs may fail, rounded down; 0 where roundings are left."""
+    left = float(in_units((_limits(terms)[-1] or 0) - state.sums[-1]))
+    return left if left >= LEAST_FAILURE else 0.0
 
 
 def remaining_for(terms: FilterTerms, state: FilterState, cost: EntryCost) -> float:

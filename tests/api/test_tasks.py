@@ -405,3 +405,33 @@ def test_tables_whose_bins_say_nothing_of_a_column_are_not_reliable(house: House
     assert verdict["status"] == "unreliable"
     (reason,) = (one for one in verdict["reasons"] if "bins" in one)
     assert "'gain'" in reason
+
+
+def test_what_noise_hides_is_unreliable_and_taken(house: House, dataset: str) -> None:
+    analyst = house.user("analyst")
+    for task in (
+        {"kind": "summaries", "statistics": [MEAN]},
+        {"kind": "statistic", "column": "rich", "form": "sequential"},
+    ):
+        body = asked(dataset, 0.01, **task)
+        assert analyst.post("/v1/plans", json=body).json()["usable"] is True
+        verdict = analyst.get(ran(house, analyst, body)).json()["verdict"]
+        assert verdict["status"] == "unreliable"
+        assert "noise alone makes" in verdict["sentence"]
+        assert "at epsilon" in verdict["reasons"][0]
+
+
+def test_what_pure_epsilon_leaves_is_told_beside_what_gaussian_noise_has(
+    house: House, dataset: str
+) -> None:
+    analyst = house.user("analyst")
+    body = asked(dataset, 10.0, kind="statistic", column="age", noise="laplace")
+    body["privacy"] = {"epsilon": 10.0, "delta": DELTA}
+    ran(house, analyst, body)
+    for found in (
+        house.admin.get(f"/v1/datasets/{dataset}/budget").json(),
+        house.admin.get("/v1/budget").json()["items"][0],
+    ):
+        assert found["remaining"]["epsilon"] < found["remaining_pure"]["epsilon"]
+        assert found["remaining_pure"]["epsilon"] == pytest.approx(20.0)
+        assert found["remaining_failure"] == 0.0

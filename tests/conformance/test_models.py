@@ -559,6 +559,7 @@ def test_a_planned_job_runs_and_names_what_it_releases(name):
         sampler=DpPenaltyOptions(num_steps=20),
         delta=1e-6,
         epsilon=1.0,
+        accept_low_quality=True,
     )
     assert result.draws.shape[2] == len(result.plan.parameters)
     assert np.isfinite(result.draws).all()

@@ -165,6 +165,7 @@ def test_a_far_mode_is_reached_within_the_planned_warm_up(seeded, name):
         epsilon=4.0,
         sampler=SAMPLERS[name].options(num_steps=2000, num_chains=1),
         random=seeded(2),
+        accept_low_quality=True,
     )
     means = np.array([np.mean(column) for column in data.values()])
     away = (result.draws[0] - means) * math.sqrt(rows)
@@ -299,6 +300,7 @@ def test_no_coefficient_of_a_barker_chain_stands_still(seeded, family):
         sampler=options,
         random=seeded(2),
         **cost,
+        accept_low_quality=True,
     )
     kept = result.draws[:, result.plan.num_warmup :]
     moved = (np.diff(kept, axis=1) != 0.0).mean(axis=(0, 1))

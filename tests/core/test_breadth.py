@@ -47,6 +47,7 @@ def fitted(top, epsilon, formula="y ~ narrow + full + g", seed=1, rows=ROWS):
         delta=1e-6,
         epsilon=epsilon,
         sampler="noisy_quadratic",
+        accept_low_quality=True,
     )
 
 

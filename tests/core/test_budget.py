@@ -416,3 +416,22 @@ def test_a_delta_that_is_not_named_suits_noise_and_budget():
     median = {"form": "median", "noise": "smooth_laplace"}
     assert release(Budget(9.0, 1e-8, 0.1), 1.0, **median).cost.delta == pytest.approx(1e-9)
     assert release_statistic(DATA, "x", schema=SCHEMA, epsilon=1.0, **median).cost.delta == 1e-6
+
+
+def test_what_is_left_for_each_kind_of_noise_is_told_apart():
+    data = {"x": np.linspace(0.0, 1.0, 5000)}
+    schema = Schema.from_frame(data, {"x": (0, 1)})
+    median = {"form": "median", "noise": "smooth_laplace", "delta": 1e-7}
+    budget = Budget(20.0, 1e-6, failure_share=0.1)
+    assert budget.remaining_failure == pytest.approx(1e-7)
+    release_statistic(data, "x", schema=schema, epsilon=1.0, budget=budget, **median)
+    assert budget.remaining_failure == 0.0
+    assert budget.remaining > 17.0
+    assert "no median or maximum does" in str(budget)
+    with pytest.raises(BudgetExhaustedError, match="share of delta"):
+        release_statistic(data, "x", schema=schema, epsilon=1.0, budget=budget, **median)
+    pure = Budget(2.0, 1e-6)
+    release_statistic(data, "x", schema=schema, epsilon=0.5, noise="laplace", budget=pure)
+    assert (pure.remaining, pure.remaining_pure) == (0.0, pytest.approx(1.5))
+    assert "a call of pure epsilon 1.5 still fits" in str(pure)
+    assert "median" not in str(pure)

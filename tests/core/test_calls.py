@@ -49,7 +49,16 @@ SCHEMA = Schema.from_frame(DATA, {"x": (0, 2), "y": ("no", "yes"), "z": ("a", "b
 MODEL = ModelSpec(family="logistic", formula="y ~ x")
 
 CALLS = {
-    "sample": (sample, {"formula": "y ~ x", "data": DATA, "schema": SCHEMA, "epsilon": 1.0}),
+    "sample": (
+        sample,
+        {
+            "formula": "y ~ x",
+            "data": DATA,
+            "schema": SCHEMA,
+            "epsilon": 1.0,
+            "accept_low_quality": True,  # so that whatever is not refused pays
+        },
+    ),
     "describe": (
         describe,
         {"data": DATA, "statistics": [Mean(column="x")], "schema": SCHEMA, "epsilon": 1.0},

@@ -12,7 +12,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.fit.local import sample
 from dpmcmc.inputs.options import DpHmcOptions, Start
 from dpmcmc.inputs.spec import JobSpec, PrivacySpec
-from dpmcmc.planner import plan, usable_at
+from dpmcmc.planner import plan, shortfall
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.algorithms import ALGORITHMS
@@ -92,6 +92,7 @@ def test_two_noise_multipliers_are_planned_and_run(name, chains):
         delta=DELTA,
         noise_multiplier=30.0,
         sampler=options,
+        accept_low_quality=True,
     )
     gradients = (chains or 1) * (50 * options.num_leapfrog + 1)
     steps = (chains or 1) * 50
@@ -134,4 +135,4 @@ def test_no_epsilon_is_named_where_none_pays_for_the_noise_that_is_given():
     job = JobSpec(model=EXAMPLES["logistic"], sampler=options, privacy=privacy)
     made = plan(SCHEMA, job)
     assert any("at no epsilon up to 1000" in warning for warning in made.warnings)
-    assert usable_at(SCHEMA, made, job) is None
+    assert shortfall(SCHEMA, made, job)[1] is None

@@ -70,6 +70,7 @@ def outcome(family, algorithm, schema, columns=None, model=None, privacy=None, *
             model=ModelSpec(**{"family": family, "formula": FORMULAS[family], **(model or {})}),
             **{"delta": 1e-6, "epsilon": 1.0, **(privacy or {})},
             sampler=options_of(algorithm, **options),
+            accept_low_quality=True,
         )
     except SpecError as error:
         return error

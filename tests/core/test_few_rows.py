@@ -55,6 +55,7 @@ def fitted(family, rows, epsilon, seed=1, sampler="noisy_quadratic"):
         family=family,
         progress=False,
         random=Seeded(seed),
+        accept_low_quality=True,
     )
 
 

@@ -180,6 +180,7 @@ def test_any_data_and_budget_gives_finite_draws(family, epsilon, kind):
         model=job(family=family).model,
         delta=1e-6,
         epsilon=epsilon,
+        accept_low_quality=True,
     )
     assert np.isfinite(found.draws).all()
     assert found.draws.shape == (2, 2000, 2)
@@ -195,6 +196,7 @@ def test_extreme_bounds_give_finite_draws(reach):
         schema=schema,
         model=spec.model,
         **budget(spec),
+        accept_low_quality=True,
     )
     assert np.isfinite(found.draws).all()
 
@@ -207,6 +209,7 @@ def test_without_budget_the_posterior_is_the_prior():
         schema=schema,
         model=spec.model,
         **budget(spec),
+        accept_low_quality=True,
     )
     assert found.draws.mean(axis=(0, 1)) == pytest.approx([0.0, 0.0], abs=0.2)
     assert found.draws.std(axis=(0, 1)) == pytest.approx([1.5, 1.5], rel=0.1)

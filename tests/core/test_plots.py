@@ -25,7 +25,9 @@ def fits():
     given = {"epsilon": 8, "random": Seeded(1)}
     samplers = {"noisy_quadratic": "noisy_quadratic", "dp_penalty": SHORT}
     return {
-        name: dpmcmc.sample("y ~ x", rows, schema, sampler=sampler, **given)
+        name: dpmcmc.sample(
+            "y ~ x", rows, schema, sampler=sampler, **given, accept_low_quality=True
+        )
         for name, sampler in samplers.items()
     }
 
@@ -132,8 +134,8 @@ def test_a_bar_tells_how_far_a_run_is(fits, capsys):
     schema = fit.design.schema
     rows = {"x": np.zeros(ROWS), "y": ["no"] * ROWS}
     given = {"epsilon": 2, "sampler": SHORT, "random": Seeded(1)}
-    dpmcmc.sample("y ~ x", rows, schema, progress=True, **given)
+    dpmcmc.sample("y ~ x", rows, schema, progress=True, **given, accept_low_quality=True)
     told = capsys.readouterr().err
     assert told.rstrip().endswith("[##############################] 100%     0 s left")
-    dpmcmc.sample("y ~ x", rows, schema, **given)
+    dpmcmc.sample("y ~ x", rows, schema, **given, accept_low_quality=True)
     assert capsys.readouterr().err == ""

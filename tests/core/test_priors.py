@@ -125,6 +125,7 @@ def test_log_sigma_has_a_prior_by_name():
         delta=1e-6,
         epsilon=1.0,
         sampler="noisy_quadratic",
+        accept_low_quality=True,
     )
     assert np.exp(found.draws[..., 3]).mean() == pytest.approx(9.0, rel=0.01)
 
@@ -139,6 +140,7 @@ def test_a_narrow_named_prior_decides(algorithm):
         delta=1e-6,
         epsilon=8.0,
         sampler=algorithm,
+        accept_low_quality=True,
     )
     kept = found.draws[:, found.plan.num_warmup :, 1]
     assert kept.mean() == pytest.approx(5.0, abs=0.05)
@@ -196,6 +198,7 @@ def test_the_unit_of_a_response_changes_nothing_but_the_unit():
             epsilon=1.0,
             sampler="noisy_quadratic",
             random=Seeded(3),
+            accept_low_quality=True,
         ).draws
         / np.array([unit, unit, unit, 1.0])
         for unit in (1.0, 1024.0)

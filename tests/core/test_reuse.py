@@ -14,7 +14,7 @@ from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import FRESH, AutoOptions, DpPenaltyOptions, NoisyQuadraticOptions
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import ModelSpec
-from dpmcmc.planner import event, plan, usable_at
+from dpmcmc.planner import event, plan, shortfall
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Gaussian
 from dpmcmc.privacy.noise import SystemRandom
@@ -198,7 +198,8 @@ def test_an_epsilon_that_would_do_counts_on_it_too():
     asked = job(epsilon=0.02)
     own, used = (plan(SCHEMA, asked, earlier=e) for e in ((), (old(z=1.0),)))
     assert not used.usable
-    assert usable_at(SCHEMA, used, asked) <= usable_at(SCHEMA, own, asked)
+    (_, for_used), (_, for_own) = (shortfall(SCHEMA, made, asked) for made in (used, own))
+    assert for_used <= for_own
 
 
 def opened(made):

@@ -145,6 +145,7 @@ def test_few_rows_give_finite_chains(schema_of, people, prior, count):
         delta=1e-6,
         epsilon=1.0,
         sampler=DpPenaltyOptions(num_steps=30),
+        accept_low_quality=True,
     )
     assert np.isfinite(result.draws).all()
 
@@ -173,6 +174,7 @@ def test_sample_is_the_same_path_with_the_cost_beside_it(schema, people):
         delta=1e-6,
         epsilon=2.0,
         sampler=DpPenaltyOptions(num_steps=50, num_chains=2, num_warmup=20),
+        accept_low_quality=True,
     )
     assert result.draws.shape == (2, 50, 4)
     assert result.cost.epsilon <= 2.0
@@ -224,6 +226,7 @@ def test_an_algorithm_by_its_name_is_left_to_the_planner(schema_of, people):
             delta=1e-6,
             epsilon=0.1,
             sampler=sampler,
+            accept_low_quality=True,
         ).plan.spec.sampler
 
     assert found("dp_mala") == found(DpMalaOptions())

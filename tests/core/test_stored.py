@@ -54,7 +54,14 @@ def design(data):
 
 def fitted(family, response, prior=10.0, **budget):
     model = ModelSpec(family=family, formula=f"{response} ~ x + g", prior=NormalPrior(scale=prior))
-    return sample(people(), schema=SCHEMA, model=model, random=Seeded(1), **(budget or ALL))
+    return sample(
+        people(),
+        schema=SCHEMA,
+        model=model,
+        random=Seeded(1),
+        **(budget or ALL),
+        accept_low_quality=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +254,7 @@ def test_results_show_their_verdict(logistic, monkeypatch):
         model=ModelSpec(family="logistic", formula="y ~ x"),
         sampler=DpPenaltyOptions(num_steps=40, num_chains=2),
         **{**ALL, "epsilon": 1.0},
+        accept_low_quality=True,
     )
     assert poor.release is None
     assert "\x1b[31mUnreliable\x1b[0m" in repr(poor)
@@ -264,7 +272,12 @@ def test_plans_of_releases_expect_what_their_verdicts_say(epsilon, usable):
     assert plan(SCHEMA, spec).usable is usable
     told = [
         sample(
-            people(s), schema=SCHEMA, model=model, random=Seeded(s), **ALL | {"epsilon": epsilon}
+            people(s),
+            schema=SCHEMA,
+            model=model,
+            random=Seeded(s),
+            **ALL | {"epsilon": epsilon},
+            accept_low_quality=True,
         )
         for s in range(5)
     ]

@@ -53,6 +53,7 @@ def fitted(method, data, epsilon, seed=1, formula="y ~ a + b", num_steps=1000, h
         delta=1e-6,
         sampler=options,
         random=Seeded(seed),
+        accept_low_quality=True,
     )
 
 

@@ -174,7 +174,12 @@ def test_the_registry_is_asked_at_every_draw(monkeypatch):
     """With the registry empty no sampler and no release gives anything."""
     monkeypatch.setattr(sites, "SITES", ())
     with pytest.raises(ValueError, match="registered sites"):
-        sample(**MEAN, sampler=NoisyMeanOptions(num_steps=2), noise_multiplier=1.0)
+        sample(
+            **MEAN,
+            sampler=NoisyMeanOptions(num_steps=2),
+            noise_multiplier=1.0,
+            accept_low_quality=True,
+        )
 
 
 MEAN = {
@@ -224,7 +229,9 @@ def test_a_derived_start_is_checked():
 def test_a_job_that_costs_nothing_is_refused():
     with pytest.raises(SpecError, match="costs epsilon 0"):
         sample(**MEAN, sampler=NoisyMeanOptions(num_steps=2), noise_multiplier=1e6)
-    cheap = sample(**MEAN, sampler=NoisyMeanOptions(num_steps=2), noise_multiplier=1e5)
+    cheap = sample(
+        **MEAN, sampler=NoisyMeanOptions(num_steps=2), noise_multiplier=1e5, accept_low_quality=True
+    )
     assert cheap.cost.epsilon > 0.0
 
 
@@ -234,7 +241,7 @@ def test_the_door_checks_what_reaches_it(monkeypatch):
     monkeypatch.setattr("dpmcmc.planner.planning._check_cost", lambda _: None)
     options = NoisyMeanOptions(shares=(1e-9, 0.9), clip_bounds=(1e12, 1e-6), num_steps=2)
     with pytest.raises(ValueError, match="no proof covers"):
-        sample(**MEAN, sampler=options, noise_multiplier=2.8e8)
+        sample(**MEAN, sampler=options, noise_multiplier=2.8e8, accept_low_quality=True)
 
 
 @pytest.mark.parametrize("log2_sd", [8, 20, 46, 50])

@@ -16,6 +16,7 @@ from app.services.errors import Fault, Refusal
 from app.services.jobs.kinds.base import PaidJob
 from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow, JobRow
+from dpmcmc.base.errors import low_quality_remedy
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.planner import BasePlan
 from dpmcmc.privacy.events import EventError
@@ -94,11 +95,7 @@ def _too_large(fault: Fault) -> Refusal:
 
 def low_quality(expected: str, epsilon: float | None) -> Refusal:
     """The refusal of a plan that is expected to be useless. epsilon: one that would do."""
-    remedy = (
-        "No epsilon up to 1000 is known to mend that: leave the algorithm and its steps open."
-        if epsilon is None
-        else f"At epsilon {epsilon:.3g} it would do."
-    )
+    remedy = low_quality_remedy(epsilon)
     return Refusal(
         422,
         "low_quality_plan",

@@ -57,7 +57,7 @@ def release_statistic(
     Returns
     -------
     ReleasedStatistic
-        The noisy values, the distribution of their noise, and the cost.
+        The noisy values, the distribution of their noise, the cost, and a verdict.
 
     Raises
     ------

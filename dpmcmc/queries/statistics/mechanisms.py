@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, is_number
 from dpmcmc.planner import Cost
+from dpmcmc.posterior.verdicts import Verdict
 
 # Smooth sensitivity of order statistics. Proof: docs/proofs/smooth_laplace.md.
 Floats = NDArray[np.float64]
@@ -221,7 +222,7 @@ class ReleasedStatistic:
     form: batch (one noisy sum of s over rows), sequential (s of each row with its own noise, in a
     random order), median or maximum (of s over rows). values: (1,), or (rows,) where form is
     sequential; a batch is a SUM, not a mean. noise: of values; RandomisedResponse gives 0 and 1.
-    cost: None where it was simulated.
+    cost, verdict: None where it was simulated.
     """
 
     values: Floats
@@ -230,6 +231,7 @@ class ReleasedStatistic:
     rows: int
     form: ReleaseForm
     cost: Cost | None = None
+    verdict: Verdict | None = None
 
 
 def _check(condition: bool, message: str) -> None:

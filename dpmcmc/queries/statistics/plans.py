@@ -93,6 +93,11 @@ def planned(
     return StatisticPlan(schema, request, statistic, scaled, Paid(multiplier, event, cost))
 
 
+def replanned(plan: StatisticPlan, epsilon: float) -> StatisticPlan:
+    """Return the plan of the same release at another epsilon. Raises SpecError."""
+    return planned(plan.schema, plan.request, epsilon, plan.paid.cost.delta)
+
+
 def number(name: str, value: object) -> float:
     """Return epsilon or delta. Raises SpecError where it is no number."""
     if not is_number(value):

@@ -5,9 +5,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.inputs.schema import Table
 from dpmcmc.mechanisms.sums import release_sums
+from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.discrete import scale_of
 from dpmcmc.privacy.discrete_laplace import cells, flip_share, flips, laplace_noise, log2_scale
 from dpmcmc.privacy.noise import RandomSource
@@ -17,8 +19,10 @@ from dpmcmc.privacy.sites import (
     STATISTIC_GAUSSIAN,
     STATISTIC_LAPLACE,
 )
+from dpmcmc.queries import noise_share
 from dpmcmc.queries.paid import opened
 from dpmcmc.queries.statistics.mechanisms import (
+    LEAST_SHARE,
     GaussianNoise,
     LaplaceNoise,
     Noise,
@@ -29,7 +33,7 @@ from dpmcmc.queries.statistics.mechanisms import (
     order_statistic,
     smooth_sensitivity,
 )
-from dpmcmc.queries.statistics.plans import StatisticPlan
+from dpmcmc.queries.statistics.plans import StatisticPlan, replanned
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -131,7 +135,60 @@ def with_flips(plan: StatisticPlan, values: Floats, random: RandomSource) -> Rel
 def released_statistic(plan: StatisticPlan, values: Floats) -> ReleasedStatistic:
     """Return noisy values (1,) or (rows,) with the distribution of their noise. Reads no row."""
     rows, form = plan.schema.rows, plan.request.form
-    return ReleasedStatistic(values, law_of(plan), plan.statistic, rows, form, plan.paid.cost)
+    law, cost = law_of(plan), plan.paid.cost
+    return ReleasedStatistic(
+        values, law, plan.statistic, rows, form, cost, _judged(plan, law, values)
+    )
+
+
+def _judged(plan: StatisticPlan, law: Noise, values: Floats) -> Verdict:
+    """Return the verdict, from released values and public facts."""
+
+    def share_at(epsilon: float) -> float:
+        try:
+            return _noise_share(replanned(plan, epsilon))
+        except SpecError:  # no such noise
+            return math.inf
+
+    share = _noise_share(plan)
+    hidden = noise_share.reason(NAMES[plan.request.form], share, share_at, plan.epsilon)
+    reasons = [hidden] if hidden else []
+    why = f"noise alone makes a 90 % interval as wide as {100.0 * share:.2g} % of what bounds allow"
+    if isinstance(law, SmoothLaplaceNoise):
+        low, high = plan.statistic.range
+        beyond = max(low - values[0], values[0] - high) / (high - low)
+        if not hidden and beyond > 0.5 * noise_share.MOST_SHARE:
+            reasons.append(
+                "the value lies far beyond the declared bounds: these rows have more noise than"
+                " rows that are spread evenly, since the value changes much with a few of them;"
+                " narrower bounds and a larger epsilon have less"
+            )
+        why += ", if rows are spread evenly over them"
+    return noise_share.verdict(f"{why}, and an inference knows the noise", reasons)
+
+
+def _noise_share(plan: StatisticPlan) -> float:
+    """Return the width of the 90 % interval that noise alone makes, over what bounds allow.
+
+    Of the mean of s where rows are summed or released one by one. The noise of an order statistic
+    depends on the rows; it is that of rows that are spread evenly over the bounds.
+    """
+    law, rows = law_of(plan), plan.schema.rows
+    if isinstance(law, SmoothLaplaceNoise):
+        sd = math.sqrt(2.0) * 2.0 / law.epsilon * _even_sensitivity(law.beta, rows)
+    elif isinstance(law, RandomisedResponse):
+        keep = law.keep_probability
+        sd = math.sqrt(keep * (1.0 - keep)) / (2.0 * keep - 1.0) / math.sqrt(rows)
+    else:
+        count = rows if plan.request.form == "batch" else math.sqrt(rows)
+        sd = law.sd / plan.statistic.sensitivity / count
+    return 2.0 * noise_share.REACH * sd
+
+
+def _even_sensitivity(beta: float, rows: int) -> float:
+    """Return the smooth sensitivity of rows at equal distances, over the range; see mechanisms."""
+    replaced = min(max(1.0 / beta - 1.0, 0.0), float(rows))
+    return max(math.exp(-beta * replaced) * (replaced + 1.0) / (rows + 1.0), LEAST_SHARE)
 
 
 def law_of(plan: StatisticPlan) -> Noise:
@@ -145,6 +202,12 @@ def law_of(plan: StatisticPlan) -> Noise:
     return noise_of(plan)
 
 
+NAMES = {
+    "batch": "the mean",
+    "sequential": "the mean",
+    "median": "the median",
+    "maximum": "the maximum",
+}
 RELEASES = {
     "gaussian": with_gaussian,
     "laplace": with_laplace,

@@ -18,6 +18,7 @@ from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import check_call, owned
 from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.planner import Cost
+from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.events import Parallel
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.queries.paid import Paid, opened
@@ -66,6 +67,13 @@ class Stages:
     scores: dict[float, float]
     weights: Floats
     cost: Cost
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the second stage; the first one chose its power."""
+        if self.second.verdict is None:
+            raise TypeError("simulated stages have no verdict")
+        return self.second.verdict
 
 
 def plan_of_stages(
@@ -227,7 +235,7 @@ def release_in_two_stages(
     Returns
     -------
     Stages
-        Both releases, the chosen power and the scores of all.
+        Both releases, the chosen power, the scores of all and a verdict.
 
     Raises
     ------

@@ -17,7 +17,10 @@ from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.inputs.spec import PrivacySpec
 from dpmcmc.mechanisms.counts import check_cells, noise_sd, released
 from dpmcmc.planner import Cost
+from dpmcmc.posterior.verdicts import Verdict
+from dpmcmc.privacy import accountant
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
+from dpmcmc.queries import noise_share
 from dpmcmc.queries.paid import Paid, opened, settled
 from dpmcmc.queries.summaries.intervals import (
     Cumulative,
@@ -29,6 +32,7 @@ from dpmcmc.queries.summaries.intervals import (
 )
 from dpmcmc.queries.summaries.statistics import (
     MOMENT_SENSITIVITY,
+    Counts,
     Quantiles,
     Statistic,
     SummaryRequest,
@@ -88,6 +92,33 @@ class Summaries:
     def cost(self) -> Cost:
         """The cost of the call."""
         return self.plan.paid.cost
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether noise hides any of the statistics, from released values and public facts."""
+        ends = np.cumsum([request.size for request in self.plan.requests])[:-1]
+        parts = np.split(self.released, ends)
+        found = map(self._reasons, self.plan.requests, parts)
+        told = "intervals include the noise, which alone makes none of a quarter of its range"
+        return noise_share.verdict(told, [one for reasons in found for one in reasons])
+
+    def _reasons(self, request: SummaryRequest, part: Floats) -> list[str]:
+        """Return why the noise hides a statistic, the worst of its numbers for all of them."""
+        sd, cost, z = self.plan.noise_sd, self.cost, self.plan.paid.noise_multiplier
+        shares = _noise_shares(request, part, self.plan.schema.rows, sd)
+        worst = max(shares, key=lambda name: shares[name])
+        if isinstance(request.statistic, Quantiles):
+            without = _noise_shares(request, part, self.plan.schema.rows, 0.0)[worst]
+            if without >= noise_share.MOST_SHARE:
+                return [f"the bins of {worst} are too coarse for it: ask for more"]
+
+        def share_at(epsilon: float) -> float:
+            less = accountant.noise_multiplier_for(epsilon, cost.delta, 1) / z
+            shares = _noise_shares(request, part, self.plan.schema.rows, sd * less)
+            return max(shares.values())
+
+        hidden = noise_share.reason(worst, shares[worst], share_at, cost.epsilon)
+        return [hidden] if hidden else []
 
     def estimates(
         self, level: float = 0.9, target: IntervalTarget = "population"
@@ -164,9 +195,44 @@ class Summaries:
         if len(estimates) > SHOWN:
             lines.append(f"  and {len(estimates) - SHOWN} more")
         cost = f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}"
-        return "\n".join([f"{len(self.plan.requests)} statistics", *lines, cost])
+        told = self.verdict.text(False)
+        return "\n".join([f"{len(self.plan.requests)} statistics", told, *lines, cost])
 
     __repr__ = __str__
+
+
+def _noise_shares(request: SummaryRequest, part: Floats, rows: int, sd: float) -> dict[str, float]:
+    """Return the widths of the intervals that noise alone makes, over what bounds allow, by name.
+
+    part: as released. sd: of the noise of a count. Of a table in which no cell stands out of the
+    noise it is the width of all cells together.
+    """
+    reach, statistic = noise_share.REACH, request.statistic
+    if isinstance(statistic, Counts):
+        name, cells = " and ".join(axis.name for axis in request.axes), len(part)
+        most = sd * float(ndtri(1.0 - 0.05 / cells))  # that the noise alone makes of any cell
+        if max(rows / cells, part.max()) < most:
+            return {f"all shares of {name}, together": 2.0 * reach * sd / rows * cells}
+        return {f"a share of {name}": 2.0 * reach * sd / rows}
+    column = request.column
+    if isinstance(statistic, Quantiles):
+        sums = Cumulative(np.array(request.axes[0].edges), part, rows, sd)
+        found = {at: sums.quantile(at, reach, "rows") for at in statistic.at}
+        size = column.upper - column.lower
+        return {
+            f"quantile {at:g} of {column.name}": (high - low) / size
+            for at, (_, low, high) in found.items()
+        }
+    per_unit = MOMENT_SENSITIVITY / math.sqrt(2.0)
+    known = moments(part * per_unit, rows, sd * per_unit, bool(column.missing), reach, "rows")
+    if known is None:
+        return {f"the mean of {column.name}": 1.0}
+    count = min(part[2] * per_unit, rows) if column.missing else rows
+    wide = reach * sd * per_unit / count * math.hypot(1.0, known.mean[0] * bool(column.missing))
+    return {
+        f"the mean of {column.name}": wide,
+        f"the sd of {column.name}": known.sd[2] - known.sd[1],
+    }
 
 
 def _whole(interval: tuple[float, float, float]) -> tuple[float, float, float]:
@@ -212,7 +278,7 @@ def describe(
     Returns
     -------
     Summaries
-        `estimates()` returns every estimate with its interval.
+        `estimates()` returns every estimate with its interval, `verdict` whether noise hides one.
 
     Raises
     ------

@@ -62,8 +62,3 @@ class Planned(Protocol):
 def quick_seconds(rows: int) -> float:
     """Return the expected seconds of one pass over the rows, with its overhead."""
     return 0.1 + 1e-7 * rows
-
-
-def reliable(why: str) -> Verdict:
-    """Return a verdict of reliable with this reason."""
-    return Verdict("reliable", f"Reliable: {why}.", (), None)

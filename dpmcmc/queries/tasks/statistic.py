@@ -15,7 +15,7 @@ from dpmcmc.queries.statistics import plans
 from dpmcmc.queries.statistics.mechanisms import ReleasedStatistic, ReleaseForm, StatisticKind
 from dpmcmc.queries.statistics.release import release, released_statistic
 from dpmcmc.queries.summaries.intervals import IntervalTarget
-from dpmcmc.queries.tasks.base import Floats, quick_seconds, reliable
+from dpmcmc.queries.tasks.base import Floats, quick_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class PlannedStatistic:
         """Return the values and the distribution of their noise."""
         return as_json(self.plan, released_statistic(self.plan, first))
 
-    def verdict(self, first: Floats) -> Verdict:  # noqa: ARG002
-        """Return reliable: an inference includes the noise."""
-        return reliable("an inference knows the noise")
+    def verdict(self, first: Floats) -> Verdict:
+        """Return the verdict on the released statistic."""
+        return verdict_of(released_statistic(self.plan, first))
 
     def released(self, first: Floats) -> tuple[ReleasedStatistic, ...]:
         """Return the released statistics, for an inference."""
@@ -92,6 +92,13 @@ def as_json(plan: plans.StatisticPlan, released: ReleasedStatistic) -> dict[str,
         "values": released.values.tolist(),
         "noise": {"kind": plan.request.noise, **asdict(released.noise)},
     }
+
+
+def verdict_of(released: ReleasedStatistic) -> Verdict:
+    """Return the verdict of a release of rows."""
+    if released.verdict is None:
+        raise TypeError("a simulated statistic has no verdict")
+    return released.verdict
 
 
 def pure_epsilon(privacy: PrivacySpec) -> float:

@@ -14,7 +14,7 @@ from dpmcmc.queries.paid import Paid
 from dpmcmc.queries.summaries import call as summing
 from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles
-from dpmcmc.queries.tasks.base import Floats, quick_seconds, reliable
+from dpmcmc.queries.tasks.base import Floats, quick_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,9 @@ class PlannedSummaries:
         names = {"level": level, "target": target, "noise_sd": self.plan.noise_sd}
         return {**names, "estimates": [asdict(estimate) for estimate in estimates]}
 
-    def verdict(self, first: Floats) -> Verdict:  # noqa: ARG002
-        """Return reliable: intervals include the noise."""
-        return reliable("intervals include the noise")
+    def verdict(self, first: Floats) -> Verdict:
+        """Return the verdict on the summaries."""
+        return summing.Summaries(self.plan, first).verdict
 
 
 def planned(schema: Schema, task: SummariesTask, privacy: PrivacySpec) -> PlannedSummaries:

@@ -25,7 +25,7 @@ from dpmcmc.queries.statistics.two_stages import (
     release_of_stages,
 )
 from dpmcmc.queries.summaries.intervals import IntervalTarget
-from dpmcmc.queries.tasks.base import Floats, quick_seconds, reliable
+from dpmcmc.queries.tasks.base import Floats, quick_seconds
 from dpmcmc.queries.tasks.statistic import as_json, pure_epsilon
 
 MOST_GUESSES = 2000  # thetas times powers
@@ -102,9 +102,9 @@ class PlannedStages:
             "weights": [{"theta": theta, "weight": weight} for theta, weight in weights],
         }
 
-    def verdict(self, first: Floats) -> Verdict:  # noqa: ARG002
-        """Return reliable: an inference includes the noise."""
-        return reliable("an inference knows the noise")
+    def verdict(self, first: Floats) -> Verdict:
+        """Return the verdict on both stages."""
+        return self._stages(first).verdict
 
     def released(self, first: Floats) -> tuple[ReleasedStatistic, ...]:
         """Return both released statistics, for an inference."""

@@ -38,12 +38,10 @@ from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import FRESH, AutoOptions, NoisyQuadraticOptions
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.planner.resolve import RELIABLE_ESS
 from dpmcmc.planner.select import of_full_data
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.units import Scale, in_units
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
-from dpmcmc.releases import RELEASES
 from dpmcmc.releases.reuse import Earlier
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers.algorithms import OPTIONS
@@ -171,18 +169,7 @@ class ChainJob(PaidJob):
 
     def shortfall(self, schema: Schema, plan: planner.Plan) -> tuple[str, float | None]:
         """Return what is expected of a plan that is not usable, and an epsilon that would do."""
-        width = "" if plan.expected_width is None else f", {plan.expected_width:.3g} times as wide"
-        ess = plan.expected_ess
-        draws = "Nobody knows how many" if ess is None else f"Expected are {ess:.3g}"
-        expected = (
-            f"The rows are expected not to stand out of the noise{width}."
-            if plan.algorithm in RELEASES
-            else f"{draws} effective draws; {RELIABLE_ESS:g} are wanted."
-        )
-        try:
-            return expected, planner.usable_at(schema, plan, self.spec)
-        except (ValueError, OverflowError):
-            return expected, None
+        return planner.shortfall(schema, plan, self.spec)
 
     def work(self, session: Session, schema: Schema) -> Work:
         """Return the job ready to run. Raises UnrunnableError where its whitening is gone."""
