@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import LowQualityError, SpecError, near
+from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget, Taken
 from dpmcmc.fit.results import Result, judged, told
@@ -83,6 +84,7 @@ FAMILIES: dict[str, FamilyName] = {
 }
 
 
+@own_errors
 def sample(
     formula: object = None,
     data: object = None,

@@ -12,6 +12,7 @@ from dacite import DaciteError
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
+from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Neighbouring, Released
 from dpmcmc.base.version import __version__
 from dpmcmc.fit import files
@@ -65,6 +66,7 @@ class Result:
         """
         return in_units(self.design, self.plan.parameters, self.draws, scale)
 
+    @own_errors
     def summary(self, scale: Scale = "original", *, mixing: bool = True) -> Summaries:
         """Return moments, quantiles and diagnostics of the draws after warm-up, as a table.
 
@@ -73,6 +75,7 @@ class Result:
         kept = self.on(scale)[:, self.plan.num_warmup :]
         return Summaries(tuple(summarise(Released(kept), self.plan.parameters, mixing=mixing)))
 
+    @own_errors
     def __str__(self) -> str:
         """Return the verdict, in colour on a terminal, and the posterior."""
         return self._told(sys.stdout.isatty())
@@ -110,6 +113,7 @@ class Result:
         """
         return self.plan.cost if self.drawn is None else self.drawn
 
+    @own_errors
     def predict(self, given: Sequence[Setting]) -> Predictions:
         """Return the mean response with its interval at each setting of the covariates. Free.
 

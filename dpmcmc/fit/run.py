@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError
+from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, PermitError, Private, Released
 from dpmcmc.families import MODELS
 from dpmcmc.formula.design import Design, make_design
@@ -51,6 +52,7 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
             random = self._meter = Metered(random, event(schema, spec))
         self._blocks = _blocks(schema, spec, table, random, self._kept.append, white)
 
+    @own_errors
     def __next__(self) -> Released[NDArray[np.float64]]:
         from dpmcmc.kernels.subnormals import flushed
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.base.errors import SpecError
+from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Neighbouring
 from dpmcmc.families import MODELS
 from dpmcmc.formula.columns import Floats
@@ -224,6 +225,7 @@ def _check_cost(cost: Cost) -> None:
         raise SpecError("/privacy/noise_multiplier", message)
 
 
+@own_errors
 def plan(
     schema: Schema, spec: JobSpec, *, advise: bool = True, earlier: Sequence[Earlier] = ()
 ) -> Plan:
@@ -287,6 +289,7 @@ def plan(
     )
 
 
+@own_errors
 def shortfall(schema: Schema, made: Plan, asked: JobSpec) -> tuple[str, float | None]:
     """Return what is expected of a plan that is not usable, and an epsilon that would do.
 

@@ -3,6 +3,7 @@
 import inspect
 import random
 import re
+import warnings
 from dataclasses import fields, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -272,3 +273,59 @@ def test_every_public_call_that_takes_a_budget_is_tried():
         if inspect.isfunction(call) and "budget" in inspect.signature(call).parameters
     }
     assert takes == set(CALLS)
+
+
+# --- whatever NumPy and Python are told to do about odd numbers, what is paid for is given
+
+SLOW = ("dp_barker", "dp_penalty_subsampled")  # to plan
+SHORT = {
+    name: one.options(num_steps=20, num_chains=1)
+    for name, one in ALGORITHMS.items()
+    if name not in SLOW
+}
+FORMULAS = ("y ~ x + z", "x ~ y", "z ~ x", "y ~ poly(x, 2)", "y ~ bs(x, df=4)")
+ODD = {
+    "as they are": {},
+    "one value": {"x": np.ones(ROWS)},
+    "one word": {"y": np.repeat("yes", ROWS)},
+    "at a bound": {"x": np.zeros(ROWS)},
+    "far beyond a bound": {"x": np.full(ROWS, 1.7e308)},
+    "subnormal": {"x": np.full(ROWS, 5e-324)},
+    "the largest of a type": {"x": np.full(ROWS, 2**64 - 1, np.uint64)},
+    "big-endian": {"x": DATA["x"].astype(">f4"), "y": DATA["y"].astype(">U3")},
+    "read-only": {"x": np.broadcast_to(1.5, ROWS)},
+    "not contiguous": {name: np.repeat(values, 2)[::2] for name, values in DATA.items()},
+    "a subclass": {"x": np.rec.fromarrays([DATA["x"]], names="x").x},
+}
+
+
+def paying(algorithms):
+    """Every call, and `sample` with kinds of model, and with every algorithm where so asked."""
+    for name, (_, given) in CALLS.items():
+        yield name, given
+    hopeless = {"data": DATA, "schema": SCHEMA, "epsilon": 2.0, "accept_low_quality": True}
+    for formula in FORMULAS:
+        yield "sample", hopeless | {"formula": formula}
+    for short in SHORT.values() if algorithms else ():
+        yield "sample", hopeless | {"formula": "y ~ x", "sampler": short}
+        yield "sample", hopeless | {"formula": "x ~ y", "sampler": short}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_rows_cost_nothing_or_give_a_result_where_errors_are_raised(odd):
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        for name, given in paying(algorithms=odd == "at a bound"):
+            told = f"{name}, {given.get('formula')}, {given.get('sampler')}"
+            untouched_or_done(name, given | {"data": DATA | ODD[odd]}, told)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_few_rows_cost_nothing_or_give_a_result_where_errors_are_raised(rows):
+    data = {name: values[:rows] for name, values in DATA.items()}
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        for name, given in paying(algorithms=rows == 1):
+            told = f"{name}, {given.get('formula')}, {given.get('sampler')}"
+            few = {"data": data, "schema": replace(SCHEMA, rows=rows)}
+            untouched_or_done(name, given | few, told)

@@ -1,5 +1,6 @@
 """One statistic of rows of your own, released in one call."""
 
+from dpmcmc.base.floating import own_errors
 from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import check_call, owned
 from dpmcmc.inputs.schema import Schema
@@ -9,6 +10,7 @@ from dpmcmc.queries.statistics.plans import NoiseName, StatisticRequest, delta_o
 from dpmcmc.queries.statistics.release import release
 
 
+@own_errors
 def release_statistic(
     data: object,
     column: str,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, is_number
+from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import check_call, owned
@@ -190,6 +191,7 @@ def _with_power(plan: StatisticPlan, a: float) -> StatisticPlan:
     return replace(plan, request=request, statistic=statistic)
 
 
+@own_errors
 def release_in_two_stages(
     data: object,
     column: str,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpmcmc.base.errors import SpecError
+from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import check_call, owned, usual_delta
@@ -241,6 +242,7 @@ def _whole(interval: tuple[float, float, float]) -> tuple[float, float, float]:
     return float(min(max(round(interval[0]), low), high)), float(low), float(high)
 
 
+@own_errors
 def describe(
     data: object,
     statistics: Sequence[Statistic],

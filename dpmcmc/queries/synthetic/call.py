@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from dpmcmc.base.errors import SpecError, is_number
+from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import check_call, owned, usual_delta
@@ -264,6 +265,7 @@ class Synthetic:
     __repr__ = __str__
 
 
+@own_errors
 def synthesise(
     data: object,
     *,
