@@ -91,7 +91,7 @@ def _caller(request: Request, services: Services) -> Caller:
         caller = keys.authenticate(services, token, address)
     request.app.state.lanes.remember(request, caller.id if caller else None)
     if caller is None:
-        raise of_status(401, "This key or token lets nobody in.")
+        raise of_status(401, "This key or token is not valid.")
     request.state.caller = caller  # for the request's log line
     allowance = request.app.state.rates.ask(caller.id)
     request.state.allowance = allowance  # for the answer's headers

@@ -121,7 +121,7 @@ SignedByHeader = Annotated[Session, Depends(signed_by_header)]
 
 
 async def begin(request: Request, key: str, then: str) -> RedirectResponse:
-    """Make a session for the owner of a key. Raises RefusedError where the key lets nobody in."""
+    """Make a session for the owner of a key. Raises RefusedError where the key is not valid."""
     ends = datetime.now(UTC) + LASTS
     api = Api(request, key)
     try:

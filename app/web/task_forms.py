@@ -12,7 +12,7 @@ KINDS = {
     "summaries": "means, quantiles and counts",
     "synthetic": "synthetic tables",
     "statistic": "one statistic",
-    "two_stages": "one statistic, chosen by a part of the rows",
+    "two_stages": "one statistic, chosen in a first stage",
 }
 
 

@@ -398,11 +398,11 @@ def publish(
 ) -> Conditional:
     """Return the posterior given the sums. Privacy: event(options). Never raises on the rows.
 
-    Raises ValueError where the rows have not the holders that the event is of.
+    Raises ValueError where the number of data holders is not that of the event.
     """
     bounds, number = (max_row_norm, rows.half), options.num_holders or 1
     if number not in (1, len(rows.holders)):
-        raise ValueError("the rows have not the holders that the job was charged for")
+        raise ValueError("the job was charged for another number of data holders")
     ends = [sum(rows.holders[:at]) for at in range(1, number)]
     parts = zip(np.split(rows.x, ends, axis=1), np.split(rows.y, ends), strict=True)
     group = options.group or 1

@@ -94,10 +94,10 @@ def test_a_job_is_planned_submitted_and_read_in_the_browser(
     page.get_by_label("Formula").fill("y ~ x")
     page.get_by_label("ε").fill("0.1")
     expect(page.locator("#plan")).to_contain_text("unusable")
-    page.get_by_role("button", name="Submit, and pay").click()
+    page.get_by_role("button", name="Submit job").click()
     expect(page.get_by_role("alert").first).to_contain_text("would do")
     page.get_by_label("Take it even").check()
-    page.get_by_role("button", name="Submit, and pay").click()
+    page.get_by_role("button", name="Submit job").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("y ~ x")
     expect(page.locator("#summary tbody tr")).to_have_count(2, timeout=30_000)
     expect(page.locator(".verdict .unreliable")).to_have_text("unreliable")
@@ -114,7 +114,7 @@ def test_a_task_of_every_kind_is_planned_submitted_and_read_in_the_browser(
     def submitted(epsilon: str) -> None:
         page.get_by_label("ε").fill(epsilon)
         expect(page.locator("#plan")).to_contain_text("affordable")
-        page.get_by_role("button", name="Submit, and pay").click()
+        page.get_by_role("button", name="Submit job").click()
 
     page.get_by_label("Mean of x").check()
     page.get_by_label("Quantiles of x").fill("0.5")
@@ -277,7 +277,7 @@ def test_a_task_is_duplicated_as_it_was_asked_for(
     for label, value in (filled | {"ε": "0.012", "δ": "1e-07"}).items():
         expect(page.get_by_label(label, exact=label == "Tables")).to_have_value(value)
     expect(page.locator("#plan")).to_contain_text("affordable")  # without a further touch
-    page.get_by_role("button", name="Submit, and pay").click()
+    page.get_by_role("button", name="Submit job").click()
     expect(page.get_by_role("button", name="Duplicate")).to_be_visible()
     with Client(service.url, analyst) as client:
         again = client.job(page.url.rsplit("/", 1)[1])
@@ -559,8 +559,8 @@ def test_an_admin_uploads_a_dataset_whose_columns_are_typed(
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("alert")).to_contain_text("/metadata/privacy/epsilon")
     page.get_by_label("Epsilon").fill("3")
-    page.get_by_text("Samplers on secret batches").click()
-    page.get_by_label("Share for secret batches").fill("0.3")
+    page.get_by_text("Algorithms with subsampling").click()
+    page.get_by_label("Share for subsampling").fill("0.3")
     page.get_by_label("Share for medians").fill("0.1")
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("heading", name="ward rounds")).to_be_visible()
