@@ -96,7 +96,7 @@ def test_a_job_is_planned_submitted_and_read_in_the_browser(
     expect(page.locator("#plan")).to_contain_text("unusable")
     page.get_by_role("button", name="Submit job").click()
     expect(page.get_by_role("alert").first).to_contain_text("would do")
-    page.get_by_label("Take it even").check()
+    page.get_by_label("Accept a plan of low quality").check()
     page.get_by_role("button", name="Submit job").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("y ~ x")
     expect(page.locator("#summary tbody tr")).to_have_count(2, timeout=30_000)
