@@ -231,10 +231,10 @@ def test_the_intercept_is_calibrated_where_its_model_holds():
     noise[..., 0, 1] = noise[..., 1, 0] = noise[..., 0, 1] * math.sqrt(0.5)
     moments += sds[1] * rng.normal(size=moments.shape)
     told = Noisy(gram + noise, moments, None, sds, ROWS)
-    found = intercept.walk(told, prior, 1500, 300, Seeded(27), thin=10)
+    found = intercept.walk(told, prior, 700, 300, Seeded(27), thin=10)
     assert surprise(ranks(found.coefficients, theta)) > UNIFORM
     assert surprise(ranks(found.variances, variance)) > UNIFORM
-    short = intercept.walk(smaller(told), prior, 900, 300, Seeded(28), thin=10)
+    short = intercept.walk(smaller(told), prior, 700, 300, Seeded(28), thin=10)
     assert surprise(ranks(short.coefficients, theta)) < REJECTED
 
 

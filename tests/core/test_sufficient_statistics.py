@@ -125,9 +125,10 @@ def test_sums_of_several_holders_lead_to_the_posterior_of_all_rows(method):
     for seed in range(15):
         data = people(np.random.default_rng(seed), 20_000)
         fit = fitted(method, data, 2.0, seed, holders=(12_000, 5000, 3000))
-        whole = fitted(method, data, 2.0, seed)
-        assert fit.plan.cost == whole.plan.cost
-        wider.append(fit.summary(mixing=False)[1].sd / whole.summary(mixing=False)[1].sd)
+        if seed < 5:  # a ratio of sds is nearly the same each time
+            whole = fitted(method, data, 2.0, seed)
+            assert fit.plan.cost == whole.plan.cost
+            wider.append(fit.summary(mixing=False)[1].sd / whole.summary(mixing=False)[1].sd)
         if fit.verdict.status == "reliable":
             for one, truth in zip(fit.summary(mixing=False)[:3], TRUTH, strict=True):
                 held, total = held + (one.q05 < truth < one.q95), total + 1
