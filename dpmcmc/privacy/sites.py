@@ -118,6 +118,10 @@ SITES = (
 
 # Draws that privacy does not rest on being noise: module:function -> what for.
 OTHER_DRAWS = {
+    **{
+        f"dpmcmc.privacy.drawn:Metered.{kind}": "handed on from the source behind"
+        for kind in ("normals", "uniforms", "integers", "words")
+    },
     "dpmcmc.privacy.discrete:discrete_gaussian": "words of the integer noise itself",
     "dpmcmc.privacy.discrete_laplace:flips": "the flips of randomised responses themselves",
     "dpmcmc.privacy.discrete_laplace:_proposed": "words of the integer noise itself",

@@ -104,7 +104,7 @@ def planned(name, family, **options):
         model=EXAMPLES[family],
         sampler=ALGORITHMS[name].options(**{**numbers, **cold_start, **options}),
         privacy=PrivacySpec(delta=1e-6, noise_multiplier=1e3),
-        spend="all",
+        spend="all" if name == "noisy_quadratic" else "until_hopeless",
     )
     return plan(SCHEMA, spec)
 
