@@ -157,8 +157,13 @@ def _count(node: Any) -> int:
             power = 0
         if not 1 <= power <= MAX_POWER:
             raise SpecError(POINTER, f"a power of terms must be a whole number, 1 to {MAX_POWER}")
-        count: int = _count(arguments[0]) ** power
-        return count
+        terms: int = _count(arguments[0])
+        if terms == 1 and power > 1:
+            raise SpecError(
+                POINTER,
+                "a power of one term is that term itself: write I(x ** 2), or poly(x, 2)",
+            )
+        return int(terms**power)
     counts = [_count(argument) for argument in arguments]
     if len(counts) == 2 and sign in (":", "*"):
         left, right = counts

@@ -44,19 +44,27 @@ class Decimals(list[object]):
 def columns_of(data: object) -> Mapping[str, Sequence[object]]:
     """Return column name -> values of a mapping, or of any data frame.
 
-    A value that is missing is None or not a number. The pandas Series of a mapping are brought into
-    the order of the first one's index, as pandas does. Raises TypeError where it is neither a
-    mapping nor a frame, ValueError where two columns have one name, values come without a length,
-    or the indexes of Series do not have the same labels.
+    A value that is missing is None or not a number. The pandas Series of a mapping, and arrays of
+    xarray, are brought into the order of the first one's index, as pandas does. Raises TypeError
+    where it is neither a mapping nor a frame, ValueError where two columns have one name, values
+    come without a length, or the indexes of Series do not have the same labels.
     """
     if isinstance(data, Mapping):
         for name, values in data.items():
             if isinstance(values, str) or not isinstance(values, Sized):
                 raise ValueError(f"column {name!r} must be a list or an array of values")
-        native = {k: v.to_native() if hasattr(v, "to_native") else v for k, v in data.items()}
+        native = {name: _native(values) for name, values in data.items()}
         return {name: _plain(values) for name, values in _aligned(native).items()}
     frame = _frame(data)
     return {name: _values(frame[name]) for name in frame.columns}
+
+
+def _native(values: Any) -> Any:
+    """Return values of narwhals as what they hold, and of xarray as a Series of pandas."""
+    if hasattr(values, "to_native"):
+        return values.to_native()
+    is_array = hasattr(values, "coords") and hasattr(values, "to_series")
+    return values.to_series() if is_array and values.ndim == 1 else values
 
 
 def type_of(values: Sequence[object]) -> ValueType:

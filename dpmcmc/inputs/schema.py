@@ -27,8 +27,10 @@ DATES = (
     " bounds in the same unit"
 )
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
-_DATE = re.compile(  # a year first, a year last, or a month by its name
+_DATE = re.compile(  # a year first, a year last, a month by its name, a week or a time of day
     r"\d{4}[-/](0?[1-9]|1[0-2])|\d{4}[-/.](0?[1-9]|1[0-2])[-/.]\d{1,2}([T ].*)?"
+    r"|(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(T.*)?"
+    r"|\d{4}-?W\d\d(-?\d)?|([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?"
     r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})( .*)?"
     rf"|(\d{{1,2}}[.,]?[- ]+)?({_MONTHS})[a-z]*[.,]?[- ]+(\d{{1,2}},?[- ]+)?\d{{2,4}}",
     re.ASCII | re.IGNORECASE,

@@ -104,6 +104,9 @@ WRONG = [
     ("I(x**TRUE)", "exponent must be a number"),
     ("I(x + '1')", "only"),
     ("(x + g)**2.0", "a power of terms must be a whole number"),
+    ("x**2", "a power of one term is that term itself: write I"),
+    ("x^3", "a power of one term is that term itself: write I"),
+    ("g + (x)**2", "a power of one term is that term itself: write I"),
     ("(x + g)**T", "a power of terms must be a whole number"),
     ("(x + g)**'2'", "a power of terms must be a whole number"),
 ]
