@@ -32,34 +32,6 @@ from worker.parent import die_with_parent
 from worker.warmup import unpack
 
 ROOT = Path(__file__).resolve().parent.parent
-# the keys of the compose specification that are used here; a misspelled one is in no such list
-KEYS = {
-    "": {"name", "services", "volumes", "secrets"},
-    "service": {
-        "image",
-        "build",
-        "restart",
-        "read_only",
-        "tmpfs",
-        "cap_drop",
-        "security_opt",
-        "volumes",
-        "secrets",
-        "environment",
-        "depends_on",
-        "command",
-        "ports",
-        "healthcheck",
-        "deploy",
-        "stop_grace_period",
-        "mem_limit",
-        "pids_limit",
-    },
-    "healthcheck": {"test", "interval", "timeout", "retries", "start_period", "disable"},
-    "deploy": {"replicas"},
-    "depends_on": {"condition"},
-    "secret": {"file"},
-}
 OURS = "dpmcmc:"
 
 
@@ -76,18 +48,6 @@ def ours(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def setting_names() -> set[str]:
     known = {n: variables_of(n, field)[0] for n, field in Settings.model_fields.items()}
     return {*known.values(), *(f"{known[name]}_FILE" for name in SECRETS)}
-
-
-def test_composition_uses_only_keys_that_compose_knows(compose: dict[str, Any]) -> None:
-    assert {key for key in compose if not key.startswith("x-")} <= KEYS[""]
-    for service in compose["services"].values():
-        assert set(service) <= KEYS["service"]
-        assert set(service.get("healthcheck", {})) <= KEYS["healthcheck"]
-        assert set(service.get("deploy", {})) <= KEYS["deploy"]
-        for needed in service.get("depends_on", {}).values():
-            assert set(needed) == KEYS["depends_on"]
-    for secret in compose["secrets"].values():
-        assert set(secret) == KEYS["secret"]
 
 
 def test_composition_refers_only_to_what_it_declares(compose: dict[str, Any]) -> None:
