@@ -18,26 +18,23 @@ from dpmcmc.privacy.noise import RandomSource
 
 # ends of layers: of a score's length, in mean lengths of a row's score under the model; of a
 # residual, in sds; of a row's curvature, in mean ones
-LENGTHS = np.concatenate(
-    (
-        [1.5, 1.9, 2.4, 3.0, 3.7, 4.5, 5.5, 7.0, 9.0, 12.0, 16.0],
-        [25.0, 40.0, 60.0, 90.0, 180.0, 400.0],
-    )
-)
-SIZES = np.array([2.5, 3.2, 4.0, 5.5, 7.0, 10.0, 14.0, 40.0, 200.0])
+LENGTHS = np.array([1.5, 2.1, 3.0, 4.2, 6.0, 9.0, 14.0, 25.0, 50.0, 120.0, 400.0])
+SIZES = np.array([2.5, 4.0, 7.0, 12.0, 22.0, 40.0, 80.0, 200.0])
+# parts of the farthest that a residual can be, within which their layers begin and end
+NEAREST_SIZE, LAST_SIZE = 0.7, 0.8
 CURVES = np.array([1.5, 3.0, 6.0, 12.0, 40.0])
-# precision of the layers, by how much of it decides; of the three kinds
-WEIGHTS = (
-    np.concatenate((np.minimum(np.diff(LENGTHS[:11]), 2.0), np.full(6, 2.5))),
-    np.ones(4),
-    np.array([1.0, 1.0, 1.0, 1.0, 1.5, 1.5, 2.0, 1.0]),
-)
-PARTS = (0.7, 0.1, 0.2)
+# of the precision of layers, of the three kinds
+PARTS = (0.6, 0.1, 0.3)
 # of what a clip leaves out, how much points the same way: .05 to .65 of 22 real data sets where
 # their clips lie; what is chosen by, and what is allowed for
 ONE_SIDED, ALLOWED = 0.6, 0.8
-CLEAR_SDS, DECAY = 2.0, 3.0  # of a layer; power of the length by which rows beyond it fall
-SQUARES_DECAY = 2.5  # and of squared residuals, as those of Student's t with five degrees have it
+CLEAR_SDS, DECAY = 3.0, 3.0  # of a layer; power of the length by which rows beyond it fall
+SQUARES_DECAY = 1.02  # and of squared residuals, at least: slower ones have no mean square
+# of what noise hides of them, what is taken to be there, over its mean, and the sd, over the most
+# that it can be: intervals then hold none of it, and all
+HIDDEN_MEAN, HIDDEN_SD = 0.8, 0.38
+# of what is hidden, the power where it falls more slowly in what is seen; from where that is told
+LEAST_DECAY, SLOWEST_DECAY, LOOKED_BACK = 2.5, 0.4, 0.3
 CONVEX = 1.5  # power by which a layer empties: 1 if it is as full at its upper end, 2 if empty
 TRIED, TRIED_CURVES = (np.geomspace(ends[0], ends[-1], 90) for ends in (LENGTHS, CURVES))
 # mean fourth powers of a normal variable of sd 1, and of what of it is within the first size
@@ -99,9 +96,13 @@ def filled(values: Floats, ends: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Layers of rows' scores and curvatures, and squared residuals if any. rows: that count."""
+    """Layers of rows' scores and curvatures, and squared residuals if any. rows: that count.
+
+    slow: of scores, where what noise hides goes on as slowly as what is seen.
+    """
 
     scores: Layers
+    slow: Layers
     curves: Layers
     squares: Layers | None
     rows: float
@@ -115,15 +116,20 @@ def layers(
     *,
     scaled: bool,
     gaps: bool,
+    reach: float = math.inf,
 ) -> Told:
     """Release layers of rows. Privacy: one Gaussian(z) event, for any blocks.
 
     blocks: lengths of scores, curvatures and squared residuals, all (m,), and counted (m,), see
-    Block. scaled: whether there are squares.
+    Block. scaled: whether there are squares. reach: how far a residual can be, by public bounds.
     """
-    kinds = [LENGTHS, CURVES, SIZES**2][: 3 if scaled else 2]
-    weights = [np.sqrt(share * w / w.sum()) for share, w in zip(PARTS, WEIGHTS, strict=True)]
-    weights = weights[: len(kinds)]
+    sizes = _sizes(reach)
+    kinds = [LENGTHS, CURVES, sizes**2][: 3 if scaled else 2]
+    counts = [len(ends) - 1 for ends in kinds]
+    weights = [
+        np.full(count, math.sqrt(share / count))
+        for count, share in zip(counts, PARTS, strict=False)
+    ]
     flat = np.concatenate(weights)
     size = float(np.linalg.norm(flat))
 
@@ -136,37 +142,39 @@ def layers(
     sums = release(vectors(), len(flat), rows, caps, z, random, gaps=gaps)
     part, sds = sums.score / flat / sums.rows + 0.5, sums.sds[0] / flat / sums.rows
     edges = np.cumsum([len(w) for w in weights])[:-1]
-    powers = (DECAY, 0.5 * DECAY)  # of what is measured in squares
     told = list(zip(np.split(part, edges), kinds, np.split(sds, edges), strict=False))
-    scores, curves = (_cleared(*each, power) for each, power in zip(told, powers, strict=False))
-    return Told(scores, curves, _between(*told[2]) if scaled else None, sums.rows)
+    scores, slow = (_cleared(*told[0], (DECAY, least)) for least in (LEAST_DECAY, SLOWEST_DECAY))
+    curves = _cleared(*told[1], (0.5 * DECAY, 0.5 * LEAST_DECAY))  # measured in squares
+    squares = (SQUARES_DECAY, 0.5 * SLOWEST_DECAY)
+    tails = _cleared(*told[2], squares, longest=True) if scaled else None
+    return Told(scores, slow, curves, tails, sums.rows)
 
 
-def _between(part: Floats, ends: Floats, sds: Floats) -> Layers:
-    """Return layers of squared residuals, between what two laws of what noise hides have them.
-
-    Where a clip of scores only costs width, a scale is released for its own sake: its tail is known
-    to be between next to nothing and the longest that has a mean square.
-    """
-    least = _cleared(part, ends, sds, SQUARES_DECAY)
-    most = _cleared(part, ends, sds, 0.5 * DECAY, longest=True)
-    middle, half = 0.5 * (least.part + most.part), 0.5 * np.abs(most.part - least.part)
-    return Layers(ends, middle, np.maximum(least.unsure, half))
+def _sizes(reach: float) -> Floats:
+    """Return the ends of layers of residuals that are no larger than `reach`."""
+    first = min(float(SIZES[0]), NEAREST_SIZE * reach)
+    inner = [size for size in SIZES.tolist() if first < size < LAST_SIZE * reach]
+    last = [reach] if reach < float(SIZES[-1]) else []
+    return np.array([first, *inner, *last])
 
 
 def _cleared(
-    part: Floats, ends: Floats, sds: Floats, power: float, *, longest: bool = False
+    part: Floats, ends: Floats, sds: Floats, powers: tuple[float, float], *, longest: bool = False
 ) -> Layers:
     """Return layers as they are taken to be: means and sds, given what was seen of them.
 
     A layer holds anything from nothing to what that below it does. Where noise hides it, no more
     than so much less as lengths are larger: than the one before is taken to do, with an sd, or,
-    where the longest tail is asked for, may do.
+    where the longest tail is asked for, may do. A clip of scores only costs width, but a scale is
+    released for its own sake: there the sd is such that intervals hold none of it, and all.
     """
     part, sds = _falling(part, sds)
+    power, least = powers
     found, unsure, most, hidden = np.empty(len(part)), np.empty(len(part)), 1.0, False
     for k, (seen, sd) in enumerate(zip(part, sds, strict=True)):
         if seen < CLEAR_SDS * sd and k:
+            if not hidden:
+                power = min(power, max(_visible(found[:k] + unsure[:k], ends), least))
             most *= _fall(ends[k - 1 : k + 2], power)
         middle = min(max(float(seen), 0.0), most)
         low, high = max(middle - REACH * sd, 0.0), min(middle + REACH * sd, most)
@@ -176,9 +184,12 @@ def _cleared(
         weights /= weights.sum()
         found[k] = float(weights @ values)
         unsure[k] = math.sqrt(float(weights @ (values - found[k]) ** 2))
-        if not (longest and hidden):
-            most = min(most, found[k] + unsure[k])
         hidden = seen < CLEAR_SDS * sd
+        if longest and hidden:
+            found[k] *= HIDDEN_MEAN
+            unsure[k] = max(unsure[k], HIDDEN_SD * min(most, high))
+        if not (longest and hidden and k):
+            most = min(most, found[k] + unsure[k])
     return Layers(ends, found, unsure)
 
 
@@ -198,6 +209,19 @@ def _falling(part: Floats, sds: Floats) -> tuple[Floats, Floats]:
     return means, precisions**-0.5
 
 
+def _visible(part: Floats, ends: Floats) -> float:
+    """Return the power by which layers (k,) fall, where they are seen, as far out as they are.
+
+    ends: (k + 1,) and more. Between the last layer and that at a third of its length; infinite
+    where there are no two.
+    """
+    middles = np.sqrt(ends[:-1] * ends[1:])[: len(part)]
+    near = int(np.searchsorted(middles, LOOKED_BACK * middles[-1]))
+    if near >= len(part) - 1:
+        return math.inf
+    return math.log(part[near] / part[-1]) / math.log(middles[-1] / middles[near])
+
+
 def _fall(ends: Floats, power: float) -> float:
     """Return the mean of x^-power over the second of two layers (3,), over that of the first."""
     powers = ends ** (1.0 - power)
@@ -210,9 +234,10 @@ class Clips:
     """What rows are clipped to, in mean lengths of a row's score and in sds of a residual.
 
     size: number of coefficients. parts: of an event, see Caps. length: of scores. left: sd of what
-    that leaves out of a coefficient's score, a row's. most: of curvatures, in mean ones; beyond it
-    a mean row has curve. cut: of residuals; beyond it a mean row's square has more, give or take
-    more_sd. fourth: mean fourth power beyond the first layer.
+    that leaves out of a coefficient's score, a row's; unseen: what it may leave out where tails go
+    on as they begin. most: of curvatures, in mean ones; beyond it a mean row has curve. cut: of
+    residuals; beyond it a mean row's square has more, give or take more_sd. fourth: mean fourth
+    power beyond the first layer.
     """
 
     size: int
@@ -220,6 +245,7 @@ class Clips:
     length: float
     most: float
     left: float = 0.0
+    unseen: float = 0.0
     curve: float = 0.0
     cut: float = 1.0
     more: float = 0.0
@@ -243,6 +269,7 @@ class Clips:
             self,
             length=self.length / square,
             left=self.left / square,
+            unseen=self.unseen / square,
             most=self.most / square,
             curve=self.curve / square,
             cut=self.cut / tau,
@@ -251,13 +278,16 @@ class Clips:
             fourth=self.fourth / square**2,
         )
 
-    def scale(self, sums: Sums) -> tuple[float, float]:
-        """Return the scale of residuals over that which was taken, and the sd of its log."""
+    def scale(self, sums: Sums) -> tuple[float, float, float]:
+        """Return the scale of residuals over that which was taken, and two sds of its log.
+
+        By noise, and by what is not known of the tail, which two iterates have in common.
+        """
         if not self.parts[3]:
-            return 1.0, 0.0
-        noise = math.hypot(sums.sds[3] / sums.rows, self.more_sd)
-        mean = max(sums.square / sums.rows + self.more, noise, LEAST_SQUARE)
-        return math.sqrt(mean), 0.5 * noise / mean
+            return 1.0, 0.0, 0.0
+        noise = sums.sds[3] / sums.rows
+        mean = max(sums.square / sums.rows + self.more, noise, self.more_sd, LEAST_SQUARE)
+        return math.sqrt(mean), 0.5 * noise / mean, 0.5 * self.more_sd / mean
 
     def spread(self, tau: float) -> float:
         """Return the variance of the log of a scale by one row, given the scale."""
@@ -281,12 +311,15 @@ def choose(told: Told, size: int, pooled: float) -> Clips:
     each = 2.0 * math.sqrt(size / (told.rows * parts[0])) * pooled
     left = ONE_SIDED * np.hypot(told.scores.beyond(TRIED), told.scores.doubt(TRIED))
     k = int(np.argmin((each * TRIED) ** 2 + left**2 * told.rows))
-    clips = Clips(size, parts, float(TRIED[k]), most, float(left[k]) * ALLOWED / ONE_SIDED, lost)
+    unseen = float(told.slow.beyond(TRIED[k : k + 1])[0])
+    clips = Clips(
+        size, parts, float(TRIED[k]), most, float(left[k]) * ALLOWED / ONE_SIDED, unseen, lost
+    )
     if told.squares is None:
         return clips
     each = math.sqrt(2.0 / square) * pooled / told.rows
-    cuts = SIZES**2  # between these what lies beyond is known about, and no scale is to be
+    cuts = told.squares.ends  # between these what lies beyond is known about, and no scale is to be
     more, unsure = told.squares.beyond(cuts), told.squares.doubt(cuts)
     k = int(np.argmin((each * cuts) ** 2 + unsure**2))
-    cut, fourth = float(SIZES[k]), told.squares.squared()
+    cut, fourth = float(cuts[k]) ** 0.5, told.squares.squared()
     return replace(clips, cut=cut, more=float(more[k]), more_sd=float(unsure[k]), fourth=fourth)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpmcmc.families.scores.base import NONE, TINY, UNCUT, Family, Floats, Place
-from dpmcmc.families.scores.given import first_slope, pilot, shift_of, slope_of
+from dpmcmc.families.scores.given import first_slope, heaviest_of, pilot, shift_of, slope_of
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
@@ -297,6 +297,8 @@ SQUARE_FAR, SQUARE_NEAR = 0.15, 0.10  # parts of an iterate that the scale has
 MOST_GROWTH, LEAST_LEFT = 6.0, 0.1  # of a scale in one iterate, and of its square in one step
 FARTHEST_EFFECT, UNEQUAL = (-6.0, 3.0), 0.3  # of a category on a log count; part that is held
 RIDGE = 1e-9  # of the mean precision of where the mode is
+# of a linear response, from one declared end to the other, where an eighth of it is 1
+RANGE = 8.0
 LONGEST_CHANGE = 2.0  # of a predictor in one step, where a likelihood is not quadratic
 # noise of the last far curvature over it, in the median direction, beyond which near looks are not
 # reliable; and to which part of the noise of both near looks the first one must be unreliable: see
@@ -573,7 +575,10 @@ class _Path:
         )
         squares = self._family.has_scale and not (self._family.link == "identity" and problem.fixed)
         gaps = problem.counted is not None
-        told = layers(parts, problem.rows, z, self._random, scaled=squares, gaps=gaps)
+        reach = math.inf
+        if self._family.link == "identity":
+            reach = RANGE * math.sqrt(heaviest_of(self._family)) / self._scale
+        told = layers(parts, problem.rows, z, self._random, scaled=squares, gaps=gaps, reach=reach)
         self._rows = told.rows
         return choose(told, p, pooled)
 
@@ -603,7 +608,7 @@ class _Path:
         )
         gaps = problem.counted is not None
         sums = release(blocks, p, problem.rows, clips.caps(), z, self._random, gaps=gaps)
-        self._rows, (tau, tau_sd) = sums.rows, clips.scale(sums)
+        self._rows, (tau, tau_sd, tail_sd) = sums.rows, clips.scale(sums)
         return Iterate(
             self._place,
             self._root,
@@ -617,6 +622,8 @@ class _Path:
             clips.left,
             clips.curve,
             clips.spread(tau),
+            tail_sd,
+            clips.unseen,
         )
 
     def _scale_left(self, iterate: Iterate, gained: float) -> float:

@@ -27,7 +27,7 @@ from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER
-from dpmcmc.releases import newton_path, quadratic_steps, shares, whitening
+from dpmcmc.releases import newton_path, quadratic_steps, scales, shares, whitening
 from dpmcmc.releases.base import Facts, Release, prior_of
 from dpmcmc.releases.categories import has_intercept
 from dpmcmc.releases.quadratic import Mixture, Quadratic
@@ -87,7 +87,7 @@ def pooled(
     )
     alone = odds and _far_apart(iterates, rows, len(white.root))
     by_score, by_curve = (LAST, LAST) if alone else (_weights(score_sds), _weights(curve_sds))
-    left_sd = 0.0
+    left_sd = unseen_sd = 0.0
     if asked:
         curve, curve_sd = np.tensordot(by_curve, curves, 1), np.linalg.norm(by_curve * curve_sds)
         away = _away(iterates, scores[-1], curve, float(curve_sd))
@@ -98,6 +98,8 @@ def pooled(
         if not alone:
             by_score = _weights(np.hypot(score_sds, lost))
         left = units * [iterate.sums.rows * iterate.left for iterate in iterates]
+        unseen = units * [iterate.sums.rows * iterate.unseen for iterate in iterates]
+        unseen_sd = float(by_score @ unseen)
         hidden = float(np.linalg.norm(by_score @ (cut[:, None] * away))) / len(curve) ** 0.5
         left_sd = math.hypot(float(by_score @ left), hidden, float(by_score @ bent))
     told_rows, rows_sds = (
@@ -144,7 +146,9 @@ def pooled(
         most=None if most is None else most / (own**2 if additive else 1.0),
         robust=not asked,
         left_sd=left_sd,
+        unseen_sd=unseen_sd,
         square_spread=iterates[-1].square_spread if scaled else 0.0,
+        tail_sd=told[-1].tail_sd * (told[-1].scale * told[-1].tau / own) ** 2 if scaled else 0.0,
     )
 
 
@@ -193,8 +197,11 @@ def _scale(iterates: tuple[Iterate, Iterate], *, fixed: bool) -> float:
     """Return the scale of the residuals, of both iterates, each weighted by its noise."""
     if fixed or not iterates[-1].tau_sd:
         return iterates[-1].scale * (1.0 if fixed else iterates[-1].tau)
-    told = np.log([iterate.scale * iterate.tau for iterate in iterates])
-    return math.exp(float(_weights(np.array([iterate.tau_sd for iterate in iterates])) @ told))
+    scale, tau, tau_sd = (
+        np.array([getattr(iterate, name) for iterate in iterates])
+        for name in ("scale", "tau", "tau_sd")
+    )
+    return math.sqrt(float(scales.weights(scale, tau, tau_sd) @ (scale * tau) ** 2))
 
 
 def _weights(sds: Floats) -> Floats:
@@ -209,9 +216,12 @@ LEAST_FAR, MOST_FAR = 3, 12
 FIRST_RESIDUAL_SCALE = 2.0
 # priors that the path has of its own, around where it starts: the response's declared range, and
 # farther than predictors go
-RANGE, LARGEST_PREDICTOR = 8.0, 50.0
+LARGEST_PREDICTOR = 50.0
 # of the score's share, where noise decides how rows are cut: see experiments
 CLIPPED_SCORE_EFFICIENCY = 0.45
+# clip of the model's own scores, with all that it leaves out, as real responses have it: the least,
+# and that times the root of the noise of a clip of 1
+EXPECTED_CLIP, CLIP_BY_NOISE = 2.2, 1.6
 
 # of all models with rows for it, whatever their options
 FAMILIES = {
@@ -329,6 +339,8 @@ def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: flo
     near = _near(options, noise_multiplier)
     each = 2.0 * math.sqrt(p / (assumptions.rows * CLIPPED_SCORE_EFFICIENCY)) * near
     clip = max(newton_path.NEGLIGIBLE_NOISE / each, newton_path.FIRST_CLIP)
+    if options.estimand == "model":
+        clip = max(clip, EXPECTED_CLIP, CLIP_BY_NOISE / math.sqrt(each))
     clip = min(clip, newton_path.WIDEST_CLIP)
     extra = (clip * each) ** 2 * assumptions.tempering
     precision = assumptions.guess.precision
@@ -444,7 +456,7 @@ def _on_the_way(rows: Rows, p: int) -> tuple[Floats, Floats]:
     """
     start, own = rows.start[:p], rows.prior[:p]
     if rows.family.quadratic:
-        return start, np.full(p, RANGE**-2)
+        return start, np.full(p, newton_path.RANGE**-2)
     wide = LARGEST_PREDICTOR**-2
     precision = own + wide
     return (own * rows.prior_mean[:p] + wide * start) / precision, precision

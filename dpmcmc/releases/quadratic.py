@@ -167,6 +167,8 @@ class Quadratic:
     that of the model, and left_sd is the sd of what clips left out of a coefficient's score.
     square_spread: variance of the log scale by one row; 0 where residuals are taken to be normal.
     stopped: why the path ended before its near looks; empty where it did not.
+    tail_sd: of the log scale, by what is not known of residuals that are cut. unseen_sd: what clips
+    may have left out of a coefficient's score, were tails that noise hides as long as others are.
     """
 
     place: Floats
@@ -205,6 +207,8 @@ class Quadratic:
     left_sd: float = 0.0
     square_spread: float = 0.0
     stopped: str = ""
+    tail_sd: float = 0.0
+    unseen_sd: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -240,12 +244,18 @@ class Quadratic:
         return math.hypot(self.score_sd, self.left_sd)
 
     @property
+    def unseen(self) -> float:
+        """Bias that could not be excluded, in sds of a coefficient's score."""
+        own = max(float(np.trace(self.noise)) / len(self.place), 0.0)
+        return self.unseen_sd / max(math.sqrt(own + self.unsure_sd**2), TINY)
+
+    @property
     def residual_sd(self) -> float:
         """Sd of the residuals of a linear model, in units in which a fixed one is 1."""
         if not self.scaled:
             return 1.0
-        weights = self.tau_sds**-2.0 / (self.tau_sds**-2.0).sum()
-        return math.exp(float(weights @ np.log(self.scales * self.taus)))
+        weights = scales.weights(self.scales, self.taus, self.tau_sds)
+        return math.sqrt(float(weights @ (self.scales * self.taus) ** 2))
 
     @property
     def alone(self) -> bool:
@@ -474,8 +484,8 @@ class Mixture:
         left is not known: a uniform part is taken off.
         """
         told, mean, precision = self.release, *(self.last or (0.0, 1.0))
-        weights = told.tau_sds**-2.0 / (told.tau_sds**-2.0).sum()
-        back, found = np.linalg.inv(told.root), np.zeros(len(moves))
+        weights = scales.weights(told.scales, told.taus, told.tau_sds)
+        back, squares = np.linalg.inv(told.root), np.zeros(len(moves))
         part = random.uniforms((len(moves),))
         own = moves.shape[1] / (told.rows * told.tempering)  # how far draws are from their mean
         for k, weight in enumerate(weights):
@@ -488,18 +498,24 @@ class Mixture:
                 off, part = off * (told.residual_sd / told.scales[k]) ** 2, np.ones(len(moves))
             square = told.taus[k] ** 2
             left = np.maximum(square - part * off, MIN_SQUARE_LEFT * square)
-            found += weight * (math.log(told.scales[k]) + 0.5 * np.log(left))
+            squares += weight * told.scales[k] ** 2 * left
+        noise = float(np.linalg.norm(weights * told.tau_sds * (told.scales * told.taus) ** 2))
+        noise = math.hypot(noise, told.tail_sd * told.residual_sd**2)
+        if not told.robust:  # what is known is a square: its log is skewed where it is noisy
+            noisy = squares + 2.0 * noise * random.normals((len(moves),))
+            squares = np.maximum(noisy, MIN_SQUARE_LEFT * squares)
+        found = 0.5 * np.log(squares)
         p, n = moves.shape[1], told.rows * told.tempering
         found += (p + 1.0) / (2.0 * n)  # the mean, not the mode
         free = float(polygamma(1, 0.5 * max(n - p, LEAST_FREE))) / 2.0  # about 1 / n, of many rows
-        variance = 1.0 / float((told.tau_sds**-2.0).sum())
         if told.robust:
+            variance = (noise / told.residual_sd**2) ** 2
             variance += scales.variance(float(told.taus[-1]), float(told.cuts[-1])) * free
             tails = [scales.hidden(round(float(cut), 3)) for cut in told.cuts / told.taus]
             variance += (scales.TAIL_SD * float(weights @ np.array(tails))) ** 2
         else:
-            variance += told.square_spread * free
-        kept = 1.0 / (1.0 + variance * precision)
+            variance = told.square_spread * free
+        kept = 1.0 / (1.0 + (variance + float(np.var(found))) * precision)
         sd = math.sqrt(variance * kept)
         return np.asarray(kept * found + (1.0 - kept) * mean + sd * random.normals((len(moves),)))
 

@@ -28,7 +28,8 @@ class Iterate:
     the covariance that slopes are means over, of linear models with rare categories; else None.
     left: sd of what a clip leaves out of a coefficient's score, a row's; 0 where rows are weighted
     down instead. cut_curve: mean curvature that is cut. square_spread: variance of the log of the
-    scale by one row; 0 where residuals are taken to be normal.
+    scale by one row; 0 where residuals are taken to be normal. tail_sd: of the log of tau, by what
+    is not known of residuals that are cut. unseen: see Clips.
     """
 
     place: Floats
@@ -43,6 +44,8 @@ class Iterate:
     left: float = 0.0
     cut_curve: float = 0.0
     square_spread: float = 0.0
+    tail_sd: float = 0.0
+    unseen: float = 0.0
 
 
 def newton_step(iterate: Iterate, rows: float) -> tuple[Floats, Floats, Floats, Floats]:

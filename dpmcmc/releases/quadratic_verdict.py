@@ -41,6 +41,10 @@ MAX_UNEVEN_WEIGHT = 0.5
 # of a row's predictor, posterior sd and change in the last step, root mean square: up to there a
 # likelihood that is not quadratic is about so, and means are within .2 sds
 MAX_PREDICTOR_SD = 1.0
+# sds of a coefficient, by which scores that noise hides may move it, were their tail as long as it
+# begins: of real responses, where it is below results are off by what their widths say, and where
+# it is above by up to ten sds (experiments/asked.py)
+MAX_UNSEEN = 4.0
 NEGLIGIBLE_CUT_WEIGHT = 0.998  # mean weight of a row, from which on nothing is said of it
 
 
@@ -108,8 +112,9 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
     wide = prior is not None and _reach(release, step, prior[1]) > MAX_PREDICTOR_SD
     wide = wide or _unsure(release, step, precision) > MAX_RARE_CHANGE
+    unseen = release.unseen > MAX_UNSEEN
     return Verdict(
-        reliable=arrived and enough and not (skewed or uneven or wide or release.stopped),
+        reliable=arrived and enough and not (skewed or uneven or wide or unseen or release.stopped),
         arrived=arrived,
         privacy_share=share,
         effective_rows=n * (1.0 - share),
@@ -117,8 +122,8 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         jump=jump,
         stretch=stretch,
         blur=blur,
-        sentence=_sentence(release, (arrived, enough, skewed, uneven, wide), share),
-        short=_wrong(release, (True, enough, skewed, uneven, wide)),
+        sentence=_sentence(release, (arrived, enough, skewed, uneven, wide, unseen), share),
+        short=_wrong(release, (True, enough, skewed, uneven, wide, unseen)),
     )
 
 
@@ -245,7 +250,7 @@ def _rescaled(release: Quadratic) -> float:
     return math.log(float(release.scales[1] / release.scales[0]))
 
 
-def _sentence(release: Quadratic, found: tuple[bool, bool, bool, bool, bool], share: float) -> str:
+def _sentence(release: Quadratic, found: tuple[bool, ...], share: float) -> str:
     """Say it in words. found: as in verdict."""
     notes, wrong = _notes(release), release.stopped or _wrong(release, found)
     if wrong:
@@ -254,9 +259,9 @@ def _sentence(release: Quadratic, found: tuple[bool, bool, bool, bool, bool], sh
     return "; ".join([*notes, told])
 
 
-def _wrong(release: Quadratic, found: tuple[bool, bool, bool, bool, bool]) -> str:
+def _wrong(release: Quadratic, found: tuple[bool, ...]) -> str:
     """Return what is wrong, in words; empty where nothing is. found: as in verdict."""
-    arrived, enough, skewed, uneven, wide = found
+    arrived, enough, skewed, uneven, wide, unseen = found
     if not arrived:
         return (
             "the last two looks at the rows disagree or lie far apart, so this budget did not find"
@@ -280,6 +285,13 @@ def _wrong(release: Quadratic, found: tuple[bool, bool, bool, bool, bool]) -> st
             "predictors are so uncertain that the posterior is not normal, as where covariates tell"
             " nearly all responses apart or rows are few; a narrower prior or a larger budget would"
             " mend it"
+        )
+    if unseen:
+        return (
+            "some responses lie far from what the model expects and had to be clipped, and those"
+            f" that noise hides may move coefficients by {release.unseen:.2g} of their sds;"
+            f" about {release.unseen / MAX_UNSEEN:.2g} times the epsilon, narrower bounds of the"
+            " response, or a family or a transformed response with such tails would mend it"
         )
     return ""
 

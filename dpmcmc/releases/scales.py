@@ -18,6 +18,7 @@ BISECTIONS = 60
 TAIL_WEIGHT = 0.5  # of what so long a tail hides, in the choice of a cut
 # times it, the sd of a log scale for tails: intervals then hold it with noise on top
 TAIL_SD = 1.3
+TINY_SD = 1e-9  # of a log scale
 TAIL_POINTS = 4001  # even probabilities, of residuals with a long tail
 
 
@@ -80,3 +81,13 @@ def hidden(cut: float) -> float:
     squares = (-np.log(ends) - 1.0) ** 2
     squares = squares / squares.mean()
     return max(0.0, -math.log(solved(float(np.minimum(squares, cut * cut).mean()), cut, 0.0)[0]))
+
+
+def weights(scales: Floats, taus: Floats, tau_sds: Floats) -> Floats:
+    """Return (k,) weights of squared scales * taus, by their noise.
+
+    Weights of logs would be larger where noise has made a square larger.
+    """
+    squares = np.maximum(tau_sds, TINY_SD) * (scales * taus) ** 2
+    found = (squares / squares.min()) ** -2.0
+    return np.asarray(found / found.sum())

@@ -130,6 +130,25 @@ def test_skewed_incomes_are_not_reliably_wrong(kind, epsilon):
     assert (np.abs(off[good]) < 1.645).mean() > 0.85
 
 
+def test_a_tail_that_goes_on_as_it_begins_is_told():
+    """Of normal lengths hardly anything is hidden; of Pareto ones, more than clips allow for."""
+    rng, found = np.random.default_rng(5), []
+    for tail in (np.abs(rng.normal(size=20_000)), rng.pareto(1.0, 20_000)):
+        some = [clips.choose(told(tail, 20.0, seed), 5, 6.0) for seed in range(10)]
+        found.append(np.median([clip.unseen for clip in some]) * math.sqrt(20_000))
+    assert found[0] < 5.0 < found[1] / 4.0
+
+
+@pytest.mark.parametrize("reach", [0.5, 2.0, 9.0, 50.0, math.inf])
+def test_no_layer_lies_beyond_what_residuals_can_be(reach):
+    square = np.minimum(np.random.default_rng(6).standard_t(2, 5000), reach) ** 2
+    block = np.ones(5000), np.ones(5000), square, None
+    seen = clips.layers([block], 5000, 1.0, Seeded(1), scaled=True, gaps=False, reach=reach)
+    assert seen.squares.ends[-1] <= reach**2
+    assert (np.diff(seen.squares.ends) > 0.0).all()
+    assert np.isfinite(seen.squares.part).all()
+
+
 def test_the_robust_answer_is_another_one_and_says_so():
     off, _ = income_fits("lognormal", 1.0, 3, "robust")
     assert np.abs(off).max() > 4.0

@@ -72,24 +72,24 @@ def model_of(family, **options):
     return ModelSpec(family=family, formula=formula, prior=WIDE, options=ModelOptions(**options))
 
 
-def drawn(family, rows, epsilon, seed, schema=None, **options):
+def drawn(family, rows, epsilon, seed, schema=None, estimand=None, **options):
     result = sample(
         people(rows, seed),
         schema=schema or schema_of(rows),
         model=model_of(family, **options),
         delta=1e-6,
         epsilon=epsilon,
-        sampler="noisy_quadratic",
+        sampler=NoisyQuadraticOptions(estimand=estimand),
         random=Seeded(1000 + seed),
     )
     return result.draws.reshape(-1, result.draws.shape[2])
 
 
-def stored(family, rows, mu, seed, white=None, data=None, schema=None):
+def stored(family, rows, mu, seed, white=None, data=None, schema=None, estimand=None):
     schema = schema or schema_of(rows)
     spec = JobSpec(
         model=model_of(family),
-        sampler=NoisyQuadraticOptions(),
+        sampler=NoisyQuadraticOptions(estimand=estimand),
         privacy=PrivacySpec(delta=1e-6, noise_multiplier=1.0 / mu),
     )
     design = make_design(schema, spec.model.formula)
@@ -136,27 +136,36 @@ def test_with_all_the_budget_it_is_the_posterior(family):
 
 
 @pytest.mark.compiled("hundreds of releases")
+@pytest.mark.parametrize(("estimand", "most"), [("robust", 1.5), ("model", 1.7)])
 @pytest.mark.parametrize("family", RESPONSES)
-def test_intervals_hold_the_truth_at_a_small_budget(family):
-    """As often as those without privacy hold it in the same 40 data sets, to two errors."""
+def test_intervals_hold_the_truth_at_a_small_budget(family, estimand, most):
+    """As often as those without privacy hold it in the same 40 data sets, to two errors.
+
+    Those of the model's own answer hold it oftener: they allow for tails that noise hides.
+    """
     held, exact, wide, rows = [], [], [], 6000
     for seed in range(40):
-        draws = drawn(family, rows, 1.0, seed)
+        draws = drawn(family, rows, 1.0, seed, estimand=estimand)
         means, sds = exactly(family, rows, seed)
         low, high = np.quantile(draws, [0.05, 0.95], axis=0)
         held.append((low < ANSWERS[family]) & (ANSWERS[family] < high))
         exact.append(np.abs(means - ANSWERS[family]) < 1.645 * sds)
         wide.append(draws.std(axis=0) / sds)
-    assert abs(np.mean(held) - np.mean(exact)) < 0.055
+    above = np.mean(held) - np.mean(exact)
+    assert -0.055 < above < (0.055 if estimand == "robust" else 0.1)
     assert np.mean(held, axis=0).min() >= 0.75
-    assert 1.0 < np.median(wide) < 1.5
+    assert 1.0 < np.median(wide) < most
 
 
 def test_few_rows_have_their_t_posterior_at_a_large_budget():
-    """46 rows: their variance is n / (n - p) times the mode's, coefficients are t distributed."""
+    """46 rows: their variance is n / (n - p) times the mode's, coefficients are t distributed.
+
+    Where the model is taken at its word: the variance by the scores of so few rows is another.
+    """
     rows, off, wide = 46, [], []
     for seed in range(8):
-        draws, (means, sds) = drawn("linear", rows, 1e6, seed), exactly("linear", rows, seed)
+        draws = drawn("linear", rows, 1e6, seed, estimand="robust")
+        means, sds = exactly("linear", rows, seed)
         degrees = rows - 3
         sds = sds * np.append(np.full(3, math.sqrt(degrees / (degrees - 2.0))), 1.0)
         off.append((draws.mean(axis=0) - means) / sds)
@@ -185,7 +194,7 @@ def test_looks_from_afar_do_not_keep_the_last_ones_from_the_mode():
         model=ModelSpec(family="poisson", formula="c ~ 0 + g", prior=WIDE),
         delta=1e-6,
         epsilon=1e6,
-        sampler="noisy_quadratic",
+        sampler=NoisyQuadraticOptions(estimand="robust"),  # sds as the model has them
         random=Seeded(1),
     )
     draws = result.draws.reshape(-1, 8)
@@ -394,14 +403,15 @@ def test_skewed_counts_are_not_cut_away_from_their_mean():
     data = people(rows, 11)
     rate = np.exp(1.5 + 0.5 * data["a"]) * rng.gamma(0.5, 2.0, rows)
     data["c"] = np.clip(rng.poisson(rate), 0, 60)
-    told, found = stored("poisson", rows, 2.0, 11, data=data)
-    draws = found.posterior(told.prior_mean, told.prior, Seeded(2)).draws(1, 4000, Seeded(3))[0]
     x, mode = np.stack([np.ones(rows), data["a"], data["b"]]), np.array([1.5, 0.5, 0.0])
     for _ in range(30):
         mean = np.exp(mode @ x)
         mode = mode + np.linalg.solve((x * mean) @ x.T, x @ (data["c"] - mean))
-    assert np.abs((draws.mean(axis=0) - mode) / draws.std(axis=0)).max() < 2.5
-    close = stored("poisson", rows, 0.1, 11, data=data)[1]
+    for mu, estimand in ((2.0, "robust"), (2.0, "model"), (0.1, "model")):
+        told, found = stored("poisson", rows, mu, 11, data=data, estimand=estimand)
+        draws = found.posterior(told.prior_mean, told.prior, Seeded(2)).draws(1, 4000, Seeded(3))[0]
+        assert np.abs((draws.mean(axis=0) - mode) / draws.std(axis=0)).max() < 2.5
+    close = stored("poisson", rows, 0.1, 11, data=data, estimand="robust")[1]
     assert not verdict(close).reliable
     assert verdict(close).sentence.startswith("unreliable: responses do not follow the model")
 
