@@ -12,7 +12,7 @@ from dpmcmc.families.priors import check_numbers
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import ComponentProposal, Proposal
 from dpmcmc.inputs.schema import Schema
-from dpmcmc.inputs.spec import JobSpec, ModelSpec
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, Spend
 from dpmcmc.planner.resolve import seconds
 from dpmcmc.planner.select import MOST_SECONDS
 from dpmcmc.samplers import SAMPLERS
@@ -101,6 +101,8 @@ def check_spec(schema: Schema, spec: JobSpec) -> None:
     _check_count("/sampler/num_steps", options.num_steps, 1, MAX_STEPS)
     _check_count("/sampler/num_chains", options.num_chains, 1, MAX_CHAINS)
     _check_count("/sampler/num_warmup", options.num_warmup, 0, MAX_STEPS)
+    if not isinstance(spec.spend, str) or spec.spend not in get_args(Spend):
+        raise SpecError("/spend", f"must be one of {', '.join(get_args(Spend))}")
     if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
         raise SpecError("/privacy", "give one of epsilon and noise_multiplier")
     if privacy.epsilon is None and options.num_steps is None and options.algorithm in SAMPLERS:

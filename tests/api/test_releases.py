@@ -39,7 +39,7 @@ def test_a_release_is_a_job_like_any_other(house, algorithm, model):
     assert plan["mu"] == pytest.approx(1 / plan["noise_multiplier"])
     assert plan["reasons"] == []
     found = finished(house, analyst, job)
-    assert 0.499 < found["cost"]["epsilon"] <= 0.5
+    assert 0.499 < found["reserved"]["epsilon"] <= 0.5
     assert found["progress"] == {"step": 300, "of": 300}
     chain = analyst.get(f"/v1/jobs/{found['id']}/chain").json()
     assert chain["num_chains"] == 3
@@ -110,7 +110,7 @@ def test_without_a_sampler_the_planner_chooses_and_says_why(house, sampler, algo
     found = finished(house, analyst, body(dataset, model, sampler))
     assert found["spec"]["sampler"]["algorithm"] == found["algorithm"] == algorithm
     assert found["reasons"] == plan["reasons"]
-    assert found["cost"]["epsilon"] == plan["epsilon"]
+    assert found["reserved"]["epsilon"] == plan["epsilon"]
 
 
 def test_the_planner_keeps_what_the_caller_fixed(house):
