@@ -5,6 +5,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -57,16 +58,29 @@ def shown(blocks: Iterable[Any], steps: int, seconds: float, wanted: bool | None
     where a bar is drawn on terminals alone, and for long runs alone.
     """
     if wanted is None:
-        wanted = seconds > LEAST_SECONDS and sys.stderr.isatty()
+        wanted = seconds > LEAST_SECONDS and _is_terminal()
     done, began = 0, time.monotonic()
     for block in blocks:
         yield block
         done += block.value.shape[1]
         if wanted:
-            sys.stderr.write("\r" + _bar(done / steps, time.monotonic() - began))
-            sys.stderr.flush()
+            _tell("\r" + _bar(done / steps, time.monotonic() - began))
     if wanted:
-        sys.stderr.write("\n")
+        _tell("\n")
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, OSError, ValueError):  # there is none, or it is closed
+        return False
+
+
+def _tell(text: str) -> None:
+    """Write on stderr if that is possible: the run is paid for, and goes on where it is not."""
+    with suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _bar(share: float, elapsed: float) -> str:

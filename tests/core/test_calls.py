@@ -1,6 +1,7 @@
 """What a call of the library refuses, it refuses before the budget is touched."""
 
 import inspect
+import io
 import random
 import re
 import warnings
@@ -329,3 +330,29 @@ def test_few_rows_cost_nothing_or_give_a_result_where_errors_are_raised(rows):
             told = f"{name}, {given.get('formula')}, {given.get('sampler')}"
             few = {"data": data, "schema": replace(SCHEMA, rows=rows)}
             untouched_or_done(name, given | few, told)
+
+
+class Closed:
+    """A stderr that is gone."""
+
+    def isatty(self):
+        return True
+
+    def write(self, _):
+        raise BrokenPipeError
+
+    def flush(self):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize(
+    "stream", [None, Closed(), io.StringIO()], ids=["none", "broken", "closed"]
+)
+@pytest.mark.parametrize("progress", [None, True])
+def test_a_bar_that_cannot_be_drawn_ends_no_call(monkeypatch, stream, progress):
+    if isinstance(stream, io.StringIO):
+        stream.close()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("dpmcmc.fit.local.LEAST_SECONDS", 0.0)
+    given = CALLS["sample"][1] | {"sampler": SHORT["dp_penalty"], "progress": progress}
+    assert untouched_or_done("sample", given, "a bar")
