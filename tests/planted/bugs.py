@@ -856,7 +856,7 @@ CHARGING = (
     Bug(
         "a budget may have any delta",
         "dpmcmc/fit/local.py",
-        "owned",
+        "checked_rows",
         'check_delta("/budget/delta", budget.delta, schema.rows)',
         "pass",
         "tests/core/test_calls.py::test_no_call_takes_a_delta_of_one_in_the_rows[sample-budget-0.1]",
