@@ -377,6 +377,7 @@ def test_chains_find_the_posterior_of_complete_rows(sampler):
         epsilon=60.0,
         sampler=sampler,
         random=Seeded(14),
+        accept_low_quality=True,
     )
     draws = result.draws[:, result.plan.num_warmup :].reshape(-1, 2)
     there = data["a"] != CODE

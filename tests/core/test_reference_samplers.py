@@ -32,6 +32,7 @@ def chain(algorithm, known, random):
         epsilon=1e6,
         sampler=SAMPLERS[algorithm].options(num_steps=steps),
         random=random,
+        accept_low_quality=True,
     )
     kept = result.draws[:, result.plan.num_warmup :]
     return known.read(kept.reshape(-1, kept.shape[2]))
