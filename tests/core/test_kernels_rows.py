@@ -169,6 +169,7 @@ for name in t.SPECS:
 """
 
 
+@pytest.mark.compiled("runs both ways in processes of its own")
 def test_compiled_and_plain_kernels_agree(repository):
     def values(disabled):
         done = subprocess.run(
