@@ -123,7 +123,8 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         stretch=stretch,
         blur=blur,
         sentence=_sentence(release, (arrived, enough, skewed, uneven, wide, unseen), share),
-        short=_wrong(release, (True, enough, skewed, uneven, wide, unseen)),
+        # a predictor is as uncertain after a long step, which the next look may shorten
+        short=_wrong(release, (True, enough, skewed, uneven, False, unseen)),
     )
 
 
