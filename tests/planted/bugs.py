@@ -1221,6 +1221,7 @@ RELEASING = (
         "Repeat(Gaussian(z / math.sqrt(parts[0])), num_far)",
         "Repeat(Gaussian(z / math.sqrt(parts[0])), 1)",
         f"{COUNTED}[noisy_quadratic of logistic]",
+        error="ValueError: this noise is not the next that was paid for",
     ),
     Bug(
         "half of the gradients of variational inference charged",
@@ -1237,6 +1238,7 @@ RELEASING = (
         "Repeat(Gaussian(noise_multiplier * math.sqrt(ITERATIONS)), ITERATIONS)",
         "Gaussian(noise_multiplier * math.sqrt(ITERATIONS))",
         f"{COUNTED}[noisy_quadratic of poisson]",
+        error="ValueError: this noise is not the next that was paid for",
     ),
     Bug(
         "a whitening that is not charged for is drawn",

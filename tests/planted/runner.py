@@ -302,6 +302,7 @@ def run_all(bugs: list[Bug], folder: Path, tell: Callable[[Verdict], None]) -> l
         return list(pool.map(try_one, sorted(bugs, key=_longest_first)))
 
 
-def _longest_first(bug: Bug) -> tuple[bool, bool]:
-    """Order bugs: those whose test is compiled, and those that a whole replay is planned for."""
-    return not bug.compiled, "/audit/" not in bug.caught_by
+def _longest_first(bug: Bug) -> int:
+    """Order bugs: first those whose test waits for what never comes, is compiled, or replays."""
+    waits = bug.caught_by.startswith(("tests/worker/", "tests/api/"))
+    return -4 * waits - 2 * bug.compiled - ("/audit/" in bug.caught_by)
