@@ -44,9 +44,8 @@ def told(service: Service, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
 
 
 def body(dataset: str, **changes: Any) -> dict[str, Any]:
-    return (
-        job_of(dataset) | {"sampler": {"algorithm": "noisy_quadratic", "num_steps": 300}} | changes
-    )
+    sampler = {"algorithm": "noisy_quadratic", "num_steps": 300}
+    return job_of(dataset) | {"sampler": sampler, "spend": "all"} | changes
 
 
 def test_many_jobs_are_waited_for_at_once(service: Service, told: tuple[str, str]) -> None:

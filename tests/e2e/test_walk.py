@@ -109,7 +109,7 @@ def test_the_whole_walk_needs_a_browser_and_nothing_else(
     expect(refused).to_contain_text("remaining budget does not allow")
     expect(refused).to_contain_text("Left for one job is ε 4.086")
     page.goto(dataset)
-    expect(page.locator("article.budget")).to_contain_text("4 of 6 spent")
+    expect(page.locator("article.budget")).to_contain_text("4 of 6 is spent")
     sign_out(page)
 
     sign_in(page, service.url, auditor)
