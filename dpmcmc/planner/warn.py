@@ -10,7 +10,11 @@ from dpmcmc.families import MODELS
 from dpmcmc.families.moments import FILL
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
-from dpmcmc.inputs.options import DpPenaltySubsampledOptions, NoisyMeanOptions
+from dpmcmc.inputs.options import (
+    DpPenaltySubsampledOptions,
+    NoisyMeanOptions,
+    NoisyQuadraticOptions,
+)
 from dpmcmc.inputs.schema import NumberColumn, zero_to_one
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.facts import PublicFacts
@@ -119,6 +123,13 @@ def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: floa
         found.append(
             f"{name} draws from a normal approximation of the posterior: it is good where many rows"
             " stand behind every coefficient, and more draws do not mend it"
+        )
+    options = filled.spec.sampler
+    if isinstance(options, NoisyQuadraticOptions) and options.estimand is None:
+        found.append(
+            f"{name} answers as a robust fit does: rows that do not follow the model count less,"
+            ' so that where many do not the answer is another one; sampler.estimand "model" asks'
+            " for that of the fit without privacy"
         )
     if filled.widening > WIDE_RELEASE_RATIO:
         better = smallest_epsilon(

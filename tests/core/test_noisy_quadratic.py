@@ -498,3 +498,14 @@ def test_the_plan_says_that_it_is_an_approximation():
     warnings = plan(schema_of(2000), spec).warnings
     assert any("normal approximation" in warning for warning in warnings)
     assert any("times as wide" in warning and "at epsilon" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("estimand", [None, "robust", "model"])
+def test_the_plan_says_which_question_its_default_answers(estimand):
+    spec = JobSpec(
+        model=model_of("linear"),
+        sampler=NoisyQuadraticOptions(estimand=estimand),
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
+    )
+    warnings = plan(schema_of(2000), spec).warnings
+    assert any('estimand "model"' in warning for warning in warnings) == (estimand is None)
