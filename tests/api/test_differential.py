@@ -63,7 +63,9 @@ def ask(answers: list[Any], caller: Caller, method: str, path: str, **request: A
     if re.fullmatch("/v1/jobs(/[^/]+(/events)?)?", path) and answer.status_code == 200:
         body = VERDICT.sub('"verdict":', body)  # of the draws, as the summary is
         headers.pop("content-length", None)
-    if path == "/metrics":  # it holds times, of one digit more or less
+    if path == "/readyz":  # whether a worker was heard of lately hangs on the machine's load
+        body = re.sub(r'"(status|worker)":"\w+"', r'"\1":', body)
+    if path in ("/readyz", "/metrics"):  # the latter holds times, of one digit more or less
         headers.pop("content-length", None)
     answers.append((method, path, answer.status_code, sorted(headers.items()), body))
     return answer
