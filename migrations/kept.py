@@ -33,6 +33,29 @@ def is_there(table: str) -> bool:
     return bool(sa.inspect(op.get_bind()).has_table(table))
 
 
+def remake_ledger_entries(before: str, after: str, times: int = 1) -> None:
+    """Copy the ledger's entries into a table with another check, which SQLite cannot change.
+
+    before: what stands so many times in the table's definition, and becomes after. Raises
+    RuntimeError where it does not. Indexes and triggers are kept.
+    """
+    connection = op.get_bind()
+    kept = connection.exec_driver_sql(
+        "SELECT type, sql FROM sqlite_master WHERE tbl_name = 'ledger_entries' AND sql IS NOT NULL"
+    ).all()
+    (table,) = (sql for kind, sql in kept if kind == "table")
+    if table.count(before) != times:
+        raise RuntimeError("the table of ledger entries is not as an earlier migration made it")
+    copy = table.replace("ledger_entries", "ledger_entries_new", 1).replace(before, after)
+    connection.exec_driver_sql(copy)
+    connection.exec_driver_sql("INSERT INTO ledger_entries_new SELECT * FROM ledger_entries")
+    connection.exec_driver_sql("DROP TABLE ledger_entries")  # fires no trigger
+    connection.exec_driver_sql("ALTER TABLE ledger_entries_new RENAME TO ledger_entries")
+    for kind, sql in kept:
+        if kind != "table":
+            connection.exec_driver_sql(sql)
+
+
 def is_sqlite() -> bool:
     """Whether the rules of SQLite are wanted."""
     return bool(op.get_bind().dialect.name == "sqlite")

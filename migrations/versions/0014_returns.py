@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from migrations.kept import is_sqlite
+from migrations.kept import is_sqlite, remake_ledger_entries
 
 revision = "0014"
 down_revision = "0013"
@@ -44,18 +44,4 @@ def change_kinds(before: str, after: str) -> None:
             op.drop_constraint(full, "ledger_entries")
             op.create_check_constraint(full, "ledger_entries", check.format(after))
         return
-    connection = op.get_bind()
-    kept = connection.exec_driver_sql(
-        "SELECT type, sql FROM sqlite_master WHERE tbl_name = 'ledger_entries' AND sql IS NOT NULL"
-    ).all()
-    (table,) = (sql for kind, sql in kept if kind == "table")
-    if table.count(before) != 2:
-        raise RuntimeError("the table of ledger entries is not as an earlier migration made it")
-    copy = table.replace("ledger_entries", "ledger_entries_new", 1).replace(before, after)
-    connection.exec_driver_sql(copy)
-    connection.exec_driver_sql("INSERT INTO ledger_entries_new SELECT * FROM ledger_entries")
-    connection.exec_driver_sql("DROP TABLE ledger_entries")  # fires no trigger
-    connection.exec_driver_sql("ALTER TABLE ledger_entries_new RENAME TO ledger_entries")
-    for kind, sql in kept:
-        if kind != "table":
-            connection.exec_driver_sql(sql)
+    remake_ledger_entries(before, after, times=2)
