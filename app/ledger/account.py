@@ -263,7 +263,7 @@ def return_rest(session: Session, job_id: UUID, drawn: Event) -> None:
             if entries["return"].event_digest != name:
                 raise NotDrawn("something else was said to have been drawn before")
             continue
-        rest = rest_of(read_cost(entries["post"].cost), price(head.terms, drawn))
+        rest = read_cost(entries["post"].cost).beyond(price(head.terms, drawn))
         analyst_id = entries["reserve"].analyst_id
         moved = replace(
             head,
@@ -272,14 +272,6 @@ def return_rest(session: Session, job_id: UUID, drawn: Event) -> None:
         )
         fields = {"job_id": job_id, "analyst_id": analyst_id, "event": text, "event_digest": name}
         append(session, moved, "return", cost=write_cost(rest), **fields)
-
-
-def rest_of(whole: EntryCost, drawn: EntryCost) -> EntryCost:
-    """What a cost has beyond that of its beginning, in every branch; 0 where there is no bound."""
-    pairs = zip(whole.vector, drawn.vector, strict=True)
-    return EntryCost.from_vector(
-        [0 if one is None or some is None else max(0, one - some) for one, some in pairs]
-    )
 
 
 def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:

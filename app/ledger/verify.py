@@ -22,7 +22,6 @@ from app.ledger.account import (
     head_of,
     ledger_of,
     price,
-    rest_of,
     sum_of,
     written,
 )
@@ -167,7 +166,7 @@ class _Replay:
         planned = from_dict(json.loads(self.events[entry.job_id]))
         if not begins(planned, drawn) or entry.event_digest != written(drawn)[1]:
             return "what was drawn is not how the reserved event begins"
-        rest = rest_of(price(self._terms, planned), price(self._terms, drawn))
+        rest = price(self._terms, planned).beyond(price(self._terms, drawn))
         if entry.cost != write_cost(rest):
             return "returns something else than what was not drawn"
         self.returned.add(entry.job_id)

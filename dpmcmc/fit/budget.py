@@ -235,8 +235,7 @@ class Budget:
             raise ValueError("what was drawn is not how the call's event begins")
         taken.use()
         whole, some = (entry_cost(self._terms, event) for event in (taken.event, drawn))
-        pairs = zip(whole.vector, some.vector, strict=True)
-        rest = tuple((one or 0) - (two or 0) for one, two in pairs)
+        rest = [part or 0 for part in whole.beyond(some).vector]
         with self._lock, self._newest() as before:
             returned = before.returned or (0,) * len(rest)
             self._keep(_Spent(before.taken, before.calls, tuple(map(add, returned, rest))))

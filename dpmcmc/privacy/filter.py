@@ -116,6 +116,13 @@ class EntryCost:
         """The cost whose `vector` this is."""
         return cls(vector[0], tuple(vector[1:-2]), vector[-2], vector[-1])
 
+    def beyond(self, beginning: "EntryCost") -> "EntryCost":
+        """What this has beyond the cost of its beginning, in every branch; 0 without a bound."""
+        pairs = zip(self.vector, beginning.vector, strict=True)
+        return self.from_vector(
+            [0 if one is None or some is None else max(0, one - some) for one, some in pairs]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class FilterState:
