@@ -231,11 +231,14 @@ def _problem(
         return f"the chains given the sums have not mixed (R-hat {r_hat:.3f})"
     if least < LEAST_CLEAR * release.edge:
         return "some direction of the columns does not stand out of the noise of X'X"
-    if not release.known and not _clear(*squares_left(release.noisy, theta)):
-        return (
-            "the noise of y'y hides how large residuals are (log_sigma): declare narrower bounds of"
-            " the response, take a larger budget, or give noise_scale where it is known"
-        )
+    if not release.known:
+        left, noise = squares_left(release.noisy, theta)
+        if not left > CLEAR_SQUARES * noise:
+            return (
+                "the noise of y'y hides how large residuals are (log_sigma): declare narrower"
+                " bounds of the response, take a larger budget, or give noise_scale where it is"
+                " known"
+            )
     if release.method == "mcmc_fixeds":
         total = release.noisy.total
         left_out = noise_of(total, theta) - total.sds[1] ** 2
@@ -243,11 +246,6 @@ def _problem(
         if float((ignored / whole).max()) > MAX_IGNORED:
             return "the method takes X'X to be exact, and its noise counts here"
     return ""
-
-
-def _clear(left: float, noise: float) -> bool:
-    """Return whether the squares that are left stand out of the noise of their sum."""
-    return left > CLEAR_SQUARES * noise
 
 
 HALF_RANGE = 4.0  # of a response about its middle, where positions are in eighths of its range
@@ -359,9 +357,7 @@ def _noise(
     options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float
 ) -> tuple[float, float]:
     """Return the sds of X'X and X'y, of responses in eighths of their range."""
-    one = statistics.sensitivity(1.0, squares=True) * noise_multiplier
-    if (options.group or 1) > 1:
-        one = statistics.grouped_sensitivity(1.0) * noise_multiplier
+    one = statistics.sensitivity_of(1.0, options.group or 1, squares=True) * noise_multiplier
     one *= math.sqrt(options.num_holders or 1)
     return one * facts.max_row_norm**2, one * facts.max_row_norm * HALF_RANGE
 

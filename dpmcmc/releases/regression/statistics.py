@@ -90,6 +90,11 @@ def grouped_sensitivity(weight: float) -> float:
     return 4.0 * math.sqrt(1.0 + weight * weight)
 
 
+def sensitivity_of(weight: float, group: int, *, squares: bool) -> float:
+    """Return the sensitivity of sums of rows, or of groups of so many; see both above."""
+    return grouped_sensitivity(weight) if group > 1 else sensitivity(weight, squares=squares)
+
+
 def release(
     x: Floats,
     y: Floats,
@@ -113,7 +118,7 @@ def release(
     _check(d, n, bounds, weight, group, squares=squares)
     digits = digits_of(n * group) // 2
     parts = [isometry(d), np.full(d, weight)]
-    one = grouped_sensitivity(weight) if group > 1 else sensitivity(weight, squares=squares)
+    one = sensitivity_of(weight, group, squares=squares)
     noisy, sd = release_sums(
         random,
         SUFFICIENT_STATISTICS,
