@@ -88,7 +88,7 @@ class NormalForm:
             centre=np.zeros(d),
             unit=np.ones(d),
             bend=np.zeros(3),
-            gaps=bool(self.design.gappy),
+            gaps=self.design.gaps,
         )
 
     def describe(self, positions: Floats) -> tuple[Floats, Floats]:

@@ -12,13 +12,14 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
 from operator import add, sub
 from pathlib import Path
 from typing import Any
 
+from dpmcmc.inputs.schema import ROW
 from dpmcmc.privacy.drawn import begins
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.filter import (
@@ -43,6 +44,8 @@ ROUNDING = 1e-12  # of numbers that are told
 LEAST_ASKED = 1e-12  # epsilon: no call has so little
 FORMAT, VERSION = "dpmcmc budget", 1
 VERSION_WITH_RETURNS = 2
+VERSION_WITH_UNIT = 3
+VERSIONS = (VERSION, VERSION_WITH_RETURNS, VERSION_WITH_UNIT)
 
 
 class BudgetExhaustedError(ValueError):
@@ -63,6 +66,7 @@ class _Spent:
     taken: FilterState
     calls: int
     returned: tuple[int, ...] = ()
+    unit: str = ROW
 
     @property
     def state(self) -> FilterState:
@@ -209,17 +213,24 @@ class Budget:
         """What is left of the share of delta for releases of medians and maxima, which may fail."""
         return failure_left(self._terms, self._now().state)
 
-    def take(self, event: Event) -> Taken:
+    def take(self, event: Event, unit: str = ROW) -> Taken:
         """Take what an event costs. What is returned stands for it in `return_rest`.
 
-        Raises BudgetExhaustedError where it does not fit; then nothing is taken.
+        unit: whom the event protects, `Schema.unit`. Raises BudgetExhaustedError where it does not
+        fit, ValueError where the budget's calls so far protect another unit; then nothing is taken.
         """
         self._check_process()
         cost = entry_cost(self._terms, event)
         with self._lock, self._newest() as before:
+            if before.calls and before.unit != unit:
+                raise ValueError(
+                    f"this budget's calls protect {_named(before.unit)}, and this call would"
+                    f" protect {_named(unit)}: the two promises do not add up, so give each its"
+                    " own budget"
+                )
             if self._terms.accepts(before.state.add(cost)):
                 taken = before.taken.add(cost)
-                self._keep(_Spent(taken, before.calls + 1, before.returned))
+                self._keep(_Spent(taken, before.calls + 1, before.returned, unit))
                 return Taken(event)
         raise self._exhausted(before.state, cost)
 
@@ -238,7 +249,8 @@ class Budget:
         rest = [part or 0 for part in whole.beyond(some).vector]
         with self._lock, self._newest() as before:
             returned = before.returned or (0,) * len(rest)
-            self._keep(_Spent(before.taken, before.calls, tuple(map(add, returned, rest))))
+            returned = tuple(map(add, returned, rest))
+            self._keep(replace(before, returned=returned))
 
     def _exhausted(self, state: FilterState, cost: EntryCost) -> BudgetExhaustedError:
         """Return why a cost does not fit."""
@@ -388,15 +400,18 @@ def _read(file: Path) -> tuple[FilterTerms, _Spent]:
         checksum = facts.pop("checksum")
         version = facts.pop("version")
         ours = facts.pop("format") == FORMAT
-        if ours and version not in (VERSION, VERSION_WITH_RETURNS):
+        if ours and version not in VERSIONS:
             raise ValueError("version")
         if not ours or checksum != _checksum(facts):
             raise ValueError("damaged")
         terms = _terms_of(facts["epsilon"], facts["delta"], facts["failure_share"])
         sums, unbounded = tuple(map(int, facts["sums"])), tuple(map(int, facts["unbounded"]))
         empty, calls = FilterState.empty(terms), facts["calls"]
-        returned = tuple(map(int, facts["returned"])) if version == VERSION_WITH_RETURNS else ()
+        returned = tuple(map(int, facts["returned"])) if "returned" in facts else ()
+        unit = facts.get("unit", ROW)
         if len(sums) != len(empty.sums) or len(unbounded) != len(sums):
+            raise ValueError("damaged")
+        if type(unit) is not str or not unit:
             raise ValueError("damaged")
         if type(calls) is not int or min(*sums, *unbounded, *returned, calls) < 0:
             raise ValueError("damaged")
@@ -404,7 +419,11 @@ def _read(file: Path) -> tuple[FilterTerms, _Spent]:
             raise ValueError("damaged")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError(f"{file} keeps no budget, or is damaged: nothing is spent by it") from None
-    return terms, _Spent(FilterState(sums, unbounded), calls, returned)
+    return terms, _Spent(FilterState(sums, unbounded), calls, returned, unit)
+
+
+def _named(unit: str) -> str:
+    return "a row" if unit == ROW else f"a person ({unit})"
 
 
 def _checksum(facts: dict[str, Any]) -> str:
@@ -424,6 +443,8 @@ def _written(file: Path, terms: FilterTerms, spent: _Spent) -> Path:
     version = VERSION
     if spent.returned:  # an older release would count it as spent, and then forget it
         facts["returned"], version = [str(one) for one in spent.returned], VERSION_WITH_RETURNS
+    if spent.unit != ROW:  # an older release would add its rows to it
+        facts["unit"], version = spent.unit, VERSION_WITH_UNIT
     head = {"format": FORMAT, "version": version, "checksum": _checksum(facts)}
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     made = Path(name)

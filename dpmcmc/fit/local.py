@@ -1,5 +1,6 @@
 """A job on rows of your own: planned, run and judged in one call, without a service."""
 
+import os
 import sys
 import time
 import uuid
@@ -19,7 +20,7 @@ from dpmcmc.fit.budget import Budget, Taken
 from dpmcmc.fit.results import Result, judged, told
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
-from dpmcmc.inputs.frames import columns_of, type_of
+from dpmcmc.inputs.frames import columns_of, is_missing, type_of
 from dpmcmc.inputs.options import AlgorithmName, AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import algorithm_of
 from dpmcmc.inputs.schema import (
@@ -27,14 +28,17 @@ from dpmcmc.inputs.schema import (
     BinaryColumn,
     CategoryColumn,
     NumberColumn,
+    PrivacyUnit,
     Schema,
     Table,
     check_type,
     is_date,
+    unit_names,
     word_of,
     zero_to_one,
 )
 from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec, Spend
+from dpmcmc.inputs.units import by_units, digest_of, grouped
 from dpmcmc.planner import Plan, cost_of, expected_seconds, plan, shortfall
 from dpmcmc.planner.warn import MAY_BE_YES_OR_NO
 from dpmcmc.posterior.stored import StoredRelease
@@ -170,7 +174,7 @@ def sample(
     table = checked_rows(known, data, planned.cost.delta, budget, yes_or_no)
     if not planned.usable and not accept_low_quality:
         raise LowQualityError(*shortfall(known, planned, spec))
-    rows, permit, taken = paid_rows(table, planned.event, budget)
+    rows, permit, taken = paid_rows(table, planned.event, budget, known.unit)
     result, drawn = _ran(known, planned, (rows, permit), whitening, progress, random)
     if drawn is None:
         return result
@@ -181,7 +185,7 @@ def sample(
 
 def usual_delta(schema: Schema, budget: Budget | None) -> float:
     """Return the delta of a call that names none: the budget's, or one that suits the rows."""
-    return min(1e-6, 0.1 / max(schema.rows, 1)) if budget is None else budget.delta
+    return min(1e-6, 0.1 / max(schema.units, 1)) if budget is None else budget.delta
 
 
 def check_call(schema: object, budget: object, random: object, progress: object = None) -> Schema:
@@ -235,7 +239,7 @@ def _ran(
     if running.stored is not None:
         release = StoredRelease(schema, planned.spec, running.stored)
     if planned.spec.sampler.algorithm in RELEASES:  # whose verdict is not one on its draws
-        verdict = judged(planned.spec, draws, (), release)
+        verdict = judged(schema, planned.spec, draws, (), release)
     else:
         _, verdict = told(design, planned.spec, planned.parameters, draws, release)
     return Result(planned, draws, verdict, design, release), running.drawn
@@ -248,7 +252,7 @@ def owned(
 
     Arguments and errors are those of `checked_rows` and `paid_rows`.
     """
-    return paid_rows(checked_rows(schema, data, delta, budget), happens, budget)
+    return paid_rows(checked_rows(schema, data, delta, budget), happens, budget, schema.unit)
 
 
 def checked_rows(
@@ -264,9 +268,9 @@ def checked_rows(
     alone. Raises SpecError where a delta is no promise for so many rows, ValueError where data do
     not suit the schema.
     """
-    check_delta("/privacy/delta", delta, schema.rows)
+    check_delta("/privacy/delta", delta, schema.units)
     if budget is not None:
-        check_delta("/budget/delta", budget.delta, schema.rows)
+        check_delta("/budget/delta", budget.delta, schema.units)
     table = table_of(schema, columns_of(data))
     if yes_or_no is not None:
         _check_yes_or_no(schema, yes_or_no, table)
@@ -274,14 +278,14 @@ def checked_rows(
 
 
 def paid_rows(
-    table: Table, happens: Event, budget: Budget | None
+    table: Table, happens: Event, budget: Budget | None, unit: str
 ) -> tuple[Private[Table], Permit, Taken | None]:
     """Return checked rows, the permit that opens them for one event, and what was paid.
 
-    budget: pays; without one the cost is the caller's to account for. Raises BudgetExhaustedError
-    where too little is left.
+    budget: pays; without one the cost is the caller's to account for. unit: whom the event
+    protects. Raises BudgetExhaustedError where too little is left.
     """
-    taken = None if budget is None else budget.take(happens)
+    taken = None if budget is None else budget.take(happens, unit)
     subject = str(uuid.uuid4())
     permit = Permit(subject=subject, event_digest=digest(happens))
     return Private(table, subject=subject), permit, taken
@@ -329,15 +333,36 @@ def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
 
 
 def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
-    """Return data as a clamped table. Raises ValueError on a missing column, value or category."""
+    """Return data as a clamped table, by units where the schema has some.
+
+    Raises ValueError on a missing column, value or category.
+    """
+    if not isinstance(schema.privacy_unit, PrivacyUnit):
+        return Table(_clamped_columns(schema, data, schema.rows), schema.rows)
+    unit, key = schema.privacy_unit, os.urandom(32)
+    names = unit_names(unit.column, data)
+    digests = np.frombuffer(b"".join(digest_of(name, key) for name in names), np.uint8)
+    groups = grouped(digests.reshape(len(names), -1), unit.max_rows, key)
+    if len(groups.digests) != schema.units:
+        raise ValueError(
+            f"the data have {len(groups.digests)} units in {unit.column!r}, and the schema says"
+            f" {schema.units}: make it of these data with Schema.from_frame"
+        )
+    return by_units(schema, _clamped_columns(schema, data, len(names)), groups)
+
+
+def _clamped_columns(
+    schema: Schema, data: Mapping[str, Sequence[object]], rows: int
+) -> dict[str, NDArray[np.float64] | NDArray[np.int32]]:
+    """Return the columns of data (rows,), clamped. Raises ValueError."""
     columns: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {}
     for column in schema.columns:
         if column.name not in data:
             guess = near(column.name, data)
             raise ValueError(f"the data have no column {column.name!r}, which is declared{guess}")
         values = data[column.name]
-        if len(values) != schema.rows or np.ndim(cast("Any", values)) > 1:
-            raise ValueError(f"column {column.name!r} must have {schema.rows} values")
+        if len(values) != rows or np.ndim(cast("Any", values)) > 1:
+            raise ValueError(f"column {column.name!r} must have {rows} values")
         if isinstance(values, np.ma.MaskedArray):
             mask = np.ma.getmaskarray(values)
             values = np.where(mask, None, values.data) if mask.any() else values.data
@@ -345,7 +370,7 @@ def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
             columns[column.name] = column.clamped(_numbers(column, values))
         else:
             columns[column.name] = _codes(column, values)
-    return Table(columns=columns, rows=schema.rows)
+    return columns
 
 
 def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float64]:
@@ -355,7 +380,7 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
     check_type(column, type)
     try:
         if found.dtype == object:
-            numbers = np.array([np.nan if _is_missing(one) else float(one) for one in found])
+            numbers = np.array([np.nan if is_missing(one) else float(one) for one in found])
             for short in {one.dtype for one in found if isinstance(one, np.floating)}:
                 own = np.array([getattr(one, "dtype", None) == short for one in found])
                 numbers = np.where(own, column.declared(numbers, short), numbers)
@@ -379,7 +404,7 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
 def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> NDArray[np.int32]:
     """Return the places (rows,) of a column's values among its categories. Raises ValueError."""
     codes = {word: code for code, word in enumerate(column.categories)}
-    words = [None if _is_missing(value) else word_of(value) for value in values]
+    words = [None if is_missing(value) else word_of(value) for value in values]
     if None in words:
         told = "name them, and declare that name as a category"
         raise ValueError(f"column {column.name!r} has missing values: {told}")
@@ -390,11 +415,3 @@ def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> N
             raise ValueError(f"column {column.name!r} {message}, {declared}")
         raise ValueError(f"column {column.name!r} has values outside its categories: {declared}")
     return np.array([codes[word or ""] for word in words], np.int32)
-
-
-def _is_missing(value: object) -> bool:
-    """Whether a value is None, not a number, or pandas' NA, which is neither true nor false."""
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):
-        return True

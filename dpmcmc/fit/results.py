@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.base.floating import own_errors
-from dpmcmc.base.private import Neighbouring, Released
+from dpmcmc.base.private import Released
 from dpmcmc.base.version import __version__
 from dpmcmc.fit import files
 from dpmcmc.fit.files import Path
 from dpmcmc.formula.design import Design, make_design
+from dpmcmc.inputs.schema import ROW, Schema
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Cost, Plan, event
 from dpmcmc.posterior import plots
@@ -29,7 +30,14 @@ from dpmcmc.posterior.plots import PlotKind
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.summary_table import SHOWN, Summaries, as_lines
 from dpmcmc.posterior.units import SCALES, Scale, in_units
-from dpmcmc.posterior.verdicts import LINE, Verdict, of_chain, of_release
+from dpmcmc.posterior.verdicts import (
+    LINE,
+    Verdict,
+    dependence_reasons,
+    joined,
+    of_chain,
+    of_release,
+)
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.starting import release_of
@@ -97,13 +105,15 @@ class Result:
         return "\n".join([*lines, f"  and {left} more" if left > 0 else ""]).rstrip("\n")
 
     def _model(self) -> str:
-        model, rows = self.plan.spec.model, self.design.schema.rows
+        model, schema = self.plan.spec.model, self.design.schema
+        counted, unit = schema.units, "person" if schema.unit != ROW else "row"
         family = model.family.replace("_", " ")
-        return f"{model.formula}: {family}, {rows:,} {'row' if rows == 1 else 'rows'}"
+        return f"{model.formula}: {family}, {counted:,} {unit if counted == 1 else unit + 's'}"
 
     def _cost(self) -> str:
         of = "" if self.drawn is None else f" of {self.plan.cost.epsilon:.4g} that were planned"
-        return f"cost: epsilon {self.cost.epsilon:.4g}{of}, delta {self.cost.delta:g}"
+        cost = f"cost: epsilon {self.cost.epsilon:.4g}{of}, delta {self.cost.delta:g}"
+        return f"{cost}; protects {self.design.schema.protects}"
 
     @property
     def cost(self) -> Cost:
@@ -194,7 +204,7 @@ class Result:
     def to_datatree(self, scale: Scale = "original") -> "xarray.DataTree":
         """Return all draws as one ArviZ DataTree, warm-up in a group of its own: see datatree."""
         plan = self.plan
-        how = attributes_of(plan.spec, self.cost, self.design.schema.neighbouring)
+        how = attributes_of(plan.spec, self.cost, self.design.schema)
         worth = {"verdict": self.verdict.status, "verdict_sentence": self.verdict.sentence}
         return data_tree(self.on(scale), plan.parameters, plan.num_warmup, {**how, **worth})
 
@@ -224,16 +234,16 @@ def _read(facts: Mapping[str, Any], draws: NDArray[np.float64]) -> Result:
     return Result(plan, draws, files.verdict_of(facts["verdict"]), design, release, drawn)
 
 
-def attributes_of(spec: JobSpec, cost: Cost, neighbouring: Neighbouring) -> dict[str, str | float]:
+def attributes_of(spec: JobSpec, cost: Cost, schema: Schema) -> dict[str, str | float]:
     """Return what a file of a resolved job's draws says of how they were made."""
     algorithm, release = spec.sampler.algorithm, "none"
     if algorithm in RELEASES or getattr(spec.sampler, "start", None) is not None:
         release = release_of(spec).name
-    return attributes(cost, algorithm, neighbouring, release)
+    return attributes(cost, algorithm, schema, release)
 
 
 def attributes(
-    cost: Cost, algorithm: str, neighbouring: Neighbouring, release: str = "none"
+    cost: Cost, algorithm: str, schema: Schema, release: str = "none"
 ) -> dict[str, str | float]:
     """Return what a file of draws says of how they were made.
 
@@ -245,7 +255,8 @@ def attributes(
         "version": __version__,
         "epsilon": cost.epsilon,
         "delta": cost.delta,
-        "relation": neighbouring.value,
+        "relation": schema.neighbouring.value,
+        "protects": schema.protects,
         "algorithm": algorithm,
         "release": release,
     }
@@ -269,11 +280,12 @@ def told(
         every = in_units(design, parameters, draws, scale)
         found[scale] = summarise(Released(every[:, spec.sampler.num_warmup or 0 :]), parameters)
         if spec.sampler.algorithm not in RELEASES or not verdicts:
-            verdicts.append(judged(spec, every, found[scale], release))
+            verdicts.append(judged(design.schema, spec, every, found[scale], release))
     return found, next((one for one in verdicts if one.status == "unreliable"), verdicts[0])
 
 
 def judged(
+    schema: Schema,
     spec: JobSpec,
     draws: NDArray[np.float64],
     summaries: Sequence[ParameterSummary],
@@ -287,4 +299,6 @@ def judged(
         return of_release(None) if release is None else release.verdict
     started = getattr(spec.sampler, "start", None) is not None
     exact = SAMPLERS[spec.sampler.algorithm].exact
-    return of_chain(draws, spec.sampler.num_warmup or 0, summaries, started=started, exact=exact)
+    warmup = spec.sampler.num_warmup or 0
+    alone = of_chain(draws, warmup, summaries, started=started, exact=exact)
+    return joined(alone, dependence_reasons(schema, spec.sampler.algorithm))

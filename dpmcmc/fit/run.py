@@ -13,10 +13,11 @@ from dpmcmc.families import MODELS
 from dpmcmc.formula.design import Design, make_design
 from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.planner import event
+from dpmcmc.planner import event, noise_event
+from dpmcmc.planner.resolve import unit_rows_of
 from dpmcmc.privacy.drawn import Metered
 from dpmcmc.privacy.event_json import digest
-from dpmcmc.privacy.events import Event
+from dpmcmc.privacy.events import Event, of_units
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.base import Stored
@@ -48,8 +49,9 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
         self._kept: list[Stored] = []
         release = RELEASES.get(spec.sampler.algorithm)
         self._meter = None
+        self._unit_rows = unit_rows_of(schema, spec)
         if release is not None and release.stops:
-            random = self._meter = Metered(random, event(schema, spec))
+            random = self._meter = Metered(random, noise_event(schema, spec))
         self._blocks = _blocks(schema, spec, table, random, self._kept.append, white)
 
     @own_errors
@@ -68,7 +70,9 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
     def drawn(self) -> Event | None:
         """How the job's event began, of a release that stopped there; None where all was drawn."""
         stopped = getattr(self.stored, "stopped", "")
-        return self._meter.drawn if self._meter is not None and stopped else None
+        if self._meter is None or self._meter.drawn is None or not stopped:
+            return None
+        return of_units(self._meter.drawn, self._unit_rows)
 
 
 def run(

@@ -101,9 +101,14 @@ class Design:
         numbers = [column for column in self.schema.columns if isinstance(column, NumberColumn)]
         return tuple(column for column in numbers if column.missing and column.name in self.read)
 
+    @property
+    def gaps(self) -> bool:
+        """Whether rows may be left out: for missing codes, or as a unit may have fewer rows."""
+        return bool(self.gappy) or self.schema.unit_rows > 1
+
     def left_out(self, table: Table) -> NDArray[np.bool_]:
-        """Return (n,): whether a row has a missing code in a column of the formula."""
-        out = np.zeros(table.rows, np.bool_)
+        """Return (n,): whether a row is not in use, or misses a value in a formula's column."""
+        out = np.zeros(table.rows, np.bool_) if table.present is None else ~table.present
         for column in self.gappy:
             out |= column.is_missing(table.columns[column.name])
         return out
@@ -116,7 +121,7 @@ class Design:
         """
         with np.errstate(all="ignore"):  # a missing code may have no logarithm
             x, y = self._built(table)
-        if self.gappy:
+        if self.gaps:
             out = self.left_out(table)
             x[:, out], y = 0.0, np.where(out, np.nan, y)
         return x, y

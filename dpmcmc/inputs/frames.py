@@ -223,3 +223,11 @@ def _exchanged(data: object) -> Any:
     except ValueError:  # a stream of one column
         raise TypeError(f"{NEEDED}, not {kind}") from None
     raise TypeError(f"to read a {kind}, install pyarrow, polars or pandas") from None
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is None, not a number, or pandas' NA, which is neither true nor false."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return True

@@ -17,6 +17,7 @@ from dpmcmc.inputs.frames import (
     DecimalType,
     ValueType,
     columns_of,
+    is_missing,
     representations,
     rows_of,
     type_of,
@@ -38,6 +39,8 @@ _DATE = re.compile(  # a year first, a year last, a month by its name, a week or
 LARGEST_WHOLE = 2.0**51  # up to which every half is a double
 MOST_SPIKES = 20
 LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
+ROW = "row"  # the privacy unit where every row is a person of its own
+MOST_UNIT_ROWS = 1000  # of one unit of privacy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +258,40 @@ def zero_to_one(column: Column) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacyUnit:
+    """What is protected where one person may have several rows: all rows of a person at once.
+
+    Parameters
+    ----------
+    column
+        The column of the data that names the person, such as a patient's number. It is not kept
+        among the rows, and no formula can use it.
+    max_rows
+        Most rows of one person that are used; of those with more, so many are chosen at random.
+
+    Raises
+    ------
+    ValueError
+        If the column has no name, or max_rows is not a whole number from 1 to 1000.
+
+    Examples
+    --------
+    >>> PrivacyUnit(column="patient", max_rows=6)
+    """
+
+    column: str
+    max_rows: int
+
+    def __post_init__(self) -> None:
+        _check_name(self.column)
+        whole = isinstance(self.max_rows, Integral) and not isinstance(self.max_rows, bool)
+        if not whole or not 1 <= self.max_rows <= MOST_UNIT_ROWS:
+            limits = f"a whole number from 1 to {MOST_UNIT_ROWS}"
+            raise ValueError(f"max_rows of the privacy unit {self.column!r} must be {limits}")
+        object.__setattr__(self, "max_rows", int(self.max_rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
     """Everything about a dataset that is public.
 
@@ -263,9 +300,13 @@ class Schema:
     columns
         NumberColumn, CategoryColumn and BinaryColumn, each name once.
     rows
-        Number of rows, which is public if neighbours differ in one replaced row.
+        Number of rows, which is public if neighbours differ in one replaced row. With a privacy
+        unit: number of units times its max_rows, of which an unknown part is in use.
     neighbouring
         When two datasets count as neighbours.
+    privacy_unit
+        What neighbours differ in. A PrivacyUnit: in all rows of one person. "row": in one row, and
+        each row is declared to be a person of its own. None: in one row, and nothing is declared.
     holders
         Number of rows of each data holder, in the order of the rows, if several hold them. Which
         holder has a row is then public, and a replaced row stays with its holder.
@@ -285,6 +326,7 @@ class Schema:
     rows: int
     neighbouring: Neighbouring = Neighbouring.REPLACE_ONE
     holders: tuple[int, ...] = ()
+    privacy_unit: PrivacyUnit | Literal["row"] | None = None
 
     def __post_init__(self) -> None:
         columns = self.columns
@@ -307,6 +349,45 @@ class Schema:
         object.__setattr__(self, "holders", tuple(self.holders))
         if self.holders and (min(self.holders) < 1 or sum(self.holders) != self.rows):
             raise ValueError("holders need a row each, and their rows add up to all rows")
+        self._check_unit(names)
+
+    def _check_unit(self, names: Sequence[str]) -> None:
+        unit = self.privacy_unit
+        if unit is None or unit == ROW:
+            return
+        if not isinstance(unit, PrivacyUnit):
+            example = 'PrivacyUnit(column="patient", max_rows=6), "row" or None'
+            raise ValueError(f"privacy_unit must be {example}")
+        if unit.column in names:
+            raise ValueError(
+                f"{unit.column!r} is the privacy unit, which is not kept: declare no column for it"
+            )
+        if self.rows % unit.max_rows:
+            raise ValueError("rows must be the number of units times max_rows")
+
+    @property
+    def unit_rows(self) -> int:
+        """Most rows in which neighbours differ: max_rows of the privacy unit, or 1."""
+        return self.privacy_unit.max_rows if isinstance(self.privacy_unit, PrivacyUnit) else 1
+
+    @property
+    def units(self) -> int:
+        """Number of units of privacy, which is public: of persons, or of rows."""
+        return self.rows // self.unit_rows
+
+    @property
+    def unit(self) -> str:
+        """The privacy unit by name: the column of persons, or "row"."""
+        return self.privacy_unit.column if isinstance(self.privacy_unit, PrivacyUnit) else ROW
+
+    @property
+    def protects(self) -> str:
+        """What an epsilon protects, in words."""
+        if not isinstance(self.privacy_unit, PrivacyUnit):
+            return "a row"
+        unit = self.privacy_unit
+        limit = "1 row" if unit.max_rows == 1 else f"{unit.max_rows} rows"
+        return f"a person ({unit.column}, at most {limit})"
 
     @classmethod
     def from_frame(
@@ -318,6 +399,8 @@ class Schema:
         integer: Sequence[str] = (),
         spikes: Mapping[str, Sequence[float]] | None = None,
         holders: str | Sequence[int] = (),
+        privacy_unit: str | None = None,
+        max_rows: int | None = None,
     ) -> "Schema":
         """Return the schema of a data frame, from its number of rows and declared bounds.
 
@@ -341,6 +424,13 @@ class Schema:
         holders
             If several data holders have the rows: the number of rows of each, in the order of the
             rows, or the name of a column of holders by which the rows are sorted. It is public.
+        privacy_unit
+            May one person have several rows? If so, the column that names the person: an epsilon
+            then protects all rows of a person at once. If not, "row". If left out nothing is
+            declared, and an epsilon protects one row.
+        max_rows
+            Most rows of one person that are used, where the privacy unit is a column. A public
+            promise, as bounds are.
 
         Returns
         -------
@@ -364,6 +454,7 @@ class Schema:
         if isinstance(integer, str) or not isinstance(integer, Sequence):
             raise ValueError('integer must be a list of names, such as ["age"]')
         values_of, missing, spikes = columns_of(frame), missing or {}, spikes or {}
+        unit = _unit_of(privacy_unit, max_rows)
         for name in (*bounds, *missing, *integer, *spikes):
             if name not in values_of:
                 raise ValueError(f"there is no column {name!r}{near(name, values_of)}")
@@ -384,7 +475,46 @@ class Schema:
         held_by = (
             _rows_of_holders(holders, values_of) if isinstance(holders, str) else tuple(holders)
         )
-        return cls(columns=columns, rows=rows_of(values_of), holders=held_by)
+        if not isinstance(unit, PrivacyUnit):
+            return cls(columns=columns, rows=rows_of(values_of), holders=held_by, privacy_unit=unit)
+        units = len(set(unit_names(unit.column, values_of)))
+        return cls(columns=columns, rows=units * unit.max_rows, privacy_unit=unit)
+
+
+def _unit_of(column: object, max_rows: object) -> PrivacyUnit | Literal["row"] | None:
+    """Return the unit that was asked for. Raises ValueError."""
+    if column is None or column == ROW:
+        if max_rows is not None:
+            raise ValueError('max_rows needs a column that names persons: privacy_unit="patient"')
+        return None if column is None else "row"
+    if max_rows is None:
+        raise ValueError(
+            f"max_rows is needed: the most rows of one {column!r} that are to be used, such as 6"
+        )
+    return PrivacyUnit(column=column, max_rows=max_rows)  # type: ignore[arg-type]
+
+
+def names_of(column: str, values: Sequence[object]) -> list[str]:
+    """Return the name of each row's unit; numbers and words that read alike are the same.
+
+    Raises ValueError where a value is missing or empty: such a row belongs to nobody.
+    """
+    names = ["" if is_missing(value) else word_of(value).strip() for value in values]
+    lacking = names.count("")
+    if lacking:
+        raise ValueError(
+            f"{lacking} rows have no value in {column!r}, the privacy unit: give each person a"
+            " name or number, or leave these rows out"
+        )
+    return names
+
+
+def unit_names(column: str, data: Mapping[str, Sequence[object]]) -> list[str]:
+    """Return the name of each row's unit. Raises ValueError where the data lack the column."""
+    if column not in data:
+        message = f"the data have no column {column!r}, the privacy unit{near(column, data)}"
+        raise ValueError(message)
+    return names_of(column, data[column])
 
 
 def _rows_of_holders(name: str, columns: Mapping[str, Sequence[object]]) -> tuple[int, ...]:
@@ -508,8 +638,11 @@ class Table:
     """Rows, clamped to their schema; always inside Private[Table].
 
     columns: (rows,) arrays by name: float64 of a number column, missing codes included; int32
-    positions in the declared categories otherwise.
+    positions in the declared categories otherwise. present: (rows,), which rows are in use, where a
+    schema has a privacy unit: unit u has the rows from u * max_rows on, those in use first and in
+    random order. What the columns hold elsewhere is valid and means nothing.
     """
 
     columns: Mapping[str, NDArray[np.float64] | NDArray[np.int32]]
     rows: int
+    present: NDArray[np.bool_] | None = None

@@ -35,7 +35,8 @@ def counted(rows: Table, table: Sequence[Axis]) -> Floats:
     codes = np.zeros(rows.rows, np.int64)
     for axis in table:
         codes = codes * axis.size + axis.codes(rows)
-    return np.bincount(codes, minlength=cells(table)).astype(np.float64)
+    used = codes if rows.present is None else codes[rows.present]
+    return np.bincount(used, minlength=cells(table)).astype(np.float64)
 
 
 def released(

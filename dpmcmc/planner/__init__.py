@@ -7,6 +7,7 @@ from dpmcmc.planner.planning import (
     cost_of,
     event,
     expected_seconds,
+    noise_event,
     plan,
     shortfall,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "cost_of",
     "event",
     "expected_seconds",
+    "noise_event",
     "plan",
     "shortfall",
 ]

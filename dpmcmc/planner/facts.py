@@ -40,7 +40,7 @@ class PublicFacts:
     def of_release(self) -> Facts:
         """Return the public facts that releases plan with."""
         prior = prior_of(self.form, len(self.form.start))[1]
-        gaps = bool(self.design.gappy)
+        gaps = self.design.gaps
         return Facts(
             self.known,
             self.form.max_row_norm,

@@ -30,16 +30,25 @@ from dpmcmc.planner.resolve import (
     Filled,
     chains_know,
     fill,
+    in_rows,
+    of_full_data,
     promised,
     seconds,
     smallest_epsilon,
     suits,
+    unit_rows_of,
     whole_multiplier,
 )
-from dpmcmc.planner.select import choose, named, of_full_data
+from dpmcmc.planner.select import choose, named
 from dpmcmc.planner.warn import warnings
 from dpmcmc.privacy import accountant
-from dpmcmc.privacy.events import Event, Gaussian, Parallel, WithoutReplacement
+from dpmcmc.privacy.events import (
+    Event,
+    Gaussian,
+    Parallel,
+    WithoutReplacement,
+    of_units,
+)
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
@@ -179,7 +188,19 @@ class Plan(BasePlan):
 
 
 def event(schema: Schema, spec: JobSpec) -> Event:
-    """Return everything that a resolved job does to the data. Raises SpecError where it is open."""
+    """Return everything that a resolved job does to the data, which is what it costs.
+
+    Where the schema has a privacy unit, the event is on units. Raises SpecError where the job is
+    open.
+    """
+    return of_units(noise_event(schema, spec), unit_rows_of(schema, spec))
+
+
+def noise_event(schema: Schema, spec: JobSpec) -> Event:
+    """Return the event of a resolved job with the noise multipliers that its noise is drawn with.
+
+    They are over what one row can change. Raises SpecError where the job is open.
+    """
     check_spec(schema, spec)
     if schema.neighbouring is not Neighbouring.REPLACE_ONE:
         raise SpecError("/sampler/algorithm", "this sampler needs replace_one neighbours")
@@ -253,14 +274,14 @@ def plan(
     Raises SpecError.
     """
     check_spec(schema, spec)
-    check_delta("/privacy/delta", spec.privacy.delta, schema.rows)
+    check_delta("/privacy/delta", spec.privacy.delta, schema.units)
     design = make_design(schema, spec.model.formula)
     family = MODELS[spec.model.family]
     family.check(design, spec.model)
     check_dependence(design)
     spec = replace(spec, model=family.resolved(design, spec.model))
     check_length(design, spec)  # what was asked for, before anything is costed
-    spec, again = reused(design, spec, earlier, whole_multiplier(spec))
+    spec, again = reused(design, spec, earlier, whole_multiplier(in_rows(schema, spec)))
     facts = PublicFacts(design, spec)
     filled, reasons = _filled(facts, spec)
     if again and getattr(filled.spec.sampler, "whitening", None) is not None:

@@ -12,9 +12,11 @@ from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import Start
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.privacy import accountant
+from dpmcmc.privacy.events import Gaussian
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.base import NUM_CHAINS, NUM_DRAWS, Release
 from dpmcmc.samplers import SAMPLERS
@@ -78,6 +80,7 @@ class Filled:
 def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
     """Fill a job whose algorithm is named. facts: of its model. Raises SpecError."""
     MODELS[spec.model.family].check_given(facts.design, spec.model, spec.sampler.algorithm)
+    spec = in_rows(facts.design.schema, spec)
     if spec.sampler.algorithm in RELEASES:
         return _release(facts, spec, RELEASES[spec.sampler.algorithm])
     chains_know(spec.model.family)
@@ -94,6 +97,41 @@ def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
     return Filled(filled, ess, width=width, error=max(draws, 1.0) ** -0.5)
 
 
+def of_full_data(options: object) -> bool:
+    """Whether a plain Gaussian promise pays for a sampler: it keeps no minibatch secret."""
+    return not hasattr(options, "batch")
+
+
+def unit_rows_of(schema: Schema, spec: JobSpec) -> int:
+    """Return how many times as far a replaced unit moves a job's sums as its noise is drawn for.
+
+    Raises SpecError where nothing is known of it.
+    """
+    rows = schema.unit_rows
+    if rows == 1:
+        return 1
+    if not of_full_data(spec.sampler):
+        known = "noisy_quadratic, dp_penalty and dp_hmc read all rows"
+        message = f"draws rows at random, and a person may have several here: {known}"
+        raise SpecError("/sampler/algorithm", message)
+    release = RELEASES.get(spec.sampler.algorithm)
+    return 1 if release is not None and release.by_units else rows
+
+
+def in_rows(schema: Schema, spec: JobSpec) -> JobSpec:
+    """Return a job whose epsilon protects units as one whose epsilon protects single rows.
+
+    Noise is planned and drawn for single rows. It costs more for units: events.of_units.
+    """
+    rows = unit_rows_of(schema, spec)
+    if rows == 1 or spec.privacy.epsilon is None:
+        return spec
+    mu = accountant.mu_of_epsilon(spec.privacy.epsilon, spec.privacy.delta)
+    one_row = Gaussian(rows * ROUND_UP / mu)
+    epsilon = accountant.epsilon(one_row, spec.privacy.delta)
+    return replace(spec, privacy=replace(spec.privacy, epsilon=epsilon / ROUND_UP))
+
+
 def promised(facts: PublicFacts, spec: JobSpec, filled: Filled) -> float:
     """Return the effective draws that a filled job is said to have: see planner.plan.
 
@@ -102,7 +140,7 @@ def promised(facts: PublicFacts, spec: JobSpec, filled: Filled) -> float:
     """
     if filled.spec.sampler.algorithm in RELEASES or math.isnan(filled.ess):
         return filled.ess
-    known = facts.assumptions(spec)
+    known = facts.assumptions(in_rows(facts.design.schema, spec))
     usual = draws_of(filled.spec, known)
     large = draws_of(filled.spec, replace(known, guess=facts.guess_of_large))
     return (filled.ess - ARVIZ_FLOOR) * min(1.0, large / usual) + ARVIZ_FLOOR

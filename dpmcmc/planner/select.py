@@ -14,7 +14,7 @@ from dpmcmc.families.scores.given import is_given
 from dpmcmc.inputs.options import Start
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.facts import PublicFacts
-from dpmcmc.planner.resolve import Filled, fill, seconds
+from dpmcmc.planner.resolve import Filled, fill, of_full_data, seconds
 from dpmcmc.releases import RELEASES, Release
 from dpmcmc.releases.reuse import passed_on
 from dpmcmc.samplers import SAMPLERS, Sampler
@@ -116,11 +116,6 @@ def named(spec: JobSpec, algorithm: str) -> JobSpec:
     given = {name: getattr(spec.sampler, name) for name in SHARED_OPTIONS}
     kind = ALGORITHMS[algorithm].options
     return replace(spec, sampler=kind(**given, **passed_on(spec.sampler, kind)))
-
-
-def of_full_data(options: Any) -> bool:
-    """Whether a plain Gaussian promise pays for a sampler: it keeps no minibatch secret."""
-    return not hasattr(options, "batch")
 
 
 def _releases(facts: PublicFacts, spec: JobSpec) -> list[tuple[Release[Any, Any, Any], Filled]]:

@@ -25,10 +25,11 @@ from dpmcmc.planner.resolve import (
     asked_to_cut,
     draws_of,
     fill,
+    of_full_data,
     promised,
     smallest_epsilon,
 )
-from dpmcmc.planner.select import named, of_full_data
+from dpmcmc.planner.select import named
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.quadratic_verdict import MAX_UNEVEN_WEIGHT
 from dpmcmc.samplers import SAMPLERS

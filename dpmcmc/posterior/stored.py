@@ -25,7 +25,7 @@ from dpmcmc.posterior.free.priors import CoefficientPrior, Floats, check_number,
 from dpmcmc.posterior.free.settings import at
 from dpmcmc.posterior.free.walk import walked
 from dpmcmc.posterior.units import Scale, matrix
-from dpmcmc.posterior.verdicts import MAX_RHAT, Verdict, joined, of_release
+from dpmcmc.posterior.verdicts import MAX_RHAT, Verdict, dependence_reasons, joined, of_release
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases import few_events, prior_conflict
 from dpmcmc.releases.base import Posterior, Stored, prior_of
@@ -80,9 +80,9 @@ class StoredRelease:
         """The verdict on the released numbers, for any prior."""
         judge, moments = self._release.judge, self._stored.moments()
         column_notes = notes(self._design, *moments) if moments is not None else ()
-        return of_release(
-            None if judge is None else judge(self._stored, self._verdict_prior), column_notes
-        )
+        judged = None if judge is None else judge(self._stored, self._verdict_prior)
+        dependence = dependence_reasons(self._design.schema, self._release.name)
+        return joined(of_release(judged, column_notes), dependence)
 
     def __repr__(self) -> str:
         """Return the formula and the verdict."""

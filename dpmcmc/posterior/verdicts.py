@@ -9,8 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.posterior.breadth import Note
 from dpmcmc.posterior.diagnostics import ParameterSummary
+from dpmcmc.releases import RELEASES
 from dpmcmc.releases.base import Judgement
 
 MAX_RHAT = 1.01  # largest rank-normalised R-hat of a chain that has mixed: Vehtari et al. 2021
@@ -70,6 +72,15 @@ def joined(verdict: Verdict, reasons: Sequence[str]) -> Verdict:
     sentence = f"Unreliable: {'; '.join(all_reasons)}."
     width, notes = verdict.width_from_privacy, verdict.notes
     return Verdict("unreliable", sentence, all_reasons, width, notes)
+
+
+def dependence_reasons(schema: Schema, algorithm: str) -> list[str]:
+    """Return why intervals are too narrow where a person has several rows; none of one row each."""
+    release = RELEASES.get(algorithm)
+    if schema.unit_rows == 1 or (release is not None and release.by_units):
+        return []
+    other = "" if algorithm == "noisy_quadratic" else "; noisy_quadratic knows that they are alike"
+    return [f"{algorithm} takes the rows of a person as independent, and is too sure{other}"]
 
 
 def of_chain(

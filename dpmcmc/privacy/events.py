@@ -8,7 +8,7 @@ not in this vocabulary has no cost: both are refused.
 Every event is a frozen dataclass of JSON-able fields with a discriminator `kind`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from dpmcmc.base.private import Neighbouring
@@ -16,6 +16,7 @@ from dpmcmc.base.private import Neighbouring
 MAX_DEPTH = 16
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-100, 1e100
 MAX_COUNT = 10**18  # runs or rows
+ROUND_DOWN = 1.0 - 2.0**-50  # of a noise multiplier that was divided
 
 
 class EventError(ValueError):
@@ -310,3 +311,29 @@ KINDS = (
     Compose,
     Parallel,
 )
+
+
+def of_units(event: Event, rows: int) -> Event:
+    """Return the event on units of up to `rows` rows each, of an event on single rows.
+
+    A replaced unit is at most so many replaced rows, so that sums move at most so many times as
+    far. Parts in parallel become a sequence, as a unit may have rows in each. Rounded up.
+    Proof: docs/proofs/units.md. Raises EventError where none is known: of rows drawn at random, and
+    of noise that depends on the rows.
+    """
+    if rows == 1:
+        return event
+    _check_count(rows, "rows")
+    match event:
+        case Gaussian() | Laplace():
+            check(event.neighbouring is Neighbouring.REPLACE_ONE, "units are replaced, not added")
+            return replace(event, noise_multiplier=event.noise_multiplier / rows * ROUND_DOWN)
+        case PureEpsilon():
+            check(event.neighbouring is Neighbouring.REPLACE_ONE, "units are replaced, not added")
+            return replace(event, epsilon=event.epsilon * rows / ROUND_DOWN)
+        case Repeat():
+            return Repeat(of_units(event.event, rows), event.count)
+        case Compose() | Parallel():
+            return Compose(tuple(of_units(inner, rows) for inner in event.events))
+        case _:
+            raise EventError(f"no cost is known of {event.kind} for units of several rows")

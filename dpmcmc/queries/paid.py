@@ -7,9 +7,10 @@ from dpmcmc.base.private import Neighbouring, Permit, PermitError, Private
 from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.inputs.spec import PrivacySpec
 from dpmcmc.planner import Cost
+from dpmcmc.planner.resolve import ROUND_UP
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.event_json import digest
-from dpmcmc.privacy.events import Event, Gaussian
+from dpmcmc.privacy.events import Event, Gaussian, of_units
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
 
 
@@ -28,17 +29,17 @@ def settled(schema: Schema, privacy: PrivacySpec) -> Paid:
         raise SpecError("/neighbouring", "counts are released under replace_one only")
     if schema.rows < 1:
         raise SpecError("/rows", "there is no row to count")
-    z = _multiplier(privacy)
+    z = _multiplier(privacy, schema.unit_rows)
     if not LEAST_MULTIPLIER <= z <= MOST_MULTIPLIER:
         raise SpecError("/privacy", f"leads to a noise multiplier of {z:.3g}, which is refused")
-    event = Gaussian(z)
+    event = of_units(Gaussian(z), schema.unit_rows)
     epsilon = accountant.epsilon(event, privacy.delta)
     if not epsilon > 0.0:
         raise SpecError("/privacy/noise_multiplier", "costs epsilon 0: ask for less noise")
     return Paid(z, event, Cost(epsilon, privacy.delta, accountant.gdp_mu(event)))
 
 
-def _multiplier(privacy: PrivacySpec) -> float:
+def _multiplier(privacy: PrivacySpec, unit_rows: int) -> float:
     if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
         raise SpecError("/privacy", "needs one of epsilon and noise_multiplier")
     for name in ("epsilon", "delta", "noise_multiplier"):
@@ -48,9 +49,10 @@ def _multiplier(privacy: PrivacySpec) -> float:
     if privacy.noise_multiplier is not None:
         return privacy.noise_multiplier
     try:
-        return accountant.noise_multiplier_for(privacy.epsilon or 0.0, privacy.delta, 1)
+        z = accountant.noise_multiplier_for(privacy.epsilon or 0.0, privacy.delta, 1)
     except ValueError as error:
         raise SpecError("/privacy", "epsilon must be above 0, delta from 1e-300 to 1") from error
+    return z if unit_rows == 1 else z * unit_rows * ROUND_UP
 
 
 def opened(paid: Paid, rows: Private[Table], permit: Permit) -> Table:

@@ -144,6 +144,7 @@ class Release(Generic[Options, Opened, Kept]):
     precision (d,) of the job's prior, or None where the likelihood is quadratic) -> its judgement.
     None where nothing is stored.
     stops: whether `publish` may end before all of its event is drawn; what is stored says so.
+    by_units: whether its event holds for units of privacy as it stands: it clips what a unit adds.
     automatic: whether the planner may choose it by itself: only what its widening tells all of.
     """
 
@@ -163,6 +164,7 @@ class Release(Generic[Options, Opened, Kept]):
     judge: Callable[[Kept, tuple[Floats, Floats] | None], Judgement] | None = None
     automatic: bool = True
     stops: bool = False
+    by_units: bool = False
 
 
 def prior_of(known: Priors, dimension: int) -> tuple[Floats, Floats]:

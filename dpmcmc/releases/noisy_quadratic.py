@@ -270,7 +270,7 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     """Return what `publish` reads. Nothing is compiled for it."""
     family, form = family_of(spec.model), MODELS[spec.model.family].form(design, spec)
     x, y = design.build(table)
-    counted = np.where(np.isnan(y), 0.0, 1.0) if design.gappy else None
+    counted = np.where(np.isnan(y), 0.0, 1.0) if design.gaps else None
     unit = unit_of(design, spec.model) if family.link == "identity" else 1.0
     family, y = packed(family, design, spec.model, table, np.nan_to_num(y) / unit, unit)
     start = np.zeros(len(form.start))

@@ -72,6 +72,9 @@ def planned(
     """Return the plan of a release with its cost. Reads no row. Raises SpecError."""
     if schema.neighbouring is not Neighbouring.REPLACE_ONE:
         raise SpecError("/neighbouring", "statistics are released under replace_one only")
+    if schema.unit_rows > 1:
+        message = "has several rows of a person, and statistics are of single rows: take describe"
+        raise SpecError("/dataset", message)
     if not 1 <= schema.rows <= MOST_ROWS:
         raise SpecError("/rows", f"must be 1 to {MOST_ROWS}")
     column = _column(schema, request.column)

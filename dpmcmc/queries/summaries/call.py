@@ -105,21 +105,40 @@ class Summaries:
 
     def _reasons(self, request: SummaryRequest, part: Floats) -> list[str]:
         """Return why the noise hides a statistic, the worst of its numbers for all of them."""
-        sd, cost, z = self.plan.noise_sd, self.cost, self.plan.paid.noise_multiplier
-        shares = _noise_shares(request, part, self.plan.schema.rows, sd)
+        cost, z = self.cost, self.plan.paid.noise_multiplier
+        part, rows, sd = self._known(request, part)
+        several = self.plan.schema.unit_rows > 1
+        shares = _noise_shares(request, part, rows, sd, several)
         worst = max(shares, key=lambda name: shares[name])
         if isinstance(request.statistic, Quantiles):
-            without = _noise_shares(request, part, self.plan.schema.rows, 0.0)[worst]
+            without = _noise_shares(request, part, rows, 0.0, several)[worst]
             if without >= noise_share.MOST_SHARE:
                 return [f"the bins of {worst} are too coarse for it: ask for more"]
 
         def share_at(epsilon: float) -> float:
-            less = accountant.noise_multiplier_for(epsilon, cost.delta, 1) / z
-            shares = _noise_shares(request, part, self.plan.schema.rows, sd * less)
+            least = accountant.noise_multiplier_for(epsilon, cost.delta, 1)
+            less = least * self.plan.schema.unit_rows / z
+            shares = _noise_shares(request, part, rows, sd * less, several)
             return max(shares.values())
 
         hidden = noise_share.reason(worst, shares[worst], share_at, cost.epsilon)
         return [hidden] if hidden else []
+
+    def _known(self, request: SummaryRequest, part: Floats) -> tuple[Floats, float, float]:
+        """Return (released numbers, number of rows, sd of a count's noise).
+
+        With a privacy unit the number of rows is estimated, and all three are divided by the most
+        rows of a unit: rows of a person may say the same, and then count as one.
+        """
+        schema, sd = self.plan.schema, self.plan.noise_sd
+        if schema.unit_rows == 1:
+            return part, schema.rows, sd
+        rows = float(schema.rows)
+        if request.statistic.kind != "mean":
+            rows = min(max(float(part.sum()), 1.0), rows)
+            largest_share = min(max(float(part.max()) / rows, 0.0), 1.0)
+            sd = math.hypot(sd, largest_share * sd * math.sqrt(len(part)))
+        return part / schema.unit_rows, rows / schema.unit_rows, sd / schema.unit_rows
 
     def estimates(
         self, level: float = 0.9, target: IntervalTarget = "population"
@@ -154,8 +173,9 @@ class Summaries:
         column, per_unit = request.column, MOMENT_SENSITIVITY / np.sqrt(2.0)
         half = 0.5 * column.upper - 0.5 * column.lower
         middle = 0.5 * column.upper + 0.5 * column.lower
-        sums, sd = part * per_unit, self.plan.noise_sd * float(per_unit)
-        rows, missing = self.plan.schema.rows, bool(column.missing)
+        part, rows, sd = self._known(request, part)
+        sums, sd = part * per_unit, sd * float(per_unit)
+        missing = bool(column.missing) or self.plan.schema.unit_rows > 1
         standardised = moments(sums, rows, sd, missing, reach, target)
         if standardised is None:
             standardised = Moments((0.0, -1.0, 1.0), (1.0, 0.0, 1.0))
@@ -169,7 +189,7 @@ class Summaries:
         self, request: SummaryRequest, part: Floats, reach: float, target: IntervalTarget
     ) -> Iterator[Estimate]:
         edges, statistic = np.array(request.axes[0].edges), request.statistic
-        sums = Cumulative(edges, part, self.plan.schema.rows, self.plan.noise_sd)
+        sums = Cumulative(edges, *self._known(request, part))
         for at in statistic.at if isinstance(statistic, Quantiles) else ():
             name = f"{request.column.name}, quantile {at:g}"
             quantile = sums.quantile(at, reach, target)
@@ -179,7 +199,7 @@ class Summaries:
         self, request: SummaryRequest, part: Floats, reach: float, target: IntervalTarget
     ) -> Iterator[Estimate]:
         """Shares of the cells."""
-        rows, sd = self.plan.schema.rows, self.plan.noise_sd
+        part, rows, sd = self._known(request, part)
         labels = itertools.product(*(axis.labels for axis in request.axes))
         for label, count in zip(labels, part, strict=True):
             parts_of_cell = zip(request.axes, label, strict=True)
@@ -196,16 +216,20 @@ class Summaries:
         if len(estimates) > SHOWN:
             lines.append(f"  and {len(estimates) - SHOWN} more")
         cost = f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}"
+        cost += f"; protects {self.plan.schema.protects}"
         told = self.verdict.text(False)
         return "\n".join([f"{len(self.plan.requests)} statistics", told, *lines, cost])
 
     __repr__ = __str__
 
 
-def _noise_shares(request: SummaryRequest, part: Floats, rows: int, sd: float) -> dict[str, float]:
+def _noise_shares(
+    request: SummaryRequest, part: Floats, rows: float, sd: float, several: bool
+) -> dict[str, float]:
     """Return the widths of the intervals that noise alone makes, over what bounds allow, by name.
 
-    part: as released. sd: of the noise of a count. Of a table in which no cell stands out of the
+    part: as released. sd: of the noise of a count. several: whether a person may have several rows,
+    whose number is not public then. Of a table in which no cell stands out of the
     noise it is the width of all cells together.
     """
     reach, statistic = noise_share.REACH, request.statistic
@@ -225,11 +249,12 @@ def _noise_shares(request: SummaryRequest, part: Floats, rows: int, sd: float) -
             for at, (_, low, high) in found.items()
         }
     per_unit = MOMENT_SENSITIVITY / math.sqrt(2.0)
-    known = moments(part * per_unit, rows, sd * per_unit, bool(column.missing), reach, "rows")
+    missing = several or bool(column.missing)
+    known = moments(part * per_unit, rows, sd * per_unit, missing, reach, "rows")
     if known is None:
         return {f"the mean of {column.name}": 1.0}
-    count = min(part[2] * per_unit, rows) if column.missing else rows
-    wide = reach * sd * per_unit / count * math.hypot(1.0, known.mean[0] * bool(column.missing))
+    count = min(part[2] * per_unit, rows) if missing else rows
+    wide = reach * sd * per_unit / count * math.hypot(1.0, known.mean[0] * missing)
     return {
         f"the mean of {column.name}": wide,
         f"the sd of {column.name}": known.sd[2] - known.sd[1],

@@ -27,7 +27,7 @@ class Estimate:
 
 
 def share(
-    count: float, rows: int, sd: float, reach: float, target: IntervalTarget
+    count: float, rows: float, sd: float, reach: float, target: IntervalTarget
 ) -> tuple[float, ...]:
     """Return estimate and interval of a cell's share of the rows, or of the population.
 
@@ -54,7 +54,7 @@ class Moments:
 
 
 def moments(
-    sums: Floats, rows: int, sd: float, missing: bool, reach: float, target: IntervalTarget
+    sums: Floats, rows: float, sd: float, missing: bool, reach: float, target: IntervalTarget
 ) -> Moments | None:
     """Return moments from noisy sums of (u, u^2, 1), sd the noise's in each; None where too noisy.
 
@@ -106,7 +106,7 @@ class Cumulative:
 
     edges: Floats
     counts: Floats
-    rows: int
+    rows: float
     sd: float
 
     def quantile(

@@ -142,6 +142,8 @@ def moments(rows: Table, column: NumberColumn) -> Floats:
     """
     values = rows.columns[column.name].astype(np.float64)
     present = ~column.is_missing(values)
+    if rows.present is not None:
+        present &= rows.present
     half = 0.5 * column.upper - 0.5 * column.lower
     middle = 0.5 * column.lower + 0.5 * column.upper
     u = np.where(present, np.clip((values - middle) / half, -1.0, 1.0), 0.0)

@@ -109,6 +109,9 @@ def planned(
     impossible: Impossible = (),
 ) -> SyntheticPlan:
     """Return the plan of `synthesise` with its cost. Reads no row. Raises SpecError."""
+    if schema.unit_rows > 1:
+        message = "has several rows of a person, and synthetic tables are of single rows: describe"
+        raise SpecError("/dataset", f"{message} releases their counts")
     names = [c.name for c in schema.columns] if columns is None else list(columns)
     if not names:
         raise SpecError("/columns", "must name one column or more")

@@ -72,7 +72,7 @@ def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
     if schema.rows < 1:
         raise SpecError("/dataset", "the dataset has no rows")
     planned = _planned(schema, spec)
-    check_delta("/privacy/delta", planned.paid.cost.delta, schema.rows)
+    check_delta("/privacy/delta", planned.paid.cost.delta, schema.units)
     return TaskPlan(
         spec=spec,
         event=planned.paid.event,

@@ -38,7 +38,7 @@ from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import FRESH, AutoOptions, NoisyQuadraticOptions
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.planner.select import of_full_data
+from dpmcmc.planner.resolve import of_full_data
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.units import Scale, in_units
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
@@ -198,7 +198,7 @@ class ChainJob(PaidJob):
             parameters,
             self.spec.sampler.num_warmup or 0,
             partial(in_units, design, parameters, scale=scale),
-            attributes_of(self.spec, cost, schema.neighbouring),
+            attributes_of(self.spec, cost, schema),
         )
 
 

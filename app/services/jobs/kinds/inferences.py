@@ -92,7 +92,7 @@ class InferenceJob(Job):
     def shown(self, schema: Schema, cost: Cost, scale: Scale) -> Shown:
         """Return how its blocks are shown: one parameter, its warm-up left out."""
         asked = self.question
-        made_by = attributes(cost, str(asked.algorithm), schema.neighbouring)
+        made_by = attributes(cost, str(asked.algorithm), schema)
         name = family_of(asked.family, asked.options).name
         return Shown((name,), 0, lambda draws: draws, made_by)
 

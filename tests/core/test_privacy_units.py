@@ -1,0 +1,324 @@
+"""Rows grouped by the unit of privacy, and schemas that declare one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpmcmc import Budget, describe, release_statistic, sample, synthesise
+from dpmcmc.base.errors import SpecError
+from dpmcmc.base.private import Neighbouring
+from dpmcmc.families.logistic import LogisticForm
+from dpmcmc.families.rowwise import RowTarget
+from dpmcmc.fit.local import table_of
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema, names_of
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.inputs.units import EMPTY, digest_of, grouped
+from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY
+from dpmcmc.planner import noise_event, plan
+from dpmcmc.privacy.events import (
+    Barker,
+    Compose,
+    EventError,
+    Gaussian,
+    Laplace,
+    Parallel,
+    PureEpsilon,
+    Repeat,
+    SmoothLaplace,
+    WithoutReplacement,
+    of_units,
+)
+from dpmcmc.privacy.pld import leaves
+from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles, request_of
+from dpmcmc.samplers.algorithms import ALGORITHMS
+
+KEY = b"k" * 32
+DOSE = NumberColumn(name="dose", lower=0, upper=10)
+
+
+def digests(names):
+    return np.array([list(digest_of(name, KEY)) for name in names], np.uint8)
+
+
+def test_every_unit_has_its_slots_and_only_its_own_rows():
+    rng = np.random.default_rng(1)
+    names = [str(unit) for unit in rng.integers(0, 40, 300)]
+    result = grouped(digests(names), 4, KEY)
+    units = len(set(names))
+    assert len(result.slots) == 4 * units
+    sizes = [names.count(name) for name in set(names)]
+    assert result.dropped_rows == sum(max(size - 4, 0) for size in sizes) > 0
+    assert result.cut_units == sum(size > 4 for size in sizes)
+    for unit, slots in enumerate(result.slots.reshape(units, 4)):
+        used = slots[slots != EMPTY]
+        assert (slots[: len(used)] == used).all()  # those in use first
+        owners = {names[row] for row in used}
+        assert len(owners) == 1
+        (owner,) = owners
+        assert len(used) == min(names.count(owner), 4)
+        assert bytes(result.digests[unit]) == digest_of(owner, KEY)
+    assert len(set(result.slots[result.slots != EMPTY])) == (result.slots != EMPTY).sum()
+
+
+def test_kept_rows_are_a_uniform_choice_in_random_order():
+    names = ["a"] * 6 + ["b"]
+    first = np.zeros(6)
+    kept = np.zeros(6)
+    for trial in range(3000):
+        key = trial.to_bytes(32)
+        result = grouped(digests(names), 3, key)
+        slots = next(s for s in result.slots.reshape(2, 3) if (s != 6).all())
+        kept[slots] += 1
+        first[slots[0]] += 1
+    assert np.abs(kept / 3000 - 0.5).max() < 5 * (0.25 / 3000) ** 0.5
+    assert np.abs(first / 3000 - 1 / 6).max() < 5 * (5 / 36 / 3000) ** 0.5
+
+
+def test_the_order_of_units_says_nothing_of_the_file():
+    names = ["a", "b", "c", "d"]
+    one = grouped(digests(names), 1, KEY)
+    other = grouped(digests(names[::-1]), 1, KEY)
+    assert [names[row] for row in one.slots] == [names[::-1][row] for row in other.slots]
+
+
+def test_numbers_and_words_name_the_same_unit():
+    assert names_of("id", [1.0, "1", 1, " 1"]) == ["1"] * 4
+
+
+@pytest.mark.parametrize("lacking", [None, float("nan"), "", "  "])
+def test_rows_of_nobody_are_refused_by_the_name_of_the_column(lacking):
+    with pytest.raises(ValueError, match="1 rows have no value in 'patient'"):
+        names_of("patient", ["a", lacking])
+
+
+def test_a_schema_says_whom_it_protects():
+    unit = PrivacyUnit(column="patient", max_rows=6)
+    schema = Schema(columns=(DOSE,), rows=600, privacy_unit=unit)
+    assert (schema.units, schema.unit_rows) == (100, 6)
+    assert schema.protects == "a person (patient, at most 6 rows)"
+    assert Schema(columns=(DOSE,), rows=600).protects == "a row"
+    assert Schema(columns=(DOSE,), rows=600, privacy_unit="row").units == 600
+
+
+@pytest.mark.parametrize("most", [0, -1, 1001, 2.5, True, "6"])
+def test_impossible_numbers_of_rows_are_refused(most):
+    with pytest.raises(ValueError, match="max_rows of the privacy unit 'patient'"):
+        PrivacyUnit(column="patient", max_rows=most)
+
+
+def test_the_unit_is_no_column_of_the_rows():
+    unit = PrivacyUnit(column="dose", max_rows=6)
+    with pytest.raises(ValueError, match="'dose' is the privacy unit"):
+        Schema(columns=(DOSE,), rows=600, privacy_unit=unit)
+    with pytest.raises(ValueError, match="privacy_unit must be"):
+        Schema(columns=(DOSE,), rows=600, privacy_unit="patient")
+    with pytest.raises(ValueError, match="number of units times max_rows"):
+        Schema(columns=(DOSE,), rows=601, privacy_unit=PrivacyUnit(column="id", max_rows=6))
+
+
+EXACT = Gaussian(2.0)
+
+
+@pytest.mark.parametrize("rows", [2, 6, 1000])
+def test_noise_on_units_is_that_many_times_less(rows):
+    composed = Compose((Repeat(EXACT, 3), Laplace(4.0), PureEpsilon(0.1)))
+    repeated, laplace, pure = of_units(composed, rows).events
+    assert repeated.count == 3
+    assert 0.0 <= 2.0 / rows - repeated.event.noise_multiplier < 1e-14
+    assert 0.0 <= 4.0 / rows - laplace.noise_multiplier < 1e-14
+    assert 0.0 <= pure.epsilon - 0.1 * rows < 1e-11
+
+
+def test_parts_of_several_holders_are_charged_one_after_the_other():
+    assert of_units(Parallel((EXACT, EXACT)), 2) == Compose((of_units(EXACT, 2),) * 2)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        WithoutReplacement(EXACT, 5, 50),
+        Barker(6, 50),
+        SmoothLaplace(1.0, 1e-6),
+        Gaussian(1.0, Neighbouring.ADD_REMOVE),
+    ],
+)
+def test_events_without_a_proof_for_units_have_no_cost(event):
+    for one in (event, Repeat(event, 2), Compose((event,))):
+        with pytest.raises(EventError):
+            of_units(one, 2)
+    assert of_units(event, 1) is event
+
+
+def panel(persons=400, most=4, seed=3):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, most + 1, persons)
+    person = np.repeat(np.arange(persons), sizes)
+    dose = rng.uniform(0, 10, len(person))
+    cured = np.where(rng.random(len(person)) < 1 / (1 + np.exp(2 - 0.4 * dose)), "yes", "no")
+    return {"patient": person, "dose": dose, "cured": cured}
+
+
+BOUNDS = {"dose": (0, 10), "cured": ("no", "yes")}
+
+
+def by_patient(rows, most=4):
+    return Schema.from_frame(rows, bounds=BOUNDS, privacy_unit="patient", max_rows=most)
+
+
+def test_a_schema_of_a_frame_counts_persons():
+    schema = by_patient(panel())
+    assert (schema.units, schema.rows, schema.unit) == (400, 1600, "patient")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"privacy_unit": "patient"}, "max_rows is needed"),
+        ({"max_rows": 4}, "max_rows needs a column"),
+        ({"privacy_unit": "row", "max_rows": 1}, "max_rows needs a column"),
+        ({"privacy_unit": "pateint", "max_rows": 4}, "no column 'pateint'"),
+        ({"privacy_unit": "dose", "max_rows": 4}, "'dose' is the privacy unit"),
+    ],
+)
+def test_wrong_units_are_refused_by_name(given, message):
+    with pytest.raises(ValueError, match=message):
+        Schema.from_frame(panel(), bounds=BOUNDS, **given)
+
+
+RELEASES_OF_LOGISTIC = ("noisy_quadratic", "dp_vi")
+CHAINS = ("dp_penalty", "dp_penalty_component", "dp_penalty_guided", "dp_hmc", "dp_mala")
+
+
+@pytest.mark.parametrize("name", [*RELEASES_OF_LOGISTIC, *CHAINS])
+def test_a_job_on_persons_costs_what_was_asked(name):
+    schema = by_patient(panel())
+    privacy = PrivacySpec(epsilon=2.0, delta=1e-6)
+    model = ModelSpec(family="logistic", formula="cured ~ dose")
+    spec = JobSpec(model=model, sampler=ALGORITHMS[name].options(), privacy=privacy)
+    made = plan(schema, spec)
+    assert 0.98 * 2.0 < made.cost.epsilon <= 2.0
+    drawn = leaves(noise_event(schema, made.spec))
+    paid = leaves(made.event)
+    times = 1 if getattr(ALGORITHMS[name], "by_units", False) else 4
+    for noise, cost in zip(drawn, paid, strict=True):
+        assert noise.noise_multiplier == pytest.approx(times * cost.noise_multiplier, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["dp_barker", "dp_penalty_subsampled"])
+def test_rows_drawn_at_random_are_refused_with_what_to_take(name):
+    schema, model = by_patient(panel()), ModelSpec(family="logistic", formula="cured ~ dose")
+    privacy = PrivacySpec(epsilon=2.0, delta=1e-6)
+    spec = JobSpec(model=model, sampler=ALGORITHMS[name].options(), privacy=privacy)
+    with pytest.raises(SpecError, match="noisy_quadratic, dp_penalty and dp_hmc read all rows"):
+        plan(schema, spec)
+
+
+def test_the_planner_chooses_what_a_person_may_have_several_rows_in():
+    schema, model = by_patient(panel()), ModelSpec(family="logistic", formula="cured ~ dose")
+    made = plan(schema, JobSpec(model=model, privacy=PrivacySpec(epsilon=5.0, delta=1e-6)))
+    assert made.cost.epsilon <= 5.0
+
+
+def test_what_an_empty_slot_holds_changes_nothing():
+    rows = panel()
+    schema = by_patient(rows)
+    design = make_design(schema, "cured ~ dose")
+    table = table_of(schema, rows)
+    assert table.present.sum() == len(rows["dose"]) < table.rows
+    columns = {name: values.copy() for name, values in table.columns.items()}
+    columns["dose"][~table.present] = 10.0
+    columns["cured"][~table.present] = 1
+    other = replace(table, columns=columns)
+    for one, two in zip(design.build(table), design.build(other), strict=True):
+        np.testing.assert_array_equal(one, two)
+    spec = JobSpec(
+        model=ModelSpec(family="logistic", formula="cured ~ dose"),
+        privacy=PrivacySpec(noise_multiplier=1.0, delta=1e-6),
+    )
+    move = np.array([[0.3, -0.2]])
+    sums = [
+        RowTarget(LogisticForm(design, spec), spec, t, 1).vector_ratios(move)[0]
+        for t in (table, other)
+    ]
+    assert sums[0] == sums[1]
+    for request in (Mean("dose"), Counts(("cured", "dose")), Counts(("dose",), {"dose": 3})):
+        asked = request_of(schema, request)
+        np.testing.assert_array_equal(asked.of(table), asked.of(other))
+
+
+def test_a_replaced_person_moves_counts_by_what_is_charged():
+    schema = by_patient(panel())
+    table = table_of(schema, panel())
+    k = schema.unit_rows
+
+    def with_first_person(dose, used):
+        columns = {name: values.copy() for name, values in table.columns.items()}
+        present = table.present.copy()
+        columns["dose"][:k], present[:k] = dose, np.arange(k) < used
+        return replace(table, columns=columns, present=present)
+
+    asked = request_of(schema, Counts(("dose",), {"dose": 2}))
+    low, high = (asked.of(with_first_person(dose, k)) for dose in (0.0, 10.0))
+    charged = k * TABLE_SENSITIVITY
+    assert np.linalg.norm(low - high) == pytest.approx(charged, rel=1e-12)
+    few = asked.of(with_first_person(0.0, 1))
+    assert np.linalg.norm(low - few) == k - 1
+
+
+def test_summaries_of_persons_hold_the_truth():
+    rows = panel(4000)
+    schema = by_patient(rows)
+    held = np.zeros(3)
+    for _ in range(20):
+        result = describe(
+            rows,
+            [Mean("dose"), Quantiles("dose", at=(0.5,)), Counts(("cured",))],
+            schema=schema,
+            epsilon=2.0,
+        )
+        named = {estimate.name: estimate for estimate in result.estimates(target="rows")}
+        truth = {
+            "mean of dose": rows["dose"].mean(),
+            "dose, quantile 0.5": np.median(rows["dose"]),
+            "share of cured yes": (rows["cured"] == "yes").mean(),
+        }
+        held += [named[name].lower <= true <= named[name].upper for name, true in truth.items()]
+        assert result.cost.epsilon == pytest.approx(2.0, rel=1e-3)
+        assert "protects a person (patient, at most 4 rows)" in str(result)
+    assert held.min() >= 14
+
+
+def test_persons_and_rows_never_share_a_budget(tmp_path):
+    rows = panel()
+    schema, plain = by_patient(rows), Schema.from_frame(rows, bounds=BOUNDS)
+    file = tmp_path / "budget.json"
+    budget = Budget(epsilon=8, delta=1e-6, path=file)
+    describe(rows, [Mean("dose")], schema=schema, epsilon=0.5, budget=budget)
+    for kept in (budget, Budget.load(file)):
+        with pytest.raises(ValueError, match=r"protect a person \(patient\).*protect a row"):
+            describe(rows, [Mean("dose")], schema=plain, epsilon=0.5, budget=kept)
+    assert budget.calls == 1
+    describe(rows, [Mean("dose")], schema=by_patient(rows, 2), epsilon=0.5, budget=budget)
+    assert Budget.load(file).calls == 2
+
+
+def test_a_result_says_whom_it_protects():
+    rows = panel()
+    fit = sample("cured ~ dose", rows, by_patient(rows), epsilon=20, accept_low_quality=True)
+    assert "400 persons" in str(fit)
+    assert "protects a person (patient, at most 4 rows)" in str(fit)
+    assert fit.to_datatree().attrs["protects"] == "a person (patient, at most 4 rows)"
+    other = sample("cured ~ dose", rows, by_patient(rows), epsilon=20, sampler="dp_vi")
+    assert other.verdict.status == "unreliable"
+    assert "takes the rows of a person as independent" in other.verdict.sentence
+
+
+def test_what_is_of_single_rows_alone_is_refused_by_name():
+    rows = panel()
+    schema = by_patient(rows)
+    with pytest.raises(SpecError, match="synthetic tables are of single rows"):
+        synthesise(rows, schema=schema, epsilon=1.0)
+    with pytest.raises(SpecError, match="statistics are of single rows"):
+        release_statistic(rows, "dose", schema=schema, epsilon=1.0)
