@@ -407,8 +407,9 @@ def _read(file: Path) -> tuple[FilterTerms, _Spent]:
         terms = _terms_of(facts["epsilon"], facts["delta"], facts["failure_share"])
         sums, unbounded = tuple(map(int, facts["sums"])), tuple(map(int, facts["unbounded"]))
         empty, calls = FilterState.empty(terms), facts["calls"]
-        returned = tuple(map(int, facts["returned"])) if "returned" in facts else ()
-        unit = facts.get("unit", ROW)
+        given_back = version == VERSION_WITH_RETURNS or "returned" in facts
+        returned = tuple(map(int, facts["returned"])) if given_back else ()
+        unit = facts["unit"] if version == VERSION_WITH_UNIT else ROW
         if len(sums) != len(empty.sums) or len(unbounded) != len(sums):
             raise ValueError("damaged")
         if type(unit) is not str or not unit:

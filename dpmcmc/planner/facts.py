@@ -49,6 +49,7 @@ class PublicFacts:
             gaps=gaps,
             holders=self.design.schema.holders,
             known_scale=self.spec.model.options.noise_scale is not None,
+            unit_rows=self.design.schema.unit_rows,
         )
 
     def assumptions(self, spec: JobSpec) -> Assumptions:

@@ -105,7 +105,7 @@ class Facts:
 
     max_row_norm: largest norm of a row of the form, see Form. prior: (d,) precision of the prior.
     family: of the model. gaps: whether rows may be left out for missing codes. holders: see Schema.
-    known_scale: whether the model's noise scale is given.
+    known_scale: whether the model's noise scale is given. unit_rows: see Schema.
     """
 
     assumptions: Assumptions
@@ -115,6 +115,7 @@ class Facts:
     gaps: bool = False
     holders: tuple[int, ...] = ()
     known_scale: bool = False
+    unit_rows: int = 1
 
 
 Options = TypeVar("Options")

@@ -36,9 +36,11 @@ from dpmcmc.releases.whitening import (
     CUT_RATIO,
     Whitening,
     at_least,
+    by_unit,
     kept,
     lifted,
     rounder,
+    whole_units,
 )
 
 # Rows with several linear predictors, one for each class, in the coordinates of a release.
@@ -236,8 +238,11 @@ class Problem:
 
     max_row_norm: largest norm of a row. scale: first value of that of the residuals.
     noise_multiplier: of all that is released. white: a whitening that has been paid for, or None.
-    counted: (n,), see Block; None where no row may be left out. indicators: (d,) columns that are
-    declared to hold only 0 and 1; none where None. asked: whether the model's own answer is asked
+    counted: (n,), see Block; None where no row may be left out. unit_rows: most rows of a unit of
+    privacy, which lie together; mean_rows: what sums over a unit are divided by, about how many it
+    has on average. intercept: whether the first covariate is 1 in all rows. indicators: (d,)
+    columns that are declared to hold only 0 and 1; none where None. asked: whether the model's own
+    answer is asked
     for, and not that of a fit which weights rows down. hopeless: (a near iterate twice, see
     `twice`) -> why no reliable answer will come, or an empty text; None where the path goes on
     whatever its released numbers show.
@@ -256,6 +261,9 @@ class Problem:
     asked: bool = False
     white: Whitening | None = None
     counted: Floats | None = None
+    unit_rows: int = 1
+    mean_rows: float = 1.0
+    intercept: bool = False
     indicators: NDArray[np.bool_] | None = None
     hopeless: Callable[[Whitening, tuple[Iterate, Iterate]], str] | None = None
 
@@ -271,8 +279,8 @@ class Problem:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
-        return len(self.y)
+        """Number of units, of which each adds to a sum as one row does: see `joined`."""
+        return len(self.y) // self.unit_rows
 
 
 def rare_moments(problem: Problem, white: Whitening) -> Floats:
@@ -334,7 +342,16 @@ def find_mode(problem: Problem, num_far: int, random: RandomSource) -> Found:
     white = problem.white
     if white is None:
         z_white = z / math.sqrt(ROUNDING_MARGIN * WHITENING_SHARE)
-        white = whitening.whiten(problem.x, problem.max_row_norm, z_white, random, problem.counted)
+        white = whitening.whiten(
+            problem.x,
+            problem.max_row_norm,
+            z_white,
+            random,
+            problem.counted,
+            problem.unit_rows,
+            problem.mean_rows,
+        )
+        problem, white = _by_mean_rows(problem, white)
     path = _Path(problem, white, random)
     parts = [z / math.sqrt(share) for share in shares(num_far, paid, asked=problem.asked)]
     far, near = parts[:num_far], parts[num_far:]
@@ -347,6 +364,19 @@ def find_mode(problem: Problem, num_far: int, random: RandomSource) -> Found:
         return Found(white, twice(path.last), UNSEEN)
     iterates = path.asked(*near) if problem.asked else path.near(*near)
     return Found(white, iterates, path.stopped)
+
+
+def _by_mean_rows(problem: Problem, white: Whitening) -> tuple[Problem, Whitening]:
+    """Return both with the number of rows that units have on average, by the intercept's moment."""
+    if problem.unit_rows == 1 or not problem.intercept:
+        return problem, white
+    back, guess = np.linalg.inv(white.root), problem.mean_rows
+    seen = float(back[:, 0] @ back[:, 0])
+    times = min(max(seen, 1.0 / guess), problem.unit_rows / guess)
+    white = Whitening(
+        white.root * math.sqrt(times), white.known / times, white.sd / times, white.held / times
+    )
+    return replace(problem, mean_rows=guess * times), white
 
 
 def twice(iterate: Iterate, noise: float = 1.0) -> tuple[Iterate, Iterate]:
@@ -566,12 +596,12 @@ class _Path:
         spread = self._covering()
         parts = (
             (
-                np.sqrt(np.einsum("pm,pm->m", scores, scores) / p),
-                sum(np.einsum("pm,pm->m", v, v) for v in roots) / p,
-                square,
-                there,
+                np.sqrt(np.einsum("pm,pm->m", block.vectors, block.vectors) / p),
+                sum(np.einsum("pm,pm->m", v, v) for v in block.curvature) / p,
+                block.square,
+                block.counted,
             )
-            for scores, roots, square, there in self._own(spread)
+            for block in self._own(spread)
         )
         squares = self._family.has_scale and not (self._family.link == "identity" and problem.fixed)
         gaps = problem.counted is not None
@@ -582,13 +612,8 @@ class _Path:
         self._rows = told.rows
         return choose(told, p, pooled)
 
-    def _own(
-        self, spread: Floats
-    ) -> Iterator[tuple[Floats, tuple[Floats, ...], Floats, Floats | None]]:
-        """Yield scores (p, m), roots of curvatures, squared residuals and who counts, by blocks.
-
-        Of the model itself: nothing is cut.
-        """
+    def _own(self, spread: Floats) -> Iterator[Block]:
+        """Yield the model's own statistics, block by block: nothing is cut. noise: left empty."""
         whole = Caps(UNCUT, UNCUT, 1.0, 1.0, (1.0, 0.0, 0.0, 0.0))
         for start, x, there in self._parts():
             jacobians = jacobians_of(x, self._root)
@@ -596,16 +621,14 @@ class _Path:
             with np.errstate(all="ignore"):
                 terms = self._family.terms(self._problem.y[start : start + x.shape[1]], place)
             roots = tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1))
-            yield products(terms.psi, jacobians), roots, terms.square, there
+            block = Block(products(terms.psi, jacobians), roots, (), terms.square, there)
+            yield by_unit(block, x, self._problem.unit_rows, self._problem.mean_rows)
 
     def _query_asked(self, z: float, clips: Clips) -> Iterate:
         """Release the model's own sums at the current place: one Gaussian(z) event."""
         problem, p = self._problem, self._problem.size
         spread = self._covering()
-        blocks = (
-            Block(scores, roots, (scores,), square, there)
-            for scores, roots, square, there in self._own(spread)
-        )
+        blocks = (replace(block, noise=(block.vectors,)) for block in self._own(spread))
         gaps = problem.counted is not None
         sums = release(blocks, p, problem.rows, clips.caps(), z, self._random, gaps=gaps)
         self._rows, (tau, tau_sd, tail_sd) = sums.rows, clips.scale(sums)
@@ -696,18 +719,24 @@ class _Path:
             place = self._where(x, jacobians, caps, cut, root)
             with np.errstate(all="ignore"):
                 terms = self._family.terms(self._problem.y[start : start + x.shape[1]], place)
-            yield Block(
-                products(terms.psi, jacobians),
-                tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1)),
-                tuple(products(part, jacobians) for part in terms.noise.swapaxes(0, 1)),
-                terms.square,
-                there,
+            yield by_unit(
+                Block(
+                    products(terms.psi, jacobians),
+                    tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1)),
+                    tuple(products(part, jacobians) for part in terms.noise.swapaxes(0, 1)),
+                    terms.square,
+                    there,
+                ),
+                x,
+                self._problem.unit_rows,
+                self._problem.mean_rows,
             )
 
     def _parts(self) -> Iterator[tuple[int, Floats, Floats | None]]:
         """Yield (first row, covariates (d, m), who counts (m,)) of blocks of rows."""
         size, there = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK), self._problem.counted
-        for start in range(0, self._problem.rows, size):
+        size = whole_units(size, self._problem.unit_rows)
+        for start in range(0, len(self._problem.y), size):
             counted = None if there is None else there[start : start + size]
             yield start, self._problem.x[:, start : start + size], counted
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import MODELS
+from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.families.linear import unit_of
 from dpmcmc.families.scores.base import TINY, Family
 from dpmcmc.families.scores.given import Given, heaviest_of, packed, shift_of
@@ -256,6 +257,8 @@ class Rows:
     indicators: NDArray[np.bool_] | None = None
     largest_slope: float | None = None
     may_stop: bool = False
+    unit_rows: int = 1
+    intercept: bool = False
 
 
 def family_of(model: ModelSpec) -> Family:
@@ -270,7 +273,8 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     """Return what `publish` reads. Nothing is compiled for it."""
     family, form = family_of(spec.model), MODELS[spec.model.family].form(design, spec)
     x, y = design.build(table)
-    counted = np.where(np.isnan(y), 0.0, 1.0) if design.gaps else None
+    counted = np.where(np.isnan(y), 0.0, 1.0) if design.gappy else None
+    unit_rows = design.schema.unit_rows
     unit = unit_of(design, spec.model) if family.link == "identity" else 1.0
     family, y = packed(family, design, spec.model, table, np.nan_to_num(y) / unit, unit)
     start = np.zeros(len(form.start))
@@ -284,7 +288,14 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     told = family, x, y, start, *prior, tempering, fixed, counted, form.classes
     largest = _largest_slope(family, form.classes, float(form.public.response[1]))
     stop = spec.spend != "all"
-    return Rows(*told, indicators=design.indicators, largest_slope=largest, may_stop=stop)
+    return Rows(
+        *told,
+        indicators=design.indicators,
+        largest_slope=largest,
+        may_stop=stop,
+        unit_rows=unit_rows,
+        intercept=design.parameters[0] == INTERCEPT,
+    )
 
 
 def _largest_slope(family: Family, classes: int, most: float) -> float:
@@ -317,15 +328,27 @@ def settle(
     """Return options with nothing left open but the numbers of draws. Raises SpecError."""
     num_far = options.num_far
     if num_far is None:
-        each = facts.assumptions.rows / noise_multiplier**2 / len(facts.prior)
+        each = _by_units(facts).rows / noise_multiplier**2 / len(facts.prior)
         num_far = usual_far(facts.family) + (AND_MORE if each > GENEROUS else 0)
     if type(num_far) is not int or not LEAST_FAR <= num_far <= MOST_FAR:
         raise SpecError(
             "/sampler/num_far", f"must be a whole number between {LEAST_FAR} and {MOST_FAR}"
         )
+    if facts.unit_rows > 1:
+        if options.estimand == "robust":
+            message = (
+                "must be model where a person has several rows: a robust fit is of single rows"
+            )
+            raise SpecError("/sampler/estimand", message)
+        options = replace(options, estimand="model")
     if facts.assumptions.rows >= MOST_ROWS or len(facts.prior) > MOST_COEFFICIENTS:
         raise SpecError("/sampler/algorithm", "noisy_quadratic is for fewer rows or coefficients")
     return replace(options, num_far=num_far)
+
+
+def _by_units(facts: Facts) -> Assumptions:
+    """Return the assumptions for units, each of which adds to the sums as one row does."""
+    return replace(facts.assumptions, rows=facts.assumptions.rows // facts.unit_rows)
 
 
 def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> Floats:
@@ -334,7 +357,7 @@ def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: flo
     In coordinates in which the rows have second moments 1 the noise of the score is the same in all
     directions. The score of a row is clipped to norm c sqrt(p), c as on the Newton path.
     """
-    assumptions = facts.assumptions
+    assumptions = _by_units(facts)
     p, rows = len(facts.prior), assumptions.rows * assumptions.tempering
     near = _near(options, noise_multiplier)
     each = 2.0 * math.sqrt(p / (assumptions.rows * CLIPPED_SCORE_EFFICIENCY)) * near
@@ -354,7 +377,7 @@ def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: flo
 
 def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> bool:
     """Return whether the verdict is expected to be that rows or budget are too few."""
-    p, rows = len(facts.prior), facts.assumptions.rows
+    p, rows = len(facts.prior), _by_units(facts).rows
     few = rows / noise_multiplier**2 < MIN_INFORMATION_PER_COEFFICIENT * p
     return few or _blur(_near(options, noise_multiplier), p, rows) > MAX_CURVATURE_NOISE
 
@@ -413,8 +436,14 @@ def released(
         white=white,
         counted=rows.counted,
         indicators=rows.indicators,
+        unit_rows=rows.unit_rows,
+        mean_rows=0.5 * (rows.unit_rows + 1),
+        intercept=rows.intercept,
         asked=options.estimand == "model",
     )
+
+    # the rate of a rare category has the likelihood of a count where rows are independent
+    counts = rows.family.link == "log" and rows.unit_rows == 1
 
     def kept(white: Whitening, iterates: tuple[Iterate, Iterate], stopped: str) -> Quadratic:
         release = pooled(
@@ -428,7 +457,7 @@ def released(
             fixed=rows.fixed,
             heaviest=heaviest_of(rows.family),
             indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
-            log_shift=shift_of(rows.family) if rows.family.link == "log" else None,
+            log_shift=shift_of(rows.family) if counts else None,
             most=None
             if rows.largest_slope is None
             else problem.rows * rows.largest_slope * max_row_norm**2,
@@ -505,4 +534,5 @@ RELEASE = Release(
     read=Quadratic.from_dict,
     judge=verdict,
     stops=True,
+    by_units=True,
 )

@@ -73,7 +73,7 @@ def _good(design: Design, one: Earlier, noise_multiplier: float | None) -> bool:
     if noise_multiplier is not None and one.noise_multiplier <= noise_multiplier:
         return True
     return (
-        blurred(one.noise_multiplier, len(design.parameters), design.schema.rows)
+        blurred(one.noise_multiplier, len(design.parameters), design.schema.units)
         <= MAX_WHITENING_NOISE
     )
 

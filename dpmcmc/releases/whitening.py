@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Floats, release
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
@@ -49,18 +50,26 @@ def whiten(
     noise_multiplier: float,
     random: RandomSource,
     counted: Floats | None = None,
+    unit_rows: int = 1,
+    mean_rows: float = 1.0,
 ) -> Whitening:
-    """Release the coordinates of rows x (d, n). Privacy: event(noise_multiplier).
+    """Release the coordinates of rows x (d, n). Privacy: event(noise_multiplier), by units.
 
-    max_row_norm: largest norm of a row, public. counted: see Block. Never raises on rows.
+    max_row_norm: largest norm of a row, public. counted: see Block. unit_rows, mean_rows: see
+    `by_unit`. Never raises on rows.
     """
-    d, n = x.shape
+    d, n = len(x), x.shape[1] // unit_rows
+    size = whole_units(BLOCK_ROWS, unit_rows)
     z = noise_multiplier * math.sqrt(ITERATIONS)
-    root, known, cap, sd = np.eye(d), np.zeros((d, d)), max_row_norm * max_row_norm, 0.0
+    root, known, sd = np.eye(d), np.zeros((d, d)), 0.0
+    cap = max_row_norm * max_row_norm * unit_rows / mean_rows
     held, firm = np.zeros((d, d)), np.zeros((d, d))
     for _ in range(ITERATIONS):
         caps = Caps(1.0, cap, 1.0, 1.0, (0.0, 1.0, 0.0, 0.0))
-        blocks = (_block(x, counted, k, root) for k in range(0, n, BLOCK_ROWS))
+        blocks = (
+            _block(x[:, k : k + size], _part(counted, k, size), root, unit_rows, mean_rows)
+            for k in range(0, x.shape[1], size)
+        )
         sums = release(blocks, d, n, caps, z, random, gaps=counted is not None)
         sd = sums.sds[1] / sums.rows
         seen, back = sums.curvature / sums.rows, np.linalg.inv(root)
@@ -133,10 +142,53 @@ def saturated(before: Floats, seen: Floats, edge: float) -> Floats:
     return np.asarray((directions * size) @ directions.T)
 
 
-def _block(x: Floats, counted: Floats | None, start: int, root: Floats) -> Block:
-    seen = root.T @ x[:, start : start + BLOCK_ROWS]
-    there = None if counted is None else counted[start : start + BLOCK_ROWS]
-    return Block(seen, (seen,), (), np.zeros(0), there)
+def _part(counted: Floats | None, start: int, size: int) -> Floats | None:
+    return None if counted is None else counted[start : start + size]
+
+
+def _block(
+    x: Floats, counted: Floats | None, root: Floats, unit_rows: int, mean_rows: float
+) -> Block:
+    seen = root.T @ x
+    return by_unit(Block(seen, (seen,), (), np.zeros(0), counted), x, unit_rows, mean_rows)
+
+
+def whole_units(size: int, unit_rows: int) -> int:
+    """Return how many rows a block of about this size has that splits no unit."""
+    return max(size // unit_rows, 1) * unit_rows
+
+
+def by_unit(rows: Block, x: Floats, unit_rows: int, mean_rows: float) -> Block:
+    """Return the statistics of units, whose rows lie together: their sums over mean_rows.
+
+    rows: statistics of single rows. x: (d, m), their covariates, all 0 where no row is in use: what
+    is computed there may be no number, and is dropped. The square of a unit is the mean over its
+    rows. A unit counts where any of its rows does.
+    """
+    if unit_rows == 1:
+        return rows
+    scale = mean_rows**-0.5
+    used = np.asarray(x.any(axis=0))
+    square = rows.square
+    if len(square):
+        several = np.where(used, square, 0.0).reshape(-1, unit_rows).sum(axis=1)
+        square = several / np.maximum(used.reshape(-1, unit_rows).sum(axis=1), 1)
+    vectors = np.where(used, rows.vectors, 0.0)
+    return Block(
+        vectors.reshape(len(vectors), -1, unit_rows).sum(axis=2) / mean_rows,
+        _rows_apart(rows.curvature, used, unit_rows, scale),
+        _rows_apart(rows.noise, used, unit_rows, scale),
+        square,
+        None if rows.counted is None else rows.counted.reshape(-1, unit_rows).max(axis=1),
+    )
+
+
+def _rows_apart(
+    roots: tuple[Floats, ...], used: NDArray[np.bool_], unit_rows: int, scale: float
+) -> tuple[Floats, ...]:
+    """Return the roots (p, units) of units' matrices, those of each of their rows times scale."""
+    scaled = [np.where(used, scale * root, 0.0) for root in roots]
+    return tuple(root[:, k::unit_rows] for root in scaled for k in range(unit_rows))
 
 
 def lifted(matrix: Floats, sd: float) -> Floats:

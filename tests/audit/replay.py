@@ -24,7 +24,8 @@ from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.planner import Plan, event, plan
+from dpmcmc.planner import Plan, event, noise_event, plan
+from dpmcmc.planner.resolve import unit_rows_of
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy.discrete_laplace import flip_share
 from dpmcmc.privacy.event_json import digest
@@ -38,6 +39,7 @@ from dpmcmc.privacy.events import (
     Repeat,
     SmoothLaplace,
     WithoutReplacement,
+    of_units,
 )
 from dpmcmc.queries.tasks import TaskPlan, TaskSpec, answer_of, plan_task, run_task, verdict_of
 from dpmcmc.releases.reuse import Earlier
@@ -68,14 +70,16 @@ class Case:
     name: unique. mechanism: an algorithm or a kind of task. job: as it is asked for. tables: the
     rows that are tried. at: number of the row that is replaced. earlier: whether a whitening of
     these rows is used again. far: whether normals beside the noise are as far out as they count.
+    With a privacy unit a slot may be None, where no row is, at is the number of a unit, and a
+    replacement has the rows of one.
     """
 
     name: str
     mechanism: str
     schema: Schema
     job: JobSpec | TaskSpec
-    tables: tuple[tuple[Row, ...], ...]
-    replacements: tuple[Row, ...]
+    tables: tuple[tuple[Row | None, ...], ...]
+    replacements: tuple[Row | tuple[Row | None, ...], ...]
     at: int = 0
     earlier: bool = False
     far: bool = False
@@ -122,7 +126,7 @@ def replayed(case: Case) -> Replay:
     return found
 
 
-def _replay(case: Case, job: "Job", rows: list[Row], seed: int, found: Replay) -> None:
+def _replay(case: Case, job: "Job", rows: list[Row | None], seed: int, found: Replay) -> None:
     first, said, seen = None, None, []
     for row in case.replacements[:MOST_ROWS]:
         table = table_with(case, rows, row)
@@ -139,12 +143,13 @@ def _replay(case: Case, job: "Job", rows: list[Row], seed: int, found: Replay) -
         found.faults += [fault for fault in door.closed() if fault not in found.faults]
         if first is None:
             first, said = door.draws, answer
-            found.faults += _of_charges(first, job.event)
+            found.faults += _of_charges(first, job.noise)
         elif answer != said:
             found.faults.append("what is released of neighbours differs though all answers agree")
         seen.append(door.draws)
     for together in zip(*seen, strict=True):
         share, count = _share(list(together), job.smooth)
+        share /= job.times
         place = together[0].place
         found.shares[place] = max(found.shares.get(place, 0.0), share)
         found.events[place] = found.events.get(place, 0) + count
@@ -209,19 +214,27 @@ def _share(draws: list[Draw], smooth: float | None) -> tuple[float, int]:
     return worst, count
 
 
-def table_with(case: Case, rows: list[Row], row: Row) -> Table:
-    """Return these rows with one replaced."""
-    return _table(case.schema, [*rows[: case.at], row, *rows[case.at + 1 :]])
+def table_with(case: Case, rows: list[Row | None], row: Row | tuple[Row | None, ...]) -> Table:
+    """Return these rows with one, or those of one unit, replaced."""
+    size = case.schema.unit_rows
+    new = row if isinstance(row, tuple) else (row,)
+    new = (*new, *[None] * (size - len(new)))
+    return _table(case.schema, [*rows[: size * case.at], *new, *rows[size * (case.at + 1) :]])
 
 
-def _table(schema: Schema, rows: list[Row]) -> Table:
-    return table_of(schema, {c.name: [row[c.name] for row in rows] for c in schema.columns})
+def _table(schema: Schema, rows: list[Row | None]) -> Table:
+    if schema.unit_rows == 1:
+        return table_of(schema, {c.name: [row[c.name] for row in rows] for c in schema.columns})
+    some = next(row for row in rows if row is not None)
+    table = _table(replace(schema, privacy_unit=None), [row or some for row in rows])
+    return replace(table, present=np.array([row is not None for row in rows]))
 
 
 class Job:
     """A planned job, and all that it releases of a table.
 
-    event: what is charged. cost: of that. white: whitening that it uses again. smooth: see _share.
+    event: what is charged. cost: of that. noise: the event that noise is drawn for, of rows where
+    event is of units of `times` of them. white: whitening that it uses again. smooth: see _share.
     """
 
     def __init__(self, case: Case) -> None:
@@ -235,6 +248,14 @@ class Job:
         if isinstance(self.spec, JobSpec):
             self.spec = shortened(self.spec, MOST_STEPS)
             self.event = event(case.schema, self.spec)
+        self.noise, self.times = self.event, 1
+        if case.schema.unit_rows > 1 and isinstance(self.spec, JobSpec):
+            self.noise = noise_event(case.schema, self.spec)
+            self.times = unit_rows_of(case.schema, self.spec)
+        elif case.schema.unit_rows > 1:
+            self.noise, self.times = Gaussian(made.noise_multiplier), case.schema.unit_rows
+        if of_units(self.noise, self.times) != self.event:
+            raise ValueError("the noise of this job is not what its event says")
         if isinstance(self.event, SmoothLaplace):
             self.smooth = slowest(self.event)
 

@@ -7,13 +7,15 @@ row can move an answer most.
 import itertools
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.options import NoisyQuadraticOptions
-from dpmcmc.inputs.schema import NumberColumn, Schema
-from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.planner import plan
 from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles
 from dpmcmc.queries.tasks import TaskSpec
 from dpmcmc.queries.tasks.statistic import StatisticTask
@@ -186,6 +188,55 @@ def kinds_of_jobs() -> Iterator[Case]:
             yield of_request(f"{algorithm}, missing", Request(columns, made.rows, job))
 
 
+UNIT_ROWS = 3
+
+
+def persons() -> Iterator[Case]:
+    """Every algorithm that reads all rows on persons with several rows, and summaries."""
+    for algorithm in ALGORITHMS:
+        if hasattr(ALGORITHMS[algorithm].options(), "batch"):
+            continue
+        for family in families_of(algorithm):
+            for options in (
+                {},
+                SHARP.get(algorithm, {"num_far": 3} if algorithm == "noisy_quadratic" else {}),
+            ):
+                made = base(algorithm, family, **options)
+                if made is None or (options == {} and algorithm in SHARP):
+                    continue
+                job = made.spec()
+                kind = "" if not options else ", cut"
+                with suppress(SpecError):
+                    yield _by_person(f"{algorithm}, persons, {family}{kind}", made.schema(), job)
+                break
+    made = base("noisy_quadratic", "logistic", 1.0)
+    if made is not None:
+        job = replace(made.spec(), model=ModelSpec(family="logistic", formula="b ~ x"))
+        yield _by_person("noisy_quadratic, 1998 rows of persons", schema_of(1998, X, B), job)
+    wanted = (Mean("x"), Mean("m"), Quantiles("x", bins=8), Counts(("g", "x"), bins={"x": 3}))
+    schema = schema_of(RELEASE_ROWS, X, M, G)
+    for count in (1, len(wanted)):
+        job = TaskSpec(task=SummariesTask(statistics=wanted[-count:]), privacy=PRIVACY)
+        yield _by_person(f"describe, persons, {count} statistics", schema, job)
+
+
+def _by_person(name: str, schema: Schema, job: Any) -> Case:
+    """Persons of as many extreme rows as may be, of one, and of two that differ."""
+    unit = PrivacyUnit(column="person", max_rows=UNIT_ROWS)
+    schema = replace(schema, privacy_unit=unit)
+    if isinstance(job, JobSpec):
+        plan(schema, job, advise=False)
+    rows = corners(schema)
+    every = [rows[k % len(rows)] for k in range(schema.rows)]
+    some: list[Row | None] = [*every]
+    some[1::UNIT_ROWS] = [None] * schema.units
+    same = [tuple([row] * UNIT_ROWS) for row in rows]
+    tables = (tuple([rows[0]] * schema.rows), tuple([middle(schema)] * schema.rows), tuple(some))
+    units = (*same, *((row,) for row in rows), (rows[0], rows[-1]))
+    mechanism = "describe" if isinstance(job, TaskSpec) else job.sampler.algorithm
+    return Case(name, mechanism, schema, job, tables=tables, replacements=units)
+
+
 def wide() -> Iterator[Case]:
     """Columns whose corners stand at the angle at which sums of squares are furthest apart; more
     rows, of which one stands out; and residuals of a known size."""
@@ -290,5 +341,5 @@ def at_their_ends() -> Iterator[Case]:
 
 def cases(*, quick: bool) -> list[Case]:
     """Return what is replayed. quick: what takes a minute."""
-    usual = [*chains_and_releases(), *sharp(), *kinds_of_jobs(), *wide(), *tasks()]
+    usual = [*chains_and_releases(), *sharp(), *kinds_of_jobs(), *persons(), *wide(), *tasks()]
     return usual if quick else [*usual, *at_their_ends()]

@@ -15,7 +15,10 @@ from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema, names_of
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.inputs.units import EMPTY, digest_of, grouped
+from dpmcmc.mechanisms import joint_sums
 from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY
+from dpmcmc.mechanisms.joint_sums import Block, Caps
+from dpmcmc.mechanisms.sums import digits_of
 from dpmcmc.planner import noise_event, plan
 from dpmcmc.privacy.events import (
     Barker,
@@ -31,7 +34,10 @@ from dpmcmc.privacy.events import (
     of_units,
 )
 from dpmcmc.privacy.pld import leaves
+from dpmcmc.queries.paid import settled
 from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles, request_of
+from dpmcmc.releases import RELEASES
+from dpmcmc.releases.whitening import by_unit
 from dpmcmc.samplers.algorithms import ALGORITHMS
 
 KEY = b"k" * 32
@@ -201,7 +207,7 @@ def test_a_job_on_persons_costs_what_was_asked(name):
     assert 0.98 * 2.0 < made.cost.epsilon <= 2.0
     drawn = leaves(noise_event(schema, made.spec))
     paid = leaves(made.event)
-    times = 1 if getattr(ALGORITHMS[name], "by_units", False) else 4
+    times = 1 if name in RELEASES and RELEASES[name].by_units else 4
     for noise, cost in zip(drawn, paid, strict=True):
         assert noise.noise_multiplier == pytest.approx(times * cost.noise_multiplier, rel=1e-12)
 
@@ -322,3 +328,40 @@ def test_what_is_of_single_rows_alone_is_refused_by_name():
         synthesise(rows, schema=schema, epsilon=1.0)
     with pytest.raises(SpecError, match="statistics are of single rows"):
         release_statistic(rows, "dose", schema=schema, epsilon=1.0)
+
+
+def test_noise_of_summaries_covers_a_person():
+    schema = by_patient(panel())
+    asked = PrivacySpec(epsilon=2.0, delta=1e-6)
+    made, plain = (settled(s, asked) for s in (schema, replace(schema, privacy_unit=None)))
+    assert made.noise_multiplier == pytest.approx(4 * plain.noise_multiplier, rel=1e-9)
+    assert made.cost.epsilon <= 2.0
+    given = PrivacySpec(noise_multiplier=3.0, delta=1e-6)
+    assert settled(schema, given).event.noise_multiplier == pytest.approx(0.75)
+
+
+def test_an_empty_slot_holds_what_is_public():
+    rows = {**panel(), "dose": np.full(len(panel()["dose"]), 7.0)}
+    table = table_of(by_patient(rows), rows)
+    assert set(table.columns["dose"][~table.present]) == {0.0}
+    assert set(table.columns["cured"][~table.present]) == {0}
+
+
+def test_a_replaced_person_moves_the_sums_by_what_is_charged():
+    rng, k, units, mean_rows = np.random.default_rng(4), 4, 30, 2.0
+    caps = Caps(1.0, 2.0, 1.0, 1.0, (0.5, 0.5, 0.0, 0.0))
+
+    def sums(last):
+        x = np.concatenate([rng_x[:, : k * (units - 1)], last], axis=1)
+        block = by_unit(Block(x, (x,), (), np.zeros(0)), x, k, mean_rows)
+        cells = next(joint_sums._cells([block], caps, digits_of(units), gaps=False))
+        grid, weights = joint_sums._grids(2, caps.units, digits_of(units), gaps=False)
+        return cells * grid * weights
+
+    rng_x = rng.normal(size=(2, k * units))
+    far, other = np.full((2, k), 50.0), np.full((2, k), -50.0)
+    few = np.concatenate([far[:, :1], np.zeros((2, k - 1))], axis=1)
+    across = far * np.array([[1.0], [-1.0]])
+    ends = [sums(last) for last in (far, other, few, across, np.zeros((2, k)))]
+    moved = [np.linalg.norm(a - b) for a in ends for b in ends]
+    assert 0.8 < max(moved) <= 1.0 + joint_sums.rounding(2, units)

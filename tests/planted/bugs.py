@@ -2067,7 +2067,118 @@ STOPPING = (
     ),
 )
 
+UNITS = "tests/core/test_privacy_units.py"
+BY_UNIT = f"{UNITS}::test_a_replaced_person_moves_the_sums_by_what_is_charged"
+PERSONS = (
+    Bug(
+        "a person is charged as one row",
+        "dpmcmc/privacy/events.py",
+        "of_units",
+        "event.noise_multiplier / rows * ROUND_DOWN",
+        "event.noise_multiplier",
+        f"{UNITS}::test_noise_on_units_is_that_many_times_less[6]",
+    ),
+    Bug(
+        "pure epsilon of a person is that of a row",
+        "dpmcmc/privacy/events.py",
+        "of_units",
+        "event.epsilon * rows / ROUND_DOWN",
+        "event.epsilon",
+        f"{UNITS}::test_noise_on_units_is_that_many_times_less[2]",
+    ),
+    Bug(
+        "a composition's parts are not converted",
+        "dpmcmc/privacy/events.py",
+        "of_units",
+        "of_units(event.event, rows)",
+        "event.event",
+        f"{UNITS}::test_noise_on_units_is_that_many_times_less[2]",
+    ),
+    Bug(
+        "a job on persons costs what it does on rows",
+        "dpmcmc/planner/planning.py",
+        "event",
+        "unit_rows_of(schema, spec)",
+        "1",
+        f"{UNITS}::test_a_job_on_persons_costs_what_was_asked[dp_penalty]",
+    ),
+    Bug(
+        "summaries of persons cost what they do of rows",
+        "dpmcmc/queries/paid.py",
+        "settled",
+        "of_units(Gaussian(z), schema.unit_rows)",
+        "Gaussian(z)",
+        f"{UNITS}::test_noise_of_summaries_covers_a_person",
+    ),
+    Bug(
+        "rows drawn at random are taken for persons",
+        "dpmcmc/privacy/events.py",
+        "of_units",
+        'raise EventError(f"no cost is known of {event.kind} for units of several rows")',
+        "return event",
+        f"{UNITS}::test_events_without_a_proof_for_units_have_no_cost[event0]",
+    ),
+    Bug(
+        "dp_vi is taken to clip persons",
+        "dpmcmc/planner/resolve.py",
+        "unit_rows_of",
+        "release is not None and release.by_units",
+        "release is not None",
+        f"{UNITS}::test_a_job_on_persons_costs_what_was_asked[dp_vi]",
+    ),
+    Bug(
+        "empty slots are counted",
+        "dpmcmc/mechanisms/counts.py",
+        "counted",
+        "rows.present is None",
+        "True",
+        f"{UNITS}::test_what_an_empty_slot_holds_changes_nothing",
+    ),
+    Bug(
+        "empty slots are rows of a model",
+        "dpmcmc/formula/design.py",
+        "Design.left_out",
+        "table.present is None",
+        "True",
+        f"{UNITS}::test_what_an_empty_slot_holds_changes_nothing",
+    ),
+    Bug(
+        "rows of a person are clipped one by one",
+        "dpmcmc/releases/whitening.py",
+        "by_unit",
+        "unit_rows == 1",
+        "True",
+        BY_UNIT,
+    ),
+    Bug(
+        "only a row of a person is clipped",
+        "dpmcmc/releases/whitening.py",
+        "_rows_apart",
+        "range(unit_rows)",
+        "range(1)",
+        "tests/core/test_persons_release.py"
+        "::test_without_noise_it_is_the_cluster_robust_fit[logistic]",
+    ),
+    Bug(
+        "persons and rows share a budget",
+        "dpmcmc/fit/budget.py",
+        "Budget.take",
+        "before.calls and before.unit != unit",
+        "False",
+        f"{UNITS}::test_persons_and_rows_never_share_a_budget",
+    ),
+    Bug(
+        "what an empty slot holds is a row's",
+        "dpmcmc/inputs/units.py",
+        "by_units",
+        "np.full(len(groups.slots), public, values.dtype)",
+        "values[np.maximum(groups.slots, 0)].copy()",
+        f"{UNITS}::test_an_empty_slot_holds_what_is_public",
+    ),
+)
+
 BUGS = (
+    *PERSONS,
     *SUMMING,
     *SINGLE,
     *ATTACKED,
