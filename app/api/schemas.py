@@ -20,7 +20,15 @@ from app.services.jobs.kinds.chains import ChainJob
 from app.services.jobs.kinds.tasks import TaskJob
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import with_known_names
-from dpmcmc.inputs.schema import DATES, LARGEST_BOUND, LARGEST_WHOLE, MOST_SPIKES, is_date
+from dpmcmc.inputs.schema import (
+    DATES,
+    LARGEST_BOUND,
+    LARGEST_WHOLE,
+    MOST_SPIKES,
+    MOST_UNIT_ROWS,
+    ROW,
+    is_date,
+)
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec, Spend
 from dpmcmc.posterior.units import Scale
 from dpmcmc.privacy.event_json import from_dict
@@ -231,6 +239,18 @@ class HoldersIn(Request):
         return self
 
 
+class UnitIn(Request):
+    """What is protected where one person may have several rows: all rows of a person at once.
+
+    column: of the file, words or whole numbers, which says whose a row is; it is not stored.
+    max_rows: of a person with more rows, so many are kept, chosen at random. Both are public, and
+    so is the number of persons; the number of rows is not.
+    """
+
+    column: Name
+    max_rows: Annotated[int, Field(ge=1, le=MOST_UNIT_ROWS)]
+
+
 class SeparateIn(Request):
     """Why rows that were here before get a budget besides the one that they have."""
 
@@ -246,6 +266,8 @@ class DatasetIn(Request):
     separate_budget says why not.
     holders: several who have rows each, every one of them with a dataset and a ledger of its own
     beside the pooled dataset, whose jobs debit all of them.
+    privacy_unit: may one person have several rows? If so, by which column of the file, and how many
+    of them are used; "row" if not; left out where that is not known, and a row is protected.
     """
 
     most_values = 50_000  # categories
@@ -259,10 +281,13 @@ class DatasetIn(Request):
     separate_budget: SeparateIn | None = None
     grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
     holders: HoldersIn | None = None
+    privacy_unit: UnitIn | Literal["row"] | None = None
 
     @model_validator(mode="after")
     def _distinct(self) -> "DatasetIn":
         names = [column.name for column in self.columns]
+        if isinstance(self.privacy_unit, UnitIn) and self.privacy_unit.column in names:
+            raise ValueError("the column that names persons is not stored: leave it undeclared")
         if self.holders is not None and self.holders.column in names:
             raise ValueError("the column that names the holders is not stored: leave it undeclared")
         if len(set(names)) < len(names):
@@ -338,6 +363,23 @@ class SeenOut(Answer):
     share: float
 
 
+class ProtectsOut(Answer):
+    """Whom an epsilon protects: a row, or a person, by the column that names them."""
+
+    unit: str
+    max_rows: int
+
+
+ROW_PROTECTED = ProtectsOut(unit=ROW, max_rows=1)
+
+
+class CutOut(Answer):
+    """Persons with more rows than max_rows. For the admin who uploaded them, once."""
+
+    code: Literal["rows_cut"]
+    detail: str
+
+
 class HolderOut(Answer):
     """A data holder of a pooled dataset, and the holder's own dataset."""
 
@@ -359,12 +401,16 @@ class DatasetOut(Answer):
     holders: of a pooled dataset. pool: the pooled dataset that a holder's one is part of.
     shares_ledger_with: the dataset on whose ledger this one is; for admins and auditors, absent
     where the ledger is its own.
+    rows: null where persons are protected, of whom units says how many there are.
     """
 
     id: UUID
     name: str
     description: str
-    rows: int
+    rows: int | None
+    units: int
+    privacy_unit: UnitIn | Literal["row"] | None
+    protects: ProtectsOut
     privacy: PrivacyOut
     columns: list[dict[str, Any]]
     status: Literal["open", "archived", "unavailable", "destroyed"]
@@ -375,8 +421,9 @@ class DatasetOut(Answer):
     holders: list[HolderOut] = Field([], exclude_if=lambda told: not told)
     pool: UUID | None = Field(None, exclude_if=lambda told: told is None)
     shares_ledger_with: UUID | None = Field(None, exclude_if=lambda told: told is None)
-    warnings: list[Annotated[WeakOut | SeenOut, Field(discriminator="code")]] = Field(
-        [], description="rows_seen_before: in the answer to the upload only, for its admin"
+    warnings: list[Annotated[WeakOut | SeenOut | CutOut, Field(discriminator="code")]] = Field(
+        [],
+        description="rows_seen_before, rows_cut: in the answer to the upload only, for its admin",
     )
 
 
@@ -412,6 +459,7 @@ class BudgetOut(Answer):
 
     dataset: UUID
     neighbouring: str
+    protects: ProtectsOut
     epsilon: float
     delta: float
     spent: Epsilon
@@ -581,6 +629,7 @@ class PlanOut(Answer):
     affordable: bool
     warnings: list[str]
     reasons: list[str]
+    protects: ProtectsOut
 
 
 class CostOut(Answer):
@@ -664,6 +713,7 @@ class JobOut(Answer):
     id: UUID
     status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     dataset: UUID
+    protects: ProtectsOut
     cost: CostOut
     reserved: CostOut
     progress: ProgressOut
@@ -706,6 +756,7 @@ class SummaryOut(Answer):
     num_warmup: int
     parameters: list[ParameterOut]
     verdict: VerdictOut | None = None
+    protects: ProtectsOut = ROW_PROTECTED
 
 
 class ChainOut(Answer):

@@ -31,7 +31,8 @@ def amend(
     join:         {"rows": n}: a further dataset of the ledger's population, or with {"like": {…}}
                   one whose rows are largely those of a dataset on the ledger, or with {"separate":
                   {…}} one whose rows have another ledger's budget besides, and why; opens a ledger
-                  again whose only dataset was archived or destroyed: what is spent stays spent
+                  again whose only dataset was archived or destroyed: what is spent stays spent.
+                  "privacy_unit": of the dataset, where one is declared; rows are then its slots
     restore:      {"held": sums, "anchor": {…}}: the database was put back; at least what the anchor
                   says was held counts as spent
     Where several datasets share the ledger, an entry about one of them names it, and its
@@ -79,7 +80,7 @@ def at_least(state: FilterState, other: FilterState) -> FilterState:
 
 
 def _join(_: Session, head: Head, details: Details) -> Head:
-    if not {"rows"} <= set(details) <= {"rows", "like", "separate"}:
+    if not {"rows"} <= set(details) <= {"rows", "like", "separate", "privacy_unit"}:
         raise AmendmentRefused("name the number of rows, and what they are like")
     if not _is_number(details["rows"]):
         raise AmendmentRefused("name the number of rows")

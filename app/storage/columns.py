@@ -3,9 +3,9 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from app.storage.errors import IngestError
 from app.storage.rows import DatasetRow
@@ -18,6 +18,7 @@ from dpmcmc.inputs.schema import (
     CategoryColumn,
     Column,
     NumberColumn,
+    PrivacyUnit,
     Schema,
 )
 
@@ -31,6 +32,13 @@ TOO_CLOSE = (
     " bounds"
 )
 TOO_LARGE = f"must lie within +-{LARGEST_BOUND:g}: scale the column, and declare its new bounds"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitColumn:
+    """The column of an upload that names persons, in words or whole numbers. It is not stored."""
+
+    name: str
 
 
 def _refuse(pointer: str, message: str) -> IngestError:
@@ -178,7 +186,7 @@ def _first_repeated(values: Iterable[str | float]) -> int | None:
     return None
 
 
-def check_names(names: Sequence[str], columns: Sequence[Column]) -> None:
+def check_names(names: Sequence[str], columns: Sequence[Column | UnitColumn]) -> None:
     """Refuse a file whose columns are not exactly the declared ones, in any order.
 
     Names that only the file has are not repeated in the message: without a header they are values.
@@ -219,4 +227,12 @@ def schema_of(row: DatasetRow) -> Schema:
         rows=row.rows,
         neighbouring=Neighbouring(row.neighbouring),
         holders=tuple(one["rows"] for one in row.holders or ()),
+        privacy_unit=unit_of(row.privacy_unit),
     )
+
+
+def unit_of(declared: Mapping[str, Any] | str | None) -> PrivacyUnit | Literal["row"] | None:
+    """The privacy unit of what a record or an upload's metadata says."""
+    if isinstance(declared, Mapping):
+        return PrivacyUnit(column=declared["column"], max_rows=declared["max_rows"])
+    return None if declared is None else "row"

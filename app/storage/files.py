@@ -24,7 +24,7 @@ from app.storage.keys import KeyFileError, MasterKey
 from app.storage.rows import DatasetRow
 from app.storage.store import Sink, Source, Store
 from dpmcmc.base.private import Private
-from dpmcmc.inputs.schema import Column, NumberColumn, Schema, Table
+from dpmcmc.inputs.schema import BinaryColumn, Column, NumberColumn, Schema, Table
 
 FORMAT = b"DPMCMC01"
 CHUNK_ROWS = 16384
@@ -43,6 +43,17 @@ def name_of(dataset_id: UUID) -> str:
 def dtype_of(column: Column) -> np.dtype[np.float64] | np.dtype[np.int32]:
     """How a column's values are kept."""
     return np.dtype("<f8") if isinstance(column, NumberColumn) else np.dtype("<i4")
+
+
+PRESENT = BinaryColumn(name="in use", categories=("no", "yes"))  # of a person's rows: not a column
+
+
+def layout_of(schema: Schema) -> tuple[Column, ...]:
+    """The columns of a dataset's file: which rows are in use is one more where persons have some.
+
+    Its length tells the number of persons alone.
+    """
+    return (*schema.columns, PRESENT) if schema.unit_rows > 1 else schema.columns
 
 
 def _row_bytes(columns: Sequence[Column]) -> int:
@@ -146,13 +157,14 @@ class DatasetFiles:
         schema = schema_of(row)
         if tuple(one.rows for one in holders) != schema.holders:
             raise DatasetFileError("these are not the holders of the dataset's rows")
-        arrays = [np.empty(schema.rows, dtype_of(column)) for column in schema.columns]
+        arrays = [np.empty(schema.rows, dtype_of(column)) for column in layout_of(schema)]
         first = 0
         for one in holders or (row,):
             self._fill(one, [array[first : first + one.rows] for array in arrays])
             first += one.rows
         names = (column.name for column in schema.columns)
-        table = Table(dict(zip(names, arrays, strict=True)), schema.rows)
+        present = arrays.pop() == 1 if schema.unit_rows > 1 else None
+        table = Table(dict(zip(names, arrays, strict=True)), schema.rows, present)
         return Private(table, subject=str(row.id))
 
     def _fill(self, row: DatasetRow, arrays: Sequence[Values]) -> None:
@@ -160,7 +172,7 @@ class DatasetFiles:
         if row.wrapped_key is None:
             raise DatasetFileError("the dataset's rows are destroyed")
         schema = schema_of(row)
-        seal = _Seal(self._master.unwrap(row.wrapped_key, row.id), row.id, schema.columns)
+        seal = _Seal(self._master.unwrap(row.wrapped_key, row.id), row.id, layout_of(schema))
         with self._open(row) as file:
             _check_head(file, schema)
             for number, plain in enumerate(_chunks(file, seal, schema)):
@@ -192,7 +204,7 @@ class DatasetFiles:
             if one.wrapped_key is None:
                 raise DatasetFileError("the dataset's rows are destroyed")
             schema = schema_of(one)
-            seal = _Seal(self._master.unwrap(one.wrapped_key, one.id), one.id, schema.columns)
+            seal = _Seal(self._master.unwrap(one.wrapped_key, one.id), one.id, layout_of(schema))
             self._examine(one, schema, seal)
 
     def _examine(self, row: DatasetRow, schema: Schema, seal: _Seal) -> None:
@@ -204,7 +216,7 @@ class DatasetFiles:
             for _ in chunks if every else islice(chunks, 1):
                 pass
         if not every:
-            start = len(FORMAT) + last * (CHUNK_ROWS * _row_bytes(schema.columns) + TAG_BYTES)
+            start = len(FORMAT) + last * (CHUNK_ROWS * _row_bytes(layout_of(schema)) + TAG_BYTES)
             with self._open(row, start) as file:
                 for _ in _chunks(file, seal, schema, last):
                     pass
@@ -255,7 +267,7 @@ def _rows_of(number: int, schema: Schema) -> int:
 
 
 def _check_head(file: Source, schema: Schema) -> None:
-    if file.size != file_size(schema.columns, schema.rows):
+    if file.size != file_size(layout_of(schema), schema.rows):
         raise DatasetFileError("the dataset's file is shorter or longer than its record")
     if file.read(len(FORMAT)) != FORMAT:
         raise DatasetFileError("not a dataset file of this version")
@@ -263,7 +275,7 @@ def _check_head(file: Source, schema: Schema) -> None:
 
 def _chunks(file: Source, seal: _Seal, schema: Schema, first: int = 0) -> Iterator[bytes]:
     """The plain content of the chunks from one of them on. Raises DatasetFileError."""
-    width, chunks = _row_bytes(schema.columns), _num_chunks(schema)
+    width, chunks = _row_bytes(layout_of(schema)), _num_chunks(schema)
     for number in range(first, chunks):
         hidden = file.read(_rows_of(number, schema) * width + TAG_BYTES)
         yield seal.unlock(number, number == chunks - 1, hidden)

@@ -18,13 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from app.storage.columns import UnitColumn
 from app.storage.errors import IngestError
-from app.storage.files import DatasetFiles, Values
+from app.storage.files import CHUNK_ROWS, PRESENT, DatasetFiles, Values
 from app.storage.fingerprint import Sketch
 from app.storage.limits import Limits
 from app.storage.read_csv import csv_batches
 from app.storage.read_parquet import parquet_batches, value_type
-from dpmcmc.inputs.schema import CategoryColumn, Column, NumberColumn
+from dpmcmc.inputs.schema import CategoryColumn, Column, NumberColumn, PrivacyUnit, word_of
+from dpmcmc.inputs.units import EMPTY, digest_of, grouped, in_slots
 
 Format = Literal["csv", "parquet"]
 
@@ -37,11 +39,22 @@ class Stored:
     wrapped_key: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class StoredUnits(Stored):
+    """A dataset of persons with several rows. rows: slots, max_rows of each person.
+
+    cut_units: persons of whom not all rows are kept, dropped_rows of them together; for the admin.
+    """
+
+    cut_units: int = 0
+    dropped_rows: int = 0
+
+
 @dataclass(slots=True)
 class _Faults:
     """Counts per column of what is wrong."""
 
-    columns: Sequence[Column]
+    columns: Sequence[Column | UnitColumn]
     missing: NDArray[np.int64]
     invalid: NDArray[np.int64]
     fractions: NDArray[np.int64]
@@ -123,8 +136,65 @@ def ingest_apart(
     return [Stored(writer.rows, key) for writer, (_, key) in zip(writers, keys, strict=True)]
 
 
+def ingest_by_unit(
+    files: DatasetFiles,
+    dataset_id: UUID,
+    source: BinaryIO,
+    format: Format,
+    columns: Sequence[Column],
+    unit: PrivacyUnit,
+    limits: Limits,
+    sketch: Sketch,
+) -> StoredUnits:
+    """Ingest an upload with the rows of each unit together, at most max_rows of each.
+
+    The unit's column, of words or numbers, is not stored. Which rows are kept follows from the
+    dataset's key. Whole in memory, as a unit's rows may lie anywhere: see limits.unit_bytes.
+    Raises IngestError.
+    """
+    own_key, wrapped = files.new_key(dataset_id)
+    parts: list[list[Values]] = []
+    digests: list[NDArray[np.uint8]] = []
+    held, names = 0, dict[str, bytes]()
+    for *values, units in _batches(source, format, [*columns, UnitColumn(unit.column)], limits):
+        sketch.add(values)
+        parts.append(_clamped(values, columns))
+        digests.append(_digests(units, names, own_key))
+        held += sum(part.nbytes for part in values) + digests[-1].nbytes
+        if held > limits.unit_bytes:
+            message = f"over {limits.unit_bytes} bytes of numbers, which are grouped in memory"
+            raise IngestError("file_too_large", "/file", f"{message}: upload fewer columns or rows")
+    whole = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    del parts
+    groups = grouped(np.concatenate(digests), unit.max_rows, own_key)
+    present = groups.slots != EMPTY
+    several = unit.max_rows > 1
+    layout = (*columns, PRESENT) if several else tuple(columns)
+    with files.write(dataset_id, own_key, layout) as writer:
+        for start in range(0, len(groups.slots), CHUNK_ROWS):
+            slots = groups.slots[start : start + CHUNK_ROWS]
+            used = present[start : start + CHUNK_ROWS]
+            batch = [
+                in_slots(column, values, slots, used)
+                for column, values in zip(columns, whole, strict=True)
+            ]
+            writer.add([*batch, used.astype(np.int32)] if several else batch)
+    return StoredUnits(writer.rows, wrapped, groups.cut_units, groups.dropped_rows)
+
+
+def _digests(units: pa.Array, names: dict[str, bytes], key: bytes) -> NDArray[np.uint8]:
+    """Digests (rows, 16) of the rows' units. names: digests so far, which each name has once."""
+    coded = units if pa.types.is_dictionary(units.type) else units.dictionary_encode()
+    words = ["" if v is None else word_of(v).strip() for v in coded.dictionary.to_pylist()]
+    for word in words:
+        if word not in names:
+            names[word] = digest_of(word, key)
+    table = np.frombuffer(b"".join(names[word] for word in words), np.uint8).reshape(len(words), -1)
+    return np.asarray(table[_raw(coded.indices, np.dtype(np.int32))])
+
+
 def _batches(
-    source: BinaryIO, format: Format, columns: Sequence[Column], limits: Limits
+    source: BinaryIO, format: Format, columns: Sequence[Column | UnitColumn], limits: Limits
 ) -> Iterator[list[Values]]:
     """Yield values by column, not clamped, as long as nothing was wrong. Raises IngestError."""
     batches = (csv_batches if format == "csv" else parquet_batches)(source, columns, limits)
@@ -142,12 +212,15 @@ def _batches(
 
 
 def _convert(
-    batch: pa.RecordBatch, columns: Sequence[Column], faults: _Faults
+    batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn], faults: _Faults
 ) -> list[Values] | None:
     """The batch's values by column, not clamped, or None once anything was wrong anywhere."""
-    values: list[Values] = []
+    values: list[Any] = []
     for at, (column, array) in enumerate(zip(columns, batch.columns, strict=True)):
-        if isinstance(column, NumberColumn):
+        if isinstance(column, UnitColumn):
+            values.append(array)
+            missing, invalid = _nameless(array), 0
+        elif isinstance(column, NumberColumn):
             numbers, missing, invalid = _numbers(array)
             numbers = column.declared(numbers, value_type(array.type))
             values.append(numbers)
@@ -160,6 +233,15 @@ def _convert(
         faults.invalid[at] += invalid
     clean = not (faults.missing.any() or faults.invalid.any() or faults.fractions.any())
     return values if clean else None
+
+
+def _nameless(array: pa.Array) -> int:
+    """How many rows do not say whose they are."""
+    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    blank = [at for at, word in enumerate(coded.dictionary.to_pylist()) if not str(word).strip()]
+    indices, there = coded.indices.drop_null(), len(array) - coded.null_count
+    found = int(np.isin(_raw(indices, np.dtype(np.int32)), blank).sum()) if there else 0
+    return len(array) - len(indices) + found
 
 
 def _clamped(values: Sequence[Values], columns: Sequence[Column]) -> list[Values]:

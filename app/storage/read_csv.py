@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from app.storage.columns import check_names
+from app.storage.columns import UnitColumn, check_names
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
 from dpmcmc.inputs.schema import Column
@@ -91,7 +91,7 @@ class _Checked:
 
 
 def csv_batches(
-    source: BinaryIO, columns: Sequence[Column], limits: Limits
+    source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits
 ) -> Iterator[pa.RecordBatch]:
     """Batches of text columns in the declared order. Raises IngestError."""
     checked = _Checked(source, limits)
@@ -120,7 +120,7 @@ class _Ragged:
         return "skip"
 
 
-def _header(checked: _Checked, columns: Sequence[Column]) -> list[str]:
+def _header(checked: _Checked, columns: Sequence[Column | UnitColumn]) -> list[str]:
     """The names in the header line: exactly the declared ones, in any order."""
     line = checked.header()
     if checked.empty:

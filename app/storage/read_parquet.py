@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from app.storage.columns import check_names
+from app.storage.columns import UnitColumn, check_names
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
 from dpmcmc.inputs.frames import DecimalType, ValueType
@@ -25,7 +25,7 @@ TOO_MUCH_TEXT = (
 
 
 def parquet_batches(
-    source: BinaryIO, columns: Sequence[Column], limits: Limits
+    source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits
 ) -> Iterator[pa.RecordBatch]:
     """Batches in the declared order: plain numbers, text as dictionaries. Raises IngestError."""
     size = source.seek(0, io.SEEK_END)
@@ -40,20 +40,21 @@ def parquet_batches(
 
 
 def _batches(
-    source: BinaryIO, columns: Sequence[Column], limits: Limits
+    source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits
 ) -> Iterator[pa.RecordBatch]:
     with _open(source) as file:
         metadata, schema = file.metadata, file.schema_arrow
     check_names(schema.names, columns)
     _check_types(schema, columns)
-    text = [column.name for column in columns if not isinstance(column, NumberColumn)]
+    words = {field.name for field in schema if not pa.types.is_integer(field.type)}
+    text = [c.name for c in columns if not isinstance(c, NumberColumn) and c.name in words]
     _check_sizes(metadata, columns, text, limits)
     with _open(source, read_dictionary=text, metadata=metadata) as file:
         for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
             yield _in_order(batch, columns)
 
 
-def _in_order(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+def _in_order(batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn]) -> pa.RecordBatch:
     """Return the declared columns in their order, numbers as they are without a dictionary."""
     names = [column.name for column in columns]
     arrays = [
@@ -78,16 +79,19 @@ def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
     )
 
 
-def _check_types(schema: pa.Schema, columns: Sequence[Column]) -> None:
+def _check_types(schema: pa.Schema, columns: Sequence[Column | UnitColumn]) -> None:
     for at, column in enumerate(columns):
         found = schema.field(column.name).type
         found = found.value_type if pa.types.is_dictionary(found) else found
         if isinstance(column, NumberColumn):
             fits = any(is_one(found) for is_one in NUMBER_TYPES)
+        elif isinstance(column, UnitColumn):
+            fits = any(is_one(found) for is_one in UNIT_TYPES)
         else:
             fits = pa.types.is_string(found) or pa.types.is_large_string(found)
         if not fits:
             wanted = "numbers" if isinstance(column, NumberColumn) else "text"
+            wanted = "text or whole numbers" if isinstance(column, UnitColumn) else wanted
             told = f"the file's column is not {wanted}"
             if pa.types.is_temporal(found):
                 told += f": it has dates or times, and {DATES}"
@@ -117,6 +121,9 @@ NUMBER_TYPES = (
 )
 
 
+UNIT_TYPES = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+
+
 def value_type(type: pa.DataType) -> ValueType:
     """Return a type of numbers, or of texts that are parsed as doubles."""
     if pa.types.is_decimal(type):
@@ -126,7 +133,10 @@ def value_type(type: pa.DataType) -> ValueType:
 
 
 def _check_sizes(
-    metadata: parquet.FileMetaData, columns: Sequence[Column], text: Sequence[str], limits: Limits
+    metadata: parquet.FileMetaData,
+    columns: Sequence[Column | UnitColumn],
+    text: Sequence[str],
+    limits: Limits,
 ) -> None:
     """Refuse what would be too large, by what the file's foot says. Raises IngestError.
 

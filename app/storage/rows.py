@@ -150,7 +150,9 @@ class DatasetRow(Base):
     (id, name, rows) that its rows are in, in their order; it has a key but no file. pool_id: of
     such a holder's dataset, the pooled one, whose jobs debit the holder's ledger as well.
     unavailable_at: when it was set aside because its stored rows cannot be opened, for
-    unavailable_reason; None once an admin has put them right.
+    unavailable_reason; None once an admin has put them right. privacy_unit: {column, max_rows}
+    where a person may have several rows, and rows are then slots, max_rows of each person; "row"
+    where each row is declared to be a person; None where nothing is.
     """
 
     __tablename__ = "datasets"
@@ -186,6 +188,29 @@ class DatasetRow(Base):
     pool_id: Mapped[UUID | None] = mapped_column(index=True)
     unavailable_at: Mapped[datetime | None]
     unavailable_reason: Mapped[str | None] = mapped_column(String(200))
+    privacy_unit: Mapped[dict[str, Any] | str | None] = mapped_column(JSON(none_as_null=True))
+
+    @property
+    def unit_rows(self) -> int:
+        """Most rows of a person; 1 where a row is protected."""
+        unit = self.privacy_unit
+        return int(unit["max_rows"]) if isinstance(unit, dict) else 1
+
+    @property
+    def units(self) -> int:
+        """Number of persons, or of rows where a row is protected."""
+        return self.rows // self.unit_rows
+
+    @property
+    def unit(self) -> str:
+        """Whom a budget protects: the column of persons, or "row"."""
+        unit = self.privacy_unit
+        return str(unit["column"]) if isinstance(unit, dict) else "row"
+
+    @property
+    def protects(self) -> dict[str, Any]:
+        """Whom every epsilon protects, as answers say it."""
+        return {"unit": self.unit, "max_rows": self.unit_rows}
 
 
 class FingerprintRow(Base):
@@ -311,7 +336,7 @@ class JobRow(Base):
     early what it drew, beside reserved_epsilon and reserved_mu, all that was debited. reasons: why
     the planner chose the algorithm, where that was left to it. key_id: of the key that it was
     submitted with. verdict: on what it released, with its summary. expired_at: when its draws were
-    deleted, after their time.
+    deleted, after their time. protects: whom its epsilon protects; None: a row.
 
     spec, event and summary are read when they are asked for: most readers need none of them.
     """
@@ -376,6 +401,7 @@ class JobRow(Base):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     expired_at: Mapped[datetime | None]
+    protects: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class ReleaseRow(Base):

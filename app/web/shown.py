@@ -91,8 +91,19 @@ def what(job: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(found)) or "all columns"
 
 
-templates.env.filters |= {"digits": digits, "whole": whole, "moment": moment, "compact": compact}
+def size(dataset: dict[str, Any]) -> str:
+    """A dataset's public size: of rows, or of persons."""
+    if dataset["rows"] is None:
+        return f"{dataset['units']:,} persons"
+    return f"{dataset['rows']:,} rows"
+
+
 templates.env.filters |= {
+    "digits": digits,
+    "whole": whole,
+    "moment": moment,
+    "compact": compact,
+    "size": size,
     "named": named,
     "what": what,
     "jobs_of_one": jobs_of_one,

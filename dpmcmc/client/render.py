@@ -204,13 +204,20 @@ def job(item: Json) -> Table:
     return grid
 
 
+def size_of(item: Json) -> str:
+    """A dataset's public size: of rows, or of persons."""
+    if item.get("rows") is not None:
+        return f"{item['rows']:,} rows"
+    return f"{item['units']:,} persons"
+
+
 def datasets(items: Iterable[Json]) -> Table:
     """A table of datasets, one line for each."""
-    grid = table("Datasets", "name", "rows", "columns", "epsilon", "delta", "status", "id")
+    grid = table("Datasets", "name", "size", "columns", "epsilon", "delta", "status", "id")
     for item in items:
         grid.add_row(
             escape(item["name"]),
-            f"{item['rows']:,}",
+            size_of(item),
             str(len(item["columns"])),
             epsilon(item["privacy"]["epsilon"]),
             f"{item['privacy']['delta']:g}",
@@ -222,7 +229,7 @@ def datasets(items: Iterable[Json]) -> Table:
 
 def columns(item: Json) -> Table:
     """A dataset's columns with their public bounds, categories and codes."""
-    grid = table(f"{escape(item['name'])}, {item['rows']:,} rows", "column", "type", "values")
+    grid = table(f"{escape(item['name'])}, {size_of(item)}", "column", "type", "values")
     for name in (1, 2):
         grid.columns[name].justify = "left"
     grid.columns[2].no_wrap = False

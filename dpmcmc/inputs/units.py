@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.inputs.schema import NumberColumn, Schema, Table
+from dpmcmc.inputs.schema import Column, NumberColumn, Schema, Table
 
 DIGEST_BYTES = 16
+Values = NDArray[np.float64] | NDArray[np.int32]
 EMPTY = -1  # a slot that no row is in
 
 
@@ -38,21 +39,27 @@ def digest_of(name: str, key: bytes) -> bytes:
     return hashlib.blake2b(name.encode(), key=key, digest_size=DIGEST_BYTES).digest()
 
 
-def by_units(
-    schema: Schema, columns: Mapping[str, NDArray[np.float64] | NDArray[np.int32]], groups: Grouped
-) -> Table:
+def by_units(schema: Schema, columns: Mapping[str, Values], groups: Grouped) -> Table:
     """Return clamped columns (rows,) in the slots of their units.
 
     What no row is in has a public value: the lower bound, or the first category.
     """
     present = groups.slots != EMPTY
-    placed = {}
-    for column in schema.columns:
-        values = columns[column.name]
-        public = column.lower if isinstance(column, NumberColumn) else 0
-        placed[column.name] = np.full(len(groups.slots), public, values.dtype)
-        placed[column.name][present] = values[groups.slots[present]]
+    placed = {
+        column.name: in_slots(column, columns[column.name], groups.slots, present)
+        for column in schema.columns
+    }
     return Table(placed, schema.rows, present)
+
+
+def in_slots(
+    column: Column, values: Values, slots: NDArray[np.int64], used: NDArray[np.bool_]
+) -> Values:
+    """Return a column's values in these slots; a public one where no row is in use."""
+    public = column.lower if isinstance(column, NumberColumn) else 0
+    placed = np.full(len(slots), public, values.dtype)
+    placed[used] = values[slots[used]]
+    return placed
 
 
 def grouped(digests: NDArray[np.uint8], max_rows: int, key: bytes) -> Grouped:

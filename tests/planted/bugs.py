@@ -2170,9 +2170,9 @@ PERSONS = (
     Bug(
         "what an empty slot holds is a row's",
         "dpmcmc/inputs/units.py",
-        "by_units",
-        "np.full(len(groups.slots), public, values.dtype)",
-        "values[np.maximum(groups.slots, 0)].copy()",
+        "in_slots",
+        "np.full(len(slots), public, values.dtype)",
+        "values[np.maximum(slots, 0)].copy()",
         f"{UNITS}::test_an_empty_slot_holds_what_is_public",
     ),
 )

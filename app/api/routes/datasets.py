@@ -18,6 +18,7 @@ from app.api.schemas import (
     Branches,
     BudgetItem,
     BudgetOut,
+    CutOut,
     DatasetIn,
     DatasetOut,
     DatasetPatch,
@@ -28,8 +29,10 @@ from app.api.schemas import (
     HoldersIn,
     Listing,
     PrivacyOut,
+    ProtectsOut,
     SeenOut,
     UnavailableOut,
+    UnitIn,
     VerificationOut,
     VerifyIn,
     WeakOut,
@@ -91,17 +94,25 @@ JobEpsilon = Annotated[
 ]
 
 
-def shown(found: use.Described, caller: Caller, seen: Sequence[uploads.Seen] = ()) -> DatasetOut:
+def shown(
+    found: use.Described,
+    caller: Caller,
+    seen: Sequence[uploads.Seen] = (),
+    cut: tuple[int, int] = (0, 0),
+) -> DatasetOut:
     """A dataset's public metadata; who may use it is told to admins only.
 
-    seen: for the answer to the upload, which only its admin gets.
+    seen, cut: for the answer to the upload, which only its admin gets.
     """
     row, balance = found.row, found.balance
     return DatasetOut(
         id=row.id,
         name=row.name,
         description=row.description,
-        rows=row.rows,
+        rows=None if row.unit_rows > 1 else row.rows,
+        units=row.units,
+        privacy_unit=row.privacy_unit,  # type: ignore[arg-type]
+        protects=ProtectsOut.model_validate(row.protects),
         privacy=PrivacyOut(
             neighbouring=balance.neighbouring,
             epsilon=balance.epsilon,
@@ -116,12 +127,22 @@ def shown(found: use.Described, caller: Caller, seen: Sequence[uploads.Seen] = (
         warnings=[
             *(WeakOut(code="weak_promise", detail=said) for said in warnings(balance.epsilon)),
             *(_warning(one) for one in seen),
+            *_cut(cut),
         ],
         population=row.population,
         holders=[HolderOut.model_validate(one) for one in row.holders or ()],
         pool=row.pool_id,
         shares_ledger_with=row.ledger_id if caller.role in ("admin", "auditor") else None,
     )
+
+
+def _cut(cut: tuple[int, int]) -> list[CutOut]:
+    """What an admin is told about persons with more rows than are used."""
+    persons, rows = cut
+    if not persons:
+        return []
+    told = f"{persons:,} persons have more rows than max_rows: {rows:,} of their rows are not used"
+    return [CutOut(code="rows_cut", detail=f"{told}. Nobody else is told.")]
 
 
 def _set_aside(row: DatasetRow) -> UnavailableOut | None:
@@ -153,6 +174,7 @@ def budget_of(found: use.Budget, job_epsilon: float | None = None) -> dict[str, 
     return {
         "dataset": balance.dataset_id,
         "neighbouring": balance.neighbouring,
+        "protects": found.protects,
         "epsilon": balance.epsilon,
         "delta": balance.delta,
         "spent": Epsilon(epsilon=balance.spent_epsilon),
@@ -199,7 +221,7 @@ async def create(
     finally:
         upload.close()
     response.headers["Location"] = f"/v1/datasets/{taken.dataset.row.id}"
-    return shown(taken.dataset, caller, taken.seen)
+    return shown(taken.dataset, caller, taken.seen, taken.cut)
 
 
 def _metadata(text: bytes) -> DatasetIn:
@@ -235,7 +257,12 @@ def _definition(text: bytes) -> uploads.Definition:
         separate_budget=separate.reason if (separate := metadata.separate_budget) else None,
         shares_ledger_with=metadata.shares_ledger_with,
         holders=_holders(metadata.holders),
+        privacy_unit=_unit(metadata.privacy_unit),
     )
+
+
+def _unit(told: UnitIn | str | None) -> dict[str, Any] | str | None:
+    return told.model_dump() if isinstance(told, UnitIn) else told
 
 
 def _holders(told: HoldersIn | None) -> uploads.Holders | None:

@@ -15,6 +15,7 @@ from app.api.problems import of_status
 from app.api.questions import PosteriorIn, PosteriorOut
 from app.api.reasons import REASONS
 from app.api.schemas import (
+    ROW_PROTECTED,
     ChainOut,
     CostOut,
     Epsilon,
@@ -24,6 +25,7 @@ from app.api.schemas import (
     Listing,
     PlanOut,
     ProgressOut,
+    ProtectsOut,
     SummaryOut,
     TaskIn,
     VerdictOut,
@@ -80,6 +82,11 @@ OfText = Annotated[
 ]
 
 
+def protected(job: JobRow) -> ProtectsOut:
+    """Whom a job's epsilon protects."""
+    return ProtectsOut.model_validate(job.protects) if job.protects else ROW_PROTECTED
+
+
 def shown(job: JobRow, submitted: Any = None) -> JobOut:
     """A job as the contract shows it. submitted: its spec as it was asked for."""
     code, kind = job.error_code, kind_of(job.resolved)
@@ -91,6 +98,7 @@ def shown(job: JobRow, submitted: Any = None) -> JobOut:
         id=job.id,
         status=job.status,  # type: ignore[arg-type]
         dataset=job.dataset_id,
+        protects=protected(job),
         cost=cost,
         reserved=whole,
         progress=ProgressOut(step=job.progress_step, of=job.progress_of),
@@ -135,6 +143,7 @@ async def plan(
         affordable=offer.affordable,
         warnings=[*warnings(made.cost.epsilon), *made.warnings, *offer.found],
         reasons=list(made.reasons),
+        protects=ProtectsOut(unit=schema.unit, max_rows=schema.unit_rows),
     )
 
 
@@ -245,6 +254,7 @@ def summary(
             "num_warmup": sampler["num_warmup"],
             "parameters": parameters,
             "verdict": found.verdict,
+            "protects": protected(found),
         }
     )
 

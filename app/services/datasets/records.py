@@ -57,6 +57,7 @@ class Budget:
 
     balance: ledger.Balance
     allotments: Sequence[ledger.Allotted]
+    protects: Mapping[str, Any]
     history: Sequence[ledger.HistoryPoint] = ()
 
 
@@ -124,9 +125,9 @@ def _page(session: Session, caller: Caller, limit: int, cursor: str | None) -> P
 def budget(services: Services, caller: Caller, dataset_id: UUID) -> Budget:
     """One dataset's budget, without its history. Raises Refusal 404."""
     with services.sessions.read() as session:
-        visible_dataset(session, caller, dataset_id)
+        row = visible_dataset(session, caller, dataset_id)
         (found,) = ledger.budgets(session, [dataset_id], _only(caller)).values()
-        return Budget(*found)
+        return Budget(*found, row.protects)
 
 
 def budgets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Budget]:
@@ -140,7 +141,10 @@ def budgets(services: Services, caller: Caller, limit: int, cursor: str | None) 
         ids = [row.id for row in page.items]
         found = ledger.budgets(session, ids, _only(caller))
         steps = max(LEAST_HISTORY, min(MOST_HISTORY, MOST_STEPS // max(1, len(ids))))
-        items = [Budget(*found[at], ledger.history(session, at, steps)) for at in ids]
+        items = [
+            Budget(*found[row.id], row.protects, ledger.history(session, row.id, steps))
+            for row in page.items
+        ]
     return Page(items, page.next_cursor)
 
 
@@ -264,19 +268,19 @@ def _raise_one(
         return
     terms = ledger.terms_of(session, row.id)
     raised = {name: max(value, getattr(terms, name)) for name, value in named.items()}
-    rows, delta = rows_on(session, row.ledger_id or row.id), raised.get("delta", terms.delta)
+    rows, delta = units_on(session, row.ledger_id or row.id), raised.get("delta", terms.delta)
     if delta > terms.delta and too_likely(delta, rows):  # what it has already it may keep
         raise invalid("/privacy/delta", TOO_LIKELY.format(rows=rows))
     ledger.amend(session, row.id, "raise_budget", raised, caller.id)
 
 
-def rows_on(session: Session, ledger_id: UUID) -> int:
-    """How many rows a budget is for: of all datasets on its ledger, destroyed ones too.
+def units_on(session: Session, ledger_id: UUID) -> int:
+    """How many rows or persons a budget is for: of all datasets on its ledger, destroyed too.
 
     What was released of those stays released.
     """
     on_it = func.coalesce(DatasetRow.ledger_id, DatasetRow.id) == ledger_id
-    return int(session.scalars(select(func.sum(DatasetRow.rows)).where(on_it)).one())
+    return sum(row.units for row in session.scalars(select(DatasetRow).where(on_it)))
 
 
 def _allot(

@@ -15,20 +15,20 @@ from app.services.accounts.caller import Caller
 from app.services.audit.trail import note
 from app.services.budgets.rewind import refuse_rewound
 from app.services.context import Services
-from app.services.datasets.records import Described, check_users, described, grant, rows_on
+from app.services.datasets.records import Described, check_users, described, grant, units_on
 from app.services.datasets.stored_rows import check_store
 from app.services.errors import Fault, Refusal, invalid
 from app.services.idempotency import Once
-from app.storage.columns import columns_json, parse_columns
+from app.storage.columns import columns_json, parse_columns, unit_of
 from app.storage.errors import IngestError, StoreError
 from app.storage.fingerprint import Fingerprint, Likeness, likeness
-from app.storage.ingest import Stored, ingest, ingest_apart
+from app.storage.ingest import Stored, StoredUnits, ingest, ingest_apart, ingest_by_unit
 from app.storage.limits import Limits
 from app.storage.locks import UPLOADS, take
 from app.storage.rows import DatasetRow, FingerprintRow
 from app.storage.types import utc_now
 from dpmcmc.base.private import Neighbouring
-from dpmcmc.inputs.schema import CategoryColumn, Column
+from dpmcmc.inputs.schema import CategoryColumn, Column, PrivacyUnit
 from dpmcmc.privacy.filter import FilterTerms
 from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
 
@@ -38,6 +38,10 @@ ANOTHER_BUDGET = "The rows are largely those of a dataset whose budget is not th
 ANOTHER_RELATION = "The ledger that would be shared promises for another relation of neighbours."
 STRICTER = (
     "The ledger that would be shared allows {name} {kept!r}: a smaller promise cannot be kept."
+)
+ANOTHER_UNIT = (
+    "The ledger that would be shared protects by {kept!r}, and this dataset by {named!r}: the two"
+    " promises do not add up."
 )
 SAY_WHY = "Declare the same, or say in separate_budget why they get another budget."
 UPLOAD_REFUSED = "The upload cannot be taken; nothing was stored."
@@ -58,7 +62,8 @@ class Definition:
     """What an admin declares about an upload. population: whom the rows are about.
 
     separate_budget: why rows that were here before get a budget besides the earlier one.
-    shares_ledger_with: a dataset whose ledger and budget these rows are to have.
+    shares_ledger_with: a dataset whose ledger and budget these rows are to have. privacy_unit:
+    {column, max_rows} where a person may have several rows, "row" where none has; None: not said.
     """
 
     name: str
@@ -75,6 +80,7 @@ class Definition:
     separate_budget: str | None = None
     shares_ledger_with: UUID | None = None
     holders: Holders | None = None
+    privacy_unit: Mapping[str, Any] | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +96,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken in. seen: for its admin only."""
+    """What was taken in. seen, cut: for its admin only.
+
+    cut: of persons with more rows than max_rows, how many there are and how many rows they lost.
+    """
 
     dataset: Described
     seen: Sequence[Seen]
+    cut: tuple[int, int] = (0, 0)
 
 
 def create(
@@ -150,6 +160,7 @@ def _created(
     ids = [uuid4() for _ in names]
     try:
         columns, stored, made = _ingested(services, definition, ids, files)
+        cut = [(one.cut_units, one.dropped_rows) for one in stored if isinstance(one, StoredUnits)]
         told = definition, caller, columns
         rows = [
             _row(*told, at, name, one.rows, one.wrapped_key)
@@ -157,7 +168,8 @@ def _created(
         ]
         pool = _pool(services, *told, rows) if definition.holders else None
         services.vault.files.mark(services.sessions.installation)
-        return _record(services, caller, pool, rows, terms, definition, made, once)
+        taken = _record(services, caller, pool, rows, terms, definition, made, once)
+        return replace(taken, cut=cut[0]) if cut else taken
     except BaseException:
         for one in ids:
             with suppress(StoreError):  # the sweep deletes what stays
@@ -168,6 +180,10 @@ def _created(
 def _check_files(definition: Definition, number: int) -> None:
     """Refuse other files than were declared, and names that are too long beside the dataset's."""
     holders = definition.holders
+    unit = unit_of(definition.privacy_unit)
+    if holders is not None and isinstance(unit, PrivacyUnit):
+        told = "several holders may not have rows of one person yet: upload all rows as one file"
+        raise invalid("/metadata/privacy_unit", told)
     wanted = 1 if holders is None or holders.column is not None else len(holders.names)
     if number != wanted:
         raise invalid("/file", f"{wanted} needed by the metadata, {number} came")
@@ -187,8 +203,9 @@ def _ingested(
 ) -> tuple[tuple[Column, ...], list[Stored], list[Fingerprint]]:
     """Parse and encrypt the rows of each dataset, and make its fingerprint. Raises Refusal."""
     limits = Limits(file_bytes=services.settings.max_upload_bytes)
-    vault, holders = services.vault, definition.holders
-    pointer = ""
+    vault, holders, pointer = services.vault, definition.holders, ""
+    unit = unit_of(definition.privacy_unit)
+    named = "/privacy_unit/column" if isinstance(unit, PrivacyUnit) else "/holders/column"
     try:
         columns = parse_columns([dict(column) for column in definition.columns])
         sketches = [vault.fingerprints.start(columns) for _ in ids]
@@ -198,13 +215,17 @@ def _ingested(
             kind, source = _format(files[0]), files[0]
             told = vault.files, ids, source, kind, columns, owner, limits, sketches
             stored = ingest_apart(*told)
+        elif isinstance(unit, PrivacyUnit):
+            pointer, kind = f"/columns/{len(columns)}", _format(files[0])
+            alone = vault.files, ids[0], files[0], kind, columns, unit, limits, sketches[0]
+            stored = [ingest_by_unit(*alone)]
         else:
             stored = [
                 ingest(vault.files, one, file, _format(file), columns, limits, sketch)
                 for one, file, sketch in zip(ids, files, sketches, strict=True)
             ]
     except IngestError as error:
-        raise _refused(error, pointer) from None
+        raise _refused(error, pointer, named) from None
     return columns, stored, [sketch.fingerprint() for sketch in sketches]
 
 
@@ -233,6 +254,7 @@ def _row(
         population=definition.population,
         created_by=caller.id,
         created_at=utc_now(),
+        privacy_unit=definition.privacy_unit,
     )
 
 
@@ -351,12 +373,12 @@ def _open(
 ) -> Sequence[Seen]:
     """A ledger of its own, or that of the dataset's population, or of the same rows before."""
     first = _first_of(services, session, row.population, terms)
-    together = row.rows + (0 if first is None else rows_on(session, first))
+    together = row.units + (0 if first is None else units_on(session, first))
     reason, joined = definition.separate_budget, None
     if definition.shares_ledger_with is not None:
         first = _ledger_named(session, definition.shares_ledger_with)
         _check_promise(services, session, first, terms)
-        together = row.rows
+        together = row.units
     elif reason is None and not any(one.like.sure and one.ledger_id == first for one in alike):
         joined = next((one for one in alike if one.like.sure), None)
     if joined is not None:
@@ -364,11 +386,15 @@ def _open(
             raise _seen_refused("/metadata/population", ANOTHER_BUDGET, joined)
         first = joined.ledger_id
         _check_promise(services, session, first, terms, joined)
-        together = row.rows  # largely the same ones
+        together = row.units  # largely the same ones
+    if first is not None:
+        _check_unit(session, first, row, joined)
     if too_likely(terms.delta, together):  # how many they are is known only now
         raise invalid("/metadata/privacy/delta", TOO_LIKELY.format(rows=together))
     others = [one for one in alike if one.ledger_id != first]
     recorded: dict[str, Any] = {}
+    if row.privacy_unit is not None:
+        recorded["privacy_unit"] = row.privacy_unit
     if joined is not None:
         recorded["like"] = _plain(joined)
     elif others and reason is not None:
@@ -384,6 +410,15 @@ def _open(
     if joined is None:
         return others[:MOST_NAMED]
     return [replace(one, shared=one.ledger_id == first) for one in alike[:MOST_NAMED]]
+
+
+def _check_unit(session: Session, ledger_id: UUID, row: DatasetRow, joined: Seen | None) -> None:
+    """Refuse a ledger of persons for rows, and one of rows for persons. Raises Refusal 422."""
+    on_it = func.coalesce(DatasetRow.ledger_id, DatasetRow.id) == ledger_id
+    for other in session.scalars(select(DatasetRow).where(on_it, DatasetRow.id != row.id)):
+        if other.unit != row.unit:
+            message = ANOTHER_UNIT.format(kept=other.unit, named=row.unit)
+            raise _seen_refused("/metadata/privacy_unit", message, joined)
 
 
 def _ledger_named(session: Session, dataset_id: UUID) -> UUID:
@@ -496,13 +531,13 @@ def _format(file: BinaryIO) -> Any:
     return "parquet" if magic == PARQUET_MAGIC else "csv"
 
 
-def _refused(error: IngestError, holder: str) -> Refusal:
+def _refused(error: IngestError, further: str, named: str) -> Refusal:
     """An upload's faults. Places among the declared columns lie in the metadata.
 
-    holder: where the faults of the column are that names the holders.
+    further: where the faults of a column are that is not declared among them, but named there.
     """
     places = [
-        ("/holders/column" if holder and place == holder else place, message)
+        (named if further and place == further else place, message)
         for place, message in error.problems
     ]
     found = [

@@ -77,7 +77,9 @@ def submit(
     with services.sessions.read() as session:
         refuse_rewound(session, services, dataset_id)
         now = database_now(session)
+        protects = _protects(session, dataset_id)
     row = _row(caller, dataset_id, job, key, digest, now)
+    row.protects = protects
     row.resolved, row.progress_of = job.settled(plan).as_json(), plan.num_steps
     row.event, row.event_digest = event_json.as_dict(plan.event), event_json.digest(plan.event)
     row.epsilon, row.delta, row.mu = plan.cost.epsilon, plan.cost.delta, plan.cost.mu
@@ -110,12 +112,13 @@ def submit_free(
     with services.sessions.read() as session:
         dataset_id = session.get_one(JobRow, of).dataset_id
         now = database_now(session)
+        protects = _protects(session, dataset_id)
     digest = body_hash(dataset_id, job)
     earlier = earlier_of(services, caller, key, digest)
     if earlier is not None:
         return earlier
     row = _row(caller, dataset_id, job, key, digest, now)
-    row.resolved, row.progress_of = row.spec, num_draws
+    row.resolved, row.progress_of, row.protects = row.spec, num_draws, protects
     row.event, row.event_digest, row.epsilon, row.delta, row.mu = {}, "", 0.0, 0.0, 0.0
     with services.sessions.write() as session:
         _check_waiting(services, session.scalar(_WAITING, {"analyst": caller.id}))
@@ -153,6 +156,12 @@ def _admit(services: Services, session: Session, caller: Caller, dataset_id: UUI
         raise not_found("dataset")
     check_open(dataset)
     _check_waiting(services, dataset.waiting)
+
+
+def _protects(session: Session, dataset_id: UUID) -> dict[str, Any] | None:
+    """Whom jobs on a dataset protect; None where that is a row, or there is no such dataset."""
+    dataset = session.get(DatasetRow, dataset_id)
+    return dataset.protects if dataset is not None and dataset.unit_rows > 1 else None
 
 
 def _check_waiting(services: Services, waiting: int | None) -> None:

@@ -56,6 +56,7 @@ function metadata() {
     name: field("name"), description: field("description"), columns: [...columns.children].map(told),
     privacy: { neighbouring: "replace_one", epsilon: number(field("epsilon")), delta: number(field("delta")), ...branches(field) },
     ...(field("holders").trim() && { holders: { names: parts(field("holders"), "\n"), ...(field("holder") && { column: field("holder") }) } }),
+    ...(field("several") && { privacy_unit: field("several") === "row" ? "row" : { column: field("unit").trim(), max_rows: number(field("max_rows")) } }),
     ...(field("population") && { population: field("population") }),
     ...(field("separate").trim() && { separate_budget: { reason: field("separate") } }),
   };
@@ -81,6 +82,10 @@ form.addEventListener("click", ({ target }) => {
 });
 form.addEventListener("change", ({ target }) => {
   if (target.matches("[data-c=type]")) show(target.closest(".column"));
+  if (target.matches("[data-m=several]")) for (const label of form.querySelectorAll("[data-unit]")) {
+    label.hidden = target.value !== "unit";
+    label.querySelector("input").required = !label.hidden;
+  }
 });
 form.addEventListener("htmx:configRequest", ({ detail }) => {
   detail.formData.set("metadata", JSON.stringify(metadata()));

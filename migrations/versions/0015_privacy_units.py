@@ -1,0 +1,25 @@
+"""A dataset may declare whose rows are whose: an epsilon then protects a person."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0015"
+down_revision = "0014"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Nothing is declared of datasets that are there already."""
+    op.add_column("datasets", sa.Column("privacy_unit", sa.JSON(), nullable=True))
+    op.add_column("jobs", sa.Column("protects", sa.JSON(), nullable=True))
+
+
+def downgrade() -> None:
+    """Refuse where a person is protected, whom an older release would charge for as a row."""
+    datasets = sa.table("datasets", sa.column("privacy_unit", sa.JSON()))
+    declared = [unit for (unit,) in op.get_bind().execute(sa.select(datasets.c.privacy_unit))]
+    if any(isinstance(unit, dict) for unit in declared):
+        raise RuntimeError("some datasets protect persons: an older release would protect rows")
+    op.drop_column("jobs", "protects")
+    op.drop_column("datasets", "privacy_unit")

@@ -1,0 +1,304 @@
+"""Datasets of persons with several rows, over REST: uploads, answers, jobs and budgets."""
+
+import io
+import json
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from app.storage.files import name_of
+from app.storage.limits import Limits
+from app.storage.rows import DatasetRow
+from tests.api.support import Caller, House
+
+PERSONS, MOST = 300, 4
+METADATA: dict[str, Any] = {
+    "name": "visits",
+    "privacy": {"epsilon": 40.0, "delta": 1e-6},
+    "columns": [
+        {"name": "dose", "type": "number", "lower": 0, "upper": 10},
+        {"name": "cured", "type": "binary", "categories": ["no", "yes"]},
+    ],
+    "privacy_unit": {"column": "patient", "max_rows": MOST},
+}
+PROTECTS = {"unit": "patient", "max_rows": MOST}
+
+
+def visits(sizes: Any = None, seed: int = 3) -> dict[str, list[Any]]:
+    """Rows in random order. sizes: of persons; 1 to 5 where left out, so that some are cut."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 6, PERSONS) if sizes is None else np.full(PERSONS, sizes)
+    person = rng.permutation(np.repeat(np.arange(PERSONS), sizes))
+    dose = rng.uniform(0, 10, len(person)).round(3)
+    cured = np.where(rng.random(len(person)) < dose / 12, "yes", "no")
+    names = [f"p{one:04d}" for one in person]
+    return {"patient": names, "dose": dose.tolist(), "cured": cured.tolist()}
+
+
+def as_csv(rows: dict[str, list[Any]]) -> bytes:
+    lines = [",".join(map(str, row)) for row in zip(*rows.values(), strict=True)]
+    return "\n".join([",".join(rows), *lines, ""]).encode()
+
+
+def as_parquet(rows: dict[str, list[Any]], **others: Any) -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(pa.table(rows | others), sink)
+    return sink.getvalue()
+
+
+def send(house: House, content: bytes, **changes: Any) -> Any:
+    metadata = {k: v for k, v in (METADATA | changes).items() if v is not None}
+    told = [("metadata", (None, json.dumps(metadata))), ("file", ("rows", content))]
+    return house.admin.post("/v1/datasets", files=told)
+
+
+def uploaded(house: House, content: bytes, **changes: Any) -> dict[str, Any]:
+    answer = send(house, content, **changes)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def table_of(house: House, dataset: str) -> Any:
+    with house.services.sessions.read() as session:
+        row = session.get_one(DatasetRow, UUID(dataset))
+    house.services.vault.files.examine(row)
+    return house.services.vault.files.load(row)._Private__value  # type: ignore[attr-defined]
+
+
+def job_on(dataset: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "model": {"family": "logistic", "formula": "cured ~ dose"},
+        "privacy": {"epsilon": 5.0, "delta": 1e-6},
+        "accept_low_quality": True,
+    } | changes
+
+
+def submitted(analyst: Caller, body: dict[str, Any]) -> str:
+    answer = analyst.post("/v1/jobs", json=body)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def test_rows_lie_with_their_person_and_others_are_cut(house: House) -> None:
+    rows = visits()
+    numbers = [int(one[1:]) for one in rows["patient"]]
+    for content in (
+        as_csv(rows),
+        as_parquet(rows),
+        as_parquet(rows, patient=pa.array(numbers, pa.int64())),
+        as_parquet(rows, patient=pa.array(rows["patient"]).dictionary_encode()),
+    ):
+        made = uploaded(house, content, separate_budget={"reason": "another format"})
+        assert (made["rows"], made["units"], made["protects"]) == (None, PERSONS, PROTECTS)
+        assert made["privacy_unit"] == METADATA["privacy_unit"]
+        assert [column["name"] for column in made["columns"]] == ["dose", "cured"]
+        cut = [one for one in made["warnings"] if one["code"] == "rows_cut"]
+        counts = {name: rows["patient"].count(name) for name in rows["patient"]}
+        lost = [size - MOST for size in counts.values() if size > MOST]
+        assert cut[0]["detail"].startswith(f"{len(lost)} persons have more rows")
+        assert f": {sum(lost)} of their rows" in cut[0]["detail"]
+        table = table_of(house, made["id"])
+        assert table.rows == PERSONS * MOST
+        assert table.present.sum() == len(rows["dose"]) - sum(lost)
+        mine: dict[float, set[str]] = {}
+        for name, dose in zip(rows["patient"], rows["dose"], strict=True):
+            mine.setdefault(dose, set()).add(name)
+        found = []
+        for slots in range(0, table.rows, MOST):
+            used = table.present[slots : slots + MOST]
+            doses = table.columns["dose"][slots : slots + MOST]
+            assert (np.diff(used.astype(int)) <= 0).all()
+            assert (doses[~used] == 0.0).all()
+            owners = set.intersection(*(mine[dose] for dose in doses[used]))
+            assert owners
+            found += sorted(owners)[:1]
+        assert len(set(found)) > 0.98 * PERSONS
+
+
+def test_numbers_and_words_of_one_file_are_the_same_persons(house: House) -> None:
+    rows = {"patient": [1, 1, 2, 3], "dose": [1.0, 2.0, 3.0, 4.0], "cured": ["no", "yes"] * 2}
+    few = {"privacy": {"epsilon": 1.0, "delta": 1e-6}, "name": "few"}
+    made = uploaded(house, as_csv(rows), **few)
+    assert made["units"] == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "word"),
+    [
+        ({"privacy_unit": {"column": "person", "max_rows": 4}}, "/privacy_unit/column", "no such"),
+        ({"privacy_unit": {"column": "dose", "max_rows": 4}}, "", "leave it undeclared"),
+        ({"privacy_unit": {"column": "patient", "max_rows": 0}}, "/privacy_unit", "greater than"),
+        ({"privacy_unit": {"column": "patient", "max_rows": 1001}}, "/privacy_unit", "less than"),
+        ({"privacy_unit": {"column": "patient"}}, "/privacy_unit", "required"),
+        ({"privacy_unit": "person"}, "/privacy_unit", "row"),
+        ({"holders": {"names": ["a", "b"], "column": "site"}}, "/privacy_unit", "one file"),
+    ],
+)
+def test_wrong_declarations_name_the_field(
+    house: House, changes: dict[str, Any], pointer: str, word: str
+) -> None:
+    answer = send(house, as_csv(visits()), **changes)
+    assert answer.status_code == 422, answer.text
+    faults = answer.json()["errors"]
+    assert any(f"/metadata{pointer}" in one["pointer"] for one in faults), faults
+    assert any(word in one["message"] for one in faults), faults
+
+
+@pytest.mark.parametrize("lacking", ["", "  "])
+def test_a_row_of_nobody_is_refused_with_counts_alone(house: House, lacking: str) -> None:
+    rows = visits()
+    rows["patient"][5] = rows["patient"][9] = lacking
+    some = [None if one == lacking else one for one in rows["patient"]]
+    for content in (as_csv(rows), as_parquet(rows), as_parquet(rows, patient=pa.array(some))):
+        answer = send(house, content)
+        assert answer.status_code == 422
+        (fault,) = answer.json()["errors"]
+        assert fault["pointer"] == "/metadata/privacy_unit/column"
+        assert fault["message"] == "2 missing values"
+
+
+def test_a_parquet_column_of_fractions_names_nobody(house: House) -> None:
+    rows = visits()
+    numbers = [int(one[1:]) + 0.5 for one in rows["patient"]]
+    answer = send(house, as_parquet(rows, patient=pa.array(numbers)))
+    assert answer.status_code == 422
+    assert "text or whole numbers" in answer.text
+
+
+def test_a_file_too_large_to_group_is_refused(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Limits(unit_bytes=1000)
+    monkeypatch.setattr("app.services.datasets.uploads.Limits", lambda **_: small)
+    answer = send(house, as_csv(visits()))
+    assert answer.status_code == 422
+    assert "grouped in memory" in answer.text
+
+
+def test_a_job_says_whom_it_protects_and_costs_what_was_asked(either_house: House) -> None:
+    house = either_house
+    dataset, ada = uploaded(house, as_csv(visits()))["id"], house.user("analyst")
+    plan = ada.post("/v1/plans", json=job_on(dataset)).json()
+    assert plan["protects"] == PROTECTS
+    assert plan["epsilon"] == pytest.approx(5.0, rel=0.01)
+    job = submitted(ada, job_on(dataset))
+    house.run(job)
+    done = ada.get(f"/v1/jobs/{job}").json()
+    assert (done["status"], done["protects"]) == ("succeeded", PROTECTS)
+    assert ada.get(f"/v1/jobs/{job}/summary").json()["protects"] == PROTECTS
+    budget = ada.get(f"/v1/datasets/{dataset}/budget").json()
+    assert budget["protects"] == PROTECTS
+    assert budget["spent"]["epsilon"] == pytest.approx(done["cost"]["epsilon"], rel=0.01)
+    assert ada.get("/v1/budget").json()["items"][0]["protects"] == PROTECTS
+    netcdf = ada.get(f"/v1/jobs/{job}/chain", headers={"Accept": "application/x-netcdf"})
+    assert b"a person (patient, at most 4 rows)" in netcdf.content
+    counts = {"kind": "summaries", "statistics": [{"kind": "counts", "columns": ["cured"]}]}
+    task = {"dataset": dataset, "task": counts, "privacy": {"epsilon": 5.0, "delta": 1e-6}}
+    house.run(submitted(ada, task))
+    verified = house.admin.post(f"/v1/datasets/{dataset}/ledger/verify").json()
+    assert verified["ok"], verified
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        job_on("", sampler={"algorithm": "dp_penalty_subsampled"}),
+        {
+            "task": {"kind": "synthetic", "columns": ["cured"]},
+            "privacy": {"epsilon": 1.0, "delta": 1e-6},
+        },
+        {
+            "task": {"kind": "statistic", "column": "dose"},
+            "privacy": {"epsilon": 1.0, "delta": 1e-6},
+        },
+    ],
+)
+def test_what_has_no_proof_for_persons_is_refused(house: House, body: dict[str, Any]) -> None:
+    branches = {"gdp": 0.5, "rdp": [[16, 0.5]]}
+    privacy = {"epsilon": 40.0, "delta": 1e-6, "branches": branches}
+    dataset = uploaded(house, as_csv(visits()), privacy=privacy)["id"]
+    ada = house.user("analyst")
+    for path in ("/v1/plans", "/v1/jobs"):
+        answer = ada.post(path, json=body | {"dataset": dataset})
+        assert answer.status_code == 422, answer.text
+        assert "person" in answer.text or "several" in answer.text
+
+
+def test_persons_and_rows_never_share_a_ledger(house: House) -> None:
+    first = uploaded(house, as_csv(visits()), population="town")
+    other = as_csv(visits(seed=8))
+    again = uploaded(
+        house, other, population="town", privacy_unit={"column": "patient", "max_rows": 2}
+    )
+    assert again["shares_ledger_with"] == first["id"]
+    rows = visits(seed=9)
+    del rows["patient"]
+    for unit in (None, "row"):
+        answer = send(house, as_csv(rows), population="town", privacy_unit=unit)
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["pointer"] == "/metadata/privacy_unit"
+        assert "protects by 'patient'" in answer.text
+    plain = visits()  # the same rows, without their persons
+    del plain["patient"]
+    answer = send(house, as_csv(plain), privacy_unit=None)
+    assert answer.status_code == 422, answer.text
+    assert "separate_budget" in answer.text
+
+
+def test_nothing_public_tells_how_many_rows_persons_have(house: House) -> None:
+    ada, seen = house.user("analyst"), []
+    for sizes in (1, MOST):
+        content = as_csv(visits(sizes))
+        made = uploaded(house, content, separate_budget={"reason": "a test"})
+        dataset = made["id"]
+        store = house.services.vault.files._store
+        with store.read(name_of(UUID(dataset))) as file:
+            size = file.size
+        answers = [
+            caller.get(path)
+            for caller in (ada, house.admin)
+            for path in (
+                f"/v1/datasets/{dataset}",
+                f"/v1/datasets/{dataset}/budget",
+            )
+        ]
+        answers.append(house.admin.get(f"/v1/datasets/{dataset}/ledger"))
+        answers.append(ada.post("/v1/plans", json=job_on(dataset)))
+        job = submitted(ada, job_on(dataset))
+        house.run(job)
+        answers.append(ada.get(f"/v1/jobs/{job}"))
+        public = []
+        for answer in answers:
+            assert answer.status_code == 200, answer.text
+            public.append((len(answer.json()), answer.headers.get("content-type")))
+        facts = {k: v for k, v in answers[0].json().items() if k not in ("id", "created_at")}
+        plan = answers[5].json()
+        progress = answers[6].json()["progress"]
+        seen.append((size, public, facts, plan, progress))
+    assert seen[0] == seen[1]
+
+
+def test_the_audit_trail_and_the_ledger_name_the_unit(house: House) -> None:
+    dataset = uploaded(house, as_csv(visits()))["id"]
+    entries = house.admin.get(f"/v1/datasets/{dataset}/ledger").json()["items"]
+    assert entries[0]["details"]["privacy_unit"] == METADATA["privacy_unit"]
+
+
+def test_one_row_a_person_needs_no_slots(house: House) -> None:
+    made = uploaded(house, as_csv(visits(1)), privacy_unit={"column": "patient", "max_rows": 1})
+    assert (made["units"], made["protects"]) == (PERSONS, {"unit": "patient", "max_rows": 1})
+    assert table_of(house, made["id"]).present is None
+    said = uploaded(
+        house,
+        as_csv({k: v for k, v in visits(1, seed=5).items() if k != "patient"}),
+        privacy_unit="row",
+        name="rows",
+    )
+    assert (said["rows"], said["privacy_unit"]) == (PERSONS, "row")
+    assert said["protects"] == {"unit": "row", "max_rows": 1}
