@@ -68,8 +68,8 @@ EFFECTS = (  # name, what one more of it is called, and how much that is in unit
 INTRODUCTION = """\
 [bold]dpmcmc[/] draws posterior samples from sensitive data under differential privacy.
 
-The RAND Health Insurance Experiment, 20,190 rows. Do chronic disease, the size of the family and \
-its income decide who sees a doctor?"""
+The RAND Health Insurance Experiment: 5,912 persons, followed for up to five years. Do chronic \
+disease, the size of the family and its income decide who sees a doctor?"""
 
 
 def say(console: Console, text: str) -> None:
@@ -87,7 +87,7 @@ def publish(console: Console, admin: Client) -> Json:
         rows.write_bytes(gzip.decompress((DATA / "randhie.csv.gz").read_bytes()))
         dataset = admin.upload(rows, metadata)
     names = ", ".join(column["name"] for column in metadata["columns"])
-    console.print(f"{dataset['rows']:,} rows, stored encrypted. Columns: {names}")
+    console.print(f"{render.size_of(dataset)}, stored encrypted. Columns: {names}")
     console.print(render.budgets([{**admin.budget(dataset["id"]), "name": metadata["name"]}]))
     return dataset
 

@@ -287,11 +287,12 @@ def test_demo_data_keeps_to_its_metadata() -> None:
     import gzip
 
     data = ROOT / "experiments" / "data"
-    columns = json.loads((data / "randhie.json").read_text())["columns"]
+    declared = json.loads((data / "randhie.json").read_text())
+    columns, unit = declared["columns"], declared["privacy_unit"]
     with gzip.open(data / "randhie.csv.gz", "rt") as lines:
         rows = list(csv.DictReader(lines))
     assert len(rows) == 20_190
-    assert list(rows[0]) == [column["name"] for column in columns]
+    assert list(rows[0]) == [unit["column"], *(column["name"] for column in columns)]
     for column in columns:
         values = {row[column["name"]] for row in rows}
         if "categories" in column:

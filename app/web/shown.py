@@ -98,7 +98,16 @@ def size(dataset: dict[str, Any]) -> str:
     return f"{dataset['rows']:,} rows"
 
 
+def protected(protects: dict[str, Any]) -> str:
+    """Whom an epsilon protects, in words."""
+    if protects["unit"] == "row":
+        return "a row"
+    rows = "1 row" if protects["max_rows"] == 1 else f"{protects['max_rows']} rows"
+    return f"a person ({protects['unit']}, at most {rows})"
+
+
 templates.env.filters |= {
+    "protected": protected,
     "digits": digits,
     "whole": whole,
     "moment": moment,

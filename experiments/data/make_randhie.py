@@ -10,6 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FIELDS = (
+    "person",
     "any_visit",
     "health",
     "chronic",
@@ -33,6 +34,7 @@ def health(row: dict[str, str]) -> str:
 def extract(row: dict[str, str]) -> dict[str, str]:
     """One row of the extract: renamed, indicators in words, numbers rounded."""
     return {
+        "person": f"{float(row['zper']):.0f}",
         "any_visit": "yes" if float(row["mdvis"]) > 0 else "no",
         "health": health(row),
         "chronic": f"{float(row['disea']):.2f}",
