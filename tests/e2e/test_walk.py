@@ -39,6 +39,9 @@ def upload(page: Page, url: str, repository: Path, folder: Path, name: str, part
     page.get_by_label("File").set_input_files(rows)
     page.locator("[data-m=name]").fill(name)
     page.get_by_label("Epsilon").fill("6")
+    page.get_by_label("May one person have several rows?").select_option("unit")
+    page.get_by_label("Column that names the person").fill(told["privacy_unit"]["column"])
+    page.get_by_label("Most rows of a person").fill(str(told["privacy_unit"]["max_rows"]))
     page.get_by_role("button", name="Take names").click()
     expect(page.locator(".column")).to_have_count(len(told["columns"]))
     declared = {one["name"]: one for one in told["columns"]}
@@ -110,6 +113,7 @@ def test_the_whole_walk_needs_a_browser_and_nothing_else(
     expect(refused).to_contain_text("Left for one job is ε 4.086")
     page.goto(dataset)
     expect(page.locator("article.budget")).to_contain_text("4 of 6 is spent")
+    expect(page.locator("article.budget")).to_contain_text("protects a person (person, at most 5")
     sign_out(page)
 
     sign_in(page, service.url, auditor)

@@ -71,6 +71,7 @@ async function names() {
   if (!file) return form.elements.file.reportValidity();
   const [line] = (await file.slice(0, NAMES_BYTES).text()).replace(/^\ufeff/, "").split(/\r?\n/);
   const there = new Set([...columns.children].map((one) => told(one).name));
+  for (const own of ["unit", "holder"]) there.add(form.querySelector(`[data-m=${own}]`).value.trim()); // not stored
   for (const empty of [...columns.children].filter((one) => !told(one).name)) empty.remove();
   for (const name of split(line)) if (name && !there.has(name)) add(name);
 }
