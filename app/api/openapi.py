@@ -92,6 +92,7 @@ _SAID = {
     "ETag": "of these very bytes; with If-None-Match they are not sent again (304)",
     "WWW-Authenticate": "Bearer",
     "Dpmcmc-Verdict": "reliable or unreliable; absent from jobs of old",
+    "Dpmcmc-Protects": "whom the epsilon of these draws protects, in words",
     "X-Request-Id": "of the request, as the log names it",
     "RateLimit-Limit": "requests of a user in ten seconds",
     "RateLimit-Remaining": "requests that the user may still make now",
@@ -177,6 +178,8 @@ def _headers(method: str, path: str, operation: dict[str, Any]) -> None:
             names.append("ETag")
         if status == "200" and files:
             names.append("Dpmcmc-Verdict")
+        if status == "200" and path.endswith("/chain"):
+            names.append("Dpmcmc-Protects")
         known = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
         operation["responses"][status] = {**answer, "headers": known}
     if "ETag" in operation["responses"].get("200", {}).get("headers", {}):

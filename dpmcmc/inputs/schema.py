@@ -483,6 +483,10 @@ class Schema:
 
 def _unit_of(column: object, max_rows: object) -> PrivacyUnit | Literal["row"] | None:
     """Return the unit that was asked for. Raises ValueError."""
+    if column is not None and not isinstance(column, str):
+        raise ValueError(
+            f'privacy_unit must be the name of a column, or "row", and {column!r} is none'
+        )
     if column is None or column == ROW:
         if max_rows is not None:
             raise ValueError('max_rows needs a column that names persons: privacy_unit="patient"')

@@ -198,6 +198,8 @@ def test_a_job_says_whom_it_protects_and_costs_what_was_asked(either_house: Hous
     assert ada.get("/v1/budget").json()["items"][0]["protects"] == PROTECTS
     netcdf = ada.get(f"/v1/jobs/{job}/chain", headers={"Accept": "application/x-netcdf"})
     assert b"a person (patient, at most 4 rows)" in netcdf.content
+    csv = ada.get(f"/v1/jobs/{job}/chain", headers={"Accept": "text/csv"})
+    assert csv.headers["Dpmcmc-Protects"] == "a person (patient, at most 4 rows)"
     counts = {"kind": "summaries", "statistics": [{"kind": "counts", "columns": ["cured"]}]}
     task = {"dataset": dataset, "task": counts, "privacy": {"epsilon": 5.0, "delta": 1e-6}}
     house.run(submitted(ada, task))

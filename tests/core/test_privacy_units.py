@@ -186,6 +186,7 @@ def test_a_schema_of_a_frame_counts_persons():
         ({"privacy_unit": "row", "max_rows": 1}, "max_rows needs a column"),
         ({"privacy_unit": "pateint", "max_rows": 4}, "no column 'pateint'"),
         ({"privacy_unit": "dose", "max_rows": 4}, "'dose' is the privacy unit"),
+        ({"privacy_unit": 7, "max_rows": 4}, "privacy_unit must be the name of a column"),
     ],
 )
 def test_wrong_units_are_refused_by_name(given, message):

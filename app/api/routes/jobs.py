@@ -1,6 +1,7 @@
 """Plans, jobs and their chains."""
 
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -227,12 +228,14 @@ def chain(
     """The released draws, warm-up included, in the format that Accept names.
 
     Dpmcmc-Verdict says whether they may be believed; JSON, Parquet and netCDF hold it as well.
+    Dpmcmc-Protects says whom their epsilon protects, percent-encoded where a name needs it.
     """
     kind = negotiate(",".join(request.headers.getlist("accept")))
     if kind is None:
         raise of_status(406, f"The chain comes as {', '.join(FORMATS)}.")
     released = fetch.chain(services, caller, job_id, scale)
     body, headers = FORMATS[kind](released), {"Vary": "Accept"}
+    headers["Dpmcmc-Protects"] = quote(str(released.attributes["protects"]), safe=" (),")
     if released.verdict is not None:
         headers["Dpmcmc-Verdict"] = released.verdict[0]
     return StreamingResponse(body, media_type=kind, headers=headers)
