@@ -35,8 +35,9 @@ def counted(rows: Table, table: Sequence[Axis]) -> Floats:
     codes = np.zeros(rows.rows, np.int64)
     for axis in table:
         codes = codes * axis.size + axis.codes(rows)
-    used = codes if rows.present is None else codes[rows.present]
-    return np.bincount(used, minlength=cells(table)).astype(np.float64)
+    used = None if rows.present is None else rows.present.astype(np.float64)
+    # weighted, and not selected: how long it takes must not tell how many rows are in use
+    return np.bincount(codes, used, minlength=cells(table)).astype(np.float64)
 
 
 def released(

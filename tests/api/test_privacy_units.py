@@ -294,7 +294,10 @@ def test_the_audit_trail_and_the_ledger_name_the_unit(house: House) -> None:
 
 def test_one_row_a_person_needs_no_slots(house: House) -> None:
     made = uploaded(house, as_csv(visits(1)), privacy_unit={"column": "patient", "max_rows": 1})
-    assert (made["units"], made["protects"]) == (PERSONS, {"unit": "patient", "max_rows": 1})
+    alone = {"unit": "patient", "max_rows": 1}
+    assert (made["rows"], made["units"], made["protects"]) == (None, PERSONS, alone)
+    job = house.user("analyst").post("/v1/jobs", json=job_on(made["id"])).json()
+    assert job["protects"] == alone
     assert table_of(house, made["id"]).present is None
     said = uploaded(
         house,

@@ -44,6 +44,7 @@ from app.services.datasets import records as use
 from app.services.datasets import uploads
 from app.services.errors import Fault, Refusal
 from app.storage.rows import DatasetRow
+from dpmcmc.inputs.schema import ROW
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=Route)
 UPLOAD: dict[str, Any] = {
@@ -109,7 +110,7 @@ def shown(
         id=row.id,
         name=row.name,
         description=row.description,
-        rows=None if row.unit_rows > 1 else row.rows,
+        rows=row.rows if row.unit == ROW else None,
         units=row.units,
         privacy_unit=row.privacy_unit,  # type: ignore[arg-type]
         protects=ProtectsOut.model_validate(row.protects),

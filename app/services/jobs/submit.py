@@ -22,7 +22,7 @@ from app.services.jobs.kinds.base import Job, PaidJob
 from app.services.planning.plans import asked, unbounded
 from app.storage.clock import database_now
 from app.storage.rows import DatasetRow, JobRow
-from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.schema import ROW, Schema
 from dpmcmc.planner import BasePlan
 from dpmcmc.privacy import event_json
 from dpmcmc.privacy.events import Event
@@ -161,7 +161,7 @@ def _admit(services: Services, session: Session, caller: Caller, dataset_id: UUI
 def _protects(session: Session, dataset_id: UUID) -> dict[str, Any] | None:
     """Whom jobs on a dataset protect; None where that is a row, or there is no such dataset."""
     dataset = session.get(DatasetRow, dataset_id)
-    return dataset.protects if dataset is not None and dataset.unit_rows > 1 else None
+    return dataset.protects if dataset is not None and dataset.unit != ROW else None
 
 
 def _check_waiting(services: Services, waiting: int | None) -> None:
