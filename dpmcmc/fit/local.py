@@ -119,6 +119,7 @@ def sample(
     spend: Spend = "until_hopeless",
     whitening: StoredRelease | None = None,
     accept_low_quality: bool = False,
+    max_rows: int | None = None,
     progress: bool | None = None,
     random: RandomSource | None = None,
 ) -> Result:
@@ -140,6 +141,7 @@ def sample(
     show to be hopeless, and gives the budget back what was not drawn; result.cost is then what was,
     and the verdict says so. "all" goes on. whitening: an earlier release of the same columns of the
     same rows, whose coordinates are used again, so that all of the budget is left for the rest.
+    max_rows: fewer rows of each person than the schema declares, chosen at random.
     accept_low_quality: whether to run, and to pay for, a job whose plan is not `usable`, which is
     refused otherwise. progress: whether a bar shows on stderr how far the run is; by default on
     terminals, of long runs. random: for tests only.
@@ -151,7 +153,7 @@ def sample(
         if data is not None:
             raise SpecError("/model/formula", f"{FORMULA}, before the data")
         formula, data = None, formula
-    known = check_call(schema, budget, random, progress)
+    known = check_call(schema, budget, random, progress).with_max_rows(max_rows)
     if not isinstance(accept_low_quality, bool | np.bool_):
         raise SpecError("/accept_low_quality", "must be True or False")
     if whitening is not None and not isinstance(whitening, StoredRelease):

@@ -365,6 +365,21 @@ class Schema:
         if self.rows % unit.max_rows:
             raise ValueError("rows must be the number of units times max_rows")
 
+    def with_max_rows(self, max_rows: int | None) -> "Schema":
+        """Return the schema of fewer rows of each person; this one for None.
+
+        Raises ValueError where no persons are declared, or with fewer rows than that.
+        """
+        unit = self.privacy_unit
+        if max_rows is None:
+            return self
+        if not isinstance(unit, PrivacyUnit):
+            raise ValueError("max_rows needs a privacy unit: the schema declares no persons")
+        fewer = PrivacyUnit(column=unit.column, max_rows=max_rows)
+        if fewer.max_rows > unit.max_rows:
+            raise ValueError(f"max_rows must be at most {unit.max_rows}, as was declared")
+        return replace(self, rows=self.units * fewer.max_rows, privacy_unit=fewer)
+
     @property
     def unit_rows(self) -> int:
         """Most rows in which neighbours differ: max_rows of the privacy unit, or 1."""

@@ -366,3 +366,37 @@ def test_a_replaced_person_moves_the_sums_by_what_is_charged():
     ends = [sums(last) for last in (far, other, few, across, np.zeros((2, k)))]
     moved = [np.linalg.norm(a - b) for a in ends for b in ends]
     assert 0.8 < max(moved) <= 1.0 + joint_sums.rounding(2, units)
+
+
+def test_a_call_may_use_fewer_rows_of_each_person():
+    rows = panel(2000)
+    schema = by_patient(rows)
+    few = schema.with_max_rows(2)
+    assert (few.units, few.rows, few.unit_rows) == (2000, 4000, 2)
+    table = table_of(few, rows)
+    assert table.present.sum() == np.minimum(np.bincount(rows["patient"]), 2).sum()
+    asked = [Mean("dose")]
+    whole = describe(rows, asked, schema=schema, epsilon=1.0)
+    less = describe(rows, asked, schema=schema, epsilon=1.0, max_rows=2)
+    assert less.plan.noise_sd == pytest.approx(0.5 * whole.plan.noise_sd, rel=1e-3)
+    assert less.cost.epsilon == pytest.approx(1.0, rel=1e-3)
+    fit = sample("cured ~ dose", rows, schema, epsilon=5.0, max_rows=2, accept_low_quality=True)
+    assert fit.design.schema.protects == "a person (patient, at most 2 rows)"
+
+
+@pytest.mark.parametrize("most", [5, 0, -1, 2.0, True, "2"])
+def test_more_or_no_rows_of_each_person_are_refused(most):
+    rows = panel()
+    budget = Budget(epsilon=2, delta=1e-6)
+    for call in (
+        lambda: sample(
+            "cured ~ dose", rows, by_patient(rows), epsilon=1, max_rows=most, budget=budget
+        ),
+        lambda: describe(rows, [Mean("dose")], schema=by_patient(rows), epsilon=1, max_rows=most),
+    ):
+        with pytest.raises(ValueError, match="max_rows"):
+            call()
+    plain = Schema.from_frame(rows, bounds=BOUNDS)
+    with pytest.raises(ValueError, match="declares no persons"):
+        sample("cured ~ dose", rows, plain, epsilon=1, max_rows=2, budget=budget)
+    assert budget.calls == 0

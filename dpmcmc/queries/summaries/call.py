@@ -277,6 +277,7 @@ def describe(
     delta: float | None = None,
     noise_multiplier: float | None = None,
     budget: Budget | None = None,
+    max_rows: int | None = None,
     random: RandomSource | None = None,
 ) -> Summaries:
     """Release means, quantiles and tables of counts, with intervals.
@@ -299,6 +300,8 @@ def describe(
         In place of epsilon: sd of the noise over the sensitivity.
     budget
         If given, the call is charged to it.
+    max_rows
+        Fewer rows of each person than the schema declares, chosen at random: less noise.
     random
         For tests only.
 
@@ -320,7 +323,7 @@ def describe(
     --------
     >>> describe(rows, [Mean("dose"), Counts(("cured",))], schema=schema, epsilon=0.5)
     """
-    check_call(schema, budget, random)
+    schema = check_call(schema, budget, random).with_max_rows(max_rows)
     delta = usual_delta(schema, budget) if delta is None else delta
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     plan = planned(schema, statistics, privacy)
