@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
+    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -18,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from app.services.budgets.promises import LARGEST_PROMISE
 from app.services.jobs.kinds.chains import ChainJob
 from app.services.jobs.kinds.tasks import TaskJob
+from dpmcmc.base.names import NAMED_ROW, ROW
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import with_known_names
 from dpmcmc.inputs.schema import (
@@ -26,7 +28,6 @@ from dpmcmc.inputs.schema import (
     LARGEST_WHOLE,
     MOST_SPIKES,
     MOST_UNIT_ROWS,
-    ROW,
     is_date,
 )
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec, Spend
@@ -249,6 +250,13 @@ class UnitIn(Request):
 
     column: Name
     max_rows: Annotated[int, Field(ge=1, le=MOST_UNIT_ROWS)]
+
+    @field_validator("column")
+    @classmethod
+    def _not_row(cls, column: str) -> str:
+        if column == ROW:
+            raise ValueError(NAMED_ROW)
+        return column
 
 
 class SeparateIn(Request):

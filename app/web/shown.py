@@ -99,11 +99,11 @@ def size(dataset: dict[str, Any]) -> str:
 
 
 def protected(protects: dict[str, Any]) -> str:
-    """Whom an epsilon protects, in words."""
+    """Whom an epsilon protects, in words: as dpmcmc.base.names, which pages do not read."""
     if protects["unit"] == "row":
         return "a row"
-    rows = "1 row" if protects["max_rows"] == 1 else f"{protects['max_rows']} rows"
-    return f"a person ({protects['unit']}, at most {rows})"
+    rows = "row" if protects["max_rows"] == 1 else "rows"
+    return f"a person ({protects['unit']}, at most {protects['max_rows']} {rows})"
 
 
 templates.env.filters |= {

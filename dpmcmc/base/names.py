@@ -33,3 +33,14 @@ def coefficient_names(terms: Sequence[Sequence[str]]) -> tuple[str, ...]:
         while name_of[label] in labels or name_of[label] in RESERVED:
             name_of[label] += "_"
     return distinct([":".join(name_of[label] for label in term) or INTERCEPT for term in terms])
+
+
+ROW = "row"  # the privacy unit where a row is protected
+NAMED_ROW = f"a column called {ROW!r} cannot name persons, as {ROW!r} protects rows: rename it"
+
+
+def protected(unit: str, max_rows: int) -> str:
+    """Return in words whom an epsilon protects: a row, or a person by the column of their names."""
+    if unit == ROW:
+        return "a row"
+    return f"a person ({unit}, at most {max_rows} {'row' if max_rows == 1 else 'rows'})"

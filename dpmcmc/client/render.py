@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from dpmcmc.base.names import ROW, protected
+
 Json = dict[str, Any]
 
 COLOURS = {"reliable": "green", "unreliable": "red", "succeeded": "green", "failed": "red"}
@@ -50,7 +52,7 @@ def budgets(items: Iterable[Json]) -> Table:
     Where no job with Gaussian noise fits, what is left for noise of pure epsilon is told.
     """
     items = list(items)
-    whom = {protected(item) for item in items}
+    whom = {_whom(item) for item in items}
     title = f"Privacy budgets; each protects {whom.pop()}" if len(whom) == 1 else "Privacy budgets"
     heads = ["dataset", "epsilon", "delta", "spent", "reserved", "remaining"]
     grid = table(title, *heads, *(["protects"] if whom else []))
@@ -63,18 +65,14 @@ def budgets(items: Iterable[Json]) -> Table:
             f"{item['delta']:g}",
             *(epsilon(item[kind]["epsilon"]) for kind in ("spent", "reserved")),
             f"pure {epsilon(pure)}" if pure and not left else epsilon(left),
-            *([protected(item)] if whom else []),
+            *([_whom(item)] if whom else []),
         )
     return grid
 
 
-def protected(item: Json) -> str:
-    """Whom an epsilon protects, in words."""
-    told = item.get("protects") or {"unit": "row", "max_rows": 1}
-    if told["unit"] == "row":
-        return "a row"
-    rows = "1 row" if told["max_rows"] == 1 else f"{told['max_rows']} rows"
-    return f"a person ({told['unit']}, at most {rows})"
+def _whom(item: Json) -> str:
+    """Whom an answer's epsilon protects, in words; a service of old protects rows."""
+    return protected(**item.get("protects", {"unit": ROW, "max_rows": 1}))
 
 
 def plan(answer: Json) -> Table:
@@ -83,7 +81,7 @@ def plan(answer: Json) -> Table:
     grid.show_header = False
     remaining = answer["remaining_after"]["epsilon"]
     grid.add_row("cost", f"epsilon {epsilon(answer['epsilon'])}, delta {answer['delta']:g}")
-    grid.add_row("protects", protected(answer))
+    grid.add_row("protects", _whom(answer))
     grid.add_row("algorithm", str(answer.get("algorithm", "-")))
     grid.add_row("chains x steps", f"{answer['num_chains']} x {answer['num_steps']:,}")
     grid.add_row("noise multiplier", f"{answer['noise_multiplier']:.4g}")
@@ -211,7 +209,7 @@ def job(item: Json) -> Table:
         "algorithm": item["algorithm"],
         "cost": f"epsilon {epsilon(item['cost']['epsilon'])}{_of(item)}, delta"
         f" {item['cost']['delta']:g}",
-        "protects": protected(item),
+        "protects": _whom(item),
         "steps": f"{progress['step']:,} of {progress['of']:,}",
         "submitted": item["created_at"],
     }

@@ -19,7 +19,7 @@ from operator import add, sub
 from pathlib import Path
 from typing import Any
 
-from dpmcmc.inputs.schema import ROW
+from dpmcmc.base.names import ROW
 from dpmcmc.privacy.drawn import begins
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.filter import (

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.base.floating import own_errors
+from dpmcmc.base.names import ROW
 from dpmcmc.base.private import Released
 from dpmcmc.base.version import __version__
 from dpmcmc.fit import files
 from dpmcmc.fit.files import Path
 from dpmcmc.formula.design import Design, make_design
-from dpmcmc.inputs.schema import ROW, Schema
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Cost, Plan, event
 from dpmcmc.posterior import plots

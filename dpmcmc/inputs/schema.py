@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import near
+from dpmcmc.base.names import NAMED_ROW, ROW, protected
 from dpmcmc.base.private import Neighbouring
 from dpmcmc.inputs.frames import (
     DecimalType,
@@ -39,7 +40,6 @@ _DATE = re.compile(  # a year first, a year last, a month by its name, a week or
 LARGEST_WHOLE = 2.0**51  # up to which every half is a double
 MOST_SPIKES = 20
 LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
-ROW = "row"  # the privacy unit where every row is a person of its own
 MOST_UNIT_ROWS = 1000  # of one unit of privacy
 
 
@@ -284,6 +284,8 @@ class PrivacyUnit:
 
     def __post_init__(self) -> None:
         _check_name(self.column)
+        if self.column == ROW:
+            raise ValueError(NAMED_ROW)
         whole = isinstance(self.max_rows, Integral) and not isinstance(self.max_rows, bool)
         if not whole or not 1 <= self.max_rows <= MOST_UNIT_ROWS:
             limits = f"a whole number from 1 to {MOST_UNIT_ROWS}"
@@ -398,11 +400,7 @@ class Schema:
     @property
     def protects(self) -> str:
         """What an epsilon protects, in words."""
-        if not isinstance(self.privacy_unit, PrivacyUnit):
-            return "a row"
-        unit = self.privacy_unit
-        limit = "1 row" if unit.max_rows == 1 else f"{unit.max_rows} rows"
-        return f"a person ({unit.column}, at most {limit})"
+        return protected(self.unit, self.unit_rows)
 
     @classmethod
     def from_frame(

@@ -39,6 +39,20 @@ def digest_of(name: str, key: bytes) -> bytes:
     return hashlib.blake2b(name.encode(), key=key, digest_size=DIGEST_BYTES).digest()
 
 
+def _seeds(halves: NDArray[np.uint64], key: bytes) -> NDArray[np.uint64]:
+    """Return 64 bits for each unit, from its digest (units, 2) and the key alone."""
+    seed = hashlib.blake2b(b"rows of a unit", key=key, digest_size=8).digest()
+    return _mixed(halves[:, 0] ^ np.uint64(int.from_bytes(seed)), halves[:, 1])
+
+
+def _mixed(state: NDArray[np.uint64], step: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return 64 bits of a state and a step. Source: Steele, Lea and Flood 2014, SplitMix."""
+    z = state + (step + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
+
+
 def by_units(schema: Schema, columns: Mapping[str, Values], groups: Grouped) -> Table:
     """Return clamped columns (rows,) in the slots of their units.
 
@@ -66,17 +80,16 @@ def grouped(digests: NDArray[np.uint8], max_rows: int, key: bytes) -> Grouped:
     """Return rows grouped by unit.
 
     digests: (rows, 16) of each row's unit, see `digest_of`. key: secret; decides which rows of a
-    unit are kept.
+    unit are kept, with the unit's digest and nothing of other units.
     """
     words = np.ascontiguousarray(digests).view(f"V{DIGEST_BYTES}").ravel()
     found, unit_of = np.unique(words, return_inverse=True)
-    seed = hashlib.blake2b(b"rows of a unit", key=key, digest_size=16).digest()
-    shuffled = np.random.Generator(np.random.Philox(key=int.from_bytes(seed))).permutation(
-        len(words)
-    )
-    order = shuffled[np.argsort(unit_of[shuffled], kind="stable")]
     counts = np.bincount(unit_of, minlength=len(found))
-    position = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    in_file = np.argsort(unit_of, kind="stable")  # by unit, as they come in the file
+    position = np.arange(len(words)) - np.repeat(np.cumsum(counts) - counts, counts)
+    halves = found.view(np.uint64).reshape(-1, 2)
+    drawn = _mixed(_seeds(halves, key)[unit_of[in_file]], position.astype(np.uint64))
+    order = in_file[np.lexsort((drawn, unit_of[in_file]))]
     kept = position < max_rows
     slots = np.full(len(found) * max_rows, EMPTY, np.int64)
     slots[unit_of[order[kept]] * max_rows + position[kept]] = order[kept]

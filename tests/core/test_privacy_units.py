@@ -400,3 +400,33 @@ def test_more_or_no_rows_of_each_person_are_refused(most):
     with pytest.raises(ValueError, match="declares no persons"):
         sample("cured ~ dose", rows, plain, epsilon=1, max_rows=2, budget=budget)
     assert budget.calls == 0
+
+
+def test_other_persons_keep_their_rows_whatever_one_person_has():
+    rng = np.random.default_rng(6)
+    names = [str(person) for person in rng.integers(0, 30, 200)]
+    rows = [(name, number) for number, name in enumerate(names)]
+    more = [*rows[:50], *(("7", 1000 + k) for k in range(9)), *rows[50:]]
+    less = [row for row in rows if row[0] != "7"]
+
+    def kept(some):
+        result = grouped(digests([name for name, _ in some]), 3, KEY)
+        slots = result.slots.reshape(-1, 3)
+        return {
+            bytes(digest): tuple(some[k][1] for k in unit if k != EMPTY)
+            for digest, unit in zip(result.digests, slots, strict=True)
+        }
+
+    own = digest_of("7", KEY)
+    whole = {unit: slots for unit, slots in kept(rows).items() if unit != own}
+    for other in (more, less):
+        assert {unit: slots for unit, slots in kept(other).items() if unit != own} == whole
+
+
+def test_no_column_of_persons_is_called_row():
+    rows = panel()
+    rows["row"] = rows.pop("patient")
+    with pytest.raises(ValueError, match="cannot name persons"):
+        PrivacyUnit(column="row", max_rows=4)
+    plain = Schema.from_frame(rows, bounds=BOUNDS, privacy_unit="row")
+    assert plain.unit_rows == 1

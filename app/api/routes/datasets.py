@@ -44,7 +44,7 @@ from app.services.datasets import records as use
 from app.services.datasets import uploads
 from app.services.errors import Fault, Refusal
 from app.storage.rows import DatasetRow
-from dpmcmc.inputs.schema import ROW
+from dpmcmc.base.names import ROW
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=Route)
 UPLOAD: dict[str, Any] = {

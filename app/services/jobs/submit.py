@@ -22,7 +22,8 @@ from app.services.jobs.kinds.base import Job, PaidJob
 from app.services.planning.plans import asked, unbounded
 from app.storage.clock import database_now
 from app.storage.rows import DatasetRow, JobRow
-from dpmcmc.inputs.schema import ROW, Schema
+from dpmcmc.base.names import ROW
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.planner import BasePlan
 from dpmcmc.privacy import event_json
 from dpmcmc.privacy.events import Event
