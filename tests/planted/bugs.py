@@ -2160,6 +2160,14 @@ PERSONS = (
         "::test_without_noise_it_is_the_cluster_robust_fit[logistic]",
     ),
     Bug(
+        "persons may be called row",
+        "dpmcmc/inputs/schema.py",
+        "PrivacyUnit.__post_init__",
+        "self.column == ROW",
+        "False",
+        f"{UNITS}::test_no_column_of_persons_is_called_row",
+    ),
+    Bug(
         "persons and rows share a budget",
         "dpmcmc/fit/budget.py",
         "Budget.take",
