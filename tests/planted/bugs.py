@@ -767,7 +767,7 @@ CHARGING = (
     Bug(
         "jobs for other neighbours are planned",
         "dpmcmc/planner/planning.py",
-        "event",
+        "noise_event",
         "schema.neighbouring is not Neighbouring.REPLACE_ONE",
         "schema.neighbouring is None",
         "tests/core/test_planner.py::test_empty_data_and_other_neighbours_are_refused",
@@ -791,7 +791,7 @@ CHARGING = (
     Bug(
         "derived multipliers are not checked",
         "dpmcmc/planner/planning.py",
-        "event",
+        "noise_event",
         "_check_noise(happens)",
         "pass",
         f"{SITES}::test_a_derived_start_is_checked",
@@ -847,9 +847,9 @@ CHARGING = (
     Bug(
         "a population has the rows of its largest dataset",
         "app/services/datasets/records.py",
-        "rows_on",
-        "func.sum(DatasetRow.rows)",
-        "func.max(DatasetRow.rows)",
+        "units_on",
+        "sum((row.units for row in session.scalars(select(DatasetRow).where(on_it))))",
+        "max((row.units for row in session.scalars(select(DatasetRow).where(on_it))))",
         "tests/api/test_promises.py"
         "::test_a_delta_is_below_one_in_the_rows_of_a_population_together[sqlite]",
     ),
@@ -857,7 +857,7 @@ CHARGING = (
         "a budget may have any delta",
         "dpmcmc/fit/local.py",
         "checked_rows",
-        'check_delta("/budget/delta", budget.delta, schema.rows)',
+        'check_delta("/budget/delta", budget.delta, schema.units)',
         "pass",
         "tests/core/test_calls.py::test_no_call_takes_a_delta_of_one_in_the_rows[sample-budget-0.1]",
     ),
