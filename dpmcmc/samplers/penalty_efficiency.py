@@ -168,6 +168,9 @@ def mobility(
     return moved
 
 
+LEAST_RATE = 1e-12  # of convergence: bounds that nearly meet lose the slowest direction in rounding
+
+
 def draws_a_step(guess: Guess, mobility: Floats) -> float:
     """Return the effective draws of a step of a stationary chain, averaged over the coefficients.
 
@@ -206,8 +209,9 @@ def stride(guess: Guess, mobility: Floats, scale: float, fitted: bool) -> tuple[
 def _closing(guess: Guess, mobility: Floats, scale: float) -> tuple[float, float, float]:
     """Return the rate of exponential convergence, the distance where it begins, and its log."""
     root = np.sqrt(mobility)
-    rate = float(np.linalg.eigvalsh(root[:, None] * guess.precision * root).min())
+    rates = np.linalg.eigvalsh(root[:, None] * guess.precision * root)
+    rate = max(float(rates.min()), LEAST_RATE)
     sd = float(np.sqrt(np.diag(guess.covariance)).max())
     speed = scale / math.sqrt(2.0 * math.pi) * float(np.max(mobility / mobility.sum()))
-    near = min(float(guess.distance.max()), speed / rate)
+    near = max(min(float(guess.distance.max()), speed / rate), LEAST_RATE * sd)
     return rate, near, max(math.log(max(near / sd, 1.0)), 1.0)

@@ -11,8 +11,10 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
 from dpmcmc.fit.local import sample, table_of
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.inputs.spec import ModelOptions, ModelSpec, NormalPrior
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.planner import plan
 from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.algorithms import ALGORITHMS
 
 FORMULAS = {
     "logistic": "y ~ x + C(g)",
@@ -273,3 +275,17 @@ def test_rows_without_values_are_refused_before_anything_runs(family):
         table_of(schema, {name: [] for name in rows_of(schema)})
     with pytest.raises(ValueError, match="not finite"):
         outcome(family, "dp_penalty", schema, rows_of(schema, x=np.full(ROWS, np.nan)))
+
+
+def test_bounds_that_nearly_meet_are_planned_or_refused():
+    columns = (
+        NumberColumn(name="x", lower=15160489.205317127, upper=15160489.559418203),
+        NumberColumn(name="w", lower=-1.0, upper=1.0),
+    )
+    options = ModelOptions(a=1.0, b=1.0, coordinates="natural", ratio_slope=1e9)
+    spec = JobSpec(
+        model=ModelSpec(family="banana", formula="~ x + w", options=options),
+        sampler=ALGORITHMS["dp_barker"].options(),
+        privacy=PrivacySpec(epsilon=1e9, delta=0.0499997),
+    )
+    assert plan(Schema(columns=columns, rows=7), spec).cost.epsilon <= 1e9

@@ -40,7 +40,7 @@ def worked_out(
         return job.plan(schema, facts, advise=advise)
     except SpecError as error:
         return Fault(error.pointer, error.message)
-    except (ValueError, OverflowError):
+    except (ValueError, ArithmeticError):
         return Fault("/privacy", "These numbers cannot be planned with.")
 
 
