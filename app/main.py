@@ -21,6 +21,7 @@ from app.api.endpoints import Lanes
 from app.api.limits import Rates, downloads, streams
 from app.api.metrics import Metrics
 from app.api.middleware import CLIENT_LEFT, Front
+from app.api.pieces import Turns
 from app.api.problems import ProblemResponse
 from app.api.routes import audit, catalogue, datasets, job_events, jobs, operations, tasks, users
 from app.api.sse import Notifier
@@ -68,7 +69,7 @@ def create_app(
         app.state.stopping = threading.Event()
         app.state.planners = planners or planners_of(chosen)
         app.state.rates, app.state.streams = Rates(chosen), streams(chosen)
-        app.state.downloads = downloads(chosen)
+        app.state.downloads, app.state.turns = downloads(chosen), Turns()
         provider = tokens or (Tokens(chosen) if chosen.oidc_issuer else None)
         app.state.tokens = provider
         app.state.settle = partial(settled, provider) if provider else None

@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from contextlib import contextmanager
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,9 @@ from app.services.results.fetch import Chain
 from dpmcmc.base.names import DRAW_COLUMNS
 from dpmcmc.posterior.datatree import columns
 
-NUMBERS_AT_ONCE, GROUP_NUMBERS = 2**13, 2**18  # made into text, or into a row group, at once
-PIECE_BYTES = 2**18
+NUMBERS_AT_ONCE = 2**11  # made into text: a millisecond or two in which no other thread goes on
+GROUP_NUMBERS, FILE_NUMBERS = 2**18, 2**16  # made into a row group, or written to a file, at once
+PIECE_BYTES = 2**17  # about as many are handed on together: each piece costs a change of threads
 JSON, CSV = "application/json", "text/csv"
 PARQUET, NETCDF = "application/vnd.apache.parquet", "application/x-netcdf"
 Rows = tuple[int, NDArray[np.float64]]  # the number of the first draw, and draws (draw, parameter)
@@ -28,8 +31,23 @@ def _rows(chain: Chain, index: int, numbers: int) -> Iterator[Rows]:
             yield first + start, piece[start : start + most]
 
 
+def _together(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in fewer pieces."""
+    held = bytearray()
+    for part in parts:
+        held += part
+        if len(held) >= PIECE_BYTES:
+            yield bytes(held)
+            held.clear()
+    yield bytes(held)
+
+
 def as_json(chain: Chain) -> Iterator[bytes]:
     """ChainOut, a piece at a time."""
+    return _together(_json_parts(chain))
+
+
+def _json_parts(chain: Chain) -> Iterator[bytes]:
     chains, draws, _ = chain.draws.shape
     head = {
         "job": str(chain.job_id),
@@ -51,6 +69,10 @@ def as_json(chain: Chain) -> Iterator[bytes]:
 
 def as_csv(chain: Chain) -> Iterator[bytes]:
     """One line a draw: chain, draw, warmup (0 or 1), then the parameters."""
+    return _together(_csv_parts(chain))
+
+
+def _csv_parts(chain: Chain) -> Iterator[bytes]:
     import csv
 
     out = io.StringIO(newline="")
@@ -58,8 +80,9 @@ def as_csv(chain: Chain) -> Iterator[bytes]:
     writer.writerow([*DRAW_COLUMNS, *columns(chain.parameters)])
     for index in range(chain.draws.shape[0]):
         for first, rows in _rows(chain, index, NUMBERS_AT_ONCE):
-            for draw, row in enumerate(rows.tolist(), first):
-                writer.writerow([index, draw, int(draw < chain.num_warmup), *row])
+            number = np.arange(first, first + len(rows))
+            early = (number < chain.num_warmup).astype(int).tolist()
+            writer.writerows(zip(repeat(index), number.tolist(), early, *rows.T.tolist()))
             yield out.getvalue().encode()
             out.seek(0)
             out.truncate()
@@ -119,21 +142,34 @@ def as_netcdf(chain: Chain) -> Iterator[bytes]:
     """The chain as an ArviZ DataTree, which `arviz.from_netcdf` reads (posterior.datatree)."""
     import tempfile
 
-    with tempfile.NamedTemporaryFile(suffix=".nc") as file:
-        _write_netcdf(file.name, chain)
+    with tempfile.NamedTemporaryFile(suffix=".nc", delete=False) as file:
+        for _ in _netcdf_written(file.name, chain):
+            yield b""  # others get their turn
         while piece := file.read(PIECE_BYTES):
             yield piece
 
 
-def _write_netcdf(path: str, chain: Chain) -> None:
-    """What dpmcmc.posterior.datatree makes of draws in memory, written a piece at a time."""
+@contextmanager
+def _unnamed(path: str) -> Iterator[Any]:
+    """A new netCDF file at a path, which has no name once it is open: nothing is left of it, also
+    where the process is killed."""
     import h5netcdf
 
+    try:
+        file = h5netcdf.File(path, "w")
+    finally:
+        os.unlink(path)
+    with file:
+        yield file
+
+
+def _netcdf_written(path: str, chain: Chain) -> Iterator[None]:
+    """Write what dpmcmc.posterior.datatree makes of draws in memory, a piece at each step."""
     told = {**chain.attributes, **_verdict(chain)}
     names = columns(chain.parameters)
     chains, draws, _ = chain.draws.shape
     warmup = min(chain.num_warmup, draws)
-    with h5netcdf.File(path, "w") as file:
+    with _unnamed(path) as file:
         file.attrs.update(told)
         parts = [
             (_group(file, prefix, names, chains, end - begin, told), begin, end)
@@ -142,7 +178,7 @@ def _write_netcdf(path: str, chain: Chain) -> None:
         ]
         for index in range(chains):
             before = None
-            for first, rows in chain.draws.pieces(index):
+            for first, rows in _rows(chain, index, FILE_NUMBERS):
                 moved = np.ones(len(rows), np.int8)
                 earlier = rows[:1] if before is None else before
                 moved[before is None :] = (
@@ -157,6 +193,7 @@ def _write_netcdf(path: str, chain: Chain) -> None:
                         for name, column in zip(names, rows[kept].T, strict=True):
                             values[name][index, at : at + count] = column
                         accepted["accepted"][index, at : at + count] = moved[kept]
+                yield
 
 
 def _group(
@@ -196,6 +233,10 @@ def as_files(answer: Any) -> dict[int | str, dict[str, Any]]:
 
 def table_as_csv(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
     """A table that comes as parts of its columns, some lines at a time."""
+    return _together(_table_lines(parts))
+
+
+def _table_lines(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
     import csv
 
     out = io.StringIO(newline="")

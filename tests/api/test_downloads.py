@@ -78,8 +78,9 @@ def test_every_format_is_the_same_however_small_its_pieces(
 ) -> None:
     import xarray
 
-    for name in ("NUMBERS_AT_ONCE", "GROUP_NUMBERS"):
+    for name in ("NUMBERS_AT_ONCE", "GROUP_NUMBERS", "FILE_NUMBERS"):
         monkeypatch.setattr(f"app.api.formats.{name}", numbers)
+    monkeypatch.setattr("app.api.formats.PIECE_BYTES", 100 * numbers)
     monkeypatch.setattr(chains, "PIECE_NUMBERS", numbers)
     whole = draws()
     assert np.array_equal(json.loads(fetched(*job, JSON))["draws"], whole)
@@ -139,6 +140,7 @@ def test_a_table_comes_in_parts(house: House, monkeypatch: pytest.MonkeyPatch) -
     for numbers in (1, 50):
         monkeypatch.setattr(chains, "COLUMN_NUMBERS", numbers)
         monkeypatch.setattr("app.api.formats.NUMBERS_AT_ONCE", numbers)
+        monkeypatch.setattr("app.api.formats.PIECE_BYTES", 10 * numbers)
         assert table(CSV) == whole
         parquet = pyarrow.parquet.read_table(io.BytesIO(table(PARQUET))).to_pylist()
         assert [list(map(str, row.values())) for row in parquet] == list(

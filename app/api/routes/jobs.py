@@ -12,6 +12,7 @@ from app.api.bodies import describe, read, read_either
 from app.api.endpoints import IdempotencyKey, Route, in_thread
 from app.api.formats import FORMATS, JSON, as_files, negotiate
 from app.api.paging import DEFAULT_LIMIT, Cursor, Limit
+from app.api.pieces import download
 from app.api.problems import of_status
 from app.api.questions import PosteriorIn, PosteriorOut
 from app.api.reasons import REASONS
@@ -234,11 +235,11 @@ def chain(
     if kind is None:
         raise of_status(406, f"The chain comes as {', '.join(FORMATS)}.")
     released = fetch.chain(services, caller, job_id, scale)
-    body, headers = FORMATS[kind](released), {"Vary": "Accept"}
-    headers["Dpmcmc-Protects"] = quote(str(released.attributes["protects"]), safe=" (),")
+    protects = quote(str(released.attributes["protects"]), safe=" (),")
+    headers = {"Dpmcmc-Protects": protects}
     if released.verdict is not None:
         headers["Dpmcmc-Verdict"] = released.verdict[0]
-    return StreamingResponse(body, media_type=kind, headers=headers)
+    return download(request, caller, FORMATS[kind](released), kind, headers)
 
 
 @router.get("/jobs/{id}/summary", tags=["jobs"])
@@ -312,4 +313,4 @@ async def posteriors(
     free: dict[str, str | float] = {"inference_library": "dpmcmc", "epsilon": 0.0}
     draws = HeldDraws(answer.draws[None])
     chain = fetch.Chain(job_id, answer.parameters, 0, draws, attributes=free)
-    return StreamingResponse(FORMATS[kind](chain), media_type=kind, headers={"Vary": "Accept"})
+    return download(request, caller, FORMATS[kind](chain), kind, {})

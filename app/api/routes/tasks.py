@@ -20,6 +20,7 @@ from app.api.formats import (
     table_as_csv,
     table_as_parquet,
 )
+from app.api.pieces import download
 from app.api.problems import of_status
 from app.api.questions import InferenceIn, InferenceOut
 from app.api.routes.jobs import POLL_SECONDS, shown
@@ -91,7 +92,7 @@ def table(
         raise of_status(406, f"Tables come as {', '.join(TABLES)}.")
     parts = fetch.table(services, caller, job_id, number)
     body = table_as_csv(parts) if kind == CSV else table_as_parquet(parts)
-    return StreamingResponse(body, media_type=kind, headers={"Vary": "Accept"})
+    return download(request, caller, body, kind, {})
 
 
 @router.post(
@@ -142,11 +143,13 @@ async def inferences(
     if isinstance(answer, Fault):
         raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
     if kind != JSON:
-        return _as_file(job_id, kind, answer)
+        headers = {"Dpmcmc-Verdict": answer["verdict"]["status"]}
+        made = FORMATS[kind](_draws_of(job_id, answer))
+        return download(request, caller, made, kind, headers)
     return Response(answer, media_type=JSON, headers={"Vary": "Accept"})
 
 
-def _as_file(job_id: UUID, kind: str, answer: dict[str, Any]) -> StreamingResponse:
+def _draws_of(job_id: UUID, answer: dict[str, Any]) -> fetch.Chain:
     free: dict[str, str | float] = {
         "inference_library": "dpmcmc",
         "epsilon": 0.0,
@@ -155,6 +158,4 @@ def _as_file(job_id: UUID, kind: str, answer: dict[str, Any]) -> StreamingRespon
     worth = answer["verdict"]
     draws = HeldDraws(answer["draws"][..., None])
     verdict = (worth["status"], worth["sentence"])
-    chain = fetch.Chain(job_id, (answer["parameter"]["name"],), 0, draws, verdict, free)
-    headers = {"Vary": "Accept", "Dpmcmc-Verdict": worth["status"]}
-    return StreamingResponse(FORMATS[kind](chain), media_type=kind, headers=headers)
+    return fetch.Chain(job_id, (answer["parameter"]["name"],), 0, draws, verdict, free)

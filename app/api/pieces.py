@@ -1,0 +1,60 @@
+"""Answers that are made while they are sent: a piece at a time, each in its turn.
+
+Making text of numbers keeps a thread busy for as long as a client reads quickly. Few threads do it,
+and a caller has one piece made at a time, however many of his downloads are open: small answers do
+not wait behind them, nor one caller's download behind the many of another.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+
+from app.services.accounts.caller import Caller
+
+MAKERS = 2  # pieces that are made at once, of all callers together
+
+
+class Turns:
+    """Whose piece is made next, in this process. For the event loop's thread."""
+
+    def __init__(self) -> None:
+        self._threads = CapacityLimiter(MAKERS)
+        self._callers: dict[UUID, tuple[asyncio.Lock, int]] = {}
+
+    async def pieces(self, user: UUID, made: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The pieces of one download that are not empty."""
+        with self._of(user) as turn:
+            while True:
+                async with turn:
+                    piece = await to_thread.run_sync(next, made, None, limiter=self._threads)
+                if piece is None:
+                    return
+                if piece:
+                    yield piece
+
+    @contextmanager
+    def _of(self, user: UUID) -> Iterator[asyncio.Lock]:
+        lock, downloads = self._callers.get(user) or (asyncio.Lock(), 0)
+        self._callers[user] = lock, downloads + 1
+        try:
+            yield lock
+        finally:
+            downloads = self._callers[user][1] - 1
+            self._callers[user] = lock, downloads
+            if not downloads:
+                del self._callers[user]
+
+
+def download(
+    request: Request, caller: Caller, made: Iterator[bytes], kind: str, headers: dict[str, Any]
+) -> StreamingResponse:
+    """An answer of this media type whose pieces are made in turn with those of other callers."""
+    turns: Turns = request.app.state.turns
+    body = turns.pieces(caller.id, made)
+    return StreamingResponse(body, media_type=kind, headers={"Vary": "Accept", **headers})
