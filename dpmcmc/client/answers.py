@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from dpmcmc.client.connection import origin_of
+
 if TYPE_CHECKING:
     import xarray
 
 Json = dict[str, Any]
 FINAL = frozenset({"succeeded", "failed", "cancelled"})
+EVENTS = {"Accept": "text/event-stream"}  # headers of a request for events
 NO_JSON = {"code": "no_json", "title": "this is no answer of a dpmcmc service"}
 PATIENCE = 5  # times that a request is sent again because the service said: not so fast
 MEDIA_TYPES = {
@@ -155,12 +158,49 @@ def failed(job: Json) -> ApiError:
     return ApiError(409, {**problem, "title": f"the job {job['status']}"})
 
 
+def check(response: httpx.Response) -> None:
+    """Raise ApiError where the service refused, the address leads elsewhere, or no service answers.
+
+    An answer has the type that its request accepts, JSON where it names none and where a job is
+    queued; where something was deleted, and only there, it has no content.
+    """
+    status = response.status_code
+    if response.is_error:
+        raise ApiError(status, problem_of(response))
+    if response.has_redirect_location:
+        raise ApiError(status, {"code": "redirected", "title": _elsewhere(response)})
+    if response.request.method == "DELETE":
+        is_ours = status == httpx.codes.NO_CONTENT
+    else:
+        accepted = response.request.headers["Accept"]
+        if accepted == "*/*" or status == httpx.codes.ACCEPTED:
+            accepted = MEDIA_TYPES["json"]
+        media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        is_ours = response.is_success and media_type == accepted
+    if not is_ours:
+        raise ApiError(status, NO_JSON)
+
+
+def _elsewhere(response: httpx.Response) -> str:
+    """Say where a redirect leads, without path, name and password."""
+    message = "the address of the service leads elsewhere"
+    try:
+        there = response.url.join(response.headers["Location"])
+    except (httpx.InvalidURL, ValueError):
+        return message
+    if (there.scheme, there.netloc) == (response.url.scheme, response.url.netloc):
+        return f"{message}, to {there.path}: write it as the service has it"
+    return f"{message}, to {origin_of(there)}: if that is the service, give that address"
+
+
 def body_of(response: httpx.Response) -> Json:
     """Return an answer's JSON. Raises ApiError where it is none."""
     try:
         body: Json = response.json()
     except ValueError:
         raise ApiError(response.status_code, NO_JSON) from None
+    if not isinstance(body, dict):
+        raise ApiError(response.status_code, NO_JSON)
     return body
 
 

@@ -11,19 +11,19 @@ from typing import Any, Self
 import httpx
 
 from dpmcmc.client.answers import (
+    EVENTS,
     FINAL,
     MEDIA_TYPES,
     PATIENCE,
-    ApiError,
     Event,
     EventReader,
     Fit,
     Json,
     Summary,
     body_of,
+    check,
     failed,
     fit_of,
-    problem_of,
     too_fast,
 )
 from dpmcmc.client.connection import FAILED, checked_header, connected, unreached
@@ -78,8 +78,7 @@ class AsyncClient:
                 break
             await asyncio.sleep(float(response.headers["Retry-After"]))
             response = await self._request(method, path, **request)
-        if response.is_error:
-            raise ApiError(response.status_code, problem_of(response))
+        check(response)
         return response
 
     async def call(self, method: str, path: str, **request: Any) -> Json:
@@ -157,10 +156,12 @@ class AsyncClient:
     async def events(self, job: str) -> AsyncIterator[Event]:
         """The job's event stream, to its end. Raises as the other calls do."""
         try:
-            async with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
+            async with self._http.stream(
+                "GET", f"/v1/jobs/{job}/events", headers=EVENTS
+            ) as response:
                 if response.is_error:
                     await response.aread()
-                    raise ApiError(response.status_code, problem_of(response))
+                check(response)
                 reader = EventReader()
                 async for line in response.aiter_lines():
                     if (event := reader.read(line)) is not None:

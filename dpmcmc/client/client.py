@@ -12,19 +12,19 @@ from typing import Any, Self
 import httpx
 
 from dpmcmc.client.answers import (
+    EVENTS,
     FINAL,
     MEDIA_TYPES,
     PATIENCE,
-    ApiError,
     Event,
     EventReader,
     Fit,
     Json,
     Summary,
     body_of,
+    check,
     failed,
     fit_of,
-    problem_of,
     too_fast,
 )
 from dpmcmc.client.connection import FAILED, checked_header, connected, unreached
@@ -99,8 +99,7 @@ class Client:
                 break
             time.sleep(float(response.headers["Retry-After"]))
             response = self._request(method, path, **request)
-        if response.is_error:
-            raise ApiError(response.status_code, problem_of(response))
+        check(response)
         return response
 
     def _json(self, method: str, path: str, **request: Any) -> Json:
@@ -228,10 +227,10 @@ class Client:
     def events(self, job: str) -> Iterator[Event]:
         """The job's event stream, to its end. Raises as the other calls do."""
         try:
-            with self._http.stream("GET", f"/v1/jobs/{job}/events") as response:
+            with self._http.stream("GET", f"/v1/jobs/{job}/events", headers=EVENTS) as response:
                 if response.is_error:
                     response.read()
-                    raise ApiError(response.status_code, problem_of(response))
+                check(response)
                 reader = EventReader()
                 for line in response.iter_lines():
                     if (event := reader.read(line)) is not None:

@@ -15,6 +15,8 @@ READERS = (  # (module, function) that reads objects with `__dataframe__` alone
     ("pandas.api.interchange", "from_dataframe"),
 )
 NEEDED = "a data frame or a mapping of columns is needed"
+TABLES = ("columns", "schema", "data_vars")  # attributes of tables, one of each kind
+NESTED = list | tuple | set | np.ndarray
 LONG = 12  # digits of a double that was a float32 before, and hardly any other number
 
 
@@ -46,14 +48,14 @@ def columns_of(data: object) -> Mapping[str, Sequence[object]]:
 
     A value that is missing is None or not a number. The pandas Series of a mapping, and arrays of
     xarray, are brought into the order of the first one's index, as pandas does. Raises TypeError
-    where it is neither a mapping nor a frame, ValueError where two columns have one name, values
-    come without a length, or the indexes of Series do not have the same labels.
+    where it is neither a mapping nor a frame, ValueError where two columns have one name, what a
+    mapping has in the place of a column is none, or the indexes of Series do not have the same
+    labels.
     """
     if isinstance(data, Mapping):
-        for name, values in data.items():
-            if isinstance(values, str) or not isinstance(values, Sized):
-                raise ValueError(f"column {name!r} must be a list or an array of values")
         native = {name: _native(values) for name, values in data.items()}
+        for name, values in native.items():
+            _check_column(name, values)
         return {name: _plain(values) for name, values in _aligned(native).items()}
     frame = _frame(data)
     return {name: _values(frame[name]) for name in frame.columns}
@@ -65,6 +67,25 @@ def _native(values: Any) -> Any:
         return values.to_native()
     is_array = hasattr(values, "coords") and hasattr(values, "to_series")
     return values.to_series() if is_array and values.ndim == 1 else values
+
+
+def _check_column(name: object, values: Any) -> None:
+    """Raise ValueError where a mapping has something else in the place of a column's values."""
+    names = getattr(getattr(values, "dtype", None), "names", None)
+    if names or any(hasattr(type(values), table) for table in TABLES):
+        raise ValueError(
+            f"column {name!r} of this mapping is a table: give one of its columns, such as"
+            f" table[{str(name)!r}], or the table alone in place of the mapping"
+        )
+    is_list = isinstance(values, Sized) and hasattr(values, "__getitem__")
+    if not is_list or isinstance(values, str | bytes | Mapping) or hasattr(type(values), "ngroups"):
+        raise ValueError(f"column {name!r} must be a list or an array of values")
+    cells = values if isinstance(values, list | tuple) else ()
+    if getattr(values, "ndim", 1) != 1 or any(isinstance(cell, NESTED) for cell in cells):
+        raise ValueError(
+            f"column {name!r} must have one dimension, a value for each row: give .ravel() of an"
+            " array, or one value in the place of each list"
+        )
 
 
 def type_of(values: Sequence[object]) -> ValueType:

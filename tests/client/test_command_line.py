@@ -50,6 +50,7 @@ class Handler(QuietHandler):
     def answer(self, status: int, body: object) -> None:
         data = json.dumps(body).encode()
         self.send_response(status)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

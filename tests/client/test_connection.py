@@ -18,7 +18,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dpmcmc.client import AsyncClient, Client, UnreachedError, WrongAddressError, WrongKeyError
+from dpmcmc.client import (
+    ApiError,
+    AsyncClient,
+    Client,
+    UnreachedError,
+    WrongAddressError,
+    WrongKeyError,
+)
 from dpmcmc.client.connection import WrongProxyError
 
 SECRET = "dpm_s3cr3t-of-somebody"
@@ -240,6 +247,66 @@ def test_a_stream_that_breaks_is_told(call: Call) -> None:
     )
     with answering(broken) as port:
         check(call, f"http://127.0.0.1:{port}", "lost")
+
+
+OTHER = {
+    "a page": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>",
+    "a text": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+    "nothing": b"HTTP/1.1 204 No Content\r\n\r\n",
+    "a list": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]",
+    "not modified": b"HTTP/1.1 304 Not Modified\r\n\r\n",
+}
+
+
+def chain(url: Any, key: Any) -> None:
+    with Client(url, key) as client:
+        client.chain("a", "parquet")
+
+
+def chain_apart(url: Any, key: Any) -> None:
+    async def work() -> None:
+        async with AsyncClient(url, key) as client:
+            await client.chain("a", "parquet")
+
+    asyncio.run(work())
+
+
+def deleted(url: Any, key: Any) -> None:
+    with Client(url, key) as client:
+        client.revoke("a")
+
+
+EVERY = [*CALLS, chain, chain_apart, deleted]
+
+
+@pytest.mark.parametrize("answer", [OTHER[name] for name in OTHER], ids=OTHER)
+@pytest.mark.parametrize("call", EVERY)
+def test_an_answer_of_something_else_is_no_success(call: Call, answer: bytes) -> None:
+    if call is deleted and answer == OTHER["nothing"]:
+        return  # as the service answers
+    with answering(answer) as port, pytest.raises(ApiError, match="no answer of a dpmcmc") as found:
+        call(f"http://127.0.0.1:{port}", SECRET)
+    assert SECRET not in told(found.value)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("call", EVERY)
+def test_where_an_address_leads_is_told_and_not_followed(call: Call, status: int) -> None:
+    """The key is sent nowhere else; a key that seems revoked is still one."""
+    head = f"HTTP/1.1 {status} Moved\r\nContent-Length: 0\r\nLocation: "
+    for place, where in (
+        ("https://dp.example/v1/jobs/a?q=1", "to https://dp.example: if"),
+        ("//me:word@dp.example:81/x", "to http://dp.example:81: if"),
+        ("/sign-in", "to /sign-in: write"),
+        ("http://[", "elsewhere"),
+    ):
+        answer = f"{head}{place}\r\n\r\n".encode()
+        with answering(answer) as port, pytest.raises(ApiError, match="leads elsewhere") as found:
+            call(f"http://127.0.0.1:{port}", SECRET)
+        assert found.value.status == status
+        assert where in str(found.value)
+        assert "word" not in str(found.value)
+        assert SECRET not in told(found.value)
 
 
 def test_an_id_that_no_address_holds_is_told() -> None:

@@ -47,6 +47,10 @@ ALIGNED = {
     "beside an array": {"x": OTHER.x, "y": OTHER.y.to_numpy()},
     "beside Arrow": {"x": OTHER.x, "y": pa.array(OTHER.y.to_numpy())},
     "beside a list": {"x": OTHER.x.tolist(), "y": OTHER.y},
+    "labels that are names of a table's": {
+        "x": FRAME.x.set_axis(["columns", "schema", "data_vars", "ngroups", *range(4, ROWS)]),
+        "y": FRAME.y.to_numpy(),
+    },
 }
 
 
@@ -91,3 +95,45 @@ def test_series_that_do_not_fit_are_refused_before_the_budget(data, told):
     with pytest.raises(ValueError, match=told):
         sample("y ~ x", data, schema, epsilon=1, budget=budget, progress=False)
     assert budget.remaining == pytest.approx(1)
+
+
+NO_COLUMN = {
+    "a data frame of one column": (FRAME[["x"]], r"a table: give one of its columns, such as"),
+    "a data frame of two": (FRAME, "a table"),
+    "a data frame of none": (FRAME[[]], "a table"),
+    "a frame turned round": (FRAME[["x"]].T, "a table"),
+    "a table of Arrow": (pa.table({"x": FRAME.x}), "a table"),
+    "a batch of Arrow": (pa.record_batch({"x": FRAME.x}), "a table"),
+    "a dataset of xarray": (FRAME[["x"]].to_xarray(), "a table"),
+    "a frame of narwhals": (narwhals.from_native(FRAME[["x"]]), "a table"),
+    "groups": (FRAME.groupby("x"), "a list or an array"),
+    "a standing array": (FRAME[["x"]].to_numpy(), "one dimension"),
+    "a lying array": (FRAME[["x"]].to_numpy().T, "one dimension"),
+    "xarray of two dimensions": (FRAME.x.to_xarray().expand_dims("z"), "one dimension"),
+    "a number": (np.array(1.0), "one dimension"),
+    "lists": ([[value] for value in FRAME.x], "one dimension"),
+    "arrays": ([np.array([value]) for value in FRAME.x], "one dimension"),
+    "tuples after numbers": ([*FRAME.x[:-1], (1.0,)], "one dimension"),
+    "a set": (set(FRAME.x), "a list or an array"),
+    "a frozen set": (frozenset(FRAME.x), "a list or an array"),
+    "keys": (dict.fromkeys(FRAME.x).keys(), "a list or an array"),
+    "a mapping": (dict.fromkeys(range(ROWS), 0.5), "a list or an array"),
+    "bytes": (b"a" * ROWS, "a list or an array"),
+    "a text": ("a" * ROWS, "a list or an array"),
+    "a record": (np.zeros(ROWS, [("x", float), ("z", float)]), "a table"),
+}
+
+
+@pytest.mark.parametrize("name", NO_COLUMN)
+def test_what_is_no_column_of_a_mapping_is_refused_and_told(name):
+    """Before the budget is touched, and where a schema is made as well."""
+    values, message = NO_COLUMN[name]
+    data = {"x": values, "y": FRAME.y.to_numpy()}
+    with pytest.raises(ValueError, match="column 'x' .*" + message) as found:
+        Schema.from_frame(data, BOUNDS)
+    assert len(str(found.value).splitlines()) == 1
+    budget = Budget(8.0, 1e-6)
+    schema = Schema.from_frame(FRAME, BOUNDS)
+    with pytest.raises(ValueError, match="column 'x' .*" + message):
+        sample("y ~ x", data, schema, epsilon=4.0, budget=budget)
+    assert budget.calls == 0
