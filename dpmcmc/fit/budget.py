@@ -4,6 +4,7 @@ It composes as the service does: fully adaptively, by the same filter (docs/proo
 """
 
 import decimal
+import errno
 import hashlib
 import json
 import math
@@ -57,6 +58,10 @@ class BudgetExhaustedError(ValueError):
         super().__init__(why or left)
         self.requested = requested
         self.remaining = remaining
+
+
+class _LaterVersionError(ValueError):
+    """A budget's file that this version cannot read, and that is whole all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +274,15 @@ class Budget:
         return BudgetExhaustedError(requested, remaining, self.delta, why)
 
     def _check_process(self) -> None:
-        """Refuse to spend in a forked process what its parent may spend as well."""
-        if self._file is None and os.getpid() != self._process:
+        """Refuse to spend in a forked process what its parent may spend as well.
+
+        Of a budget in a file the lock is made anew there: a thread that held it was not forked.
+        """
+        if os.getpid() == self._process:
+            return
+        if self._file is not None:
+            self._lock, self._process = threading.Lock(), os.getpid()
+        else:
             raise ValueError(
                 "this Budget was made in another process, which may spend it too: keep it in a"
                 " file that both read, Budget(..., path=...)"
@@ -380,9 +392,12 @@ def _locked(file: Path) -> Iterator[None]:
     while True:
         with file.open("rb") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            if _is_still(file, held.fileno()):
-                yield
-                return
+            try:
+                if _is_still(file, held.fileno()):
+                    yield
+                    return
+            finally:  # closing alone frees nothing that a forked process has inherited
+                fcntl.flock(held, fcntl.LOCK_UN)
 
 
 def _is_still(file: Path, held: int) -> bool:
@@ -400,9 +415,12 @@ def _read(file: Path) -> tuple[FilterTerms, _Spent]:
         checksum = facts.pop("checksum")
         version = facts.pop("version")
         ours = facts.pop("format") == FORMAT
-        if ours and version not in VERSIONS:
-            raise ValueError("version")
-        if not ours or checksum != _checksum(facts):
+        later = ours and type(version) is int and version > max(VERSIONS)
+        if later:
+            raise _LaterVersionError(
+                f"{file} was written by a later version of dpmcmc: read it with that one"
+            )
+        if not ours or version not in VERSIONS or checksum != _checksum(facts):
             raise ValueError("damaged")
         terms = _terms_of(facts["epsilon"], facts["delta"], facts["failure_share"])
         sums, unbounded = tuple(map(int, facts["sums"])), tuple(map(int, facts["unbounded"]))
@@ -418,6 +436,8 @@ def _read(file: Path) -> tuple[FilterTerms, _Spent]:
             raise ValueError("damaged")
         if returned and any(one > whole for one, whole in zip(returned, sums, strict=True)):
             raise ValueError("damaged")
+    except _LaterVersionError:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError(f"{file} keeps no budget, or is damaged: nothing is spent by it") from None
     return terms, _Spent(FilterState(sums, unbounded), calls, returned, unit)
@@ -447,7 +467,10 @@ def _written(file: Path, terms: FilterTerms, spent: _Spent) -> Path:
     if spent.unit != ROW:  # an older release would add its rows to it
         facts["unit"], version = spent.unit, VERSION_WITH_UNIT
     head = {"format": FORMAT, "version": version, "checksum": _checksum(facts)}
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from None
     made = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as text:
@@ -461,7 +484,9 @@ def _written(file: Path, terms: FilterTerms, spent: _Spent) -> Path:
 
 
 def _create(file: Path, terms: FilterTerms, spent: _Spent) -> None:
-    """Write the file of a budget. Raises FileExistsError where there is one."""
+    """Write the file of a budget. Raises FileExistsError where there is one, and OSError."""
+    if file.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     made = _written(file, terms, spent)
     try:
         os.link(made, file)

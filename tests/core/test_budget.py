@@ -8,6 +8,7 @@ import math
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -155,6 +156,33 @@ def test_a_forked_process_does_not_spend_what_its_parent_may_spend():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_a_process_forked_while_a_thread_spends_does_not_wait_for_it(tmp_path):
+    """The thread that holds the lock is not in the new process."""
+    budget = Budget(1.0, DELTA, path=tmp_path / "budget.json")
+    with budget._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            budget.take(small(10))
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    budget.take(small(10))
+    assert budget.calls == 2
+
+
+def test_a_process_forked_while_a_thread_has_the_file_does_not_keep_it(tmp_path):
+    """It has inherited the open file, and with it the lock."""
+    budget = Budget(1.0, DELTA, path=tmp_path / "budget.json")
+    with budget._newest():
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            budget.take(small(10))
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert budget.calls == 1
+
+
 # --- a budget in a file
 
 
@@ -178,6 +206,31 @@ def test_processes_share_a_file_and_take_no_more_than_there_is(tmp_path):
         one.join()
     assert all(isinstance(one, int) for one in taken), taken
     assert sum(taken) == Budget.load(path).calls == 40
+
+
+def test_two_fresh_interpreters_of_fifty_calls_take_no_more_than_there_is(tmp_path):
+    """Nothing but the file is shared: no fork, no queue."""
+    path = tmp_path / "budget.json"
+    Budget(1.0, DELTA).save(path)
+    code = f"""
+import sys
+from dpmcmc import Budget, BudgetExhaustedError
+from dpmcmc.privacy.events import Gaussian
+taken = 0
+for _ in range(50):
+    try:
+        Budget.load(sys.argv[1]).take(Gaussian({small(60).noise_multiplier!r}))
+        taken += 1
+    except BudgetExhaustedError:
+        pass
+print(taken)
+"""
+    words = [sys.executable, "-c", code, str(path)]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    taken = [int(one.communicate(timeout=300)[0]) for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert sum(taken) == Budget.load(path).calls == 60
+    assert os.listdir(tmp_path) == ["budget.json"]
 
 
 def test_a_new_notebook_goes_on_with_what_is_left(tmp_path):
@@ -243,7 +296,9 @@ DAMAGES = {
     "bytes": lambda _: b"\xff\xfe\x00",
     "another file": lambda _: '{"epsilon": 1}',
     "another format": changed(format="dpmcmc fit"),
-    "a later version": changed(version=2),
+    "another version": changed(version=2),
+    "a version that is a word": changed(version="two"),
+    "no version": changed(version=0),
     "less spent": changed(sums=["0", "0", "0"]),
     "a larger epsilon": changed(epsilon=100.0),
     "a larger delta": changed(delta=0.1),
@@ -268,6 +323,51 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
         with pytest.raises(ValueError, match="keeps no budget, or is damaged") as found:
             use()
         assert "\n" not in str(found.value)
+
+
+def test_a_file_cut_off_anywhere_is_refused(tmp_path):
+    path = tmp_path / "budget.json"
+    Budget(1.0, DELTA, path=path).take(small(10))
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="is damaged"):
+            Budget.load(path)
+
+
+def test_a_file_of_a_later_version_is_told_and_left_alone(tmp_path):
+    """Who is told that it is damaged makes a fresh one."""
+    path = tmp_path / "budget.json"
+    budget = Budget(1.0, DELTA, path=path)
+    later = json.loads(path.read_text()) | {"version": 99, "more": [1]}
+    path.write_text(json.dumps(later))
+    for use in (
+        lambda: Budget.load(path),
+        lambda: Budget(1.0, DELTA, path=path),
+        lambda: budget.take(small(10)),
+    ):
+        with pytest.raises(ValueError, match="written by a later version of dpmcmc") as found:
+            use()
+        assert "damaged" not in str(found.value)
+    assert json.loads(path.read_text()) == later
+
+
+@pytest.mark.parametrize("name", ["missing/budget.json", "file/budget.json"])
+def test_a_folder_that_is_none_is_named(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    path = tmp_path / name
+    for make in (lambda: Budget(1.0, DELTA, path=path), lambda: Budget(1.0, DELTA).save(path)):
+        with pytest.raises(OSError, match=r"No such|Not a") as found:
+            make()
+        assert found.value.filename == str(path)
+
+
+def test_a_path_that_is_a_folder_is_told(tmp_path):
+    for path in (tmp_path, ""):
+        with pytest.raises(IsADirectoryError):
+            Budget(1.0, DELTA, path=path)
+        with pytest.raises(IsADirectoryError):
+            Budget(1.0, DELTA).save(path)
 
 
 def test_an_older_file_is_not_taken_for_the_budget(tmp_path):

@@ -217,7 +217,10 @@ MISTAKES = {
     "dates": (lambda: fit(data=DATA | {"dose": DAYS}), "days since a date"),
     "complex numbers": (lambda: fit(data=DATA | {"dose": DATA["dose"] + 1j}), "complex"),
     "lists in a column": (lambda: fit(data=DATA | {"dose": [[1]] * ROWS}), "one dimension"),
-    "a column of two axes": (lambda: fit(data=DATA | {"dose": np.ones((ROWS, 2))}), "one dimension"),
+    "a column of two axes": (
+        lambda: fit(data=DATA | {"dose": np.ones((ROWS, 2))}),
+        "one dimension",
+    ),
     "one number for a column": (lambda: fit(data=DATA | {"dose": 1}), "must be a list"),
     "a mask": (
         lambda: fit(data=DATA | {"dose": np.ma.masked_greater(DATA["dose"], 9)}),
