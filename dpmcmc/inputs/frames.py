@@ -16,7 +16,7 @@ READERS = (  # (module, function) that reads objects with `__dataframe__` alone
 )
 NEEDED = "a data frame or a mapping of columns is needed"
 TABLES = ("columns", "schema", "data_vars")  # attributes of tables, one of each kind
-NESTED = list | tuple | set | np.ndarray
+NESTED = (list, tuple, set, np.ndarray)
 LONG = 12  # digits of a double that was a float32 before, and hardly any other number
 
 
