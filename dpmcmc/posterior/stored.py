@@ -408,18 +408,22 @@ def combine(releases: Sequence[StoredRelease]) -> StoredRelease:
         if not isinstance(part._stored, Sums):
             raise SpecError("/releases", "must be of sufficient_statistics, whose sums add up")
         for what, same in (
-            ("models", part.spec.model == first.spec.model),
             ("columns or bounds", part.design.schema.columns == schema.columns),
             ("options", _without_draws(part.spec.sampler) == _without_draws(first.spec.sampler)),
+            ("models", part.spec.model == first.spec.model),
         ):
             if not same:
                 raise SpecError("/releases", f"are of different {what}: all must have the same")
-    holders = [part.design.schema.rows for part in parts]
-    whole = replace(schema, rows=sum(holders), holders=tuple(holders))
+    stored = [cast("Sums", part._stored) for part in parts]
     try:
-        sums = Sums.joined([cast("Sums", part._stored) for part in parts])
+        sums = Sums.joined(stored)
     except ValueError as error:
         raise SpecError("/releases", str(error)) from None
+    holders: list[int] = []
+    for part, own in zip(parts, stored, strict=True):
+        there = part.design.schema
+        holders += there.holders if len(own.noisy.rows) > 1 else [there.rows]
+    whole = replace(schema, rows=sum(holders), holders=tuple(holders))
     mean, precision = first._prior
     found = sums.posterior(mean, precision, SystemRandom()).release
     return StoredRelease(whole, first.spec, found or sums)

@@ -159,7 +159,7 @@ class Sums:
     def joined(cls, parts: "Sequence[Sums]") -> "Sums":
         """Return the sums of several holders, each released from its own rows with its own noise.
 
-        Raises ValueError where noise or method differ.
+        Raises ValueError where noise or method differ, or sums are in two of them.
         """
         first = parts[0]
         for part in parts[1:]:
@@ -170,7 +170,10 @@ class Sums:
                     "the releases have noise of different size: give each holder's call the same"
                     " noise_multiplier, and the same bounds"
                 )
-        return replace(first, noisy=statistics.joined([part.noisy for part in parts]))
+        noisy = statistics.joined([part.noisy for part in parts])
+        if len(np.unique(noisy.gram, axis=0)) < len(noisy.gram):  # noise tells all sums apart
+            raise ValueError("the same sums are in two of the releases: give each holder's once")
+        return replace(first, noisy=noisy)
 
     @property
     def edge(self) -> float:

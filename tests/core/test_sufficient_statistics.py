@@ -342,6 +342,34 @@ def test_sums_that_holders_noised_themselves_are_combined(tmp_path):
     assert all(table[name].sd < alone[name].sd for name in NAMES)
 
 
+def test_rows_that_are_in_two_releases_are_not_counted_twice():
+    """The sums of a holder are told apart by their noise, also in a release of several."""
+    first, second, third = (
+        fit.release for fit in parts_of(people(np.random.default_rng(9)), (0, 1000, 2500, ROWS))
+    )
+    both = dpmcmc.combine([first, second])
+    assert dpmcmc.combine([both, third]).design.schema.holders == (1000, 1500, 1500)
+    again = StoredRelease.read(
+        first.design.schema, first.spec, json.loads(json.dumps(first.to_dict()))
+    )
+    for parts in ([first, first], [first, third, again], [both, second], [both, both]):
+        with pytest.raises(SpecError, match="the same sums are in two of the releases"):
+            dpmcmc.combine(parts)
+
+
+def test_other_bounds_are_told_as_such():
+    """Priors follow from bounds: the models differ as well, and nobody has changed them."""
+    data = people(np.random.default_rng(9))
+    first = parts_of(data, (0, ROWS))[0].release
+    wide = Schema.from_frame(data, {"a": (-1, 1), "b": (-1, 1), "y": (-9, 9)})
+    model, options = ModelSpec(family="linear", formula="y ~ a + b"), SufficientStatisticsOptions()
+    second = sample(
+        data, schema=wide, model=model, epsilon=8.0, sampler=options, random=Seeded(1)
+    ).release
+    with pytest.raises(SpecError, match="different columns or bounds"):
+        dpmcmc.combine([first, second])
+
+
 def test_releases_that_do_not_belong_together_are_not_combined():
     data = people(np.random.default_rng(8))
     first, second = parts_of(data, (0, 2000, ROWS))
