@@ -597,11 +597,13 @@ class TaskIn(Request):
     """A job that releases something else than a posterior: summaries, tables, or one statistic.
 
     It is planned, paid for and followed like any job; its result is `GET /v1/jobs/{id}/result`.
+    accept_low_quality: take a task whose plan is not `usable`, which is refused otherwise.
     """
 
     dataset: UUID
     task: Annotated[Task, Field(discriminator="kind")]
     privacy: PrivacySpec
+    accept_low_quality: bool = False
 
     def job(self) -> TaskJob:
         """The job without its dataset."""

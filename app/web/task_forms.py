@@ -31,11 +31,14 @@ def body_of(form: dict[str, str]) -> Json:
     if "statistics" in made:
         made["statistics"] += more.pop("statistics", [])
     privacy = {name: number(form, name, f"/privacy/{name}") for name in ("epsilon", "delta")}
-    return {
+    body: Json = {
         "dataset": form.get("dataset", ""),
         "task": {"kind": kind} | made | more,
         "privacy": {name: value for name, value in privacy.items() if value is not None},
     }
+    if form.get("accept_low_quality") == "true":
+        body["accept_low_quality"] = True
+    return body
 
 
 def _named(form: dict[str, str], prefix: str) -> list[str]:

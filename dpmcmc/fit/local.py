@@ -154,8 +154,7 @@ def sample(
             raise SpecError("/model/formula", f"{FORMULA}, before the data")
         formula, data = None, formula
     known = check_call(schema, budget, random, progress).with_max_rows(max_rows)
-    if not isinstance(accept_low_quality, bool | np.bool_):
-        raise SpecError("/accept_low_quality", "must be True or False")
+    check_accepted(accept_low_quality)
     if whitening is not None and not isinstance(whitening, StoredRelease):
         raise SpecError(POINTER, "must be the release of an earlier fit: whitening=fit.release")
     if model is None:
@@ -188,6 +187,12 @@ def sample(
 def usual_delta(schema: Schema, budget: Budget | None) -> float:
     """Return the delta of a call that names none: the budget's, or one that suits the rows."""
     return min(1e-6, 0.1 / max(schema.units, 1)) if budget is None else budget.delta
+
+
+def check_accepted(accept_low_quality: object) -> None:
+    """Raise SpecError unless it is true or false."""
+    if not isinstance(accept_low_quality, bool | np.bool_):
+        raise SpecError("/accept_low_quality", "must be True or False")
 
 
 def check_call(schema: object, budget: object, random: object, progress: object = None) -> Schema:

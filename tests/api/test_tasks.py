@@ -407,6 +407,26 @@ def test_tables_whose_bins_say_nothing_of_a_column_are_not_reliable(house: House
     assert "'gain'" in reason
 
 
+@pytest.mark.parametrize("rows", [3, 10, 30])
+def test_synthetic_tables_of_few_rows_are_refused(house: House, rows: int) -> None:
+    data = {name: values[:rows] for name, values in whole_people().items()}
+    answer = house.admin.upload(as_file(data, "csv"), WHOLE)
+    dataset, analyst = str(answer.json()["id"]), house.user("analyst")
+    body = asked(dataset, 1.0, kind="synthetic", tables=2, moves=40)
+    plan = analyst.post("/v1/plans", json=body).json()
+    assert not plan["usable"]
+    assert "noise alone moves the mean of" in plan["warnings"][0].casefold()
+    refused = analyst.post("/v1/jobs", json=body)
+    assert (refused.status_code, refused.json()["code"]) == (422, "low_quality_plan")
+    enough = refused.json()["usable_at"]["epsilon"]
+    if enough is not None:
+        body["privacy"]["epsilon"] = 1.01 * enough
+        assert analyst.post("/v1/plans", json=body).json()["usable"]
+    body["privacy"]["epsilon"] = 1.0
+    verdict = analyst.get(ran(house, analyst, body | {"accept_low_quality": True})).json()
+    assert verdict["verdict"]["status"] == "unreliable"
+
+
 def test_what_noise_hides_is_unreliable_and_taken(house: House, dataset: str) -> None:
     analyst = house.user("analyst")
     for task in (

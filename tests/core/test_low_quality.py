@@ -124,6 +124,25 @@ def test_tasks_are_taken_as_the_service_takes_them():
             powers=(1.0,),
             **told | {"epsilon": 0.05},
         ).verdict,
-        synthesise(columns=["y"], tables=2, moves=20, **told).verdict,
     ]
-    assert [one.status for one in found[:3]] == ["unreliable"] * 3
+    assert [one.status for one in found] == ["unreliable"] * 3
+
+
+def test_synthetic_tables_of_few_rows_are_refused_unless_that_is_accepted():
+    data, schema = people(20)
+    budget = Budget(100.0, 1e-6)
+    told = {"data": data, "schema": schema, "tables": 4, "budget": budget, "random": Seeded(3)}
+    with pytest.raises(LowQualityError, match="noise alone moves") as found:
+        synthesise(epsilon=1.0, **told)
+    with pytest.raises(SpecError, match="must be True or False"):
+        synthesise(epsilon=1.0, accept_low_quality=1, **told)
+    assert (budget.calls, budget.spent) == (0, 0.0)
+    enough = found.value.usable_at
+    assert f"At epsilon {enough:.3g} it would do" in str(found.value)
+    with pytest.raises(LowQualityError):
+        synthesise(epsilon=0.97 * enough, **told)
+    assert budget.calls == 0
+    synthesise(epsilon=1.01 * enough, **told | {"budget": None})
+    made = synthesise(epsilon=1.0, accept_low_quality=True, **told)
+    assert (made.plan.usable, made.reliable, budget.calls) == (False, False, 1)
+    assert "or ask at epsilon" in made.verdict.sentence

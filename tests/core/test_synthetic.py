@@ -10,7 +10,9 @@ from scipy.stats import chi2
 import dpmcmc
 from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.queries.synthetic.call import combine
+from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.queries.synthetic import posterior
+from dpmcmc.queries.synthetic.call import FEWER, combine, planned
 from dpmcmc.queries.synthetic.loglinear import LogLinear
 from dpmcmc.queries.synthetic.posterior import NoisyMarginals, Walk, r_hat
 from tests.sources import Seeded
@@ -191,6 +193,86 @@ def test_chains_that_disagree_are_told_from_chains_that_do_not():
     assert r_hat(draws) < 1.05
     draws[:, 1, 2] += 3.0
     assert r_hat(draws) > 1.3
+
+
+def mixed(rows):
+    """Ages, amounts with a spike and a missing code, a rare category."""
+    rng = np.random.default_rng(rows)
+    data = {
+        "age": np.clip(rng.normal(40.0, 12.0, rows), 0.0, 90.0),
+        "cost": np.where(rng.random(rows) < 0.3, 0.0, np.minimum(rng.gamma(2.0, 8.0, rows), 100.0)),
+        "ward": rng.choice(["a", "b", "c"], rows, p=[0.8, 0.15, 0.05]),
+    }
+    data["cost"] = np.where(rng.random(rows) < 0.1, -1.0, data["cost"])
+    bounds = {"age": (0, 90), "cost": (0, 100), "ward": ("a", "b", "c")}
+    extra = {"spikes": {"cost": [0]}, "missing": {"cost": [-1]}}
+    return data, Schema.from_frame(data, bounds, **extra)
+
+
+def test_the_errors_that_noise_causes_are_those_of_weighted_counts():
+    """Means and covariances of standardised scores, of 4,000 releases without rows."""
+    rows = 5000
+    schema = mixed(rows)[1]
+    privacy = PrivacySpec(epsilon=1.0, delta=1e-6)
+    plan = planned(schema, privacy, bins={"age": 6, "cost": (5.0, 20.0, 50.0)})
+    model, rng = plan.model, np.random.default_rng(2)
+    shares = [rng.dirichlet(np.full(axis.size, 5.0)) for axis in plan.axes]
+    exact = np.concatenate(
+        [rows * np.outer(shares[a], shares[b]).ravel() for a, b in model.marginals]
+    )
+    errors = plan.noise_errors(exact)
+    noise = plan.noise_sd * rng.standard_normal((4000, len(exact)))
+    age = 0.5 * (np.array(plan.axes[0].edges[1:]) + np.array(plan.axes[0].edges[:-1]))
+    centre = float(shares[0] @ age)
+    inside = (90.0 / 6) ** 2 / 12.0
+    z_age = (age - centre) / math.sqrt(float(shares[0] @ (age - centre) ** 2) + inside)
+    top = int(shares[2].argmax())
+    z_ward = (np.arange(3) == top) - shares[2][top]
+    z_ward = z_ward / math.sqrt(shares[2][top] * (1.0 - shares[2][top]))
+    number = model.marginals.index((0, 2))
+    first = sum(model.sizes[:number])
+    pair = noise[:, first : first + model.sizes[number]].reshape(-1, 6, 3)
+    assert errors.of_correlation["age", "ward"] == pytest.approx(
+        np.std(np.einsum("nab,a,b->n", pair, z_age, z_ward)) / rows, rel=0.05
+    )
+    number = model.marginals.index((0, 1))
+    first = sum(model.sizes[:number])
+    other = noise[:, first : first + model.sizes[number]].reshape(4000, 6, -1)
+    weights = 1.0 / 3.0, 1.0 / other.shape[2]
+    ages = (weights[0] * pair.sum(axis=2) + weights[1] * other.sum(axis=2)) / sum(weights)
+    assert errors.of_mean["age"] == pytest.approx(np.std(ages @ z_age) / rows, rel=0.05)
+
+
+@pytest.mark.parametrize("rows", [3, 30])
+def test_tables_of_few_rows_are_not_reliable(rows):
+    data, schema = mixed(rows)
+    given = {"schema": schema, "tables": 4, "moves": 40, "accept_low_quality": True}
+    for run in range(5):
+        made = dpmcmc.synthesise(data, epsilon=1.0, random=Seeded(run), **given)
+        assert made.verdict.status == "unreliable"
+        assert "noise alone moves the mean" in made.verdict.sentence
+        assert FEWER in made.verdict.sentence
+
+
+def test_what_noise_moves_little_is_told_of_reliable_tables():
+    data, schema = mixed(3000)
+    edges = {"age": 9, "cost": (5.0, 10.0, 20.0, 40.0)}
+    told = {"bins": edges, "marginals": [["age", "ward"], ["cost"]]}
+    made = dpmcmc.synthesise(data, schema=schema, epsilon=8.0, random=Seeded(1), **told)
+    assert made.verdict.status == "reliable", made.verdict.sentence
+    assert "noise moves means by about 0.0" in made.verdict.sentence
+    means = [table["age"].mean() for table in made.tables()]
+    assert np.mean(means) == pytest.approx(data["age"].mean(), abs=0.1 * data["age"].std())
+
+
+def test_chains_that_do_not_agree_go_on(monkeypatch):
+    counts = np.full(26, 30.0)
+    noisy = NoisyMarginals(MODEL, counts, 1.0, 180)
+    found = iter([2.0, 1.5, 1.0, 1.0])
+    seen = []
+    monkeypatch.setattr(posterior, "r_hat", lambda draws: seen.append(len(draws)) or next(found))
+    probabilities, largest = posterior.draws(noisy, 5, 8, Seeded(1))
+    assert (seen, largest, probabilities.shape) == ([8, 16, 32], 1.0, (5, 24))
 
 
 @pytest.mark.compiled("hundreds of chains, of no kernel")

@@ -1713,6 +1713,23 @@ SEARCHED = (
         f"{REPLAYED}[synthesise]",
     ),
     Bug(
+        "noise of tables that no verdict sees",
+        "dpmcmc/queries/synthetic/checks.py",
+        "_sd_of",
+        "sum(levels / size for size in having)",
+        "100.0 * sum(levels / size for size in having)",
+        "tests/core/test_synthetic.py::test_the_errors_that_noise_causes_are_those_of_weighted_counts",
+    ),
+    Bug(
+        "unusable tables paid for",
+        "dpmcmc/queries/synthetic/call.py",
+        "synthesise",
+        "not plan.usable and not accept_low_quality",
+        "False",
+        "tests/core/test_low_quality.py"
+        "::test_synthetic_tables_of_few_rows_are_refused_unless_that_is_accepted",
+    ),
+    Bug(
         "counts charged as if a row were added",
         "dpmcmc/mechanisms/counts.py",
         "",

@@ -161,7 +161,7 @@ async def submit(
 ) -> JobOut:
     """Reserve the cost and queue the job."""
     asked = body.job()
-    accepted = isinstance(body, JobIn) and body.accept_low_quality
+    accepted = body.accept_low_quality
     given = (services, caller, body.dataset, asked, key, accepted)
     job = await in_thread(submitting.begin, *given)
     if isinstance(job, tuple):  # no lock is held and no transaction open while it is planned

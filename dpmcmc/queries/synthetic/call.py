@@ -11,11 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from dpmcmc.base.errors import SpecError, is_number
+from dpmcmc.base.errors import LowQualityError, SpecError, is_number
 from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget
-from dpmcmc.fit.local import check_call, owned, usual_delta
+from dpmcmc.fit.local import (
+    check_accepted,
+    check_call,
+    checked_rows,
+    paid_rows,
+    usual_delta,
+)
 from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.inputs.spec import PrivacySpec
 from dpmcmc.mechanisms.axes import Axis, Bins, axes
@@ -24,10 +30,10 @@ from dpmcmc.planner import Cost
 from dpmcmc.posterior.verdicts import Verdict, joined
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.queries.paid import Paid, opened, settled
-from dpmcmc.queries.synthetic.checks import Check, checked, shares_of
+from dpmcmc.queries.synthetic.checks import Check, NoiseErrors, checked, noise_errors, shares_of
 from dpmcmc.queries.synthetic.drawn import Floats, Values, levels, rows_of, tilts_of, values, within
 from dpmcmc.queries.synthetic.loglinear import LogLinear, covers
-from dpmcmc.queries.synthetic.posterior import NoisyMarginals, draws
+from dpmcmc.queries.synthetic.posterior import MAX_RHAT, NoisyMarginals, draws
 
 
 # Rubin's rules for fully synthetic tables. Each table is like a new sample of rows: the variance of
@@ -79,8 +85,9 @@ Impossible = Sequence[Mapping[str, Sequence[str]]]
 Marginals = Sequence[Sequence[str]] | Literal["pairs"]
 MOST_CELLS, MOST_ENTRIES = 2**20, 2500  # of the model: limits of memory and of run time
 FEWEST, MOST = 2, 2000  # tables
+FEWER = "name fewer columns, marginals or bins"
 LEAST_MOVES, MOST_MOVES = 20, 20_000
-MAX_RHAT = 1.2  # largest R-hat of a cell of the marginals that counts as mixed
+GRID = 1.001  # of a noise multiplier: noise of counts is rounded to a grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +104,33 @@ class SyntheticPlan:
         """The sd of the noise of each released count."""
         parts = len(self.model.marginals)
         return noise_sd(sum(self.model.sizes), parts, self.paid.noise_multiplier)
+
+    def noise_errors(self, counts: Floats | None = None) -> NoiseErrors:
+        """Return the errors that noise causes; as declared columns tell where none is released."""
+        return noise_errors(self.axes, self.model, self.noise_sd, self.schema.rows, counts)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the noise is expected to leave means and correlations as they are."""
+        return self.noise_errors().excess <= 1.0
+
+    def shortfall(self) -> tuple[str, float | None]:
+        """Return what noise is expected to do to tables, and an epsilon at which it would not."""
+        errors = self.noise_errors()
+        sentence = f"{'; '.join(errors.reasons())}: {FEWER}."
+        return sentence[:1].upper() + sentence[1:], self.usable_at(errors)
+
+    def usable_at(self, errors: NoiseErrors) -> float | None:
+        """Return about the smallest epsilon at which the errors would be tolerated.
+
+        None where that takes less noise than is allowed.
+        """
+        multiplier = self.paid.noise_multiplier / errors.excess / GRID
+        try:
+            less = PrivacySpec(delta=self.paid.cost.delta, noise_multiplier=multiplier)
+            return settled(self.schema, less).cost.epsilon
+        except SpecError:
+            return None
 
 
 def planned(
@@ -218,7 +252,7 @@ class Synthetic:
     @property
     def verdict(self) -> Verdict:
         """Whether the chains agree, and the tables agree with the released marginals."""
-        return judged(self.plan, self.r_hat, self.checks)
+        return judged(self.plan, self.counts, self.r_hat, self.checks)
 
     @property
     def reliable(self) -> bool:
@@ -282,6 +316,7 @@ def synthesise(
     impossible: Impossible = (),
     tables: int = 100,
     moves: int = 200,
+    accept_low_quality: bool = False,
     budget: Budget | None = None,
     random: RandomSource | None = None,
 ) -> Synthetic:
@@ -315,7 +350,10 @@ def synthesise(
     tables
         Number of tables, each with as many rows as the data.
     moves
-        Steps of each chain that draws probabilities; more if `r_hat` is too large.
+        Least number of steps of each chain that draws probabilities. More are made, up to eight
+        times as many, while the chains do not agree.
+    accept_low_quality
+        Whether to pay for tables that noise is expected to move too far; refused otherwise.
     budget
         If given, the call is charged to it.
     random
@@ -330,6 +368,8 @@ def synthesise(
     ------
     SpecError
         If the request is not possible; the message names the field and the remedy.
+    LowQualityError
+        If the noise is too large for so few rows, unless that is accepted. Nothing is charged.
     ValueError
         If the data do not fit the schema.
     BudgetExhaustedError
@@ -341,6 +381,7 @@ def synthesise(
     >>> synthetic.table(0)["dose"].mean()
     """
     check_call(schema, budget, random)
+    check_accepted(accept_low_quality)
     delta = usual_delta(schema, budget) if delta is None else delta
     check_sizes(tables, moves)
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
@@ -348,14 +389,25 @@ def synthesise(
         schema, privacy, columns=columns, marginals=marginals, bins=bins, impossible=impossible
     )
     source = random or SystemRandom()
-    rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
+    table = checked_rows(schema, data, plan.paid.cost.delta, budget)
+    if not plan.usable and not accept_low_quality:
+        raise LowQualityError(*plan.shortfall())
+    rows, permit, _ = paid_rows(table, plan.paid.event, budget, schema.unit)
     return drawn(plan, release(plan, rows, permit, source), tables, moves, source)
 
 
-def judged(plan: SyntheticPlan, r_hat: float, checks: Sequence[Check]) -> Verdict:
+def judged(plan: SyntheticPlan, counts: Floats, r_hat: float, checks: Sequence[Check]) -> Verdict:
     """Return the verdict on synthetic tables, from released numbers."""
-    sentence = f"the chains that drew the tables agree (R-hat {r_hat:.2f})"
-    reasons = [
+    errors, widest = plan.noise_errors(counts), max(check.open for check in checks)
+    sentence = f"{errors}; the chains that drew the tables agree (R-hat {r_hat:.2f})"
+    if widest >= 0.005:
+        sentence = f"{sentence}; bins hide up to {100.0 * widest:.0f} % of an sd of a mean"
+    reasons = errors.reasons()
+    if reasons:
+        enough = plan.usable_at(errors)
+        at_epsilon = "" if enough is None else f", or ask at epsilon {enough:.3g}"
+        reasons[-1] += f": {FEWER}{at_epsilon}"
+    reasons += [
         reason
         for axis, check in zip(plan.axes, checks, strict=True)
         for reason in check.reasons(axis)

@@ -72,6 +72,7 @@ def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
     if schema.rows < 1:
         raise SpecError("/dataset", "the dataset has no rows")
     planned = _planned(schema, spec)
+    short = shortfall(schema, spec)
     check_delta("/privacy/delta", planned.paid.cost.delta, schema.units)
     return TaskPlan(
         spec=spec,
@@ -83,13 +84,25 @@ def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
         num_warmup=0,
         expected_ess=None,
         expected_width=None,
-        usable=True,
-        warnings=(),
+        usable=short is None,
+        warnings=() if short is None else (short[0],),
         reasons=(planned.noise,),
         parameters=(),
         numbers=planned.numbers,
         memory=planned.memory,
     )
+
+
+def shortfall(schema: Schema, spec: TaskSpec) -> tuple[str, float | None] | None:
+    """Return why a plan is not usable and an epsilon at which it would be; None where it is.
+
+    Synthetic tables alone promise to be like the rows. Of the other tasks the result says what
+    noise hides.
+    """
+    planned = _planned(schema, spec)
+    if not isinstance(planned, synthetic.PlannedTables) or planned.plan.usable:
+        return None
+    return planned.plan.shortfall()
 
 
 def run_task(

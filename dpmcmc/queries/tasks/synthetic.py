@@ -18,7 +18,7 @@ from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.synthetic import call as synthesising
 from dpmcmc.queries.synthetic.checks import Check
 from dpmcmc.queries.synthetic.drawn import Values, levels, values
-from dpmcmc.queries.synthetic.posterior import CHAINS, LONGEST, WARM
+from dpmcmc.queries.synthetic.posterior import CHAINS, LONGEST, PASSES, WARM
 from dpmcmc.queries.tasks.base import Floats
 
 MOST_SECONDS = 3600.0  # of a task
@@ -32,7 +32,7 @@ class SyntheticTask:
     columns: of the tables; all where None. marginals: contingency tables to release, each by its
     columns; all pairs where None. bins: of a number column, a number of bins of equal width, or
     their inner edges. impossible: combinations of levels that no row has, by column. tables: their
-    number. moves: of each chain that draws probabilities.
+    number. moves: least number of those of each chain that draws probabilities.
     """
 
     kind: Literal["synthetic"] = "synthetic"
@@ -85,10 +85,11 @@ class PlannedTables:
 
     @property
     def seconds(self) -> float:
-        """About how long it runs."""
+        """The longest that it runs, about."""
         products = self.plan.model.cells * len(self.plan.model.marginals)
         each = LEAPFROG_SECONDS + CELL_SECONDS * products
-        chains = (self.task.moves + WARM) * CHAINS * LONGEST * each
+        most_moves: int = (2**PASSES - 1) * self.task.moves + 2 * WARM
+        chains = most_moves * CHAINS * LONGEST * each
         return 1.0 + chains + 2e-7 * self.rows * self.task.tables
 
     def release(
@@ -125,9 +126,10 @@ class PlannedTables:
 
     def verdict(self, first: Floats) -> Verdict:
         """Return whether the chains agree, and the tables agree with the released marginals."""
-        r_hat, *checks = first[sum(self.plan.model.sizes) :].tolist()
+        size = sum(self.plan.model.sizes)
+        r_hat, *checks = first[size:].tolist()
         pairs = zip(checks[::2], checks[1::2], strict=True)
-        return synthesising.judged(self.plan, r_hat, [Check(*pair) for pair in pairs])
+        return synthesising.judged(self.plan, first[:size], r_hat, [Check(*p) for p in pairs])
 
 
 def planned(schema: Schema, task: SyntheticTask, privacy: PrivacySpec) -> PlannedTables:

@@ -21,7 +21,15 @@ from app.services.jobs.kinds.base import (
 )
 from dpmcmc.inputs.schema import Column, NumberColumn, Schema
 from dpmcmc.queries.summaries.statistics import Counts
-from dpmcmc.queries.tasks import TaskPlan, TaskSpec, plan_task, run_task, seconds_of, verdict_of
+from dpmcmc.queries.tasks import (
+    TaskPlan,
+    TaskSpec,
+    plan_task,
+    run_task,
+    seconds_of,
+    shortfall,
+    verdict_of,
+)
 from dpmcmc.queries.tasks.summaries import SummariesTask
 from dpmcmc.queries.tasks.synthetic import SyntheticTask
 
@@ -61,7 +69,7 @@ class TaskJob(PaidJob):
         return str(stored["task"]["kind"])
 
     def plan(self, schema: Schema, facts: Sequence[Any], *, advise: bool) -> TaskPlan:
-        """Return its plan, which has no warnings. Raises SpecError."""
+        """Return its plan. Raises SpecError."""
         return plan_task(schema, self.spec)
 
     def settled(self, plan: TaskPlan) -> Self:
@@ -91,6 +99,10 @@ class TaskJob(PaidJob):
         counted = [one.columns for one in task.statistics if isinstance(one, Counts)]
         longest = max((sum(names[name] for name in columns) for columns in counted), default=0)
         return (ESTIMATE_BYTES + longest) * plan.numbers
+
+    def shortfall(self, schema: Schema, plan: TaskPlan) -> tuple[str, float | None]:
+        """Return what noise is expected to do to synthetic tables, and an epsilon that would do."""
+        return shortfall(schema, plan.spec) or ("", None)
 
     def work(self, session: Session, schema: Schema) -> Work:
         """Return the task ready to run."""
