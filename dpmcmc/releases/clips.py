@@ -15,6 +15,8 @@ import numpy as np
 
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Floats, Sums, release
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.releases import reach as reaches
+from dpmcmc.releases.reach import Reach
 
 # ends of layers: of a score's length, in mean lengths of a row's score under the model; of a
 # residual, in sds; of a row's curvature, in mean ones
@@ -80,6 +82,18 @@ class Layers:
         )
         return np.asarray(np.hypot(first, np.sqrt(second)))
 
+    def within(self, first: float, clips: Floats) -> tuple[Floats, Floats]:
+        """Return means (m,) of (value - first)+ less (value - clip)+ over rows, and their sds.
+
+        At most that, for a layer is fuller where it begins.
+        """
+        sign = np.where(clips < first, -1.0, 1.0)
+        low, high = np.minimum(clips, first), np.maximum(clips, first)
+        shared = np.maximum(
+            np.minimum(high, self.ends[1:, None]) - np.maximum(low, self.ends[:-1, None]), 0.0
+        )
+        return sign * (self.part @ shared), np.linalg.norm(self.unsure[:, None] * shared, axis=0)
+
     def squared(self) -> float:
         """Return the mean of (value^2 - first end^2)+ over rows, by layers that noise leaves."""
         seen = np.where(self.part > CLEAR_SDS * self.unsure, self.part, 0.0)
@@ -98,7 +112,8 @@ def filled(values: Floats, ends: Floats) -> Floats:
 class Told:
     """Layers of rows' scores and curvatures, and squared residuals if any. rows: that count.
 
-    slow: of scores, where what noise hides goes on as slowly as what is seen.
+    slow: of scores, where what noise hides goes on as slowly as what is seen. reach: how far a mean
+    row's score is; None where none can be longer than where layers begin, or that is not known.
     """
 
     scores: Layers
@@ -106,6 +121,28 @@ class Told:
     curves: Layers
     squares: Layers | None
     rows: float
+    reach: Reach | None = None
+
+    def left(self, clips: Floats) -> tuple[Floats, Floats]:
+        """Return means and sds (m,) of what clips (m,) of scores leave out.
+
+        More than layers say only where the reach says so beyond its noise.
+        """
+        found, doubt = self.scores.beyond(clips), self.scores.doubt(clips)
+        if self.reach is None:
+            return found, doubt
+        first = self.reach.first
+        within = self.scores.beyond(np.array([first])) - found
+        seen, unsure = self.reach.left(within, self.scores.within(first, clips)[1])
+        return np.maximum(found, seen - CLEAR_SDS * unsure), doubt
+
+    def unseen(self, clips: Floats) -> Floats:
+        """Return (m,) what clips (m,) of scores may leave out, as far as noise lets it."""
+        found = self.slow.beyond(clips)
+        if self.reach is None:
+            return found
+        within = self.scores.within(self.reach.first, clips)
+        return np.maximum(found, self.reach.most(clips, *within))
 
 
 def layers(
@@ -117,37 +154,42 @@ def layers(
     scaled: bool,
     gaps: bool,
     reach: float = math.inf,
+    last: float = 0.0,
 ) -> Told:
     """Release layers of rows. Privacy: one Gaussian(z) event, for any blocks.
 
     blocks: lengths of scores, curvatures and squared residuals, all (m,), and counted (m,), see
     Block. scaled: whether there are squares. reach: how far a residual can be, by public bounds.
+    last: the same of a score, in mean lengths; 0 where that is not known.
     """
     sizes = _sizes(reach)
     kinds = [LENGTHS, CURVES, sizes**2][: 3 if scaled else 2]
     counts = [len(ends) - 1 for ends in kinds]
+    far = reaches.part_of(last, rows, z)
     weights = [
-        np.full(count, math.sqrt(share / count))
+        np.full(count, math.sqrt((1.0 - far) * share / count))
         for count, share in zip(counts, PARTS, strict=False)
     ]
-    flat = np.concatenate(weights)
+    flat = np.concatenate((*weights, [math.sqrt(far)] if far else []))
     size = float(np.linalg.norm(flat))
 
     def vectors() -> Iterator[Block]:
         for *values, counted in blocks:
             parts = [filled(v, ends) for v, ends in zip(values, kinds, strict=False)]
+            parts += [reaches.filled(values[0], last)[None]] if far else []
             yield Block(flat[:, None] * np.concatenate(parts), (), (), np.zeros(0), counted)
 
     caps = Caps(0.5 * size, 1.0, 1.0, 1.0, (1.0, 0.0, 0.0, 0.0))
     sums = release(vectors(), len(flat), rows, caps, z, random, gaps=gaps)
     part, sds = sums.score / flat / sums.rows + 0.5, sums.sds[0] / flat / sums.rows
-    edges = np.cumsum([len(w) for w in weights])[:-1]
+    edges = np.cumsum(counts)  # what is behind the last one is no layer
     told = list(zip(np.split(part, edges), kinds, np.split(sds, edges), strict=False))
     scores, slow = (_cleared(*told[0], (DECAY, least)) for least in (LEAST_DECAY, SLOWEST_DECAY))
     curves = _cleared(*told[1], (0.5 * DECAY, 0.5 * LEAST_DECAY))  # measured in squares
     squares = (SQUARES_DECAY, 0.5 * SLOWEST_DECAY)
     tails = _cleared(*told[2], squares, longest=True) if scaled else None
-    return Told(scores, slow, curves, tails, sums.rows)
+    ends = Reach(reaches.FIRST, last, float(part[-1]), float(sds[-1])) if far else None
+    return Told(scores, slow, curves, tails, sums.rows, ends)
 
 
 def _sizes(reach: float) -> Floats:
@@ -309,9 +351,9 @@ def choose(told: Told, size: int, pooled: float) -> Clips:
     most, lost = float(TRIED_CURVES[k]), float(beyond[k])
     parts = (1.0 - square - curve - VARIANCE, curve, VARIANCE, square)
     each = 2.0 * math.sqrt(size / (told.rows * parts[0])) * pooled
-    left = ONE_SIDED * np.hypot(told.scores.beyond(TRIED), told.scores.doubt(TRIED))
+    left = ONE_SIDED * np.hypot(*told.left(TRIED))
     k = int(np.argmin((each * TRIED) ** 2 + left**2 * told.rows))
-    unseen = float(told.slow.beyond(TRIED[k : k + 1])[0])
+    unseen = float(told.unseen(TRIED[k : k + 1])[0])
     clips = Clips(
         size, parts, float(TRIED[k]), most, float(left[k]) * ALLOWED / ONE_SIDED, unseen, lost
     )

@@ -18,7 +18,7 @@ from dpmcmc.families.scores.given import first_slope, heaviest_of, pilot, shift_
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import categories, scales, whitening
+from dpmcmc.releases import categories, reach, scales, whitening
 from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
 from dpmcmc.releases.clips import Clips, choose, layers
@@ -198,7 +198,7 @@ ROUNDING_MARGIN = 1.0 - 2.0**-40  # of mu^2: rounding of what follows costs noth
 WHITENING_SHARE = 0.05  # share of mu^2;
 NEAR_SHARES = (0.38, 0.42)  # of the near iterates. The far ones share what is left
 # where the model is asked for: of the layers by which near scores are clipped, and of these
-LAYERS_SHARE, ASKED_SHARES = 0.06, (0.22, 0.54)
+LAYERS_SHARE, ASKED_SHARES = 0.12, (0.20, 0.51)
 
 
 def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[float, ...]:
@@ -242,8 +242,8 @@ class Problem:
     privacy, which lie together; mean_rows: what sums over a unit are divided by, about how many it
     has on average. intercept: whether the first covariate is 1 in all rows. indicators: (d,)
     columns that are declared to hold only 0 and 1; none where None. asked: whether the model's own
-    answer is asked
-    for, and not that of a fit which weights rows down. hopeless: (a near iterate twice, see
+    answer is asked for, and not that of a fit which weights rows down. ends: public bounds of the
+    response; None where they are not known. hopeless: (a near iterate twice, see
     `twice`) -> why no reliable answer will come, or an empty text; None where the path goes on
     whatever its released numbers show.
     """
@@ -259,6 +259,7 @@ class Problem:
     noise_multiplier: float
     fixed: bool = False
     asked: bool = False
+    ends: tuple[float, float] | None = None
     white: Whitening | None = None
     counted: Floats | None = None
     unit_rows: int = 1
@@ -583,11 +584,14 @@ class _Path:
     def _hopeless(self, iterates: list[Iterate], left: float) -> bool:
         """Return whether the path ends after its first near iterate; `stopped` then says why.
 
-        left: noise of both iterates together, over that of the first one.
+        left: noise of both iterates together, over that of the first one. Bias counts in sds that
+        noise is a part of: it is more where there is less noise, and is asked of both.
         """
         ask = self._problem.hopeless
         if ask is not None and len(iterates) == 1:
-            self.stopped = ask(self._white, twice(iterates[0], left * BETTER_THAN_EXPECTED))
+            few = ask(self._white, twice(iterates[0], left * BETTER_THAN_EXPECTED))
+            usual = ask(self._white, twice(iterates[0], left)) if few else ""
+            self.stopped = few if usual else ""
         return bool(self.stopped)
 
     def _clips(self, z: float, pooled: float) -> Clips:
@@ -605,12 +609,28 @@ class _Path:
         )
         squares = self._family.has_scale and not (self._family.link == "identity" and problem.fixed)
         gaps = problem.counted is not None
-        reach = math.inf
+        longest = math.inf
         if self._family.link == "identity":
-            reach = RANGE * math.sqrt(heaviest_of(self._family)) / self._scale
-        told = layers(parts, problem.rows, z, self._random, scaled=squares, gaps=gaps, reach=reach)
+            longest = RANGE * math.sqrt(heaviest_of(self._family)) / self._scale
+        told = layers(
+            parts,
+            problem.rows,
+            z,
+            self._random,
+            scaled=squares,
+            gaps=gaps,
+            reach=longest,
+            last=self._farthest(),
+        )
         self._rows = told.rows
         return choose(told, p, pooled)
+
+    def _farthest(self) -> float:
+        """Return how far a score is at most, in mean lengths; 0 where that is not known."""
+        problem = self._problem
+        if problem.ends is None:
+            return 0.0
+        return reach.farthest(self._place, self._scale, self._white, self._family, problem.ends)
 
     def _own(self, spread: Floats) -> Iterator[Block]:
         """Yield the model's own statistics, block by block: nothing is cut. noise: left empty."""

@@ -240,7 +240,8 @@ class Rows:
     released coordinates of these columns, where the job is to use some again. indicators: (d,)
     columns that are declared to hold 0 and 1 alone; none where None. largest_slope: information
     that one row can have about its predictors, in units of the residual precision where there is
-    one; None where that is not known. may_stop: whether a hopeless path ends early.
+    one; None where that is not known. may_stop: whether a hopeless path ends early. ends: declared
+    bounds of the response, in the units of y; None where they are not known.
     """
 
     family: Family
@@ -259,6 +260,7 @@ class Rows:
     may_stop: bool = False
     unit_rows: int = 1
     intercept: bool = False
+    ends: tuple[float, float] | None = None
 
 
 def family_of(model: ModelSpec) -> Family:
@@ -295,6 +297,7 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
         may_stop=stop,
         unit_rows=unit_rows,
         intercept=design.parameters[0] == INTERCEPT,
+        ends=(float(form.public.response[0]), float(form.public.response[1])),
     )
 
 
@@ -439,6 +442,7 @@ def released(
         unit_rows=rows.unit_rows,
         mean_rows=0.5 * (rows.unit_rows + 1),
         intercept=rows.intercept,
+        ends=rows.ends,
         asked=options.estimand == "model",
     )
 

@@ -167,6 +167,10 @@ def kinds_of_jobs() -> Iterator[Case]:
             made = base("noisy_quadratic", family, z, num_far=3, estimand="model")
             if made is not None:
                 yield of_request(f"noisy_quadratic, the model, {family}, {z:g}", made)
+    made = base("noisy_quadratic", "linear", 0.3, num_far=3, estimand="model")
+    if made is not None:  # one row of many alike, as far out as it may be
+        job = {**made.job, "model": asked_for("linear", "y ~ x")}
+        yield of_request("noisy_quadratic, the model, far out", Request((X, Y), 2000, job))
     made = base("sufficient_statistics", "linear", num_holders=1)
     if made is not None:
         schema = replace(made.schema(), holders=(10, 12, 8))

@@ -6,14 +6,17 @@ import math
 import numpy as np
 import pytest
 
+from dpmcmc.families import MODELS
 from dpmcmc.families.linear import MODEL
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.spec import ModelOptions
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.pld import leaves
-from dpmcmc.releases import clips, whitening
+from dpmcmc.releases import clips, newton_path, reach, whitening
 from dpmcmc.releases.noisy_quadratic import Rows, event, released
 from dpmcmc.releases.quadratic_verdict import verdict
+from dpmcmc.releases.reach import Reach
+from dpmcmc.releases.whitening import Whitening
 from tests.sources import Seeded
 
 NONE = np.zeros(0)
@@ -72,6 +75,158 @@ def test_no_row_fills_more_of_the_layers_than_is_charged():
         part = clips.filled(wild, ends)
         assert np.isfinite(part).all()
         assert np.abs(part).max() <= 0.5
+    for last in (2.11, 9.0, 400.0):
+        part = reach.filled(wild, last)
+        assert np.isfinite(part).all()
+        assert np.abs(part).max() <= 0.5
+        assert {part[2], part[0]} == {0.5, -0.5}
+
+
+@pytest.mark.parametrize("last", [0.0, 3.0, 9.0, 400.0])
+def test_a_row_fills_at_most_what_the_event_is_charged_for(monkeypatch, last):
+    """Rows at both ends are as far apart as two may be, and are not cut where they are added."""
+    seen = {}
+
+    def spy(blocks, dimension, rows, caps, z, random, **others):
+        made = list(blocks)
+        seen["norms"] = np.linalg.norm(np.concatenate([b.vectors for b in made], axis=1), axis=0)
+        seen["apart"] = float(np.linalg.norm(made[0].vectors[:, 0] - made[0].vectors[:, 1]))
+        seen["caps"] = caps
+        return released_as_is(made, dimension, rows, caps, z, random, **others)
+
+    released_as_is = clips.release
+    monkeypatch.setattr(clips, "release", spy)
+    ends = np.array([0.0, 1e9, 3.0, 60.0])
+    block = ends, ends, ends, None
+    clips.layers([block], 400, 5.0, Seeded(1), scaled=True, gaps=False, reach=50.0, last=last)
+    assert seen["norms"].max() <= seen["caps"].score * (1.0 + 1e-12)
+    assert seen["apart"] == pytest.approx(2.0 * seen["caps"].score, rel=1e-12)
+
+
+def reached(lengths, z, last, seed=1):
+    """What layers and the reach tell of rows with these lengths."""
+    block = lengths, np.ones_like(lengths), NONE, None
+    return clips.layers([block], len(lengths), z, Seeded(seed), scaled=False, gaps=False, last=last)
+
+
+TAILS = {
+    "normal": lambda rng: np.abs(rng.normal(size=20_000)),
+    "a lump": lambda rng: np.where(rng.random(20_000) < 0.003, 12.0, np.abs(rng.normal(size=1))),
+    "two lumps": lambda rng: rng.choice([0.5, 4.0, 11.0], 20_000, p=[0.99, 0.007, 0.003]),
+    "exponential": lambda rng: np.minimum(rng.exponential(1.5, 20_000), 12.0),
+}
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("z", [3.0, 30.0])
+def test_no_clip_leaves_out_more_than_is_told(tail, z):
+    """Whatever lengths are, within the noise: of 150 releases none by chance of .0013 each."""
+    lengths = TAILS[tail](np.random.default_rng(7))
+    cuts = np.array([1.6, 2.5, 5.0, 10.0])
+    left = np.array([np.maximum(lengths - cut, 0.0).mean() for cut in cuts])
+    missed = 0
+    for seed in range(150):
+        told = reached(lengths, z, 12.0, seed)
+        most = told.reach.most(cuts, *told.scores.within(told.reach.first, cuts))
+        missed += bool((most < left).any())
+    assert missed <= 3
+
+
+def test_the_reach_is_what_clips_leave_out_where_there_is_no_noise():
+    for tail in TAILS:
+        lengths = TAILS[tail](np.random.default_rng(8))
+        told, cuts = reached(lengths, 1e-3, 12.0), np.array([2.1, 3.0, 6.0, 9.0])
+        within = told.scores.beyond(np.array([2.1])) - told.scores.beyond(cuts)
+        found, _ = told.reach.left(within, np.zeros(4))
+        left = [float(np.maximum(lengths - cut, 0.0).mean()) for cut in cuts]
+        assert found == pytest.approx(left, abs=1e-2, rel=0.1)
+        assert (told.unseen(cuts) >= np.array(left) - 2e-3).all()
+
+
+def test_a_lump_that_is_seen_moves_the_clip_out():
+    lengths = np.full(20_000, 0.7)
+    plain = clips.choose(reached(lengths, 20.0, 30.0), 5, 6.0)
+    lengths[:300] = 30.0
+    some = clips.choose(reached(lengths, 20.0, 30.0), 5, 6.0)
+    assert plain.length < 3.0 < 10.0 < some.length
+    assert some.left > plain.left
+
+
+def test_nothing_is_excluded_by_less_than_three_sds():
+    told = Reach(2.1, 10.0, 0.0, 1e-3)
+    most = told.most(np.array([2.1, 6.05, 10.0]), np.zeros(3), np.zeros(3))
+    assert most == pytest.approx([3e-3 * 7.9, 3e-3 * 3.95, 0.0])
+
+
+def test_how_far_a_score_can_be_follows_from_public_ends_and_released_numbers():
+    eye = Whitening(np.eye(1), np.eye(1), 0.0, np.zeros((1, 1)))
+    one = {
+        name: MODELS[name].rows(ModelOptions(dispersion=4.0 if name[0] == "n" else None))
+        for name in ("linear", "poisson", "negative_binomial", "logistic")
+    }
+    far = {
+        "linear": reach.farthest(np.array([2.0]), 0.5, eye, one["linear"], (0.0, 8.0)),
+        "poisson": reach.farthest(np.log([4.0]), 1.0, eye, one["poisson"], (0.0, 40.0)),
+        "negative_binomial": reach.farthest(
+            np.log([4.0]), 1.0, eye, one["negative_binomial"], (0.0, 40.0)
+        ),
+        "logistic": reach.farthest(np.log([1.0 / 99.0]), 1.0, eye, one["logistic"], (0.0, 1.0)),
+    }
+    assert far["linear"] == pytest.approx(12.0)
+    assert far["poisson"] == pytest.approx(18.0)
+    assert far["negative_binomial"] == pytest.approx(36.0 / math.sqrt(8.0))
+    assert far["logistic"] == pytest.approx(10.0)
+    assert reach.farthest(np.zeros(1), 1e-9, eye, one["linear"], (0.0, 8.0)) == reach.FARTHEST
+
+
+def test_the_reach_does_not_follow_the_rows():
+    x = np.vstack([np.ones(50), np.linspace(-1.0, 1.0, 50)])
+    eye = Whitening(np.eye(2), np.eye(2), 0.0, np.zeros((2, 2)))
+    found = set()
+    for y in (np.full(50, 4.0), np.full(50, 8.0), np.linspace(0.0, 8.0, 50)):
+        problem = newton_path.Problem(
+            MODEL.rows(ModelOptions()), x, y, np.array([4.0, 0.0]), np.zeros(2), np.ones(2),
+            1.5, 2.0, 1.0, asked=True, ends=(0.0, 8.0),
+        )  # fmt: skip
+        found.add(newton_path._Path(problem, eye, Seeded(1))._farthest())
+    assert len(found) == 1
+
+
+def lumps(rows, part, runs, epsilon, bound):
+    """Distances (runs,) to least squares in own sds, the worst, and whether they are reliable."""
+    found, good = [], []
+    for run in range(runs):
+        rng = np.random.default_rng(run)
+        x = np.vstack([np.ones(rows), rng.uniform(-1.0, 1.0, rows), rng.uniform(-1.0, 1.0, rows)])
+        sd = 8.0 / (bound + 5.0)
+        y = np.clip(sd * (5.0 + 0.5 * x[1] + rng.normal(size=rows)), 0.0, 8.0)
+        y[: round(part * rows)] = 8.0
+        exact = np.linalg.lstsq(x.T, y, rcond=None)[0]
+        mean, prior = np.array([4.0, 0.0, 0.0, 0.0]), np.array([8.0**-2] * 3 + [1.5**-2])
+        told = Rows(
+            MODEL.rows(ModelOptions()), x, y, mean[:3], mean, prior, 1.0, fixed=False,
+            largest_slope=1.0, ends=(0.0, 8.0),
+        )  # fmt: skip
+        options = NoisyQuadraticOptions(num_far=4, estimand="model")
+        mu = accountant.mu_of_epsilon(epsilon, 1e-6)
+        release = released(told, math.sqrt(3.0), options, 1.0 / mu, Seeded(200 + run))
+        draws = release.posterior(mean, prior, Seeded(run)).draws(1, 500, Seeded(run + 1))[0][:, :3]
+        found.append(np.abs((draws.mean(axis=0) - exact) / draws.std(axis=0)).max())
+        good.append(verdict(release).reliable)
+    return np.array(found), np.array(good)
+
+
+@pytest.mark.parametrize(("part", "bound"), [(0.005, 100.0), (0.005, 20.0), (0.002, 100.0)])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_few_responses_at_a_far_bound_are_not_reliably_wrong(part, bound, epsilon):
+    off, good = lumps(20_000, part, 10, epsilon, bound)
+    assert off[good].max(initial=0.0) < 3.5
+
+
+def test_bounds_that_are_not_far_stay_reliable():
+    off, good = lumps(20_000, 0.0, 10, 1.0, 8.0)
+    assert good.mean() > 0.8
+    assert off[good].max() < 3.0
 
 
 def test_what_the_model_costs_is_charged_in_all_its_parts():
@@ -109,7 +264,7 @@ def income_fits(kind, epsilon, runs, estimand):
         family = MODEL.rows(ModelOptions())
         told = Rows(
             family, x, y / unit, start, mean, prior, 1.0, fixed=False, largest_slope=1.0,
-            indicators=np.array([False, True, False]),
+            indicators=np.array([False, True, False]), ends=(0.0, 8.0),
         )  # fmt: skip
         options = NoisyQuadraticOptions(num_far=4, estimand=estimand)
         mu = accountant.mu_of_epsilon(epsilon, 1e-6)

@@ -81,6 +81,7 @@ def drawn(family, rows, epsilon, seed, schema=None, estimand=None, **options):
         epsilon=epsilon,
         sampler=NoisyQuadraticOptions(estimand=estimand),
         random=Seeded(1000 + seed),
+        spend="all",  # counts reach far: what bounds allow makes some results unreliable
     )
     return result.draws.reshape(-1, result.draws.shape[2])
 

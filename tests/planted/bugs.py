@@ -1113,6 +1113,7 @@ OPENING = (
 )
 
 JOINT = "tests/privacy/test_joint_sums.py"
+CLIPS = "tests/core/test_clips.py"
 NEIGHBOURS = f"{JOINT}::test_no_neighbour_is_further_away_than_is_paid_for"
 SUMS, EXACT = "dpmcmc/mechanisms/joint_sums.py", "dpmcmc/mechanisms/sums.py"
 IN_SUMS = "tests/privacy/test_sums.py"
@@ -1213,6 +1214,46 @@ RELEASING = (
         "np.maximum(values, np.minimum(had, most))",
         "values",
         "tests/core/test_quadratic_steps.py::test_a_direction_whose_rows_are_weighted_down_is_not_stretched",
+    ),
+    Bug(
+        "the reach of scores is read off the rows",
+        "dpmcmc/releases/newton_path.py",
+        "_Path._farthest",
+        "return reach.farthest(self._place, self._scale, self._white, self._family, problem.ends)",
+        "return float(problem.y.max())",
+        f"{CLIPS}::test_the_reach_does_not_follow_the_rows",
+    ),
+    Bug(
+        "a row is added for more than its part of the reach",
+        "dpmcmc/releases/reach.py",
+        "filled",
+        "np.clip(np.nan_to_num(part, nan=0.0), 0.0, 1.0)",
+        "np.clip(np.nan_to_num(part, nan=0.0), 0.0, 3.0)",
+        f"{CLIPS}::test_a_row_fills_at_most_what_the_event_is_charged_for[9.0]",
+    ),
+    Bug(
+        "the event of layers does not pay for the reach",
+        "dpmcmc/releases/clips.py",
+        "layers",
+        "np.linalg.norm(flat)",
+        "np.linalg.norm(np.concatenate(weights))",
+        f"{CLIPS}::test_a_row_fills_at_most_what_the_event_is_charged_for[400.0]",
+    ),
+    Bug(
+        "the noise of the reach excludes nothing",
+        "dpmcmc/releases/reach.py",
+        "Reach.most",
+        "EXCLUDED * unsure",
+        "0.0 * unsure",
+        f"{CLIPS}::test_no_clip_leaves_out_more_than_is_told[30.0-a lump]",
+    ),
+    Bug(
+        "a lump counts as if it lay where layers begin",
+        "dpmcmc/releases/reach.py",
+        "Reach.left",
+        "self.part * wide",
+        "self.part * self.first",
+        f"{CLIPS}::test_the_reach_is_what_clips_leave_out_where_there_is_no_noise",
     ),
     Bug(
         "iterates of the Newton path charged once",

@@ -1,0 +1,114 @@
+"""How far the score of a row can be, and what rows that lie there may do to the answer.
+
+Few rows at a far declared bound move an answer, and noise hides them from layers of lengths: what
+is hidden is then taken to fall as what is seen does. So one more number is released with the
+layers: how far, between where layers begin and the farthest that a score can be, a mean row's is.
+It is proportional to what a clip leaves out of a row, wherever that row lies, and its noise says
+what cannot be excluded, of any responses. Proof: docs/proofs/noisy_quadratic.md, section 4.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmcmc.families.multinomial import averaged
+from dpmcmc.families.scores.base import TINY, Family
+from dpmcmc.families.scores.given import heaviest_of, shift_of, usual_of
+from dpmcmc.mechanisms.joint_sums import Floats
+from dpmcmc.releases.categories import FARTHEST_LOG_RATE, has_intercept
+from dpmcmc.releases.whitening import Whitening
+
+FIRST = 2.1  # mean lengths of a row's score, from which it counts
+FARTHEST = 400.0  # mean lengths: scores beyond that count as that far
+MOST_SPREAD = 4.0  # variance of predictors, by which a mean count is more than that of a mean row
+LEAST_RATE, LEAST_SHARE = 1e-3, 1e-6  # mean count, and share of a response
+# of the event of layers, the most that this number has, and the least
+MOST_PART, LEAST_PART = 0.5, 0.02
+# sds of noise, beyond which more is excluded, and sds that where nothing is hidden what is excluded
+# is to lie below what a result may be off by; that, in posterior sds of a coefficient; and the
+# posterior sd over the one without privacy, about
+EXCLUDED, MARGIN, HARMLESS, USUAL_WIDTH = 3.0, 1.5, 4.0, 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a mean row's score is, between the first length and the last one, in parts of that.
+
+    sd: of its noise.
+    """
+
+    first: float
+    last: float
+    part: float
+    sd: float
+
+    def left(self, within: Floats, sds: Floats) -> tuple[Floats, Floats]:
+        """Return means (m,) of (length - clip)+ over rows, and sds of their noise, by this alone.
+
+        within, sds: (m,) of what lies between the first length and each clip, by layers.
+        """
+        wide = self.last - self.first
+        return self.part * wide - within, np.hypot(self.sd * wide, sds)
+
+    def most(self, clips: Floats, within: Floats, sds: Floats) -> Floats:
+        """Return what the means (m,) of (length - clip)+ over rows are no more than.
+
+        (length - clip)+ grows from the first length to the last one no slower than what was
+        released, so that it is the largest where all that was seen lies at the end.
+        """
+        found, unsure = self.left(within, sds)
+        end = (max(self.part, 0.0) + EXCLUDED * self.sd) * np.maximum(self.last - clips, 0.0)
+        end = np.where(clips < self.first, np.inf, end)
+        return np.asarray(np.minimum(np.maximum(found, 0.0) + EXCLUDED * unsure, end))
+
+
+def farthest(
+    place: Floats, scale: float, white: Whitening, family: Family, ends: tuple[float, float]
+) -> float:
+    """Return how far the score of a row is at most, in mean lengths, from public ends.
+
+    That is the farthest response in sds of a mean row's, at this place (k d,) and scale, both
+    released. A score is longer in so far as the covariates of a row are.
+    """
+    back = np.linalg.inv(white.root)
+    second, places = back.T @ back, place.reshape(-1, len(back))
+    mean = places @ second[0] + shift_of(family)
+    spread = places @ second @ places.T - np.outer(places @ second[0], places @ second[0])
+    weight = heaviest_of(family) / math.sqrt(usual_of(family))
+    if family.link in ("logit", "softmax"):
+        first, q = (part[..., 0] for part in averaged(mean[:, None], spread[..., None]))
+        least = min(float(first), float(q.min()))
+        return _kept(weight / math.sqrt(max(least, LEAST_SHARE)))
+    if family.link == "identity":
+        away = 0.0 if has_intercept(white) else math.sqrt(max(float(spread[0, 0]), 0.0))
+        middle = float(mean[0]) if has_intercept(white) else shift_of(family)
+        away += max(ends[1] - middle, middle - ends[0])
+        return _kept(weight * away / max(scale, TINY))
+    low, high = FARTHEST_LOG_RATE
+    half = 0.5 * min(max(float(spread[0, 0]), 0.0), MOST_SPREAD)
+    rate = max(math.exp(min(max(float(mean[0]) + half, low), high)), LEAST_RATE)
+    sd = math.sqrt(rate * (1.0 + rate / family.variance.size))
+    return _kept(weight * max(ends[1] - rate, rate) / sd)
+
+
+def _kept(length: float) -> float:
+    return min(max(length, 0.0), FARTHEST)
+
+
+def part_of(last: float, rows: float, z: float) -> float:
+    """Return the part of the event of layers that the number has: what its noise asks for.
+
+    last: see `Reach`. z: noise multiplier of the event. 0 where no score reaches the first length.
+    """
+    if last <= FIRST:
+        return 0.0
+    need = (EXCLUDED + MARGIN) * z * (last - FIRST) / (HARMLESS * USUAL_WIDTH * math.sqrt(rows))
+    return min(max(need * need, LEAST_PART), MOST_PART)
+
+
+def filled(values: Floats, last: float) -> Floats:
+    """Return (m,) how far values are from the first length to the last, in parts, less a half."""
+    with np.errstate(all="ignore"):
+        part = (values - FIRST) / (last - FIRST)
+    return np.asarray(np.clip(np.nan_to_num(part, nan=0.0), 0.0, 1.0) - 0.5)
