@@ -7,6 +7,8 @@ A number outside its bounds is clamped in silence, unless it is a declared missi
 there were of either is a fact about the rows.
 """
 
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,10 +27,20 @@ from app.storage.fingerprint import Sketch
 from app.storage.limits import Limits
 from app.storage.read_csv import csv_batches
 from app.storage.read_parquet import parquet_batches, value_type
-from dpmcmc.inputs.schema import CategoryColumn, Column, NumberColumn, PrivacyUnit, word_of
+from dpmcmc.inputs.schema import (
+    DATES,
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    PrivacyUnit,
+    is_date,
+    word_of,
+)
 from dpmcmc.inputs.units import EMPTY, digest_of, grouped, in_slots
 
 Format = Literal["csv", "parquet"]
+DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
+LOOKED_AT = 100  # texts of a batch that are no numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,7 @@ class _Faults:
     missing: NDArray[np.int64]
     invalid: NDArray[np.int64]
     fractions: NDArray[np.int64]
+    dates: NDArray[np.int64]
 
     def raise_any(self) -> None:
         """Raise IngestError naming every column that has a fault."""
@@ -70,6 +83,7 @@ class _Faults:
                 number = isinstance(column, NumberColumn)
                 code = "not_a_number" if number else "undeclared_category"
                 what = "are not finite numbers" if number else "are no declared category"
+                what += f": they are dates or times, and {DATES}" if self.dates[at] else ""
                 found.append((code, pointer, f"{self.invalid[at]} values {what}"))
             if self.fractions[at]:
                 what = "are not whole, and the column is declared integer"
@@ -198,7 +212,7 @@ def _batches(
 ) -> Iterator[list[Values]]:
     """Yield values by column, not clamped, as long as nothing was wrong. Raises IngestError."""
     batches = (csv_batches if format == "csv" else parquet_batches)(source, columns, limits)
-    faults, rows = _Faults(columns, *np.zeros((3, len(columns)), np.int64)), 0
+    faults, rows = _Faults(columns, *np.zeros((4, len(columns)), np.int64)), 0
     for batch in batches:
         rows += batch.num_rows
         if rows > limits.rows:
@@ -224,6 +238,7 @@ def _convert(
             numbers, missing, invalid = _numbers(array)
             numbers = column.declared(numbers, value_type(array.type))
             values.append(numbers)
+            faults.dates[at] += invalid > 0 and _are_dates(array)
             if column.integer and not missing and not invalid:
                 faults.fractions[at] += int((~column.is_whole(numbers)).sum())
         else:
@@ -266,6 +281,18 @@ def _numbers(array: pa.Array) -> tuple[NDArray[np.float64], int, int]:
     return _raw(numbers, np.dtype(np.float64)), missing, len(numbers) - finite - missing
 
 
+def _are_dates(array: pa.Array) -> bool:
+    """Whether the first texts that are no numbers look like dates or times."""
+    if not pa.types.is_string(array.type):
+        return False
+    words = (word for word in array.to_pylist() if word and not _is_decimal(word))
+    return all(map(is_date, itertools.islice(words, LOOKED_AT)))
+
+
+def _is_decimal(word: str) -> bool:
+    return re.fullmatch(DECIMAL, word, re.ASCII) is not None
+
+
 def _raw(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The array's memory, anything where it is null. `to_numpy` would import pandas."""
     return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
@@ -280,9 +307,7 @@ def _parsed(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.float64())
     except pa.ArrowInvalid:
-        decimal = pc.match_substring_regex(
-            array, r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-        )
+        decimal = pc.match_substring_regex(array, f"^{DECIMAL}$")
         return pc.if_else(decimal, array, pa.nulls(len(array), pa.string())).cast(pa.float64())
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
+from decimal import Decimal
 from itertools import groupby
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -29,10 +30,10 @@ DATES = (
     " bounds in the same unit"
 )
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
-_DATE = re.compile(  # a year first, a year last, a month by its name, a week or a time of day
+_DATE = re.compile(  # a year first, a year last, a month by its name, a week, a quarter, a time
     r"\d{4}[-/](0?[1-9]|1[0-2])|\d{4}[-/.](0?[1-9]|1[0-2])[-/.]\d{1,2}([T ].*)?"
     r"|(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(T.*)?"
-    r"|\d{4}-?W\d\d(-?\d)?|([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?"
+    r"|\d{4}-?W\d\d(-?\d)?|\d{4}[- ]?Q[1-4]|([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?"
     r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})( .*)?"
     rf"|(\d{{1,2}}[.,]?[- ]+)?({_MONTHS})[a-z]*[.,]?[- ]+(\d{{1,2}},?[- ]+)?\d{{2,4}}",
     re.ASCII | re.IGNORECASE,
@@ -618,7 +619,9 @@ def _code(code: float) -> float:
 
 def _is_number(value: object) -> bool:
     """Whether it is a number, of Python or NumPy; truth values and durations are none."""
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_ | np.timedelta64)
+    return isinstance(value, Real | Decimal) and not isinstance(
+        value, bool | np.bool_ | np.timedelta64
+    )
 
 
 def _category_names(name: str, categories: object) -> tuple[str, ...]:

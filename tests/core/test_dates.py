@@ -97,7 +97,8 @@ def test_categories_that_are_written_as_dates_can_be_declared():
 
 
 @pytest.mark.parametrize(
-    "words", [("2023", "2024"), ("2019-20", "2020-21"), ("18-24", "25-64"), ("May", "June")]
+    "words",
+    [("2023", "2024"), ("2019-20", "2020-21"), ("18-24", "25-64"), ("May", "June"), ("Q1", "Q2")],
 )
 def test_words_that_are_no_dates_are_two_categories(words):
     frame = {"g": list(words)}

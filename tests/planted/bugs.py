@@ -924,8 +924,8 @@ CHARGING = (
         "a forked process spends its parent's budget",
         "dpmcmc/fit/budget.py",
         "Budget._check_process",
-        "os.getpid() != self._process",
-        "self._process is None",
+        "os.getpid() == self._process",
+        "self._process is not None",
         "tests/core/test_budget.py::test_a_forked_process_does_not_spend_what_its_parent_may_spend",
     ),
     Bug(

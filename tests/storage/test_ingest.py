@@ -452,6 +452,28 @@ def test_truth_values_of_parquet_are_0_and_1(files):
     ]
 
 
+DAYS = ["2023-01-05", "2023-02-17"]
+
+
+@pytest.mark.parametrize(
+    "days",
+    [DAYS, ["05.01.2023", "17.2.2023"], ["2023-01", "2023-02"], ["2023Q1", "2023 Q2"], ["1", *DAYS],
+     ["Jan 2023", "Feb 2023"], ["12:30", "9:15"]],
+)  # fmt: skip
+def test_dates_written_as_text_are_refused_by_name(files, days):
+    content = HEADER + "".join(f"{day},Male,>50K\n" for day in days).encode()
+    error = refused(files, content)
+    assert (error.code, error.pointer) == ("not_a_number", "/columns/0")
+    assert "such as days since a date" in error.problems[0][1]
+    assert not any(day in error.problems[0][1] for day in days if len(day) > 1)
+
+
+@pytest.mark.parametrize("words", [["many", "2023-01-05"], ["1", "x"], ["nan", "1e999"]])
+def test_words_that_are_no_dates_are_not_called_dates(files, words):
+    error = refused(files, HEADER + "".join(f"{w},Male,>50K\n" for w in words).encode())
+    assert "date" not in error.problems[0][1]
+
+
 @pytest.mark.parametrize("type", [pa.date32(), pa.date64(), pa.timestamp("ms"), pa.time32("s")])
 @pytest.mark.parametrize("at", [0, 1])
 def test_dates_of_parquet_are_refused_by_name(files, type, at):
