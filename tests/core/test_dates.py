@@ -20,6 +20,7 @@ BOUNDS = {
     "words of America": ("01/01/2023", "12/31/2024"),
     "words without signs": ("20230101", "20241231T1200"),
     "weeks": ("2023-W01", "2024W52-7"),
+    "quarters": ("2023Q1", "2024-Q4"),
     "times of day": ("9:00", "23:59:59.5"),
     "months": ("2023-01", "2024-12"),
     "names of months": ("Jan 1, 2023", "31 December 2024"),
