@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -17,7 +18,7 @@ from starlette.types import Scope
 from app import logs, tracing, web
 from app.api import openapi, problems
 from app.api.auth import settled
-from app.api.endpoints import Lanes
+from app.api.endpoints import THREADS, Lanes
 from app.api.limits import Rates, downloads, streams
 from app.api.metrics import Metrics
 from app.api.middleware import CLIENT_LEFT, Front
@@ -65,6 +66,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         tracing.configure(chosen, "api")
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         app.state.services = open_house(chosen)
         app.state.stopping = threading.Event()
         app.state.planners = planners or planners_of(chosen)

@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import logs
 from app.collector import spare_what_is_loaded
+from app.priority import give_way
 from app.services import presence
 from app.services.context import Services, open_services
 from app.services.queue.messages import queue_of
@@ -21,11 +22,13 @@ from worker.celery_app import app
 from worker.parent import die_with_parent, is_orphan
 
 PARENT = "DPMCMC_PARENT_PID"
+NICE = 5  # with what it runs: the API beside it goes first, so that nobody's call waits for jobs
 RETRY_SECONDS = 0.5  # for a database that is away, or not migrated yet
 
 
 def main() -> None:
     """Load the kernels, then start Celery's worker in this process; its children inherit them."""
+    give_way(NICE)
     using = settings()
     logs.configure(using.log_format, using.log_level)
     logs.silence_warnings()

@@ -21,7 +21,6 @@ from worker import parent
 from worker.ability import Ability
 
 WATCH_SECONDS = 0.2
-NICE = 5  # of what runs jobs: the API beside it goes first, so that nobody's call waits for them
 
 app = celery_app()
 app.conf.include = ["worker.tasks"]
@@ -125,7 +124,6 @@ def _end_in_time(**_: Any) -> None:
 def _start(**_: Any) -> None:
     """End with the parent; open this process's own services."""
     parent.die_with_parent(signal.SIGKILL)
-    os.nice(NICE)
     signal.set_wakeup_fd(-1)  # it was the parent's: its bell rings for its own signals only
     tracing.configure(settings(), "worker")
     services()

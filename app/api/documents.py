@@ -10,6 +10,11 @@ MOST_BYTES = 2**20  # that a tag is made of: the event loop makes it
 MOST_TAGS = 100  # of an If-None-Match that are read
 
 
+def tag_of(body: bytes | memoryview) -> str:
+    """The ETag of a document."""
+    return f'"{blake2b(body, digest_size=16).hexdigest()}"'
+
+
 def unless_had(request: Request, answer: Response) -> Response:
     """An answer with its ETag; 304 in its place where the client has it (RFC 9110, 13.1.2)."""
     plain = answer.status_code == 200 and answer.media_type == JSON
@@ -17,7 +22,7 @@ def unless_had(request: Request, answer: Response) -> Response:
         return answer
     if len(answer.body) > MOST_BYTES:
         return answer
-    tag = f'"{blake2b(answer.body, digest_size=16).hexdigest()}"'
+    tag = tag_of(answer.body)
     answer.headers["ETag"] = tag
     given = request.headers.get("if-none-match", "")
     had = {one.strip().removeprefix("W/") for one in given.split(",", MOST_TAGS)[:MOST_TAGS]}

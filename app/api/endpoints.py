@@ -26,7 +26,8 @@ from app.services.errors import Fault, Refusal
 
 Found = TypeVar("Found")
 READS = {"GET"}  # requests without a body: there is nothing to wait for
-AT_ONCE = 8  # threads of one caller, of the 40 that the server has
+# Threads share one interpreter: each that computes makes the event loop and all others wait.
+AT_ONCE, THREADS = 4, 20  # of one caller, and of all together
 MOST_REMEMBERED = 10_000
 MOST_QUERY, MOST_PARAMETERS = 8192, 200  # bytes; what reads a query takes time for each
 

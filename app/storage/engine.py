@@ -18,6 +18,7 @@ from sqlalchemy.exc import DisconnectionError
 from app.storage.wal import open_queue, private, use_wal
 
 BUSY_SECONDS = 60
+READERS = 24  # connections, as many as threads read at once: none is opened for one transaction
 PRAGMAS = (
     f"busy_timeout={BUSY_SECONDS * 1000}",
     "synchronous=FULL",
@@ -45,7 +46,7 @@ def engine_for(url: str | URL, *, writes: bool = True) -> Engine:
 
 
 def _postgresql(url: URL, writes: bool) -> Engine:
-    engine = create_engine(url, pool_size=8, max_overflow=8, pool_timeout=60)
+    engine = create_engine(url, pool_size=16, max_overflow=0, pool_timeout=60, pool_use_lifo=True)
     event.listen(engine, "checkout", _replace_where_hung_up)
     if writes:
         return engine
@@ -69,12 +70,13 @@ def _sqlite(url: URL, writes: bool) -> Engine:
         raise StorageUrlError(
             "SQLite needs a file: readers and the writer are different connections"
         )
-    size = {"pool_size": 1, "max_overflow": 0} if writes else {"pool_size": 8, "max_overflow": 8}
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),
         pool_timeout=BUSY_SECONDS,
         connect_args={"timeout": BUSY_SECONDS, "isolation_level": None},
-        **size,
+        pool_size=1 if writes else READERS,
+        max_overflow=0,
+        pool_use_lifo=True,  # the one that was used last has its schema and pages in memory
     )
     database = url.database
     private(database)

@@ -381,6 +381,7 @@ def test_threads_of_one_caller_are_few(house: House) -> None:
     """Who waits for as many slow answers as there are threads leaves threads to others."""
     from concurrent.futures import ThreadPoolExecutor
 
+    from app.api.endpoints import AT_ONCE
     from app.services.datasets import records
 
     ada, bob = house.user("analyst"), house.user("analyst")
@@ -397,7 +398,7 @@ def test_threads_of_one_caller_are_few(house: House) -> None:
     try:
         with ThreadPoolExecutor(60) as crowd:
             asked = [crowd.submit(ada.get, "/v1/datasets") for _ in range(60)]
-            for _ in range(8):
+            for _ in range(AT_ONCE):
                 assert inside.acquire(timeout=60.0)
             assert not inside.acquire(timeout=0.3)
             for _ in range(5):

@@ -1,19 +1,41 @@
 """Ready means that a job could be taken and run."""
 
+import asyncio
 import shutil
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import update
 
+from app.api.metrics import Metrics
+from app.api.middleware import Front, _Alive
 from app.services import presence
 from app.services.budgets import rewind
 from app.services.presence import WORKER, Presence, able_workers, leave, running, say
 from app.storage.rows import ProcessRow
 from app.storage.types import utc_now
 from tests.api.support import House, house_in
+
+
+def test_a_plain_probe_is_answered_as_the_framework_would(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(method: str) -> tuple[int, bytes, dict[str, str]]:
+        answer = house.http.request(method, "/healthz")
+        headers = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+        return answer.status_code, answer.content, headers
+
+    early = [told(method) for method in ("GET", "HEAD")]
+    assert house.http.get("/healthz?of=x").status_code == 422
+    assert house.http.post("/healthz").status_code == 405
+    with monkeypatch.context() as patched:
+        patched.setattr(_Alive, "asked", lambda *_: False)
+        assert early == [told(method) for method in ("GET", "HEAD")]
+    counted = 'dpmcmc_http_requests_total{method="GET",route="/healthz",status="200"} 2.0'
+    assert counted in house.admin.get("/metrics").text
 
 
 def test_a_full_disk_is_not_ready(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,3 +118,20 @@ def test_a_thread_says_it_again_and_again_and_takes_it_back(
         with house.services.sessions.read() as session:
             assert running(session) == []
         house.services.close()
+
+
+def test_a_plain_probe_waits_for_nothing_behind_the_outermost_layer() -> None:
+    async def never(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    sent: list[Any] = []
+    scope: Any = {"type": "http", "method": "GET", "path": "/healthz", "headers": [], "state": {}}
+    front = Front(never, Metrics(), lambda _: 1, 1.0, "x")
+    asyncio.run(asyncio.wait_for(front(scope, receive, send), 5.0))
+    assert sent[0]["status"] == 200

@@ -1,0 +1,40 @@
+"""What gives way does so whether cores are shared out by process or by session."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from app.priority import SESSION
+
+TOLD = """
+import os
+from app.priority import SESSION, give_way
+give_way(5)
+print(os.getpriority(os.PRIO_PROCESS, 0), SESSION.read_text().split()[-1])
+"""
+
+
+def told(*, leads: bool) -> list[int]:
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD],
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=leads,
+    )
+    return [int(word) for word in done.stdout.split()]
+
+
+@pytest.mark.skipif(not SESSION.exists(), reason="cores are not shared out by session here")
+def test_the_session_gives_way_with_the_process_that_leads_it() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert told(leads=True) == [own + 5, 5]
+
+
+@pytest.mark.skipif(not SESSION.exists(), reason="cores are not shared out by session here")
+def test_a_session_that_others_lead_stays_as_it_is() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    before = int(SESSION.read_text().split()[-1])
+    assert told(leads=False) == [own + 5, before]
