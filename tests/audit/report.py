@@ -147,10 +147,12 @@ LOOSE = {
         " row could be the worst in all of them at once: a score that turns round while the"
         " matrices turn by a right angle. In a regression with one predictor all are made of one"
         " vector a, so that with c the cosine between the vectors of two rows the squared shift is"
-        " at most f_S (1 + c) / 2 + (f_G + f_V)(1 - c^2) + f_q / 2 of the charge. For the parts of"
-        " a logistic model, (.84, .11, .05, 0), the largest value is .84, at c = 1: a shift of"
-        " .9165, which rows with the same covariates and opposite responses reach. Vectors and"
-        " matrices that are chosen freely reach all of it (`tests/privacy/test_joint_sums.py`)."
+        " at most f_S (1 + c) / 2 + (f_G + f_V) max(1 - c^2, 1/2) + f_q / 2 of the charge"
+        " (docs/proofs/noisy_quadratic.md, section 1): .92 for the parts of a logistic model,"
+        " (.84, .11, .05, 0), that is a shift of .959, and .972 for any parts that a job can have."
+        " Rows with the same covariates and opposite responses have the same matrices and reach"
+        " f_S + f_q / 2, a shift of .9165. Vectors and matrices that are chosen freely reach all of"
+        " the charge (`tests/privacy/test_joint_sums.py`)."
     ),
     "mechanisms.joint_sums:release for releases.clips": (
         "The charge is loose for small tables. A row moves the answer by all that is charged where"

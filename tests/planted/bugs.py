@@ -2243,7 +2243,101 @@ PERSONS = (
     ),
 )
 
+LATER = (
+    Bug(
+        "parts of several holders stay apart for persons",
+        "dpmcmc/privacy/events.py",
+        "of_units",
+        "return Compose(tuple(of_units(inner, rows) for inner in event.events))",
+        "return type(event)(tuple(of_units(inner, rows) for inner in event.events))",
+        f"{UNITS}::test_parts_of_several_holders_are_charged_one_after_the_other",
+    ),
+    Bug(
+        "kept rows of a person depend on those of others",
+        "dpmcmc/inputs/units.py",
+        "grouped",
+        "position.astype(np.uint64)",
+        "in_file.astype(np.uint64)",
+        f"{UNITS}::test_other_persons_keep_their_rows_whatever_one_person_has",
+    ),
+    Bug(
+        "one row of a person more than is charged",
+        "dpmcmc/inputs/units.py",
+        "grouped",
+        "kept = position < max_rows",
+        "kept = position <= max_rows",
+        f"{UNITS}::test_every_unit_has_its_slots_and_only_its_own_rows",
+    ),
+    Bug(
+        "coins of Laplace noise that end too soon",
+        LAPLACE,
+        "_exponential_coins",
+        "random.integers(k, (going.size,)) == 0",
+        "random.integers(k + 1, (going.size,)) == 0",
+        f"{STATISTICS}::test_noise_is_the_discrete_laplace[1]",
+    ),
+    Bug(
+        "responses that are no numbers in sums of squares",
+        SQUARES,
+        "_cells",
+        "np.isfinite(size) & np.isfinite(y)",
+        "np.isfinite(size)",
+        f"{SUMS}::test_no_neighbour_is_further_away_than_is_paid_for[0.1-options0]",
+    ),
+    Bug(
+        "sums of groups with the digits of single rows",
+        SQUARES,
+        "release",
+        "digits_of(n * group) // 2",
+        "digits_of(n) // 2",
+        f"{SUMS}::test_sums_of_groups_are_exact_in_any_order[50]",
+    ),
+    Bug(
+        "a number of rows that weighs more than is charged",
+        "dpmcmc/releases/noisy_mean.py",
+        "_in_few_digits",
+        "math.floor(digits * 2.0**10)",
+        "math.ceil(digits * 2.0**10)",
+        f"{LEFT_OUT}::test_a_number_of_rows_rides_along_with_noisy_means_for_free",
+    ),
+    Bug(
+        "less noise than is the next of the plan",
+        "dpmcmc/privacy/drawn.py",
+        "Metered.admit",
+        "due[0].noise_multiplier != noise_multiplier",
+        "due[0].noise_multiplier < noise_multiplier",
+        f"{EARLY}::test_noise_beyond_the_plan_or_out_of_turn_is_not_drawn",
+    ),
+    Bug(
+        "any short event counts as the beginning of another",
+        "dpmcmc/privacy/drawn.py",
+        "begins",
+        "every[: len(some)] == some",
+        "len(some) <= len(every)",
+        f"{EARLY}::test_what_another_plan_began_with_is_no_beginning",
+    ),
+    Bug(
+        "the same sums of a holder counted twice",
+        "dpmcmc/releases/sufficient_statistics.py",
+        "Sums.joined",
+        "len(np.unique(noisy.gram, axis=0)) < len(noisy.gram)",
+        "False",
+        "tests/core/test_sufficient_statistics.py"
+        "::test_rows_that_are_in_two_releases_are_not_counted_twice",
+    ),
+    Bug(
+        "a redirect taken for a key that is revoked",
+        "dpmcmc/client/answers.py",
+        "check",
+        "is_ours = status == httpx.codes.NO_CONTENT",
+        "is_ours = not response.is_error",
+        "tests/client/test_connection.py"
+        "::test_an_answer_of_something_else_is_no_success[deleted-a page]",
+    ),
+)
+
 BUGS = (
+    *LATER,
     *PERSONS,
     *SUMMING,
     *SINGLE,

@@ -1,5 +1,6 @@
 """The one place of `noisy_quadratic` that draws noise: exact sums of whatever it is given."""
 
+import itertools
 import math
 
 import numpy as np
@@ -74,6 +75,61 @@ def test_the_worst_neighbours_are_as_far_apart_as_is_paid_for(monkeypatch):
     second, _ = flat_of(monkeypatch, [-end[0], end[1], end[1], np.zeros(1)], caps)
     assert first.shape == (p + 2 * p * (p + 1) // 2,)
     assert 0.999 * charged < np.linalg.norm(first - second) <= charged
+
+
+# parts of an event that iterates use: the score, both matrices, the scalar
+SHARES = (
+    (0.84, 0.11, 0.05, 0.0),
+    (0.79, 0.11, 0.05, 0.05),
+    (0.40, 0.40, 0.05, 0.15),
+    (0.89, 0.08, 0.03, 0.0),
+    (0.84, 0.08, 0.03, 0.05),
+)
+
+
+def most_of_one_predictor(shares):
+    """The largest squared shift of rows whose parts are made of one vector: proof, section 1."""
+    score, curvature, noise, square = shares
+    cosines = np.linspace(0.0, 1.0, 10_001)
+    matrices = (curvature + noise) * np.maximum(1.0 - cosines**2, 0.5)
+    return float((0.5 * score * (1.0 + cosines) + matrices).max()) + 0.5 * square
+
+
+def pair_of(point, p=2):
+    """Two rows of one predictor: angles, and how long each of their parts is before the cut."""
+    angle, *sizes = point
+    ends = np.array([1.0, 0.0]), np.array([math.cos(angle), math.sin(angle)])
+    made = []
+    for end, sign, row in zip(ends, (1.0, -1.0), np.reshape(sizes, (2, 4)), strict=True):
+        score, curvature, noise, square = row
+        roots = (np.sqrt(size) * end[:, None] for size in (curvature, noise))
+        made.append([sign * score * end[:, None], *roots, np.array([square])])
+    return made
+
+
+@pytest.mark.parametrize("shares", SHARES)
+def test_rows_of_one_predictor_reach_less_than_is_paid_for(monkeypatch, shares):
+    """Scores turn round where matrices stand still: the audit's largest shift is no weak search."""
+    caps = Caps(3.0, 2.0, 1.5, 4.0, shares)
+    whole = [3.0, 2.0, 1.5, 4.0]
+
+    def apart(point):
+        first, second = pair_of(point)
+        there = flat_of(monkeypatch, first, caps)[0] - flat_of(monkeypatch, second, caps)[0]
+        return float(there @ there)
+
+    angles = np.linspace(0.0, math.pi, 7)
+    ends = itertools.product(angles, *([(0.0, size) for size in whole] * 2))
+    found = max(map(apart, ends))
+    most = most_of_one_predictor(shares)
+    rng = np.random.default_rng(3)
+    for _ in range(150):
+        sizes = rng.uniform(0.0, 1.2, 8) * np.tile(whole, 2)
+        assert apart([rng.uniform(0.0, math.pi), *sizes]) <= most + 1e-6
+    assert 0.99 * most < found <= most + 1e-6
+    assert most <= 0.945 + 1e-12
+    same = apart([0.0, *whole, *whole[:3], 0.0])  # the same covariates, opposite responses
+    assert same == pytest.approx(shares[0] + 0.5 * shares[3], rel=1e-5)
 
 
 def test_the_sensitivity_allows_for_rounding(monkeypatch):

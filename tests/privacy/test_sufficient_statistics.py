@@ -134,6 +134,19 @@ def test_sums_are_exact_in_any_order(monkeypatch):
     assert (whole == turned).all()
 
 
+@pytest.mark.parametrize("k", [8, 50, 500])
+def test_sums_of_groups_are_exact_in_any_order(monkeypatch, k):
+    """A sum of k rows squared is k^2 as large: so many fewer digits are left for a row."""
+    rng = np.random.default_rng(4)
+    groups = rng.uniform(1.0, 2.0, (3, 4000 // k, k))
+    first = groups.reshape(3, -1)
+    whole, _ = flat_of(monkeypatch, first[:2], first[2], group=k)
+    for _ in range(5):
+        second = groups[:, rng.permutation(4000 // k)][..., rng.permutation(k)].reshape(3, -1)
+        turned, _ = flat_of(monkeypatch, second[:2], second[2], group=k)
+        assert (whole == turned).all()
+
+
 def test_what_is_released_is_the_sums_of_the_rows_in_their_units():
     rng = np.random.default_rng(5)
     x, y = rng.uniform(-1, 1, (3, 600)), rng.uniform(-3, 3, 600)
