@@ -158,7 +158,8 @@ LOOSE = {
         "The charge is loose for small tables. A row moves the answer by all that is charged where"
         " it fills every layer and the row that it takes the place of fills none; layers reach up"
         " to 400 mean lengths of a score and 40 mean curvatures, and within the public bounds of"
-        " these tables no row is so long."
+        " these tables no row is so long. Lengths that are chosen freely reach all of the charge"
+        " (`tests/core/test_clips.py`)."
     ),
 }
 

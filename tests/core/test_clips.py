@@ -10,6 +10,7 @@ from dpmcmc.families import MODELS
 from dpmcmc.families.linear import MODEL
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.spec import ModelOptions
+from dpmcmc.mechanisms import sums
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.releases import clips, newton_path, reach, whitening
@@ -59,6 +60,27 @@ def test_noise_does_not_hide_a_tail_from_the_choice():
     assert chosen[1] > 1.3 * chosen[0]
     left = [clip.left / float(np.maximum(tail - clip.length, 0.0).mean()) for clip in some]
     assert np.median(left) > 0.4  # of the last tail, which clips do reach
+
+
+@pytest.mark.parametrize("z", [0.3, 1.0, 25.0])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_layers_have_all_the_noise_that_they_are_charged(monkeypatch, z, scaled):
+    """One vector, which a row that fills every layer moves by 1 / z of its noise."""
+    seen = []
+
+    def spy(total, sensitivity, noise_multiplier, noise):
+        seen.append((np.array(total), sensitivity * noise_multiplier))
+        return noisy_sums(total, sensitivity, noise_multiplier, noise)
+
+    noisy_sums = sums.noisy_sums
+    monkeypatch.setattr(sums, "noisy_sums", spy)
+    rows = np.full(50, 1e9), np.zeros(50)
+    for lengths in rows:
+        block = lengths, lengths, lengths if scaled else NONE, None
+        clips.layers([block], 50, z, Seeded(1), scaled=scaled, gaps=False)
+    (full, sd), (empty, _) = seen
+    assert np.linalg.norm(full - empty) / 50 == pytest.approx(sd / z, rel=1e-6)
+    assert np.linalg.norm(full - empty) / 50 <= sd / z
 
 
 def test_a_larger_budget_cuts_less():
