@@ -2304,8 +2304,8 @@ LATER = (
         "half of the noise of layers",
         "dpmcmc/releases/clips.py",
         "layers",
-        "rows, caps, z, random, gaps=gaps",
-        "rows, caps, 0.5 * z, random, gaps=gaps",
+        "release(vectors(), len(flat), rows, caps, z, random, gaps=gaps)",
+        "release(vectors(), len(flat), rows, caps, 0.5 * z, random, gaps=gaps)",
         "tests/core/test_clips.py::test_layers_have_all_the_noise_that_they_are_charged[False-1.0]",
     ),
     Bug(
