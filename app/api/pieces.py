@@ -2,10 +2,12 @@
 
 Making text of numbers keeps a thread busy for as long as a client reads quickly. Few threads do it,
 and a caller has one piece made at a time, however many of his downloads are open: small answers do
-not wait behind them, nor one caller's download behind the many of another.
+not wait behind them, nor one caller's download behind the many of another. Who has several open
+rests after each piece for as long as it took.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,7 +34,10 @@ class Turns:
         with self._of(user) as turn:
             while True:
                 async with turn:
+                    began = time.monotonic()
                     piece = await to_thread.run_sync(next, made, None, limiter=self._threads)
+                    if self._callers[user][1] > 1:
+                        await asyncio.sleep(time.monotonic() - began)
                 if piece is None:
                     return
                 if piece:

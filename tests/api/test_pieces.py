@@ -79,6 +79,16 @@ def test_one_download_is_not_behind_the_many_of_another_caller() -> None:
     assert asyncio.run(first_to_end()) == (True, 0)
 
 
+def test_who_has_several_open_leaves_half_of_the_time_to_others() -> None:
+    async def seconds(number: int) -> float:
+        turns, began = Turns(), time.monotonic()
+        made = [Made().pieces(40 // number) for _ in range(number)]
+        await asyncio.gather(*(taken(turns, ADA, one) for one in made))
+        return time.monotonic() - began
+
+    assert asyncio.run(seconds(2)) > 2 * 40 * 0.005
+
+
 def test_who_leaves_or_fails_gives_the_turn_back() -> None:
     def broken() -> Iterator[bytes]:
         yield b"x"
