@@ -349,7 +349,10 @@ class Schema:
         object.__setattr__(self, "neighbouring", Neighbouring(self.neighbouring))
         object.__setattr__(self, "rows", int(self.rows))
         object.__setattr__(self, "columns", tuple(columns))
-        object.__setattr__(self, "holders", tuple(self.holders))
+        holders = tuple(self.holders)
+        if not all(isinstance(n, Integral) and not isinstance(n, bool) for n in holders):
+            raise ValueError("holders must be whole numbers of rows, such as [300, 200]")
+        object.__setattr__(self, "holders", tuple(map(int, holders)))
         if self.holders and (min(self.holders) < 1 or sum(self.holders) != self.rows):
             raise ValueError("holders need a row each, and their rows add up to all rows")
         self._check_unit(names)
@@ -484,6 +487,8 @@ class Schema:
         for name in {*missing, *integer, *spikes} - set(bounds):
             extra = "missing codes" if name in missing else "a type or spikes"
             raise ValueError(f"{name!r} has {extra} and no bounds: declare those as well")
+        if isinstance(holders, np.ndarray):
+            holders = holders.tolist()
         if not isinstance(holders, Sequence):
             raise ValueError("holders must be numbers of rows, such as [300, 200], or a column")
         held_by = (
@@ -539,6 +544,8 @@ def _rows_of_holders(name: str, columns: Mapping[str, Sequence[object]]) -> tupl
     """Return the number of rows of each holder, from the column of holders. Raises ValueError."""
     if name not in columns:
         raise ValueError(f"there is no column {name!r}{near(name, columns)}")
+    if any(map(is_missing, columns[name])):
+        raise ValueError(f"{name!r} has rows of no holder: name one in each row")
     runs = [(key, sum(1 for _ in run)) for key, run in groupby(map(word_of, columns[name]))]
     if len({key for key, _ in runs}) < len(runs):
         raise ValueError(f"the rows of a holder must lie together: sort them by {name!r}")

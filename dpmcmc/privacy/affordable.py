@@ -17,7 +17,7 @@ def noise_for_epsilon(epsilon: float, delta: float, num_steps: int = 1) -> float
     """
     _check_budget(epsilon, delta)
     _check_count("num_steps", num_steps)
-    return accountant.noise_multiplier_for(epsilon, delta, num_steps)
+    return accountant.noise_multiplier_for(float(epsilon), float(delta), int(num_steps))
 
 
 def steps_for_epsilon(
@@ -38,10 +38,10 @@ def steps_for_epsilon(
     _check_number("noise_multiplier", noise_multiplier, 1e-5, 1e9)
     _check_count("num_leapfrog", num_leapfrog)
     if gradient_noise_multiplier is None:
-        return accountant.num_steps_for(epsilon, delta, noise_multiplier)
+        return accountant.num_steps_for(float(epsilon), float(delta), float(noise_multiplier))
     _check_number("gradient_noise_multiplier", gradient_noise_multiplier, 1e-5, 1e9)
-    given = noise_multiplier, gradient_noise_multiplier, num_leapfrog
-    return accountant.num_trajectories_for(epsilon, delta, *given)
+    given = float(noise_multiplier), float(gradient_noise_multiplier), int(num_leapfrog)
+    return accountant.num_trajectories_for(float(epsilon), float(delta), *given)
 
 
 def _check_budget(epsilon: float, delta: float) -> None:

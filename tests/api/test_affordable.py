@@ -1,8 +1,10 @@
 """Noise for an epsilon, and steps for an epsilon: the service says what the library does."""
 
 import math
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpmcmc import SpecError, noise_for_epsilon, steps_for_epsilon
@@ -86,3 +88,15 @@ def test_the_library_refuses_other_kinds(wrong: Any) -> None:
             noise_for_epsilon(*given)
         with pytest.raises(SpecError):
             steps_for_epsilon(*given)
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, Fraction])
+@pytest.mark.parametrize("whole", [int, np.int32, np.uint64])
+def test_numbers_of_other_libraries_are_numbers(number: Any, whole: Any) -> None:
+    given = number(2.0), number(0.0078125)
+    assert noise_for_epsilon(*given, whole(50)) == noise_for_epsilon(2.0, 0.0078125, 50)
+    assert steps_for_epsilon(*given, number(20.5)) == steps_for_epsilon(2.0, 0.0078125, 20.5)
+    noise = {"gradient_noise_multiplier": number(30.5), "num_leapfrog": whole(3)}
+    assert steps_for_epsilon(*given, number(20.5), **noise) == steps_for_epsilon(
+        2.0, 0.0078125, 20.5, gradient_noise_multiplier=30.5, num_leapfrog=3
+    )

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dpmcmc.base.errors import SpecError
+import numpy as np
+
+from dpmcmc.base.errors import SpecError, is_number
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.queries.statistics.fisher import Additive, best_power, information
 from dpmcmc.queries.statistics.mechanisms import Statistic, StatisticKind
@@ -24,6 +26,25 @@ class Choice:
     power: float
     scores: dict[float, float]
     information: dict[float, tuple[float, ...]]
+
+
+def checked_question(
+    population: object, thetas: object, powers: object
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return thetas and powers. Raises SpecError where they are no numbers, or no population is."""
+    of_class = isinstance(population, type)
+    if of_class or not callable(getattr(type(population), "nodes", None)):
+        raise SpecError("/population", "must be one of dpmcmc.queries.statistics.populations")
+    found = []
+    for name, values in (("thetas", thetas), ("powers", powers)):
+        listed = values.tolist() if isinstance(values, np.ndarray) else values
+        is_list = isinstance(listed, Sequence) and not isinstance(listed, str)
+        if not is_list or not listed or not all(map(is_number, listed)):
+            raise SpecError(
+                f"/{name}", "needs numbers in a list: thetas, and powers to choose from"
+            )
+        found.append(tuple(listed))
+    return found[0], found[1]
 
 
 def choose_statistic(
@@ -72,8 +93,9 @@ def choose_statistic(
     >>> from dpmcmc.queries.statistics.populations import NormalVariance
     >>> choose_statistic(schema, "dose", NormalVariance(), thetas=[1, 4], powers=[1, 2], epsilon=1)
     """
-    if noise not in ("gaussian", "laplace") or not thetas or not powers:
-        raise SpecError("/thetas", "needs thetas, powers, and gaussian or laplace noise")
+    if noise not in ("gaussian", "laplace"):
+        raise SpecError("/noise", "must be gaussian or laplace")
+    thetas, powers = checked_question(population, thetas, powers)
     privacy = number("epsilon", epsilon), number("delta", delta)
     plans = {
         a: planned(schema, StatisticRequest(column=column, kind=kind, a=a, noise=noise), *privacy)

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.base.errors import SpecError, is_number
+from dpmcmc.base.errors import SpecError
 from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget
@@ -23,6 +23,7 @@ from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.events import Parallel
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.queries.paid import Paid, opened
+from dpmcmc.queries.statistics.choice import checked_question
 from dpmcmc.queries.statistics.fisher import Additive, best_power, log_density_of_sum
 from dpmcmc.queries.statistics.mechanisms import (
     GaussianNoise,
@@ -91,21 +92,14 @@ def plan_of_stages(
         raise SpecError("/first_rows", "must leave rows for both stages")
     if request.form != "batch" or request.noise not in ("gaussian", "laplace"):
         raise SpecError("/noise", "must be gaussian or laplace, of a batch")
-    if not callable(getattr(type(population), "nodes", None)):
-        raise SpecError("/population", "must be one of dpmcmc.queries.statistics.populations")
-    for name, values in (("thetas", thetas), ("powers", powers)):
-        listed = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
-        if not listed or not len(values) or not all(map(is_number, values)):
-            raise SpecError(
-                f"/{name}", "needs numbers in a list: thetas, and powers to choose from"
-            )
+    thetas, powers = checked_question(population, thetas, powers)
     parts = [replace(schema, rows=n) for n in (first_rows, schema.rows - first_rows)]
     first, second = (planned(part, request, *privacy) for part in parts)
     for a in powers:
         planned(parts[1], replace(request, a=a), *privacy)
     event = Parallel((first.paid.event, second.paid.event))
     paid = replace(first.paid, event=event)
-    plan = StagesPlan(first, second, population, tuple(thetas), tuple(powers), paid)
+    plan = StagesPlan(first, second, population, thetas, powers, paid)
     if not _is_known(plan):
         message = "are too far from the column's bounds: the Fisher information there is not finite"
         raise SpecError("/thetas", message)
