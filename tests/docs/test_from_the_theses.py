@@ -72,6 +72,41 @@ def test_a_name_of_nothing_would_be_found(repository: Any, word: str) -> None:
     assert not exists(repository, word)
 
 
+NUMBERED = {
+    "A": ("Algorithm 1", "Algorithm 2", "Algorithm 3", "Figure 2.1", "Figure 7.1", "Figure 7.2"),
+    "B": (
+        *(f"Algorithm {number}" for number in range(1, 19)),
+        *(f"Figure 4.{number}" for number in range(1, 5)),
+        "Figure 5.1",
+        *(f"Figure 6.{number}" for number in range(1, 6)),
+        *(f"Figure 7.{number}" for number in range(1, 4)),
+        *("Table 6.1", "Table 6.2", "Table 7.1", "Table 7.2"),
+    ),
+}
+
+
+def numbered(text: str) -> set[str]:
+    """Every algorithm, figure and table that a text names, "Figures 6.1 to 6.5" in full."""
+    found = set()
+    pattern = r"(Algorithm|Figure|Table)s? ([\d.]+)(?: (to|and) ([\d.]+))?"
+    for kind, first, word, last in re.findall(pattern, text):
+        chapter, _, start = first.rpartition(".")
+        ends = [int(start), int(last.rpartition(".")[2] if last else start)]
+        between = range(ends[0], ends[1] + 1) if word == "to" else ends
+        found |= {f"{kind} {chapter}.{n}" if chapter else f"{kind} {n}" for n in between}
+    return found
+
+
+@pytest.mark.parametrize("thesis", NUMBERED)
+def test_every_algorithm_figure_and_table_has_its_line(repository: Any, thesis: str) -> None:
+    guide = (repository / "docs" / "guides" / "from_the_theses.md").read_text()
+    told = guide.partition("## Figures")[2].partition("## Symbols")[0]
+    lines = [line for line in told.splitlines() if line.startswith(f"| {thesis}, ")]
+    algorithms = guide.partition(f"## Algorithms of thesis {thesis}")[2].partition("\n## ")[0]
+    found = numbered("\n".join([*lines, algorithms]))
+    assert set(NUMBERED[thesis]) - found == set()
+
+
 def test_every_symbol_and_method_has_its_line(repository: Any) -> None:
     guide = (repository / "docs" / "guides" / "from_the_theses.md").read_text()
     symbols = ("tau ", "tau_g", "L, ", "b_l", "b_g", "n_0", "kappa", "Lambda")

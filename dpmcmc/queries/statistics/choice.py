@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,16 +35,15 @@ def checked_question(
     of_class = isinstance(population, type)
     if of_class or not callable(getattr(type(population), "nodes", None)):
         raise SpecError("/population", "must be one of dpmcmc.queries.statistics.populations")
-    found = []
-    for name, values in (("thetas", thetas), ("powers", powers)):
-        listed = values.tolist() if isinstance(values, np.ndarray) else values
-        is_list = isinstance(listed, Sequence) and not isinstance(listed, str)
-        if not is_list or not listed or not all(map(is_number, listed)):
-            raise SpecError(
-                f"/{name}", "needs numbers in a list: thetas, and powers to choose from"
-            )
-        found.append(tuple(listed))
-    return found[0], found[1]
+    return _listed("thetas", thetas), _listed("powers", powers)
+
+
+def _listed(name: str, values: Any) -> tuple[float, ...]:
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    is_list = isinstance(listed, Sequence) and not isinstance(listed, str)
+    if not is_list or not listed or not all(map(is_number, listed)):
+        raise SpecError(f"/{name}", "needs numbers in a list: thetas, and powers to choose from")
+    return tuple(listed)
 
 
 def choose_statistic(
