@@ -36,6 +36,7 @@ from dpmcmc.releases.quadratic_steps import Iterate, weighted
 from dpmcmc.releases.quadratic_verdict import (
     MAX_CURVATURE_NOISE,
     MIN_INFORMATION_PER_COEFFICIENT,
+    Normals,
     verdict,
 )
 from dpmcmc.releases.whitening import Whitening
@@ -63,12 +64,14 @@ def pooled(
     most: float | None = None,
     odds: bool = False,
     asked: bool = False,
+    prior: Normals | None = None,
 ) -> Quadratic:
     """Return two iterates in the same coordinates pooled, weighted by the inverse noise variance.
 
     additive: whether a scale is an sd in units of the predictor; what it was taken to be then
     divides all of an iterate, so that both are brought to the last one's. most: largest curvature
-    of all rows in any direction, for a scale of 1.
+    of all rows in any direction, for a scale of 1. prior: of the job, where it decides where the
+    posterior lies, and so how far from the places; None where rows alone are taken to.
     """
     own = _scale(iterates, fixed=fixed)
     units = np.array([(iterate.scale / own) ** 2 if additive else 1.0 for iterate in iterates])
@@ -91,10 +94,11 @@ def pooled(
     left_sd = unseen_sd = 0.0
     if asked:
         curve, curve_sd = np.tensordot(by_curve, curves, 1), np.linalg.norm(by_curve * curve_sds)
-        away = _away(iterates, scores[-1], curve, float(curve_sd))
+        lifted = _lifted(curve, float(curve_sd))
+        away = _away(iterates, scores[-1], lifted, prior)
         cut = units * [iterate.sums.rows * iterate.cut_curve for iterate in iterates]
         lost = np.linalg.norm(away, axis=1) * np.hypot(curve_sd * 0.5**0.5, cut / len(curve) ** 0.5)
-        bent = np.zeros(2) if additive else _bent(curve, away, iterates[-1].root, white)
+        bent = np.zeros(2) if additive else _bent(lifted, away, iterates[-1].root, white)
         lost = np.hypot(lost, bent)
         if not alone:
             by_score = _weights(np.hypot(score_sds, lost))
@@ -153,14 +157,26 @@ def pooled(
     )
 
 
-def _away(
-    iterates: tuple[Iterate, Iterate], score: Floats, curve: Floats, curve_sd: float
-) -> Floats:
-    """Return (2, p) the way from each place to the mode, by the last score, in its coordinates."""
-    last = iterates[-1]
+def _lifted(curve: Floats, curve_sd: float) -> Floats:
+    """Return a curvature (p, p) with eigenvalues of no less than what its noise alone has."""
     values, vectors = np.linalg.eigh(curve)
     safe = np.maximum(values, math.sqrt(2.0 * len(values)) * curve_sd)
-    step = vectors @ ((vectors.T @ score) / safe)
+    return np.asarray((vectors * safe) @ vectors.T)
+
+
+def _away(
+    iterates: tuple[Iterate, Iterate], score: Floats, whole: Floats, prior: Normals | None
+) -> Floats:
+    """Return (2, p) the way from each place to the mode, by the last score, in its coordinates.
+
+    whole: (p, p) curvature, positive.
+    """
+    last, p = iterates[-1], len(score)
+    if prior is not None:  # where it rules the likelihood's own mode is far, and does not matter
+        mean, precision = (part[:p] for part in prior)
+        whole = whole + last.root.T @ (precision[:, None] * last.root)
+        score = score + last.root.T @ (precision * (mean - last.place))
+    step = np.linalg.solve(whole, score)
     between = np.linalg.solve(last.root, last.place - iterates[0].place)
     return np.array([step + between, step])
 
@@ -467,6 +483,7 @@ def released(
             else problem.rows * rows.largest_slope * max_row_norm**2,
             odds=rows.family.link in ("logit", "softmax") and has_intercept(white),
             asked=problem.asked,
+            prior=None if rows.family.quadratic else (rows.prior_mean, rows.prior),
         )
         return replace(release, stopped=stopped)
 

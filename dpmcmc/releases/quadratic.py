@@ -137,10 +137,14 @@ MIXTURE, LEAST_MIXTURE, MANY = 400, 60, 20  # curvatures that draws are mixed ov
 FLAT, LEAST_PART = 1e-3, 0.02  # of the mean curvature; of the curvature that is a score's variance
 # of a squared scale, that is left when the distance to the mean is taken off
 MIN_SQUARE_LEFT = 0.02
+HIDING_NOISE = 0.5  # of a log scale, from which on its square is not above its noise
 MIN_CURVATURE_LEFT = 0.1  # of a curvature that is told too steep
 LEAST_FREE = 0.1  # degrees of freedom of a scale that rows say nothing of
 SURE = 1e-12  # of a largest eigenvalue: what is left of one that was taken off
 LEAST_INFLATION, MOST_INFLATION = 0.75, 1e6  # of a score's variance, by what no model expects
+# of a curvature, that a prior's precision is, from which the score's variance is the model's
+RULING = 0.1
+FEW_ROWS = 100.0  # a coefficient, of which the spread of scores tells no variance: one may be most
 MIN_WEIGHT = 0.05  # mean weight of a row, for what noise says is less
 
 
@@ -304,7 +308,7 @@ class Quadratic:
         curves = self._curvatures(count, random)
         powers = self._powers(len(curves), random)
         score, noise = agreed(self)
-        whole, gain = self.likelihoods(curves, noise)
+        whole, gain = self.likelihoods(curves, noise, prior)
         told = whole, gain @ score
         kinds = categories.of(self, mean[:p], precision[:p])
         if kinds is not None:
@@ -351,19 +355,25 @@ class Quadratic:
         shrink = np.eye(len(directions)) - (directions * (1.0 - left)[:, None]) @ directions.T
         return np.asarray(shrink @ curves @ shrink)
 
-    def _variance(self, half: Floats, inverse: Floats) -> Floats:
+    def _variance(self, half: Floats, inverse: Floats, prior: Floats | None = None) -> Floats:
         """Return the score's variance (k, p, p), given curvatures half @ half.T.
 
-        Between 0 and those where rows are weighted down, or the model holds.
+        Between 0 and those where rows are weighted down, or the model holds; of the model's own
+        answer no less than the model says where a prior, (p, p), is weighed against it, or rows are
+        few.
         """
         share, off = self._thinned()
         most = 1.0 if self.robust else MOST_INFLATION
         curve = half @ turned(half)
         values, vectors = np.linalg.eigh(even(inverse @ (share * curve + off) @ turned(inverse)))
-        directions = half @ vectors
-        return np.asarray(
-            (directions * np.clip(values, LEAST_PART, most)[:, None]) @ turned(directions)
-        )
+        directions, least = half @ vectors, np.full(values.shape, LEAST_PART)
+        if prior is not None and not self.robust:
+            ways = turned(inverse) @ vectors
+            ruling = np.einsum("kpi,pq,kqi->ki", ways, prior, ways) / RULING
+            few_rows = FEW_ROWS * len(self.place) / max(self.rows, 1)
+            least = np.clip(np.maximum(ruling, few_rows), LEAST_PART, 1.0)
+        kept = np.clip(values, least, most)
+        return np.asarray((directions * kept[:, None]) @ turned(directions))
 
     def _thinned(self) -> tuple[float, Floats]:
         """Return (share, rest): the variance is share * curvature + rest, as far as is known."""
@@ -390,10 +400,13 @@ class Quadratic:
         cubes = np.maximum(1.0 - third + math.sqrt(third) * random.normals((count,)), 0.1)
         return np.asarray(self.tempering * free * cubes**3 / rows)
 
-    def likelihoods(self, curves: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    def likelihoods(
+        self, curves: Floats, noise: Floats, prior: Floats | None = None
+    ) -> tuple[Floats, Floats]:
         """Return precisions (k, p, p) by u, given curvatures, and what leads to their means.
 
         Of the score, (k, p, p): curvature times the inverse of the score's variance. noise: (p, p).
+        prior: (p, p) precision by u, that they are for; None where it is of no account.
         """
         p = curves.shape[1]
         levels = np.abs(np.trace(curves, axis1=1, axis2=2)) / p
@@ -402,7 +415,7 @@ class Quadratic:
         if cut is not None:
             half, inverse = _halves(cut, SURE * np.abs(cut).max(axis=(1, 2)) + TINY**0.25)
         curves = half @ turned(half)
-        variance = self._variance(half, inverse) + noise
+        variance = self._variance(half, inverse, prior) + noise
         gain = turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
         whole = even(gain @ curves)
         cut = self._within(whole)
@@ -515,6 +528,8 @@ class Mixture:
             variance += (scales.TAIL_SD * float(weights @ np.array(tails))) ** 2
         else:
             variance = told.square_spread * free
+            hidden = noise / told.residual_sd**2 - HIDING_NOISE
+            variance += max(hidden, 0.0) ** 2  # a square that noise hides tells no log
         kept = 1.0 / (1.0 + (variance + float(np.var(found))) * precision)
         sd = math.sqrt(variance * kept)
         return np.asarray(kept * found + (1.0 - kept) * mean + sd * random.normals((len(moves),)))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpmcmc import Schema, sample
+from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.releases.quadratic import Quadratic
@@ -69,10 +70,12 @@ def sds_over_priors(fit):
 @pytest.mark.parametrize("family", MODELS)
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("epsilon", [0.1, 1, 10])
-def test_what_noise_hides_is_left_to_the_prior(family, rows, epsilon):
+@pytest.mark.parametrize("estimand", ["robust", "model"])
+def test_what_noise_hides_is_left_to_the_prior(family, rows, epsilon, estimand):
+    sampler = NoisyQuadraticOptions(estimand=estimand)
     for seed in range(3):
         with warnings.catch_warnings(action="error"):
-            fit = fitted(family, rows, epsilon, seed)
+            fit = fitted(family, rows, epsilon, seed, sampler)
         assert fit.verdict.status == "unreliable"
         assert sds_over_priors(fit).min() > 0.85
 

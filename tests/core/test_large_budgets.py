@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import NormalPrior
 from tests.sources import Seeded
@@ -42,19 +43,21 @@ def exactly(data, prior):
     return means, np.sqrt(squares - means**2)
 
 
-def fit_of(data, prior, epsilon=EPSILON):
+def fit_of(data, prior, epsilon=EPSILON, estimand=None):
     schema = Schema.from_frame(data, bounds={"x": (-1, 1), "y": ("no", "yes")})
-    how = {"sampler": "noisy_quadratic", "random": Seeded(3), "delta": 1e-6}
+    sampler = NoisyQuadraticOptions(estimand=estimand)
+    how = {"sampler": sampler, "random": Seeded(3), "delta": 1e-6}
     return sample("y ~ x", data, schema, prior=prior, epsilon=epsilon, **how)
 
 
+@pytest.mark.parametrize("estimand", ["robust", "model"])
 @pytest.mark.parametrize(
     "prior", [NormalPrior(scale=1.5), NormalPrior(scale=0.1), NormalPrior(scale=0.2, loc=1.0)]
 )
-def test_a_prior_that_rules_where_the_posterior_lies_is_followed_there(prior):
+def test_a_prior_that_rules_where_the_posterior_lies_is_followed_there(prior, estimand):
     data = parted(4)
     means, sds = exactly(data, prior)
-    fit = fit_of(data, prior)
+    fit = fit_of(data, prior, estimand=estimand)
     draws = fit.draws.reshape(-1, 2)
     assert np.abs((draws.mean(axis=0) - means) / sds).max() < 0.1
     assert np.abs(draws.std(axis=0) / sds - 1.0).max() < 0.05
@@ -68,8 +71,9 @@ def test_a_posterior_that_is_not_normal_is_called_unreliable():
     assert "is not normal" in fit.verdict.sentence
 
 
-def test_a_wider_prior_asked_for_later_is_judged_as_well():
-    fit = fit_of(parted(0), NormalPrior(scale=2.5))
+@pytest.mark.parametrize("estimand", ["robust", "model"])
+def test_a_wider_prior_asked_for_later_is_judged_as_well(estimand):
+    fit = fit_of(parted(0), NormalPrior(scale=2.5), estimand=estimand)
     assert fit.release.posterior().verdict.status == "reliable"
     wide = fit.release.posterior(
         {"x": NormalPrior(scale=500.0), "Intercept": NormalPrior(scale=50)}
@@ -77,14 +81,16 @@ def test_a_wider_prior_asked_for_later_is_judged_as_well():
     assert wide.verdict.status == "unreliable"
 
 
-def test_rows_far_out_count_in_full_where_noise_is_next_to_nothing():
+@pytest.mark.parametrize("estimand", [None, "model"])
+def test_rows_far_out_count_in_full_where_noise_is_next_to_nothing(estimand):
     """One of few rows with a column far out of the others', and off the line of the others."""
     rng = np.random.default_rng(5)
     x = np.append(rng.normal(1.0, 0.1, 149), 9.0)
     y = 2.0 + 0.5 * x + 0.3 * rng.standard_normal(150)
     y[-1] -= 1.5
     schema = Schema.from_frame({"x": x, "y": y}, bounds={"x": (0, 10), "y": (-5, 10)})
-    fit = sample("y ~ x", {"x": x, "y": y}, schema, epsilon=EPSILON, random=Seeded(1))
+    how = {"sampler": NoisyQuadraticOptions(estimand=estimand)} if estimand else {}
+    fit = sample("y ~ x", {"x": x, "y": y}, schema, epsilon=EPSILON, random=Seeded(1), **how)
     assert fit.plan.spec.sampler.algorithm == "noisy_quadratic"  # no chain is nearer
     design = np.column_stack([np.ones(150), x])
     found, squares = np.linalg.lstsq(design, y, rcond=None)[:2]
