@@ -11,7 +11,7 @@ from app.priority import SESSION
 TOLD = """
 import os
 from app.priority import SESSION, give_way
-give_way(5)
+give_way(5, 2)
 print(os.getpriority(os.PRIO_PROCESS, 0), SESSION.read_text().split()[-1])
 """
 
@@ -30,7 +30,7 @@ def told(*, leads: bool) -> list[int]:
 @pytest.mark.skipif(not SESSION.exists(), reason="cores are not shared out by session here")
 def test_the_session_gives_way_with_the_process_that_leads_it() -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert told(leads=True) == [own + 5, 5]
+    assert told(leads=True) == [own + 5, 2]
 
 
 @pytest.mark.skipif(not SESSION.exists(), reason="cores are not shared out by session here")
