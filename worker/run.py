@@ -237,7 +237,7 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
             dataset = session.get_one(DatasetRow, job.dataset_id)
             asked = runnable(job.resolved)
             holders = _usable(services, session, job, dataset) if asked.pays else ()
-            work = asked.work(session, schema_of(dataset))
+            work = asked.work(session, asked.used(schema_of(dataset)))
             permit, ends = _paid(services, session, job) if asked.pays else (None, ())
             job.started_at = job.started_at or max(job.created_at, database_now(session))
             return Claim(

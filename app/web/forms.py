@@ -129,6 +129,14 @@ def number(form: dict[str, str], name: str, pointer: str) -> float | None:
         raise NotReadError(pointer, "must be a number") from None
 
 
+def whole(form: dict[str, str], name: str, pointer: str) -> int | None:
+    """Return a whole number of a form, None where it is empty. Raises NotReadError."""
+    value = number(form, name, pointer)
+    if value is not None and not value.is_integer():
+        raise NotReadError(pointer, "must be a whole number")
+    return None if value is None else int(value)
+
+
 def family_of(form: dict[str, str], columns: list[Json]) -> str:
     """Return the chosen family; where none was, the one that the response's column asks for."""
     response = form.get("formula", "").partition("~")[0].strip()
@@ -157,6 +165,7 @@ def job(form: dict[str, str], dataset: Json, models: Json, samplers: Json) -> Js
         "epsilon": number(form, "epsilon", "/privacy/epsilon"),
         "delta": dataset["privacy"]["delta"] if delta is None else delta,
     }
+    privacy["max_rows"] = whole(form, "max_rows", "/privacy/max_rows")
     body: Json = {
         "dataset": dataset["id"],
         "model": model,
@@ -220,6 +229,7 @@ def paid(job: Json) -> dict[str, str]:
         "dataset": job["dataset"],
         "delta": str(privacy["delta"]),
         "epsilon": str(privacy.get("epsilon") or f"{job['cost']['epsilon']:.6g}"),
+        "max_rows": str(privacy.get("max_rows") or ""),
     }
 
 

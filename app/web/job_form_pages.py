@@ -77,7 +77,7 @@ async def options(
 async def columns(request: Request, signed: Signed, dataset: str) -> HTMLResponse:
     """The columns of a dataset, and the delta of its budget."""
     found = await signed.api.get(f"/v1/datasets/{await identifier(dataset)}")
-    return page(request, "job_columns.html", signed, dataset=found)
+    return page(request, "job_columns.html", signed, dataset=found, form={})
 
 
 async def _body(signed: Session, form: dict[str, str]) -> Json:

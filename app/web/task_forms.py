@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from app.web.forms import NotReadError, number, paid
+from app.web.forms import NotReadError, number, paid, whole
 from app.web.inside import Json
 from app.web.shown import exact
 
@@ -31,6 +31,7 @@ def body_of(form: dict[str, str]) -> Json:
     if "statistics" in made:
         made["statistics"] += more.pop("statistics", [])
     privacy = {name: number(form, name, f"/privacy/{name}") for name in ("epsilon", "delta")}
+    privacy["max_rows"] = whole(form, "max_rows", "/privacy/max_rows")
     body: Json = {
         "dataset": form.get("dataset", ""),
         "task": {"kind": kind} | made | more,
@@ -53,13 +54,6 @@ def _numbers(form: dict[str, str], name: str, pointer: str) -> list[float]:
         if part.strip():
             found.append(number({name: part}, name, f"{pointer}/{at}") or 0.0)
     return found
-
-
-def _whole(form: dict[str, str], name: str, pointer: str) -> int | None:
-    value = number(form, name, pointer)
-    if value is not None and not value.is_integer():
-        raise NotReadError(pointer, "must be a whole number")
-    return None if value is None else int(value)
 
 
 def _more(form: dict[str, str]) -> Json:
@@ -105,7 +99,7 @@ def _synthetic(form: dict[str, str]) -> Json:
     columns = _named(form, "column.")
     if columns:
         found["columns"] = columns
-    tables = _whole(form, "num_tables", "/task/tables")
+    tables = whole(form, "num_tables", "/task/tables")
     if tables is not None:
         found["tables"] = tables
     marginals = _tables(form, "marginals")
@@ -126,7 +120,7 @@ def _stages(form: dict[str, str]) -> Json:
     }
     sd = number(form, "sd", "/task/options/sd")
     found |= {} if sd is None else {"options": {"sd": sd}}
-    first = _whole(form, "first_rows", "/task/first_rows")
+    first = whole(form, "first_rows", "/task/first_rows")
     found |= {} if first is None else {"first_rows": first}
     for name in ("thetas", "powers"):
         found[name] = _numbers(form, name, f"/task/{name}")

@@ -33,6 +33,10 @@ PriorScale = Annotated[
     float | None,
     typer.Option("--prior-scale", callback=finite, help="Sd of the normal prior of coefficients."),
 ]
+MaxRows = Annotated[
+    int | None,
+    typer.Option("--max-rows", help="Most rows of one person, where the dataset has several."),
+]
 AcceptLow = Annotated[
     bool, typer.Option("--accept-low-quality", help="Run also what the plan calls useless.")
 ]
@@ -64,6 +68,7 @@ class Flags:
     delta: float | None
     algorithm: str | None
     prior_scale: float | None
+    max_rows: int | None
     accept_low_quality: bool
     spend: Spend | None
 
@@ -84,7 +89,7 @@ def job(client: Client, file: Path | None, flags: Flags) -> Json:
     if file is None and (flags.formula is None or flags.epsilon is None):
         complain("a job needs --formula and --epsilon, or a file with a job.", code=WRONG_WORDS)
     _merge(body, "model", formula=flags.formula, family=flags.family)
-    _merge(body, "privacy", epsilon=flags.epsilon, delta=flags.delta)
+    _merge(body, "privacy", epsilon=flags.epsilon, delta=flags.delta, max_rows=flags.max_rows)
     _merge(body, "sampler", algorithm=flags.algorithm)
     if flags.prior_scale is not None:
         _merge(body, "model", prior={"kind": "normal", "scale": flags.prior_scale})

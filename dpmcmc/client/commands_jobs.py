@@ -76,6 +76,7 @@ def plan(
     delta: asked.Delta = None,
     algorithm: asked.Algorithm = None,
     prior_scale: asked.PriorScale = None,
+    max_rows: asked.MaxRows = None,
     accept_low_quality: asked.AcceptLow = False,
     spend: asked.SpendOf = None,
     as_json: AsJson = False,
@@ -89,6 +90,7 @@ def plan(
         delta=delta,
         algorithm=algorithm,
         prior_scale=prior_scale,
+        max_rows=max_rows,
         accept_low_quality=accept_low_quality,
         spend=spend,
     )
@@ -109,6 +111,7 @@ def submit(
     delta: asked.Delta = None,
     algorithm: asked.Algorithm = None,
     prior_scale: asked.PriorScale = None,
+    max_rows: asked.MaxRows = None,
     accept_low_quality: asked.AcceptLow = False,
     spend: asked.SpendOf = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it, then show the result.")] = False,
@@ -123,6 +126,7 @@ def submit(
         delta=delta,
         algorithm=algorithm,
         prior_scale=prior_scale,
+        max_rows=max_rows,
         accept_low_quality=accept_low_quality,
         spend=spend,
     )

@@ -95,6 +95,7 @@ def run(
     Raises PermitError before the rows are opened, where the permit is for another event or dataset;
     SpecError where the job is not resolved, or its whitening not at hand. Never raises on the rows.
     """
+    schema = spec.privacy.schema(schema)
     if permit.event_digest != digest(event(schema, spec)):
         raise PermitError("the permit was made for another event")
     if getattr(spec.sampler, "paid", False):
@@ -103,7 +104,8 @@ def run(
         checked(whitening, len(make_design(schema, spec.model.formula).parameters))
     else:
         whitening = None  # the job pays for its own
-    return Run(schema, spec, rows.open(permit), random or SystemRandom(), whitening)
+    table = rows.open(permit).within(schema)
+    return Run(schema, spec, table, random or SystemRandom(), whitening)
 
 
 def _blocks(

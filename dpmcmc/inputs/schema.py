@@ -673,3 +673,20 @@ class Table:
     columns: Mapping[str, NDArray[np.float64] | NDArray[np.int32]]
     rows: int
     present: NDArray[np.bool_] | None = None
+
+    def within(self, schema: Schema) -> "Table":
+        """Return the rows that a schema with as many or fewer rows of each unit has.
+
+        Raises ValueError where that is none of these rows, depending on numbers of rows alone.
+        """
+        several, rest = divmod(self.rows, max(schema.units, 1))
+        if self.rows == schema.rows:
+            return self
+        if rest or several < schema.unit_rows:
+            raise ValueError("the rows are not those of the schema")
+
+        def first(values: NDArray[Any]) -> NDArray[Any]:
+            return values.reshape(-1, several)[:, : schema.unit_rows].reshape(-1)
+
+        kept = {name: first(values) for name, values in self.columns.items()}
+        return Table(kept, schema.rows, None if self.present is None else first(self.present))

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
+from dpmcmc.inputs.schema import Schema
 
 Spend = Literal["until_hopeless", "all"]
 FamilyName = Literal[
@@ -125,6 +127,9 @@ class PrivacySpec:
         Standard deviation of the noise over the sensitivity: of every step of a chain; for a
         release of the whole job, which then costs mu = 1 / noise_multiplier for any number of
         draws.
+    max_rows
+        Where one person may have several rows: the most of each that the job uses, chosen at
+        random; all that the dataset keeps where None.
 
     Examples
     --------
@@ -134,6 +139,14 @@ class PrivacySpec:
     delta: float
     epsilon: float | None = None
     noise_multiplier: float | None = None
+    max_rows: int | None = None
+
+    def schema(self, schema: Schema) -> Schema:
+        """Return the schema of the rows that a job uses. Raises SpecError on max_rows."""
+        try:
+            return schema.with_max_rows(self.max_rows)
+        except ValueError as error:
+            raise SpecError("/privacy/max_rows", str(error)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

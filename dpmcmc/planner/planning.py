@@ -193,6 +193,7 @@ def event(schema: Schema, spec: JobSpec) -> Event:
     Where the schema has a privacy unit, the event is on units. Raises SpecError where the job is
     open.
     """
+    schema = spec.privacy.schema(schema)
     return of_units(noise_event(schema, spec), unit_rows_of(schema, spec))
 
 
@@ -274,6 +275,7 @@ def plan(
     Raises SpecError.
     """
     check_spec(schema, spec)
+    schema = spec.privacy.schema(schema)
     check_delta("/privacy/delta", spec.privacy.delta, schema.units)
     design = make_design(schema, spec.model.formula)
     family = MODELS[spec.model.family]

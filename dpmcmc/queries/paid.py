@@ -55,8 +55,11 @@ def _multiplier(privacy: PrivacySpec, unit_rows: int) -> float:
     return z if unit_rows == 1 else z * unit_rows * ROUND_UP
 
 
-def opened(paid: Paid, rows: Private[Table], permit: Permit) -> Table:
-    """Return the rows. Raises PermitError where the permit is for another event or dataset."""
+def opened(paid: Paid, rows: Private[Table], permit: Permit, schema: Schema) -> Table:
+    """Return the schema's rows.
+
+    Raises PermitError where the permit is for another event or dataset.
+    """
     if permit.event_digest != digest(paid.event):
         raise PermitError("the permit was made for another event")
-    return rows.open(permit)
+    return rows.open(permit).within(schema)

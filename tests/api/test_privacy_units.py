@@ -209,6 +209,72 @@ def test_a_job_says_whom_it_protects_and_costs_what_was_asked(either_house: Hous
     assert verified["ok"], verified
 
 
+def fewer(body: dict[str, Any], most: Any) -> dict[str, Any]:
+    return body | {"privacy": body["privacy"] | {"max_rows": most}}
+
+
+COUNTS = {"kind": "summaries", "statistics": [{"kind": "counts", "columns": ["cured"]}]}
+
+
+def test_a_job_may_use_fewer_rows_of_each_person(either_house: House) -> None:
+    house = either_house
+    dataset, ada = uploaded(house, as_csv(visits(sizes=4)))["id"], house.user("analyst")
+    task = {"dataset": dataset, "task": COUNTS, "privacy": {"epsilon": 20.0, "delta": 1e-6}}
+    noise = [ada.post("/v1/plans", json=fewer(task, most)).json()["reasons"][0] for most in (1, 4)]
+    noise_sds = [float(re.findall(r"sd ([0-9.]+)", told)[0]) for told in noise]
+    assert noise_sds[1] == pytest.approx(4.0 * noise_sds[0], rel=0.02)
+    for body in (fewer(job_on(dataset), 2), fewer(task, 2) | {"accept_low_quality": False}):
+        plan = ada.post("/v1/plans", json=body).json()
+        assert plan["protects"] == {"unit": "patient", "max_rows": 2}
+        job = submitted(ada, body)
+        house.run(job)
+        done = ada.get(f"/v1/jobs/{job}").json()
+        assert (done["status"], done["protects"]) == ("succeeded", plan["protects"])
+        assert done["spec"]["privacy"]["max_rows"] == 2
+    shares = [one["estimate"] for one in ada.get(f"/v1/jobs/{job}/result").json()["estimates"]]
+    cured = np.mean(np.array(visits(sizes=4)["cured"]) == "yes")
+    assert shares == pytest.approx([1.0 - cured, cured], abs=0.1)
+    chain = submitted(ada, fewer(job_on(dataset), 2))
+    house.run(chain)
+    csv = ada.get(f"/v1/jobs/{chain}/chain", headers={"Accept": "text/csv"})
+    assert csv.headers["Dpmcmc-Protects"] == "a person (patient, at most 2 rows)"
+    assert ada.post(f"/v1/jobs/{chain}/posteriors", json={}).status_code == 200
+    budget = ada.get(f"/v1/datasets/{dataset}/budget").json()
+    assert budget["protects"] == PROTECTS
+    assert house.admin.post(f"/v1/datasets/{dataset}/ledger/verify").json()["ok"]
+
+
+def test_one_row_of_each_person_takes_what_single_rows_take(house: House) -> None:
+    dataset, ada = uploaded(house, as_csv(visits()))["id"], house.user("analyst")
+    tables = {"kind": "synthetic", "columns": ["cured"], "tables": 2, "moves": 40}
+    body = {"dataset": dataset, "task": tables, "privacy": {"epsilon": 10.0, "delta": 1e-6}}
+    assert ada.post("/v1/plans", json=body).status_code == 422
+    job = submitted(ada, fewer(body, 1))
+    house.run(job)
+    assert ada.get(f"/v1/jobs/{job}/result").json()["rows"] == PERSONS
+    assert len(ada.get(f"/v1/jobs/{job}/tables/0").text.split()) == PERSONS + 1
+
+
+@pytest.mark.parametrize("most", [0, -1, 5, 1001, 2.5, "2", True, 1e300])
+def test_a_number_of_rows_that_is_none_is_refused(house: House, most: Any) -> None:
+    dataset, ada = uploaded(house, as_csv(visits()))["id"], house.user("analyst")
+    task = {"dataset": dataset, "task": COUNTS, "privacy": {"epsilon": 1.0, "delta": 1e-6}}
+    for path in ("/v1/plans", "/v1/jobs"):
+        for body in (fewer(job_on(dataset), most), fewer(task, most)):
+            answer = ada.post(path, json=body)
+            assert answer.status_code == 422, answer.text
+            assert answer.json()["errors"][0]["pointer"] == "/privacy/max_rows"
+
+
+def test_a_dataset_of_rows_has_no_rows_of_a_person_to_choose(house: House) -> None:
+    rows = visits(seed=9)
+    del rows["patient"]
+    dataset = uploaded(house, as_csv(rows), privacy_unit="row")["id"]
+    answer = house.user("analyst").post("/v1/jobs", json=fewer(job_on(dataset), 2))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/privacy/max_rows"
+
+
 @pytest.mark.parametrize(
     "body",
     [

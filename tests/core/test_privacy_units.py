@@ -7,19 +7,22 @@ import pytest
 
 from dpmcmc import Budget, describe, release_statistic, sample, synthesise
 from dpmcmc.base.errors import SpecError
-from dpmcmc.base.private import Neighbouring
+from dpmcmc.base.private import Neighbouring, Permit, Private
 from dpmcmc.families.logistic import LogisticForm
 from dpmcmc.families.rowwise import RowTarget
 from dpmcmc.fit.local import table_of
+from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
-from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema, names_of
+from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema, Table, names_of
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.inputs.units import EMPTY, digest_of, grouped
 from dpmcmc.mechanisms import joint_sums
 from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY
 from dpmcmc.mechanisms.joint_sums import Block, Caps
 from dpmcmc.mechanisms.sums import digits_of
-from dpmcmc.planner import noise_event, plan
+from dpmcmc.planner import event, noise_event, plan
+from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import (
     Barker,
     Compose,
@@ -39,6 +42,7 @@ from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles, request
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.whitening import by_unit
 from dpmcmc.samplers.algorithms import ALGORITHMS
+from tests.sources import Seeded
 
 KEY = b"k" * 32
 DOSE = NumberColumn(name="dose", lower=0, upper=10)
@@ -430,3 +434,43 @@ def test_no_column_of_persons_is_called_row():
         PrivacyUnit(column="row", max_rows=4)
     plain = Schema.from_frame(rows, bounds=BOUNDS, privacy_unit="row")
     assert plain.unit_rows == 1
+
+
+def test_a_job_that_names_fewer_rows_is_planned_and_run_on_these():
+    rows = panel()
+    schema = by_patient(rows)
+    model = ModelSpec(family="logistic", formula="cured ~ dose")
+    privacy = PrivacySpec(epsilon=5.0, delta=1e-6, max_rows=2)
+    sampler = DpPenaltyOptions(num_steps=20, num_chains=1)
+    spec = JobSpec(model=model, privacy=privacy, sampler=sampler)
+    few = schema.with_max_rows(2)
+    made = plan(schema, spec)
+    assert made.event == plan(few, spec).event == event(schema, made.spec)
+    assert made.spec.privacy.max_rows == 2
+    assert made.cost.epsilon == pytest.approx(5.0, rel=1e-3)
+    table, subject = table_of(schema, rows), "rows"
+
+    def drawn(given):
+        permit = Permit(subject=subject, event_digest=digest(made.event))
+        private = Private(given, subject=subject)
+        blocks = run(schema, made.spec, private, permit, random=Seeded(4))
+        return np.concatenate([block.value for block in blocks], axis=1)
+
+    np.testing.assert_array_equal(drawn(table), drawn(table.within(few)))
+
+
+def test_a_table_of_fewer_rows_has_the_first_slots_of_each_unit():
+    rows = panel()
+    schema = by_patient(rows, 4)
+    table = table_of(schema, rows)
+    few = table.within(schema.with_max_rows(3))
+    assert few.rows == 3 * schema.units
+    np.testing.assert_array_equal(
+        few.columns["dose"].reshape(-1, 3), table.columns["dose"].reshape(-1, 4)[:, :3]
+    )
+    np.testing.assert_array_equal(few.present.reshape(-1, 3), table.present.reshape(-1, 4)[:, :3])
+    assert table.within(schema) is table
+    with pytest.raises(ValueError, match="not those of the schema"):
+        few.within(schema)
+    with pytest.raises(ValueError, match="not those of the schema"):
+        Table({}, schema.rows + 1).within(schema)

@@ -1754,6 +1754,23 @@ SEARCHED = (
         f"{REPLAYED}[synthesise]",
     ),
     Bug(
+        "all rows of a person used where fewer are paid for",
+        "dpmcmc/fit/run.py",
+        "run",
+        "rows.open(permit).within(schema)",
+        "rows.open(permit)",
+        "tests/core/test_privacy_units.py"
+        "::test_a_job_that_names_fewer_rows_is_planned_and_run_on_these",
+    ),
+    Bug(
+        "all rows of a person counted where fewer are paid for",
+        "dpmcmc/queries/paid.py",
+        "opened",
+        "rows.open(permit).within(schema)",
+        "rows.open(permit)",
+        "tests/api/test_privacy_units.py::test_one_row_of_each_person_takes_what_single_rows_take",
+    ),
+    Bug(
         "noise of tables that no verdict sees",
         "dpmcmc/queries/synthetic/checks.py",
         "_sd_of",

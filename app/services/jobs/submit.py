@@ -21,6 +21,7 @@ from app.services.jobs.kinds import body_hash
 from app.services.jobs.kinds.base import Job, PaidJob
 from app.services.planning.plans import asked, unbounded
 from app.storage.clock import database_now
+from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow, JobRow
 from dpmcmc.base.names import ROW
 from dpmcmc.inputs.schema import Schema
@@ -78,7 +79,7 @@ def submit(
     with services.sessions.read() as session:
         refuse_rewound(session, services, dataset_id)
         now = database_now(session)
-        protects = _protects(session, dataset_id)
+        protects = _protects(session, dataset_id, job)
     row = _row(caller, dataset_id, job, key, digest, now)
     row.protects = protects
     row.resolved, row.progress_of = job.settled(plan).as_json(), plan.num_steps
@@ -111,9 +112,9 @@ def submit_free(
     Raises Refusal 404, 429 too_many_jobs, 422 idempotency_key_reused.
     """
     with services.sessions.read() as session:
-        dataset_id = session.get_one(JobRow, of).dataset_id
+        paid = session.get_one(JobRow, of)
+        dataset_id, protects = paid.dataset_id, paid.protects
         now = database_now(session)
-        protects = _protects(session, dataset_id)
     digest = body_hash(dataset_id, job)
     earlier = earlier_of(services, caller, key, digest)
     if earlier is not None:
@@ -159,10 +160,13 @@ def _admit(services: Services, session: Session, caller: Caller, dataset_id: UUI
     _check_waiting(services, dataset.waiting)
 
 
-def _protects(session: Session, dataset_id: UUID) -> dict[str, Any] | None:
-    """Whom jobs on a dataset protect; None where that is a row, or there is no such dataset."""
+def _protects(session: Session, dataset_id: UUID, job: PaidJob) -> dict[str, Any] | None:
+    """Whom a job on a dataset protects; None where that is a row, or there is no such dataset."""
     dataset = session.get(DatasetRow, dataset_id)
-    return dataset.protects if dataset is not None and dataset.unit != ROW else None
+    if dataset is None or dataset.unit == ROW:
+        return None
+    used = job.used(schema_of(dataset))
+    return dataset.protects | {"max_rows": used.unit_rows}
 
 
 def _check_waiting(services: Services, waiting: int | None) -> None:

@@ -16,7 +16,7 @@ from app.services.errors import Fault, Refusal
 from app.services.jobs.kinds.base import PaidJob
 from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow, JobRow
-from dpmcmc.base.errors import low_quality_remedy
+from dpmcmc.base.errors import SpecError, low_quality_remedy
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.planner import BasePlan
 from dpmcmc.privacy.events import EventError
@@ -61,7 +61,12 @@ def asked(
     with services.sessions.read() as session:
         dataset = usable_dataset(session, caller, dataset_id)
         check_bounded(session, dataset, job)
-        return schema_of(dataset), job.facts(session, caller, dataset_id)
+        try:
+            used = job.used(schema_of(dataset))
+        except SpecError as error:
+            faults = [Fault(error.pointer, error.message)]
+            raise Refusal(422, "invalid_request", "The job cannot be planned.", faults) from None
+        return used, job.facts(session, caller, dataset_id)
 
 
 def public_facts(services: Services, caller: Caller, dataset_id: UUID) -> Schema:

@@ -170,8 +170,8 @@ def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
                 "no_release",
                 "This job stored no release: its chains started from none, or it ran long ago.",
             )
-        dataset = session.get_one(DatasetRow, found.dataset_id)
-        return Kept(schema_of(dataset), ChainJob.read(found.resolved).spec, row.content)
+        dataset, job = session.get_one(DatasetRow, found.dataset_id), ChainJob.read(found.resolved)
+        return Kept(job.used(schema_of(dataset)), job.spec, row.content)
 
 
 def result(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
@@ -199,10 +199,11 @@ def table(
     """
     with services.sessions.read() as session:
         found = _task(session, caller, job_id)
-        spec = TaskJob.read(found.resolved).spec
+        job = TaskJob.read(found.resolved)
+        spec = job.spec
         if not isinstance(spec.task, SyntheticTask) or number >= spec.task.tables:
             raise not_found("table")
-        schema = schema_of(session.get_one(DatasetRow, found.dataset_id))
+        schema = job.used(schema_of(session.get_one(DatasetRow, found.dataset_id)))
     of_block = (found.id, found.released_attempt or 0, 1 + number)
     parts = stored_columns(services.sessions, *of_block, schema.rows)
     return (table_of(replace(schema, rows=part.shape[1]), spec, part.reshape(-1)) for part in parts)
@@ -243,8 +244,9 @@ def _check_kept(job: JobRow) -> None:
 
 def _chain(services: Services, session: Session, job: JobRow, scale: Scale) -> Chain:
     _check_kept(job)
-    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
-    shown = read(job.resolved).shown(schema, Cost(job.epsilon, job.delta, job.mu), scale)
+    found = read(job.resolved)
+    schema = found.used(schema_of(session.get_one(DatasetRow, job.dataset_id)))
+    shown = found.shown(schema, Cost(job.epsilon, job.delta, job.mu), scale)
     of_attempt = (job.id, job.released_attempt or 0, len(shown.parameters))
     draws = kept_draws(services.sessions, session, *of_attempt, shown.converted)
     verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None

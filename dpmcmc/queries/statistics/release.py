@@ -49,7 +49,7 @@ def release(
     Privacy: plan.paid.event, paid for by the permit. Raises PermitError before the rows are opened;
     never on rows.
     """
-    table = opened(plan.paid, rows, permit)
+    table = opened(plan.paid, rows, permit, plan.schema)
     values = table.columns[plan.request.column].astype(np.float64)
     if plan.request.form == "sequential":
         values = shuffled(values, random)

@@ -128,7 +128,9 @@ def release_of_stages(
     Privacy: plan.paid.event, two events in parallel on rows that chance assigns to a stage.
     Raises PermitError before the rows are opened; never on rows.
     """
-    values = opened(plan.paid, rows, permit).columns[plan.first.request.column].astype(np.float64)
+    both = plan.first.schema.rows + plan.second.schema.rows
+    table = opened(plan.paid, rows, permit, replace(plan.first.schema, rows=both))
+    values = table.columns[plan.first.request.column].astype(np.float64)
     values, split = shuffled(values, random), plan.first.schema.rows
     first = of_values(plan.first, values[:split], random)
     power, _ = _chosen(plan, weights_of(first, plan.population, plan.thetas))

@@ -77,7 +77,7 @@ def release(
     Privacy: plan.paid.event, one Gaussian event for all, paid for by the permit. Proof:
     docs/proofs/tables.md. Raises PermitError before the rows are opened; never on rows.
     """
-    table = opened(plan.paid, rows, permit)
+    table = opened(plan.paid, rows, permit, plan.schema)
     parts = np.concatenate([request.of(table) for request in plan.requests])
     return released(parts, len(plan.requests), plan.paid.noise_multiplier, random)
 

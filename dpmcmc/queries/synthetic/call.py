@@ -222,7 +222,7 @@ def release(
     Privacy: plan.paid.event, one Gaussian event for all of them, paid for by the permit. Proof:
     docs/proofs/tables.md. Raises PermitError before the rows are opened; never on rows.
     """
-    table = opened(plan.paid, rows, permit)
+    table = opened(plan.paid, rows, permit, plan.schema)
     parts = [counted(table, [plan.axes[k] for k in marginal]) for marginal in plan.model.marginals]
     return released(np.concatenate(parts), len(parts), plan.paid.noise_multiplier, random)
 

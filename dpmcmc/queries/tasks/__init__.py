@@ -185,6 +185,7 @@ def _statistics(schema: Schema, spec: TaskSpec, first: Floats) -> tuple[Released
 def _planned(schema: Schema, spec: TaskSpec) -> Planned:
     """Return the planned task. Raises SpecError with pointers to the task's fields."""
     try:
+        schema = spec.privacy.schema(schema)
         return TASKS[type(spec.task)](schema, spec.task, spec.privacy)
     except SpecError as error:
         complete = error.pointer.startswith(("/privacy", "/dataset", "/task"))

@@ -127,6 +127,10 @@ class Job(ABC):
     def as_json(self) -> Json:
         """Return the spec as it is stored."""
 
+    def used(self, schema: Schema) -> Schema:
+        """Return the schema of the rows that it uses of a dataset. Raises SpecError."""
+        return schema
+
     def hashed(self) -> Json:
         """Return the spec as it stands for a request that is sent again."""
         return self.as_json()

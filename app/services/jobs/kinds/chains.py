@@ -90,6 +90,10 @@ class ChainJob(PaidJob):
 
     spec: JobSpec
 
+    def used(self, schema: Schema) -> Schema:
+        """Return the schema of the rows that it uses of a dataset. Raises SpecError."""
+        return self.spec.privacy.schema(schema)
+
     @classmethod
     def read(cls, stored: Json) -> Self:
         """Return the job of a stored spec. Raises ValidationError."""
@@ -109,6 +113,8 @@ class ChainJob(PaidJob):
         for name in ("whitening", "estimand"):  # as before there were such options
             if body["sampler"].get(name, "") is None:
                 del body["sampler"][name]
+        if body["privacy"]["max_rows"] is None:
+            del body["privacy"]["max_rows"]
         if body["spend"] == JobSpec.__dataclass_fields__["spend"].default:
             del body["spend"]
         if body["sampler"].get("start", "") is None:  # as what it took the place of was called
@@ -137,7 +143,9 @@ class ChainJob(PaidJob):
         return tuple(
             Earlier(name, spec.model.formula, spec.privacy.noise_multiplier or 0.0)
             for name, spec in specs
-            if isinstance(spec.sampler, NoisyQuadraticOptions) and not spec.sampler.paid
+            if isinstance(spec.sampler, NoisyQuadraticOptions)
+            and not spec.sampler.paid
+            and spec.privacy.max_rows == self.spec.privacy.max_rows
         )
 
     def plan(self, schema: Schema, facts: Sequence[Earlier], *, advise: bool) -> planner.Plan:

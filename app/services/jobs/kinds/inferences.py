@@ -50,8 +50,9 @@ class TaskBlock:
 def first_block(session: Session, job: JobRow) -> TaskBlock:
     """What a succeeded task released first."""
     block = stored_block(session, job.id, job.released_attempt or 0, 0)
-    schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
-    return TaskBlock(schema, TaskJob.read(job.resolved).spec, block)
+    task = TaskJob.read(job.resolved)
+    schema = task.used(schema_of(session.get_one(DatasetRow, job.dataset_id)))
+    return TaskBlock(schema, task.spec, block)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ class TaskJob(PaidJob):
 
     spec: TaskSpec
 
+    def used(self, schema: Schema) -> Schema:
+        """Return the schema of the rows that it uses of a dataset. Raises SpecError."""
+        return self.spec.privacy.schema(schema)
+
     @classmethod
     def read(cls, stored: Json) -> Self:
         """Return the task of a stored spec. Raises ValidationError."""
@@ -62,6 +66,13 @@ class TaskJob(PaidJob):
     def as_json(self) -> Json:
         """Return the spec as it is stored."""
         return asdict(self.spec)
+
+    def hashed(self) -> Json:
+        """Return the spec as earlier versions wrote it: requests of then may be sent again."""
+        body = self.as_json()
+        if body["privacy"]["max_rows"] is None:
+            del body["privacy"]["max_rows"]
+        return body
 
     @classmethod
     def title(cls, stored: Json) -> str:
