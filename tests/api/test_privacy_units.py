@@ -251,7 +251,9 @@ def test_one_row_of_each_person_takes_what_single_rows_take(house: House) -> Non
     assert ada.post("/v1/plans", json=body).status_code == 422
     job = submitted(ada, fewer(body, 1))
     house.run(job)
-    assert ada.get(f"/v1/jobs/{job}/result").json()["rows"] == PERSONS
+    told = ada.get(f"/v1/jobs/{job}/result").json()
+    assert told["rows"] == PERSONS
+    assert sum(told["marginals"][0]["counts"]) == pytest.approx(PERSONS, abs=20)
     assert len(ada.get(f"/v1/jobs/{job}/tables/0").text.split()) == PERSONS + 1
 
 
