@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -239,3 +240,12 @@ def running(
             while OPEN:
                 OPEN.pop().close()
             stop(process)
+
+
+def signed_in(house: House, key: str) -> str:
+    """Sign in, and return the token of the session's forms."""
+    house.http.cookies.clear()
+    house.http.post("/login", data={"key": key, "then": "/me"})
+    token = re.search('name="csrf" value="([^"]+)"', house.http.get("/me").text)
+    assert token
+    return token.group(1)

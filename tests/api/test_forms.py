@@ -48,6 +48,7 @@ def test_a_form_becomes_a_job_and_a_job_a_form(registered: Any) -> None:
         "formula": "y ~ a:b",
         "family": "negative_binomial",
         "epsilon": "2",
+        "max_rows": "3",
         "delta": "",
         "priors": "a:b, -1, 0.5\n\nC(g)[x, y], 0, 2\n",
         "model.dispersion": "2",
@@ -71,7 +72,7 @@ def test_a_form_becomes_a_job_and_a_job_a_form(registered: Any) -> None:
             "options": {"dispersion": 2.0},
             "weights": "w",
         },
-        "privacy": {"epsilon": 2.0, "delta": 1e-7},
+        "privacy": {"epsilon": 2.0, "delta": 1e-7, "max_rows": 3},
         "sampler": {
             "algorithm": "dp_hmc", "num_steps": 40, "mass": [1.0, 2.0], "start": {"share": 0.5},
         },

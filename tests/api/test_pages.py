@@ -7,7 +7,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.web.pages import ROUTERS
-from tests.api.support import ADMIN, House
+from tests.api.support import ADMIN, House, signed_in
 
 
 def paths(method: str) -> list[str]:
@@ -16,15 +16,6 @@ def paths(method: str) -> list[str]:
     found = [one.path for one in routes if method in (one.methods or ())]
     assert len(found) > 15
     return [re.sub(r"\{\w+\}", lambda _: str(uuid4()), one) for one in found]
-
-
-def signed_in(house: House, key: str) -> str:
-    """Sign in, and return the token of the session's forms."""
-    house.http.cookies.clear()
-    house.http.post("/login", data={"key": key, "then": "/me"})
-    token = re.search('name="csrf" value="([^"]+)"', house.http.get("/me").text)
-    assert token
-    return token.group(1)
 
 
 def test_a_form_without_the_token_of_its_session_is_refused_everywhere(house: House) -> None:

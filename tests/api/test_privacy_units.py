@@ -14,7 +14,7 @@ from pyarrow import parquet
 from app.storage.files import name_of
 from app.storage.limits import Limits
 from app.storage.rows import DatasetRow
-from tests.api.support import Caller, House
+from tests.api.support import Caller, House, signed_in
 
 PERSONS, MOST = 300, 4
 METADATA: dict[str, Any] = {
@@ -255,6 +255,19 @@ def test_one_row_of_each_person_takes_what_single_rows_take(house: House) -> Non
     assert told["rows"] == PERSONS
     assert sum(told["marginals"][0]["counts"]) == pytest.approx(PERSONS, abs=20)
     assert len(ada.get(f"/v1/jobs/{job}/tables/0").text.split()) == PERSONS + 1
+
+
+def test_forms_ask_how_many_rows_of_a_person(house: House) -> None:
+    dataset = uploaded(house, as_csv(visits()))["id"]
+    plain = uploaded(house, as_csv(visits(seed=5)), privacy_unit="row", name="plain", columns=[
+        *METADATA["columns"], {"name": "patient", "type": "category", "categories": sorted(
+            set(visits(seed=5)["patient"]))}])["id"]  # fmt: skip
+    signed_in(house, house.user("analyst").key)
+    for address in ("/jobs/new?", "/jobs/columns?", "/tasks/new?", "/tasks/fields?"):
+        page = house.http.get(f"{address}dataset={dataset}")
+        assert page.status_code == 200, page.text
+        assert "Most rows of each patient" in page.text
+        assert 'name="max_rows"' not in house.http.get(f"{address}dataset={plain}").text
 
 
 @pytest.mark.parametrize("most", [0, -1, 5, 1001, 2.5, "2", True, 1e300])
