@@ -184,6 +184,11 @@ def test_a_process_that_dies_while_it_loads_is_followed_by_another(
             own.close()
 
 
+def test_planners_share_the_session_within_which_they_give_way(planners: Planners) -> None:
+    assert planners.ask("a", os.getsid, 0).answer.result(PATIENCE) == os.getsid(0)
+    assert planners.ask("a", os.getpgid, 0).answer.result(PATIENCE) != os.getpgid(0)
+
+
 def test_planners_know_none_of_the_services_secrets(
     planners: Planners, monkeypatch: pytest.MonkeyPatch
 ) -> None:

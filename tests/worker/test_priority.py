@@ -3,10 +3,26 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from app import serve
 from app.priority import SESSION
+
+
+def test_workers_share_the_session_of_the_service_and_no_process_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, script = tmp_path / "told", tmp_path / "worker"
+    say = "import os; print(os.getsid(0), os.getpgid(0), file=open({told!r}, 'w'))"
+    script.write_text(f"#!{sys.executable}\n{say.format(told=str(told))}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(serve.sys, "executable", str(script))
+    child = serve.Workers(1, 1.0)._start()
+    assert child.wait(10) == 0
+    assert list(map(int, told.read_text().split())) == [os.getsid(0), child.pid]
+
 
 TOLD = """
 import os

@@ -321,7 +321,7 @@ class _Worker:
                 [sys.executable, "-m", "app.services.planning.process", *arguments],
                 pass_fds=(theirs.fileno(),),
                 env=_environment(),
-                start_new_session=True,
+                process_group=0,  # of this session, within which `nice` counts
             )
             return Connection(ours.detach())
 
