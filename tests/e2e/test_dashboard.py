@@ -267,7 +267,8 @@ def test_a_task_is_duplicated_as_it_was_asked_for(
     with Client(service.url, analyst) as client:
         dataset = next(one["id"] for one in client.datasets() if "small" in one["name"])
         privacy = {"epsilon": 0.012, "delta": 1e-7}
-        job = client.submit({"dataset": dataset, "task": task, "privacy": privacy})
+        body = {"dataset": dataset, "task": task, "privacy": privacy}
+        job = client.submit(body | {"accept_low_quality": True})
         asked = client.job(job["id"])["submitted"]
     sign_in(page, service.url, analyst)
     page.goto(f"{service.url}/jobs/{job['id']}")
@@ -277,6 +278,7 @@ def test_a_task_is_duplicated_as_it_was_asked_for(
     for label, value in (filled | {"ε": "0.012", "δ": "1e-07"}).items():
         expect(page.get_by_label(label, exact=label == "Tables")).to_have_value(value)
     expect(page.locator("#plan")).to_contain_text("affordable")  # without a further touch
+    page.get_by_label("Accept a plan of low quality").check()
     page.get_by_role("button", name="Submit job").click()
     expect(page.get_by_role("button", name="Duplicate")).to_be_visible()
     with Client(service.url, analyst) as client:

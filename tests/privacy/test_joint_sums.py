@@ -118,7 +118,7 @@ def test_rows_of_one_predictor_reach_less_than_is_paid_for(monkeypatch, shares):
         there = flat_of(monkeypatch, first, caps)[0] - flat_of(monkeypatch, second, caps)[0]
         return float(there @ there)
 
-    angles = np.linspace(0.0, math.pi, 7)
+    angles = np.linspace(0.0, math.pi, 13)
     ends = itertools.product(angles, *([(0.0, size) for size in whole] * 2))
     found = max(map(apart, ends))
     most = most_of_one_predictor(shares)
