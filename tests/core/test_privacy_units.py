@@ -440,14 +440,14 @@ def test_a_job_that_names_fewer_rows_is_planned_and_run_on_these():
     rows = panel()
     schema = by_patient(rows)
     model = ModelSpec(family="logistic", formula="cured ~ dose")
-    privacy = PrivacySpec(epsilon=5.0, delta=1e-6, max_rows=2)
-    sampler = DpPenaltyOptions(num_steps=20, num_chains=1)
+    privacy = PrivacySpec(epsilon=500.0, delta=1e-6, max_rows=2)
+    sampler = DpPenaltyOptions(num_steps=200, num_chains=2)
     spec = JobSpec(model=model, privacy=privacy, sampler=sampler)
     few = schema.with_max_rows(2)
     made = plan(schema, spec)
     assert made.event == plan(few, spec).event == event(schema, made.spec)
     assert made.spec.privacy.max_rows == 2
-    assert made.cost.epsilon == pytest.approx(5.0, rel=1e-3)
+    assert made.cost.epsilon == pytest.approx(500.0, rel=1e-3)
     table, subject = table_of(schema, rows), "rows"
 
     def drawn(given):
@@ -456,7 +456,9 @@ def test_a_job_that_names_fewer_rows_is_planned_and_run_on_these():
         blocks = run(schema, made.spec, private, permit, random=Seeded(4))
         return np.concatenate([block.value for block in blocks], axis=1)
 
-    np.testing.assert_array_equal(drawn(table), drawn(table.within(few)))
+    first = drawn(table)
+    assert len(np.unique(first)) > 40  # it moves, and where to depends on the rows
+    np.testing.assert_array_equal(first, drawn(table.within(few)))
 
 
 def test_a_table_of_fewer_rows_has_the_first_slots_of_each_unit():
