@@ -7,6 +7,7 @@ import sys
 import pytest
 import typer
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 
 import dpmcmc
 from app.main import create_app
@@ -88,7 +89,8 @@ def test_a_reader_finds_what_is_searched_without_a_server(site, browser, width, 
     tab.goto((site / "tutorial.html").as_uri())
     tab.keyboard.press("Control+k")
     tab.keyboard.type("choose epsilon")
-    tab.locator("a[href*='?h=choose+epsilon']").first.wait_for()
+    first = tab.locator("a[href*='?h=choose+epsilon']").first
+    expect(first).to_have_attribute("href", re.compile("choose_epsilon"))  # in order by then
     tab.keyboard.press("Enter")
     tab.wait_for_url("**/guides/choose_epsilon.html*")
     tab.close()
