@@ -156,15 +156,21 @@ def test_a_forked_process_does_not_spend_what_its_parent_may_spend():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def forked_call(budget):
+    """Fork a process that takes one call; it is killed where it waits. Returns its number."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        budget.take(small(10))
+        os._exit(0)
+    return child
+
+
 def test_a_process_forked_while_a_thread_spends_does_not_wait_for_it(tmp_path):
     """The thread that holds the lock is not in the new process."""
     budget = Budget(1.0, DELTA, path=tmp_path / "budget.json")
     with budget._lock:
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            budget.take(small(10))
-            os._exit(0)
+        child = forked_call(budget)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     budget.take(small(10))
     assert budget.calls == 2
@@ -174,11 +180,7 @@ def test_a_process_forked_while_a_thread_has_the_file_does_not_keep_it(tmp_path)
     """It has inherited the open file, and with it the lock."""
     budget = Budget(1.0, DELTA, path=tmp_path / "budget.json")
     with budget._newest():
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            budget.take(small(10))
-            os._exit(0)
+        child = forked_call(budget)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert budget.calls == 1
 

@@ -350,8 +350,8 @@ def synthesise(
     tables
         Number of tables, each with as many rows as the data.
     moves
-        Least number of steps of each chain that draws probabilities. More are made, up to eight
-        times as many, while the chains do not agree.
+        Least number of steps of each chain that draws probabilities. More are made, up to seven
+        times as many in all, while the chains do not agree.
     accept_low_quality
         Whether to pay for tables that noise is expected to move too far; refused otherwise.
     budget

@@ -72,7 +72,7 @@ def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
     if schema.rows < 1:
         raise SpecError("/dataset", "the dataset has no rows")
     planned = _planned(schema, spec)
-    short = shortfall(schema, spec)
+    short = _shortfall(planned)
     check_delta("/privacy/delta", planned.paid.cost.delta, schema.units)
     return TaskPlan(
         spec=spec,
@@ -99,7 +99,10 @@ def shortfall(schema: Schema, spec: TaskSpec) -> tuple[str, float | None] | None
     Synthetic tables alone promise to be like the rows. Of the other tasks the result says what
     noise hides.
     """
-    planned = _planned(schema, spec)
+    return _shortfall(_planned(schema, spec))
+
+
+def _shortfall(planned: Planned) -> tuple[str, float | None] | None:
     if not isinstance(planned, synthetic.PlannedTables) or planned.plan.usable:
         return None
     return planned.plan.shortfall()
