@@ -67,8 +67,8 @@ class LowQualityError(SpecError):
     """
 
     def __init__(self, expected: str, usable_at: float | None) -> None:
-        told = "Nothing was charged; accept_low_quality=True takes the call as it is."
-        super().__init__("/privacy/epsilon", f"{expected} {low_quality_remedy(usable_at)} {told}")
+        remedy = "Nothing was charged; accept_low_quality=True takes the call as it is."
+        super().__init__("/privacy/epsilon", f"{expected} {low_quality_remedy(usable_at)} {remedy}")
         self.usable_at = usable_at
 
 

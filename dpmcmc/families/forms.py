@@ -110,11 +110,15 @@ class NormalForm:
 
     def log_prior_gradient(self, positions: Floats) -> Floats:
         """Return (chain, d) gradients of the log prior at positions (chain, d)."""
-        found, straight, aux = np.empty(positions.shape), np.empty(positions.shape[1]), np.empty(3)
-        for position, gradient in zip(positions, found, strict=True):
+        gradients, straight, aux = (
+            np.empty(positions.shape),
+            np.empty(positions.shape[1]),
+            np.empty(3),
+        )
+        for position, gradient in zip(positions, gradients, strict=True):
             describe(self.public, position, straight, aux)
             log_prior_gradient(self.public, position, straight, gradient)
-        return found
+        return gradients
 
 
 class DesignForm(NormalForm):

@@ -35,15 +35,15 @@ def check(design: Design, model: ModelSpec) -> None:
 
 def numbers_of(design: Design) -> list[NumberColumn]:
     """Return the columns of the formula. Raises SpecError where one is not a plain number."""
-    found = []
+    columns = []
     for term in design.terms:
         plain = len(term) == 1 and term[0].source is None
         column = column_of(design.schema, term[0].column) if plain else None
         if not isinstance(column, NumberColumn):
             raise SpecError(POINTER, "only columns of numbers, each for itself, have a mean")
         check_measured(column)
-        found.append(column)
-    return found
+        columns.append(column)
+    return columns
 
 
 def scales(design: Design, model: ModelSpec) -> tuple[Floats, Floats, Floats]:

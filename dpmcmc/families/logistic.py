@@ -56,11 +56,11 @@ def check(design: Design, _: ModelSpec) -> None:
     """Refuse a response that is neither a binary column nor a number with bounds 0 and 1."""
     response = response_of(design)
     if not isinstance(response, BinaryColumn) and not zero_to_one(response):
-        told = (
+        message = (
             "logistic regression needs a binary column as its response, or a number with bounds"
             f" (0, 1): declare {response.name!r} so"
         )
-        raise SpecError(POINTER, told)
+        raise SpecError(POINTER, message)
 
 
 class LogisticForm(DesignForm):

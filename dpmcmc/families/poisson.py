@@ -95,8 +95,8 @@ def counted(
     w = np.minimum(w, place.curved / np.maximum(slope * place.row_norm**2, TINY))
     seen = _observed(psi, slope, rate, gain) if place.spread.any() else 1.0
     z = (y - rate) ** 2 / np.maximum(rate / gain * place.scale**2, TINY)
-    told = np.minimum(z, place.cut**2)
-    return single(w * psi, w * slope * seen, w * w * gain * gain * variance * seen, told)
+    squared = np.minimum(z, place.cut**2)
+    return single(w * psi, w * slope * seen, w * w * gain * gain * variance * seen, squared)
 
 
 def _observed(psi: Floats, slope: Floats, rate: Floats, gain: Floats | float) -> Floats:
@@ -118,8 +118,8 @@ def _secant(psi: Floats, apart: Floats, slope: Floats, steepest: Floats) -> Floa
     steeper than the tangent at the count or at its mean, between which a secant lies: where their
     logs nearly agree the half that is added to a count leaves any quotient.
     """
-    told = psi * apart > 0.0
-    return np.where(told, np.minimum(psi / np.where(told, apart, 1.0), steepest), slope)
+    agree = psi * apart > 0.0
+    return np.where(agree, np.minimum(psi / np.where(agree, apart, 1.0), steepest), slope)
 
 
 def _there(of: UpTo, j: Floats, k: int) -> Floats:
@@ -195,8 +195,8 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     sds = prior(design, spec.model)[1]
     rows = design.schema.rows * tempering * typical_rate(design, spec)
     precision = rows * second_moments(design) + np.diag(form.prior_precision)
-    found = guess_of(form, spec, precision, np.minimum(sds, PLAUSIBLE_SD))
-    return replace(found, distance=np.minimum(sds, LARGEST_COEFFICIENT))
+    approximation = guess_of(form, spec, precision, np.minimum(sds, PLAUSIBLE_SD))
+    return replace(approximation, distance=np.minimum(sds, LARGEST_COEFFICIENT))
 
 
 MODEL = Model(

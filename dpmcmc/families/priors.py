@@ -32,12 +32,12 @@ def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None
     if isinstance(prior, NormalPrior):
         means[:same], sds[:same] = prior.loc, prior.scale
         return means, sds
-    for name, one in (prior or {}).items():
+    for name, own in (prior or {}).items():
         if name not in names:
             guess = near(str(name), names)
             raise SpecError(place(name), f"no such parameter; there are {', '.join(names)}{guess}")
         k = names.index(name)
-        means[k], sds[k] = one.loc, one.scale
+        means[k], sds[k] = own.loc, own.scale
     return means, sds
 
 
@@ -74,12 +74,12 @@ def resolved(
 
 def _check_far(named: dict[str, NormalPrior], names: Sequence[str], default: Normals) -> None:
     """Refuse what arithmetic in units of the default would lose."""
-    for name, one in named.items():
+    for name, own in named.items():
         mean, sd = (float(part[names.index(name)]) for part in default)
-        if not abs(one.loc - mean) <= MOST_DEFAULT_SDS * sd:
+        if not abs(own.loc - mean) <= MOST_DEFAULT_SDS * sd:
             low, high = mean - MOST_DEFAULT_SDS * sd, mean + MOST_DEFAULT_SDS * sd
             raise SpecError(f"{place(name)}/loc", f"must be between {low:g} and {high:g}")
-        if not sd / MOST_DEFAULT_SDS <= one.scale <= MOST_DEFAULT_SDS * sd:
+        if not sd / MOST_DEFAULT_SDS <= own.scale <= MOST_DEFAULT_SDS * sd:
             message = f"must be between {sd / MOST_DEFAULT_SDS:g} and {MOST_DEFAULT_SDS * sd:g}"
             raise SpecError(f"{place(name)}/scale", message)
 
@@ -93,24 +93,26 @@ def check_numbers(prior: Prior) -> None:
         return
     if not isinstance(prior, dict):
         raise SpecError(POINTER, f"must be a normal prior, {RIGHT}")
-    for name, one in prior.items():
-        _check_one(one, place(name), 0.0, math.inf)
+    for name, own in prior.items():
+        _check_one(own, place(name), 0.0, math.inf)
 
 
-def _check_one(one: NormalPrior, at: str, least: float, most: float) -> None:
-    if getattr(one, "kind", "normal") != "normal":
-        told = "must be normal; ask the release for others afterwards: fit.release.posterior(...)"
-        raise SpecError(f"{at}/kind", told)
-    if not isinstance(one, NormalPrior):
+def _check_one(prior: NormalPrior, at: str, least: float, most: float) -> None:
+    if getattr(prior, "kind", "normal") != "normal":
+        message = (
+            "must be normal; ask the release for others afterwards: fit.release.posterior(...)"
+        )
+        raise SpecError(f"{at}/kind", message)
+    if not isinstance(prior, NormalPrior):
         raise SpecError(at, f"must be a normal prior, {RIGHT}")
     for field in ("scale", "loc"):
-        value = getattr(one, field)
+        value = getattr(prior, field)
         if not is_number(value):
             raise SpecError(f"{at}/{field}", "must be a number")
-    if not (least <= one.scale <= most and 0.0 < one.scale < math.inf):
+    if not (least <= prior.scale <= most and 0.0 < prior.scale < math.inf):
         limits = f"between {least:g} and {most:g}" if least > 0.0 else "above 0 and finite"
         raise SpecError(f"{at}/scale", f"must be {limits}")
     largest = most if math.isfinite(most) else math.inf
-    if not (abs(one.loc) <= largest and math.isfinite(one.loc)):
+    if not (abs(prior.loc) <= largest and math.isfinite(prior.loc)):
         limits = f"between -{most:g} and {most:g}" if math.isfinite(most) else "finite"
         raise SpecError(f"{at}/loc", f"must be {limits}")

@@ -191,10 +191,10 @@ class RowTarget:
         """
         j = self._moves.ALL_COEFFICIENTS if alone is None else alone
         move, cells, interval, self._far, ends, priors = self._prepared(deltas, j)
-        told = move, ends, self._modes, self._move, self._state, cells, self._half
+        arguments = move, ends, self._modes, self._move, self._state, cells, self._half
 
         def add_up(shared: tuple[Any, ...], totals: NDArray[np.int64]) -> None:
-            self._penalty.ratio_totals(self._rows(), told, shared, 0, totals)
+            self._penalty.ratio_totals(self._rows(), arguments, shared, 0, totals)
 
         totals = self._threads.run(
             self._x.size * len(self.position),
@@ -277,10 +277,10 @@ class RowTarget:
         scores, grid, sensitivity = self._scores(clip, positions.shape[1])
         ends = self._position_facts.ends_of_gradients(self._form.public, positions, self._back)
         norm, precision, _, short, scale = scores
-        told = norm, precision, ends, short, scale
+        arguments = norm, precision, ends, short, scale
 
         def add_up(shared: tuple[Any, ...], totals: NDArray[np.int64]) -> None:
-            self._hmc.gradient_totals(self._rows(seen=True), told, shared, 0, totals)
+            self._hmc.gradient_totals(self._rows(seen=True), arguments, shared, 0, totals)
 
         shape = positions.shape
         totals = self._threads.run(

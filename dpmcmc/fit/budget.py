@@ -53,8 +53,8 @@ class BudgetExhaustedError(ValueError):
     """A call that would cost more than is left. requested, remaining: epsilon at delta."""
 
     def __init__(self, requested: float, remaining: float, delta: float, why: str = "") -> None:
-        told = f"this call costs epsilon {requested:.4g} at delta {delta:g}"
-        left = f"{told}, and {remaining:.4g} is left of the budget"
+        cost = f"this call costs epsilon {requested:.4g} at delta {delta:g}"
+        left = f"{cost}, and {remaining:.4g} is left of the budget"
         super().__init__(why or left)
         self.requested = requested
         self.remaining = remaining
@@ -301,12 +301,12 @@ class Budget:
         """Return what the file says. Raises ValueError where it says less than before."""
         if self._file is None:
             return self._spent
-        terms, found = _read(self._file)
+        terms, read = _read(self._file)
         known = self._spent
-        pairs = zip(found.numbers, known.numbers, strict=True)
+        pairs = zip(read.numbers, known.numbers, strict=True)
         if terms != self._terms or any(now < before for now, before in pairs):
             raise ValueError(f"{self._file} is not the budget's any more: an older file is there")
-        return found
+        return read
 
     def _keep(self, spent: _Spent) -> None:
         if self._file is not None:
@@ -434,7 +434,7 @@ def _read(file: Path) -> tuple[FilterTerms, _Spent]:
             raise ValueError("damaged")
         if type(calls) is not int or min(*sums, *unbounded, *returned, calls) < 0:
             raise ValueError("damaged")
-        if returned and any(one > whole for one, whole in zip(returned, sums, strict=True)):
+        if returned and any(part > whole for part, whole in zip(returned, sums, strict=True)):
             raise ValueError("damaged")
     except _LaterVersionError:
         raise
@@ -463,7 +463,10 @@ def _written(file: Path, terms: FilterTerms, spent: _Spent) -> Path:
     }
     version = VERSION
     if spent.returned:  # an older release would count it as spent, and then forget it
-        facts["returned"], version = [str(one) for one in spent.returned], VERSION_WITH_RETURNS
+        facts["returned"], version = (
+            [str(mu_squared) for mu_squared in spent.returned],
+            VERSION_WITH_RETURNS,
+        )
     if spent.unit != ROW:  # an older release would add its rows to it
         facts["unit"], version = spent.unit, VERSION_WITH_UNIT
     head = {"format": FORMAT, "version": version, "checksum": _checksum(facts)}

@@ -69,25 +69,25 @@ def _check_path(path: object) -> None:
         raise TypeError("the path of a file is needed")
 
 
-def schema_of(told: Mapping[str, Any]) -> Schema:
+def schema_of(stored: Mapping[str, Any]) -> Schema:
     """Return the schema that asdict made this of."""
-    return dacite.from_dict(Schema, told, READ)
+    return dacite.from_dict(Schema, stored, READ)
 
 
-def spec_of(told: Mapping[str, Any]) -> JobSpec:
+def spec_of(stored: Mapping[str, Any]) -> JobSpec:
     """Return the job that asdict made this of."""
-    sampler = told["sampler"]
+    sampler = stored["sampler"]
     options = ALGORITHMS[sampler["algorithm"]].options
-    read = {**told, "sampler": dacite.from_dict(options, sampler, READ)}
+    read = {**stored, "sampler": dacite.from_dict(options, sampler, READ)}
     return dacite.from_dict(JobSpec, read, READ)
 
 
-def plan_of(told: Mapping[str, Any], spec: JobSpec, event: Event) -> Plan:
+def plan_of(stored: Mapping[str, Any], spec: JobSpec, event: Event) -> Plan:
     """Return the plan that asdict made this of, for this job and its event."""
-    kept = {name: value for name, value in told.items() if name != "spec"}
+    kept = {name: value for name, value in stored.items() if name != "spec"}
     return dacite.from_dict(Plan, {**kept, "spec": spec, "event": event}, READ)
 
 
-def verdict_of(told: Mapping[str, Any]) -> Verdict:
+def verdict_of(stored: Mapping[str, Any]) -> Verdict:
     """Return the verdict that asdict made this of."""
-    return dacite.from_dict(Verdict, told, READ)
+    return dacite.from_dict(Verdict, stored, READ)

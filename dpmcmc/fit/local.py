@@ -17,7 +17,7 @@ from dpmcmc.base.errors import LowQualityError, SpecError, near
 from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget, Taken
-from dpmcmc.fit.results import Result, judged, told
+from dpmcmc.fit.results import Result, judged, summary_and_verdict
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.frames import columns_of, is_missing, type_of
@@ -160,8 +160,8 @@ def sample(
     if model is None:
         model = modelled(known, formula or "", family, prior)
     elif not isinstance(model, ModelSpec):
-        told = 'must be a ModelSpec, such as ModelSpec(family="logistic", formula="y ~ x")'
-        raise SpecError("/model", told)
+        message = 'must be a ModelSpec, such as ModelSpec(family="logistic", formula="y ~ x")'
+        raise SpecError("/model", message)
     elif (formula, family, prior) != (None, None, None):
         raise SpecError("/model", "holds formula, family and prior already: leave those out")
     delta = usual_delta(known, budget) if delta is None else delta
@@ -218,8 +218,8 @@ def modelled(schema: Schema, formula: str, family: str | None, prior: Prior) -> 
     for column in schema.columns:
         if column.name == response:
             if zero_to_one(column):
-                told = f"{MAY_BE_YES_OR_NO.format(name=response)}: family='logistic'"
-                warnings.warn(f"{told}, or family='linear' for what it is now", stacklevel=3)
+                hint = f"{MAY_BE_YES_OR_NO.format(name=response)}: family='logistic'"
+                warnings.warn(f"{hint}, or family='linear' for what it is now", stacklevel=3)
             return ModelSpec(family=FAMILIES[column.type], formula=formula, prior=prior)
     guess = near(response, [column.name for column in schema.columns])
     message = f"is needed: the response {response!r} is no declared column{guess}"
@@ -248,7 +248,7 @@ def _ran(
     if planned.spec.sampler.algorithm in RELEASES:  # whose verdict is not one on its draws
         verdict = judged(schema, planned.spec, draws, (), release)
     else:
-        _, verdict = told(design, planned.spec, planned.parameters, draws, release)
+        _, verdict = summary_and_verdict(design, planned.spec, planned.parameters, draws, release)
     return Result(planned, draws, verdict, design, release), running.drawn
 
 
@@ -306,8 +306,8 @@ def _check_yes_or_no(schema: Schema, formula: str, table: Table) -> None:
         return
     answers = design.responses(table)[~design.left_out(table)]
     if not np.isin(answers, (0.0, 1.0)).all():
-        told = "has values between 0 and 1, and logistic regression needs 0 or 1"
-        raise ValueError(f"the response {column.name!r} {told}: family='linear' takes them")
+        message = "has values between 0 and 1, and logistic regression needs 0 or 1"
+        raise ValueError(f"the response {column.name!r} {message}: family='linear' takes them")
 
 
 def _with_whitening(spec: JobSpec, whitening: StoredRelease) -> tuple[JobSpec, tuple[Earlier, ...]]:
@@ -383,28 +383,30 @@ def _clamped_columns(
 def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float64]:
     """Return a column's values (rows,), all finite. Raises ValueError without naming one."""
     name, type = column.name, type_of(values)
-    found = np.asarray(values)
+    array = np.asarray(values)
     check_type(column, type)
     try:
-        if found.dtype == object:
-            numbers = np.array([np.nan if is_missing(one) else float(one) for one in found])
-            for short in {one.dtype for one in found if isinstance(one, np.floating)}:
-                own = np.array([getattr(one, "dtype", None) == short for one in found])
+        if array.dtype == object:
+            numbers = np.array([np.nan if is_missing(value) else float(value) for value in array])
+            for short in {value.dtype for value in array if isinstance(value, np.floating)}:
+                own = np.array([getattr(value, "dtype", None) == short for value in array])
                 numbers = np.where(own, column.declared(numbers, short), numbers)
         else:
-            numbers = found.astype(np.float64)
+            numbers = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        if any(map(is_date, found)):
+        if any(map(is_date, array)):
             raise ValueError(f"column {name!r} has dates or times, and {DATES}") from None
-        told = "give numbers, or declare its categories"
-        raise ValueError(f"column {name!r} has values that are no numbers: {told}") from None
+        message = "give numbers, or declare its categories"
+        raise ValueError(f"column {name!r} has values that are no numbers: {message}") from None
     if not np.isfinite(numbers).all():
-        told = f"fill in a code where none is known, and declare it: missing={{{name!r}: [code]}}"
-        raise ValueError(f"column {name!r} has values that are not finite: {told}")
+        message = (
+            f"fill in a code where none is known, and declare it: missing={{{name!r}: [code]}}"
+        )
+        raise ValueError(f"column {name!r} has values that are not finite: {message}")
     numbers = column.declared(numbers, type)
     if column.integer and not column.is_whole(numbers).all():
-        told = "round them, or declare it without integer"
-        raise ValueError(f"column {name!r} has values that are not whole numbers: {told}")
+        message = "round them, or declare it without integer"
+        raise ValueError(f"column {name!r} has values that are not whole numbers: {message}")
     return numbers
 
 
@@ -413,8 +415,8 @@ def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> N
     codes = {word: code for code, word in enumerate(column.categories)}
     words = [None if is_missing(value) else word_of(value) for value in values]
     if None in words:
-        told = "name them, and declare that name as a category"
-        raise ValueError(f"column {column.name!r} has missing values: {told}")
+        remedy = "name them, and declare that name as a category"
+        raise ValueError(f"column {column.name!r} has missing values: {remedy}")
     if not set(words) <= set(codes):
         declared = ", ".join(column.categories[:12])
         if any(is_date(value) and not isinstance(value, str) for value in values):

@@ -153,9 +153,9 @@ class Result:
         A file that is there is replaced. Raises OSError.
         """
         plan = {
-            one.name: getattr(self.plan, one.name)
-            for one in fields(self.plan)
-            if one.name not in ("event", "spec", "cost")
+            field.name: getattr(self.plan, field.name)
+            for field in fields(self.plan)
+            if field.name not in ("event", "spec", "cost")
         }
         plan |= {"spec": asdict(self.plan.spec), "cost": asdict(self.plan.cost)}
         facts = {
@@ -187,8 +187,8 @@ class Result:
             raise SpecError("/parameters", f"must be a list of some of {', '.join(names)}")
         for name in chosen:
             if name not in names:
-                told = f"{name!r} is none of {', '.join(names)}{near(str(name), names)}"
-                raise SpecError("/parameters", told)
+                message = f"{name!r} is none of {', '.join(names)}{near(str(name), names)}"
+                raise SpecError("/parameters", message)
         priors = self._priors() if kind == "prior" else {}
         draws = self.on("design" if kind == "prior" else scale)
         at = [names.index(name) for name in chosen]
@@ -223,12 +223,12 @@ def load(path: Path) -> Result:
 
 
 def _read(facts: Mapping[str, Any], draws: NDArray[np.float64]) -> Result:
-    schema, told = files.schema_of(facts["schema"]), facts["plan"]
-    spec = files.spec_of(told["spec"])
+    schema, plan_facts = files.schema_of(facts["schema"]), facts["plan"]
+    spec = files.spec_of(plan_facts["spec"])
     design, release = make_design(schema, spec.model.formula), None
     if facts["release"] is not None:
         release = StoredRelease.read(schema, spec, facts["release"])
-    plan = files.plan_of(told, spec, event(schema, spec))
+    plan = files.plan_of(plan_facts, spec, event(schema, spec))
     if draws.ndim != 3 or draws.shape[2] != len(plan.parameters):
         raise ValueError("draws of other parameters")
     drawn = Cost(**facts["drawn"]) if facts.get("drawn") else None
@@ -263,7 +263,7 @@ def attributes(
     }
 
 
-def told(
+def summary_and_verdict(
     design: Design,
     spec: JobSpec,
     parameters: Sequence[str],
@@ -275,14 +275,16 @@ def told(
     draws: (chain, draw, parameter) of the design, warm-up included. Chains mix on one scale and
     not on the other where coefficients hang together.
     """
-    found: dict[Scale, list[ParameterSummary]] = {}
+    summaries: dict[Scale, list[ParameterSummary]] = {}
     verdicts: list[Verdict] = []
     for scale in SCALES:
         every = in_units(design, parameters, draws, scale)
-        found[scale] = summarise(Released(every[:, spec.sampler.num_warmup or 0 :]), parameters)
+        summaries[scale] = summarise(Released(every[:, spec.sampler.num_warmup or 0 :]), parameters)
         if spec.sampler.algorithm not in RELEASES or not verdicts:
-            verdicts.append(judged(design.schema, spec, every, found[scale], release))
-    return found, next((one for one in verdicts if one.status == "unreliable"), verdicts[0])
+            verdicts.append(judged(design.schema, spec, every, summaries[scale], release))
+    return summaries, next(
+        (verdict for verdict in verdicts if verdict.status == "unreliable"), verdicts[0]
+    )
 
 
 def judged(

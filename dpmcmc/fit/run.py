@@ -123,15 +123,15 @@ def _blocks(
     sampler, options = SAMPLERS[spec.sampler.algorithm], spec.sampler
     if options.num_steps is None or options.num_chains is None:
         raise SpecError("/sampler", "is not resolved")
-    model, found = MODELS[spec.model.family], None
+    model, release = MODELS[spec.model.family], None
     start = begun(design, spec, table, random)
     if start is not None:
         keep(start[0])
-        found = start[1]
+        release = start[1]
     target = model.target(design, spec, table, options.num_chains)
     del table  # the target has its own, in the kernels' order
     z = spec.privacy.noise_multiplier or 0.0
-    state = sampler.init(target, options, z, random, found)
+    state = sampler.init(target, options, z, random, release)
     left = options.num_steps
     read = rows_read(options, schema.rows)
     length = block_length(read, target.position.shape[1], options.num_chains, left)

@@ -83,19 +83,19 @@ def grouped(digests: NDArray[np.uint8], max_rows: int, key: bytes) -> Grouped:
     unit are kept, with the unit's digest and nothing of other units.
     """
     words = np.ascontiguousarray(digests).view(f"V{DIGEST_BYTES}").ravel()
-    found, unit_of = np.unique(words, return_inverse=True)
-    counts = np.bincount(unit_of, minlength=len(found))
+    distinct, unit_of = np.unique(words, return_inverse=True)
+    counts = np.bincount(unit_of, minlength=len(distinct))
     in_file = np.argsort(unit_of, kind="stable")  # by unit, as they come in the file
     position = np.arange(len(words)) - np.repeat(np.cumsum(counts) - counts, counts)
-    halves = found.view(np.uint64).reshape(-1, 2)
+    halves = distinct.view(np.uint64).reshape(-1, 2)
     drawn = _mixed(_seeds(halves, key)[unit_of[in_file]], position.astype(np.uint64))
     order = in_file[np.lexsort((drawn, unit_of[in_file]))]
     kept = position < max_rows
-    slots = np.full(len(found) * max_rows, EMPTY, np.int64)
+    slots = np.full(len(distinct) * max_rows, EMPTY, np.int64)
     slots[unit_of[order[kept]] * max_rows + position[kept]] = order[kept]
     return Grouped(
         slots,
-        found.view(np.uint8).reshape(-1, DIGEST_BYTES),
+        distinct.view(np.uint8).reshape(-1, DIGEST_BYTES),
         int((~kept).sum()),
         int((counts > max_rows).sum()),
     )

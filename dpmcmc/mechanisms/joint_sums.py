@@ -127,22 +127,22 @@ def release(
         weights=weights,
         unit_rows=unit_rows,
     )
-    found = _read(noisy, dimension, caps.units, sd)
+    sums = _read(noisy, dimension, caps.units, sd)
     if not gaps:
-        return replace(found, rows=float(rows))
+        return replace(sums, rows=float(rows))
     least = max(MIN_COUNT_SDS * sd * COUNT_SCALE, 1.0)
     there = min(max(float(noisy[-1]) * COUNT_SCALE, least), float(rows))
-    return replace(found, rows=there, rows_sd=sd * COUNT_SCALE)
+    return replace(sums, rows=there, rows_sd=sd * COUNT_SCALE)
 
 
 def _cells(blocks: Iterable[Block], caps: Caps, digits: int, *, gaps: bool) -> Iterator[Floats]:
     """Return what each block adds, in whole numbers of the cells of `_grids`."""
-    units, one = caps.units, 2.0**digits
+    units, scale = caps.units, 2.0**digits
     for block in blocks:
         block = _without(block) if gaps else block
         parts = []
         if units[0] < math.inf:
-            parts.append(vector_cells(block.vectors, caps.score, one / units[0]))
+            parts.append(vector_cells(block.vectors, caps.score, scale / units[0]))
         for roots, cap, unit in (
             (block.curvature, caps.curvature, units[1]),
             (block.noise, caps.noise, units[2]),
@@ -150,9 +150,9 @@ def _cells(blocks: Iterable[Block], caps: Caps, digits: int, *, gaps: bool) -> I
             if unit < math.inf:
                 parts.append(upper(matrix_cells(roots, cap, unit, 2.0 ** (digits // 2))))
         if units[3] < math.inf:
-            parts.append(np.array([scalar_cells(block.square, caps.square, one / units[3])]))
+            parts.append(np.array([scalar_cells(block.square, caps.square, scale / units[3])]))
         if gaps:
-            parts.append(np.array([scalar_cells(_ones(block), 1.0, one / COUNT_SCALE)]))
+            parts.append(np.array([scalar_cells(_ones(block), 1.0, scale / COUNT_SCALE)]))
         yield np.concatenate(parts)
 
 
@@ -201,12 +201,12 @@ def _check(dimension: int, rows: int, caps: Caps) -> None:
 
 def _read(noisy: Floats, d: int, units: Units, sd: float) -> Sums:
     """Return noisy numbers in the units of the rows; zeros for what was not released."""
-    sizes, found, at = (d, d * (d + 1) // 2, d * (d + 1) // 2, 1), [], 0
+    sizes, parts, at = (d, d * (d + 1) // 2, d * (d + 1) // 2, 1), [], 0
     for size, unit in zip(sizes, units, strict=True):
         here = size if unit < math.inf else 0
-        found.append(noisy[at : at + here] * unit if here else np.zeros(size))
+        parts.append(noisy[at : at + here] * unit if here else np.zeros(size))
         at += here
     first, second, third, fourth = (sd * unit if unit < math.inf else 0.0 for unit in units)
     sds = first, second, third, fourth
-    square = float(found[3][0])
-    return Sums(found[0], matrix_of(found[1], d), matrix_of(found[2], d), square, sds, 0.0, 0.0)
+    square = float(parts[3][0])
+    return Sums(parts[0], matrix_of(parts[1], d), matrix_of(parts[2], d), square, sds, 0.0, 0.0)

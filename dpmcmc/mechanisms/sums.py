@@ -76,11 +76,11 @@ def matrix_cells(roots: tuple[Floats, ...], cap: float, unit: float, scale: floa
     for root in roots:
         size += np.einsum("pm,pm->m", root, root)
     factor = np.sqrt(clip_factor(size, cap) / unit) * scale
-    found = np.zeros((len(roots[0]), len(roots[0])))
+    total = np.zeros((len(roots[0]), len(roots[0])))
     for root in roots:
         rounded = whole(root, factor)
-        found += rounded @ rounded.T
-    return found
+        total += rounded @ rounded.T
+    return total
 
 
 def scalar_cells(values: Floats, cap: float, scale: float) -> float:
@@ -121,7 +121,7 @@ def svec(matrix: Floats) -> Floats:
 def matrix_of(flat: Floats, d: int) -> Floats:
     """Return the symmetric matrices (..., d, d) that svec makes flat."""
     rows, columns = np.triu_indices(d)
-    found = np.empty((*flat.shape[:-1], d, d))
-    found[..., rows, columns] = flat / isometry(d)
-    found[..., columns, rows] = found[..., rows, columns]
-    return found
+    matrices = np.empty((*flat.shape[:-1], d, d))
+    matrices[..., rows, columns] = flat / isometry(d)
+    matrices[..., columns, rows] = matrices[..., rows, columns]
+    return matrices

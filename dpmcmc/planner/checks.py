@@ -29,13 +29,13 @@ WORDS = {
 }
 
 
-def check_kinds(told: Any, pointer: str, known: Sequence[str] = ()) -> None:
+def check_kinds(options: Any, pointer: str, known: Sequence[str] = ()) -> None:
     """Refuse a field of a dataclass, or of one in it, that holds another kind of thing.
 
     known: names of fields that are checked elsewhere. Raises SpecError at the field.
     """
-    for name, hint in get_type_hints(type(told)).items():
-        value, place = getattr(told, name), f"{pointer}/{name}"
+    for name, hint in get_type_hints(type(options)).items():
+        value, place = getattr(options, name), f"{pointer}/{name}"
         if name in known:
             continue
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

@@ -95,10 +95,10 @@ def check_dependence(design: Design) -> None:
 def _why(design: Design, column: int, others: list[int]) -> str:
     """Say which columns, and what to do."""
     names = [repr(design.parameters[k]) for k in others]
-    told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return (
-        f"{design.parameters[column]!r} follows from {told} in every possible row, so that nothing"
-        " tells their coefficients apart; leave one of these terms out"
+        f"{design.parameters[column]!r} follows from {listed} in every possible row, so that"
+        " nothing tells their coefficients apart; leave one of these terms out"
     )
 
 

@@ -180,7 +180,7 @@ def suits(release: Release[Any, Any, Any], family: str) -> None:
 def chains_know(family: str) -> None:
     """Raise SpecError where no chain samples the family, with the algorithm that does."""
     if not MODELS[family].chains:
-        known = ", ".join(name for name, one in RELEASES.items() if family in one.families)
+        known = ", ".join(name for name, release in RELEASES.items() if family in release.families)
         raise SpecError("/sampler/algorithm", f"no chain samples {family}; {known} does")
 
 
@@ -244,7 +244,7 @@ def _batched(assumptions: Assumptions, spec: JobSpec, chains: int) -> Any:
         return spec.sampler
     mixing = SAMPLERS[options.algorithm].mixing
     usual = mixing.settle(options, assumptions).batch
-    found, hidden = [], False
+    tried, hidden = [], False
     for batch in (usual, *(rows // part for part in BATCH_DIVISORS if rows // part > usual)):
         some = mixing.settle(replace(options, batch=batch), assumptions)
         steps = some.num_steps or _steps(mixing, some, assumptions, mu)
@@ -252,9 +252,9 @@ def _batched(assumptions: Assumptions, spec: JobSpec, chains: int) -> Any:
         hidden |= whole > WEAK_NOISE_MULTIPLIER
         z = max(batch / rows * whole, min(whole, WEAK_NOISE_MULTIPLIER))
         expected = mixing.expectation(replace(some, num_steps=steps), assumptions, z)
-        found.append((steps * expected.draws, batch))
-    best = max(draws for draws, _ in found)
-    near = [batch for draws, batch in found if draws >= NEAR_BEST_SHARE * best]
+        tried.append((steps * expected.draws, batch))
+    best = max(draws for draws, _ in tried)
+    near = [batch for draws, batch in tried if draws >= NEAR_BEST_SHARE * best]
     return replace(spec.sampler, batch=min(near) if hidden else max(near))
 
 
@@ -274,7 +274,7 @@ def _begun(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpe
     if assumptions.guess.known:  # then a walk may do without
         starts.insert(0, Start(share=0.0))
     tries = [replace(spec, sampler=replace(options, start=start)) for start in starts]
-    return max((_chain(assumptions, some, chains) for some in tries), key=lambda found: found[1])
+    return max((_chain(assumptions, some, chains) for some in tries), key=lambda pair: pair[1])
 
 
 def _chain(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:

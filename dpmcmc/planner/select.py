@@ -43,15 +43,15 @@ def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     Other releases are set beside it: one is chosen in its place where its draws are expected to be
     clearly narrower and of use, which none is on what was measured (experiments/README.md).
     """
-    found, reasons = _chosen(facts, spec)
-    if _name(found) not in RELEASES or RELEASES[_name(found)].exact:
-        return found, reasons
+    chosen, reasons = _chosen(facts, spec)
+    if _name(chosen) not in RELEASES or RELEASES[_name(chosen)].exact:
+        return chosen, reasons
     beside = _beside(facts, spec)
-    narrow = [one for one in beside if one.widening < CLEARLY_NARROWER * found.widening]
+    narrow = [filled for filled in beside if filled.widening < CLEARLY_NARROWER * chosen.widening]
     if narrow:
-        best = min(narrow, key=lambda one: one.widening)
-        return best, (_of_release(best), _compared(found))
-    return found, (*reasons, *map(_compared, beside))
+        best = min(narrow, key=lambda filled: filled.widening)
+        return best, (_of_release(best), _compared(chosen))
+    return chosen, (*reasons, *map(_compared, beside))
 
 
 def _beside(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
@@ -61,12 +61,12 @@ def _beside(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
     """
     if is_given(facts.design, spec.model):
         return []
-    found = []
+    jobs = []
     for release in RELEASES.values():
         if not release.automatic and spec.model.family in release.families:
             with suppress(SpecError):
-                found.append(fill(facts, named(spec, release.name)))
-    return [one for one in found if one.usable]
+                jobs.append(fill(facts, named(spec, release.name)))
+    return [job for job in jobs if job.usable]
 
 
 def _compared(filled: Filled) -> str:
@@ -91,7 +91,7 @@ def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]
     exact = [filled for release, filled in releases if release.exact]
     if exact:
         return exact[0], (_of_release(exact[0]), EXACT_RELEASE_REASON)
-    near = min((filled for _, filled in releases), key=lambda one: one.widening, default=None)
+    near = min((filled for _, filled in releases), key=lambda filled: filled.widening, default=None)
     if near is not None and is_given(facts.design, spec.model):
         return near, (_of_release(near), OFFSETS_REASON)
     if near is not None and not MODELS[spec.model.family].chains:
@@ -132,13 +132,15 @@ def offered(release: Release[Any, Any, Any], family: str) -> bool:
 def best_chain(facts: PublicFacts, spec: JobSpec) -> Filled:
     """Return the sampler that most effective draws are expected of, compared by single chains."""
     tried = [named(spec, name) for name, sampler in SAMPLERS.items() if chosen(sampler)]
-    full: list[Any] = [one for one in tried if of_full_data(one.sampler)]
+    full: list[Any] = [filled for filled in tried if of_full_data(filled.sampler)]
     alone = [
         fill(
             facts,
-            replace(one, sampler=replace(one.sampler, num_chains=spec.sampler.num_chains or 1)),
+            replace(
+                filled, sampler=replace(filled.sampler, num_chains=spec.sampler.num_chains or 1)
+            ),
         )
-        for one in full
+        for filled in full
     ]
     best = max(alone, key=lambda filled: filled.ess)
     return fill(facts, named(spec, _name(best)))
@@ -151,12 +153,12 @@ def chosen(sampler: Sampler[Any, Any]) -> bool:
 
 def _probed(facts: PublicFacts, spec: JobSpec) -> float:
     """Return about how many effective draws any chain can be expected to have: cheaply."""
-    one = named(spec, PROBE)
-    options: Any = one.sampler
+    probe = named(spec, PROBE)
+    options: Any = probe.sampler
     options = replace(
         options, num_chains=spec.sampler.num_chains or 1, start=Start(share=PROBED_SHARE)
     )
-    return fill(facts, replace(one, sampler=options)).ess
+    return fill(facts, replace(probe, sampler=options)).ess
 
 
 def _name(filled: Filled) -> str:

@@ -101,33 +101,33 @@ def _weighted(design: Design, spec: JobSpec) -> list[str]:
     """Say so where rows have weights: their bounds are public, how much they differ is not."""
     if spec.model.weights is None:
         return []
-    told = (
+    message = (
         f"the plan takes the weights in {spec.model.weights} for all alike, as how much they differ"
         " is private: where they do, draws are wider than expected"
     )
     column = column_of(design.schema, spec.model.weights)
     family = MODELS[spec.model.family].rows(spec.model.options)
     if family is None or family.link == "identity" or not isinstance(column, NumberColumn):
-        return [told]
+        return [message]
     part = MAX_UNEVEN_WEIGHT / max(column.upper - 1.0, MAX_UNEVEN_WEIGHT)
     if part == 1.0:
-        return [told]
+        return [message]
     return [
-        f"{told}, and as they may reach {column.upper:g} a result is unreliable where"
+        f"{message}, and as they may reach {column.upper:g} a result is unreliable where"
         f" {100.0 * part:.2g} % or more of what rows count is cut away"
     ]
 
 
 def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
-    found, name = [], filled.spec.sampler.algorithm
+    warnings, name = [], filled.spec.sampler.algorithm
     if not RELEASES[name].exact:
-        found.append(
+        warnings.append(
             f"{name} draws from a normal approximation of the posterior: it is good where many rows"
             " stand behind every coefficient, and more draws do not mend it"
         )
     options = filled.spec.sampler
     if isinstance(options, NoisyQuadraticOptions) and options.estimand is None:
-        found.append(
+        warnings.append(
             f"{name} answers as a robust fit does: rows that do not follow the model count less,"
             ' so that where many do not the answer is another one; sampler.estimand "model" asks'
             " for that of the fit without privacy"
@@ -136,11 +136,11 @@ def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: floa
         better = smallest_epsilon(
             facts, spec, lambda other: other.widening <= WIDE_RELEASE_RATIO, max(epsilon, 1e-3)
         )
-        found.append(
+        warnings.append(
             f"draws are expected to be {filled.widening:.3g} times as wide as the posterior;"
             f" {_at(better)} they would be {WIDE_RELEASE_RATIO:g} times"
         )
-    return found + _cut_rows(facts, spec, filled)
+    return warnings + _cut_rows(facts, spec, filled)
 
 
 def _cut_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
@@ -164,36 +164,36 @@ def _cut_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
 
 
 def _of_chain(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
-    found: list[str] = []
+    warnings: list[str] = []
     sampler = SAMPLERS[filled.spec.sampler.algorithm]
     if not sampler.exact:
-        found.append(
+        warnings.append(
             f"{sampler.name} is not exact: its draws are off the posterior by what neither R-hat"
             " nor more of them can tell"
         )
     if math.isnan(filled.ess):
-        found.append(
+        warnings.append(
             f"nothing is known of how {sampler.name} mixes, so no effective draws are expected"
         )
-        return found
+        return warnings
     ess = promised(facts, spec, filled)
     if ess < RELIABLE_ESS:
         usual = "" if filled.ess < RELIABLE_ESS else f", {filled.ess:.3g} where they are as usual"
-        found.append(
+        warnings.append(
             f"expected_ess is {ess:.3g} where effects are large{usual}; with fewer than"
             f" {RELIABLE_ESS:g} draws no posterior can be described:"
             f" {_remedies(facts, spec, filled.spec.sampler.num_chains, epsilon)}"
         )
     options, rows = filled.spec.sampler, facts.design.schema.rows
     if isinstance(options, DpPenaltySubsampledOptions) and few(options.batch, rows):
-        found.append(
+        warnings.append(
             f"batch {options.batch} is too small for its variance to be known well, which shifts"
             f" the target a little: take {MIN_BATCH_ROWS} or more"
         )
     if asked_to_cut(spec.sampler):
-        found.append("clipping cuts log ratios, so the chain targets a clipped model")
-    found += _crowded(facts, spec, filled)
-    return found + _far_rows(facts, spec, filled) + _narrower(facts, spec, filled)
+        warnings.append("clipping cuts log ratios, so the chain targets a clipped model")
+    warnings += _crowded(facts, spec, filled)
+    return warnings + _far_rows(facts, spec, filled) + _narrower(facts, spec, filled)
 
 
 def _crowded(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
@@ -245,7 +245,7 @@ def _far_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
 
 def _remedies(facts: PublicFacts, spec: JobSpec, chains: int | None, epsilon: float) -> str:
     """Return the epsilon at which the chains suffice, and what a release gives at this one."""
-    found = []
+    remedies = []
     if of_full_data(spec.sampler):
         same = replace(spec, sampler=replace(spec.sampler, num_chains=chains))
         better = smallest_epsilon(
@@ -254,17 +254,17 @@ def _remedies(facts: PublicFacts, spec: JobSpec, chains: int | None, epsilon: fl
             lambda other: promised(facts, same, other) >= RELIABLE_ESS,
             max(epsilon, 1e-3),
         )
-        found.append(f"{_at(better)} the same job would have {RELIABLE_ESS:g}")
+        remedies.append(f"{_at(better)} the same job would have {RELIABLE_ESS:g}")
     if spec.privacy.epsilon is None:
         spec = replace(spec, privacy=replace(spec.privacy, epsilon=epsilon, noise_multiplier=None))
     for release in RELEASES.values():
         if release.automatic and spec.model.family in release.families:
             wide = fill(facts, _free(spec, release.name)).widening
-            found.append(
+            remedies.append(
                 f"{release.name} at this epsilon would give independent draws {wide:.3g} times as"
                 " wide as the posterior"
             )
-    return "; ".join(found)
+    return "; ".join(remedies)
 
 
 def _free(spec: JobSpec, algorithm: str) -> JobSpec:

@@ -425,8 +425,8 @@ def combine(releases: Sequence[StoredRelease]) -> StoredRelease:
         holders += there.holders if len(own.noisy.rows) > 1 else [there.rows]
     whole = replace(schema, rows=sum(holders), holders=tuple(holders))
     mean, precision = first._prior
-    found = sums.posterior(mean, precision, SystemRandom()).release
-    return StoredRelease(whole, first.spec, found or sums)
+    posterior = sums.posterior(mean, precision, SystemRandom()).release
+    return StoredRelease(whole, first.spec, posterior or sums)
 
 
 def _without_draws(options: AlgorithmOptions) -> AlgorithmOptions:

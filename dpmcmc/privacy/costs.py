@@ -45,8 +45,8 @@ def _summed(event: Event, leaf: Callable[[Event], Fraction | None]) -> Fraction 
     known(event)
     match event:
         case Repeat(event=inner, count=count):
-            one = _summed(inner, leaf)
-            return None if one is None else count * one
+            each = _summed(inner, leaf)
+            return None if each is None else count * each
         case Compose(events=events) | Parallel(events=events):
             parts = [_summed(inner, leaf) for inner in events]
             finite = [part for part in parts if part is not None]

@@ -97,8 +97,8 @@ def _wholes(random: RandomSource, count: int) -> Integers:
     out = np.zeros(count, np.int64)
     going = np.arange(count)
     while going.size:
-        one = np.ones(going.size, np.int64)
-        going = going[_exponential_coins(random, one, 1)]
+        ones = np.ones(going.size, np.int64)
+        going = going[_exponential_coins(random, ones, 1)]
         out[going] += 1
     return out
 

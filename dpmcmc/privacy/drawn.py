@@ -23,14 +23,14 @@ def steps(event: Event) -> tuple[Gaussian, ...]:
         case Gaussian():
             return (event,)
         case Repeat(event=inner, count=count) if count <= MOST_STEPS:
-            found = steps(inner) * count
+            repeated = steps(inner) * count
         case Compose(events=events):
-            found = tuple(step for inner in events for step in steps(inner))
+            repeated = tuple(step for inner in events for step in steps(inner))
         case _:
             raise EventError("only a short composition of Gaussian events can be drawn in part")
-    if len(found) > MOST_STEPS:
+    if len(repeated) > MOST_STEPS:
         raise EventError("only a short composition of Gaussian events can be drawn in part")
-    return found
+    return repeated
 
 
 def begins(planned: Event, drawn: Event) -> bool:

@@ -37,7 +37,7 @@ def _from_dict(values: object, depth: int) -> Event:
         several = fields["events"]
         check(isinstance(several, list | tuple), "events must be a list", "/events")
         fields["events"] = tuple(
-            _inner(one, depth, f"/events/{at}") for at, one in enumerate(several)
+            _inner(event, depth, f"/events/{at}") for at, event in enumerate(several)
         )
     event: Event = kind(**fields)
     return event

@@ -72,7 +72,7 @@ def _check_event(event: object) -> None:
 
 def _depth(event: object) -> int:
     inner = getattr(event, "events", None) or (getattr(event, "event", None),)
-    return max((1 + _depth(one) for one in inner if one is not None), default=0)
+    return max((1 + _depth(event) for event in inner if event is not None), default=0)
 
 
 def _check_subset(batch: int, rows: int) -> None:

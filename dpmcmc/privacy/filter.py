@@ -120,7 +120,7 @@ class EntryCost:
         """What this has beyond the cost of its beginning, in every branch; 0 without a bound."""
         pairs = zip(self.vector, beginning.vector, strict=True)
         return self.from_vector(
-            [0 if one is None or some is None else max(0, one - some) for one, some in pairs]
+            [0 if own is None or some is None else max(0, own - some) for own, some in pairs]
         )
 
 

@@ -94,16 +94,16 @@ def dotted(interval: float, deltas: FloatArray, others: FloatArray) -> Losses:
 
 def _falling(deltas: FloatArray) -> FloatArray:
     """Without the rises that round-off makes: what is true is no higher than before a rise."""
-    found: FloatArray = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
-    return found
+    profile: FloatArray = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
+    return profile
 
 
 def _masses(interval: float, deltas: FloatArray) -> FloatArray:
     """The masses at interval * (1, 2, ...) by which a profile bends there."""
     falls = -np.diff(deltas)
     bends = falls - np.append(falls[1:], 0.0)
-    found: FloatArray = np.maximum(bends / math.expm1(interval) + falls, 0.0)
-    return found
+    masses: FloatArray = np.maximum(bends / math.expm1(interval) + falls, 0.0)
+    return masses
 
 
 def coarsened(given: Losses, interval: float) -> Losses:
@@ -137,19 +137,19 @@ def trimmed(given: Losses) -> Losses:
     return Losses(given.interval, given.lowest + first, kept, given.infinite + lost)
 
 
-def together(one: Losses, other: Losses) -> Losses:
+def together(first: Losses, second: Losses) -> Losses:
     """One after the other, on the wider of the two grids."""
-    interval = max(one.interval, other.interval)
-    one, other = coarsened(one, interval), coarsened(other, interval)
-    length = len(one.masses) + len(other.masses) - 1
+    interval = max(first.interval, second.interval)
+    first, second = coarsened(first, interval), coarsened(second, interval)
+    length = len(first.masses) + len(second.masses) - 1
     size = next_fast_len(length, real=True)
-    product = rfft(one.masses, size) * rfft(other.masses, size)
+    product = rfft(first.masses, size) * rfft(second.masses, size)
     masses = np.maximum(irfft(product, size)[:length], 0.0)
-    infinite = one.infinite + other.infinite
-    return trimmed(Losses(interval, one.lowest + other.lowest, masses, infinite))
+    infinite = first.infinite + second.infinite
+    return trimmed(Losses(interval, first.lowest + second.lowest, masses, infinite))
 
 
-def repeated(one: Losses, count: int, widest: float) -> Losses:
+def repeated(losses: Losses, count: int, widest: float) -> Losses:
     """`count` times one after the other; the time grows with the logarithm of count.
 
     As many at a time as a grid of about GRID_CELLS holds; then the grid is made wider, by what the
@@ -157,47 +157,47 @@ def repeated(one: Losses, count: int, widest: float) -> Losses:
     """
     rest: Losses | None = None
     while count > 1:
-        block = _block(one, count)
+        block = _block(losses, count)
         count, left = divmod(count, block)
         if left:
-            few = _power(one, left)
+            few = _power(losses, left)
             rest = few if rest is None else together(rest, few)
-        one = _power(one, block)
+        losses = _power(losses, block)
         if count > 1:
-            one = coarsened(one, max(one.interval, _interval(one, widest)))
-    return one if rest is None else together(one, rest)
+            losses = coarsened(losses, max(losses.interval, _interval(losses, widest)))
+    return losses if rest is None else together(losses, rest)
 
 
-def _interval(one: Losses, widest: float) -> float:
+def _interval(losses: Losses, widest: float) -> float:
     """A power of 2: a small part of the spread, or more where that would be too many cells."""
-    wanted = min(GRID_WIDTH_SHARE * one.spread, widest)
-    least = len(one.masses) * one.interval / GRID_CELLS
-    return float(2.0 ** math.floor(math.log2(max(wanted, least, one.interval))))
+    wanted = min(GRID_WIDTH_SHARE * losses.spread, widest)
+    least = len(losses.masses) * losses.interval / GRID_CELLS
+    return float(2.0 ** math.floor(math.log2(max(wanted, least, losses.interval))))
 
 
-def _block(one: Losses, count: int) -> int:
+def _block(losses: Losses, count: int) -> int:
     """How many to compose at once: their losses fill about GRID_CELLS cells, never very many."""
-    wide = max(20.0 * one.spread / one.interval, 1.0)
+    wide = max(20.0 * losses.spread / losses.interval, 1.0)
     block = int(min(count, max(FEWEST_AT_ONCE, (GRID_CELLS / wide) ** 2)))
     while block > FEWEST_AT_ONCE:
-        first, last = _ends(one.masses, block)
+        first, last = _ends(losses.masses, block)
         if last - first < MOST_CELLS:
             break
         block = max(FEWEST_AT_ONCE, block // 4)
     return block
 
 
-def _power(one: Losses, count: int) -> Losses:
+def _power(losses: Losses, count: int) -> Losses:
     """`count` times one after the other by one transform."""
     if count == 1:
-        return one
-    first, last = _ends(one.masses, count)
-    size = next_fast_len(max(last - first + 1, len(one.masses)), real=True)
-    wrapped = irfft(rfft(one.masses, size) ** count, size)
+        return losses
+    first, last = _ends(losses.masses, count)
+    size = next_fast_len(max(last - first + 1, len(losses.masses)), real=True)
+    wrapped = irfft(rfft(losses.masses, size) ** count, size)
     masses = np.maximum(np.roll(wrapped, -(first % size))[: last - first + 1], 0.0)
-    infinite = 1.0 if one.infinite >= 1 else -math.expm1(count * math.log1p(-one.infinite))
+    infinite = 1.0 if losses.infinite >= 1 else -math.expm1(count * math.log1p(-losses.infinite))
     return trimmed(
-        Losses(one.interval, count * one.lowest + first, masses, infinite + TRUNCATED_TAIL)
+        Losses(losses.interval, count * losses.lowest + first, masses, infinite + TRUNCATED_TAIL)
     )
 
 

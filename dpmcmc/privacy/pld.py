@@ -88,13 +88,13 @@ class Composed:
         """Smallest epsilon at delta; infinite where round-off could matter."""
         if not trusted(self.hidden, delta):
             return math.inf
-        found = max(one.epsilon(delta - self.hidden) for one in set_of(self.both))
-        return found * (1 + 1e-12)
+        epsilon = max(losses.epsilon(delta - self.hidden) for losses in set_of(self.both))
+        return epsilon * (1 + 1e-12)
 
     def delta(self, epsilon: float) -> float:
         """Smallest delta at epsilon, never below 1e-11."""
-        found = max(one.delta(epsilon) for one in set_of(self.both))
-        return min(1.0, max(SMALLEST_DELTA, found + self.hidden))
+        delta = max(losses.delta(epsilon) for losses in set_of(self.both))
+        return min(1.0, max(SMALLEST_DELTA, delta + self.hidden))
 
 
 def set_of(both: Both) -> tuple[Losses, ...]:
@@ -187,16 +187,16 @@ def _compose(parts: tuple[tuple[Event, int], ...], widest: float) -> Both:
 
 def _each(act: Callable[..., Losses], *pairs: Both) -> Both:
     """Do the same to both directions, and once where they are one."""
-    done = act(*(one for one, _ in pairs))
-    same = all(one is other for one, other in pairs)
-    return done, (done if same else act(*(other for _, other in pairs)))
+    done = act(*(added for added, _ in pairs))
+    same = all(added is other for added, other in pairs)
+    return done, (done if same else act(*(removed for _, removed in pairs)))
 
 
 @lru_cache(maxsize=8)
 def _repeated(leaf: Event, count: int, widest: float, cells: int) -> Both:
     """A calibration changes one part again and again and leaves the others as they are."""
-    one = _distribution(leaf, _interval(leaf, widest, cells))
-    return _each(lambda losses: repeated(losses, count, widest), one)
+    pair = _distribution(leaf, _interval(leaf, widest, cells))
+    return _each(lambda losses: repeated(losses, count, widest), pair)
 
 
 def _interval(leaf: Event, widest: float, cells: int) -> float:
@@ -209,16 +209,16 @@ def _interval(leaf: Event, widest: float, cells: int) -> float:
 def _distribution(leaf: Event, interval: float) -> Both:
     match leaf:
         case Gaussian(noise_multiplier=z):
-            one = _gaussian_distribution(z, 1.0, interval)
+            losses = _gaussian_distribution(z, 1.0, interval)
         case PoissonSampled(event=Gaussian(noise_multiplier=z), rate=rate):
             return _poisson_distribution(z, rate, interval)
         case WithoutReplacement(event=Gaussian(noise_multiplier=z), batch=batch, rows=rows):
-            one = _gaussian_distribution(z, batch / rows, interval)
+            losses = _gaussian_distribution(z, batch / rows, interval)
         case Laplace(noise_multiplier=z):
-            one = _laplace_distribution(pair_of(leaf)[0], interval)
+            losses = _laplace_distribution(pair_of(leaf)[0], interval)
         case _:
-            one = _pair_distribution(*pair_of(leaf), interval)
-    return one, one
+            losses = _pair_distribution(*pair_of(leaf), interval)
+    return losses, losses
 
 
 def _grid(largest: float, interval: float) -> FloatArray:
@@ -252,8 +252,8 @@ def _amplified(noise_multiplier: float, rate: float, epsilons: FloatArray) -> Fl
 def _poisson_distribution(noise_multiplier: float, rate: float, interval: float) -> Both:
     """A row taken out, and a row added (docs/proofs/composition.md, section 4)."""
     if rate == 1:
-        one = _gaussian_distribution(noise_multiplier, rate, interval)
-        return one, one
+        losses = _gaussian_distribution(noise_multiplier, rate, interval)
+        return losses, losses
     epsilons = _grid(_gaussian_largest_loss(noise_multiplier, rate), interval)
     above = _amplified(noise_multiplier, rate, epsilons)
     grown = np.expm1(np.minimum(epsilons, MAX_ADD_EPSILON))
@@ -301,5 +301,5 @@ def _small_profile(mu: float, a: FloatArray) -> FloatArray:
     for k in range(1, TERMS):
         before, now, power = now, a * now + k * before, power * mu / (k + 1)
         fall = fall - power * now
-    found: FloatArray = np.exp(-0.5 * a * a) / math.sqrt(2 * math.pi) * fall
-    return found
+    profile: FloatArray = np.exp(-0.5 * a * a) / math.sqrt(2 * math.pi) * fall
+    return profile

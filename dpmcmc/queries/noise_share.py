@@ -25,14 +25,14 @@ def reason(
     if share < MOST_SHARE:
         return None
     wide = f"{100.0 * share:.0f} % of" if share < 1.5 else f"{share:,.0f} times"
-    told = (
+    message = (
         f"noise alone makes a {100.0 * LEVEL:.0f} % interval of {what} as wide as {wide} what the"
         " bounds allow"
     )
     enough = _least(share_at, epsilon)
     if enough is None:
-        return f"{told}; no larger epsilon is known to mend that, more rows do"
-    return f"{told}; at epsilon {enough:.3g} it is below {100.0 * MOST_SHARE:.0f} %"
+        return f"{message}; no larger epsilon is known to mend that, more rows do"
+    return f"{message}; at epsilon {enough:.3g} it is below {100.0 * MOST_SHARE:.0f} %"
 
 
 def verdict(why: str, reasons: Sequence[str]) -> Verdict:
@@ -51,7 +51,9 @@ def _least(share_at: Callable[[float], float], above: float) -> float | None:
     def is_enough(epsilon: float) -> bool:
         return share_at(epsilon) < MOST_SHARE
 
-    high = next((one for one in HIGHEST_EPSILONS if above < one and is_enough(one)), None)
+    high = next(
+        (epsilon for epsilon in HIGHEST_EPSILONS if above < epsilon and is_enough(epsilon)), None
+    )
     if high is None:
         return None
     low = above

@@ -91,8 +91,8 @@ class Normal:
     def draws(self, chains: int, length: int, random: RandomSource) -> Floats:
         """Return independent positions (chain, length, d)."""
         normals = random.normals((chains, length, len(self.mean)))
-        found: Floats = self.mean + normals @ self.root.T
-        return found
+        positions: Floats = self.mean + normals @ self.root.T
+        return positions
 
     def completed(self, coefficients: Floats, _: Any, __: RandomSource) -> Floats:
         """Return the coefficients (n, d): there are no other parameters."""

@@ -49,14 +49,14 @@ def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | Non
     Larger eigenvalues are cut. Matrices are positive.
     """
     back = np.linalg.inv(root) / np.sqrt(np.asarray(most)).reshape(1, -1)
-    told = even(back.T @ matrices @ back)
-    if not np.isfinite(told).all():
+    relative = even(back.T @ matrices @ back)
+    if not np.isfinite(relative).all():
         return None  # whoever asked looks at what follows from it
     with np.errstate(over="ignore"):  # what is larger than a square can be is cut as well
-        sizes = np.linalg.norm(told, axis=(-2, -1))
+        sizes = np.linalg.norm(relative, axis=(-2, -1))
     if (sizes <= 1.0).all():
         return None
-    values, vectors = np.linalg.eigh(told)
+    values, vectors = np.linalg.eigh(relative)
     half = np.linalg.solve(back.T, vectors * np.sqrt(np.clip(values, 0.0, 1.0))[..., None, :])
     return even(half @ turned(half))
 
@@ -75,7 +75,7 @@ SMALLEST_RATE, LARGEST_LOG_RATE = 1e-3, 50.0  # over the one at the place
 class Response(Protocol):
     """How the score of a category's rows changes with their coefficient."""
 
-    def told(self, change: Floats) -> tuple[Floats, Floats]:
+    def score_moments(self, change: Floats) -> tuple[Floats, Floats]:
         """Return the score's change over its slope, and its variance over that at the place."""
 
     def straight(self, off: float) -> bool:
@@ -92,7 +92,7 @@ class Counts:
     expected: float
     room: float
 
-    def told(self, change: Floats) -> tuple[Floats, Floats]:
+    def score_moments(self, change: Floats) -> tuple[Floats, Floats]:
         """Return expm1(b) and exp(b), where no count is clipped."""
         each = 1e-3
         about, spread = self._clipped(np.array([-each, 0.0, each]))
@@ -124,7 +124,7 @@ class Residuals:
     room: float
     slope: float
 
-    def told(self, change: Floats) -> tuple[Floats, Floats]:
+    def score_moments(self, change: Floats) -> tuple[Floats, Floats]:
         """Return the mean of a cut residual over the slope, and its variance over that at 0."""
         middle, variance = clipped(change, self.sd, self.room)
         return middle / self.slope, variance / clipped(np.zeros(1), self.sd, self.room)[1]
@@ -202,7 +202,7 @@ class Categories:
     alone: Floats | None = None
 
 
-class Looked(Protocol):
+class Release(Protocol):
     """What is read of a stored release: see Quadratic."""
 
     @property
@@ -249,24 +249,24 @@ class Looked(Protocol):
         """Return (mean of x x^T (d, d), sd of its noise)."""
 
 
-def of(release: Looked, mean: Floats, precision: Floats) -> Categories | None:
+def of(release: Release, mean: Floats, precision: Floats) -> Categories | None:
     """Return the categories of a release under a normal prior (p,); None where it has none."""
     if release.indicators is None or (release.log_shift is None and release.spreads is None):
         return None
     which, second = release.indicators > 0.0, release.moments()[0]
     rows, intercept = typical(second)
     which[0] &= not intercept
-    told: Sequence[Response]
+    responses: Sequence[Response]
     before = alone = None
     if release.spreads is None:
-        told = counts(release, rows, second[0] * intercept)
+        responses = counts(release, rows, second[0] * intercept)
         alone = np.asarray(np.linalg.inv(release.root).T[which], np.float64)
     else:
-        told = residuals(release, rows, release.spreads)
+        responses = residuals(release, rows, release.spreads)
         before = earlier(release, which, release.spreads[0])
     return Categories(
         release.root[which],
-        tuple(told[j] for j in np.flatnonzero(which)),
+        tuple(responses[j] for j in np.flatnonzero(which)),
         (mean - release.place)[which],
         precision[which],
         WIDEST_SD**-2 * release.root.T @ release.root,
@@ -292,17 +292,17 @@ def has_intercept(white: Whitening) -> bool:
     return typical(back.T @ back)[1]
 
 
-def counts(release: Looked, rows: Floats, mean: Floats) -> list[Counts]:
+def counts(release: Release, rows: Floats, mean: Floats) -> list[Counts]:
     """Return how scores of rows (d, p) with counts change. mean: (p,), of all rows, or 0."""
     logs = release.place + (release.log_shift or 0.0) + mean @ release.place
     room = release.clip * np.sqrt(len(rows)) / np.linalg.norm(rows @ release.root, axis=1)
     return [
-        Counts(*told) for told in zip(np.exp(np.clip(logs, *FARTHEST_LOG_RATE)), room, strict=True)
+        Counts(*pair) for pair in zip(np.exp(np.clip(logs, *FARTHEST_LOG_RATE)), room, strict=True)
     ]
 
 
-def residuals(release: Looked, rows: Floats, spreads: Floats) -> list[Residuals]:
-    """Return how scores of rows (d, p) with residuals change. spreads: see Looked."""
+def residuals(release: Release, rows: Floats, spreads: Floats) -> list[Residuals]:
+    """Return how scores of rows (d, p) with residuals change. spreads: see Release."""
     sd, seen = release.residual_sd, rows @ release.root
     cut = release.clip * np.sqrt(len(rows)) * sd / np.linalg.norm(seen, axis=1)
     if not release.robust:  # the slope is that of residuals that are not cut
@@ -315,10 +315,10 @@ def residuals(release: Looked, rows: Floats, spreads: Floats) -> list[Residuals]
     return [Residuals(sd, k * sd, slope) for k, slope in zip(cut, slopes, strict=True)]
 
 
-def earlier(release: Looked, which: NDArray[np.bool_], spread: Floats) -> tuple[Floats, Floats]:
+def earlier(release: Release, which: NDArray[np.bool_], spread: Floats) -> tuple[Floats, Floats]:
     """Return where looks before the two last ones had coefficients, and its variance.
 
-    spread: (p, p), see Looked, of the first of the two.
+    spread: (p, p), see Release, of the first of the two.
     """
     own = release.root[which] @ spread
     return (release.places[0] - release.place)[which], (own**2).sum(axis=1)
@@ -357,14 +357,16 @@ def matched(
         if categories.earlier is not None:
             earlier = categories.earlier[0][c], categories.earlier[1][c] + EARLIER_ROOM * sd * sd
         middle, spread = _moments(step, variance, part, response, (mean, precision), earlier, power)
-        told = np.maximum(1.0 / spread - precision, LEAST_PART * precision)
-        told = np.where(variance < WIDE_SD**2, told, power / variance)  # the others tell nothing
-        change = told / power - 1.0 / variance
-        pull = (middle * (told + precision) - precision * mean) / power - step / variance
+        precisions = np.maximum(1.0 / spread - precision, LEAST_PART * precision)
+        precisions = np.where(
+            variance < WIDE_SD**2, precisions, power / variance
+        )  # the others tell nothing
+        change = precisions / power - 1.0 / variance
+        pull = (middle * (precisions + precision) - precision * mean) / power - step / variance
         pull = np.where(variance < WIDE_SD**2, pull, 0.0)
         whole += change[:, None, None] * np.outer(direction, direction)
         pulled += pull[:, None] * direction
-        part_left = told / power * variance  # 1 + change * variance
+        part_left = precisions / power * variance  # 1 + change * variance
         inverse -= (change / part_left)[:, None, None] * along[:, :, None] * along[:, None, :]
     return whole, pulled
 
@@ -396,12 +398,14 @@ def _moments(
     noise, the rest is that of the rows.
     """
     at = response.grid(step, np.sqrt(variance), prior)
-    told, own = response.told(at)
+    score, own = response.score_moments(at)
     own, noise = np.maximum(own, LEAST_OWN), part[:, None]
     spread = variance[:, None] * (noise + (1.0 - noise) * own)
     sd = np.sqrt(variance)
-    seen = np.clip(step, told.min(axis=1) - sd, told.max(axis=1) + sd)  # beyond it noise has a part
-    logs = -0.5 * power * ((seen[:, None] - told) ** 2 / spread + np.log(spread))
+    seen = np.clip(
+        step, score.min(axis=1) - sd, score.max(axis=1) + sd
+    )  # beyond it noise has a part
+    logs = -0.5 * power * ((seen[:, None] - score) ** 2 / spread + np.log(spread))
     logs -= 0.5 * prior[1] * (at - prior[0]) ** 2
     if earlier is not None:
         logs -= np.log1p((at - earlier[0]) ** 2 / earlier[1])

@@ -109,7 +109,7 @@ def filled(values: Floats, ends: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RowLayers:
     """Layers of rows' scores and curvatures, and squared residuals if any. rows: that count.
 
     slow: of scores, where what noise hides goes on as slowly as what is seen. reach: how far a mean
@@ -128,21 +128,21 @@ class Told:
 
         More than layers say only where the reach says so beyond its noise.
         """
-        found, doubt = self.scores.beyond(clips), self.scores.doubt(clips)
+        beyond, doubt = self.scores.beyond(clips), self.scores.doubt(clips)
         if self.reach is None:
-            return found, doubt
+            return beyond, doubt
         first = self.reach.first
-        within = self.scores.beyond(np.array([first])) - found
+        within = self.scores.beyond(np.array([first])) - beyond
         seen, unsure = self.reach.left(within, self.scores.within(first, clips)[1])
-        return np.maximum(found, seen - CLEAR_SDS * unsure), doubt
+        return np.maximum(beyond, seen - CLEAR_SDS * unsure), doubt
 
     def unseen(self, clips: Floats) -> Floats:
         """Return (m,) what clips (m,) of scores may leave out, as far as noise lets it."""
-        found = self.slow.beyond(clips)
+        beyond = self.slow.beyond(clips)
         if self.reach is None:
-            return found
+            return beyond
         within = self.scores.within(self.reach.first, clips)
-        return np.maximum(found, self.reach.most(clips, *within))
+        return np.maximum(beyond, self.reach.most(clips, *within))
 
 
 def layers(
@@ -155,7 +155,7 @@ def layers(
     gaps: bool,
     reach: float = math.inf,
     last: float = 0.0,
-) -> Told:
+) -> RowLayers:
     """Release layers of rows. Privacy: one Gaussian(z) event, for any blocks.
 
     blocks: lengths of scores, curvatures and squared residuals, all (m,), and counted (m,), see
@@ -183,13 +183,15 @@ def layers(
     sums = release(vectors(), len(flat), rows, caps, z, random, gaps=gaps)
     part, sds = sums.score / flat / sums.rows + 0.5, sums.sds[0] / flat / sums.rows
     edges = np.cumsum(counts)  # what is behind the last one is no layer
-    told = list(zip(np.split(part, edges), kinds, np.split(sds, edges), strict=False))
-    scores, slow = (_cleared(*told[0], (DECAY, least)) for least in (LEAST_DECAY, SLOWEST_DECAY))
-    curves = _cleared(*told[1], (0.5 * DECAY, 0.5 * LEAST_DECAY))  # measured in squares
+    kinds_of_layers = list(zip(np.split(part, edges), kinds, np.split(sds, edges), strict=False))
+    scores, slow = (
+        _cleared(*kinds_of_layers[0], (DECAY, least)) for least in (LEAST_DECAY, SLOWEST_DECAY)
+    )
+    curves = _cleared(*kinds_of_layers[1], (0.5 * DECAY, 0.5 * LEAST_DECAY))  # measured in squares
     squares = (SQUARES_DECAY, 0.5 * SLOWEST_DECAY)
-    tails = _cleared(*told[2], squares, longest=True) if scaled else None
+    tails = _cleared(*kinds_of_layers[2], squares, longest=True) if scaled else None
     ends = Reach(reaches.FIRST, last, float(part[-1]), float(sds[-1])) if far else None
-    return Told(scores, slow, curves, tails, sums.rows, ends)
+    return RowLayers(scores, slow, curves, tails, sums.rows, ends)
 
 
 def _sizes(reach: float) -> Floats:
@@ -212,11 +214,11 @@ def _cleared(
     """
     part, sds = _falling(part, sds)
     power, least = powers
-    found, unsure, most, hidden = np.empty(len(part)), np.empty(len(part)), 1.0, False
+    means, unsure, most, hidden = np.empty(len(part)), np.empty(len(part)), 1.0, False
     for k, (seen, sd) in enumerate(zip(part, sds, strict=True)):
         if seen < CLEAR_SDS * sd and k:
             if not hidden:
-                power = min(power, max(_visible(found[:k] + unsure[:k], ends), least))
+                power = min(power, max(_visible(means[:k] + unsure[:k], ends), least))
             most *= _fall(ends[k - 1 : k + 2], power)
         middle = min(max(float(seen), 0.0), most)
         low, high = max(middle - REACH * sd, 0.0), min(middle + REACH * sd, most)
@@ -224,15 +226,15 @@ def _cleared(
         logs = -0.5 * ((values - seen) / sd) ** 2
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()
-        found[k] = float(weights @ values)
-        unsure[k] = math.sqrt(float(weights @ (values - found[k]) ** 2))
+        means[k] = float(weights @ values)
+        unsure[k] = math.sqrt(float(weights @ (values - means[k]) ** 2))
         hidden = seen < CLEAR_SDS * sd
         if longest and hidden:
-            found[k] *= HIDDEN_MEAN
+            means[k] *= HIDDEN_MEAN
             unsure[k] = max(unsure[k], HIDDEN_SD * min(most, high))
         if not (longest and hidden and k):
-            most = min(most, found[k] + unsure[k])
-    return Layers(ends, found, unsure)
+            most = min(most, means[k] + unsure[k])
+    return Layers(ends, means, unsure)
 
 
 def _falling(part: Floats, sds: Floats) -> tuple[Floats, Floats]:
@@ -337,31 +339,33 @@ class Clips:
         return 0.25 * (max(whole, NORMAL_FOURTH) - 1.0)
 
 
-def choose(told: Told, size: int, pooled: float) -> Clips:
+def choose(layers: RowLayers, size: int, pooled: float) -> Clips:
     """Return the clips by which noise and what is left out are least together.
 
     size: number of coefficients. pooled: noise multiplier of both near iterates together.
     """
-    square = SQUARE if told.squares is not None else 0.0
-    blur = math.sqrt(2.0) * size * pooled / told.rows * math.sqrt(2.0 * size)
-    beyond = told.curves.beyond(TRIED_CURVES)
+    square = SQUARE if layers.squares is not None else 0.0
+    blur = math.sqrt(2.0) * size * pooled / layers.rows * math.sqrt(2.0 * size)
+    beyond = layers.curves.beyond(TRIED_CURVES)
     curve = min(max((USUAL_CURVE * blur / CURVE_NOISE) ** 2, LEAST_CURVE), MOST_CURVE)
     cost = (0.5 * blur / math.sqrt(curve) * TRIED_CURVES) ** 2 + (CUT_WEIGHT * beyond) ** 2
     k = int(np.argmin(cost))
     most, lost = float(TRIED_CURVES[k]), float(beyond[k])
     parts = (1.0 - square - curve - VARIANCE, curve, VARIANCE, square)
-    each = 2.0 * math.sqrt(size / (told.rows * parts[0])) * pooled
-    left = ONE_SIDED * np.hypot(*told.left(TRIED))
-    k = int(np.argmin((each * TRIED) ** 2 + left**2 * told.rows))
-    unseen = float(told.unseen(TRIED[k : k + 1])[0])
+    each = 2.0 * math.sqrt(size / (layers.rows * parts[0])) * pooled
+    left = ONE_SIDED * np.hypot(*layers.left(TRIED))
+    k = int(np.argmin((each * TRIED) ** 2 + left**2 * layers.rows))
+    unseen = float(layers.unseen(TRIED[k : k + 1])[0])
     clips = Clips(
         size, parts, float(TRIED[k]), most, float(left[k]) * ALLOWED / ONE_SIDED, unseen, lost
     )
-    if told.squares is None:
+    if layers.squares is None:
         return clips
-    each = math.sqrt(2.0 / square) * pooled / told.rows
-    cuts = told.squares.ends  # between these what lies beyond is known about, and no scale is to be
-    more, unsure = told.squares.beyond(cuts), told.squares.doubt(cuts)
+    each = math.sqrt(2.0 / square) * pooled / layers.rows
+    cuts = (
+        layers.squares.ends
+    )  # between these what lies beyond is known about, and no scale is to be
+    more, unsure = layers.squares.beyond(cuts), layers.squares.doubt(cuts)
     k = int(np.argmin((each * cuts) ** 2 + unsure**2))
-    cut, fourth = float(cuts[k]) ** 0.5, told.squares.squared()
+    cut, fourth = float(cuts[k]) ** 0.5, layers.squares.squared()
     return replace(clips, cut=cut, more=float(more[k]), more_sd=float(unsure[k]), fourth=fourth)

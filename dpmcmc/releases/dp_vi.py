@@ -136,14 +136,14 @@ class Variational:
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in held.items()}
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any]) -> "Variational":
+    def from_dict(cls, stored: dict[str, Any]) -> "Variational":
         """Return what to_dict made this of."""
         read: dict[str, Any] = {
-            k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in told.items()
+            k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in stored.items()
         }
         return cls(**read)
 
@@ -175,8 +175,8 @@ class Variational:
         noise = self.noise + self.slope_sd**2 * far * np.eye(len(step))
         gain = _solved(slope + noise, slope).T
         root = raised(gain @ slope + own, SMALLEST_DIVISOR)
-        found = root @ (root.T @ (gain @ self.score + pull))
-        return Normal(self.place + self.root @ found, self.root @ root, self)
+        mode = root @ (root.T @ (gain @ self.score + pull))
+        return Normal(self.place + self.root @ mode, self.root @ root, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +198,13 @@ def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judgement:
     away = float(np.linalg.norm(step))
     width = math.sqrt((1.0 + float(np.mean(ratio))) / release.weight)
     if release.jump > 1.0 or away > min(MAX_LAST_STEP, math.sqrt(MAX_BEND * width)):
-        told = "the last looks at the rows disagree, or were far apart: it has not converged"
-        return Judgement(False, share, told)
+        sentence = "the last looks at the rows disagree, or were far apart: it has not converged"
+        return Judgement(False, share, sentence)
     if release.edge > MAX_SLOPE_NOISE * float(np.median(values)) or values[0] < release.edge:
-        told = "with this budget the curvature does not stand out of the noise"
-        return Judgement(False, share, told)
-    told = f"privacy makes up {100.0 * share:.0f} % of the variance of these parameters"
-    return Judgement(True, share, told)
+        sentence = "with this budget the curvature does not stand out of the noise"
+        return Judgement(False, share, sentence)
+    sentence = f"privacy makes up {100.0 * share:.0f} % of the variance of these parameters"
+    return Judgement(True, share, sentence)
 
 
 NUM_FAR, LEAST_FAR, MOST_FAR = 8, 2, 20
@@ -244,8 +244,8 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
     form = model.form(design, spec)
     target = model.target(design, spec, table, 1)
     scaled = len(form.start) > len(design.parameters)
-    told = model.guess(design, spec).precision, form.start.copy(), spec.model.family, scaled
-    return Opened(target, *told)
+    arguments = model.guess(design, spec).precision, form.start.copy(), spec.model.family, scaled
+    return Opened(target, *arguments)
 
 
 def _most(rows: Opened, max_row_norm: float, weight: float, place: Floats) -> Floats | None:
@@ -324,10 +324,10 @@ def widening(options: DpViOptions, facts: Facts, noise_multiplier: float) -> Flo
     precision = facts.assumptions.guess.precision
     noise = _each(options, facts, noise_multiplier) * (options.gradient_clip or 1.0)
     extra = BLUNT * noise**2
-    told = (precision - np.diag(facts.prior)) / (1.0 + extra)
-    wide = np.diag(np.linalg.inv(np.diag(facts.prior) + told))
-    found: Floats = np.sqrt(np.maximum(wide / np.diag(np.linalg.inv(precision)), 1.0))
-    return found
+    likelihood = (precision - np.diag(facts.prior)) / (1.0 + extra)
+    wide = np.diag(np.linalg.inv(np.diag(facts.prior) + likelihood))
+    inflation: Floats = np.sqrt(np.maximum(wide / np.diag(np.linalg.inv(precision)), 1.0))
+    return inflation
 
 
 def poor(options: DpViOptions, facts: Facts, noise_multiplier: float) -> bool:
@@ -381,8 +381,8 @@ class _Fit:
         self.move(look)
         edge = max(look.edge / self.weight, FLATTEST)
         least = LEAST_PART * self._root.T @ self._guess @ self._root
-        found = at_least(self._precision(look) / self.weight, least)
-        self._root, self._wide = self._root @ raised(found, edge), NARROWER * self._wide
+        values = at_least(self._precision(look) / self.weight, least)
+        self._root, self._wide = self._root @ raised(values, edge), NARROWER * self._wide
 
     def settle(self) -> None:
         """From now on look as closely around the mean as noise allows."""

@@ -81,8 +81,8 @@ class _Cells:
 
     def categories(self, column: str) -> tuple[str, ...]:
         """Return the declared categories of a column."""
-        found = column_of(self._design.schema, column)
-        return () if isinstance(found, NumberColumn) else found.categories
+        declared = column_of(self._design.schema, column)
+        return () if isinstance(declared, NumberColumn) else declared.categories
 
     def column(
         self, numbers: frozenset[Factor], codes: frozenset[tuple[str, int]]
@@ -109,7 +109,7 @@ class _Cells:
 def groups_of(design: Design) -> tuple[Group, ...]:
     """Return all rows, those of every category and combination that has coefficients, and the rows
     at either end of every number."""
-    cells, found = _Cells(design), dict[tuple[bytes, bytes], Group]()
+    cells, groups = _Cells(design), dict[tuple[bytes, bytes], Group]()
     for term in [(), *design.terms]:
         numbers = frozenset(factor for factor in term if factor.code is None)
         columns = sorted({factor.column for factor in term if factor.code is not None})
@@ -133,8 +133,8 @@ def groups_of(design: Design) -> tuple[Group, ...]:
                     Group(high * inside - value, inside, f"rows with small {label}{within}"),
                 ]
             for group in made:
-                found.setdefault((group.weight.tobytes(), group.inside.tobytes()), group)
-    return tuple(found.values())
+                groups.setdefault((group.weight.tobytes(), group.inside.tobytes()), group)
+    return tuple(groups.values())
 
 
 def _ends(numbers: Iterable[Factor]) -> tuple[float, float]:
@@ -155,8 +155,8 @@ class Posterior:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What a release says of rows near a place (p,), in coordinates of the coefficients.
+class Expansion:
+    """A quadratic expansion of the likelihood around a position, by the coefficients.
 
     curvature: (p, p). second: (d, d), mean of x x^T. rows: how many there are; None where second is
     only a guess, from which no curvature is expected.
@@ -168,26 +168,26 @@ class Looked:
     rows: float | None
 
 
-def looked(release: Quadratic | Variational, design: Design, link: Link) -> Looked:
-    """Return what a release says of its rows."""
+def expansion_of(release: Quadratic | Variational, design: Design, link: Link) -> Expansion:
+    """Return the expansion that a release holds."""
     back = np.linalg.inv(release.root)
     if isinstance(release, Variational):
         slope = even(back.T @ release.slope @ back)
-        return Looked(release.place, slope, second_moments(design), None)
+        return Expansion(release.place, slope, second_moments(design), None)
     curvature = even(back.T @ release.curvature @ back)
     rows = release.rows * link.usual
-    return Looked(release.places[1], curvature, release.moments()[0], rows)
+    return Expansion(release.places[1], curvature, release.moments()[0], rows)
 
 
 def normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -> Posterior | None:
     """Return the posterior under a normal prior (p,); None where arithmetic does not survive it."""
     try:
         with np.errstate(all="ignore"):
-            found = _normal(release, mean, precision)
+            posterior = _normal(release, mean, precision)
     except np.linalg.LinAlgError:
         return None
-    known = np.isfinite(found.mean).all() and np.isfinite(found.covariance).all()
-    return found if known else None
+    known = np.isfinite(posterior.mean).all() and np.isfinite(posterior.covariance).all()
+    return posterior if known else None
 
 
 def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -> Posterior:
@@ -195,8 +195,8 @@ def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -
     p = len(release.place)
     mean, precision = mean[:p], precision[:p]
     if isinstance(release, Variational):
-        told = release.given(mean, precision)
-        return Posterior(told.mean, told.root @ told.root.T)
+        posterior = release.given(mean, precision)
+        return Posterior(posterior.mean, posterior.root @ posterior.root.T)
     power = release.tempering
     score, noise = quadratic.agreed(release)
     whole, gain = release.likelihoods(release.curvature[None], noise)
@@ -212,7 +212,7 @@ def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -
 
 
 def changes(
-    told: Looked, groups: Iterable[Group], link: Link, posterior: Posterior
+    expansion: Expansion, groups: Iterable[Group], link: Link, posterior: Posterior
 ) -> list[tuple[float, Group, int, bool]]:
     """Return (change, group, response, whether it is a rare one) of each group and response.
 
@@ -220,17 +220,17 @@ def changes(
     0 for the reference, or counts. A curvature that is larger than one expects at the place is so
     by noise, and the sd and the step are as much longer.
     """
-    d, p = len(told.second), len(told.place)
-    curvature = told.curvature.reshape(p // d, d, p // d, d)
-    places, step = told.place.reshape(-1, d), posterior.mean - told.place
-    found = []
+    d, p = len(expansion.second), len(expansion.place)
+    curvature = expansion.curvature.reshape(p // d, d, p // d, d)
+    places, step = expansion.place.reshape(-1, d), posterior.mean - expansion.place
+    changes = []
     for group in groups:
-        size = max(float(group.inside @ told.second @ group.weight), LEAST_SHARE)
-        square = max(float(group.weight @ told.second @ group.weight), LEAST_SHARE)
-        within = max(float(group.inside @ told.second @ group.inside), LEAST_SHARE)
+        size = max(float(group.inside @ expansion.second @ group.weight), LEAST_SHARE)
+        square = max(float(group.weight @ expansion.second @ group.weight), LEAST_SHARE)
+        within = max(float(group.inside @ expansion.second @ group.inside), LEAST_SHARE)
         if group.weight is not group.inside and size * size > COMMON_END * square * within:
             continue
-        row = np.clip(told.second @ group.weight / size, -1.0, 1.0)
+        row = np.clip(expansion.second @ group.weight / size, -1.0, 1.0)
         row = row + group.inside * (1.0 - group.inside @ row) / (group.inside @ group.inside)
         eta = np.clip(places @ row + link.shift, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)
         seen = np.einsum("d,cdef,f->ce", group.weight, curvature, group.weight)
@@ -239,28 +239,28 @@ def changes(
             sd = math.sqrt(max(float(way @ posterior.covariance @ way), 0.0))
             at, slope = _slope(eta, response, link)
             ratio = 1.0
-            if told.rows is not None:
-                expected = told.rows * size * size / square * slope
+            if expansion.rows is not None:
+                expected = expansion.rows * size * size / square * slope
                 ratio = max(1.0, curve / max(expected, TINY))
             change = ratio * _curved(at, math.hypot(sd, STEP * float(way @ step)), link)
-            found.append((change, group, response, at < 0.0))
-    return found
+            changes.append((change, group, response, at < 0.0))
+    return changes
 
 
-def _contrasts(eta: Floats, told: Floats, link: Link) -> list[tuple[int, Floats, float]]:
+def _contrasts(eta: Floats, seen: Floats, link: Link) -> list[tuple[int, Floats, float]]:
     """Return (response, combination of predictors (k,), curvature along it) of each response.
 
     Log odds of a response against all others, the others' ratios as they are.
     """
     if link.counts or len(eta) == 1:
-        return [(0 if link.counts else 1, np.ones(1), float(told[0, 0]))]
+        return [(0 if link.counts else 1, np.ones(1), float(seen[0, 0]))]
     first, q = (part[..., 0] for part in probabilities(eta[:, None]))
-    found = [(0, -q / max(1.0 - float(first), TINY), float(told.sum()))]
+    contrasts = [(0, -q / max(1.0 - float(first), TINY), float(seen.sum()))]
     for c in range(len(q)):
         along = -q / max(1.0 - float(q[c]), TINY)
         along[c] = 1.0
-        found.append((c + 1, along, float(told[c, c])))
-    return found
+        contrasts.append((c + 1, along, float(seen[c, c])))
+    return contrasts
 
 
 def _slope(eta: Floats, response: int, link: Link) -> tuple[float, float]:
@@ -298,12 +298,12 @@ def _is_rate(release: Quadratic | Variational, group: Group, link: Link) -> bool
     return bool(alone and at > 0 and release.indicators[at] > 0.0)
 
 
-def _events_in(told: Looked, group: Group, link: Link, posterior: Posterior) -> float:
+def _events_in(expansion: Expansion, group: Group, link: Link, posterior: Posterior) -> float:
     """Return how many events rows of a group have by the posterior mean, at their mean row."""
-    share = max(float(group.inside @ told.second @ group.inside), LEAST_SHARE)
-    row = told.second @ group.inside / share
+    share = max(float(group.inside @ expansion.second @ group.inside), LEAST_SHARE)
+    row = expansion.second @ group.inside / share
     log_mean = min(float(posterior.mean @ row) + link.shift, LARGEST_PREDICTOR)
-    return (told.rows or 0.0) * share * math.exp(log_mean)
+    return (expansion.rows or 0.0) * share * math.exp(log_mean)
 
 
 def problems(
@@ -316,15 +316,17 @@ def problems(
     if posterior is None:
         return ("the noise leaves nothing that a posterior follows from: take a larger budget",)
     with np.errstate(all="ignore"):
-        told = looked(release, design, link)
+        expansion = expansion_of(release, design, link)
         groups = [
             group
             for group in groups_of(design)
             if not _is_rate(release, group, link)
-            or _events_in(told, group, link, posterior) < LEAST_EVENTS
+            or _events_in(expansion, group, link, posterior) < LEAST_EVENTS
         ]
-        found = changes(told, groups, link, posterior)
-    worst = sorted((one for one in found if not one[0] <= MAX_CHANGE), key=lambda one: -one[0])
+        changed = changes(expansion, groups, link, posterior)
+    worst = sorted(
+        (change for change in changed if not change[0] <= MAX_CHANGE), key=lambda change: -change[0]
+    )
     if not worst:
         return ()
     named: list[str] = []

@@ -75,19 +75,19 @@ def jacobians_of(x: Floats, root: Floats) -> list[Floats]:
 
 def products(parts: Floats, jacobians: list[Floats]) -> Floats:
     """Return (p, m), the sum over classes of parts (k, m) times Jacobians."""
-    found = jacobians[0] * parts[0]
+    product = jacobians[0] * parts[0]
     for part, jacobian in zip(parts[1:], jacobians[1:], strict=True):
-        found += jacobian * part
-    return np.asarray(found, np.float64)
+        product += jacobian * part
+    return np.asarray(product, np.float64)
 
 
 def inner(jacobians: list[Floats]) -> Floats:
     """Return (k, k, m), inner products of the classes' jacobians."""
-    found = np.empty((len(jacobians), len(jacobians), jacobians[0].shape[1]))
-    for c, one in enumerate(jacobians):
+    products = np.empty((len(jacobians), len(jacobians), jacobians[0].shape[1]))
+    for c, first in enumerate(jacobians):
         for e, other in enumerate(jacobians[: c + 1]):
-            found[c, e] = found[e, c] = np.einsum("pm,pm->m", one, other)
-    return found
+            products[c, e] = products[e, c] = np.einsum("pm,pm->m", first, other)
+    return products
 
 
 def mean_slopes(curve: Floats, root: Floats, white: Floats, sd: float) -> Floats:
@@ -99,8 +99,8 @@ def mean_slopes(curve: Floats, root: Floats, white: Floats, sd: float) -> Floats
     """
     d, back = len(white), np.linalg.inv(root)
     blocks = (back.T @ curve @ back).reshape(len(root) // d, d, -1, d)
-    found = np.einsum("ab,caeb->ce", white @ white.T, blocks) / d
-    values, vectors = np.linalg.eigh(0.5 * (found + found.T))
+    slopes = np.einsum("ab,caeb->ce", white @ white.T, blocks) / d
+    values, vectors = np.linalg.eigh(0.5 * (slopes + slopes.T))
     least = max(MIN_RELATIVE_SLOPE, 2.0 * sd / math.sqrt(d)) * max(float(values[-1]), LEAST_SLOPE)
     return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
@@ -386,8 +386,8 @@ def twice(iterate: Iterate, noise: float = 1.0) -> tuple[Iterate, Iterate]:
     score, curve, variance, square = iterate.sums.sds
     sds = (each * score, each * curve, each * variance, each * square)
     sums = replace(iterate.sums, sds=sds, rows_sd=each * iterate.sums.rows_sd)
-    one = replace(iterate, sums=sums, tau_sd=each * iterate.tau_sd)
-    return one, one
+    each_of_two = replace(iterate, sums=sums, tau_sd=each * iterate.tau_sd)
+    return each_of_two, each_of_two
 
 
 class _Path:
@@ -478,11 +478,11 @@ class _Path:
 
     def _found_shares(self, iterate: Iterate) -> bool:
         """Move intercepts to the shares of responses, if they are far. Return whether so."""
-        told = response_shares.moved(iterate, self._white, self._family, self._rows)
-        if told is None:
+        moved = response_shares.moved(iterate, self._white, self._family, self._rows)
+        if moved is None:
             return False
-        self._place = self._place + told[0]
-        self._stretch(told[1])
+        self._place = self._place + moved[0]
+        self._stretch(moved[1])
         self._round_by_shares()
         self._forget()
         return True
@@ -551,13 +551,14 @@ class _Path:
                 return twice(iterate)
         return iterates[0], iterates[1]
 
-    def asked(self, told: float, first: float, last: float) -> tuple[Iterate, Iterate]:
+    def asked(self, layer_noise: float, first: float, last: float) -> tuple[Iterate, Iterate]:
         """Return two more iterates, of the model's own score.
 
-        told, first, last: noise multipliers; told: of layers, by which rows are clipped.
+        layer_noise, first, last: noise multipliers, the first of the layers by which rows are
+        clipped.
         """
         pooled = 1.0 / math.hypot(1.0 / first, 1.0 / last)
-        clips = self._clips(told, pooled)
+        clips = self._clips(layer_noise, pooled)
         iterates: list[Iterate] = []
         for z in (first, last):
             iterate = self._query_asked(z, clips)
@@ -612,7 +613,7 @@ class _Path:
         longest = math.inf
         if self._family.link == "identity":
             longest = RANGE * math.sqrt(heaviest_of(self._family)) / self._scale
-        told = layers(
+        layers_of_rows = layers(
             parts,
             problem.rows,
             z,
@@ -622,8 +623,8 @@ class _Path:
             reach=longest,
             last=self._farthest(),
         )
-        self._rows = told.rows
-        return choose(told, p, pooled)
+        self._rows = layers_of_rows.rows
+        return choose(layers_of_rows, p, pooled)
 
     def _farthest(self) -> float:
         """Return how far a score is at most, in mean lengths; 0 where that is not known."""
@@ -686,8 +687,8 @@ class _Path:
         """
         problem, p = self._problem, self._problem.size
         rough = self._rough()
-        told = mean and self._family.quadratic and not self._problem.fixed
-        caps, clip, cut = self._cuts.caps(self._rows, z, pooled, square, rough, faithful=told)
+        faithful = mean and self._family.quadratic and not self._problem.fixed
+        caps, clip, cut = self._cuts.caps(self._rows, z, pooled, square, rough, faithful=faithful)
         spread = self._spread(mean=mean)
         blocks = self._blocks(caps, cut, spread)
         gaps = problem.counted is not None
@@ -722,8 +723,8 @@ class _Path:
 
     def _covering(self) -> Floats:
         """Return a root (p, p) of the covariance that the model's own scores are averaged over."""
-        found = self._spread(mean=True)
-        return self._posterior_root() if found is None else found
+        spread = self._spread(mean=True)
+        return self._posterior_root() if spread is None else spread
 
     def _posterior_root(self) -> Floats:
         """Return a root (p, p) of the posterior's covariance, as known, in these coordinates."""

@@ -63,10 +63,10 @@ def widening(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -
     variance = planning.variance(facts, noise_multiplier, options.shares, options.clip_bounds)
     assumptions = facts.assumptions
     weight = assumptions.rows * assumptions.tempering
-    found: Floats = np.sqrt(
+    inflation: Floats = np.sqrt(
         (weight + facts.prior) / (1.0 / (1.0 / weight + variance) + facts.prior)
     )
-    return found
+    return inflation
 
 
 def publish(
@@ -85,24 +85,24 @@ def publish(
         raise ValueError("the clips must be known")
     n, d = target.rows, target.position.shape[1]
     start = target.position[0]
-    found, information, jump, counts = start.copy(), 0.0, 0.0, []
+    estimate, information, jump, counts = start.copy(), 0.0, 0.0, []
     for clip, z in zip(options.clip_bounds, _multipliers(options, noise_multiplier), strict=True):
         slope, excess = planning.moments(clip, d, max_row_norm, information == 0.0)
-        centre = _within(found, start, max_row_norm)
+        centre = _within(estimate, start, max_row_norm)
         sums, count, sd = released_sum(target, centre, clip, z, random)
         step = sums / (count * slope)
         mean = centre + step
         unsure = float(step @ step) / d * (sd / count) ** 2
         precision = 1.0 / (planning.noise_variance(slope, excess, clip, z, count) + unsure)
         if information > 0.0:
-            jump = max(jump, _jump(mean - found, 1.0 / precision + 1.0 / information))
+            jump = max(jump, _jump(mean - estimate, 1.0 / precision + 1.0 / information))
         information += precision
-        found = found + (mean - found) * (precision / information)
+        estimate = estimate + (mean - estimate) * (precision / information)
         counts.append((count, sd))
     prior_mean, prior = prior_of(target, d)
     rows, sd = _pooled(counts) if target.gaps else (float(n), 0.0)
-    told = rows if target.gaps else None
-    stored = NoisyMean(found, 1.0 / information, rows * target.tempering, jump, told, sd)
+    complete = rows if target.gaps else None
+    stored = NoisyMean(estimate, 1.0 / information, rows * target.tempering, jump, complete, sd)
     return stored.posterior(prior_mean, prior, random)
 
 
@@ -135,16 +135,16 @@ class NoisyMean:
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
-        told = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**told, "mean": self.mean.tolist()}
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**held, "mean": self.mean.tolist()}
 
     def moments(self) -> None:
         """Return None: no second moments of a design are released."""
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any]) -> "NoisyMean":
+    def from_dict(cls, stored: dict[str, Any]) -> "NoisyMean":
         """Return what to_dict made this of."""
-        return cls(**{**told, "mean": np.array(told["mean"], np.float64)})
+        return cls(**{**stored, "mean": np.array(stored["mean"], np.float64)})
 
     def posterior(self, mean: Floats, precision: Floats, _: RandomSource) -> Normal:
         """Return the posterior under independent normal priors. mean, precision: (d,).
@@ -152,9 +152,9 @@ class NoisyMean:
         The likelihood of n rows to the power T is N(mean of rows; theta, 1 / (nT)), so that of the
         noisy mean is wider by the error's variance.
         """
-        told = 1.0 / (1.0 / self.weight + self.variance)
-        whole = told + precision
-        middle = (told * self.mean + precision * mean) / whole
+        likelihood = 1.0 / (1.0 / self.weight + self.variance)
+        whole = likelihood + precision
+        middle = (likelihood * self.mean + precision * mean) / whole
         return Normal(middle, np.diag(whole**-0.5), self)
 
 
@@ -172,13 +172,15 @@ def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judgement:
     share = release.variance / (release.variance + 1.0 / release.weight)
     blurred = release.complete_sd > MAX_COUNT_NOISE * (release.complete or 0.0)
     if release.jump <= 1.0 and not blurred:
-        told = f"privacy makes up {100.0 * share:.0f} % of the variance of these means"
-        return Judgement(True, share, told + of_complete(release.complete, release.complete_sd))
+        sentence = f"privacy makes up {100.0 * share:.0f} % of the variance of these means"
+        return Judgement(True, share, sentence + of_complete(release.complete, release.complete_sd))
     if blurred:
-        told = "how many rows are complete does not stand out of the noise"
-        return Judgement(False, share, told)
-    told = "the looks at the rows disagree: they vary more than their variances were declared to"
-    return Judgement(False, share, told)
+        sentence = "how many rows are complete does not stand out of the noise"
+        return Judgement(False, share, sentence)
+    sentence = (
+        "the looks at the rows disagree: they vary more than their variances were declared to"
+    )
+    return Judgement(False, share, sentence)
 
 
 def of_complete(rows: float | None, sd: float) -> str:
@@ -194,8 +196,10 @@ def _within(point: Floats, middle: Floats, max_row_norm: float) -> Floats:
     A released point, so that this is free.
     """
     away = float(np.linalg.norm(point - middle))
-    found: Floats = middle + (point - middle) * min(1.0, max_row_norm / away if away > 0.0 else 1.0)
-    return found
+    point_within: Floats = middle + (point - middle) * min(
+        1.0, max_row_norm / away if away > 0.0 else 1.0
+    )
+    return point_within
 
 
 def released_sum(
@@ -211,12 +215,12 @@ def released_sum(
     if target.gaps:
         sums = np.append(sums, [[counted * target.complete]], axis=1)
     noisy, sd = release_sums(random, NOISY_MEAN, [sums], sensitivity, z)
-    found = noisy[0]
+    total = noisy[0]
     if not target.gaps:
-        return found / target.tempering, float(target.rows), 0.0
+        return total / target.tempering, float(target.rows), 0.0
     sd = sd / counted
-    rows = min(max(float(found[-1]) / counted, MIN_COUNT_SDS * sd, 1.0), float(target.rows))
-    return found[:-1] / target.tempering, rows, sd
+    rows = min(max(float(total[-1]) / counted, MIN_COUNT_SDS * sd, 1.0), float(target.rows))
+    return total[:-1] / target.tempering, rows, sd
 
 
 def _in_few_digits(size: float) -> float:

@@ -91,8 +91,8 @@ def variance(
 
 def _error(facts: Facts, z: float, clip: float, first: bool) -> float:
     d = len(facts.assumptions.guess.width)
-    found = moments(clip, d, facts.max_row_norm, first)
-    return noise_variance(*found, clip, z, facts.assumptions.rows)
+    clipped = moments(clip, d, facts.max_row_norm, first)
+    return noise_variance(*clipped, clip, z, facts.assumptions.rows)
 
 
 def best(
@@ -121,8 +121,8 @@ def _choices(
     facts: Facts, z: float, clip_bound: float | None, shares: tuple[float, ...]
 ) -> list[Choice]:
     """Return releases of these shares, with each last clip that is worth trying."""
-    found = _clips(facts, z, clip_bound, shares)
-    return [Choice(shares, clips, variance(facts, z, shares, clips)) for clips in found]
+    candidates = _clips(facts, z, clip_bound, shares)
+    return [Choice(shares, clips, variance(facts, z, shares, clips)) for clips in candidates]
 
 
 def _clips(

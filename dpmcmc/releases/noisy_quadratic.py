@@ -112,7 +112,7 @@ def pooled(
     )
     gaps = bool(rows_sds.all())
     scaled = has_scale and additive and not fixed
-    told = [iterates[0], iterates[1]] if scaled else []
+    near = [iterates[0], iterates[1]] if scaled else []
     return Quadratic(
         place=by_score @ places,
         root=iterates[-1].root,
@@ -129,10 +129,10 @@ def pooled(
         places=places,
         scores=scores,
         score_sds=score_sds,
-        scales=np.array([iterate.scale for iterate in told]),
-        taus=np.array([iterate.tau for iterate in told]),
-        tau_sds=np.array([iterate.tau_sd for iterate in told]),
-        cuts=np.array([iterate.cut for iterate in told]),
+        scales=np.array([iterate.scale for iterate in near]),
+        taus=np.array([iterate.tau for iterate in near]),
+        tau_sds=np.array([iterate.tau_sd for iterate in near]),
+        cuts=np.array([iterate.cut for iterate in near]),
         scaled=scaled,
         dispersion=iterates[-1].scale * iterates[-1].tau if has_scale and not additive else 1.0,
         clip=min(
@@ -153,7 +153,7 @@ def pooled(
         left_sd=left_sd,
         unseen_sd=unseen_sd,
         square_spread=iterates[-1].square_spread if scaled else 0.0,
-        tail_sd=told[-1].tail_sd * (told[-1].scale * told[-1].tau / own) ** 2 if scaled else 0.0,
+        tail_sd=near[-1].tail_sd * (near[-1].scale * near[-1].tau / own) ** 2 if scaled else 0.0,
     )
 
 
@@ -281,10 +281,10 @@ class Rows:
 
 def family_of(model: ModelSpec) -> Family:
     """Return the family of a model. Raises SpecError where it is not released here."""
-    found = MODELS[model.family].rows(model.options)
-    if found is None:
+    family = MODELS[model.family].rows(model.options)
+    if family is None:
         raise SpecError("/model/family", f"noisy_quadratic does not release {model.family}")
-    return found
+    return family
 
 
 def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
@@ -303,11 +303,11 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
         start[design.parameters.index(INTERCEPT)] = ends.mean() - shift
     tempering = spec.model.tempering or 1.0
     fixed, prior = spec.model.options.noise_scale is not None, prior_of(form, len(start))
-    told = family, x, y, start, *prior, tempering, fixed, counted, form.classes
+    arguments = family, x, y, start, *prior, tempering, fixed, counted, form.classes
     largest = _largest_slope(family, form.classes, float(form.public.response[1]))
     stop = spec.spend != "all"
     return Rows(
-        *told,
+        *arguments,
         indicators=design.indicators,
         largest_slope=largest,
         may_stop=stop,
@@ -388,10 +388,10 @@ def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: flo
     precision = assumptions.guess.precision
     rows_own = precision - np.diag(facts.prior)
     blur = _blur(near, p, rows)
-    told = rows_own / (1.0 + extra) * max(0.0, 1.0 - blur) ** 2
-    wide = np.diag(np.linalg.inv(np.diag(facts.prior) + told))
-    found: Floats = np.sqrt(np.maximum(wide / np.diag(np.linalg.inv(precision)), 1.0))
-    return found
+    likelihood = rows_own / (1.0 + extra) * max(0.0, 1.0 - blur) ** 2
+    wide = np.diag(np.linalg.inv(np.diag(facts.prior) + likelihood))
+    inflation: Floats = np.sqrt(np.maximum(wide / np.diag(np.linalg.inv(precision)), 1.0))
+    return inflation
 
 
 def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> bool:
@@ -494,8 +494,8 @@ def released(
         return verdict(seen, prior).short
 
     path = replace(problem, hopeless=hopeless) if rows.may_stop else problem
-    found = newton_path.find_mode(path, options.num_far or NUM_FAR, random)
-    return kept(found.white, found.iterates, found.stopped)
+    mode = newton_path.find_mode(path, options.num_far or NUM_FAR, random)
+    return kept(mode.white, mode.iterates, mode.stopped)
 
 
 def _on_the_way(rows: Rows, p: int) -> tuple[Floats, Floats]:
@@ -525,8 +525,8 @@ def publish(
     """
     if options.paid != (rows.white is not None):
         raise ValueError("the whitening that the event leaves out must be at hand, and no other")
-    found = released(rows, max_row_norm, options, noise_multiplier, random, rows.white)
-    return found.posterior(rows.prior_mean, rows.prior, random)
+    release = released(rows, max_row_norm, options, noise_multiplier, random, rows.white)
+    return release.posterior(rows.prior_mean, rows.prior, random)
 
 
 def unchanged(model: ModelSpec) -> ModelSpec:

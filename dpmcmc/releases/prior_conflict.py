@@ -61,8 +61,8 @@ def _found(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats,
         return np.zeros(p), precision**-0.5
     wide = _Held(release, mean, _roomy(release, precision), numbers)
     moved = np.abs(own.place - wide.place) / own.sds
-    found = np.where(numbers & (moved > MAX_PULL) & (not wide.conflict), moved, 0.0)
-    return found, np.maximum(WIDE_ENOUGH * np.abs(wide.place - mean), precision**-0.5)
+    pulls = np.where(numbers & (moved > MAX_PULL) & (not wide.conflict), moved, 0.0)
+    return pulls, np.maximum(WIDE_ENOUGH * np.abs(wide.place - mean), precision**-0.5)
 
 
 class _Held:
@@ -78,16 +78,16 @@ class _Held:
         root, power = release.root, release.tempering
         score, noise = quadratic.agreed(release)
         likelihoods = release.likelihoods(release.curvature[None], noise)
-        whole, gain = (power * found[0] for found in likelihoods)
-        told = np.linalg.inv(whole)
-        rows, back = release.place + root @ (told @ (gain @ score)), np.linalg.inv(root)
+        whole, gain = (power * matrices[0] for matrices in likelihoods)
+        covariance = np.linalg.inv(whole)
+        rows, back = release.place + root @ (covariance @ (gain @ score)), np.linalg.inv(root)
         both = np.linalg.inv(even(back.T @ whole @ back + precision))
         self.place = both @ (back.T @ (whole @ (back @ rows)) + precision @ mean)
         self.sds = np.sqrt(np.maximum(np.diag(both), TINY))
         some = np.ix_(looked, looked)
         unit = np.linalg.cholesky(even(np.linalg.inv(precision))[some])
         away = np.linalg.inv(unit)
-        values, vectors = np.linalg.eigh(away @ (root @ told @ root.T)[some] @ away.T)
+        values, vectors = np.linalg.eigh(away @ (root @ covariance @ root.T)[some] @ away.T)
         values = np.maximum(values, 0.0)
         apart = np.abs(vectors.T @ (away @ (rows - mean)[looked])) / np.sqrt(1.0 + values)
         far = apart > -ndtri(0.5 * SURPRISING / len(values))
@@ -109,13 +109,13 @@ def _roomy(release: Quadratic, precision: Floats) -> Floats:
     part = np.clip(values - CLEAR_SDS * noise, LEAST_SQUARE, USUAL_SD**2) / USUAL_SD**2
     wider = np.eye(d)
     wider[np.ix_(loose, loose)] = (vectors / np.sqrt(part)) @ vectors.T
-    found = np.zeros((len(precision), len(precision)))
+    precisions = np.zeros((len(precision), len(precision)))
     for k in range(0, len(precision), d):
         own = np.diag(1.0 / precision[k : k + d])
         wide = wider @ own @ wider
         wide[0, 0] += middle @ (wide - own) @ middle
-        found[k : k + d, k : k + d] = np.linalg.inv(wide)
-    return found
+        precisions[k : k + d, k : k + d] = np.linalg.inv(wide)
+    return precisions
 
 
 def narrow(release: Quadratic) -> NDArray[np.bool_]:
@@ -126,8 +126,8 @@ def narrow(release: Quadratic) -> NDArray[np.bool_]:
     middle, spread, _ = _columns(release)
     square = np.diag(spread)
     room = np.clip(1.0 - np.abs(middle), 0.0, 1.0)
-    found = (square < (NARROW * room) ** 2) & _numbers(release)
-    return np.tile(found, len(release.place) // len(found))
+    flags = (square < (NARROW * room) ** 2) & _numbers(release)
+    return np.tile(flags, len(release.place) // len(flags))
 
 
 def _numbers(release: Quadratic) -> NDArray[np.bool_]:
@@ -161,8 +161,8 @@ def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:
     """
     far = f"{pull:.2g}" if pull < 1e3 else "very many"
     rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    told = list(zip(names, sds.tolist(), strict=True))[:MOST_NAMED]
-    would = ", ".join(f"{_above(sd)} for {name}" for name, sd in told)
+    listed = list(zip(names, sds.tolist(), strict=True))[:MOST_NAMED]
+    would = ", ".join(f"{_above(sd)} for {name}" for name, sd in listed)
     return (
         "some declared bounds are so wide that default priors are far from what the rows say: they"
         f" move {', '.join(names[:MOST_NAMED])}{rest} by up to {far} sds; ask for the posterior"

@@ -216,14 +216,14 @@ class Quadratic:
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in held.items()}
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any]) -> "Quadratic":
+    def from_dict(cls, stored: dict[str, Any]) -> "Quadratic":
         """Return what to_dict made this of."""
         read: dict[str, Any] = {
-            k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in told.items()
+            k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in stored.items()
         }
         return cls(**read)
 
@@ -309,12 +309,12 @@ class Quadratic:
         powers = self._powers(len(curves), random)
         score, noise = agreed(self)
         whole, gain = self.likelihoods(curves, noise, prior)
-        told = whole, gain @ score
+        likelihood = whole, gain @ score
         kinds = categories.of(self, mean[:p], precision[:p])
         if kinds is not None:
             middle = float(np.mean(powers))
-            told = categories.matched(*told, gain * self.unsure_sd, kinds, middle)
-        means, roots = self._given(told, powers, prior, pull)
+            likelihood = categories.matched(*likelihood, gain * self.unsure_sd, kinds, middle)
+        means, roots = self._given(likelihood, powers, prior, pull)
         last = (float(mean[p]), float(precision[p])) if self.scaled else None
         return Mixture(self, means, roots, last)
 
@@ -429,14 +429,14 @@ class Quadratic:
         return None if self.most is None else within(matrices, self.root, self.most)
 
     def _given(
-        self, told: tuple[Floats, Floats], powers: Floats, prior: Floats, pull: Floats
+        self, likelihood: tuple[Floats, Floats], powers: Floats, prior: Floats, pull: Floats
     ) -> tuple[Floats, Floats]:
         """Return means (k, p) and roots (k, p, p) of covariances by u.
 
-        told: precisions, and those times means. Means have the mean of the powers (k,): a prior
-        that is far from the rows would else scatter them.
+        likelihood: precisions, and those times means. Means have the mean of the powers (k,): a
+        prior that is far from the rows would else scatter them.
         """
-        (whole, pulled), middle = told, float(np.mean(powers))
+        (whole, pulled), middle = likelihood, float(np.mean(powers))
         roots = roots_of(prior + middle * whole)
         pulled = (middle * pulled + pull)[..., None]
         means = np.asarray((roots @ (turned(roots) @ pulled))[..., 0])
@@ -471,14 +471,14 @@ class Mixture:
         """Return independent positions (chain, length, d)."""
         p, count = self.means.shape[1], chains * length
         which = np.sort(random.integers(len(self.means), (count,)))
-        normals, found = random.normals((count, p)), np.empty((count, p))
+        normals, moves = random.normals((count, p)), np.empty((count, p))
         ends = np.searchsorted(which, np.arange(len(self.means) + 1))
         for k, (start, end) in enumerate(pairwise(ends)):
-            found[start:end] = self.means[k] + normals[start:end] @ self.roots[k].T
-        found = found[np.argsort(random.uniforms((count,)))]
-        out = self.release.place + found @ self.release.root.T
+            moves[start:end] = self.means[k] + normals[start:end] @ self.roots[k].T
+        moves = moves[np.argsort(random.uniforms((count,)))]
+        out = self.release.place + moves @ self.release.root.T
         if self.last is not None:
-            out = np.column_stack((out, self._log_scales(found, random)))
+            out = np.column_stack((out, self._log_scales(moves, random)))
         return out.reshape(chains, length, -1)
 
     def completed(self, coefficients: Floats, _: Any, random: RandomSource) -> Floats:
@@ -496,43 +496,50 @@ class Mixture:
         direction more than the rows that carry it can, for squares are cut. How much of it the cut
         left is not known: a uniform part is taken off.
         """
-        told, mean, precision = self.release, *(self.last or (0.0, 1.0))
-        weights = scales.weights(told.scales, told.taus, told.tau_sds)
-        back, squares = np.linalg.inv(told.root), np.zeros(len(moves))
+        release, mean, precision = self.release, *(self.last or (0.0, 1.0))
+        weights = scales.weights(release.scales, release.taus, release.tau_sds)
+        back, squares = np.linalg.inv(release.root), np.zeros(len(moves))
         part = random.uniforms((len(moves),))
-        own = moves.shape[1] / (told.rows * told.tempering)  # how far draws are from their mean
+        own = moves.shape[1] / (
+            release.rows * release.tempering
+        )  # how far draws are from their mean
         for k, weight in enumerate(weights):
-            away = moves + back @ (told.place - told.places[k])
-            if told.robust:
-                off = (self._added(away, k) - own) * (told.scales[0] / told.scales[k]) ** 2
+            away = moves + back @ (release.place - release.places[k])
+            if release.robust:
+                off = (self._added(away, k) - own) * (release.scales[0] / release.scales[k]) ** 2
             else:
-                off = np.einsum("mp,pq,mq->m", away, told.curvature, away) / told.rows
-                off = np.maximum(off, 0.0) - own * max(told.inflation, LEAST_INFLATION)
-                off, part = off * (told.residual_sd / told.scales[k]) ** 2, np.ones(len(moves))
-            square = told.taus[k] ** 2
+                off = np.einsum("mp,pq,mq->m", away, release.curvature, away) / release.rows
+                off = np.maximum(off, 0.0) - own * max(release.inflation, LEAST_INFLATION)
+                off, part = (
+                    off * (release.residual_sd / release.scales[k]) ** 2,
+                    np.ones(len(moves)),
+                )
+            square = release.taus[k] ** 2
             left = np.maximum(square - part * off, MIN_SQUARE_LEFT * square)
-            squares += weight * told.scales[k] ** 2 * left
-        noise = float(np.linalg.norm(weights * told.tau_sds * (told.scales * told.taus) ** 2))
-        noise = math.hypot(noise, told.tail_sd * told.residual_sd**2)
-        if not told.robust:  # what is known is a square: its log is skewed where it is noisy
+            squares += weight * release.scales[k] ** 2 * left
+        noise = float(
+            np.linalg.norm(weights * release.tau_sds * (release.scales * release.taus) ** 2)
+        )
+        noise = math.hypot(noise, release.tail_sd * release.residual_sd**2)
+        if not release.robust:  # what is known is a square: its log is skewed where it is noisy
             noisy = squares + 2.0 * noise * random.normals((len(moves),))
             squares = np.maximum(noisy, MIN_SQUARE_LEFT * squares)
-        found = 0.5 * np.log(squares)
-        p, n = moves.shape[1], told.rows * told.tempering
-        found += (p + 1.0) / (2.0 * n)  # the mean, not the mode
+        logs = 0.5 * np.log(squares)
+        p, n = moves.shape[1], release.rows * release.tempering
+        logs += (p + 1.0) / (2.0 * n)  # the mean, not the mode
         free = float(polygamma(1, 0.5 * max(n - p, LEAST_FREE))) / 2.0  # about 1 / n, of many rows
-        if told.robust:
-            variance = (noise / told.residual_sd**2) ** 2
-            variance += scales.variance(float(told.taus[-1]), float(told.cuts[-1])) * free
-            tails = [scales.hidden(round(float(cut), 3)) for cut in told.cuts / told.taus]
+        if release.robust:
+            variance = (noise / release.residual_sd**2) ** 2
+            variance += scales.variance(float(release.taus[-1]), float(release.cuts[-1])) * free
+            tails = [scales.hidden(round(float(cut), 3)) for cut in release.cuts / release.taus]
             variance += (scales.TAIL_SD * float(weights @ np.array(tails))) ** 2
         else:
-            variance = told.square_spread * free
-            hidden = noise / told.residual_sd**2 - HIDING_NOISE
+            variance = release.square_spread * free
+            hidden = noise / release.residual_sd**2 - HIDING_NOISE
             variance += max(hidden, 0.0) ** 2  # a square that noise hides tells no log
-        kept = 1.0 / (1.0 + (variance + float(np.var(found))) * precision)
+        kept = 1.0 / (1.0 + (variance + float(np.var(logs))) * precision)
         sd = math.sqrt(variance * kept)
-        return np.asarray(kept * found + (1.0 - kept) * mean + sd * random.normals((len(moves),)))
+        return np.asarray(kept * logs + (1.0 - kept) * mean + sd * random.normals((len(moves),)))
 
     def _added(self, away: Floats, which: int) -> Floats:
         """Return (count,) what lying away (count, p) by u adds to the mean square at an iterate.
@@ -540,11 +547,11 @@ class Mixture:
         In no direction more than the rows that carry it can, for squares are cut. Where few do,
         noise may have stretched it, and how far a coefficient moves says more than u does.
         """
-        told = self.release
-        values, vectors = np.linalg.eigh(told.curvature)
-        shares = np.clip(values / (told.rows * MIN_WEIGHT_CUT * len(values)), 0.0, 1.0)
-        steps, most = (away @ vectors) ** 2, told.cuts[which] ** 2
-        largest = np.abs(told.root @ vectors).max(axis=0) / told.scales[which]
+        release = self.release
+        values, vectors = np.linalg.eigh(release.curvature)
+        shares = np.clip(values / (release.rows * MIN_WEIGHT_CUT * len(values)), 0.0, 1.0)
+        steps, most = (away @ vectors) ** 2, release.cuts[which] ** 2
+        largest = np.abs(release.root @ vectors).max(axis=0) / release.scales[which]
         hidden = shares * np.minimum(steps * largest**2, most)
         some = np.minimum(steps, shares * most)
         return np.asarray(np.where(few(values), hidden, some).sum(axis=1))

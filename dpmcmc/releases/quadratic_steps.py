@@ -117,12 +117,12 @@ def rescaled(
     size = np.maximum(values, sd)
     part, doubt = has / size, noise_sd / size
     most = np.maximum(values, 0.0) / np.clip(part - doubt, MIN_DIRECTION_WEIGHT, 1.0)
-    found = np.maximum(values, np.minimum(had, most))
+    known = np.maximum(values, np.minimum(had, most))
     edge = math.sqrt(2.0 * len(values)) * sd
     part = np.maximum(np.maximum(part, 0.0) + WEIGHT_CONFIDENCE_SDS * doubt, MIN_DIRECTION_WEIGHT)
-    close = np.where(part < FULL, found / part, 0.0)
-    stretch = 1.0 / np.sqrt(np.maximum(found, max(edge, LEAST_MOMENT)))
-    kinds = (stretch, np.where(found > edge, found, 0.0), close)
+    close = np.where(part < FULL, known / part, 0.0)
+    stretch = 1.0 / np.sqrt(np.maximum(known, max(edge, LEAST_MOMENT)))
+    kinds = (stretch, np.where(known > edge, known, 0.0), close)
     first, second, third = (np.asarray((vectors * kind) @ vectors.T) for kind in kinds)
     return first, second, third
 

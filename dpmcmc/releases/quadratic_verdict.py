@@ -148,9 +148,9 @@ def predictor_sd(release: Quadratic, precision: Floats) -> float:
     p, root = len(release.place), release.root
     values, vectors = np.linalg.eigh(release.curvature)
     safe = np.maximum(values, math.sqrt(2.0 * p) * release.curvature_sd)
-    told = (vectors * (safe**2 / np.maximum(safe + release.unsure_sd**2, TINY))) @ vectors.T
+    likelihood = (vectors * (safe**2 / np.maximum(safe + release.unsure_sd**2, TINY))) @ vectors.T
     held = root.T @ (precision[:p, None] * root)
-    covariance = root @ np.linalg.solve(told + held, root.T)
+    covariance = root @ np.linalg.solve(likelihood + held, root.T)
     moments, _ = release.moments()
     each = covariance.reshape(p // len(moments), len(moments), -1, len(moments))
     total = float(np.einsum("cicj,ij->", each, moments))
@@ -188,8 +188,8 @@ def _unsure(release: Quadratic, step: Floats, precision: Floats | None) -> float
     prior = np.zeros(p) if precision is None else precision[:p]
     values, vectors = np.linalg.eigh(release.curvature)
     values = np.maximum(values, 0.0)
-    told = values**2 / (values + noise)
-    whole = (vectors * told) @ vectors.T + release.root.T @ (prior[:, None] * release.root)
+    likelihood = values**2 / (values + noise)
+    whole = (vectors * likelihood) @ vectors.T + release.root.T @ (prior[:, None] * release.root)
     sizes, ways = np.linalg.eigh(whole)
     spread = ways / np.sqrt(np.maximum(sizes, TINY**0.25 + RIDGE * sizes[-1]))
     return max(release.changes(spread.T), release.changes(step[None]))
@@ -251,18 +251,18 @@ def _rescaled(release: Quadratic) -> float:
     return math.log(float(release.scales[1] / release.scales[0]))
 
 
-def _sentence(release: Quadratic, found: tuple[bool, ...], share: float) -> str:
-    """Say it in words. found: as in verdict."""
-    notes, wrong = _notes(release), release.stopped or _wrong(release, found)
+def _sentence(release: Quadratic, checks: tuple[bool, ...], share: float) -> str:
+    """Say it in words. checks: as in verdict."""
+    notes, wrong = _notes(release), release.stopped or _wrong(release, checks)
     if wrong:
         return "; ".join([f"unreliable: {wrong}", *notes])
-    told = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
-    return "; ".join([*notes, told])
+    sentence = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
+    return "; ".join([*notes, sentence])
 
 
-def _wrong(release: Quadratic, found: tuple[bool, ...]) -> str:
-    """Return what is wrong, in words; empty where nothing is. found: as in verdict."""
-    arrived, enough, skewed, uneven, wide, unseen = found
+def _wrong(release: Quadratic, checks: tuple[bool, ...]) -> str:
+    """Return what is wrong, in words; empty where nothing is. checks: as in verdict."""
+    arrived, enough, skewed, uneven, wide, unseen = checks
     if not arrived:
         return (
             "the last two looks at the rows disagree or lie far apart, so this budget did not find"
@@ -299,22 +299,22 @@ def _wrong(release: Quadratic, found: tuple[bool, ...]) -> str:
 
 def _notes(release: Quadratic) -> list[str]:
     """Return the notes on the answer that do not depend on privacy."""
-    found = []
+    notes = []
     if _dim(release):
-        found.append(
+        notes.append(
             "with this noise the rows do not tell some coefficients apart, as when columns say the"
             " same or hardly vary: there the prior decides"
         )
     if release.gaps:
-        found.append(f"about {release.rows:,} rows are complete, and only those are used")
+        notes.append(f"about {release.rows:,} rows are complete, and only those are used")
     if release.weight < NEGLIGIBLE_CUT_WEIGHT:
-        found.append(
+        notes.append(
             f"rows keep {100.0 * release.weight:.3g} % of their weight on average, since outlying"
             " ones are weighted down, as in a robust regression"
         )
     if release.dispersion > OVERDISPERSION_RATIO:
-        found.append(
+        notes.append(
             f"counts vary {release.dispersion:.2g} times as much as the model says, so that its"
             " own intervals are too narrow whatever the privacy"
         )
-    return found
+    return notes

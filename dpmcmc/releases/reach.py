@@ -57,10 +57,10 @@ class Reach:
         (length - clip)+ grows from the first length to the last one no slower than what was
         released, so that it is the largest where all that was seen lies at the end.
         """
-        found, unsure = self.left(within, sds)
+        left, unsure = self.left(within, sds)
         end = (max(self.part, 0.0) + EXCLUDED * self.sd) * np.maximum(self.last - clips, 0.0)
         end = np.where(clips < self.first, np.inf, end)
-        return np.asarray(np.minimum(np.maximum(found, 0.0) + EXCLUDED * unsure, end))
+        return np.asarray(np.minimum(np.maximum(left, 0.0) + EXCLUDED * unsure, end))
 
 
 def farthest(

@@ -53,12 +53,12 @@ def reused(
     asked = getattr(options, "whitening", None)
     if asked == FRESH or not hasattr(options, "whitening"):
         return spec, ""
-    same = [one for one in earlier if _same_columns(design, one)]
+    same = [release for release in earlier if _same_columns(design, release)]
     if asked is not None:
-        if asked not in {one.name for one in same}:
+        if asked not in {release.name for release in same}:
             raise SpecError(POINTER, _unknown(same))
         return spec, ""
-    best = min(same, key=lambda one: one.noise_multiplier, default=None)
+    best = min(same, key=lambda release: release.noise_multiplier, default=None)
     if best is None or not _good(design, best, noise_multiplier):
         return spec, ""
     reason = (
@@ -68,32 +68,32 @@ def reused(
     return replace(spec, sampler=replace(options, whitening=best.name)), reason
 
 
-def _good(design: Design, one: Earlier, noise_multiplier: float | None) -> bool:
+def _good(design: Design, release: Earlier, noise_multiplier: float | None) -> bool:
     """Whether its noise does no harm, or is no more than that of a new one."""
-    if noise_multiplier is not None and one.noise_multiplier <= noise_multiplier:
+    if noise_multiplier is not None and release.noise_multiplier <= noise_multiplier:
         return True
     return (
-        blurred(one.noise_multiplier, len(design.parameters), design.schema.units)
+        blurred(release.noise_multiplier, len(design.parameters), design.schema.units)
         <= MAX_WHITENING_NOISE
     )
 
 
 def _unknown(same: Sequence[Earlier]) -> str:
-    known = ", ".join(one.name for one in same[:12]) or "there is none"
+    known = ", ".join(release.name for release in same[:12]) or "there is none"
     return (
         f"must be {FRESH!r}, or a succeeded job of yours on this dataset with the same columns that"
         f" paid for a whitening: {known}"
     )
 
 
-def _same_columns(design: Design, one: Earlier) -> bool:
-    return _alike(design, make_design(design.schema, one.formula))
+def _same_columns(design: Design, release: Earlier) -> bool:
+    return _alike(design, make_design(design.schema, release.formula))
 
 
-def _alike(one: Design, other: Design) -> bool:
+def _alike(first: Design, second: Design) -> bool:
     """Whether two designs have the same columns, of the same rows."""
-    gaps = [{column.name for column in design.gappy} for design in (one, other)]
-    return set(_columns(one)) == set(_columns(other)) and gaps[0] == gaps[1]
+    gaps = [{column.name for column in design.gappy} for design in (first, second)]
+    return set(_columns(first)) == set(_columns(second)) and gaps[0] == gaps[1]
 
 
 def _columns(design: Design) -> list[frozenset[Factor]]:

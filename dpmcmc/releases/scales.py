@@ -89,5 +89,5 @@ def weights(scales: Floats, taus: Floats, tau_sds: Floats) -> Floats:
     Weights of logs would be larger where noise has made a square larger.
     """
     squares = np.maximum(tau_sds, TINY_SD) * (scales * taus) ** 2
-    found = (squares / squares.min()) ** -2.0
-    return np.asarray(found / found.sum())
+    inverse = (squares / squares.min()) ** -2.0
+    return np.asarray(inverse / inverse.sum())

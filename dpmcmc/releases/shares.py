@@ -24,7 +24,7 @@ RARE = 0.05  # share of a response, below which curvatures are too noisy to be r
 LARGEST_CHANGE = 1e3  # of log odds, where the rows tell nothing
 
 
-def found(
+def shift(
     eta: Floats, residual: Floats, sd: Floats, slope: Floats, heaviest: float
 ) -> tuple[Floats, Floats] | None:
     """Return (changes of log odds (k,), slope of a row there (k, k)); None where the share is near.
@@ -54,18 +54,18 @@ def moved(
     """
     back, inverse, sums = np.linalg.inv(white.root), np.linalg.inv(iterate.root), iterate.sums
     mean, chosen = (back.T @ back)[0], slice(0, None, len(back))
-    told = found(
+    change = shift(
         iterate.place.reshape(-1, len(back)) @ mean + shift_of(family),
         (inverse.T @ sums.score)[chosen] / rows,
         sums.sds[0] * np.linalg.norm(inverse[:, chosen], axis=0) / rows,
         (inverse.T @ sums.curvature @ inverse)[chosen, chosen] / rows,
         heaviest_of(family),
     )
-    if told is None:
+    if change is None:
         return None
     move = np.zeros(len(iterate.place))
-    move[chosen] = told[0]
-    return move, usual_of(family) * told[1]
+    move[chosen] = change[0]
+    return move, usual_of(family) * change[1]
 
 
 def expected(place: Floats, white: Whitening, family: Family) -> Floats | None:
@@ -100,13 +100,13 @@ def changes(curvature: Floats, rows: float, moves: Floats) -> float:
     """
     k, d = moves.shape[1:]
     blocks = curvature.reshape(k, d, k, d)
-    found = 0.0
-    for told, moved in [
+    largest = 0.0
+    for slopes, moved in [
         *((blocks[c, :, c], moves[:, c]) for c in range(k)),
         (blocks.sum(axis=(0, 2)), moves.mean(axis=1)),  # of the reference
     ]:
-        if told[0, 0] < RARE * (1.0 - RARE) * rows:
-            square = float(np.einsum("md,de,me->", moved, told, moved))
-            change = max(square, 0.0) / max(float(told[0, 0]), LEAST_SHARE * rows)
-            found = max(found, math.sqrt(min(change, LARGEST_CHANGE**2)))
-    return found
+        if slopes[0, 0] < RARE * (1.0 - RARE) * rows:
+            square = float(np.einsum("md,de,me->", moved, slopes, moved))
+            change = max(square, 0.0) / max(float(slopes[0, 0]), LEAST_SHARE * rows)
+            largest = max(largest, math.sqrt(min(change, LARGEST_CHANGE**2)))
+    return largest

@@ -82,8 +82,8 @@ class Conditional:
         which = random.integers(len(self.mixture.means), (chains * length,))
         means, roots = self.parts()
         normals = random.normals((len(which), self._d, 1))
-        found = means[which] + (roots[which] @ normals)[..., 0]
-        return self.completed(found, which, random).reshape(chains, length, -1)
+        coefficients = means[which] + (roots[which] @ normals)[..., 0]
+        return self.completed(coefficients, which, random).reshape(chains, length, -1)
 
     def completed(self, coefficients: Floats, which: Any, _: RandomSource) -> Floats:
         """Return positions (n, p): coefficients (n, d) of parts, and their log sigma."""
@@ -129,20 +129,20 @@ class Sums:
         }
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any]) -> "Sums":
+    def from_dict(cls, stored: dict[str, Any]) -> "Sums":
         """Return what to_dict made this of."""
         gram, moments, rows = (
-            np.array(told[key], np.float64) for key in ("gram", "moments", "rows")
+            np.array(stored[key], np.float64) for key in ("gram", "moments", "rows")
         )
-        squares = None if told["squares"] is None else np.array(told["squares"], np.float64)
-        first, second, third = told["sds"]
-        scale, degrees = told.get("covariates", (SMALL_SPREAD, DEGREES))
+        squares = None if stored["squares"] is None else np.array(stored["squares"], np.float64)
+        first, second, third = stored["sds"]
+        scale, degrees = stored.get("covariates", (SMALL_SPREAD, DEGREES))
         noisy = Noisy(gram, moments, squares, (first, second, third), rows)
-        means, r_hat = told["found"]
-        found = tuple(means), math.inf if r_hat is None else float(r_hat)
-        start = np.array(told["start"], np.float64)
-        known, ones = told["known"], told["ones"]
-        return cls(noisy, told["method"], start, known, ones, (scale, degrees), found)
+        means, r_hat = stored["found"]
+        fitted = tuple(means), math.inf if r_hat is None else float(r_hat)
+        start = np.array(stored["start"], np.float64)
+        known, ones = stored["known"], stored["ones"]
+        return cls(noisy, stored["method"], start, known, ones, (scale, degrees), fitted)
 
     def moments(self) -> tuple[Floats, float] | None:
         """Return (mean of x x^T (d, d), sd of its noise); a direction below the noise has that.
@@ -190,8 +190,8 @@ class Sums:
             mean[:d] - self.start[:d], precision[:d], log_variance, self.covariates
         )
         made = METHODS[self.method](self.noisy, prior, self.ones, random)
-        told = tuple(made.means.mean(axis=0).tolist()), made.r_hat
-        return Conditional(made, self.start, self.known, replace(self, found=told))
+        fitted = tuple(made.means.mean(axis=0).tolist()), made.r_hat
+        return Conditional(made, self.start, self.known, replace(self, found=fitted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,9 +360,11 @@ def _noise(
     options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float
 ) -> tuple[float, float]:
     """Return the sds of X'X and X'y, of responses in eighths of their range."""
-    one = statistics.sensitivity_of(1.0, options.group or 1, squares=True) * noise_multiplier
-    one *= math.sqrt(options.num_holders or 1)
-    return one * facts.max_row_norm**2, one * facts.max_row_norm * HALF_RANGE
+    noise_of_sums = (
+        statistics.sensitivity_of(1.0, options.group or 1, squares=True) * noise_multiplier
+    )
+    noise_of_sums *= math.sqrt(options.num_holders or 1)
+    return noise_of_sums * facts.max_row_norm**2, noise_of_sums * facts.max_row_norm * HALF_RANGE
 
 
 def widening(options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float) -> Floats:
@@ -383,9 +385,9 @@ def widening(options: SufficientStatisticsOptions, facts: Facts, noise_multiplie
 def poor(options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float) -> bool:
     """Return whether X'X is not expected to stand out of its noise."""
     precision = facts.assumptions.guess.precision - np.diag(facts.prior)
-    told = np.linalg.eigvalsh(precision) / (options.group or 1)
-    edge = math.sqrt(2.0 * len(told)) * _noise(options, facts, noise_multiplier)[0]
-    return bool(LEAST_CLEAR * edge > float(np.median(told)))
+    seen = np.linalg.eigvalsh(precision) / (options.group or 1)
+    edge = math.sqrt(2.0 * len(seen)) * _noise(options, facts, noise_multiplier)[0]
+    return bool(LEAST_CLEAR * edge > float(np.median(seen)))
 
 
 def publish(

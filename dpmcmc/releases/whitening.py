@@ -73,8 +73,8 @@ def whiten(
         sums = release(blocks, d, n, caps, z, random, gaps=counted is not None)
         sd = sums.sds[1] / sums.rows
         seen, back = sums.curvature / sums.rows, np.linalg.inv(root)
-        found = saturated(root.T @ firm @ root, seen, math.sqrt(2.0 * d) * sd)
-        held = back.T @ at_least(root.T @ held @ root, found) @ back
+        floor = saturated(root.T @ firm @ root, seen, math.sqrt(2.0 * d) * sd)
+        held = back.T @ at_least(root.T @ held @ root, floor) @ back
         firm = back.T @ above(seen, CLEAR * math.sqrt(2.0 * d) * sd) @ back
         root, known = rounder(root, known, seen, sd)
         root = kept(root, held)

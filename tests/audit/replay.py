@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.local import table_of
-from dpmcmc.fit.results import told
+from dpmcmc.fit.results import summary_and_verdict
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.schema import Schema, Table
@@ -278,7 +278,7 @@ class Job:
         if running.stored is not None:
             release = StoredRelease(schema, spec, running.stored)
         kept = json.dumps(release.to_dict()) if release else ""
-        verdict = repr(told(design, spec, self._plan.parameters, draws, release))
+        verdict = repr(summary_and_verdict(design, spec, self._plan.parameters, draws, release))
         return [draws.tobytes(), kept.encode(), verdict.encode()]
 
     def _whitened(self, case: Case) -> Earlier:

@@ -34,17 +34,17 @@ def fits(share, rows, epsilon, seeds):
 
 def test_a_share_is_found_from_the_mean_residual():
     half, none = np.zeros(1), np.full(1, 1e-4)
-    change, slope = shares.found(half, np.array([0.01 - 0.5]), none, np.full((1, 1), 0.25), 1.0)
+    change, slope = shares.shift(half, np.array([0.01 - 0.5]), none, np.full((1, 1), 0.25), 1.0)
     assert change == pytest.approx([np.log(0.01 / 0.99)])
     assert slope == pytest.approx(np.full((1, 1), 0.0099))
     near = np.array([0.2 - 0.5]), none, np.full((1, 1), 0.25), 1.0
-    assert shares.found(half, *near) is None
+    assert shares.shift(half, *near) is None
     weighted = np.array([0.5 * (0.01 - 0.5)]), none, np.full((1, 1), 0.125), 1.0
-    assert shares.found(half, *weighted)[0] == pytest.approx(change)
+    assert shares.shift(half, *weighted)[0] == pytest.approx(change)
 
 
 def test_no_share_is_less_than_the_noise():
-    told = shares.found(np.zeros(1), np.array([-0.6]), np.full(1, 0.02), np.full((1, 1), 0.25), 1.0)
+    told = shares.shift(np.zeros(1), np.array([-0.6]), np.full(1, 0.02), np.full((1, 1), 0.25), 1.0)
     assert told[0] == pytest.approx([np.log(0.02 / 1.1)])
 
 
@@ -52,7 +52,7 @@ def test_shares_of_several_responses():
     third = np.zeros(2)
     slope = np.diag([1 / 3] * 2) - 1 / 9
     wanted = np.array([0.02, 0.9])
-    change, _ = shares.found(third, wanted - 1 / 3, np.full(2, 1e-5), slope, 1.0)
+    change, _ = shares.shift(third, wanted - 1 / 3, np.full(2, 1e-5), slope, 1.0)
     assert change == pytest.approx(np.log(wanted / 0.08))
 
 

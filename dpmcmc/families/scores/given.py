@@ -47,8 +47,8 @@ class Given:
             times, least = weight, np.maximum(weight, MIN_WEIGHT)
             row_norm, spread, curved = least * place.row_norm, place.spread, least * place.curved
         asked = replace(place, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
-        said = self.family.terms(answer, asked)
-        return Terms(times * said.psi, root * said.root, root * said.noise, said.square)
+        terms = self.family.terms(answer, asked)
+        return Terms(times * terms.psi, root * terms.root, root * terms.noise, terms.square)
 
 
 def is_given(design: Design, model: ModelSpec) -> bool:
@@ -97,9 +97,9 @@ def packed(
         column = next(c for c in design.schema.columns if c.name == model.weights)
         if not isinstance(column, NumberColumn):
             raise SpecError(POINTER, "is no number")
-        told = table.columns[column.name].astype(np.float64)
+        values = table.columns[column.name].astype(np.float64)
         low, high = column.lower, column.upper
-        weight = np.fmin(np.fmax(told, low), high)
+        weight = np.fmin(np.fmax(values, low), high)
     return Given(family, design.middle_offset / unit, 0.5 * (low + high), high), np.stack(
         (y, design.offset(table) / unit, weight), axis=1
     )

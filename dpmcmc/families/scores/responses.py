@@ -34,9 +34,9 @@ def rate(eta: Floats) -> Floats:
 def counts(mean: Floats, _: Floats, random: RandomSource) -> Floats:
     """Return Poisson counts with these means."""
     small = np.clip(mean, RARE, COUNTED)
-    found = np.nan_to_num(np.maximum(np.ceil(pdtrik(random.uniforms(mean.shape), small)), 0.0))
+    drawn = np.nan_to_num(np.maximum(np.ceil(pdtrik(random.uniforms(mean.shape), small)), 0.0))
     normal = mean + np.sqrt(mean) * random.normals(mean.shape)
-    return np.where(mean < COUNTED, found, normal)
+    return np.where(mean < COUNTED, drawn, normal)
 
 
 def uneven(mean: Floats, shape: float, random: RandomSource) -> Floats:

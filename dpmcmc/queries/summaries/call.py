@@ -99,9 +99,11 @@ class Summaries:
         """Whether noise hides any of the statistics, from released values and public facts."""
         ends = np.cumsum([request.size for request in self.plan.requests])[:-1]
         parts = np.split(self.released, ends)
-        found = map(self._reasons, self.plan.requests, parts)
-        told = "intervals include the noise, which alone makes none of a quarter of its range"
-        return noise_share.verdict(told, [one for reasons in found for one in reasons])
+        reasons_of_each = map(self._reasons, self.plan.requests, parts)
+        sentence = "intervals include the noise, which alone makes none of a quarter of its range"
+        return noise_share.verdict(
+            sentence, [reason for reasons in reasons_of_each for reason in reasons]
+        )
 
     def _reasons(self, request: SummaryRequest, part: Floats) -> list[str]:
         """Return why the noise hides a statistic, the worst of its numbers for all of them."""
@@ -217,8 +219,8 @@ class Summaries:
             lines.append(f"  and {len(estimates) - SHOWN} more")
         cost = f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}"
         cost += f"; protects {self.plan.schema.protects}"
-        told = self.verdict.text(False)
-        return "\n".join([f"{len(self.plan.requests)} statistics", told, *lines, cost])
+        verdict = self.verdict.text(False)
+        return "\n".join([f"{len(self.plan.requests)} statistics", verdict, *lines, cost])
 
     __repr__ = __str__
 
@@ -242,11 +244,11 @@ def _noise_shares(
     column = request.column
     if isinstance(statistic, Quantiles):
         sums = Cumulative(np.array(request.axes[0].edges), part, rows, sd)
-        found = {at: sums.quantile(at, reach, "rows") for at in statistic.at}
+        quantiles = {at: sums.quantile(at, reach, "rows") for at in statistic.at}
         size = column.upper - column.lower
         return {
             f"quantile {at:g} of {column.name}": (high - low) / size
-            for at, (_, low, high) in found.items()
+            for at, (_, low, high) in quantiles.items()
         }
     per_unit = MOMENT_SENSITIVITY / math.sqrt(2.0)
     missing = several or bool(column.missing)

@@ -117,14 +117,14 @@ def _counts_of(model: LogLinear, counts: Floats, column: int) -> list[tuple[Floa
 
     Each with the number of released counts that are added for one level.
     """
-    found = []
+    by_marginal = []
     parts = np.split(counts, np.cumsum(model.sizes)[:-1])
     for marginal, part in zip(model.marginals, parts, strict=True):
         if column in marginal:
             table = part.reshape([model.shape[k] for k in marginal])
             others = tuple(j for j, k in enumerate(marginal) if k != column)
-            found.append((table.sum(axis=others), table.size / model.shape[column]))
-    return found
+            by_marginal.append((table.sum(axis=others), table.size / model.shape[column]))
+    return by_marginal
 
 
 def _scores(axis: Axis, share: Floats | None) -> Floats:

@@ -89,12 +89,12 @@ class Chains:
         """Return mean (B, d, 1) of theta given the rest, and the upper root (B, d, d) of its
         precision: Proposition 3."""
         inner = np.linalg.solve(self._total(self.gram, self.variance), self.gram)
-        told = (self.gram @ inner).sum(axis=1) + self.prior.precision
+        precision = (self.gram @ inner).sum(axis=1) + self.prior.precision
         weighted = np.einsum("bjde,bjd->be", inner, self.noisy.moments)
         weighted = weighted + self.prior.precision @ self.prior.mean
-        told = 0.5 * (told + np.swapaxes(told, -1, -2))
-        root = np.linalg.cholesky(told)
-        mean = np.linalg.solve(told, weighted[..., None])
+        precision = 0.5 * (precision + np.swapaxes(precision, -1, -2))
+        root = np.linalg.cholesky(precision)
+        mean = np.linalg.solve(precision, weighted[..., None])
         return mean, np.swapaxes(root, -1, -2)
 
     def _move_variance(self, *, adapt: bool) -> None:

@@ -89,8 +89,8 @@ def fixed_s(noisy: Noisy, prior: Prior, count: int, random: RandomSource) -> Dra
 
     Coefficients are integrated out, the log variance is drawn by quadrature on a fine grid.
     """
-    found, variances = conditionals(noisy, prior, count, random)
-    return Drawn(found.draws(1, random)[0], variances)
+    normal, variances = conditionals(noisy, prior, count, random)
+    return Drawn(normal.draws(1, random)[0], variances)
 
 
 def conditionals(
@@ -131,12 +131,12 @@ def informed(
         return max(float(left) / rows, least)
 
     variance = variance_at(np.zeros(noisy.gram.shape[-1]))
-    found = fixed_s_fast(noisy, prior, variance)
+    normal = fixed_s_fast(noisy, prior, variance)
     for _ in range(ROUNDS):
-        theta = found.mean
+        theta = normal.mean
         variance = variance_at(theta)
-        found = fixed_s_fast(_uncertain(noisy, theta), prior, variance)
-    return found, variance
+        normal = fixed_s_fast(_uncertain(noisy, theta), prior, variance)
+    return normal, variance
 
 
 def _uncertain(noisy: Noisy, theta: Floats) -> Noisy:
@@ -160,13 +160,13 @@ def _given(
 ) -> tuple[Normals, Floats, Floats]:
     """Return the posterior at a variance, its weighted moments and the prior's precision's."""
     total = np.maximum(variance[..., None, None] * turned.values + sd * sd, SMALLEST_DIVISOR)
-    told = np.einsum(
+    likelihood = np.einsum(
         "...jdk,...jk,...jek->...de", turned.vectors, turned.values**2 / total, turned.vectors
     )
     moments = np.einsum(
         "...jdk,...jk->...d", turned.vectors, turned.values / total * turned.moments
     )
-    precision = told + prior.precision
+    precision = likelihood + prior.precision
     weighted = moments + prior.precision @ prior.mean
     covariance = np.linalg.inv(precision)
     covariance = 0.5 * (covariance + np.swapaxes(covariance, -1, -2))
@@ -176,9 +176,9 @@ def _given(
 
 def _log_density(turned: _Turned, sd: float, prior: Prior, log_variance: Floats) -> Floats:
     """Return the log density of the log variance given the moments, up to a constant."""
-    found, weighted, total = _given(turned, sd, prior, np.exp(log_variance))
+    normal, weighted, total = _given(turned, sd, prior, np.exp(log_variance))
     errors = (np.log(total) + turned.moments**2 / total).sum(axis=(-1, -2))
-    gain = np.linalg.slogdet(found.covariance)[1] + (weighted * found.mean).sum(axis=-1)
+    gain = np.linalg.slogdet(normal.covariance)[1] + (weighted * normal.mean).sum(axis=-1)
     own = -prior.shape * log_variance - prior.scale * np.exp(-log_variance)
     return np.asarray(0.5 * (gain - errors) + own)
 

@@ -52,12 +52,12 @@ class WithIntercept(Chains):
 
     def _whole(self, scatter: Floats, middle: Floats) -> Floats:
         """Return X'X (B, J, d, d)."""
-        rows, found = self.noisy.rows[:, None], np.empty_like(self.noisy.gram)
-        found[..., 0, 0] = self.noisy.rows
-        found[..., 0, 1:] = found[..., 1:, 0] = rows * middle
+        rows, gram = self.noisy.rows[:, None], np.empty_like(self.noisy.gram)
+        gram[..., 0, 0] = self.noisy.rows
+        gram[..., 0, 1:] = gram[..., 1:, 0] = rows * middle
         outer = middle[..., :, None] * middle[..., None, :]
-        found[..., 1:, 1:] = scatter + rows[..., None] * outer
-        return found
+        gram[..., 1:, 1:] = scatter + rows[..., None] * outer
+        return gram
 
     def _move_gram(self, *, adapt: bool) -> None:
         """Draw the covariates' covariance and mean, then move scatters and means of holders."""

@@ -66,13 +66,13 @@ class Gibbs:
         drawn = svec(joint)[:, None] * rows[:, None] + svec(turned)
         errors = np.sqrt(self._variances) * self.random.normals(drawn.shape)
         away = self._flat - drawn - errors
-        own, found = _fourth(joint), drawn
+        own, sums = _fourth(joint), drawn
         for same in np.unique(rows):
             which = rows == same
             whole = same * own + np.eye(own.shape[-1]) * self._variances
             solved = np.linalg.solve(whole, np.swapaxes(away[:, which], -1, -2))
-            found[:, which] += np.swapaxes(same * own @ solved, -1, -2)
-        return matrix_of(found.sum(axis=1), joint.shape[-1])
+            sums[:, which] += np.swapaxes(same * own @ solved, -1, -2)
+        return matrix_of(sums.sum(axis=1), joint.shape[-1])
 
     def _joint(self) -> Floats:
         """Return the covariance (B, d + 1, d + 1) of a row (x, y)."""

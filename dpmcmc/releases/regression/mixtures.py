@@ -102,8 +102,8 @@ def prior_of(
 def bayes_fixed_s_fast(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
     """Bayes-fixedS-fast at the variance that y'y tells, with the noise of X'X reckoned in."""
     known = prior.scale / prior.shape if prior.shape >= KNOWN else None
-    found = informed(noisy, prior, known or SMALLEST, known)[0]
-    return _one(found.mean, found.covariance, _variances(noisy, prior, found.mean, random))
+    normal = informed(noisy, prior, known or SMALLEST, known)[0]
+    return _one(normal.mean, normal.covariance, _variances(noisy, prior, normal.mean, random))
 
 
 def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
@@ -121,9 +121,9 @@ def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixtur
 
 def mcmc_fixed_s(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
     """MCMC-fixedS, by independent draws of the posterior that it walks on."""
-    found, variances = conditionals(noisy, with_squares(noisy, prior), PARTS, random)
-    roots = np.asarray(np.linalg.cholesky(found.covariance), np.float64)
-    return Mixture(found.mean, roots, _as_told(noisy, prior, found.mean, variances, random))
+    normals, variances = conditionals(noisy, with_squares(noisy, prior), PARTS, random)
+    roots = np.asarray(np.linalg.cholesky(normals.covariance), np.float64)
+    return Mixture(normals.mean, roots, _as_told(noisy, prior, normals.mean, variances, random))
 
 
 def mcmc_normal_x(noisy: Noisy, prior: Prior, ones: bool, random: RandomSource) -> Mixture:
@@ -134,15 +134,15 @@ def mcmc_normal_x(noisy: Noisy, prior: Prior, ones: bool, random: RandomSource) 
         walk: chains.Chains = intercept.WithIntercept(_many(noisy), less, random, True)
     else:
         walk = chains.Chains(_many(noisy), prior, random, True)
-    thetas, found, variances = [], [], []
+    thetas, precisions, variances = [], [], []
     for step in range(WARMUP + THIN * (PARTS // CHAINS)):
         walk.step(adapt=step < WARMUP)
         if step >= WARMUP:
             thetas.append(walk.theta)
             if (step - WARMUP) % THIN == 0:
-                found.append(walk.conditional())
+                precisions.append(walk.conditional())
                 variances.append(walk.variance)
-    means, uppers = (np.concatenate(part) for part in zip(*found, strict=True))
+    means, uppers = (np.concatenate(part) for part in zip(*precisions, strict=True))
     variance = _as_told(noisy, own, means[..., 0], np.concatenate(variances), random)
     return Mixture(means[..., 0], np.linalg.inv(uppers), variance, _mixing(thetas))
 
@@ -160,9 +160,9 @@ def mcmc_bs(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixtur
                 size = np.sqrt(walk.variance)[:, None, None]
                 roots.append(size * np.linalg.inv(walk.upper))
                 variances.append(walk.variance)
-    told = [np.concatenate(part) for part in (means, roots, variances)]
-    variance = _as_told(noisy, prior, told[0], told[2], random)
-    return Mixture(told[0], told[1], variance, _mixing(thetas))
+    components = [np.concatenate(part) for part in (means, roots, variances)]
+    variance = _as_told(noisy, prior, components[0], components[2], random)
+    return Mixture(components[0], components[1], variance, _mixing(thetas))
 
 
 METHODS: dict[str, Callable[[Noisy, Prior, bool, RandomSource], Mixture]] = {
@@ -257,8 +257,8 @@ def _as_told(
     """
     if prior.shape >= KNOWN:
         return variances
-    found = np.sort(_variances(noisy, prior, thetas.mean(axis=0), random))
-    return np.asarray(found[np.argsort(np.argsort(variances))])
+    drawn = np.sort(_variances(noisy, prior, thetas.mean(axis=0), random))
+    return np.asarray(drawn[np.argsort(np.argsort(variances))])
 
 
 def _one(mean: Floats, covariance: Floats, variances: Floats) -> Mixture:
@@ -287,4 +287,4 @@ def _mixing(thetas: list[Floats]) -> float:
     states = np.stack(thetas, axis=1)
     many = range(states.shape[-1])
     each = [float(array_stats.rhat(states[..., k], chain_axis=0, draw_axis=1)) for k in many]
-    return max(one if math.isfinite(one) else math.inf for one in each)
+    return max(r_hat if math.isfinite(r_hat) else math.inf for r_hat in each)

@@ -63,8 +63,8 @@ class Noisy:
 
 def event(noise_multiplier: float, holders: int = 1) -> Event:
     """Return one Gaussian event, or one of each holder, whose rows are fixed in advance."""
-    one = Gaussian(noise_multiplier)
-    return one if holders == 1 else Parallel((one,) * holders)
+    gaussian = Gaussian(noise_multiplier)
+    return gaussian if holders == 1 else Parallel((gaussian,) * holders)
 
 
 def sensitivity(weight: float, *, squares: bool) -> float:
@@ -118,12 +118,12 @@ def release(
     _check(d, n, bounds, weight, group, squares=squares)
     digits = digits_of(n * group) // 2
     parts = [isometry(d), np.full(d, weight)]
-    one = sensitivity_of(weight, group, squares=squares)
+    sensitivity = sensitivity_of(weight, group, squares=squares)
     noisy, sd = release_sums(
         random,
         SUFFICIENT_STATISTICS,
         _cells(x, y, bounds, digits, group, squares=squares),
-        one * SENSITIVITY_MARGIN + rounding(d, n * group, weight),
+        sensitivity * SENSITIVITY_MARGIN + rounding(d, n * group, weight),
         noise_multiplier,
         grid=2.0 ** (-2 * digits) / group,
         weights=np.concatenate([*parts, [weight**2]] if squares else parts),
@@ -146,8 +146,8 @@ def release_all(
 
     Which rows a holder has must be fixed in advance. See release.
     """
-    one = partial(release, weight=weight, squares=squares, group=group)
-    return joined([one(x, y, bounds, noise_multiplier, random) for x, y in holders])
+    release_of_holder = partial(release, weight=weight, squares=squares, group=group)
+    return joined([release_of_holder(x, y, bounds, noise_multiplier, random) for x, y in holders])
 
 
 def joined(parts: Sequence[Noisy]) -> Noisy:
@@ -163,9 +163,9 @@ def joined(parts: Sequence[Noisy]) -> Noisy:
     )
 
 
-def _widest(told: Sequence[Noisy]) -> tuple[float, float, float]:
+def _widest(noisy: Sequence[Noisy]) -> tuple[float, float, float]:
     """Return the sds of all: they differ by what rounding adds, below 2^-30 of them."""
-    sds = np.max([one.sds for one in told], axis=0)
+    sds = np.max([statistics.sds for statistics in noisy], axis=0)
     return float(sds[0]), float(sds[1]), float(sds[2])
 
 

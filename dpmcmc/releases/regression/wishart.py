@@ -40,10 +40,10 @@ def moved(matrix: Floats, degrees: Floats, random: RandomSource) -> tuple[Floats
     d = matrix.shape[-1]
     below = bartlett(degrees, d, random)
     half = np.linalg.cholesky(matrix) @ below
-    found = half @ np.swapaxes(half, -1, -2) / degrees[..., None, None]
+    proposal = half @ np.swapaxes(half, -1, -2) / degrees[..., None, None]
     log_size = 2.0 * np.log(np.diagonal(below, axis1=-2, axis2=-1)).sum(axis=-1)
     log_size = log_size - d * np.log(degrees)
     forth = (below**2).sum(axis=(-1, -2)) / degrees
     back = (np.linalg.inv(below) ** 2).sum(axis=(-1, -2)) * degrees
     log_ratio = 0.5 * degrees * (forth - back) - (degrees - 0.5 * (d + 1)) * log_size
-    return found, np.asarray(log_size), np.asarray(log_ratio)
+    return proposal, np.asarray(log_size), np.asarray(log_ratio)

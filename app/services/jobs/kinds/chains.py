@@ -32,7 +32,7 @@ from app.storage.rows import JobRow, ReleaseRow
 from dpmcmc import planner
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import parameters_of
-from dpmcmc.fit.results import attributes_of, told
+from dpmcmc.fit.results import attributes_of, summary_and_verdict
 from dpmcmc.fit.run import Run, run
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import FRESH, AutoOptions, NoisyQuadraticOptions
@@ -239,7 +239,9 @@ class _ChainWork(Work):
         parameters = parameters_of(self._schema, self._spec.model)
         design = make_design(self._schema, self._spec.model.formula)
         draws = attempt.draws()
-        summaries, verdict = told(design, self._spec, parameters, draws, self._release)
+        summaries, verdict = summary_and_verdict(
+            design, self._spec, parameters, draws, self._release
+        )
         by_scale = {scale: [asdict(one) for one in every] for scale, every in summaries.items()}
         return by_scale, asdict(verdict)  # type: ignore[return-value]
 

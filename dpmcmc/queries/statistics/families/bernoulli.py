@@ -29,6 +29,6 @@ class Bernoulli:
 
     def moments(self, theta: Floats, statistic: Statistic) -> tuple[Floats, Floats]:
         """Return mean and variance of the statistic of one row."""
-        zero, one = statistic.of(np.array([0.0, 1.0]))
+        at_zero, at_one = statistic.of(np.array([0.0, 1.0]))
         share = np.asarray(theta, np.float64)
-        return zero + (one - zero) * share, (one - zero) ** 2 * share * (1.0 - share)
+        return at_zero + (at_one - at_zero) * share, (at_one - at_zero) ** 2 * share * (1.0 - share)
