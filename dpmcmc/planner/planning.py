@@ -176,10 +176,11 @@ class BasePlan(ABC):
 class Plan(BasePlan):
     """A complete job. spec: with nothing left open.
 
-    expected_ess, expected_width, usable, reasons: see `plan`.
+    expected_ess, expected_width, usable, reasons: see `plan`. covariates: columns of the formula.
     """
 
     spec: JobSpec
+    covariates: tuple[str, ...]
 
     @property
     def algorithm(self) -> str:
@@ -309,6 +310,7 @@ def plan(
         warnings=warnings(facts, spec, filled, cost.epsilon) if advise else (),
         reasons=reasons,
         parameters=family.parameters(design, spec.model),
+        covariates=tuple(design.covariates),
     )
 
 

@@ -203,6 +203,19 @@ def test_planners_know_none_of_the_services_secrets(
         own.close()
 
 
+def test_a_plan_parses_no_formula_in_the_service_itself(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parser takes seconds to load, and whoever asks the service meanwhile would wait."""
+
+    def parsed(*_: object) -> None:
+        raise AssertionError
+
+    dataset, analyst = house.dataset(), house.user("analyst")
+    monkeypatch.setattr("app.services.jobs.kinds.chains.make_design", parsed)
+    assert analyst.post("/v1/plans", json=job_of(dataset)).status_code == 200
+
+
 def test_plans_under_way_hold_no_connection_and_no_thread(house: House) -> None:
     """More plans than there are connections or threads wait; others are served meanwhile."""
     dataset, analyst = house.dataset(), house.user("analyst")

@@ -127,7 +127,7 @@ async def plan(
     schema, facts = await in_thread(plans.asked, services, caller, body.dataset, asked)
     ticket = planners.ask(str(caller.id), worked_out, schema, asked, True, facts, quick=asked.quick)
     made = plans.checked(services, schema, asked, await answered(request, ticket))
-    offer = await in_thread(plans.offer, services, caller, body.dataset, schema, asked, made)
+    offer = await in_thread(plans.offer, services, caller, body.dataset, asked, made)
     return PlanOut(
         algorithm=made.algorithm,
         num_chains=made.num_chains,

@@ -111,12 +111,7 @@ def low_quality(expected: str, epsilon: float | None) -> Refusal:
 
 
 def offer(
-    services: Services,
-    caller: Caller,
-    dataset_id: UUID,
-    schema: Schema,
-    job: PaidJob,
-    plan: BasePlan,
+    services: Services, caller: Caller, dataset_id: UUID, job: PaidJob, plan: BasePlan
 ) -> Offer:
     """A plan held against the budget. Spends nothing. Raises Refusal 422.
 
@@ -124,7 +119,7 @@ def offer(
     """
     with services.sessions.read() as session:
         preview = ledger.preview(session, dataset_id, analyst_id=caller.id, event=plan.event)
-        found = _found_earlier(session, caller, dataset_id, job.columns(schema, plan))
+        found = _found_earlier(session, caller, dataset_id, job.columns(plan))
     if not preview.bounded:
         raise unbounded(job)
     if preview.affordable and not preview.remaining_after and plan.cost.delta == 0.0:

@@ -198,7 +198,7 @@ class PaidJob(Job):
         """Return about the most bytes of an answer that is sent as one; 0 where none is."""
         return 0
 
-    def columns(self, schema: Schema, plan: Any) -> Sequence[str]:
+    def columns(self, plan: Any) -> Sequence[str]:
         """Return the columns whose bounds matter to it."""
         return ()
 

@@ -171,9 +171,9 @@ class ChainJob(PaidJob):
         numbers = schema.rows * (widths + ROW_NUMBERS) + DRAW_COPIES * self.numbers(plan)
         return BASE_BYTES + 8 * numbers
 
-    def columns(self, schema: Schema, plan: planner.Plan) -> Sequence[str]:
+    def columns(self, plan: planner.Plan) -> Sequence[str]:
         """Return the covariates."""
-        return make_design(schema, plan.spec.model.formula).covariates
+        return plan.covariates
 
     def shortfall(self, schema: Schema, plan: planner.Plan) -> tuple[str, float | None]:
         """Return what is expected of a plan that is not usable, and an epsilon that would do."""
