@@ -84,9 +84,9 @@ def rotate(using: Settings, to: Path | None = None) -> Path:
 def refuse_while_running(sessions: SessionFactory) -> None:
     """Raise RunningError where a process of the installation lives: it has the old key in use."""
     with sessions.read() as session:
-        found = sorted((row.kind, row.host) for row in running(session))
-    if found:
-        named = ", ".join(f"{kind} on {host}" for kind, host in found)
+        programs = sorted((row.kind, row.host) for row in running(session))
+    if programs:
+        named = ", ".join(f"{kind} on {host}" for kind, host in programs)
         raise RunningError(
             f"processes of this installation still run ({named}): stop them all, and call again."
             f" One that was killed on another machine counts for {STALE_SECONDS:.0f} seconds"
@@ -143,10 +143,10 @@ def main() -> None:
     using = settings()
     logs.configure(using.log_format, using.log_level)
     try:
-        found = rotate(using, options.to)
+        path = rotate(using, options.to)
     except (KeyFileError, AnchorError, RunningError) as error:
         sys.exit(str(error))
-    sys.stdout.write(f"The master key is now in {found}; start the service with it.\n")
+    sys.stdout.write(f"The master key is now in {path}; start the service with it.\n")
 
 
 if __name__ == "__main__":

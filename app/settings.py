@@ -56,22 +56,22 @@ class _SecretFiles(PydanticBaseSettingsSource):
         if os.environ.get(variable):
             raise SecretFileError(f"{variable} and {variable}_FILE are both set")
         try:
-            found = path.read_text(encoding="utf-8").strip()
+            secret = path.read_text(encoding="utf-8").strip()
         except (OSError, ValueError):
             raise SecretFileError(f"the file of {variable}_FILE cannot be read") from None
-        if not found:
+        if not secret:
             raise SecretFileError(f"the file of {variable}_FILE is empty")
-        return found
+        return secret
 
     def __call__(self) -> dict[str, Any]:
         """The secrets that are in files, as the environment would have given them."""
-        found = {}
+        secrets = {}
         for name in SECRETS:
             field = self.settings_cls.model_fields[name]
             value, variable, _ = self.get_field_value(field, name)
             if value is not None:
-                found[variable if field.validation_alias else name] = value
-        return found
+                secrets[variable if field.validation_alias else name] = value
+        return secrets
 
 
 class Settings(BaseSettings):

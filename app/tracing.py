@@ -154,9 +154,9 @@ def _context(parent: str) -> Any:
     """The context that a traceparent names; none where it is not one."""
     from opentelemetry import trace
 
-    found = PARENT.fullmatch(parent)
-    if found is None:
+    match = PARENT.fullmatch(parent)
+    if match is None:
         return None
-    trace_id, span_id, flags = (int(part, 16) for part in found.groups())
+    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
     remote = trace.SpanContext(trace_id, span_id, True, trace.TraceFlags(flags))
     return trace.set_span_in_context(trace.NonRecordingSpan(remote))

@@ -8,14 +8,14 @@ ASKED = "drop_ledgers"
 
 def holds_rows(table: str) -> bool:
     """Whether a table has a row."""
-    found = op.get_bind().execute(sa.select(sa.literal(1)).select_from(sa.table(table)).limit(1))
-    return found.first() is not None
+    rows = op.get_bind().execute(sa.select(sa.literal(1)).select_from(sa.table(table)).limit(1))
+    return rows.first() is not None
 
 
 def asked_to_drop() -> bool:
     """Whether whoever downgrades said that records may go: `alembic -x drop_ledgers=yes`."""
-    said = context.get_x_argument(as_dictionary=True).get(ASKED) == "yes"
-    return said or bool(context.config.attributes.get(ASKED))
+    asked = context.get_x_argument(as_dictionary=True).get(ASKED) == "yes"
+    return asked or bool(context.config.attributes.get(ASKED))
 
 
 def refuse_to_drop(*tables: str) -> None:

@@ -46,5 +46,5 @@ def has_place(session: Session, job_id: UUID, at_once: int) -> bool:
 def taken(session: Session, job_id: UUID, owner: str, until: datetime, most: int) -> bool:
     """Take a job that waits, for its next attempt of at most `most`. Says whether it was there."""
     values = {"job": job_id, "by": owner, "until": until, "most": most}
-    found: Any = session.execute(_TAKE, values)
-    return bool(found.rowcount == 1)
+    result: Any = session.execute(_TAKE, values)
+    return bool(result.rowcount == 1)

@@ -281,8 +281,8 @@ def _usable(
     if closed is not None:
         raise UnrunnableError(closed)
     holders = holders_of(session, dataset)
-    for one in (dataset, *holders):
-        _check_key(services, one)
+    for row in (dataset, *holders):
+        _check_key(services, row)
     return holders
 
 

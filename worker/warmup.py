@@ -133,7 +133,7 @@ def warm_up() -> None:
 def warm_up_releases() -> None:
     """The same for releases alone."""
     for release in RELEASES.values():
-        model = next(one for name, one in MODELS.items() if name in release.families)
+        model = next(model for name, model in MODELS.items() if name in release.families)
         _ran(model.example, release.options(num_steps=8))
 
 

@@ -17,21 +17,25 @@ def anchor_of(body: VerifyIn | None) -> tuple[int, str] | None:
 
 
 def shown(
-    services: Services, found: Verification, ledger: UUID, body: VerifyIn | None
+    services: Services, verification: Verification, ledger: UUID, body: VerifyIn | None
 ) -> VerificationOut:
     """A verification with its end signed; a wrong signature of what was sent is a fault as well."""
     sign = services.vault.anchors.signer.end
-    ok, problem = found.ok, found.problem
+    ok, problem = verification.ok, verification.problem
     sent = body.anchor if body else None
     if sent and sent.signature:
         right = hmac.compare_digest(sent.signature, sign(ledger, sent.rows, sent.head))
         ok, problem = (ok, problem) if right else (False, problem or UNSIGNED)
     anchor = AnchorOut(
         ledger=None if ledger == AUDIT else ledger,
-        rows=found.rows,
-        head=found.head,
-        signature=sign(ledger, found.rows, found.head),
+        rows=verification.rows,
+        head=verification.head,
+        signature=sign(ledger, verification.rows, verification.head),
     )
     return VerificationOut(
-        ok=ok, rows=found.rows, head=found.head, problem=problem, anchor=anchor if ok else None
+        ok=ok,
+        rows=verification.rows,
+        head=verification.head,
+        problem=problem,
+        anchor=anchor if ok else None,
     )

@@ -29,26 +29,26 @@ MAX_TOKEN, MAX_ADDRESS = 8192, 64
 
 async def get_services(request: Request) -> Services:
     """The process's services."""
-    found: Services = request.app.state.services
-    return found
+    services: Services = request.app.state.services
+    return services
 
 
 async def get_planners(request: Request) -> Planners:
     """The process's planners."""
-    found: Planners = request.app.state.planners
-    return found
+    planners: Planners = request.app.state.planners
+    return planners
 
 
 async def get_watch(request: Request) -> Notifier:
     """The process's notifier of event streams."""
-    found: Notifier = request.app.state.notifier
-    return found
+    notifier: Notifier = request.app.state.notifier
+    return notifier
 
 
 async def get_streams(request: Request) -> limits.Places:
     """The process's places for event streams."""
-    found: limits.Places = request.app.state.streams
-    return found
+    streams: limits.Places = request.app.state.streams
+    return streams
 
 
 House = Annotated[Services, Depends(get_services)]
@@ -144,12 +144,12 @@ def identifier(what: str) -> Callable[[str], Awaitable[UUID]]:
 
     async def read(id: str) -> UUID:
         try:
-            found = UUID(id)
+            identifier = UUID(id)
         except ValueError:
             raise not_found(what) from None
-        if str(found) != id.lower():
+        if str(identifier) != id.lower():
             raise not_found(what)
-        return found
+        return identifier
 
     return read
 

@@ -37,9 +37,9 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) == len(members):
         return made
     seen: set[str] = set()
-    found = _Twice(made)
-    found.name = next(name for name, _ in members if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-    return found
+    repeated = _Twice(made)
+    repeated.name = next(name for name, _ in members if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+    return repeated
 
 
 def _check_values(document: Any, most: int) -> None:
@@ -124,8 +124,8 @@ def read(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """A dependency that reads the request's body as `model`."""
 
     async def reader(request: Request) -> Model:
-        found: Model = await parsed(parse, model, await _body(request))
-        return found
+        body: Model = await parsed(parse, model, await _body(request))
+        return body
 
     return reader
 
@@ -147,8 +147,8 @@ def read_either(
 
     async def reader(request: Request) -> Model | Other:
         text = await _body(request)
-        found: Model | Other = await parsed(_either, usual, other, member, text)
-        return found
+        body: Model | Other = await parsed(_either, usual, other, member, text)
+        return body
 
     return reader
 

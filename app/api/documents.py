@@ -25,7 +25,7 @@ def unless_had(request: Request, answer: Response) -> Response:
     tag = tag_of(answer.body)
     answer.headers["ETag"] = tag
     given = request.headers.get("if-none-match", "")
-    had = {one.strip().removeprefix("W/") for one in given.split(",", MOST_TAGS)[:MOST_TAGS]}
+    had = {tag.strip().removeprefix("W/") for tag in given.split(",", MOST_TAGS)[:MOST_TAGS]}
     if tag not in had and "*" not in had:
         return answer
     kept = {name: answer.headers[name] for name in ("etag", "vary") if name in answer.headers}

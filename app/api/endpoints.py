@@ -121,8 +121,12 @@ class Route(APIRoute):
         """As the framework asks for it, which calls a plain function in a thread."""
         handler: Any = super().get_route_handler()
         every = get_flat_params(self.dependant)
-        known = frozenset(one.alias for one in every if isinstance(one.field_info, params.Query))
-        headers = {one.alias.lower() for one in every if isinstance(one.field_info, params.Header)}
+        known = frozenset(
+            field.alias for field in every if isinstance(field.field_info, params.Query)
+        )
+        headers = {
+            field.alias.lower() for field in every if isinstance(field.field_info, params.Header)
+        }
         makes = KEY_HEADER in headers
         at_once = self._plain and self.methods == READS
 
@@ -150,11 +154,11 @@ def check_asked(request: Request, known: frozenset[str], *, makes: bool) -> None
         raise _not_valid("/query", f"More than {limits}.")
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
-        told = f"Known here: {', '.join(sorted(known)) or 'none'}."
-        raise _not_valid(f"/query/{unknown[0][:100]}", f"No such query parameter. {told}")
+        hint = f"Known here: {', '.join(sorted(known)) or 'none'}."
+        raise _not_valid(f"/query/{unknown[0][:100]}", f"No such query parameter. {hint}")
     if not makes and KEY_HEADER in request.headers:
-        told = "This request makes nothing, so that the key has no meaning: leave it out."
-        raise _not_valid(f"/header/{KEY_HEADER}", told)
+        hint = "This request makes nothing, so that the key has no meaning: leave it out."
+        raise _not_valid(f"/header/{KEY_HEADER}", hint)
 
 
 def _not_valid(pointer: str, message: str) -> Refusal:
@@ -188,7 +192,7 @@ def _to_its_end(
     try:
         handling.send(None)
     except StopIteration as end:
-        found: Found = end.value
-        return found
+        result: Found = end.value
+        return result
     handling.close()
     raise RuntimeError("the handling of a request without a body waited for something")

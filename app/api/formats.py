@@ -170,14 +170,14 @@ def _unnamed(path: str) -> Iterator[Any]:
 
 def _netcdf_written(path: str, chain: Chain) -> Iterator[None]:
     """Write what dpmcmc.posterior.datatree makes of draws in memory, a piece at each step."""
-    told = {**chain.attributes, **_verdict(chain)}
+    attributes = {**chain.attributes, **_verdict(chain)}
     names = columns(chain.parameters)
     chains, draws, _ = chain.draws.shape
     warmup = min(chain.num_warmup, draws)
     with _unnamed(path) as file:
-        file.attrs.update(told)
+        file.attrs.update(attributes)
         parts = [
-            (_group(file, prefix, names, chains, end - begin, told), begin, end)
+            (_group(file, prefix, names, chains, end - begin, attributes), begin, end)
             for prefix, begin, end in (("", warmup, draws), ("warmup_", 0, warmup))
             if end > begin
         ]
@@ -202,7 +202,12 @@ def _netcdf_written(path: str, chain: Chain) -> Iterator[None]:
 
 
 def _group(
-    file: Any, prefix: str, names: Sequence[str], chains: int, draws: int, told: Mapping[str, Any]
+    file: Any,
+    prefix: str,
+    names: Sequence[str],
+    chains: int,
+    draws: int,
+    attributes: Mapping[str, Any],
 ) -> tuple[Any, Any]:
     """The groups of one part of the draws, and of its statistics, still without values."""
     made = []
@@ -214,10 +219,10 @@ def _group(
         group.dimensions = {"chain": chains, "draw": draws}
         group.create_variable("chain", ("chain",), data=np.arange(chains))
         group.create_variable("draw", ("draw",), data=np.arange(draws))
-        for one in variables:
-            group.create_variable(one, ("chain", "draw"), kind)
+        for variable in variables:
+            group.create_variable(variable, ("chain", "draw"), kind)
         made.append(group)
-    made[0].attrs.update(told)
+    made[0].attrs.update(attributes)
     return made[0], made[1]
 
 

@@ -57,7 +57,7 @@ def illustrate(document: Json) -> None:
             for kind, answer in (pair for content in contents for pair in content.items()):
                 _answer(kind, answer, schemas, table="tables" in path)
             body = operation.get("requestBody", {}).get("content", {})
-            for form in (one for kind, one in body.items() if kind.startswith("multipart")):
+            for form in (form for kind, form in body.items() if kind.startswith("multipart")):
                 form["example"] = {"file": "rows.csv", "metadata": EXAMPLES["DatasetIn"]}
 
 
@@ -79,9 +79,9 @@ def _of(schema: Json, schemas: Json, name: str = "", depth: int = 0) -> Any:
     for key in ("const", "example", "default"):
         if key in schema:
             return schema[key]
-    told = NAMED.get(name)
-    if name in NAMED and _suits(told, schema):
-        return told
+    example = NAMED.get(name)
+    if name in NAMED and _suits(example, schema):
+        return example
     if "$ref" in schema:
         return _of(schemas[schema["$ref"].removeprefix(PLACE)], schemas, name, depth + 1)
     for several in ("anyOf", "oneOf", "allOf"):
@@ -104,7 +104,7 @@ def _suits(value: Any, schema: Json) -> bool:
         "object": dict,
     }
     if "anyOf" in schema:
-        return any(_suits(value, one) for one in schema["anyOf"])
+        return any(_suits(value, option) for option in schema["anyOf"])
     if "enum" in schema and value not in schema["enum"]:
         return False
     if (
@@ -124,8 +124,8 @@ def _plain(schema: Json, schemas: Json, depth: int) -> Any:
             rest = schema.get("additionalProperties")
             return {ID: _of(rest, schemas, "", depth + 1)} if isinstance(rest, dict) else {}
         return {
-            name: _of(one, schemas, name, depth + 1)
-            for name, one in schema["properties"].items()
+            name: _of(member, schemas, name, depth + 1)
+            for name, member in schema["properties"].items()
             if name in schema.get("required", list(schema["properties"]))
         }
     if kind == "array":

@@ -50,7 +50,7 @@ class Allowance:
 
     def headers(self) -> dict[str, str]:
         """What every answer tells."""
-        told = {
+        headers = {
             "RateLimit-Limit": str(self.limit),
             "RateLimit-Remaining": str(max(0, int((WINDOW_SECONDS - self.ahead) / self.each))),
             "RateLimit-Reset": str(math.ceil(self.ahead)),
@@ -58,8 +58,8 @@ class Allowance:
         }
         if not self.allowed:
             until = self.ahead + self.each - WINDOW_SECONDS
-            told["Retry-After"] = str(max(1, math.ceil(until)))
-        return told
+            headers["Retry-After"] = str(max(1, math.ceil(until)))
+        return headers
 
 
 class Meter(Protocol):
@@ -176,8 +176,8 @@ class Places:
         name, refused, else_do = self._kind.name, self._kind.refused, self._kind.else_do
         with self._guard:
             if self._open[user] >= self._of_user:
-                told = f"You have {self._of_user} {name} open, as many as may be: {else_do}."
-                raise refused(told)
+                message = f"You have {self._of_user} {name} open, as many as may be: {else_do}."
+                raise refused(message)
             if self._open.total() >= self._in_all:
                 raise refused(f"Too many {name} are open: {else_do}.")
             self._open[user] += 1
@@ -194,7 +194,7 @@ def streams(settings: Settings) -> Places:
     """Places for event streams."""
     kind = Kind(
         "event streams",
-        lambda told: Refusal(429, "too_many_streams", told),
+        lambda message: Refusal(429, "too_many_streams", message),
         "poll the job in their place",
     )
     return Places(kind, settings.max_streams_of_user, settings.max_streams)
@@ -204,7 +204,7 @@ def downloads(settings: Settings) -> Places:
     """Places for answers that may be large, from before they are made until they are taken."""
     kind = Kind(
         "downloads",
-        lambda told: Refusal(429, "too_many_downloads", told),
+        lambda message: Refusal(429, "too_many_downloads", message),
         "try again when some have ended",
     )
     return Places(kind, settings.max_downloads_of_user, settings.max_downloads)

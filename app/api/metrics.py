@@ -57,16 +57,16 @@ class Metrics:
         if (method, route) not in UNTIMED:
             self._seconds.labels(method, route).observe(seconds)
 
-    def render(self, found: Figures, plans: Mapping[str, int]) -> bytes:
+    def render(self, figures: Figures, plans: Mapping[str, int]) -> bytes:
         """The exposition, with the figures of this moment."""
         for outcome, number in plans.items():
             self._plans.labels(outcome).inc(number - self._plans_told.get(outcome, 0))
         self._plans_told = dict(plans)
         for name, (_, *label) in GAUGES.items():
-            value, gauge = getattr(found, name), self._gauges[name]
+            value, gauge = getattr(figures, name), self._gauges[name]
             if not label:
                 gauge.set(value)
                 continue
-            for one, number in value.items():
-                gauge.labels(one).set(number)
+            for value_of_label, number in value.items():
+                gauge.labels(value_of_label).set(number)
         return generate_latest(self.registry)

@@ -59,9 +59,9 @@ def _keep_own_cookie(scope: Scope, own: re.Pattern[bytes]) -> None:
     cookies = b";".join(value for name, value in scope["headers"] if name == b"cookie")
     if cookies:
         kept = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
-        pairs = (one.strip() for one in cookies.split(b";"))
-        found = [one for one in pairs if own.fullmatch(one)][:1]
-        scope["headers"] = [*kept, *((b"cookie", one) for one in found)]
+        pairs = (cookie.strip() for cookie in cookies.split(b";"))
+        own_cookies = [cookie for cookie in pairs if own.fullmatch(cookie)][:1]
+        scope["headers"] = [*kept, *((b"cookie", cookie) for cookie in own_cookies)]
 
 
 class _Alive:
@@ -151,13 +151,13 @@ class Front:
     def _note(self, scope: Scope, method: str, status: int, seconds: float) -> None:
         route = _route(scope)
         self.metrics.request(method, route, status, seconds)
-        told: dict[str, Any] = {"client": scope["client"][0] if scope.get("client") else None}
+        fields: dict[str, Any] = {"client": scope["client"][0] if scope.get("client") else None}
         caller = scope.get("state", {}).get("caller")
         if caller is not None:
-            told |= {"user": str(caller.id), "role": caller.role, "key_id": str(caller.key_id)}
+            fields |= {"user": str(caller.id), "role": caller.role, "key_id": str(caller.key_id)}
         if (method, route) not in UNTIMED:
-            told["ms"] = round(1000 * seconds, 1)
-        logs.logger().info("request", method=method, route=route, status=status, **told)
+            fields["ms"] = round(1000 * seconds, 1)
+        logs.logger().info("request", method=method, route=route, status=status, **fields)
 
 
 class _Exchange:
@@ -266,9 +266,9 @@ class _Exchange:
 
     def _allowance(self) -> list[tuple[bytes, bytes]]:
         """What the caller may still ask for, where it was counted."""
-        found = self.scope.get("state", {}).get("allowance")
-        told = found.headers() if found is not None else {}
-        return [(name.lower().encode(), value.encode()) for name, value in told.items()]
+        allowance = self.scope.get("state", {}).get("allowance")
+        headers = allowance.headers() if allowance is not None else {}
+        return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     def _too_large(self) -> str:
         return f"The body is larger than {self.limit} bytes."

@@ -99,7 +99,8 @@ _SAID = {
     "RateLimit-Reset": "seconds until the user may make all of them again",
 }
 HEADERS = {
-    name: {"description": said, "schema": {"type": "string"}} for name, said in _SAID.items()
+    name: {"description": description, "schema": {"type": "string"}}
+    for name, description in _SAID.items()
 }
 PROBLEM = {
     "description": "A problem detail",
@@ -147,7 +148,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
     _exact(schemas)
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    made["tags"] = [{"name": name, "description": said} for name, said in TAGS.items()]
+    made["tags"] = [
+        {"name": name, "description": description} for name, description in TAGS.items()
+    ]
     made["components"]["headers"] = HEADERS
     for path, item in made["paths"].items():
         for method, operation in item.items():
@@ -155,8 +158,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
             operation["operationId"] = OPERATIONS.get(name, operation["operationId"])
             _answers(path, operation)
             _headers(method, path, operation)
-            said = operation.get("description", "")
-            operation["summary"] = re.split(r"(?<=\w)\.\s|\.$", said)[0] or operation["summary"]
+            description = operation.get("description", "")
+            operation["summary"] = (
+                re.split(r"(?<=\w)\.\s|\.$", description)[0] or operation["summary"]
+            )
     illustrate(made)
     return made
 

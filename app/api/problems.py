@@ -145,7 +145,7 @@ def faults(model: type[BaseModel], error: ValidationError, document: Any) -> Ref
     cut = error.error_count() < made
     items = error.errors(include_url=False, include_input=False) if cut or made <= MOST_MADE else []
     mappings: dict[int, bool] = {}
-    found: list[Fault] = []
+    listed: list[Fault] = []
     count = 0
     for item in items:
         if _meant(item["loc"], document, mappings):
@@ -153,15 +153,15 @@ def faults(model: type[BaseModel], error: ValidationError, document: Any) -> Ref
             if fault is None:
                 continue
             count += 1
-            if len(found) < MOST_TOLD:
-                found.append(fault)
+            if len(listed) < MOST_TOLD:
+                listed.append(fault)
     count = made if cut or not items else count
-    if not found:
-        found = [Fault("", f"{made:,} values are not valid.")]
+    if not listed:
+        listed = [Fault("", f"{made:,} values are not valid.")]
     detail = "The request is not valid."
-    if count > len(found):
+    if count > len(listed):
         detail = f"The request is not valid: {count:,} faults, of which the first are listed."
-    return Refusal(422, "invalid_request", detail, found, {"error_count": count})
+    return Refusal(422, "invalid_request", detail, listed, {"error_count": count})
 
 
 def _of_excerpt(model: type[BaseModel], document: Any) -> ValidationError | None:
@@ -178,7 +178,7 @@ def _excerpt(here: Any, depth: int = 0) -> Any:
     if isinstance(here, dict):
         return {name: _excerpt(here[name], depth + 1) for name in islice(here, MOST_TOLD)}
     if isinstance(here, list):
-        return [_excerpt(one, depth + 1) for one in here[: max(1, MOST_TOLD >> depth)]]
+        return [_excerpt(item, depth + 1) for item in here[: max(1, MOST_TOLD >> depth)]]
     return here
 
 
@@ -236,11 +236,11 @@ def _there(loc: Sequence[int | str], document: Any) -> bool:
 
 def _methods(app: FastAPI, path: str) -> list[str]:
     """The methods of every route at an address; the router itself knows only of the first one's."""
-    found: set[str] = set()
+    allowed: set[str] = set()
     for template, methods in _documented(app):
         if template.fullmatch(path):
-            found |= methods
-    return sorted(found | ({"HEAD"} if "GET" in found else set()))
+            allowed |= methods
+    return sorted(allowed | ({"HEAD"} if "GET" in allowed else set()))
 
 
 def _documented(app: FastAPI) -> list[tuple[re.Pattern[str], set[str]]]:
@@ -271,7 +271,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _parameters(_: Request, error: RequestValidationError) -> ProblemResponse:
-        told = error.errors()[:MOST_TOLD]
-        wrong = [Fault("/" + "/".join(map(str, e["loc"])), e["msg"]) for e in told]
+        errors = error.errors()[:MOST_TOLD]
+        wrong = [Fault("/" + "/".join(map(str, e["loc"])), e["msg"]) for e in errors]
         refusal = Refusal(422, "invalid_request", "The request is not valid.", wrong)
         return problem(refusal)

@@ -57,13 +57,13 @@ class Notifier:
 
     async def follow(self, caller: Caller, *first: Watched) -> AsyncIterator[Watched | None]:
         """What there is to see of jobs, without an end; None now and then: still alive."""
-        stream = _Stream(caller, {one.id: one for one in first})
+        stream = _Stream(caller, {job.id: job for job in first})
         self._streams.add(stream)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
-            for one in first:
-                yield one
+            for job in first:
+                yield job
             while not stream.ended:
                 try:
                     await asyncio.wait_for(stream.news.wait(), ALIVE_SECONDS)
@@ -83,20 +83,20 @@ class Notifier:
             jobs = {job for stream in watching for job in stream.seen}
             callers = {stream.caller for stream in watching}
             try:
-                found, living = await run_in_threadpool(self._look, jobs, callers)
+                jobs_now, living = await run_in_threadpool(self._look, jobs, callers)
             except (OperationalError, InterfaceError, PoolTimeoutError) as error:
                 logs.logger().warning("streams_blind", exception=type(error).__name__)
                 continue
             for stream in watching:
-                self._tell(stream, found, stream.caller in living)
+                self._tell(stream, jobs_now, stream.caller in living)
         for stream in self._streams:
             self._tell(stream, {}, False)
 
-    def _tell(self, stream: _Stream, found: Mapping[UUID, Watched], welcome: bool) -> None:
-        stream.ended = not welcome or not stream.seen.keys() <= found.keys()
+    def _tell(self, stream: _Stream, jobs_now: Mapping[UUID, Watched], welcome: bool) -> None:
+        stream.ended = not welcome or not stream.seen.keys() <= jobs_now.keys()
         if not stream.ended:
-            changed = {job for job, before in stream.seen.items() if found[job] != before}
-            stream.seen.update((job, found[job]) for job in changed)
+            changed = {job for job, before in stream.seen.items() if jobs_now[job] != before}
+            stream.seen.update((job, jobs_now[job]) for job in changed)
             stream.new |= changed
         if stream.ended or stream.new:
             stream.news.set()

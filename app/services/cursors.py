@@ -36,10 +36,10 @@ def decode(cursor: str, parts: int) -> list[str]:
         held = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error):
         raise invalid("/query/cursor", "This is not a cursor of this list.") from None
-    found = held.split("|")
-    if len(found) != parts:
+    parts_held = held.split("|")
+    if len(parts_held) != parts:
         raise invalid("/query/cursor", "This is not a cursor of this list.")
-    return found
+    return parts_held
 
 
 def by_time(
@@ -63,12 +63,12 @@ def by_time(
 def _position(cursor: str) -> tuple[datetime, UUID]:
     moment, key = decode(cursor, 2)
     try:
-        at, found = datetime.fromisoformat(moment), UUID(key)
+        at, key_id = datetime.fromisoformat(moment), UUID(key)
         if at.tzinfo is None:
             raise ValueError("naive")
     except ValueError:
         raise invalid("/query/cursor", "This is not a cursor of this list.") from None
-    return at, found
+    return at, key_id
 
 
 def by_number(cursor: str | None) -> int:

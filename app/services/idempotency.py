@@ -37,12 +37,12 @@ class Once:
 
     def made(self, session: Session, caller: Caller) -> IdempotencyRow | None:
         """What it has made before. Raises Refusal 422 where it asked for another thing then."""
-        found = session.get(IdempotencyRow, (caller.id, self.key))
-        if found is not None and found.body_hash != self.digest:
+        earlier = session.get(IdempotencyRow, (caller.id, self.key))
+        if earlier is not None and earlier.body_hash != self.digest:
             raise Refusal(
                 422, "idempotency_key_reused", "This Idempotency-Key was used for another request."
             )
-        return found
+        return earlier
 
     def remember(self, session: Session, caller: Caller, made: UUID) -> None:
         """Remember what it makes, in the transaction that makes it."""

@@ -47,8 +47,8 @@ class Vault:
 
     def derived_token(self, request: str) -> str:
         """An API key of 256 bits that follows from a request and a secret outside the database."""
-        found = urlsafe_b64encode(hmac.digest(self._tokens, request.encode(), "sha256"))
-        return f"dpm_{found.rstrip(b'=').decode()}"
+        digest = urlsafe_b64encode(hmac.digest(self._tokens, request.encode(), "sha256"))
+        return f"dpm_{digest.rstrip(b'=').decode()}"
 
 
 def open_vault(settings: Settings, sessions: SessionFactory) -> Vault:

@@ -159,12 +159,12 @@ class _Upload:
     def _is_ours(self) -> bool:
         """Whether an earlier try of this very request went through and only its answer was lost."""
         try:
-            found = self._client.head_object(**self._place)
+            head = self._client.head_object(**self._place)
         except ClientError as error:
             if _code(error) in ABSENT:
                 return False
             raise
-        return bool(found["Metadata"].get(WRITE_MARK) == self._mark)
+        return bool(head["Metadata"].get(WRITE_MARK) == self._mark)
 
     def abandon(self) -> None:
         """Give up what was sent. What cannot be given up now is swept later."""
@@ -283,9 +283,9 @@ class S3Store:
         deleted = 0
         with _reached():
             for page in self._client.get_paginator("list_objects_v2").paginate(**whole):
-                for found in page.get("Contents", ()):
-                    name = found["Key"].removeprefix(self._prefix)
-                    old = found["LastModified"].timestamp() < older_than
+                for item in page.get("Contents", ()):
+                    name = item["Key"].removeprefix(self._prefix)
+                    old = item["LastModified"].timestamp() < older_than
                     if name.endswith(suffix) and name not in wanted and old:
                         self.delete(name)
                         deleted += 1

@@ -48,9 +48,9 @@ class SessionFactory:
         """The id of this database's installation: made by whoever asks first, and read once."""
         known = select(InstallationRow.id)
         with self.read() as session:
-            found = session.scalar(known)
-        if found is not None:
-            return found
+            identifier = session.scalar(known)
+        if identifier is not None:
+            return identifier
         with suppress(IntegrityError), self.write() as session:  # somebody was faster
             session.add(InstallationRow(id=uuid4()))
         with self.read() as session:

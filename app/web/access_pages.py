@@ -46,8 +46,8 @@ def changes(form: dict[str, str]) -> Json:
 @router.post("/datasets/{id}/destroy", response_model=None)
 async def destroy(request: Request, signed: Signed, id: Id) -> Response:
     """Destroy the rows, where the dataset's name was typed; its ledger stays."""
-    found = await signed.api.get(f"/v1/datasets/{id}")
-    if (await fields_of(request)).get("name", "") != found["name"]:
+    dataset = await signed.api.get(f"/v1/datasets/{id}")
+    if (await fields_of(request)).get("name", "") != dataset["name"]:
         error = NotReadError("/name", "type the dataset's name to destroy its rows")
         return await show(request, signed, id, 422, problem=problem_of(error))
     try:

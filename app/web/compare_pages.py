@@ -24,17 +24,20 @@ MAX_DRAWN = 40  # parameters of the figure unless all are asked for
 async def compare(request: Request, signed: Signed, all: bool = False) -> HTMLResponse:
     """Jobs side by side, and their intervals in one figure."""
     ids = [await identifier(id) for id in dict.fromkeys(request.query_params.getlist("job"))]
-    found, known = await asyncio.gather(
+    jobs, known = await asyncio.gather(
         asyncio.gather(*(signed.api.get(f"/v1/jobs/{id}") for id in ids[:COMPARED])),
         signed.api.items("/v1/datasets"),
     )
-    lacking = {job["id"]: lack(job) for job in found}
-    done = [job for job in found if not lacking[job["id"]]]
+    lacking = {job["id"]: lack(job) for job in jobs}
+    done = [job for job in jobs if not lacking[job["id"]]]
     summaries = await asyncio.gather(
         *(signed.api.get(f"/v1/jobs/{job['id']}/summary") for job in done)
     )
-    by_job = [{one["name"]: one for one in summary["parameters"]} for summary in summaries]
-    names = list(dict.fromkeys(name for one in by_job for name in one))
+    by_job = [
+        {parameter["name"]: parameter for parameter in summary["parameters"]}
+        for summary in summaries
+    ]
+    names = list(dict.fromkeys(name for parameters in by_job for name in parameters))
     drawn = names if all else names[:MAX_DRAWN]
     return page(
         request,
@@ -47,8 +50,8 @@ async def compare(request: Request, signed: Signed, all: bool = False) -> HTMLRe
         hidden=len(names) - len(drawn),
         whole=f"/compare?{urlencode([('job', id) for id in ids] + [('all', 'true')])}",
         alike=len({(job["dataset"], job["spec"]["model"]["family"]) for job in done}) < 2,
-        datasets={one["id"]: one["name"] for one in known},
-        left_out={id: told for id, told in lacking.items() if told},
+        datasets={dataset["id"]: dataset["name"] for dataset in known},
+        left_out={id: reason for id, reason in lacking.items() if reason},
         no_room=len(ids[COMPARED:]),
     )
 

@@ -20,14 +20,14 @@ OVERSEERS = ("admin", "auditor")
 @router.get("/datasets", response_class=HTMLResponse)
 async def datasets(request: Request, signed: Signed) -> HTMLResponse:
     """All datasets with their budgets."""
-    found, budgets = await asyncio.gather(
+    listed, budgets = await asyncio.gather(
         signed.api.items("/v1/datasets"), signed.api.items("/v1/budget", job_epsilon=1)
     )
-    told: Json = {"budgets": {one["dataset"]: shares_of(one) for one in budgets}}
+    values: Json = {"budgets": {budget["dataset"]: shares_of(budget) for budget in budgets}}
     if signed.role == "admin":
         users = await signed.api.items("/v1/users")
-        told["analysts"] = [one for one in users if one["role"] == "analyst"]
-    return page(request, "datasets.html", signed, datasets=found, **told)
+        values["analysts"] = [user for user in users if user["role"] == "analyst"]
+    return page(request, "datasets.html", signed, datasets=listed, **values)
 
 
 @router.get("/datasets/{id}", response_class=HTMLResponse)
@@ -40,30 +40,30 @@ async def show(
     request: Request, signed: Session, id: str, status: int = 200, cursor: str = "", **more: Any
 ) -> HTMLResponse:
     """Return the page of one dataset. cursor: of its ledger. more: what it tells besides."""
-    found, budgets, own = await asyncio.gather(
+    dataset, budgets, own = await asyncio.gather(
         signed.api.get(f"/v1/datasets/{id}"),
         signed.api.items("/v1/budget"),
         signed.api.get(f"/v1/datasets/{id}/budget", job_epsilon=1),
     )
-    of = {one["dataset"]: one for one in budgets}
-    budget = of[found["id"]]
-    told: dict[str, Any] = {
+    of = {budget["dataset"]: budget for budget in budgets}
+    budget = of[dataset["id"]]
+    values: dict[str, Any] = {
         "cursor": cursor,
-        "dataset": found,
+        "dataset": dataset,
         "budget": shares_of(own),
         "holders": of,
     }
     if signed.role in OVERSEERS:
-        told["ledger"] = await signed.api.get(
+        values["ledger"] = await signed.api.get(
             f"/v1/datasets/{id}/ledger", limit=ENTRIES, cursor=cursor
         )
     if signed.role == "auditor":
-        told["users"] = await names.of_users(signed)
+        values["users"] = await names.of_users(signed)
     if signed.role == "admin":
         users = await signed.api.items("/v1/users")
-        told["users"] = {one["id"]: one["name"] for one in users}
-        told["analysts"] = [one for one in users if one["role"] == "analyst"]
-    return page(request, "dataset.html", signed, status, curve=curve(budget), **told, **more)
+        values["users"] = {user["id"]: user["name"] for user in users}
+        values["analysts"] = [user for user in users if user["role"] == "analyst"]
+    return page(request, "dataset.html", signed, status, curve=curve(budget), **values, **more)
 
 
 @router.post("/datasets/{id}", response_model=None)
@@ -88,8 +88,8 @@ async def amend(request: Request, signed: Signed, id: Id) -> Response:
 @router.post("/datasets/{id}/verify", response_class=HTMLResponse)
 async def verify(request: Request, signed: Signed, id: Id) -> HTMLResponse:
     """Recompute the ledger's chain and totals, and say what was found."""
-    found = await signed.api.json("POST", f"/v1/datasets/{id}/ledger/verify")
-    return page(request, "verified.html", signed, found=found)
+    verification = await signed.api.json("POST", f"/v1/datasets/{id}/ledger/verify")
+    return page(request, "verified.html", signed, found=verification)
 
 
 def shares_of(budget: Json) -> Json:
@@ -104,5 +104,5 @@ def shares_of(budget: Json) -> Json:
 
 def curve(budget: Json) -> Json:
     """Return epsilon after each entry, for the figure of the budget's way."""
-    steps = [0.0, *(one["epsilon_after"] for one in budget["history"])]
+    steps = [0.0, *(step["epsilon_after"] for step in budget["history"])]
     return {"after": steps, "budget": budget["epsilon"]}

@@ -86,17 +86,17 @@ def pair(x: str, y: str, first: Floats, second: Floats) -> Json:
     points = {"x": _short(first[::every][order]), "y": _short(second[::every][order])}
     with np.errstate(invalid="ignore"):  # what does not move has no correlation
         correlation = float(np.corrcoef(first, second)[0, 1])
-    told = correlation if np.isfinite(correlation) else None
-    return {"x": x, "y": y, "correlation": told, "points": points}
+    finite = correlation if np.isfinite(correlation) else None
+    return {"x": x, "y": y, "correlation": finite, "points": points}
 
 
 def _short(values: Floats) -> list[Any]:
     """Return numbers with five digits: what a picture shows."""
-    found = np.asarray(values, np.float64)
-    scale = np.power(10.0, 4 - np.floor(np.log10(np.maximum(np.abs(found), 1e-300))))
+    numbers = np.asarray(values, np.float64)
+    scale = np.power(10.0, 4 - np.floor(np.log10(np.maximum(np.abs(numbers), 1e-300))))
     with np.errstate(over="ignore", invalid="ignore"):
-        rounded = np.round(found * scale) / scale
-    short: list[Any] = np.where(np.isfinite(rounded), rounded, found).tolist()
+        rounded = np.round(numbers * scale) / scale
+    short: list[Any] = np.where(np.isfinite(rounded), rounded, numbers).tolist()
     return short
 
 
@@ -107,8 +107,10 @@ def forest(parameters: list[Json]) -> Json:
     intercepts and log_sigma are left out where there is anything else.
     """
     apart = ("Intercept", "log_sigma")
-    shown = [one for one in parameters if one["name"].split(":")[-1] not in apart] or parameters
-    ends = [value for one in shown for value in (one["q05"], one["q95"])]
+    shown = [
+        parameter for parameter in parameters if parameter["name"].split(":")[-1] not in apart
+    ] or parameters
+    ends = [value for parameter in shown for value in (parameter["q05"], parameter["q95"])]
     low, high = min([*ends, 0.0]), max([*ends, 0.0])
     width = (high - low) or 1.0
 
@@ -117,15 +119,15 @@ def forest(parameters: list[Json]) -> Json:
 
     rows = [
         {
-            **one,
+            **parameter,
             "zero": at(0.0),
-            "from": at(one["q05"]),
-            "to": at(one["q95"]),
-            "at": at(one["mean"]),
-            "inner_from": at(one["q25"]),
-            "inner_to": at(one["q75"]),
+            "from": at(parameter["q05"]),
+            "to": at(parameter["q95"]),
+            "at": at(parameter["mean"]),
+            "inner_from": at(parameter["q25"]),
+            "inner_to": at(parameter["q75"]),
         }
-        for one in shown
+        for parameter in shown
     ]
     ticks = [{"at": at(value), "value": value} for value in _ticks(low, high)]
     return {"rows": rows, "ticks": ticks, "apart": len(parameters) - len(shown)}
@@ -139,14 +141,14 @@ def compared(names: list[str], by_job: list[dict[str, Json]]) -> list[Json]:
     which; zero is left out where it is far away.
     """
     return [
-        _compared(name, [{**one[name], "job": k} for k, one in enumerate(by_job) if name in one])
+        _compared(name, [{**job[name], "job": k} for k, job in enumerate(by_job) if name in job])
         for name in names
     ]
 
 
 def _compared(name: str, bars: list[Json]) -> Json:
-    low = min(min(one["q05"], one["mean"]) for one in bars)
-    high = max(max(one["q95"], one["mean"]) for one in bars)
+    low = min(min(bar["q05"], bar["mean"]) for bar in bars)
+    high = max(max(bar["q95"], bar["mean"]) for bar in bars)
     width = (high - low) or abs(high) or 1.0
     if low - width < 0.0 < high + width:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -159,7 +161,7 @@ def _compared(name: str, bars: list[Json]) -> Json:
     values = _ticks(low, low + width)
     return {
         "name": name,
-        "bars": [{**one, **{k: at(one[v]) for k, v in ends.items()}} for one in bars],
+        "bars": [{**bar, **{k: at(bar[v]) for k, v in ends.items()}} for bar in bars],
         "zero": at(0.0) if low <= 0.0 <= high else None,
         "ticks": [{"at": at(value), "value": value} for value in values],
         "digits": _digits(values),
@@ -169,9 +171,12 @@ def _compared(name: str, bars: list[Json]) -> Json:
 def _digits(values: list[float]) -> int:
     """Return how many digits that count write ticks as they are, at least 3."""
     slack = 1e-6 * (values[-1] - values[0])
-    told = range(3, 15)
-    wrong = (max(abs(float(f"{one:.{count}g}") - one) for one in values) > slack for count in told)
-    return next((count for count, far in zip(told, wrong, strict=True) if not far), told[-1])
+    counts = range(3, 15)
+    wrong = (
+        max(abs(float(f"{value:.{count}g}") - value) for value in values) > slack
+        for count in counts
+    )
+    return next((count for count, far in zip(counts, wrong, strict=True) if not far), counts[-1])
 
 
 def _ticks(low: float, high: float) -> list[float]:

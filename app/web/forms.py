@@ -47,58 +47,58 @@ class Field:
 
 def fields(schema: Json) -> list[Field]:
     """Return the fields of an algorithm's options, `algorithm` left out."""
-    wanted = {name: one for name, one in schema["properties"].items() if name != "algorithm"}
+    wanted = {name: member for name, member in schema["properties"].items() if name != "algorithm"}
     return _fields(SAMPLER, wanted, schema.get("$defs", {}))
 
 
 def model_fields(schema: Json) -> list[Field]:
     """Return the fields of a family: its options, and what each model may have."""
     own = schema["$defs"]["ModelOptions"]["properties"]
-    shared = {name: one for name, one in schema["properties"].items() if name not in APART}
+    shared = {name: member for name, member in schema["properties"].items() if name not in APART}
     return _fields(MODEL, own | shared, schema["$defs"])
 
 
 def _fields(prefix: str, wanted: Json, known: Json) -> list[Field]:
     """Return fields; an option with parts of its own has one for each: `proposal.scale`."""
-    found = []
+    fields = []
     for name, schema in wanted.items():
-        kinds = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+        kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
         part = known.get(kinds[0].get("$ref", "").rsplit("/", 1)[-1]) if len(kinds) == 1 else None
         if part and "properties" in part:
-            inner = {f"{name}.{own}": one for own, one in part["properties"].items()}
-            found += _fields(prefix, inner, known)
+            inner = {f"{name}.{own}": member for own, member in part["properties"].items()}
+            fields += _fields(prefix, inner, known)
         else:
-            found.append(_field(prefix, name, kinds, schema.get("default")))
-    return found
+            fields.append(_field(prefix, name, kinds, schema.get("default")))
+    return fields
 
 
-def _field(prefix: str, name: str, kinds: list[Json], told: Any) -> Field:
-    default = "" if told is None or isinstance(told, dict | list) else json.dumps(told)
+def _field(prefix: str, name: str, kinds: list[Json], value: Any) -> Field:
+    default = "" if value is None or isinstance(value, dict | list) else json.dumps(value)
     if len(kinds) != 1:
         return Field(prefix, name, "json")
-    (one,) = kinds
-    if "enum" in one or "const" in one:
-        choices = one.get("enum") or [one["const"]]
-        return Field(prefix, name, "choice", tuple(map(str, choices)), str(told or ""))
-    kind = one.get("type", "json")
+    (schema,) = kinds
+    if "enum" in schema or "const" in schema:
+        choices = schema.get("enum") or [schema["const"]]
+        return Field(prefix, name, "choice", tuple(map(str, choices)), str(value or ""))
+    kind = schema.get("type", "json")
     if kind == "string":
-        return Field(prefix, name, "text", default=str(told or ""))
+        return Field(prefix, name, "text", default=str(value or ""))
     known = (*NUMBERS, "boolean", "array")
     return Field(prefix, name, kind if kind in known else "json", default=default)
 
 
-def options(found: list[Field], form: dict[str, str], pointer: str) -> Json:
+def options(fields: list[Field], form: dict[str, str], pointer: str) -> Json:
     """Return what fields are filled with. Empty ones are left out. Raises NotReadError."""
-    told: Json = {}
-    for field in found:
+    members: Json = {}
+    for field in fields:
         written = form.get(field.key, "").strip()
         if written:
             *parts, last = field.name.split(".")
-            place = told
+            place = members
             for part in parts:
                 place = place.setdefault(part, {})
             place[last] = _read(field, written, pointer)
-    return told
+    return members
 
 
 def _read(field: Field, written: str, pointer: str) -> Any:
@@ -140,7 +140,7 @@ def whole(form: dict[str, str], name: str, pointer: str) -> int | None:
 def family_of(form: dict[str, str], columns: list[Json]) -> str:
     """Return the chosen family; where none was, the one that the response's column asks for."""
     response = form.get("formula", "").partition("~")[0].strip()
-    kinds = {one["name"]: one["type"] for one in columns}
+    kinds = {column["name"]: column["type"] for column in columns}
     return form.get("family") or FAMILIES.get(kinds.get(response, ""), "linear")
 
 
@@ -190,21 +190,21 @@ def _prior(form: dict[str, str]) -> Json | None:
         return None if scale is None else {"kind": "normal", "scale": scale}
     if scale is not None:
         raise NotReadError("/model/prior", "say one sd for all, or lines for single ones: not both")
-    found: Json = {}
+    prior: Json = {}
     for line in lines:
         name, *numbers = (part.strip() for part in line.rsplit(",", 2))
         if len(numbers) != 2:
             raise NotReadError("/model/prior", f"{line.strip()!r}: write name, mean, sd")
-        loc, sd = (number({"": one}, "", f"/model/prior/{name}") or 0.0 for one in numbers)
-        found[name] = {"kind": "normal", "loc": loc, "scale": sd}
-    return found
+        loc, sd = (number({"": text}, "", f"/model/prior/{name}") or 0.0 for text in numbers)
+        prior[name] = {"kind": "normal", "loc": loc, "scale": sd}
+    return prior
 
 
 def filled(job: Json) -> dict[str, str]:
     """Return the form of a job that is asked for as an earlier one was: the API's answer."""
     asked = job["submitted"]
     model, sampler = asked["model"], asked["sampler"] or {}
-    found = paid(job) | {
+    values = paid(job) | {
         "family": model["family"],
         "formula": model["formula"],
         "algorithm": sampler.get("algorithm", ""),
@@ -212,14 +212,17 @@ def filled(job: Json) -> dict[str, str]:
     }
     prior = model.get("prior") or {}
     if prior.get("kind") == "normal" and not prior.get("loc"):
-        found["prior_scale"] = str(prior["scale"])
+        values["prior_scale"] = str(prior["scale"])
     elif prior:
-        lines = (f"{name}, {one['loc']:g}, {one['scale']:g}" for name, one in prior.items())
-        found["priors"] = "\n".join(lines)
+        lines = (
+            f"{name}, {prior_of['loc']:g}, {prior_of['scale']:g}"
+            for name, prior_of in prior.items()
+        )
+        values["priors"] = "\n".join(lines)
     shared = {name: model.get(name) for name in model if name not in APART}
-    for prefix, told in ((MODEL, (model.get("options") or {}) | shared), (SAMPLER, sampler)):
-        found |= {prefix + name: word for name, word in _written(told).items()}
-    return found
+    for prefix, options in ((MODEL, (model.get("options") or {}) | shared), (SAMPLER, sampler)):
+        values |= {prefix + name: word for name, word in _written(options).items()}
+    return values
 
 
 def paid(job: Json) -> dict[str, str]:
@@ -233,15 +236,15 @@ def paid(job: Json) -> dict[str, str]:
     }
 
 
-def _written(told: Json) -> dict[str, str]:
+def _written(options: Json) -> dict[str, str]:
     """Return options as their fields show them, `algorithm` left out."""
-    found: dict[str, str] = {}
-    for name, value in told.items():
+    values: dict[str, str] = {}
+    for name, value in options.items():
         if isinstance(value, dict):
-            found |= {f"{name}.{part}": word for part, word in _written(value).items()}
+            values |= {f"{name}.{part}": word for part, word in _written(value).items()}
         elif value is not None and name != "algorithm":
-            found[name] = value if isinstance(value, str) else json.dumps(value).strip("[]")
-    return found
+            values[name] = value if isinstance(value, str) else json.dumps(value).strip("[]")
+    return values
 
 
 def question(form: dict[str, str], columns: list[Json]) -> Json:
@@ -273,8 +276,8 @@ def problem_of(error: NotReadError | RefusedError) -> Json:
     """Return what is wrong in words: a sentence, and what is wrong with which field."""
     if isinstance(error, NotReadError):
         return {"told": "", "faults": [{"pointer": error.pointer, "message": error.message}]}
-    told = "" if error.faults and error.code == "invalid_request" else str(error)
+    message = "" if error.faults and error.code == "invalid_request" else str(error)
     left = error.problem.get("remaining", {}).get("epsilon")
     if left is not None:
-        told += f" Left for one job is ε {left:.4g}."
-    return {"told": told, "faults": error.faults, "code": error.code}
+        message += f" Left for one job is ε {left:.4g}."
+    return {"told": message, "faults": error.faults, "code": error.code}

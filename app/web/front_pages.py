@@ -39,10 +39,10 @@ async def enter(request: Request) -> Response:
     try:
         return await sessions.begin(request, form.get("key", "").strip(), then)
     except RefusedError as refused:
-        told = str(refused)
+        message = str(refused)
         if refused.status == 401:
-            told = "That key is not known here, or it has ended. Check it and paste it again."
-        return page(request, "login.html", None, 401, then=then, problem=told)
+            message = "That key is not known here, or it has ended. Check it and paste it again."
+        return page(request, "login.html", None, 401, then=then, problem=message)
 
 
 @router.post("/logout", dependencies=[Depends(sessions.signed_in)])
@@ -74,8 +74,10 @@ async def _sign_in(request: Request, error: SignInNeededError) -> Response:
 
 
 async def _forged(request: Request, _: ForgedError) -> Response:
-    told = "This form is not from a page of your present session. Go back, reload, and send again."
-    return page(request, "refused.html", None, 403, title="Not sent", told=told)
+    message = (
+        "This form is not from a page of your present session. Go back, reload, and send again."
+    )
+    return page(request, "refused.html", None, 403, title="Not sent", told=message)
 
 
 async def _refused(request: Request, error: RefusedError) -> Response:

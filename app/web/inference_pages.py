@@ -21,13 +21,13 @@ PRIORS = {  # what the two numbers of each are
 @router.post("/jobs/{id}/inference", response_class=HTMLResponse)
 async def inference(request: Request, signed: Signed, id: Id) -> HTMLResponse:
     """The posterior of a family's number given what a job released: free."""
-    told: Json = {}
+    values: Json = {}
     try:
         body = question(await fields_of(request))
-        told["found"] = await signed.api.json("POST", f"/v1/jobs/{id}/inferences", json=body)
+        values["found"] = await signed.api.json("POST", f"/v1/jobs/{id}/inferences", json=body)
     except (NotReadError, RefusedError) as error:
-        told["problem"] = problem_of(error)
-    return page(request, "inference.html", signed, **told)
+        values["problem"] = problem_of(error)
+    return page(request, "inference.html", signed, **values)
 
 
 def question(form: dict[str, str]) -> Json:

@@ -34,8 +34,8 @@ class RefusedError(Exception):
     @property
     def faults(self) -> list[Json]:
         """What is wrong with which field: pointer and message."""
-        found: list[Json] = self.problem.get("errors", [])
-        return found
+        faults: list[Json] = self.problem.get("errors", [])
+        return faults
 
 
 async def identifier(id: str) -> str:
@@ -86,8 +86,8 @@ class Api:
 
     async def json(self, method: str, path: str, **given: Any) -> Json:
         """Return the answer's object."""
-        found: Json = (await self.send(method, path, **given)).json()
-        return found
+        body: Json = (await self.send(method, path, **given)).json()
+        return body
 
     async def get(self, path: str, **params: Any) -> Json:
         """Return what a GET answers. Parameters that are None or empty are left out."""
@@ -95,14 +95,14 @@ class Api:
 
     async def items(self, path: str, **params: Any) -> list[Json]:
         """Return all items of a list."""
-        found: list[Json] = []
+        items: list[Json] = []
         cursor = ""
         while True:
             page = await self.get(path, limit=PAGE, cursor=cursor, **params)
-            found += page["items"]
+            items += page["items"]
             cursor = page["next_cursor"] or ""
             if not cursor:
-                return found
+                return items
 
 
 class _Stream(Response):
@@ -162,7 +162,7 @@ class _File(_Stream):
 
 def _problem(answer: httpx.Response) -> Json:
     try:
-        found = answer.json()
+        body = answer.json()
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"title": "The service did not answer."}
+        body = None
+    return body if isinstance(body, dict) else {"title": "The service did not answer."}

@@ -17,20 +17,20 @@ router = APIRouter(include_in_schema=False)
 
 async def _registered(signed: Session, what: str) -> Json:
     """Return schemas of the options of what is registered, by name."""
-    found = await signed.api.get(f"/v1/{what}")
-    return {one["name"]: one["options"] for one in found["items"]}
+    listed = await signed.api.get(f"/v1/{what}")
+    return {entry["name"]: entry["options"] for entry in listed["items"]}
 
 
 async def _form(
-    request: Request, signed: Session, form: dict[str, str], status: int = 200, **told: object
+    request: Request, signed: Session, form: dict[str, str], status: int = 200, **values: object
 ) -> HTMLResponse:
     datasets, models, samplers = await asyncio.gather(
         signed.api.items("/v1/datasets"),
         _registered(signed, "models"),
         _registered(signed, "samplers"),
     )
-    usable = [one for one in datasets if one["status"] == "open"]
-    chosen = next((one for one in usable if one["id"] == form.get("dataset")), None)
+    usable = [dataset for dataset in datasets if dataset["status"] == "open"]
+    chosen = next((dataset for dataset in usable if dataset["id"] == form.get("dataset")), None)
     algorithm, family = form.get("algorithm", ""), form.get("family", "")
     return page(
         request,
@@ -44,7 +44,7 @@ async def _form(
         samplers=samplers,
         options=forms.fields(samplers[algorithm]) if algorithm in samplers else [],
         model_options=forms.model_fields(models[family]) if family in models else [],
-        **told,
+        **values,
     )
 
 
@@ -66,18 +66,18 @@ async def options(
     """The fields of an algorithm's or of a family's options."""
     if family:
         models = await _registered(signed, "models")
-        found = forms.model_fields(models[family]) if family in models else []
+        fields = forms.model_fields(models[family]) if family in models else []
     else:
         samplers = await _registered(signed, "samplers")
-        found = forms.fields(samplers[algorithm]) if algorithm in samplers else []
-    return page(request, "job_options.html", signed, options=found, form={})
+        fields = forms.fields(samplers[algorithm]) if algorithm in samplers else []
+    return page(request, "job_options.html", signed, options=fields, form={})
 
 
 @router.get("/jobs/columns", response_class=HTMLResponse)
 async def columns(request: Request, signed: Signed, dataset: str) -> HTMLResponse:
     """The columns of a dataset, and the delta of its budget."""
-    found = await signed.api.get(f"/v1/datasets/{await identifier(dataset)}")
-    return page(request, "job_columns.html", signed, dataset=found, form={})
+    chosen = await signed.api.get(f"/v1/datasets/{await identifier(dataset)}")
+    return page(request, "job_columns.html", signed, dataset=chosen, form={})
 
 
 async def _body(signed: Session, form: dict[str, str]) -> Json:
@@ -93,15 +93,15 @@ async def _body(signed: Session, form: dict[str, str]) -> Json:
 @router.post("/jobs/plan", response_class=HTMLResponse)
 async def plan(request: Request, signed: Signed) -> HTMLResponse:
     """What the job of a form would cost and bring, or what it lacks. Spends nothing."""
-    told: Json = {}
+    values: Json = {}
     try:
         body = await _body(signed, await fields_of(request))
         body.pop("accept_low_quality", None)
-        told["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
-        told["family"] = body["model"]["family"]
+        values["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
+        values["family"] = body["model"]["family"]
     except (NotReadError, RefusedError) as error:
-        told["problem"] = problem_of(error)
-    return page(request, "plan.html", signed, **told)
+        values["problem"] = problem_of(error)
+    return page(request, "plan.html", signed, **values)
 
 
 @router.post("/jobs", response_model=None)

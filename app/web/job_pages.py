@@ -35,7 +35,7 @@ async def jobs(
 ) -> HTMLResponse:
     """The reader's jobs, newest first; the table alone where it is drawn again."""
     asked = {"status": status, "dataset": dataset, "text": text}
-    found, known = await asyncio.gather(
+    listed, known = await asyncio.gather(
         signed.api.get("/v1/jobs", limit=LISTED, cursor=cursor, **asked),
         signed.api.items("/v1/datasets"),
     )
@@ -44,10 +44,10 @@ async def jobs(
         request,
         "job_table.html" if part else "jobs.html",
         signed,
-        jobs=found["items"],
-        next=found["next_cursor"],
-        live=[job["id"] for job in found["items"] if job["status"] in LIVE],
-        datasets={one["id"]: one["name"] for one in known},
+        jobs=listed["items"],
+        next=listed["next_cursor"],
+        live=[job["id"] for job in listed["items"] if job["status"] in LIVE],
+        datasets={dataset["id"]: dataset["name"] for dataset in known},
         asked=asked,
         cursor=cursor,
         comparable=(*LIVE, "succeeded"),
@@ -90,36 +90,39 @@ async def job(
     target: str = "population",
 ) -> HTMLResponse:
     """One job: its state while it runs, its verdict, numbers and figures once it has ended."""
-    told = await _job(signed, id)
-    if told["job"]["status"] == "succeeded" and not told["job"]["expired_at"]:
-        if told["job"]["kind"] == "task":
-            told["result"] = await signed.api.get(f"/v1/jobs/{id}/result", target=target)
+    values = await _job(signed, id)
+    if values["job"]["status"] == "succeeded" and not values["job"]["expired_at"]:
+        if values["job"]["kind"] == "task":
+            values["result"] = await signed.api.get(f"/v1/jobs/{id}/result", target=target)
         else:
-            told |= await _results(signed, told["job"], scale, all)
-    return page(request, "job.html", signed, scale=scale, all=all, target=target, **told)
+            values |= await _results(signed, values["job"], scale, all)
+    return page(request, "job.html", signed, scale=scale, all=all, target=target, **values)
 
 
 async def _results(signed: Session, job: Json, scale: str, all: bool) -> Json:
     summary, design = await asyncio.gather(
-        *(signed.api.get(f"/v1/jobs/{job['id']}/summary", scale=one) for one in (scale, "design"))
+        *(
+            signed.api.get(f"/v1/jobs/{job['id']}/summary", scale=units)
+            for units in (scale, "design")
+        )
     )
-    told: Json = {"summary": summary, "forest": figures.forest(design["parameters"])}
+    values: Json = {"summary": summary, "forest": figures.forest(design["parameters"])}
     length = (summary["draws"] + summary["num_warmup"]) * summary["chains"]
     if length * len(summary["parameters"]) > figures.MAX_CELLS:
-        return told
+        return values
     names, draws = await _draws(signed, job["id"], scale)
     count = len(names) if all else figures.MAX_DRAWN
     drawn = await run_in_threadpool(figures.of, names[:count], draws, summary["num_warmup"])
-    return told | drawn | {"names": names, "hidden": max(0, len(names) - count)}
+    return values | drawn | {"names": names, "hidden": max(0, len(names) - count)}
 
 
 async def _draws(signed: Session, id: str, scale: str) -> tuple[list[str], figures.Floats]:
     """Return the names of parameters, and draws: (chain, draw, parameter), warm-up included."""
     accept = {"Accept": FILES["parquet"]}
-    found = await signed.api.send(
+    answer = await signed.api.send(
         "GET", f"/v1/jobs/{id}/chain", params={"scale": scale}, headers=accept
     )
-    return await run_in_threadpool(figures.read, found.content)
+    return await run_in_threadpool(figures.read, answer.content)
 
 
 @router.get("/jobs/{id}/pair", response_class=HTMLResponse)
@@ -132,7 +135,7 @@ async def pair(
     if x not in names or y not in names:
         raise RefusedError(404, {"detail": f"The parameters are {', '.join(names)}."})
     kept = draws[:, summary["num_warmup"] :]
-    two = figures.pair(x, y, *(kept[:, :, names.index(one)].ravel() for one in (x, y)))
+    two = figures.pair(x, y, *(kept[:, :, names.index(name)].ravel() for name in (x, y)))
     return page(request, "job_pair.html", signed, pair=two)
 
 
@@ -145,14 +148,14 @@ async def state(request: Request, signed: Signed, id: Id) -> HTMLResponse:
 @router.post("/jobs/{id}/posterior", response_class=HTMLResponse)
 async def posterior(request: Request, signed: Signed, id: Id) -> HTMLResponse:
     """The posterior under another prior, and a prediction, from what was released: free."""
-    told: Json = {}
+    values: Json = {}
     try:
-        found = await _job(signed, id)
-        body = forms.question(await fields_of(request), found["dataset"]["columns"])
-        told["found"] = await signed.api.json("POST", f"/v1/jobs/{id}/posteriors", json=body)
+        values_of_job = await _job(signed, id)
+        body = forms.question(await fields_of(request), values_of_job["dataset"]["columns"])
+        values["found"] = await signed.api.json("POST", f"/v1/jobs/{id}/posteriors", json=body)
     except (NotReadError, RefusedError) as error:
-        told["problem"] = problem_of(error)
-    return page(request, "posterior.html", signed, **told)
+        values["problem"] = problem_of(error)
+    return page(request, "posterior.html", signed, **values)
 
 
 @router.post("/jobs/{id}/cancel")

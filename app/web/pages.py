@@ -75,7 +75,7 @@ ROUTERS = (
 
 def mount(app: FastAPI) -> None:
     """Add the pages and their assets. The app is made with docs_url=None and redoc_url=None."""
-    for one in ROUTERS:
-        app.include_router(one)
+    for router in ROUTERS:
+        app.include_router(router)
     front_pages.install(app)
     app.mount("/static", Assets(directory=HERE / "static"), name="static")

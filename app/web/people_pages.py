@@ -23,10 +23,10 @@ async def users(request: Request, signed: Signed) -> HTMLResponse:
 
 
 async def _users(
-    request: Request, signed: Session, status: int = 200, **told: object
+    request: Request, signed: Session, status: int = 200, **values: object
 ) -> HTMLResponse:
-    found = await signed.api.items("/v1/users")
-    return page(request, "users.html", signed, status, users=found, **told)
+    users = await signed.api.items("/v1/users")
+    return page(request, "users.html", signed, status, users=users, **values)
 
 
 @router.post("/users", response_class=HTMLResponse)
@@ -48,12 +48,12 @@ async def user(request: Request, signed: Signed, id: Id) -> HTMLResponse:
 
 
 async def _user(
-    request: Request, signed: Session, id: str, status: int = 200, **told: object
+    request: Request, signed: Session, id: str, status: int = 200, **values: object
 ) -> HTMLResponse:
-    found = [one for one in await signed.api.items("/v1/users") if one["id"] == id]
-    if not found:
+    users = [user for user in await signed.api.items("/v1/users") if user["id"] == id]
+    if not users:
         raise RefusedError(404, {"detail": "There is no such user."})
-    return page(request, "user.html", signed, status, user=found[0], **told)
+    return page(request, "user.html", signed, status, user=users[0], **values)
 
 
 @router.post("/users/{id}/keys", response_class=HTMLResponse)
@@ -92,20 +92,20 @@ async def me(request: Request, signed: Signed) -> HTMLResponse:
 @router.post("/me/keys", response_class=HTMLResponse)
 async def add_own_key(request: Request, signed: Signed) -> HTMLResponse:
     """Make a further key for the reader, and show it this once."""
-    told: Json = {}
+    values: Json = {}
     try:
-        told["made"] = await _made(signed, "/v1/users/me/keys", await fields_of(request))
+        values["made"] = await _made(signed, "/v1/users/me/keys", await fields_of(request))
         signed.user["keys"] = (await signed.api.get("/v1/users/me"))["keys"]
     except RefusedError as refused:
         return page(request, "me.html", signed, 422, problem=problem_of(refused))
-    return page(request, "me.html", signed, 201, **told)
+    return page(request, "me.html", signed, 201, **values)
 
 
 @router.post("/keys/{id}/revoke")
 async def revoke(signed: Annotated[Session, Depends(signed_in)], id: Id) -> RedirectResponse:
     """Revoke a key: an own one, or as an admin any."""
     owner = ""
-    if signed.role == "admin" and id not in {one["id"] for one in signed.user["keys"]}:
+    if signed.role == "admin" and id not in {key["id"] for key in signed.user["keys"]}:
         users = await signed.api.items("/v1/users")
         owner = next((u["id"] for u in users if id in {k["id"] for k in u["keys"]}), "")
     await signed.api.send("DELETE", f"/v1/keys/{id}")
@@ -115,7 +115,7 @@ async def revoke(signed: Annotated[Session, Depends(signed_in)], id: Id) -> Redi
 @router.get("/audit", response_class=HTMLResponse)
 async def audit(request: Request, signed: Signed, cursor: str = "") -> HTMLResponse:
     """Every administrative act."""
-    found, datasets, people = await asyncio.gather(
+    entries, datasets, people = await asyncio.gather(
         signed.api.get("/v1/audit", limit=ENTRIES, cursor=cursor),
         signed.api.items("/v1/datasets"),
         names.of_users(signed),
@@ -124,15 +124,15 @@ async def audit(request: Request, signed: Signed, cursor: str = "") -> HTMLRespo
         request,
         "audit.html",
         signed,
-        entries=found["items"],
-        next=found["next_cursor"],
+        entries=entries["items"],
+        next=entries["next_cursor"],
         cursor=cursor,
-        names={one["id"]: one["name"] for one in datasets} | people,
+        names={dataset["id"]: dataset["name"] for dataset in datasets} | people,
     )
 
 
 @router.post("/audit/verify", response_class=HTMLResponse)
 async def verify(request: Request, signed: Signed) -> HTMLResponse:
     """Recompute the trail's chain, and say what was found."""
-    found = await signed.api.json("POST", "/v1/audit/verify")
-    return page(request, "verified.html", signed, found=found)
+    verification = await signed.api.json("POST", "/v1/audit/verify")
+    return page(request, "verified.html", signed, found=verification)

@@ -20,16 +20,18 @@ LENGTHS = {"maxLength": "up to {} characters", "maxItems": "up to {} items"}
 
 def sections(document: Json) -> list[Json]:
     """Return the operations by tag, in the order in which tags come: title and operations."""
-    found: dict[str, list[Json]] = {}
+    operations: dict[str, list[Json]] = {}
     for path, item in document["paths"].items():
         for method in METHODS:
             if method in item:
                 tag = item[method]["tags"][0]
-                found.setdefault(tag, []).append(operation(path, method, item[method]))
-    return [{"title": TITLES.get(tag, tag.title()), "operations": o} for tag, o in found.items()]
+                operations.setdefault(tag, []).append(operation(path, method, item[method]))
+    return [
+        {"title": TITLES.get(tag, tag.title()), "operations": o} for tag, o in operations.items()
+    ]
 
 
-def operation(path: str, method: str, told: Json) -> Json:
+def operation(path: str, method: str, described: Json) -> Json:
     """Return one operation with its bodies and answers as examples."""
     bodies = [
         {
@@ -38,55 +40,62 @@ def operation(path: str, method: str, told: Json) -> Json:
             "schemas": references(body["schema"]),
             "metadata": json.dumps(body.get("example", {}).get("metadata"), indent=2),
         }
-        for kind, body in told.get("requestBody", {}).get("content", {}).items()
+        for kind, body in described.get("requestBody", {}).get("content", {}).items()
     ]
     answers = [
         {"status": status, "says": answer["description"], "contents": contents(answer)}
-        for status, answer in sorted(told["responses"].items())
+        for status, answer in sorted(described["responses"].items())
     ]
-    parameters = [{**one, "type": kind_of(one["schema"])} for one in told.get("parameters", [])]
+    parameters = [
+        {**parameter, "type": kind_of(parameter["schema"])}
+        for parameter in described.get("parameters", [])
+    ]
     return {
         "id": f"{method}{path}".replace("/", "-").replace("{", "").replace("}", ""),
         "method": method.upper(),
         "path": path,
-        "summary": told["summary"],
-        "description": told["description"].removeprefix(told["summary"]).lstrip(". \n"),
+        "summary": described["summary"],
+        "description": described["description"].removeprefix(described["summary"]).lstrip(". \n"),
         "parameters": parameters,
         "bodies": bodies,
         "answers": answers,
-        "curl": curl(path, method.upper(), bodies, told),
-        "key": "security" in told,
+        "curl": curl(path, method.upper(), bodies, described),
+        "key": "security" in described,
     }
 
 
 def examples(body: Json) -> list[str]:
     """Return the examples of a body or an answer, as they are sent."""
-    several = [one["value"] for one in body.get("examples", {}).values()]
-    found = several or ([body["example"]] if "example" in body else [])
-    return [one if isinstance(one, str) else json.dumps(one, indent=2) for one in found]
+    several = [example["value"] for example in body.get("examples", {}).values()]
+    values = several or ([body["example"]] if "example" in body else [])
+    return [value if isinstance(value, str) else json.dumps(value, indent=2) for value in values]
 
 
 def contents(answer: Json) -> list[Json]:
     """Return what an answer may be: kind, examples and the schemas that it has."""
     return [
-        {"kind": kind, "examples": examples(one), "schemas": references(one.get("schema", {}))}
-        for kind, one in answer.get("content", {}).items()
+        {
+            "kind": kind,
+            "examples": examples(content),
+            "schemas": references(content.get("schema", {})),
+        }
+        for kind, content in answer.get("content", {}).items()
     ]
 
 
 def references(schema: Json) -> list[str]:
     """Return the names of the schemas of which this one is, or of which it is a choice."""
     several = schema.get("oneOf") or schema.get("anyOf") or [schema]
-    return [one["$ref"].rsplit("/", 1)[1] for one in several if "$ref" in one]
+    return [reference["$ref"].rsplit("/", 1)[1] for reference in several if "$ref" in reference]
 
 
-def curl(path: str, method: str, bodies: list[Json], told: Json) -> str:
+def curl(path: str, method: str, bodies: list[Json], described: Json) -> str:
     """Return a command that calls an operation with its first example."""
-    required = [one for one in told.get("parameters", []) if one["required"]]
-    query = [f"{one['name']}=$ID" for one in required if one["in"] == "query"]
+    required = [parameter for parameter in described.get("parameters", []) if parameter["required"]]
+    query = [f"{parameter['name']}=$ID" for parameter in required if parameter["in"] == "query"]
     address = path.replace("{id}", "$ID").replace("{number}", "0")
     parts = [f'curl -X {method} "$URL{address}{"?" if query else ""}{"&".join(query)}"']
-    if "security" in told:
+    if "security" in described:
         parts.append('-H "Authorization: Bearer $KEY"')
     for body in bodies[:1]:
         if body["kind"].startswith("multipart"):
@@ -101,7 +110,7 @@ def kind_of(schema: Json) -> str:
     """Return the type of a schema in words, its limits with it."""
     for several in ("anyOf", "oneOf"):
         if several in schema:
-            kinds = (kind_of(one) for one in schema[several] if one.get("type") != "null")
+            kinds = (kind_of(option) for option in schema[several] if option.get("type") != "null")
             return " or ".join(dict.fromkeys(kinds))
     if "$ref" in schema:
         return str(schema["$ref"].rsplit("/", 1)[1])
@@ -126,12 +135,14 @@ def schemas(document: Json) -> list[Json]:
             "members": [
                 {
                     "name": member,
-                    "type": kind_of(one),
-                    "links": linked(one),
+                    "type": kind_of(member_schema),
+                    "links": linked(member_schema),
                     "required": member in schema.get("required", []),
-                    "default": json.dumps(one["default"]) if "default" in one else "",
+                    "default": json.dumps(member_schema["default"])
+                    if "default" in member_schema
+                    else "",
                 }
-                for member, one in schema.get("properties", {}).items()
+                for member, member_schema in schema.get("properties", {}).items()
             ],
             "choices": schema.get("enum", []),
         }
@@ -141,7 +152,7 @@ def schemas(document: Json) -> list[Json]:
 
 def linked(schema: Json) -> list[str]:
     """Return the names of all schemas that a member's schema mentions."""
-    found = [str(schema["$ref"]).rsplit("/", 1)[1]] if "$ref" in schema else []
-    for one in (*schema.get("anyOf", []), *schema.get("oneOf", []), schema.get("items")):
-        found += linked(one) if isinstance(one, dict) else []
-    return list(dict.fromkeys(found))
+    names = [str(schema["$ref"]).rsplit("/", 1)[1]] if "$ref" in schema else []
+    for part in (*schema.get("anyOf", []), *schema.get("oneOf", []), schema.get("items")):
+        names += linked(part) if isinstance(part, dict) else []
+    return list(dict.fromkeys(names))

@@ -68,8 +68,8 @@ def _fields(body: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except ValueError:
-        told = f"A form has at most {MOST_FIELDS} fields."
-        raise RefusedError(422, {"detail": told, "code": "invalid_request"}) from None
+        message = f"A form has at most {MOST_FIELDS} fields."
+        raise RefusedError(422, {"detail": message, "code": "invalid_request"}) from None
 
 
 async def signed_in(request: Request) -> Session:

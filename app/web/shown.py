@@ -85,10 +85,12 @@ def what(job: dict[str, Any]) -> str:
         return f"{asked['family'].replace('_', ' ')} given job {asked['of'][:8]}"
     if job["kind"] == "chain":
         return str(spec["model"]["formula"])
-    task, found = spec["task"], list[str]()
-    for one in task.get("statistics", [task]):
-        found += one.get("columns") or ([one["column"]] if "column" in one else [])
-    return ", ".join(dict.fromkeys(found)) or "all columns"
+    task, columns = spec["task"], list[str]()
+    for statistic in task.get("statistics", [task]):
+        columns += statistic.get("columns") or (
+            [statistic["column"]] if "column" in statistic else []
+        )
+    return ", ".join(dict.fromkeys(columns)) or "all columns"
 
 
 def size(dataset: dict[str, Any]) -> str:
@@ -122,20 +124,20 @@ templates.env.filters |= {
 
 
 def page(
-    request: Request, name: str, session: Session | None, status: int = 200, **told: Any
+    request: Request, name: str, session: Session | None, status: int = 200, **values: Any
 ) -> HTMLResponse:
     """Return a page. session: whose it is; None before anybody signed in."""
     known = {"session": session, "here": request.url.path, "csrf": session.csrf if session else ""}
-    return Page(templates.get_template(name), {"request": request} | known | told, status)
+    return Page(templates.get_template(name), {"request": request} | known | values, status)
 
 
 class Page(HTMLResponse):
     """A page that is filled in a thread when it is sent: a long table takes a while."""
 
-    def __init__(self, template: Template, told: dict[str, Any], status: int) -> None:
+    def __init__(self, template: Template, values: dict[str, Any], status: int) -> None:
         super().__init__(status_code=status, headers=HEADERS)
         del self.headers["content-length"]
-        self._template, self._told = template, told
+        self._template, self._told = template, values
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Fill the page, and send it."""

@@ -49,29 +49,29 @@ def _named(form: dict[str, str], prefix: str) -> list[str]:
 
 def _numbers(form: dict[str, str], name: str, pointer: str) -> list[float]:
     """Return numbers between commas. Raises NotReadError."""
-    found = []
+    numbers = []
     for at, part in enumerate(form.get(name, "").split(",")):
         if part.strip():
-            found.append(number({name: part}, name, f"{pointer}/{at}") or 0.0)
-    return found
+            numbers.append(number({name: part}, name, f"{pointer}/{at}") or 0.0)
+    return numbers
 
 
 def _more(form: dict[str, str]) -> Json:
     """Return the fields of a task that are typed as JSON. Raises NotReadError."""
     written = form.get("more", "").strip()
     try:
-        found = json.loads(written or "{}")
+        options = json.loads(written or "{}")
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("statistics", []), list):
+        options = None
+    if not isinstance(options, dict) or not isinstance(options.get("statistics", []), list):
         raise NotReadError("/task", "further fields must be a JSON object")
-    return found
+    return options
 
 
 def _tables(form: dict[str, str], name: str) -> list[list[str]]:
     """Return columns between commas, or as a JSON list: a table on each line."""
     named = (_columns(line.strip()) for line in form.get(name, "").splitlines())
-    return [one for one in named if one]
+    return [columns for columns in named if columns]
 
 
 def _columns(line: str) -> list[str]:
@@ -81,50 +81,50 @@ def _columns(line: str) -> list[str]:
         listed = None
     if isinstance(listed, list):
         return list(map(str, listed))
-    return [one.strip() for one in line.split(",") if one.strip()]
+    return [name.strip() for name in line.split(",") if name.strip()]
 
 
 def _summaries(form: dict[str, str]) -> Json:
-    asked: list[Json] = [{"kind": "mean", "column": one} for one in _named(form, "mean.")]
-    for one in _named(form, "quantiles."):
-        at = _numbers(form, f"quantiles.{one}", "/task/statistics/at")
-        asked.append({"kind": "quantiles", "column": one, "at": at})
-    counted = [[one] for one in _named(form, "counts.")] + _tables(form, "tables")
+    asked: list[Json] = [{"kind": "mean", "column": column} for column in _named(form, "mean.")]
+    for column in _named(form, "quantiles."):
+        at = _numbers(form, f"quantiles.{column}", "/task/statistics/at")
+        asked.append({"kind": "quantiles", "column": column, "at": at})
+    counted = [[column] for column in _named(form, "counts.")] + _tables(form, "tables")
     asked += [{"kind": "counts", "columns": columns} for columns in counted]
     return {"statistics": asked}
 
 
 def _synthetic(form: dict[str, str]) -> Json:
-    found: Json = {}
+    task: Json = {}
     columns = _named(form, "column.")
     if columns:
-        found["columns"] = columns
+        task["columns"] = columns
     tables = whole(form, "num_tables", "/task/tables")
     if tables is not None:
-        found["tables"] = tables
+        task["tables"] = tables
     marginals = _tables(form, "marginals")
-    return found | ({"marginals": marginals} if marginals else {})
+    return task | ({"marginals": marginals} if marginals else {})
 
 
 def _statistic(form: dict[str, str]) -> Json:
-    found: Json = {
+    task: Json = {
         name: form[name] for name in ("column", "statistic", "form", "noise") if form.get(name)
     }
     power = number(form, "a", "/task/a")
-    return found | ({} if power is None else {"a": power})
+    return task | ({} if power is None else {"a": power})
 
 
 def _stages(form: dict[str, str]) -> Json:
-    found: Json = {
+    task: Json = {
         name: form[name] for name in ("column", "statistic", "noise", "family") if form.get(name)
     }
     sd = number(form, "sd", "/task/options/sd")
-    found |= {} if sd is None else {"options": {"sd": sd}}
+    task |= {} if sd is None else {"options": {"sd": sd}}
     first = whole(form, "first_rows", "/task/first_rows")
-    found |= {} if first is None else {"first_rows": first}
+    task |= {} if first is None else {"first_rows": first}
     for name in ("thetas", "powers"):
-        found[name] = _numbers(form, name, f"/task/{name}")
-    return found
+        task[name] = _numbers(form, name, f"/task/{name}")
+    return task
 
 
 def filled(job: Json) -> dict[str, str]:
@@ -134,38 +134,40 @@ def filled(job: Json) -> dict[str, str]:
     """
     task = {name: value for name, value in job["submitted"]["task"].items() if value is not None}
     kind = task.pop("kind")
-    found = {"kind": kind} | {
+    values = {"kind": kind} | {
         "summaries": _of_summaries,
         "synthetic": _of_synthetic,
         "statistic": _of_statistic,
         "two_stages": _of_stages,
     }[kind](task)
     more = {name: value for name, value in task.items() if value not in ({}, [])}
-    return paid(job) | found | ({"more": json.dumps(more)} if more else {})
+    return paid(job) | values | ({"more": json.dumps(more)} if more else {})
 
 
 def _of_summaries(task: Json) -> dict[str, str]:
     """Return the fields of summaries, and leave in the task what they do not hold."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     tables, more = list[list[str]](), list[Json]()
-    for one in task.pop("statistics"):
-        columns = one.get("columns", [])
-        named = one["column"] if "column" in one else "".join(columns[:1])
-        key = f"{one['kind']}.{named}"
-        plain = not one.get("bins") or (one["kind"] == "quantiles" and one["bins"] == BINS)
-        if not plain or (key in found and len(columns) < 2):
-            more.append(one)
+    for statistic in task.pop("statistics"):
+        columns = statistic.get("columns", [])
+        named = statistic["column"] if "column" in statistic else "".join(columns[:1])
+        key = f"{statistic['kind']}.{named}"
+        plain = not statistic.get("bins") or (
+            statistic["kind"] == "quantiles" and statistic["bins"] == BINS
+        )
+        if not plain or (key in values and len(columns) < 2):
+            more.append(statistic)
         elif len(columns) > 1:
             tables.append(columns)
         else:
-            found[key] = _listed(one["at"]) if "at" in one else "on"
+            values[key] = _listed(statistic["at"]) if "at" in statistic else "on"
     if more:
         task["statistics"] = more
-    return found | {"tables": _lines(tables)}
+    return values | {"tables": _lines(tables)}
 
 
 def _of_synthetic(task: Json) -> dict[str, str]:
-    columns = {f"column.{one}": "on" for one in task.pop("columns", [])}
+    columns = {f"column.{column}": "on" for column in task.pop("columns", [])}
     marginals = {"marginals": _lines(task.pop("marginals", []))}
     return columns | marginals | {"num_tables": str(task.pop("tables"))}
 
@@ -176,12 +178,12 @@ def _of_statistic(task: Json) -> dict[str, str]:
 
 
 def _of_stages(task: Json) -> dict[str, str]:
-    found = {name: task.pop(name) for name in ("column", "statistic", "noise", "family")}
+    values = {name: task.pop(name) for name in ("column", "statistic", "noise", "family")}
     if "sd" in task["options"]:
-        found["sd"] = exact(task["options"]["sd"])
+        values["sd"] = exact(task["options"]["sd"])
         task["options"] = {k: value for k, value in task["options"].items() if k != "sd"}
     lists = {name: _listed(task.pop(name)) for name in ("thetas", "powers")}
-    return found | lists | {"first_rows": str(task.pop("first_rows"))}
+    return values | lists | {"first_rows": str(task.pop("first_rows"))}
 
 
 def _listed(values: Iterable[float]) -> str:

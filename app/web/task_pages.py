@@ -17,8 +17,10 @@ FAMILIES = ("normal_mean", "normal_variance", "uniform_width", "bernoulli")
 
 async def _told(signed: Session, form: dict[str, str]) -> Json:
     """Return what a form shows: datasets, the chosen one with its columns, and the kind."""
-    datasets = [one for one in await signed.api.items("/v1/datasets") if one["status"] == "open"]
-    chosen = next((one for one in datasets if one["id"] == form.get("dataset")), None)
+    datasets = [
+        dataset for dataset in await signed.api.items("/v1/datasets") if dataset["status"] == "open"
+    ]
+    chosen = next((dataset for dataset in datasets if dataset["id"] == form.get("dataset")), None)
     kind = form.get("kind", "")
     return {
         "datasets": datasets,
@@ -35,14 +37,14 @@ async def new(
 ) -> HTMLResponse:
     """An empty form, or one filled like an earlier task."""
     form = {"again": str(uuid4()), "dataset": dataset, "kind": kind}
-    told: Json = {}
+    values: Json = {}
     if like:
         earlier = await signed.api.get(f"/v1/jobs/{await identifier(like)}")
         if earlier["kind"] == "task":
             form |= filled(earlier)
-            told["planned"] = True
-    told |= await _told(signed, form)
-    return page(request, "task_form.html", signed, form=form, **told)
+            values["planned"] = True
+    values |= await _told(signed, form)
+    return page(request, "task_form.html", signed, form=form, **values)
 
 
 @router.get("/tasks/fields", response_class=HTMLResponse)
@@ -50,21 +52,21 @@ async def fields(
     request: Request, signed: Signed, dataset: str = "", kind: str = "summaries"
 ) -> HTMLResponse:
     """The fields of a kind, for the columns of a dataset."""
-    told = await _told(signed, {"dataset": dataset, "kind": kind})
-    return page(request, "task_fields.html", signed, form={}, **told)
+    values = await _told(signed, {"dataset": dataset, "kind": kind})
+    return page(request, "task_fields.html", signed, form={}, **values)
 
 
 @router.post("/tasks/plan", response_class=HTMLResponse)
 async def plan(request: Request, signed: Signed) -> HTMLResponse:
     """What the task of a form would cost, or what it lacks. Spends nothing."""
-    told: Json = {}
+    values: Json = {}
     try:
-        told["plan"] = await signed.api.json(
+        values["plan"] = await signed.api.json(
             "POST", "/v1/plans", json=body_of(await fields_of(request))
         )
     except (NotReadError, RefusedError) as error:
-        told["problem"] = problem_of(error)
-    return page(request, "task_plan.html", signed, **told)
+        values["problem"] = problem_of(error)
+    return page(request, "task_plan.html", signed, **values)
 
 
 @router.post("/tasks", response_model=None)
@@ -75,7 +77,7 @@ async def submit(request: Request, signed: Signed) -> Response:
         key = {"Idempotency-Key": form.get("again", "")}
         job = await signed.api.json("POST", "/v1/jobs", json=body_of(form), headers=key)
     except (NotReadError, RefusedError) as error:
-        told = await _told(signed, form) | {"problem": problem_of(error)}
+        values = await _told(signed, form) | {"problem": problem_of(error)}
         fresh = form | {"again": str(uuid4())}
-        return page(request, "task_form.html", signed, 422, form=fresh, **told)
+        return page(request, "task_form.html", signed, 422, form=fresh, **values)
     return RedirectResponse(f"/jobs/{job['id']}", status_code=303)

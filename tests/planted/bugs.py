@@ -1682,8 +1682,8 @@ ATTACKED = (
         "results of a job that did not succeed",
         "app/services/results/fetch.py",
         "_ended",
-        'found.status != "succeeded"',
-        "found.status is None",
+        'job.status != "succeeded"',
+        "job.status is None",
         "tests/api/test_jobs.py"
         "::test_blocks_of_a_job_that_did_not_succeed_cannot_be_read[cancelled]",
     ),

@@ -69,8 +69,8 @@ def verify(
     body: Annotated[VerifyIn | None, Depends(read_any(VerifyIn))],
 ) -> VerificationOut:
     """Recompute the trail, and hold it against an end that was kept elsewhere."""
-    found = trail.verify(services, caller, anchor_of(body))
-    return anchors.shown(services, found, AUDIT, body)
+    verification = trail.verify(services, caller, anchor_of(body))
+    return anchors.shown(services, verification, AUDIT, body)
 
 
 @router.get("/restore")
@@ -87,14 +87,14 @@ def accept(
     return _restore(rewind.accept(services, caller, body.reason))
 
 
-def _restore(found: list[rewind.Rewound]) -> RestoreOut:
+def _restore(restored: list[rewind.Rewound]) -> RestoreOut:
     items = [
         RewoundOut(
-            ledger=None if one.anchor.ledger == AUDIT else one.anchor.ledger,
-            datasets=list(one.datasets),
-            anchor=PlaceOut(rows=one.anchor.seq, head=one.anchor.head),
-            found=PlaceOut(rows=one.now.seq, head=one.now.head) if one.now else None,
+            ledger=None if ledger.anchor.ledger == AUDIT else ledger.anchor.ledger,
+            datasets=list(ledger.datasets),
+            anchor=PlaceOut(rows=ledger.anchor.seq, head=ledger.anchor.head),
+            found=PlaceOut(rows=ledger.now.seq, head=ledger.now.head) if ledger.now else None,
         )
-        for one in found
+        for ledger in restored
     ]
     return RestoreOut(rewound=items, detail=rewind.REWOUND if items else WHOLE)

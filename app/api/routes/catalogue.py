@@ -65,11 +65,11 @@ def models(_: Anyone) -> Listing[RegisteredOut]:
     items = []
     for name, model in MODELS.items():
         fixed = {**schema["properties"], "family": {"const": name}}
-        known = {key: one for key, one in every["properties"].items() if key in model.options}
+        known = {key: option for key, option in every["properties"].items() if key in model.options}
         defs = {**schema["$defs"], "ModelOptions": _strict({**every, "properties": known})}
         options = {**schema, "properties": fixed, "$defs": defs}
-        said = _said(inspect.getmodule(model.check))
-        items.append(RegisteredOut(name=name, description=said, options=options))
+        description = _said(inspect.getmodule(model.check))
+        items.append(RegisteredOut(name=name, description=description, options=options))
     return Listing(items=items, next_cursor=None)
 
 

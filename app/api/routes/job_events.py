@@ -90,18 +90,18 @@ async def job_events(seen: AsyncIterator[Watched | None], number: int) -> AsyncI
     Progress alone is told once in PROGRESS_SECONDS: many jobs may run at once.
     """
     ended: set[UUID] = set()
-    told: dict[UUID, tuple[str, float]] = {}
-    async for found in seen:
-        if found is None:
+    sent: dict[UUID, tuple[str, float]] = {}
+    async for job in seen:
+        if job is None:
             yield b": still here\n\n"
             continue
-        status, at = told.get(found.id, ("", -math.inf))
-        if found.status == status and time.monotonic() < at + PROGRESS_SECONDS:
+        status, at = sent.get(job.id, ("", -math.inf))
+        if job.status == status and time.monotonic() < at + PROGRESS_SECONDS:
             continue
-        told[found.id] = found.status, time.monotonic()
-        yield event("job", JobEvent.model_validate(found).model_dump(mode="json"))
-        if found.status in FINAL_STATUSES:
-            ended.add(found.id)
+        sent[job.id] = job.status, time.monotonic()
+        yield event("job", JobEvent.model_validate(job).model_dump(mode="json"))
+        if job.status in FINAL_STATUSES:
+            ended.add(job.id)
         if len(ended) == number:
             return
 
@@ -128,21 +128,21 @@ async def told_events(seen: AsyncIterator[Watched | None]) -> AsyncIterator[byte
     """A job's events, told once each."""
     status: str | None = None
     progress: tuple[int, int] | None = None
-    async for found in seen:
-        if found is None:
+    async for job in seen:
+        if job is None:
             yield b": still here\n\n"
             continue
-        final = found.status in FINAL_STATUSES
-        if final and status == "queued" and found.started:  # it ran between two looks
+        final = job.status in FINAL_STATUSES
+        if final and status == "queued" and job.started:  # it ran between two looks
             yield event("status", {"status": "running"})
-        if found.status != status and not final:
-            yield event("status", {"status": found.status})
-        if (found.step, found.of) != progress:
-            yield event("progress", {"step": found.step, "of": found.of})
+        if job.status != status and not final:
+            yield event("status", {"status": job.status})
+        if (job.step, job.of) != progress:
+            yield event("progress", {"step": job.step, "of": job.of})
         if final:
-            ended: dict[str, Any] = {"status": found.status}
-            if found.verdict:
-                ended["verdict"] = VerdictOut.model_validate(found.verdict).model_dump()
+            ended: dict[str, Any] = {"status": job.status}
+            if job.verdict:
+                ended["verdict"] = VerdictOut.model_validate(job.verdict).model_dump()
             yield event("status", ended)
             return
-        status, progress = found.status, (found.step, found.of)
+        status, progress = job.status, (job.step, job.of)

@@ -43,7 +43,7 @@ from app.services.planning import plans
 from app.services.planning.calls import shortfall, worked_out
 from app.services.results import fetch
 from app.services.results.chains import HeldDraws
-from app.services.results.posteriors import FREE, EffectAsked, Question, told
+from app.services.results.posteriors import FREE, EffectAsked, Question, free_answer
 from app.storage.rows import FINAL_STATUSES, JobRow
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.posterior.units import Scale
@@ -197,10 +197,10 @@ def jobs(
 @router.get("/jobs/{id}", tags=["jobs"])
 def job(caller: Analyst, services: House, job_id: JobId, response: Response) -> JobOut:
     """One of your jobs."""
-    found, submitted = fetch.job_and_request(services, caller, job_id)
-    if found.status not in FINAL_STATUSES:
+    row, submitted = fetch.job_and_request(services, caller, job_id)
+    if row.status not in FINAL_STATUSES:
         response.headers["Retry-After"] = str(POLL_SECONDS)
-    return shown(found, submitted)
+    return shown(row, submitted)
 
 
 @router.post("/jobs/{id}/cancel", tags=["jobs"])
@@ -247,18 +247,18 @@ def summary(
     caller: Analyst, services: House, job_id: JobId, scale: ScaleOf = "original"
 ) -> SummaryOut:
     """Moments, quantiles and diagnostics of the released chain after warm-up."""
-    found, parameters = fetch.summary(services, caller, job_id, scale)
-    sampler = found.resolved["sampler"]
+    job, parameters = fetch.summary(services, caller, job_id, scale)
+    sampler = job.resolved["sampler"]
     return SummaryOut.model_validate(
         {
-            "job": found.id,
+            "job": job.id,
             "scale": scale,
             "chains": sampler["num_chains"],
             "draws": sampler["num_steps"] - sampler["num_warmup"],
             "num_warmup": sampler["num_warmup"],
             "parameters": parameters,
-            "verdict": found.verdict,
-            "protects": protected(found),
+            "verdict": job.verdict,
+            "protects": protected(job),
         }
     )
 
@@ -266,12 +266,12 @@ def summary(
 def _question(body: PosteriorIn, scale: Scale) -> Question:
     """What the planners' processes are asked."""
     return Question(
-        prior={name: CoefficientPrior(**dict(one)) for name, one in body.prior.items()},
+        prior={name: CoefficientPrior(**dict(prior)) for name, prior in body.prior.items()},
         num_draws=body.num_draws,
         given=body.given,
         contrasts=body.contrasts,
-        comparisons=[(one.given, one.against) for one in body.comparisons],
-        effects=[EffectAsked(**dict(one)) for one in body.effects],
+        comparisons=[(pair.given, pair.against) for pair in body.comparisons],
+        effects=[EffectAsked(**dict(effect)) for effect in body.effects],
         null=body.null,
         scale=scale,
     )
@@ -305,7 +305,7 @@ async def posteriors(
     kept = await in_thread(fetch.release, services, caller, job_id)
     head = {"job": str(job_id), "cost": {"epsilon": 0.0}, "note": FREE, "scale": scale}
     asked = (kept, _question(body, scale), head if kind == JSON else None)
-    answer = await answered(request, planners.ask(str(caller.id), told, *asked, keep=False))
+    answer = await answered(request, planners.ask(str(caller.id), free_answer, *asked, keep=False))
     if isinstance(answer, Fault):
         raise Refusal(422, "invalid_request", "The request is not valid.", [answer])
     if kind == JSON:

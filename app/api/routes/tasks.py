@@ -66,9 +66,9 @@ async def result(
     target: Of = "population",
 ) -> Response:
     """What a task released, with intervals that know the noise. Free, however often it is asked."""
-    found = await in_thread(fetch.result, services, caller, job_id)
-    head = {"kind": found.spec.task.kind, "job": str(job_id), "note": FREE}
-    asked = (found.schema, found.spec, found.block, level, target, head)
+    table = await in_thread(fetch.result, services, caller, job_id)
+    head = {"kind": table.spec.task.kind, "job": str(job_id), "note": FREE}
+    asked = (table.schema, table.spec, table.block, level, target, head)
     ticket = planners.ask(str(caller.id), answered_of_task, *asked, keep=False)
     answer = await answered(request, ticket)
     if isinstance(answer, Fault):
@@ -123,9 +123,9 @@ async def inferences(
     kind = negotiate(",".join(request.headers.getlist("accept")))
     if kind is None:
         raise of_status(406, f"Draws come as {', '.join(FORMATS)}.")
-    found = await in_thread(fetch.statistic, services, caller, job_id)
+    statistic = await in_thread(fetch.statistic, services, caller, job_id)
     ticket = planners.ask(
-        str(caller.id), settled, found, InferenceQuestion(**dict(body)), keep=False
+        str(caller.id), settled, statistic, InferenceQuestion(**dict(body)), keep=False
     )
     asked = await answered(request, ticket)
     if isinstance(asked, Fault):
@@ -137,7 +137,7 @@ async def inferences(
         headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": str(POLL_SECONDS)}
         return JSONResponse(shown(job).model_dump(mode="json"), 202, headers)
     head = {"job": str(job_id), "cost": {"epsilon": 0.0}, "note": FREE}
-    question = (found, asked.question, head if kind == JSON else None)
+    question = (statistic, asked.question, head if kind == JSON else None)
     ticket = planners.ask(str(caller.id), inferred, *question, keep=False)
     answer = await answered(request, ticket)
     if isinstance(answer, Fault):

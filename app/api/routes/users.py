@@ -65,11 +65,11 @@ def users(
     _: Admin, services: House, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> Listing[UserItem]:
     """All users with their keys' ids, newest first."""
-    page, found = people.users(services, limit, cursor)
+    page, keys = people.users(services, limit, cursor)
     items = [
         UserItem(
             **_public(user),
-            keys=[KeyOut.model_validate(key) for key in found[user.id]],
+            keys=[KeyOut.model_validate(key) for key in keys[user.id]],
         )
         for user in page.items
     ]
@@ -79,10 +79,10 @@ def users(
 @router.get("/users/me")
 def me(caller: Anyone, services: House) -> MeOut:
     """You, your keys with who made them, and what others did that concerns you."""
-    found = people.me(services, caller)
+    described = people.me(services, caller)
     return MeOut(
-        **_public(found.row),
-        keys=[KeyOut.model_validate(key) for key in found.keys],
+        **_public(described.row),
+        keys=[KeyOut.model_validate(key) for key in described.keys],
         acts=[
             ActOut(
                 seq=act.seq,
@@ -92,7 +92,7 @@ def me(caller: Anyone, services: House) -> MeOut:
                 subject=act.subject_id,
                 details=act.details,
             )
-            for act in found.acts
+            for act in described.acts
         ],
     )
 
@@ -100,8 +100,8 @@ def me(caller: Anyone, services: House) -> MeOut:
 @router.get("/users/{id}")
 def user(_: Admin, services: House, user_id: UserId) -> UserItem:
     """One user, with the keys that were made."""
-    found, made = people.user(services, user_id)
-    return UserItem(**_public(found), keys=[KeyOut.model_validate(key) for key in made])
+    row, made = people.user(services, user_id)
+    return UserItem(**_public(row), keys=[KeyOut.model_validate(key) for key in made])
 
 
 @router.patch("/users/{id}", openapi_extra=describe(UserPatch))

@@ -34,10 +34,10 @@ _OWN = select(JobRow).where(JobRow.id == bindparam("job"), JobRow.user_id == bin
 def visible_dataset(session: Session, caller: Caller, dataset_id: UUID) -> DatasetRow:
     """The dataset. Raises Refusal 404 where there is none, or none for this caller."""
     query = _OPEN if caller.role == "analyst" else _ANY
-    found = session.scalar(query, {"dataset": dataset_id, "analyst": caller.id})
-    if found is None:
+    dataset = session.scalar(query, {"dataset": dataset_id, "analyst": caller.id})
+    if dataset is None:
         raise not_found("dataset")
-    return found
+    return dataset
 
 
 def usable_dataset(session: Session, caller: Caller, dataset_id: UUID) -> DatasetRow:
@@ -79,15 +79,15 @@ def stoppable_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:
     """A job that the caller may stop: an admin any, others their own. Raises Refusal 404."""
     if caller.role != "admin":
         return own_job(session, caller, job_id)
-    found = session.get(JobRow, job_id)
-    if found is None:
+    job = session.get(JobRow, job_id)
+    if job is None:
         raise not_found("job")
-    return found
+    return job
 
 
 def own_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:
     """The caller's job. Raises Refusal 404 where there is none, or it is somebody else's."""
-    found = session.scalar(_OWN, {"job": job_id, "user": caller.id})
-    if found is None:
+    job = session.scalar(_OWN, {"job": job_id, "user": caller.id})
+    if job is None:
         raise not_found("job")
-    return found
+    return job

@@ -60,8 +60,8 @@ def living(session: Session, callers: Collection[Caller]) -> set[Caller]:
     """Those whose key, or token, still lets them in."""
     now = utc_now()
     with_key = {caller.key_id for caller in callers}
-    found = select(KeyRow.id).join(UserRow, UserRow.id == KeyRow.user_id)
-    keys = set(session.scalars(found.where(KeyRow.id.in_(with_key), works(now))))
+    query = select(KeyRow.id).join(UserRow, UserRow.id == KeyRow.user_id)
+    keys = set(session.scalars(query.where(KeyRow.id.in_(with_key), works(now))))
     with_token = {caller.id for caller in callers if caller.key_id is None}
     there = select(UserRow.id).where(UserRow.id.in_(with_token), UserRow.disabled_at.is_(None))
     users = set(session.scalars(there)) if with_token else set()
@@ -147,8 +147,8 @@ def add(
         key.label, key.expires_at = label, expires_at
         if once is not None:
             once.remember(session, caller, key.id)
-        told = {"label": label, "expires_at": expires_at.isoformat() if expires_at else None}
-        note(session, caller, "key.create", key.id, user_id=user_id, **told)
+        details = {"label": label, "expires_at": expires_at.isoformat() if expires_at else None}
+        note(session, caller, "key.create", key.id, user_id=user_id, **details)
     return key, token
 
 
@@ -156,8 +156,8 @@ def _check_number(session: Session, user_id: UUID, most: int) -> None:
     """Refuse one more key of a user who has as many as may be. Raises Refusal 409."""
     living = select(func.count()).select_from(KeyRow).where(KeyRow.user_id == user_id, lasts())
     if (session.scalar(living) or 0) >= most:
-        told = f"{most} keys of this user work, as many as may: revoke some that are not needed."
-        raise Refusal(409, "too_many_keys", told)
+        message = f"{most} keys of this user work, as many as may: revoke some that are not needed."
+        raise Refusal(409, "too_many_keys", message)
 
 
 def lasts() -> ColumnElement[bool]:
@@ -173,10 +173,10 @@ def key(services: Services, caller: Caller, key_id: UUID) -> KeyRow:
 
 
 def _theirs(session: Session, caller: Caller, key_id: UUID) -> KeyRow:
-    found = session.get(KeyRow, key_id)
-    if found is None or not (caller.role == "admin" or found.user_id == caller.id):
+    key = session.get(KeyRow, key_id)
+    if key is None or not (caller.role == "admin" or key.user_id == caller.id):
         raise not_found("key")
-    return found
+    return key
 
 
 def _no_later(session: Session, caller: Caller, expires_at: datetime | None) -> datetime | None:
@@ -214,9 +214,9 @@ def revoke(services: Services, caller: Caller, key_id: UUID) -> None:
     Raises Refusal 404, and 409 for the last admin's last key.
     """
     with services.sessions.write() as session:
-        found = _theirs(session, caller, key_id)
-        if found.revoked_at is None:
-            _revoke(session, caller, [found])
+        key = _theirs(session, caller, key_id)
+        if key.revoked_at is None:
+            _revoke(session, caller, [key])
 
 
 def revoke_all(services: Services, caller: Caller, user_id: UUID) -> None:
@@ -229,20 +229,20 @@ def revoke_all(services: Services, caller: Caller, user_id: UUID) -> None:
             raise not_found("user")
         of_user = select(KeyRow).where(KeyRow.user_id == user_id, KeyRow.revoked_at.is_(None))
         others = of_user.where(KeyRow.id != caller.key_id) if caller.key_id else of_user
-        found = session.scalars(others.order_by(KeyRow.id)).all()
-        if found:
-            _revoke(session, caller, found)
+        keys = session.scalars(others.order_by(KeyRow.id)).all()
+        if keys:
+            _revoke(session, caller, keys)
 
 
-def _revoke(session: Session, caller: Caller, found: Sequence[KeyRow]) -> None:
-    ids = [key.id for key in found]
+def _revoke(session: Session, caller: Caller, keys: Sequence[KeyRow]) -> None:
+    ids = [key.id for key in keys]
     if not admins_left(session, KeyRow.id.not_in(ids)):
         raise Refusal(409, "last_admin_key", "This is the last key of any admin.")
     session.execute(update(KeyRow).where(KeyRow.id.in_(ids)).values(revoked_at=utc_now()))
-    stopped = {key.id: stop_all(session, "key_revoked", JobRow.key_id == key.id) for key in found}
-    for key in found:
-        told = {"jobs_stopped": stopped[key.id]} if stopped[key.id] else {}
-        note(session, caller, "key.revoke", key.id, user_id=key.user_id, **told)
+    stopped = {key.id: stop_all(session, "key_revoked", JobRow.key_id == key.id) for key in keys}
+    for key in keys:
+        details = {"jobs_stopped": stopped[key.id]} if stopped[key.id] else {}
+        note(session, caller, "key.revoke", key.id, user_id=key.user_id, **details)
 
 
 def admins_left(session: Session, without: ColumnElement[bool]) -> bool:

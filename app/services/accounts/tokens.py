@@ -118,11 +118,11 @@ class ProviderKeys:
         try:
             document = self._get(self._address())
             usable = [k for k in document["keys"] if k.get("kty") not in SECRET_KINDS]
-            found = jwt.PyJWKSet.from_dict({"keys": usable}).keys
+            keys = jwt.PyJWKSet.from_dict({"keys": usable}).keys
         except (httpx.HTTPError, ValueError, TypeError, LookupError, jwt.PyJWTError) as error:
             logs.logger().warning("provider_keys_unread", exception=type(error).__name__)
             return
-        self._keys = {key.key_id: key for key in found if key.key_id}
+        self._keys = {key.key_id: key for key in keys if key.key_id}
         self._fetched = now
 
     def _address(self) -> str:
@@ -169,7 +169,7 @@ class Tokens:
         )
 
     def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
-        found: dict[str, Any] = jwt.decode(
+        claims: dict[str, Any] = jwt.decode(
             token,
             key,
             algorithms=list(ALGORITHMS),
@@ -178,7 +178,7 @@ class Tokens:
             leeway=self._settings.oidc_skew_seconds,
             options={"require": list(CLAIMS)},
         )
-        return found
+        return claims
 
     def _role(self, claims: Mapping[str, Any]) -> str:
         """The first role of the settings that one of the claim's values stands for."""
@@ -216,38 +216,42 @@ def authenticate(
     The user is made at the first token, and follows the role of the last one. Nothing is waited
     for: threads are few, so that the request has waited for the provider before it took one.
     """
-    told = tokens.read(token, patience=0.0)
-    if told is None:
+    identity = tokens.read(token, patience=0.0)
+    if identity is None:
         return None
     with services.sessions.read() as session:
-        user = _known(session, told)
-    if user is None or user.role != told.role:
-        user = _written(services, told)
+        user = _known(session, identity)
+    if user is None or user.role != identity.role:
+        user = _written(services, identity)
     if user.disabled_at is not None:
         return None
-    return Caller(user.id, told.role, None, address, told.ends_at)
+    return Caller(user.id, identity.role, None, address, identity.ends_at)
 
 
-def _known(session: Session, told: Identity) -> UserRow | None:
-    return session.scalar(select(UserRow).where(UserRow.subject == told.subject))
+def _known(session: Session, identity: Identity) -> UserRow | None:
+    return session.scalar(select(UserRow).where(UserRow.subject == identity.subject))
 
 
-def _written(services: Services, told: Identity) -> UserRow:
+def _written(services: Services, identity: Identity) -> UserRow:
     """The user of a token, made or changed. Another process may do so at the same moment."""
-    for name in (told.name, f"{told.name} {uuid4().hex[:8]}", f"{told.name} {uuid4().hex[:8]}"):
+    for name in (
+        identity.name,
+        f"{identity.name} {uuid4().hex[:8]}",
+        f"{identity.name} {uuid4().hex[:8]}",
+    ):
         try:
             with services.sessions.write() as session:
-                user = _known(session, told)
+                user = _known(session, identity)
                 if user is None:
-                    user = UserRow(id=uuid4(), name=name, role=told.role, created_at=utc_now())
-                    user.subject = told.subject
+                    user = UserRow(id=uuid4(), name=name, role=identity.role, created_at=utc_now())
+                    user.subject = identity.subject
                     session.add(user)
                     session.flush()
-                    named = {"name": name, "role": told.role, "subject": told.subject}
+                    named = {"name": name, "role": identity.role, "subject": identity.subject}
                     note(session, None, "user.create", user.id, user_id=user.id, **named)
-                elif user.role != told.role:
-                    roles = {"before": user.role, "role": told.role}
-                    user.role = told.role
+                elif user.role != identity.role:
+                    roles = {"before": user.role, "role": identity.role}
+                    user.role = identity.role
                     note(session, None, "user.role", user.id, user_id=user.id, **roles)
                 return user
         except IntegrityError:

@@ -73,11 +73,11 @@ def _made(services: Services, caller: Caller, once: Once) -> tuple[UserRow, KeyR
 def user(services: Services, user_id: UUID) -> tuple[UserRow, Sequence[KeyRow]]:
     """A user and the keys that were made. Raises Refusal 404."""
     with services.sessions.read() as session:
-        found = session.get(UserRow, user_id)
-        if found is None:
+        row = session.get(UserRow, user_id)
+        if row is None:
             raise not_found("user")
         own = select(KeyRow).where(KeyRow.user_id == user_id).order_by(KeyRow.created_at)
-        return found, session.scalars(own).all()
+        return row, session.scalars(own).all()
 
 
 def me(services: Services, caller: Caller) -> Person:
@@ -118,12 +118,12 @@ def users(
     """All users, newest first, and their keys."""
     with services.sessions.read() as session:
         page = by_time(session, select(UserRow), UserRow.created_at, UserRow.id, limit, cursor)
-        found: dict[UUID, list[KeyRow]] = {user.id: [] for user in page.items}
+        keys: dict[UUID, list[KeyRow]] = {user.id: [] for user in page.items}
         for key in session.scalars(
-            select(KeyRow).where(KeyRow.user_id.in_(found)).order_by(KeyRow.created_at)
+            select(KeyRow).where(KeyRow.user_id.in_(keys)).order_by(KeyRow.created_at)
         ):
-            found[key.user_id].append(key)
-    return page, found
+            keys[key.user_id].append(key)
+    return page, keys
 
 
 def ensure_admin(services: Services, token: str) -> str | None:

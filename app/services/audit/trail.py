@@ -40,9 +40,9 @@ def entries(
     """The trail, oldest first. action: only its entries of one."""
     after = by_number(cursor)
     with services.sessions.read() as session:
-        found = ledger.audit.entries(session, after, limit + 1, action)
-    more = encode(found[limit - 1].seq) if len(found) > limit else None
-    return Page(found[:limit], more)
+        rows = ledger.audit.entries(session, after, limit + 1, action)
+    more = encode(rows[limit - 1].seq) if len(rows) > limit else None
+    return Page(rows[:limit], more)
 
 
 def verify(
@@ -50,7 +50,7 @@ def verify(
 ) -> ledger.Verification:
     """Recompute the trail; that somebody did is an entry of it."""
     with services.sessions.read() as session:
-        found = ledger.audit.verify(session, anchor)
+        verification = ledger.audit.verify(session, anchor)
     with services.sessions.write() as session:
-        note(session, caller, "audit.verify", ok=found.ok, rows=found.rows)
-    return found
+        note(session, caller, "audit.verify", ok=verification.ok, rows=verification.rows)
+    return verification

@@ -149,7 +149,9 @@ def put_back(services: Services, session: Session, caller: Caller, dataset: Data
 
     Raises Refusal 409, and StoreAwayError.
     """
-    holders = [session.get_one(DatasetRow, UUID(one["dataset"])) for one in dataset.holders or ()]
+    holders = [
+        session.get_one(DatasetRow, UUID(holder["dataset"])) for holder in dataset.holders or ()
+    ]
     try:
         examine(services, dataset, holders)
     except (DatasetFileError, KeyFileError) as error:
@@ -157,8 +159,10 @@ def put_back(services: Services, session: Session, caller: Caller, dataset: Data
     rows = [dataset, *holders]
     if dataset.pool_id is not None:
         pool = session.get_one(DatasetRow, dataset.pool_id)
-        others = [session.get_one(DatasetRow, UUID(one["dataset"])) for one in pool.holders or ()]
-        if all(one.id == dataset.id or one.unavailable_at is None for one in others):
+        others = [
+            session.get_one(DatasetRow, UUID(holder["dataset"])) for holder in pool.holders or ()
+        ]
+        if all(other.id == dataset.id or other.unavailable_at is None for other in others):
             rows.append(pool)
     for row in rows:
         if row.unavailable_at is not None:

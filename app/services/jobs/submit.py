@@ -140,14 +140,14 @@ def earlier_of(services: Services, caller: Caller, key: str | None, digest: str)
     if key is None:
         return None
     with services.sessions.read() as session:
-        found = session.scalar(
+        earlier = session.scalar(
             select(JobRow).where(JobRow.user_id == caller.id, JobRow.idempotency_key == key)
         )
-    if found is not None and found.body_hash != digest:
+    if earlier is not None and earlier.body_hash != digest:
         raise Refusal(
             422, "idempotency_key_reused", "This Idempotency-Key was used for another job."
         )
-    return found
+    return earlier
 
 
 def _admit(services: Services, session: Session, caller: Caller, dataset_id: UUID) -> None:

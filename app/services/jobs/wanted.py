@@ -26,16 +26,16 @@ class Wanted:
 
     def conditions(self, analyst: UUID) -> list[ColumnElement[bool]]:
         """What rows must meet. analyst: who asks."""
-        found: list[ColumnElement[bool]] = []
+        conditions: list[ColumnElement[bool]] = []
         if self.status is not None:
-            found.append(JobRow.status == self.status)
+            conditions.append(JobRow.status == self.status)
         if self.dataset is not None:
-            found.append(JobRow.dataset_id == self.dataset)
+            conditions.append(JobRow.dataset_id == self.dataset)
         if self.formula is not None:
-            found.append(_FORMULA.icontains(self.formula, autoescape=True))
+            conditions.append(_FORMULA.icontains(self.formula, autoescape=True))
         if self.text is not None:
-            found.append(_holds(self.text, analyst))
-        return found
+            conditions.append(_holds(self.text, analyst))
+        return conditions
 
 
 _FORMULA = JobRow.resolved["model"]["formula"].as_string()
@@ -57,6 +57,6 @@ def _holds(text: str, analyst: UUID) -> ColumnElement[bool]:
     return or_(
         _FORMULA.icontains(text, autoescape=True),
         columns_of_task(JobRow.resolved).icontains(text, autoescape=True),
-        *(func.replace(one, "_", " ").icontains(plain, autoescape=True) for one in _WORDS),
+        *(func.replace(column, "_", " ").icontains(plain, autoescape=True) for column in _WORDS),
         exists().where(DatasetRow.id == JobRow.dataset_id, open_to(analyst), named | of_all),
     )

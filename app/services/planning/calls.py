@@ -62,10 +62,10 @@ def answered_of_task(
     Runs in a planner process, and is JSON already: there may be a number for each row.
     """
     try:
-        told = head | answer_of(schema, spec, first, level, target)
+        answer = head | answer_of(schema, spec, first, level, target)
     except SpecError as error:
         return Fault(error.pointer, error.message)
-    return json.dumps(told, allow_nan=False).encode()
+    return json.dumps(answer, allow_nan=False).encode()
 
 
 def settled(given: TaskBlock, asked: InferenceQuestion) -> Settled | Fault:
@@ -77,25 +77,25 @@ def settled(given: TaskBlock, asked: InferenceQuestion) -> Settled | Fault:
 
 
 def inferred(
-    found: TaskBlock, asked: InferenceQuestion, head: dict[str, Any] | None
+    statistic: TaskBlock, asked: InferenceQuestion, head: dict[str, Any] | None
 ) -> bytes | dict[str, Any] | Fault:
     """Draws given what a task released, as JSON behind `head`, or what is wrong with the question.
 
     Without a head the same members, the draws (chain, draw) as numbers. Runs in a planner process.
     """
     try:
-        made = posterior_of(found.schema, found.spec, found.block, asked)
+        made = posterior_of(statistic.schema, statistic.spec, statistic.block, asked)
     except SpecError as error:
         return Fault(error.pointer, error.message)
-    told = {
+    answer = {
         "algorithm": made.algorithm,
         "parameter": asdict(made.summary),
         "draws": made.draws,
         "verdict": asdict(made.verdict),
     }
     if head is None:
-        return told
-    return json.dumps(head | told | {"draws": made.draws.tolist()}, allow_nan=False).encode()
+        return answer
+    return json.dumps(head | answer | {"draws": made.draws.tolist()}, allow_nan=False).encode()
 
 
 def chosen(

@@ -82,11 +82,11 @@ def checked(services: Services, schema: Schema, job: PaidJob, plan: BasePlan | F
     using = services.settings
     most, needed = using.max_result_bytes, job.answer_bytes(schema, plan)
     if needed > most:
-        told = (
+        message = (
             f"Its answer would take {needed / 2**20:,.0f} MiB, and at most {most / 2**20:,.0f} MiB"
             " are sent: ask for fewer or coarser counts, or a batch in place of each row."
         )
-        raise _too_large(Fault(job.too_many.pointer, told))
+        raise _too_large(Fault(job.too_many.pointer, message))
     if job.numbers(plan) > using.max_draws:
         raise _too_large(job.too_many)
     if job.memory_bytes(schema, plan) > using.job_memory_bytes:
@@ -119,12 +119,12 @@ def offer(
     """
     with services.sessions.read() as session:
         preview = ledger.preview(session, dataset_id, analyst_id=caller.id, event=plan.event)
-        found = _found_earlier(session, caller, dataset_id, job.columns(plan))
+        earlier = _found_earlier(session, caller, dataset_id, job.columns(plan))
     if not preview.bounded:
         raise unbounded(job)
     if preview.affordable and not preview.remaining_after and plan.cost.delta == 0.0:
-        found += (LAST,)
-    return Offer(plan, preview.affordable, preview.remaining_after, found)
+        earlier += (LAST,)
+    return Offer(plan, preview.affordable, preview.remaining_after, earlier)
 
 
 def _found_earlier(
@@ -161,5 +161,5 @@ def check_bounded(session: Session, dataset: DatasetRow, job: PaidJob) -> None:
 
 def unbounded(job: PaidJob) -> Refusal:
     """The refusal of a job whose cost no branch of the dataset's promise bounds."""
-    told = "This dataset cannot pay for the job."
-    return Refusal(422, "invalid_request", told, [job.unbounded])
+    message = "This dataset cannot pay for the job."
+    return Refusal(422, "invalid_request", message, [job.unbounded])

@@ -138,8 +138,8 @@ class Planners:
             else:
                 lane.pop(caller, None)
         if own >= self._of_caller:
-            told = f"{own} of your plans and free answers wait, as many as may; try again."
-            raise Refusal(429, "too_many_plans", told)
+            message = f"{own} of your plans and free answers wait, as many as may; try again."
+            raise Refusal(429, "too_many_plans", message)
         if self._closed or sum(len(queue) for queue in self._queues()) >= MOST_WAITING:
             raise Refusal(503, "unavailable", "Too much is being planned; try again.")
 

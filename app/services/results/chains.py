@@ -128,8 +128,8 @@ def kept_draws(
     """The draws of one attempt, to be read a piece at a time."""
     of_attempt = _of_attempt(job_id, attempt)
     query = select(ChainBlockRow.seq, ChainBlockRow.first_draw, ChainBlockRow.num_draws)
-    found = session.execute(query.where(*of_attempt).order_by(ChainBlockRow.seq))
-    places = tuple((seq, first, draws) for seq, first, draws in found)
+    blocks = session.execute(query.where(*of_attempt).order_by(ChainBlockRow.seq))
+    places = tuple((seq, first, draws) for seq, first, draws in blocks)
     draws = sum(count for _, _, count in places)
     size = session.scalar(
         select(func.length(ChainBlockRow.payload)).where(*of_attempt, ChainBlockRow.seq == 0)

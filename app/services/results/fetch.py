@@ -78,8 +78,8 @@ _WATCHED = (
 
 def seen(row: JobRow) -> Watched:
     """What a stream tells of this job first."""
-    told = (row.status, row.progress_step, row.progress_of, row.started_at, row.verdict)
-    return Watched(row.id, *told)
+    state = (row.status, row.progress_step, row.progress_of, row.started_at, row.verdict)
+    return Watched(row.id, *state)
 
 
 def job(services: Services, caller: Caller, job_id: UUID) -> JobRow:
@@ -91,8 +91,8 @@ def job(services: Services, caller: Caller, job_id: UUID) -> JobRow:
 def job_and_request(services: Services, caller: Caller, job_id: UUID) -> tuple[JobRow, Any]:
     """The caller's job, and its spec as it was submitted. Raises Refusal 404."""
     with services.sessions.read() as session:
-        found = own_job(session, caller, job_id)
-        return found, found.spec
+        job = own_job(session, caller, job_id)
+        return job, job.spec
 
 
 def own_jobs(services: Services, caller: Caller, job_ids: Collection[UUID]) -> list[JobRow]:
@@ -107,8 +107,8 @@ def watched(
     """The present state of jobs, for streams that go on, and which callers may still come in."""
     with services.sessions.read() as session:
         query = select(*_WATCHED).where(JobRow.id.in_(job_ids))
-        found = {row.id: Watched(*row) for row in session.execute(query)}
-        return found, living(session, callers)
+        jobs_now = {row.id: Watched(*row) for row in session.execute(query)}
+        return jobs_now, living(session, callers)
 
 
 def jobs(
@@ -134,14 +134,14 @@ def summary(
     Jobs of old have a list, of the standardised design.
     """
     with services.sessions.read() as session:
-        found = _succeeded(session, caller, job_id)
-        kept = {"design": found.summary} if isinstance(found.summary, list) else found.summary
+        job = _succeeded(session, caller, job_id)
+        kept = {"design": job.summary} if isinstance(job.summary, list) else job.summary
         if kept and scale in kept:
-            return found, kept[scale]
-        released = _chain(services, session, found, scale)
+            return job, kept[scale]
+        released = _chain(services, session, job, scale)
     draws = np.stack([_whole(released.draws, chain) for chain in range(released.draws.shape[0])])
     after = Released(draws[:, released.num_warmup :])
-    return found, [asdict(item) for item in diagnostics.summarise(after, released.parameters)]
+    return job, [asdict(item) for item in diagnostics.summarise(after, released.parameters)]
 
 
 def _whole(draws: Draws, chain: int) -> NDArray[np.float64]:
@@ -161,8 +161,8 @@ class Kept:
 def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
     """What a succeeded job stored of its release. Raises as `chain`, or Refusal 409 no_release."""
     with services.sessions.read() as session:
-        found = _succeeded(session, caller, job_id)
-        _check_kept(found)
+        job_row = _succeeded(session, caller, job_id)
+        _check_kept(job_row)
         row = session.get(ReleaseRow, job_id)
         if row is None:
             raise Refusal(
@@ -170,7 +170,10 @@ def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
                 "no_release",
                 "This job stored no release: its chains started from none, or it ran long ago.",
             )
-        dataset, job = session.get_one(DatasetRow, found.dataset_id), ChainJob.read(found.resolved)
+        dataset, job = (
+            session.get_one(DatasetRow, job_row.dataset_id),
+            ChainJob.read(job_row.resolved),
+        )
         return Kept(job.used(schema_of(dataset)), job.spec, row.content)
 
 
@@ -185,8 +188,8 @@ def statistic(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
     with services.sessions.read() as session:
         released = first_block(session, _task(session, caller, job_id))
     if not isinstance(released.spec.task, StatisticTask | TwoStagesTask):
-        told = "This task released no statistic that a family of rows is read from."
-        raise Refusal(409, "job_without_result", told)
+        message = "This task released no statistic that a family of rows is read from."
+        raise Refusal(409, "job_without_result", message)
     return released
 
 
@@ -198,55 +201,55 @@ def table(
     Raises as `result`, or Refusal 404.
     """
     with services.sessions.read() as session:
-        found = _task(session, caller, job_id)
-        job = TaskJob.read(found.resolved)
+        row = _task(session, caller, job_id)
+        job = TaskJob.read(row.resolved)
         spec = job.spec
         if not isinstance(spec.task, SyntheticTask) or number >= spec.task.tables:
             raise not_found("table")
-        schema = job.used(schema_of(session.get_one(DatasetRow, found.dataset_id)))
-    of_block = (found.id, found.released_attempt or 0, 1 + number)
+        schema = job.used(schema_of(session.get_one(DatasetRow, row.dataset_id)))
+    of_block = (row.id, row.released_attempt or 0, 1 + number)
     parts = stored_columns(services.sessions, *of_block, schema.rows)
     return (table_of(replace(schema, rows=part.shape[1]), spec, part.reshape(-1)) for part in parts)
 
 
 def _task(session: Session, caller: Caller, job_id: UUID) -> JobRow:
-    found = _ended(session, caller, job_id)
-    if kind_of(found.resolved).answer != "result":
-        told = "This job released a chain, and no task's result."
-        raise Refusal(409, "job_without_result", told)
-    _check_kept(found)
-    return found
+    job = _ended(session, caller, job_id)
+    if kind_of(job.resolved).answer != "result":
+        message = "This job released a chain, and no task's result."
+        raise Refusal(409, "job_without_result", message)
+    _check_kept(job)
+    return job
 
 
 def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
-    found = _ended(session, caller, job_id)
-    if kind_of(found.resolved).answer != "chain":
-        told = "This job is a task, which releases no chain; its result is another address."
-        raise Refusal(409, "job_without_chain", told)
-    return found
+    job = _ended(session, caller, job_id)
+    if kind_of(job.resolved).answer != "chain":
+        message = "This job is a task, which releases no chain; its result is another address."
+        raise Refusal(409, "job_without_chain", message)
+    return job
 
 
 def _ended(session: Session, caller: Caller, job_id: UUID) -> JobRow:
-    found = own_job(session, caller, job_id)
-    if found.status in ("queued", "running"):
+    job = own_job(session, caller, job_id)
+    if job.status in ("queued", "running"):
         raise Refusal(409, "job_not_finished", "The job has not finished yet.")
-    if found.status != "succeeded":
-        raise Refusal(409, "job_without_chain", f"The job {found.status}; it released no chain.")
-    return found
+    if job.status != "succeeded":
+        raise Refusal(409, "job_without_chain", f"The job {job.status}; it released no chain.")
+    return job
 
 
 def _check_kept(job: JobRow) -> None:
     """Raise Refusal 410 where the draws were deleted after their time."""
     if job.expired_at is not None:
-        told = "The draws were kept for their time and are deleted; job and summary stay."
-        raise Refusal(410, "expired", told)
+        message = "The draws were kept for their time and are deleted; job and summary stay."
+        raise Refusal(410, "expired", message)
 
 
 def _chain(services: Services, session: Session, job: JobRow, scale: Scale) -> Chain:
     _check_kept(job)
-    found = read(job.resolved)
-    schema = found.used(schema_of(session.get_one(DatasetRow, job.dataset_id)))
-    shown = found.shown(schema, Cost(job.epsilon, job.delta, job.mu), scale)
+    chain_job = read(job.resolved)
+    schema = chain_job.used(schema_of(session.get_one(DatasetRow, job.dataset_id)))
+    shown = chain_job.shown(schema, Cost(job.epsilon, job.delta, job.mu), scale)
     of_attempt = (job.id, job.released_attempt or 0, len(shown.parameters))
     draws = kept_draws(services.sessions, session, *of_attempt, shown.converted)
     verdict = (job.verdict["status"], job.verdict["sentence"]) if job.verdict else None

@@ -53,7 +53,7 @@ class Drawn:
     draws: NDArray[np.float64]
 
 
-def told(kept: Kept, asked: Question, head: dict[str, Any] | None) -> bytes | Drawn | Fault:
+def free_answer(kept: Kept, asked: Question, head: dict[str, Any] | None) -> bytes | Drawn | Fault:
     """The answer as JSON behind `head`, or the draws alone without one; or what is wrong.
 
     Runs in a planner process: there may be hundreds of thousands of numbers.
@@ -62,56 +62,61 @@ def told(kept: Kept, asked: Question, head: dict[str, Any] | None) -> bytes | Dr
     if asked.num_draws * len(release.parameters) > MOST_NUMBERS:
         return Fault("/num_draws", f"Draws x parameters must be at most {MOST_NUMBERS}.")
     try:
-        found = release.posterior(asked.prior, asked.num_draws, scale=asked.scale)
+        posterior = release.posterior(asked.prior, asked.num_draws, scale=asked.scale)
         if head is None:
-            return Drawn(tuple(found.parameters), np.asarray(found.shown))
-        return json.dumps(head | _answer(found, asked), allow_nan=False).encode()
+            return Drawn(tuple(posterior.parameters), np.asarray(posterior.shown))
+        return json.dumps(head | _answer(posterior, asked), allow_nan=False).encode()
     except SpecError as error:
         return Fault(error.pointer, error.message)
 
 
-def _answer(found: FreePosterior, asked: Question) -> dict[str, Any]:
+def _answer(posterior: FreePosterior, asked: Question) -> dict[str, Any]:
     return {
-        "parameters": list(found.parameters),
-        "priors": [{"name": name, **asdict(one)} for name, one in found.priors.items()],
-        "draws": found.shown.tolist(),
-        "summary": [{"name": n, **asdict(one)} for n, one in found.summary().items()],
-        "predictions": _predictions(found, asked.given),
+        "parameters": list(posterior.parameters),
+        "priors": [{"name": name, **asdict(prior)} for name, prior in posterior.priors.items()],
+        "draws": posterior.shown.tolist(),
+        "summary": [
+            {"name": n, **asdict(parameter)} for n, parameter in posterior.summary().items()
+        ],
+        "predictions": _predictions(posterior, asked.given),
         "contrasts": [
-            {"weights": dict(w), **asdict(found.contrast(w, pointer=f"/contrasts/{k}"))}
+            {"weights": dict(w), **asdict(posterior.contrast(w, pointer=f"/contrasts/{k}"))}
             for k, w in enumerate(asked.contrasts)
         ],
         "comparisons": [
-            _comparison(found, *pair, f"/comparisons/{k}")
+            _comparison(posterior, *pair, f"/comparisons/{k}")
             for k, pair in enumerate(asked.comparisons)
         ],
         "effects": [
-            asdict(one)
+            asdict(change)
             for k, effect in enumerate(asked.effects)
-            for one in _effects(found, effect, f"/effects/{k}")
+            for change in _effects(posterior, effect, f"/effects/{k}")
         ],
-        "bayes_factors": [_tested(found, n, f"/null/{k}") for k, n in enumerate(asked.null)],
-        "verdict": asdict(found.verdict),
+        "bayes_factors": [_tested(posterior, n, f"/null/{k}") for k, n in enumerate(asked.null)],
+        "verdict": asdict(posterior.verdict),
     }
 
 
-def _predictions(found: FreePosterior, given: Sequence[Setting]) -> list[dict[str, Any]]:
-    told = found.predict(given) if given else ()
-    return [{"given": dict(one), **asdict(made)} for one, made in zip(given, told, strict=True)]
+def _predictions(posterior: FreePosterior, given: Sequence[Setting]) -> list[dict[str, Any]]:
+    predicted = posterior.predict(given) if given else ()
+    return [
+        {"given": dict(setting), **asdict(made)}
+        for setting, made in zip(given, predicted, strict=True)
+    ]
 
 
 def _comparison(
-    found: FreePosterior, given: Setting, against: Setting, pointer: str
+    posterior: FreePosterior, given: Setting, against: Setting, pointer: str
 ) -> dict[str, Any]:
-    made = found.compare(given, against, pointer=pointer)
+    made = posterior.compare(given, against, pointer=pointer)
     return {"given": dict(given), "against": dict(against), **asdict(made)}
 
 
-def _effects(found: FreePosterior, asked: EffectAsked, pointer: str) -> list[Any]:
+def _effects(posterior: FreePosterior, asked: EffectAsked, pointer: str) -> list[Any]:
     ends = {"value": asked.value, "against": asked.against}
-    return list(found.effects(asked.covariate, asked.given, **ends, pointer=pointer))
+    return list(posterior.effects(asked.covariate, asked.given, **ends, pointer=pointer))
 
 
-def _tested(found: FreePosterior, null: Mapping[str, float], pointer: str) -> dict[str, Any]:
-    made = found.bayes_factor(null, pointer=pointer)
+def _tested(posterior: FreePosterior, null: Mapping[str, float], pointer: str) -> dict[str, Any]:
+    made = posterior.bayes_factor(null, pointer=pointer)
     return {"null": dict(null), "log_bayes_factor": made.log, "error": made.error}

@@ -43,11 +43,11 @@ def expire(services: Services) -> int:
             .limit(AT_ONCE)
             .with_for_update(skip_locked=True)
         )
-        found = session.scalars(due).all()
-        if found:
-            session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id.in_(found)))
-            session.execute(delete(ReleaseRow).where(ReleaseRow.job_id.in_(found)))
-            session.execute(update(JobRow).where(JobRow.id.in_(found)).values(expired_at=now))
-    for job_id in found:
+        expired = session.scalars(due).all()
+        if expired:
+            session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id.in_(expired)))
+            session.execute(delete(ReleaseRow).where(ReleaseRow.job_id.in_(expired)))
+            session.execute(update(JobRow).where(JobRow.id.in_(expired)).values(expired_at=now))
+    for job_id in expired:
         logs.logger().info("chain_expired", job=str(job_id))
-    return len(found)
+    return len(expired)

@@ -242,7 +242,9 @@ class _ChainWork(Work):
         summaries, verdict = summary_and_verdict(
             design, self._spec, parameters, draws, self._release
         )
-        by_scale = {scale: [asdict(one) for one in every] for scale, every in summaries.items()}
+        by_scale = {
+            scale: [asdict(parameter) for parameter in every] for scale, every in summaries.items()
+        }
         return by_scale, asdict(verdict)  # type: ignore[return-value]
 
     def drawn(self) -> Drawn | None:

@@ -108,8 +108,8 @@ class _InferenceWork(Work):
     def seconds(self) -> float:
         """About how long the answer takes."""
         given = self._given
-        _, told = tasks.settled_question(given.schema, given.spec, given.block, self._question)
-        return told if math.isfinite(told) else 1.0
+        _, seconds = tasks.settled_question(given.schema, given.spec, given.block, self._question)
+        return seconds if math.isfinite(seconds) else 1.0
 
     def blocks(self, opened: Opened) -> Blocks:
         """Return the draws (chain, draw, 1), in one block."""

@@ -107,7 +107,9 @@ class TaskJob(PaidJob):
         if not isinstance(task, SummariesTask):
             return NUMBER_BYTES * plan.numbers
         names = {column.name: _longest(column) for column in schema.columns}
-        counted = [one.columns for one in task.statistics if isinstance(one, Counts)]
+        counted = [
+            statistic.columns for statistic in task.statistics if isinstance(statistic, Counts)
+        ]
         longest = max((sum(names[name] for name in columns) for columns in counted), default=0)
         return (ESTIMATE_BYTES + longest) * plan.numbers
 
