@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from app import logs
@@ -112,12 +112,14 @@ def _wrap(session: Session, old: MasterKey, new: MasterKey) -> int:
 
 def _seal(session: Session, old: MasterKey, new: MasterKey) -> None:
     before, after = fingerprints_of(old), fingerprints_of(new)
-    for row in session.scalars(select(FingerprintRow)):
+    for at in session.scalars(select(FingerprintRow.dataset_id)).all():
+        its = FingerprintRow.dataset_id == at
+        sealed = session.scalars(select(FingerprintRow.sealed).where(its)).one()
         try:
-            made = before.open(row.dataset_id, row.sealed)
+            made = before.open(at, sealed)
         except KeyFileError:
-            made = after.open(row.dataset_id, row.sealed)
-        row.sealed = after.seal(row.dataset_id, made)
+            made = after.open(at, sealed)
+        session.execute(update(FingerprintRow).where(its).values(sealed=after.seal(at, made)))
 
 
 def _sign(path: Path, old: MasterKey, new: MasterKey) -> None:

@@ -79,8 +79,8 @@ CODES = {
     "request_timeout": Code((408,), "The body comes too slowly."),
     "rows_seen_before": Code(
         (422,),
-        "The rows are those of `dataset`, and cannot share its ledger as declared. `errors` says"
-        " what differs; `separate_budget` takes a reason for another budget.",
+        "Rows or persons are those of `dataset`, and cannot share its ledger as declared. `errors`"
+        " says what differs; `separate_budget` takes a reason for another budget.",
     ),
     "storage_full": Code((507,), "The disk of the service is full. Its operator must make room."),
     "too_long_to_plan": Code((422,), "Working this out takes longer than the service allows."),

@@ -270,8 +270,8 @@ class DatasetIn(Request):
 
     population: whom the rows are about; datasets of one population share one ledger and budget.
     shares_ledger_with: a dataset whose ledger and budget this one is to share. Rows that are surely
-    those of an earlier dataset share its ledger unasked, also after it was destroyed, unless
-    separate_budget says why not.
+    those of an earlier dataset, and persons who are in one, share its ledger unasked, also after it
+    was destroyed, unless separate_budget says why not.
     holders: several who have rows each, every one of them with a dataset and a ledger of its own
     beside the pooled dataset, whose jobs debit all of them.
     privacy_unit: may one person have several rows? If so, by which column of the file, and how many
@@ -358,8 +358,9 @@ class SeenOut(Answer):
     """An upload is like an earlier one.
 
     shared: whether the two share one ledger by now; otherwise each has a budget of its own.
-    kind: same_rows (in any order), rows (a share of them), or columns (a share of them). destroyed:
-    whether the earlier dataset's rows were destroyed.
+    kind: same_rows (in any order), rows (a share of them), columns (a share of them), or persons.
+    persons: how many are in both, where both name their persons. destroyed: whether the earlier
+    dataset's rows were destroyed.
     """
 
     code: Literal["rows_seen_before"]
@@ -367,8 +368,9 @@ class SeenOut(Answer):
     dataset: UUID
     destroyed: bool
     shared: bool
-    kind: Literal["same_rows", "rows", "columns"]
+    kind: Literal["same_rows", "rows", "columns", "persons"]
     share: float
+    persons: int | None = Field(None, exclude_if=lambda told: told is None)
 
 
 class ProtectsOut(Answer):

@@ -13,12 +13,16 @@ was written, nor the declared bounds, since values are taken before they are cla
 all of it twice: of the values as they are, and of numbers rounded to COARSE_BITS significant bits,
 which tells a copy in single precision, rounded to four digits or more, or moved by a little noise.
 
+Of a dataset of persons every person's keyed digest is kept too, the same in all datasets of one
+installation: persons who are in two datasets are recognised one by one, whatever the rows say,
+where both write their names alike.
+
 Not noticed: a copy in which every row was changed by much and every column too (all of it rounded
 or rescaled), a few columns with a few of the rows, fewer than about one row in a hundred of a large
 table, and near copies of tables most of whose rows are there more than once, in which two samples
 of one population look the same. A fingerprint is kept sealed: without the master key it is noise of
-a length that follows from the number of columns. With it, somebody could ask whether a row that he
-guesses is in the sample.
+a length that follows from the number of columns and, of persons, theirs, which is public. With it,
+somebody could ask whether a row that he guesses is in the sample, or whether a person is there.
 
 **When a likeness is sure** (`Likeness.sure`; two uploads then share a ledger, otherwise an admin is
 warned): when tables of independent rows would be so alike with a probability below 2^-SURE_BITS.
@@ -39,6 +43,10 @@ warned): when tables of independent rows would be so alike with a probability be
 Rows may not be independent: numbers of persons, times and designs are alike in unlike tables. A
 column in which every value is there equally often, and none has more than three decimals, therefore
 proves nothing, nor does a table of such columns alone.
+
+- A person in both: always, since digests of different names, of 64 bits, are the same with a
+  probability below 2^-23 for two datasets of a million persons each. Where names are serial numbers
+  that other people have elsewhere an admin says so.
 """
 
 import hmac
@@ -46,7 +54,7 @@ import math
 import secrets
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from uuid import UUID
 
@@ -70,6 +78,8 @@ FOLDED = 0.9  # of the different rows: there a multiple of k times in a table th
 FINE = 2.0**40  # different values that a column with many decimals might have had
 HEAD = struct.Struct("<4sQQQI")
 MAGIC, BEFORE = b"FP02", b"FP01"
+PERSONS = struct.Struct("<4sQ")
+PERSONS_MAGIC = b"FU01"
 NOTHING = np.uint64(2**64 - 1)
 VALUE, ROW = 0, 1
 
@@ -79,14 +89,15 @@ Counts = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How two uploads are alike. kind: same_rows, rows or columns. share: of the smaller one.
+    """How two uploads are alike. kind: same_rows, rows, columns or persons. share: of the smaller.
 
-    sure: no accident, as the module says.
+    sure: no accident, as the module says. persons: how many are in both, for an admin alone.
     """
 
-    kind: Literal["same_rows", "rows", "columns"]
+    kind: Literal["same_rows", "rows", "columns", "persons"]
     share: float
     sure: bool
+    persons: int = 0
 
     @property
     def strength(self) -> tuple[bool, bool, bool, float]:
@@ -127,23 +138,37 @@ class Print:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Of one upload. coarse: of its rounded values; None in one of an earlier version."""
+    """Of one upload. coarse: of its rounded values; None in one of an earlier version.
+
+    persons: their digests in increasing order; none where rows are protected.
+    """
 
     exact: Print
     coarse: Print | None
+    persons: Bits = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
 
     def to_bytes(self) -> bytes:
-        """As stored; its length follows from the number of columns."""
-        return self.exact.to_bytes() + (b"" if self.coarse is None else self.coarse.to_bytes())
+        """As stored; its length follows from the numbers of columns and of persons."""
+        made = self.exact.to_bytes() + (b"" if self.coarse is None else self.coarse.to_bytes())
+        if len(self.persons) == 0:
+            return made
+        head = PERSONS.pack(PERSONS_MAGIC, len(self.persons))
+        return made + head + self.persons.astype("<u8", copy=False).tobytes()
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> "Fingerprint":
         """What `to_bytes` wrote, or what the version before it did."""
         if stored[: len(BEFORE)] == BEFORE:
             return cls(_print_of(stored, 1), None)
-        end = _length(HEAD.unpack_from(stored)[-1])
-        coarse = stored[end:]  # none where a fingerprint of the version before was sealed anew
-        return cls(_print_of(stored[:end], 3), _print_of(coarse, 3) if coarse else None)
+        length = _length(HEAD.unpack_from(stored)[-1])
+        parts, persons, at = [], np.empty(0, np.uint64), 0
+        while stored[at : at + len(MAGIC)] == MAGIC:
+            # one where a fingerprint of the version before was sealed anew, otherwise two
+            parts.append(_print_of(stored[at : at + length], 3))
+            at += length
+        if at < len(stored):
+            persons = np.frombuffer(stored, "<u8", offset=at + PERSONS.size)
+        return cls(parts[0], parts[1] if len(parts) > 1 else None, persons)
 
 
 def _length(columns: int) -> int:
@@ -168,7 +193,14 @@ def likeness(one: Fingerprint, other: Fingerprint) -> Likeness | None:
     found = [_alike(one.exact, other.exact)]
     if one.coarse is not None and other.coarse is not None:
         found.append(_alike(one.coarse, other.coarse))
-    return max((like for like in found if like), key=lambda like: like.strength, default=None)
+    best = max((like for like in found if like), key=lambda like: like.strength, default=None)
+    common = len(np.intersect1d(one.persons, other.persons, assume_unique=True))
+    if common == 0:
+        return best
+    if best is not None and best.sure:
+        return replace(best, persons=common)
+    share = common / min(len(one.persons), len(other.persons))
+    return Likeness("persons", share, True, common)
 
 
 def _alike(one: Print, other: Print) -> Likeness | None:
@@ -350,6 +382,8 @@ class Sketch:
         # one block at a time and no mode: a keyed function of 16 bytes, nothing is encrypted
         self._cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
         self._texts = key
+        self.person_key = hmac.digest(key, b"persons", "sha256")
+        self._persons = np.empty(0, np.uint64)
         self._codes = [None if isinstance(c, NumberColumn) else self._table(c) for c in columns]
         self._exact, self._coarse = _Sketched(len(columns)), _Sketched(len(columns))
 
@@ -401,10 +435,14 @@ class Sketch:
         sketched.sample.add(turned[:, 0])
         sketched.rows += len(row)
 
+    def add_persons(self, digests: NDArray[np.uint8]) -> None:
+        """Take every person once: (persons, 16), digests under `person_key`."""
+        self._persons = np.sort(np.ascontiguousarray(digests[:, :8]).view("<u8").ravel())
+
     def fingerprint(self) -> Fingerprint:
         """Of everything that was added."""
         exact = self._exact.printed()
-        return Fingerprint(exact, self._coarse.printed(exact.evidence))
+        return Fingerprint(exact, self._coarse.printed(exact.evidence), self._persons)
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:

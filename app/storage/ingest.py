@@ -162,9 +162,9 @@ def ingest_by_unit(
 ) -> StoredUnits:
     """Ingest an upload with the rows of each unit together, at most max_rows of each.
 
-    The unit's column, of words or numbers, is not stored. Which rows are kept follows from the
-    dataset's key. Whole in memory, as a unit's rows may lie anywhere: see limits.unit_bytes.
-    Raises IngestError.
+    The unit's column, of words or numbers, is not stored: its digests are kept in the fingerprint.
+    Which rows are kept follows from the dataset's key. Whole in memory, as a unit's rows may lie
+    anywhere: see limits.unit_bytes. Raises IngestError.
     """
     own_key, wrapped = files.new_key(dataset_id)
     parts: list[list[Values]] = []
@@ -173,7 +173,7 @@ def ingest_by_unit(
     for *values, units in _batches(source, format, [*columns, UnitColumn(unit.column)], limits):
         sketch.add(values)
         parts.append(_clamped(values, columns))
-        digests.append(_digests(units, names, own_key))
+        digests.append(_digests(units, names, sketch.person_key))
         held += sum(part.nbytes for part in values) + digests[-1].nbytes
         if held > limits.unit_bytes:
             message = f"over {limits.unit_bytes} bytes of numbers, which are grouped in memory"
@@ -181,6 +181,7 @@ def ingest_by_unit(
     whole = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
     del parts
     groups = grouped(np.concatenate(digests), unit.max_rows, own_key)
+    sketch.add_persons(groups.digests)
     present = groups.slots != EMPTY
     several = unit.max_rows > 1
     layout = (*columns, PRESENT) if several else tuple(columns)

@@ -75,6 +75,7 @@ SEEN = {
     "same_rows": "These are the very rows of an earlier dataset",
     "rows": "{:.0%} of the rows are those of an earlier dataset",
     "columns": "{:.0%} of the columns are those of an earlier dataset",
+    "persons": "{persons:,} persons are in an earlier dataset as well",
 }
 SHARED = (
     ": the two share one ledger and its budget. If they are other people's, destroy this dataset"
@@ -154,14 +155,16 @@ def _set_aside(row: DatasetRow) -> UnavailableOut | None:
 
 def _warning(seen: uploads.Seen) -> SeenOut:
     """What an admin is told about an upload that came before."""
+    said = SEEN[seen.like.kind].format(seen.like.share, persons=seen.like.persons)
     return SeenOut(
         code="rows_seen_before",
-        detail=SEEN[seen.like.kind].format(seen.like.share) + (SHARED if seen.shared else APART),
+        detail=said + (SHARED if seen.shared else APART),
         dataset=seen.dataset_id,
         destroyed=seen.destroyed,
         shared=seen.shared,
         kind=seen.like.kind,
         share=round(seen.like.share, 2),
+        persons=seen.like.persons or None,
     )
 
 

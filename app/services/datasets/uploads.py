@@ -33,9 +33,14 @@ from dpmcmc.privacy.filter import FilterTerms
 from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
 
 PARQUET_MAGIC = b"PAR1"
-SEEN_REFUSED = "These rows were here before, and cannot share the budget that they have."
+SEEN_REFUSED = "These rows or persons were here before, and cannot share the budget that they have."
 ANOTHER_BUDGET = "The rows are largely those of a dataset whose budget is not this population's."
 ANOTHER_RELATION = "The ledger that would be shared promises for another relation of neighbours."
+ANOTHER_PERSONS = "Persons of this upload are in a dataset whose budget is not this population's."
+SEVERAL_LEDGERS = (
+    "Persons of this upload are in datasets of {number} ledgers: name one of these datasets in"
+    " shares_ledger_with."
+)
 STRICTER = (
     "The ledger that would be shared allows {name} {kept!r}: a smaller promise cannot be kept."
 )
@@ -379,14 +384,18 @@ def _open(
         first = _ledger_named(session, definition.shares_ledger_with)
         _check_promise(services, session, first, terms)
         together = row.units
-    elif reason is None and not any(one.like.sure and one.ledger_id == first for one in alike):
-        joined = next((one for one in alike if one.like.sure), None)
+    elif reason is None:
+        _check_persons(alike, first)
+        if not any(one.like.sure and one.ledger_id == first for one in alike):
+            joined = next((one for one in alike if one.like.sure), None)
     if joined is not None:
         if first is not None:
             raise _seen_refused("/metadata/population", ANOTHER_BUDGET, joined)
         first = joined.ledger_id
         _check_promise(services, session, first, terms, joined)
         together = row.units  # largely the same ones
+        if joined.like.kind == "persons":
+            together += units_on(session, first) - joined.like.persons
     if first is not None:
         _check_unit(session, first, row, joined)
     if too_likely(terms.delta, together):  # how many they are is known only now
@@ -410,6 +419,17 @@ def _open(
     if joined is None:
         return others[:MOST_NAMED]
     return [replace(one, shared=one.ledger_id == first) for one in alike[:MOST_NAMED]]
+
+
+def _check_persons(alike: Sequence[Seen], first: UUID | None) -> None:
+    """Refuse persons whom no single ledger would cover. Raises Refusal 422."""
+    others = [one for one in alike if one.like.persons and one.ledger_id != first]
+    ledgers = {one.ledger_id for one in others}
+    if others and first is not None:
+        raise _seen_refused("/metadata/population", ANOTHER_PERSONS, others[0])
+    if len(ledgers) > 1:
+        message = SEVERAL_LEDGERS.format(number=len(ledgers))
+        raise _seen_refused("/metadata/shares_ledger_with", message, others[0])
 
 
 def _check_unit(session: Session, ledger_id: UUID, row: DatasetRow, joined: Seen | None) -> None:
@@ -499,8 +519,9 @@ class _Earlier:
         known = select(FingerprintRow.dataset_id)
         for dataset_id in set(session.scalars(known)) - self._compared:
             self._compared.add(dataset_id)
-            stored = session.get_one(FingerprintRow, dataset_id)
-            like = likeness(made, self._fingerprints.open(dataset_id, stored.sealed))
+            own = select(FingerprintRow.sealed).where(FingerprintRow.dataset_id == dataset_id)
+            sealed = session.scalars(own).one()  # of persons long, and not kept by the session
+            like = likeness(made, self._fingerprints.open(dataset_id, sealed))
             if like is not None:
                 self._alike.append((session.get_one(DatasetRow, dataset_id), like))
 
@@ -515,13 +536,10 @@ class _Earlier:
 
 
 def _plain(seen: Seen) -> Mapping[str, Any]:
-    return {
-        "dataset": str(seen.dataset_id),
-        "destroyed": seen.destroyed,
-        "kind": seen.like.kind,
-        "share": round(seen.like.share, 2),
-        "sure": seen.like.sure,
-    }
+    """As ledger and trail keep it: of persons not how many, as auditors read both."""
+    kept: dict[str, Any] = {"dataset": str(seen.dataset_id), "destroyed": seen.destroyed}
+    kept |= {"kind": seen.like.kind, "sure": seen.like.sure}
+    return kept if seen.like.kind == "persons" else kept | {"share": round(seen.like.share, 2)}
 
 
 def _format(file: BinaryIO) -> Any:
