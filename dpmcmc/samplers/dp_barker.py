@@ -82,23 +82,26 @@ class Room:
         by_filling = MAX_FILLING_SDS * slope * 4.0 * self.most * (batch - 1.0) / (batch * batch)
         return rounding(batch) * (by_sum + by_filling)
 
-    def covers(self, noise_multiplier: float, batch: int) -> bool:
-        """Whether the fixed noise is at least that of the noise multiplier, rounding included."""
+    def covers(self, noise_sd: float, batch: int) -> bool:
+        """Whether the fixed noise is at least `noise_sd` times the sensitivity."""
         if self.fixed + self.most > VARIANCE - MIN_FILLED_VARIANCE:
             return False
-        noise = scale_of(noise_multiplier)
-        return noise.unit * noise.sd * self.sensitivity(batch) <= math.sqrt(self.fixed)
+        return noise_sd * self.sensitivity(batch) <= math.sqrt(self.fixed)
 
 
 @lru_cache(maxsize=256)
-def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
+def widest_room(noise_multiplier: float, batch: int, rows: int) -> Room:
     """Return the division with the largest g that the noise multiplier allows, rounded down."""
+    noise = scale_of(noise_multiplier)
+    noise_sd = noise.unit * noise.sd  # rounding included
     part, best = part_of(batch, rows), Room(0.0, part_of(batch, rows), MIN_FIXED_VARIANCE)
     for fixed in np.linspace(MIN_FIXED_VARIANCE, VARIANCE - 2.0 * MIN_FILLED_VARIANCE, 64).tolist():
+        if not Room(best.g, part, fixed).covers(noise_sd, batch):
+            continue  # nor is any larger g
         low, high = best.g, MAX_G
         for _ in range(60):
             middle = 0.5 * (low + high)
-            covered = Room(middle, part, fixed).covers(noise_multiplier, batch)
+            covered = Room(middle, part, fixed).covers(noise_sd, batch)
             low, high = (middle, high) if covered else (low, middle)
         if low > best.g:
             best = Room(low, part, fixed)
@@ -107,7 +110,7 @@ def widest(noise_multiplier: float, batch: int, rows: int) -> Room:
 
 def rule_of(noise_multiplier: float, batch: int, target: Minibatches) -> Rule:
     """Return the acceptance rule of a step."""
-    room, rows = widest(noise_multiplier, batch, target.rows), target.rows
+    room, rows = widest_room(noise_multiplier, batch, target.rows), target.rows
     sd = scale_of(noise_multiplier).sd
     return Rule(
         BARKER,
@@ -279,7 +282,7 @@ class BarkerMixing(PenaltyMixing):
 
     def _limit(self, options: Any, public: PublicRows, z: float) -> float:
         """Return the largest width of moves that the noise covers, with a margin."""
-        g = widest(z, options.batch, public.rows).g
+        g = widest_room(z, options.batch, public.rows).g
         return INTERVAL_MARGIN * 2.0 * g * math.sqrt(options.batch) / public.rows
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:

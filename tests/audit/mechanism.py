@@ -20,7 +20,7 @@ from dpmcmc.kernels.arithmetic.rules import BARKER
 from dpmcmc.privacy import discrete
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN, PENALTY_DECISION
-from dpmcmc.samplers.dp_barker import widest
+from dpmcmc.samplers.dp_barker import widest_room
 
 Floats = NDArray[np.float64]
 
@@ -112,7 +112,7 @@ def note(record: Record, name: str, target: Any, given: tuple[Any, ...]) -> None
         rule, z = given[0], record.draws[-1].noise_multiplier
         unit = rule.unit
         if rule.kind == BARKER:  # its unit is absolute: the noise is as large as the room says
-            unit *= z / widest(z, rule.batch, target.rows).fixed ** 0.5
+            unit *= z / widest_room(z, rule.batch, target.rows).fixed ** 0.5
         record.decisions.append(Decisions(z, unit))
     elif name == "penalty_walk":
         steps = given[0]

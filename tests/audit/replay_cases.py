@@ -25,7 +25,7 @@ from dpmcmc.queries.tasks.two_stages import TwoStagesTask
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.algorithms import ALGORITHMS
-from dpmcmc.samplers.dp_barker import widest
+from dpmcmc.samplers.dp_barker import widest_room
 from tests.audit import search
 from tests.audit.cells import families_of
 from tests.audit.replay import Case, Row
@@ -136,7 +136,7 @@ def sharp() -> Iterator[Case]:
     if made is not None:
         yield of_request("noisy_mean, cut", made)
     for batch in (2, ROWS):
-        clip = 0.9999 * widest(1.0, batch, ROWS).g * math.sqrt(batch) / ROWS
+        clip = 0.9999 * widest_room(1.0, batch, ROWS).g * math.sqrt(batch) / ROWS
         made = base("dp_barker", "logistic", clip_bound=clip, batch=batch, scale=1e3)
         if made is not None:
             yield of_request(f"dp_barker, cut, batch {batch} of {ROWS}", made, far=True)

@@ -186,7 +186,7 @@ def test_barkers_decision_carries_the_noise_that_was_paid_for(monkeypatch):
 @pytest.mark.parametrize("multiplier", [0.01, 1.0, 30.0, 1e4])
 def test_barker_moves_no_further_than_its_noise_covers(multiplier, batch):
     for rows in (batch, batch + 1, 40 * batch):
-        room = dp_barker.widest(multiplier, batch, rows)
+        room = dp_barker.widest_room(multiplier, batch, rows)
         assert multiplier * room.sensitivity(batch) <= math.sqrt(room.fixed)
         assert room.fixed + room.most < dp_barker.VARIANCE
 
@@ -198,7 +198,7 @@ def test_barkers_noise_covers_its_sensitivity_with_all_its_roundings():
         target.rows = 4 * batch
         rule, room = (
             dp_barker.rule_of(multiplier, batch, target),
-            dp_barker.widest(multiplier, batch, target.rows),
+            dp_barker.widest_room(multiplier, batch, target.rows),
         )
         slope = 0.5 / math.sqrt(2.0 - room.fixed - room.most)
         turned = rules.MAX_FILLING_SDS * slope * 4.0 * room.most * (batch - 1) / batch**2
@@ -212,7 +212,7 @@ def test_barkers_noise_covers_its_sensitivity_with_all_its_roundings():
 def test_no_row_moves_barkers_statistic_further_whatever_its_other_normal_is(normal):
     """For who attacks may know that normal: what is far out is clamped."""
     batch, target = 20, Flat(1)
-    rule, room = dp_barker.rule_of(5.0, batch, target), dp_barker.widest(5.0, batch, ROWS)
+    rule, room = dp_barker.rule_of(5.0, batch, target), dp_barker.widest_room(5.0, batch, ROWS)
     allowed, found = room.sensitivity(batch), []
     for ups in range(batch):
         values = np.where(np.arange(batch) < ups, 0.5, -0.5) * rule.widest

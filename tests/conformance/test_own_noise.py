@@ -321,7 +321,7 @@ def test_barkers_decision_counts_its_noise_in_full(door, multiplier):
     ends, found = np.cumsum(WEIGHTS), {}
     for k in (0, 2):
         found[k], _ = least_noise(door, "barker", multiplier, ends[k] - 0.01)
-    fixed = dp_barker.widest(multiplier, 5, 10).fixed
+    fixed = dp_barker.widest_room(multiplier, 5, 10).fixed
     cell = math.sqrt(fixed) / discrete.scale_of(multiplier).sd
     assert (found[0] - found[2]) * cell == pytest.approx(LOCATIONS[2] - LOCATIONS[0], rel=1e-4)
 

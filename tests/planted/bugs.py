@@ -459,7 +459,7 @@ DECIDING = (
     Bug(
         "Barker's noise without the grid's rounding",
         "dpmcmc/samplers/dp_barker.py",
-        "Room.covers",
+        "widest_room",
         "noise.unit * noise.sd",
         "noise_multiplier",
         f"{NOISE}::test_barkers_noise_covers_its_sensitivity_with_all_its_roundings",
