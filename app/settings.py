@@ -341,8 +341,8 @@ class Settings(BaseSettings):
     @property
     def running_of_user(self) -> int:
         """How many jobs of one analyst may run at once."""
-        places = max(self.workers, 1) * self.worker_concurrency
-        return self.max_jobs_running or max(places - 1, 1)
+        slots = max(self.workers, 1) * self.worker_concurrency
+        return self.max_jobs_running or max(slots - 1, 1)
 
     @property
     def database(self) -> str:

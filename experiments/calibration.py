@@ -28,7 +28,7 @@ from dpmcmc.inputs.spec import ModelOptions
 from dpmcmc.privacy import accountant
 from dpmcmc.releases import prior_conflict
 from dpmcmc.releases.base import Facts
-from dpmcmc.releases.noisy_quadratic import Rows, released, usual_far, widening
+from dpmcmc.releases.noisy_quadratic import Rows, released, sd_inflation, usual_far
 from dpmcmc.releases.quadratic_verdict import verdict
 from experiments import categories
 from experiments.baselines import DELTA, estimates
@@ -323,7 +323,7 @@ def announced(n, d, mu, family):
     """What the planner expects of widths, from public facts alone: the same in all coordinates."""
     guess = SimpleNamespace(precision=n * np.eye(d))
     facts = Facts(Assumptions(guess, n, 1.0), math.sqrt(d), np.full(d, 1e-6), family)
-    return float(np.mean(widening(NoisyQuadraticOptions(), facts, 1.0 / mu)))
+    return float(np.mean(sd_inflation(NoisyQuadraticOptions(), facts, 1.0 / mu)))
 
 
 def cases(choice):

@@ -45,8 +45,8 @@ def _dataset_in_sqlite(element: columns_of_dataset, compiler: SQLCompiler, **kw:
 @compiles(columns_of_task, "postgresql")
 def _task_in_postgresql(element: columns_of_task, compiler: SQLCompiler, **kw: Any) -> str:
     spec = compiler.process(element.clauses, **kw)
-    places = ("$.task", "$.task.statistics[*]")
-    paths = (f"{place}.{name}" for place in places for name in ("column", "columns[*]"))
+    parents = ("$.task", "$.task.statistics[*]")
+    paths = (f"{parent}.{name}" for parent in parents for name in ("column", "columns[*]"))
     return POSTGRESQL.format(" || ".join(FOUND.format(spec, path) for path in paths))
 
 

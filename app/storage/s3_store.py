@@ -90,8 +90,8 @@ def _md5(data: bytes) -> str:
 class _Upload:
     """One object on its way up. It carries a random mark, by which a lost answer is made good."""
 
-    def __init__(self, client: Any, place: dict[str, str]) -> None:
-        self._client, self._place = client, place
+    def __init__(self, client: Any, address: dict[str, str]) -> None:
+        self._client, self._place = client, address
         self._mark = uuid4().hex
         self._held = bytearray()
         self._id = ""
@@ -176,8 +176,8 @@ class _Upload:
 class _Download:
     """One object's bytes from one of them on, in order, a range at a time."""
 
-    def __init__(self, client: Any, place: dict[str, str], start: int) -> None:
-        self._client, self._place = client, place
+    def __init__(self, client: Any, address: dict[str, str], start: int) -> None:
+        self._client, self._place = client, address
         self._held = bytearray()
         self._at, self.size = start, start + 1
         self._same: dict[str, str] = {}
@@ -256,11 +256,11 @@ class S3Store:
 
     def delete(self, name: str) -> None:
         """Delete an object and all of its versions."""
-        place = self._place(name)
+        address = self._place(name)
         with _reached():
-            self._client.delete_object(**place)
+            self._client.delete_object(**address)
             try:
-                self._delete_versions(place)
+                self._delete_versions(address)
             except ClientError as error:
                 if _code(error) in WITHOUT_VERSIONS:
                     return
@@ -268,14 +268,14 @@ class S3Store:
                     f"the object store does not let us delete all versions: {_code(error)}"
                 ) from None
 
-    def _delete_versions(self, place: dict[str, str]) -> None:
+    def _delete_versions(self, address: dict[str, str]) -> None:
         pages = self._client.get_paginator("list_object_versions").paginate(
-            Bucket=place["Bucket"], Prefix=place["Key"]
+            Bucket=address["Bucket"], Prefix=address["Key"]
         )
         for page in pages:
             for version in [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]:
-                if version["Key"] == place["Key"]:
-                    self._client.delete_object(**place, VersionId=version["VersionId"])
+                if version["Key"] == address["Key"]:
+                    self._client.delete_object(**address, VersionId=version["VersionId"])
 
     def sweep(self, wanted: set[str], suffix: str, older_than: float) -> int:
         """Delete old objects that nobody wants, and uploads that were not finished."""

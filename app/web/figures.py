@@ -72,9 +72,9 @@ def ranks(draws: Floats) -> Json:
     Source: Vehtari et al. 2021, section 4.3.
     """
     order = draws.ravel().argsort(kind="stable")
-    place = np.empty(order.size, np.int64)
-    place[order] = np.arange(order.size)
-    bins = (place * RANK_BINS // max(order.size, 1)).reshape(draws.shape)
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    bins = (rank * RANK_BINS // max(order.size, 1)).reshape(draws.shape)
     counts = [np.bincount(row, minlength=RANK_BINS).tolist() for row in bins]
     return {"counts": counts, "level": draws.shape[1] / RANK_BINS}
 

@@ -94,10 +94,10 @@ def options(fields: list[Field], form: dict[str, str], pointer: str) -> Json:
         written = form.get(field.key, "").strip()
         if written:
             *parts, last = field.name.split(".")
-            place = members
+            inner = members
             for part in parts:
-                place = place.setdefault(part, {})
-            place[last] = _read(field, written, pointer)
+                inner = inner.setdefault(part, {})
+            inner[last] = _read(field, written, pointer)
     return members
 
 
@@ -189,7 +189,7 @@ def _prior(form: dict[str, str]) -> Json | None:
     if not lines:
         return None if scale is None else {"kind": "normal", "scale": scale}
     if scale is not None:
-        raise NotReadError("/model/prior", "say one sd for all, or lines for single ones: not both")
+        raise NotReadError("/model/prior", "give one sd for all, or a line for each, not both")
     prior: Json = {}
     for line in lines:
         name, *numbers = (part.strip() for part in line.rsplit(",", 2))

@@ -67,10 +67,10 @@ def _from_here(request: Request) -> bool:
 
 
 async def _sign_in(request: Request, error: SignInNeededError) -> Response:
-    place = f"/login?then={quote(error.then, safe='')}"
+    address = f"/login?then={quote(error.then, safe='')}"
     if request.headers.get("hx-request"):
-        return Response(status_code=204, headers={"HX-Redirect": place})
-    return RedirectResponse(place, status_code=303)
+        return Response(status_code=204, headers={"HX-Redirect": address})
+    return RedirectResponse(address, status_code=303)
 
 
 async def _forged(request: Request, _: ForgedError) -> Response:

@@ -41,12 +41,13 @@ class Beginning:
     """What to expect of a release that chains may start from.
 
     settle: (start, its noise multiplier) -> start with what the release needs to be told.
-    widening: noise multiplier -> (d,) expected sds of draws given it over those of the posterior.
+    sd_inflation: noise multiplier -> (d,) expected sds of draws given it over those of the
+    posterior.
     poor: noise multiplier -> whether nothing is promised of it.
     """
 
     settle: Callable[[Start, float], Start]
-    widening: Callable[[float], Floats]
+    sd_inflation: Callable[[float], Floats]
     poor: Callable[[float], bool]
 
 

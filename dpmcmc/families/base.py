@@ -93,7 +93,9 @@ def guess_of(form: Form, spec: JobSpec, precision: Floats, typical: Floats) -> G
     moves = np.concatenate((np.eye(d), np.ones((1, d)))) * PROBE_MOVE
     lo, hi = np.array([interval_of_move(form.public, typical, move) for move in moves]).T
     most = slope * np.sqrt((moves * moves).sum(axis=1))
-    cut = np.clip(hi, -most, most) - np.clip(lo, -most, most)
-    cut = np.where(cut > 0.0, cut, np.minimum(hi - lo, most))  # the slope cuts every row: a bad one
-    widths = tempering * cut / PROBE_MOVE
+    clipped = np.clip(hi, -most, most) - np.clip(lo, -most, most)
+    clipped = np.where(
+        clipped > 0.0, clipped, np.minimum(hi - lo, most)
+    )  # the slope cuts every row: a bad one
+    widths = tempering * clipped / PROBE_MOVE
     return Guess(precision, widths[:-1], float(widths[-1]), np.abs(typical - form.start))

@@ -13,7 +13,7 @@ from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import PROBE_MOVE, Model, usual_prior
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.scores.base import BINOMIAL, TINY, Link, Place, Terms, nodes_of, single
+from dpmcmc.families.scores.base import BINOMIAL, TINY, Evaluation, Link, Terms, nodes_of, single
 from dpmcmc.families.scores.responses import YES
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, response_of
@@ -35,16 +35,16 @@ class Logistic:
     link: Link = "logit"
     has_scale, quadratic, variance = False, False, BINOMIAL
 
-    def terms(self, y: Floats, place: Place) -> Terms:
+    def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
         y, p, slope = yes(y), np.zeros_like(y), np.zeros_like(y)
-        for eta, weight in nodes_of(place):
+        for eta, weight in nodes_of(at):
             there = expit(eta)
             p += weight * there
             slope += weight * there * (1.0 - there)
-        longest = np.maximum(p, 1.0 - p) * place.row_norm
-        w = np.minimum(1.0, place.most / np.maximum(longest, TINY))
-        w = np.minimum(w, place.curved / np.maximum(slope * place.row_norm**2, TINY))
+        longest = np.maximum(p, 1.0 - p) * at.row_norm
+        w = np.minimum(1.0, at.most / np.maximum(longest, TINY))
+        w = np.minimum(w, at.curved / np.maximum(slope * at.row_norm**2, TINY))
         return single(w * (y - p), w * slope, w * w * slope)
 
 

@@ -49,9 +49,9 @@ def _at_points(design: Design) -> Floats:
         )
         even, column = steps % 1.0, column_of(design.schema, name)
         if isinstance(column, NumberColumn):
-            place = np.clip(OFF + FILL * ndtri(np.clip(even, 1e-9, 1.0 - 1e-9)), -1.0, 1.0)
+            point = np.clip(OFF + FILL * ndtri(np.clip(even, 1e-9, 1.0 - 1e-9)), -1.0, 1.0)
             middle, half = _half(column)
-            columns[name] = middle + half * place
+            columns[name] = middle + half * point
         else:
             count = len(column.categories)
             rare = np.floor(even * (count + 1)).astype(np.int32)
@@ -73,8 +73,8 @@ def _mean_product(schema: Schema, factors: tuple[Factor, ...]) -> float:
         if isinstance(column, NumberColumn):
             middle, half = _half(column)
             ends = [
-                math.prod(place * (half / f.half) + (middle - f.middle) / f.half for f in own)
-                for place in (OFF + FILL, OFF - FILL)
+                math.prod(point * (half / f.half) + (middle - f.middle) / f.half for f in own)
+                for point in (OFF + FILL, OFF - FILL)
             ]
             mean *= 0.5 * sum(ends)
         elif len({factor.code for factor in own}) > 1:

@@ -16,7 +16,7 @@ from dpmcmc.families.base import Model
 from dpmcmc.families.forms import NormalForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import Normals, given, usual
-from dpmcmc.families.scores.base import BINOMIAL, TINY, Link, Place, Terms
+from dpmcmc.families.scores.base import BINOMIAL, TINY, Evaluation, Link, Terms
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, response_of
 from dpmcmc.inputs.schema import CategoryColumn, Table
@@ -82,17 +82,17 @@ class Multinomial:
     link: Link = "softmax"
     has_scale, quadratic, variance = False, False, BINOMIAL
 
-    def terms(self, y: Floats, place: Place) -> Terms:
+    def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
-        first, q = averaged(place.eta, place.cover)
-        seen, own = np.einsum("cdm,dm->cm", place.inner, q), np.einsum("ccm->cm", place.inner)
+        first, q = averaged(at.eta, at.cover)
+        seen, own = np.einsum("cdm,dm->cm", at.inner, q), np.einsum("ccm->cm", at.inner)
         mean = (q * seen).sum(axis=0)
         longest = np.sqrt(np.maximum(mean + np.maximum((own - 2.0 * seen).max(axis=0), 0.0), 0.0))
         slope = (q * own).sum(axis=0) - mean
-        w = np.minimum(1.0, place.most / np.maximum(longest, TINY))
-        w = np.minimum(w, place.curved / np.maximum(slope, TINY))
+        w = np.minimum(1.0, at.most / np.maximum(longest, TINY))
+        w = np.minimum(w, at.curved / np.maximum(slope, TINY))
         hit = y == np.arange(1.0, len(q) + 1.0)[:, None]
-        root = softened(root_of(first, q), place.cover)
+        root = softened(root_of(first, q), at.cover)
         return Terms(w * (hit - q), np.sqrt(w) * root, w * root, np.zeros_like(y))
 
 

@@ -23,7 +23,7 @@ from dpmcmc.families.poisson import (
     prior,
     typical_rate,
 )
-from dpmcmc.families.scores.base import Floats, Link, Place, Terms, Variance, nodes_of
+from dpmcmc.families.scores.base import Evaluation, Floats, Link, Terms, Variance, nodes_of
 from dpmcmc.families.scores.responses import Response, counts, rate, uneven
 from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
 from dpmcmc.inputs.schema import NumberColumn
@@ -58,14 +58,14 @@ class NegativeBinomial:
     def __init__(self, k: float) -> None:
         self.k, self.variance = k, Variance(1.0, k)
 
-    def terms(self, y: Floats, place: Place) -> Terms:
+    def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row.
 
         The mean of a score over a spread of predictors is the score at one mean. The truncated mean
         is E[Y; Y <= j] = mu P(Y' <= j - 1), Y' of size k + 1 and the same k / (k + mu), used twice.
         """
         k, gain, steep = self.k, np.zeros_like(y), np.zeros_like(y)
-        for eta, weight in nodes_of(place):
+        for eta, weight in nodes_of(at):
             there = np.exp(np.minimum(eta, MAX_PREDICTOR))
             gain += weight * k / (k + there)
             steep += weight * k * there / (k + there)
@@ -75,7 +75,7 @@ class NegativeBinomial:
         def of(j: Floats, more: int) -> Floats:
             return np.asarray(betainc(k + more, j + 1.0, gain))
 
-        return counted(y, place, mean, second, of, gain)
+        return counted(y, at, mean, second, of, gain)
 
 
 class Form(PoissonForm):

@@ -18,7 +18,7 @@ from dpmcmc.families.base import Model, guess_of
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import DEFAULT_SCALE, Normals, given, usual
-from dpmcmc.families.scores.base import TINY, Link, Place, Terms, Variance, nodes_of, single
+from dpmcmc.families.scores.base import TINY, Evaluation, Link, Terms, Variance, nodes_of, single
 from dpmcmc.families.scores.responses import COUNT
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
@@ -34,12 +34,12 @@ class Poisson:
     link: Link = "log"
     has_scale, quadratic, variance = True, False, Variance(1.0)
 
-    def terms(self, y: Floats, place: Place) -> Terms:
+    def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
         rate = np.zeros_like(y)
-        for eta, weight in nodes_of(place):
+        for eta, weight in nodes_of(at):
             rate += weight * np.exp(np.minimum(eta, MAX_PREDICTOR))
-        return counted(y, place, rate, rate * rate, lambda j, _: np.asarray(pdtr(j, rate)))
+        return counted(y, at, rate, rate * rate, lambda j, _: np.asarray(pdtr(j, rate)))
 
 
 # Counts with a log link: scores are clipped around their mean, and centred again.
@@ -61,10 +61,13 @@ def moments(
     first, last = np.ceil(low), np.floor(high)
     below = [_there(of, first - 1.0 - k, k) for k in range(3)]
     within = [_there(of, last - k, k) for k in range(3)]
-    mass, one, two = (b - a for a, b in zip(below, within, strict=True))
-    one, two = rate * one, second * two  # E[Y; in], E[Y (Y - 1); in]
-    off = one - rate * mass
-    square = two + one - 2.0 * rate * one + rate * rate * mass
+    mass, first_moment, second_moment = (b - a for a, b in zip(below, within, strict=True))
+    first_moment, second_moment = (
+        rate * first_moment,
+        second * second_moment,
+    )  # E[Y; in], E[Y (Y - 1); in]
+    off = first_moment - rate * mass
+    square = second_moment + first_moment - 2.0 * rate * first_moment + rate * rate * mass
     under, over = low - rate, high - rate
     left, right = rate * (below[1] - below[0]), rate * (within[0] - within[1])
     mean = off + under * below[0] + over * (1.0 - within[0])
@@ -74,28 +77,28 @@ def moments(
 
 
 def counted(
-    y: Floats, place: Place, rate: Floats, second: Floats, of: UpTo, gain: Floats | float = 1.0
+    y: Floats, at: Evaluation, rate: Floats, second: Floats, of: UpTo, gain: Floats | float = 1.0
 ) -> Terms:
     """Return the terms of counts y (m,) with these means and E[Y (Y - 1)], see moments.
 
     gain: a score is this times the count less its mean. A squared residual is over the variance
-    that the model has, times place.scale^2.
+    that the model has, times at.scale^2.
     """
-    t = place.most / np.maximum(place.row_norm, TINY)
+    t = at.most / np.maximum(at.row_norm, TINY)
     room = t / gain
     low, high = np.maximum(rate - room, 0.0), rate + room
     mean, variance, slope = moments(rate, second, low, high, of)
     slope = gain * gain * np.maximum(slope, 0.0)
     psi = gain * (np.clip(y, low, high) - rate - mean)
-    if not place.spread.any():
+    if not at.spread.any():
         steepest = gain * np.maximum(rate, y + 0.5)
-        slope = _secant(psi, np.log(y + 0.5) - place.eta[0], slope, steepest)
+        slope = _secant(psi, np.log(y + 0.5) - at.eta[0], slope, steepest)
     longest = gain * np.maximum(high - rate - mean, rate + mean - low)
     w = np.minimum(1.0, t / np.maximum(longest, TINY))
-    w = np.minimum(w, place.curved / np.maximum(slope * place.row_norm**2, TINY))
-    seen = _observed(psi, slope, rate, gain) if place.spread.any() else 1.0
-    z = (y - rate) ** 2 / np.maximum(rate / gain * place.scale**2, TINY)
-    squared = np.minimum(z, place.cut**2)
+    w = np.minimum(w, at.curved / np.maximum(slope * at.row_norm**2, TINY))
+    seen = _observed(psi, slope, rate, gain) if at.spread.any() else 1.0
+    z = (y - rate) ** 2 / np.maximum(rate / gain * at.scale**2, TINY)
+    squared = np.minimum(z, at.cut**2)
     return single(w * psi, w * slope * seen, w * w * gain * gain * variance * seen, squared)
 
 

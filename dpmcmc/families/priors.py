@@ -35,7 +35,9 @@ def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None
     for name, own in (prior or {}).items():
         if name not in names:
             guess = near(str(name), names)
-            raise SpecError(place(name), f"no such parameter; there are {', '.join(names)}{guess}")
+            raise SpecError(
+                pointer_to(name), f"no such parameter; there are {', '.join(names)}{guess}"
+            )
         k = names.index(name)
         means[k], sds[k] = own.loc, own.scale
     return means, sds
@@ -46,7 +48,7 @@ def usual(count: int) -> Normals:
     return np.zeros(count), np.full(count, DEFAULT_SCALE)
 
 
-def place(name: str) -> str:
+def pointer_to(name: str) -> str:
     """Return the JSON pointer of one coefficient's prior."""
     name = str(name)
     return f"{POINTER}/{name.replace('~', '~0').replace('/', '~1')}"
@@ -78,10 +80,10 @@ def _check_far(named: dict[str, NormalPrior], names: Sequence[str], default: Nor
         mean, sd = (float(part[names.index(name)]) for part in default)
         if not abs(own.loc - mean) <= MOST_DEFAULT_SDS * sd:
             low, high = mean - MOST_DEFAULT_SDS * sd, mean + MOST_DEFAULT_SDS * sd
-            raise SpecError(f"{place(name)}/loc", f"must be between {low:g} and {high:g}")
+            raise SpecError(f"{pointer_to(name)}/loc", f"must be between {low:g} and {high:g}")
         if not sd / MOST_DEFAULT_SDS <= own.scale <= MOST_DEFAULT_SDS * sd:
             message = f"must be between {sd / MOST_DEFAULT_SDS:g} and {MOST_DEFAULT_SDS * sd:g}"
-            raise SpecError(f"{place(name)}/scale", message)
+            raise SpecError(f"{pointer_to(name)}/scale", message)
 
 
 def check_numbers(prior: Prior) -> None:
@@ -94,7 +96,7 @@ def check_numbers(prior: Prior) -> None:
     if not isinstance(prior, dict):
         raise SpecError(POINTER, f"must be a normal prior, {RIGHT}")
     for name, own in prior.items():
-        _check_one(own, place(name), 0.0, math.inf)
+        _check_one(own, pointer_to(name), 0.0, math.inf)
 
 
 def _check_one(prior: NormalPrior, at: str, least: float, most: float) -> None:

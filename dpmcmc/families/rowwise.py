@@ -124,7 +124,7 @@ def clip_of(spec: JobSpec) -> tuple[float, float, float]:
     """Return bound, slope and width that row ratios are clipped to: see kernels.intervals."""
     options, slope = spec.sampler, spec.model.options.ratio_slope
     bound, width = options.clip_bound, getattr(options, "clip_width", None)
-    bound, slope, width = (math.inf if cut is None else cut for cut in (bound, slope, width))
+    bound, slope, width = (math.inf if clip is None else clip for clip in (bound, slope, width))
     return bound, slope, width
 
 

@@ -93,14 +93,17 @@ def run(
     random: for tests only; a fresh SystemRandom otherwise. whitening: that the job uses again, for
     the columns of its own design.
     Raises PermitError before the rows are opened, where the permit is for another event or dataset;
-    SpecError where the job is not resolved, or its whitening not at hand. Never raises on the rows.
+    SpecError where the job is not resolved, or its whitening not given. Never raises on the rows.
     """
     schema = spec.privacy.schema(schema)
     if permit.event_digest != digest(event(schema, spec)):
         raise PermitError("the permit was made for another event")
     if getattr(spec.sampler, "paid", False):
         if whitening is None:
-            raise SpecError(POINTER, "names a whitening that is not at hand")
+            raise SpecError(
+                POINTER,
+                "names a whitening, which must be given: whitening=...",
+            )
         checked(whitening, len(make_design(schema, spec.model.formula).parameters))
     else:
         whitening = None  # the job pays for its own

@@ -35,14 +35,14 @@ def check_kinds(options: Any, pointer: str, known: Sequence[str] = ()) -> None:
     known: names of fields that are checked elsewhere. Raises SpecError at the field.
     """
     for name, hint in get_type_hints(type(options)).items():
-        value, place = getattr(options, name), f"{pointer}/{name}"
+        value, at = getattr(options, name), f"{pointer}/{name}"
         if name in known:
             continue
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         if is_dataclass(value) and not isinstance(value, type):
-            check_kinds(value, place)
+            check_kinds(value, at)
         if not any(_is(value, kind) for kind in kinds):
-            raise SpecError(place, _right(value, kinds))
+            raise SpecError(at, _right(value, kinds))
 
 
 def _is(value: object, kind: Any) -> bool:

@@ -56,15 +56,15 @@ ROUND_UP = 1.0 + 1e-12  # of a noise multiplier: several releases cost no more t
 class Filled:
     """A job with nothing left open. ess: expected where effects are of usual size; see `promised`.
 
-    widening: mean over the coefficients of expected sds of what the draws are from, over those of
-    the posterior given the rows; 1 for chains. width: the median of them, with what a chain's
+    sd_inflation: mean over the coefficients of expected sds of what the draws are from, over those
+    of the posterior given the rows; 1 for chains. width: the median of them, with what a chain's
     length adds; None where it is not known. poor: whether a release promises nothing here. error:
     expected distance of the draws' mean to that posterior's, in its sds, root mean square.
     """
 
     spec: JobSpec
     ess: float
-    widening: float = 1.0
+    sd_inflation: float = 1.0
     width: float | None = None
     poor: bool = False
     error: float = math.inf
@@ -159,8 +159,8 @@ def _width(assumptions: Assumptions, spec: JobSpec, filled: JobSpec, ess: float)
     """
     options: Any = filled.sampler
     mixing, z = SAMPLERS[options.algorithm].mixing, filled.privacy.noise_multiplier or 0.0
-    cut = spec.model.options.ratio_slope is not None or asked_to_cut(spec.sampler)
-    if not ess >= RELIABLE_ESS or cut or mixing.cuts(options, assumptions, z):
+    clips = spec.model.options.ratio_slope is not None or asked_to_cut(spec.sampler)
+    if not ess >= RELIABLE_ESS or clips or mixing.cuts(options, assumptions, z):
         return None
     return math.sqrt(1.0 + 1.0 / ess)
 
@@ -195,7 +195,7 @@ def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any])
         num_chains=options.num_chains or NUM_CHAINS,
         num_warmup=options.num_warmup or 0,
     )
-    wide = release.widening(options, facts, z)
+    wide = release.sd_inflation(options, facts, z)
     poor = release.poor is not None and release.poor(options, facts, z)
     privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
     draws = options.num_chains * (options.num_steps - options.num_warmup)

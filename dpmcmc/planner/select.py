@@ -47,9 +47,11 @@ def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     if _name(chosen) not in RELEASES or RELEASES[_name(chosen)].exact:
         return chosen, reasons
     beside = _beside(facts, spec)
-    narrow = [filled for filled in beside if filled.widening < CLEARLY_NARROWER * chosen.widening]
+    narrow = [
+        filled for filled in beside if filled.sd_inflation < CLEARLY_NARROWER * chosen.sd_inflation
+    ]
     if narrow:
-        best = min(narrow, key=lambda filled: filled.widening)
+        best = min(narrow, key=lambda filled: filled.sd_inflation)
         return best, (_of_release(best), _compared(chosen))
     return chosen, (*reasons, *map(_compared, beside))
 
@@ -70,7 +72,7 @@ def _beside(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
 
 
 def _compared(filled: Filled) -> str:
-    return f"{_name(filled)} is expected to be {filled.widening:.3g} times as wide"
+    return f"{_name(filled)} is expected to be {filled.sd_inflation:.3g} times as wide"
 
 
 def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
@@ -91,7 +93,9 @@ def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]
     exact = [filled for release, filled in releases if release.exact]
     if exact:
         return exact[0], (_of_release(exact[0]), EXACT_RELEASE_REASON)
-    near = min((filled for _, filled in releases), key=lambda filled: filled.widening, default=None)
+    near = min(
+        (filled for _, filled in releases), key=lambda filled: filled.sd_inflation, default=None
+    )
     if near is not None and is_given(facts.design, spec.model):
         return near, (_of_release(near), OFFSETS_REASON)
     if near is not None and not MODELS[spec.model.family].chains:
@@ -167,8 +171,8 @@ def _name(filled: Filled) -> str:
 
 def _of_release(filled: Filled) -> str:
     return (
-        f"{_name(filled)} gives independent draws, expected to be {filled.widening:.3g} times as"
-        " wide as the posterior"
+        f"{_name(filled)} gives independent draws, expected to be {filled.sd_inflation:.3g} times"
+        " as wide as the posterior"
     )
 
 

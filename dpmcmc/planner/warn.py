@@ -132,12 +132,12 @@ def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: floa
             ' so that where many do not the answer is another one; sampler.estimand "model" asks'
             " for that of the fit without privacy"
         )
-    if filled.widening > WIDE_RELEASE_RATIO:
+    if filled.sd_inflation > WIDE_RELEASE_RATIO:
         better = smallest_epsilon(
-            facts, spec, lambda other: other.widening <= WIDE_RELEASE_RATIO, max(epsilon, 1e-3)
+            facts, spec, lambda other: other.sd_inflation <= WIDE_RELEASE_RATIO, max(epsilon, 1e-3)
         )
         warnings.append(
-            f"draws are expected to be {filled.widening:.3g} times as wide as the posterior;"
+            f"draws are expected to be {filled.sd_inflation:.3g} times as wide as the posterior;"
             f" {_at(better)} they would be {WIDE_RELEASE_RATIO:g} times"
         )
     return warnings + _cut_rows(facts, spec, filled)
@@ -155,7 +155,7 @@ def _cut_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     ):
         return []
     uncut = replace(asked, shares=SINGLE_RELEASE, clip_bound=None)
-    wide = fill(facts, replace(spec, sampler=uncut)).widening
+    wide = fill(facts, replace(spec, sampler=uncut)).sd_inflation
     return [
         f"rows further than {options.clip_bounds[-1]:g} known sds from their mean are cut, which"
         " shifts it where columns are skewed or vary more than their declared variances:"
@@ -259,7 +259,7 @@ def _remedies(facts: PublicFacts, spec: JobSpec, chains: int | None, epsilon: fl
         spec = replace(spec, privacy=replace(spec.privacy, epsilon=epsilon, noise_multiplier=None))
     for release in RELEASES.values():
         if release.automatic and spec.model.family in release.families:
-            wide = fill(facts, _free(spec, release.name)).widening
+            wide = fill(facts, _free(spec, release.name)).sd_inflation
             remedies.append(
                 f"{release.name} at this epsilon would give independent draws {wide:.3g} times as"
                 " wide as the posterior"
@@ -277,8 +277,8 @@ def _narrower(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     """Say so where cutting each row's ratio would save much noise, and what that costs."""
     options = spec.model.options
     known = "ratio_slope" in MODELS[spec.model.family].options
-    cut = options.ratio_slope is not None or asked_to_cut(spec.sampler)
-    if not known or cut or not of_full_data(spec.sampler):
+    clips = options.ratio_slope is not None or asked_to_cut(spec.sampler)
+    if not known or clips or not of_full_data(spec.sampler):
         return []
     slope = gradient_clip(facts.assumptions(spec))
     model = replace(spec.model, options=replace(options, ratio_slope=slope))

@@ -133,7 +133,7 @@ class Release(Generic[Options, Opened, Kept]):
     together cost mu = 1 / noise multiplier, whatever the number of draws.
     settle: (options, facts, noise multiplier) -> options with nothing left open but the numbers of
     draws. Raises SpecError on impossible ones.
-    widening: (settled options, facts, noise multiplier) -> (d,) expected sds of the draws over
+    sd_inflation: (settled options, facts, noise multiplier) -> (d,) expected sds of the draws over
     those of the posterior given the rows.
     passes: (options, number of coefficients) -> how often the rows are read.
     publish: (target or what was opened, max_row_norm of its form, options, noise multiplier,
@@ -146,7 +146,7 @@ class Release(Generic[Options, Opened, Kept]):
     None where nothing is stored.
     stops: whether `publish` may end before all of its event is drawn; what is stored says so.
     by_units: whether its event holds for units of privacy as it stands: it clips what a unit adds.
-    automatic: whether the planner may choose it by itself: only what its widening tells all of.
+    automatic: whether the planner may choose it by itself: only what its sd_inflation tells all of.
     """
 
     name: str
@@ -155,7 +155,7 @@ class Release(Generic[Options, Opened, Kept]):
     exact: bool
     event: Callable[[Options, float, int], Event]
     settle: Callable[[Options, Facts, float], Options]
-    widening: Callable[[Options, Facts, float], Floats]
+    sd_inflation: Callable[[Options, Facts, float], Floats]
     passes: Callable[[Options, int], int]
     publish: Callable[[Opened, float, Options, float, RandomSource], Posterior]
     model: Callable[[ModelSpec], ModelSpec]

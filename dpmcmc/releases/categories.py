@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpmcmc.families.scores.base import TINY
-from dpmcmc.families.scores.linear import WIDEST_CUT, inside
+from dpmcmc.families.scores.linear import WIDEST_CLIP, inside
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.whitening import Whitening
 
@@ -307,7 +307,7 @@ def residuals(release: Release, rows: Floats, spreads: Floats) -> list[Residuals
     cut = release.clip * np.sqrt(len(rows)) * sd / np.linalg.norm(seen, axis=1)
     if not release.robust:  # the slope is that of residuals that are not cut
         return [Residuals(sd, k * sd, 1.0) for k in cut]
-    cut, weights = np.minimum(cut, WIDEST_CUT), release.score_sds**-2.0
+    cut, weights = np.minimum(cut, WIDEST_CLIP), release.score_sds**-2.0
     slopes = np.zeros(len(rows))
     for weight, spread in zip(weights / weights.sum(), spreads, strict=True):
         moved = np.linalg.norm(seen @ spread, axis=1) / sd

@@ -93,8 +93,8 @@ def pooled(first: Look, last: Look, weight: float, most: Floats | None = None) -
     slope = shrunk(0.5 * (first.slope + last.slope), slope_sd)[0]
     values, vectors = np.linalg.eigh(slope)
     positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    cut = None if most is None else within(positive, last.root, most)
-    slope = slope if cut is None else cut
+    capped = None if most is None else within(positive, last.root, most)
+    slope = slope if capped is None else capped
     move = np.linalg.solve(last.root, last.place - first.place)
     expected = first.score - slope @ move
     size = np.abs(move @ slope) * NONQUADRATIC_CHANGE
@@ -248,18 +248,18 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
     return Opened(target, *arguments)
 
 
-def _most(rows: Opened, max_row_norm: float, weight: float, place: Floats) -> Floats | None:
+def _most(rows: Opened, max_row_norm: float, weight: float, position: Floats) -> Floats | None:
     """Return (d,) what no slope of all rows is larger than, by positions; None if not known.
 
     Twice what blocks of a linear model are: what is between them vanishes at the mode alone.
     """
     if rows.family == "logistic":
-        return np.full(len(place), 0.25 * weight * max_row_norm**2)
+        return np.full(len(position), 0.25 * weight * max_row_norm**2)
     if rows.family != "linear":
         return None
-    scale = math.exp(2.0 * float(place[-1])) if rows.scaled else 1.0
-    most = np.full(len(place), 2.0 * weight * max_row_norm**2 / scale)
-    most[len(place) - rows.scaled :] = 4.0 * weight
+    scale = math.exp(2.0 * float(position[-1])) if rows.scaled else 1.0
+    most = np.full(len(position), 2.0 * weight * max_row_norm**2 / scale)
+    most[len(position) - rows.scaled :] = 4.0 * weight
     return most
 
 
@@ -319,15 +319,15 @@ def _each(options: DpViOptions, facts: Facts, noise_multiplier: float) -> float:
     return 2.0 * z * math.sqrt(d * known.tempering / known.rows)
 
 
-def widening(options: DpViOptions, facts: Facts, noise_multiplier: float) -> Floats:
+def sd_inflation(options: DpViOptions, facts: Facts, noise_multiplier: float) -> Floats:
     """Return (d,) expected sds of the draws over those of the posterior given the rows."""
     precision = facts.assumptions.guess.precision
     noise = _each(options, facts, noise_multiplier) * (options.gradient_clip or 1.0)
     extra = BLUNT * noise**2
     likelihood = (precision - np.diag(facts.prior)) / (1.0 + extra)
     wide = np.diag(np.linalg.inv(np.diag(facts.prior) + likelihood))
-    inflation: Floats = np.sqrt(np.maximum(wide / np.diag(np.linalg.inv(precision)), 1.0))
-    return inflation
+    ratio: Floats = np.sqrt(np.maximum(wide / np.diag(np.linalg.inv(precision)), 1.0))
+    return ratio
 
 
 def poor(options: DpViOptions, facts: Facts, noise_multiplier: float) -> bool:
@@ -353,13 +353,13 @@ def publish(
     *far, first, last = _rounds(options, noise_multiplier)
     for z in far:
         fit.far(z)
-    looks = []
+    evaluations = []
     fit.settle()
     for z in (first, last):
-        looks.append(fit.look(z))
-        fit.move(looks[-1])
-    most = _most(rows, max_row_norm, fit.weight, looks[-1].place)
-    stored: Variational = pooled(looks[0], looks[1], fit.weight, most)
+        evaluations.append(fit.look(z))
+        fit.move(evaluations[-1])
+    most = _most(rows, max_row_norm, fit.weight, evaluations[-1].place)
+    stored: Variational = pooled(evaluations[0], evaluations[1], fit.weight, most)
     return stored.posterior(*fit.prior, random)
 
 
@@ -377,11 +377,11 @@ class _Fit:
 
     def far(self, z: float) -> None:
         """Release a round, move, and change to coordinates in which q is round."""
-        look = self.look(z)
-        self.move(look)
-        edge = max(look.edge / self.weight, FLATTEST)
+        evaluation = self.look(z)
+        self.move(evaluation)
+        edge = max(evaluation.edge / self.weight, FLATTEST)
         least = LEAST_PART * self._root.T @ self._guess @ self._root
-        values = at_least(self._precision(look) / self.weight, least)
+        values = at_least(self._precision(evaluation) / self.weight, least)
         self._root, self._wide = self._root @ raised(values, edge), NARROWER * self._wide
 
     def settle(self) -> None:
@@ -406,27 +406,27 @@ class _Fit:
         slope = 0.5 * (slope + slope.T)
         return Look(self.place, self._root, score, at * loud.T, slope, slope_sd / away)
 
-    def _released(self, places: Floats, clip: float, z: float) -> Floats:
+    def _released(self, positions: Floats, clip: float, z: float) -> Floats:
         """Release the scores (k, d) at places (k, d), by the root. Privacy: Gaussian(z) for each.
 
         Proof: docs/proofs/gaussian_release.md, sections 1 and 2.
         """
-        sums, sensitivity = self._target.gradient(places, clip)
+        sums, sensitivity = self._target.gradient(positions, clip)
         noisy, _ = release_sums(self._random, VARIATIONAL_GRADIENT, [sums], sensitivity, z)
         return np.asarray(noisy @ self._back @ self._root)
 
-    def _precision(self, look: Look) -> Floats:
+    def _precision(self, evaluation: Look) -> Floats:
         """Return that of q after a step of length RATE: weight * 1 before."""
-        slope = shrunk(look.slope, look.slope_sd)[0]
+        slope = shrunk(evaluation.slope, evaluation.slope_sd)[0]
         seen = slope + self._root.T @ (self.prior[1][:, None] * self._root)
         return np.asarray(RATE * seen + (1.0 - RATE) * self.weight * np.eye(self._d))
 
-    def move(self, look: Look) -> None:
+    def move(self, evaluation: Look) -> None:
         """Move the mean of q along its natural gradient."""
         mean, precision = self.prior
-        gradient = look.score + self._root.T @ (precision * (mean - self.place))
-        values, vectors = np.linalg.eigh(self._precision(look))
-        values = np.maximum(values, max(look.edge, FLATTEST * self.weight))
+        gradient = evaluation.score + self._root.T @ (precision * (mean - self.place))
+        values, vectors = np.linalg.eigh(self._precision(evaluation))
+        values = np.maximum(values, max(evaluation.edge, FLATTEST * self.weight))
         step = vectors @ ((vectors.T @ gradient) / values)
         move = self._root @ step
         sizes = np.maximum((np.linalg.norm(step), np.linalg.norm(move)), 1e-300)
@@ -451,7 +451,7 @@ RELEASE = Release(
     exact=False,
     event=event,
     settle=settle,
-    widening=widening,
+    sd_inflation=sd_inflation,
     passes=passes,
     publish=publish,
     model=unchanged,

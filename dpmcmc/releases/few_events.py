@@ -222,7 +222,7 @@ def changes(
     """
     d, p = len(expansion.second), len(expansion.place)
     curvature = expansion.curvature.reshape(p // d, d, p // d, d)
-    places, step = expansion.place.reshape(-1, d), posterior.mean - expansion.place
+    positions, step = expansion.place.reshape(-1, d), posterior.mean - expansion.place
     changes = []
     for group in groups:
         size = max(float(group.inside @ expansion.second @ group.weight), LEAST_SHARE)
@@ -232,7 +232,7 @@ def changes(
             continue
         row = np.clip(expansion.second @ group.weight / size, -1.0, 1.0)
         row = row + group.inside * (1.0 - group.inside @ row) / (group.inside @ group.inside)
-        eta = np.clip(places @ row + link.shift, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)
+        eta = np.clip(positions @ row + link.shift, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)
         seen = np.einsum("d,cdef,f->ce", group.weight, curvature, group.weight)
         for response, along, curve in _contrasts(eta, seen * (size / square) ** 2, link):
             way = np.outer(along, row).ravel()

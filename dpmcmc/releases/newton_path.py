@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpmcmc.families.scores.base import NONE, TINY, UNCUT, Family, Floats, Place
+from dpmcmc.families.scores.base import NONE, TINY, UNCUT, Evaluation, Family, Floats
 from dpmcmc.families.scores.given import first_slope, heaviest_of, pilot, shift_of, slope_of
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
@@ -54,11 +54,11 @@ LEAST_SLOPE = 1e-30
 def at_rest(family: Family, classes: int) -> Floats:
     """Return (k, k), minus the slope of a row whose predictors are all 0: public."""
     none = np.zeros(1)
-    place = Place(
+    at = Evaluation(
         *(np.zeros((classes, 1)), none, none, math.inf, math.inf, 1.0, 1.0),
         inner=np.zeros((classes, classes, 1)),
     )
-    root = family.terms(none, place).root[:, :, 0]
+    root = family.terms(none, at).root[:, :, 0]
     return np.asarray(root @ root.T)
 
 
@@ -763,18 +763,18 @@ class _Path:
 
     def _where(
         self, x: Floats, jacobians: list[Floats], caps: Caps, cut: float, root: Floats | None
-    ) -> Place:
+    ) -> Evaluation:
         """Return the place and the clips for the rows x (d, m) of a block."""
         eta = self._place.reshape(-1, len(x)) @ x
         spread = [] if root is None else [root.T @ jacobian for jacobian in jacobians]
         limits = caps.score, caps.curvature, self._scale, cut
         none = np.zeros(x.shape[1])
         if len(jacobians) == 1:
-            return Place(
+            return Evaluation(
                 eta, _lengths(jacobians[0]), _lengths(spread[0]) if spread else none, *limits
             )
         cover = inner(spread) if spread else NONE
-        return Place(eta, none, none, *limits, inner=inner(jacobians), cover=cover)
+        return Evaluation(eta, none, none, *limits, inner=inner(jacobians), cover=cover)
 
     def _step(self, iterate: Iterate) -> tuple[Floats, Floats]:
         """Return (step (p,), curvature over n (p, p)), in the coordinates of the iterate.

@@ -56,17 +56,17 @@ def settle(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -> 
     return replace(options, shares=best.shares, clip_bounds=best.clip_bounds)
 
 
-def widening(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -> Floats:
+def sd_inflation(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -> Floats:
     """Return (d,) expected sds of the draws over those of the posterior given the rows."""
     if options.shares is None or options.clip_bounds is None:
         raise ValueError("the releases must be settled")
     variance = planning.variance(facts, noise_multiplier, options.shares, options.clip_bounds)
     assumptions = facts.assumptions
     weight = assumptions.rows * assumptions.tempering
-    inflation: Floats = np.sqrt(
+    ratio: Floats = np.sqrt(
         (weight + facts.prior) / (1.0 / (1.0 / weight + variance) + facts.prior)
     )
-    return inflation
+    return ratio
 
 
 def publish(
@@ -246,7 +246,7 @@ RELEASE = Release(
     exact=True,
     event=event,
     settle=settle,
-    widening=widening,
+    sd_inflation=sd_inflation,
     passes=passes,
     publish=publish,
     model=straightened,

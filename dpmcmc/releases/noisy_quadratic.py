@@ -370,7 +370,7 @@ def _by_units(facts: Facts) -> Assumptions:
     return replace(facts.assumptions, rows=facts.assumptions.rows // facts.unit_rows)
 
 
-def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> Floats:
+def sd_inflation(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> Floats:
     """Return (d,) expected sds of the draws over those of the posterior given the rows.
 
     In coordinates in which the rows have second moments 1 the noise of the score is the same in all
@@ -390,8 +390,8 @@ def widening(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: flo
     blur = _blur(near, p, rows)
     likelihood = rows_own / (1.0 + extra) * max(0.0, 1.0 - blur) ** 2
     wide = np.diag(np.linalg.inv(np.diag(facts.prior) + likelihood))
-    inflation: Floats = np.sqrt(np.maximum(wide / np.diag(np.linalg.inv(precision)), 1.0))
-    return inflation
+    ratio: Floats = np.sqrt(np.maximum(wide / np.diag(np.linalg.inv(precision)), 1.0))
+    return ratio
 
 
 def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> bool:
@@ -524,7 +524,7 @@ def publish(
     Raises ValueError where coordinates are used that the job is not charged without, or not used.
     """
     if options.paid != (rows.white is not None):
-        raise ValueError("the whitening that the event leaves out must be at hand, and no other")
+        raise ValueError("give the whitening that the job reuses, and none to any other job")
     release = released(rows, max_row_norm, options, noise_multiplier, random, rows.white)
     return release.posterior(rows.prior_mean, rows.prior, random)
 
@@ -546,7 +546,7 @@ RELEASE = Release(
     exact=False,
     event=event,
     settle=settle,
-    widening=widening,
+    sd_inflation=sd_inflation,
     passes=passes,
     publish=publish,
     model=unchanged,

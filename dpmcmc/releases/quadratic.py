@@ -492,9 +492,9 @@ class Mixture:
     def _log_scales(self, moves: Floats, random: RandomSource) -> Floats:
         """Return log scales (count,) given moves (count, p) by u.
 
-        What squares at a place say is the scale and the way from there to the mean, squared: in no
-        direction more than the rows that carry it can, for squares are cut. How much of it the cut
-        left is not known: a uniform part is taken off.
+        The mean square at an iterate is the squared scale plus the squared distance from there to
+        the mean, in no direction more than the rows that carry it can add, as squares are clipped.
+        How much of it the clip left is not known: a uniform part is taken off.
         """
         release, mean, precision = self.release, *(self.last or (0.0, 1.0))
         weights = scales.weights(release.scales, release.taus, release.tau_sds)

@@ -41,36 +41,36 @@ def faithful_cut(noise: float, rows: float) -> float:
     """
     variance = (spread(TRIED_CUTS) + (noise * TRIED_CUTS**2) ** 2) / (2.0 * inner(TRIED_CUTS)) ** 2
     error = variance / rows + np.array(
-        [(TAIL_WEIGHT * hidden(float(cut))) ** 2 for cut in TRIED_CUTS]
+        [(TAIL_WEIGHT * hidden(float(clip))) ** 2 for clip in TRIED_CUTS]
     )
     return max(best_cut(noise), float(TRIED_CUTS[int(np.argmin(error))]))
 
 
-def solved(mean: float, cut: float, noise: float) -> tuple[float, float]:
+def solved(mean: float, clip: float, noise: float) -> tuple[float, float]:
     """Return t with E min((t Z)^2, cut^2) = mean, and the sd of its log that is due to noise.
 
     noise: sd of that of the mean.
     """
-    mean = min(max(mean, noise, LEAST_MEAN), MOST_OF_CUT * cut * cut)
+    mean = min(max(mean, noise, LEAST_MEAN), MOST_OF_CUT * clip * clip)
     low, high = -MOST_LOG_CHANGE, MOST_LOG_CHANGE
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         t = math.exp(middle)
-        below = t * t * float(kept(np.array(cut / t))) < mean
+        below = t * t * float(kept(np.array(clip / t))) < mean
         low, high = (middle, high) if below else (low, middle)
     t = math.exp(0.5 * (low + high))
-    slope = 2.0 * t * t * float(inner(np.array(cut / t)))
+    slope = 2.0 * t * t * float(inner(np.array(clip / t)))
     return t, noise / max(slope, 1e-12)
 
 
-def variance(t: float, cut: float) -> float:
+def variance(t: float, clip: float) -> float:
     """Return the variance of the log scale estimated from one row, without noise."""
-    k: Floats = np.array(cut / t)
+    k: Floats = np.array(clip / t)
     return float(spread(k) / np.maximum(2.0 * inner(k), 1e-6) ** 2)
 
 
 @lru_cache(maxsize=1024)
-def hidden(cut: float) -> float:
+def hidden(clip: float) -> float:
     """Return by how much a log scale is too low where residuals have a long tail, cut at `cut` sds.
 
     Cut squares do not tell whether they have one, and the scale that a model asks for is the root
@@ -80,7 +80,7 @@ def hidden(cut: float) -> float:
     ends = (np.arange(TAIL_POINTS) + 0.5) / TAIL_POINTS
     squares = (-np.log(ends) - 1.0) ** 2
     squares = squares / squares.mean()
-    return max(0.0, -math.log(solved(float(np.minimum(squares, cut * cut).mean()), cut, 0.0)[0]))
+    return max(0.0, -math.log(solved(float(np.minimum(squares, clip * clip).mean()), clip, 0.0)[0]))
 
 
 def weights(scales: Floats, taus: Floats, tau_sds: Floats) -> Floats:

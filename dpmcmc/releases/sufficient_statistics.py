@@ -367,7 +367,9 @@ def _noise(
     return noise_of_sums * facts.max_row_norm**2, noise_of_sums * facts.max_row_norm * HALF_RANGE
 
 
-def widening(options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float) -> Floats:
+def sd_inflation(
+    options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float
+) -> Floats:
     """Return (p,) expected sds of the draws over those of the posterior given the rows.
 
     For coefficients as large as the residuals, which the noise of X'X is multiplied by. Of k rows
@@ -436,7 +438,7 @@ RELEASE = Release(
     exact=False,
     event=event,
     settle=settle,
-    widening=widening,
+    sd_inflation=sd_inflation,
     passes=passes,
     publish=publish,
     model=unchanged,

@@ -70,7 +70,7 @@ def beginning(design: Design, spec: JobSpec, assumptions: Assumptions) -> Beginn
 
     return Beginning(
         settle,
-        lambda z: release.widening(options, facts, z),
+        lambda z: release.sd_inflation(options, facts, z),
         lambda z: noisy_quadratic.poor(options, facts, z),
     )
 
@@ -103,7 +103,7 @@ def _mean_beginning(design: Design, spec: JobSpec, assumptions: Assumptions) -> 
     def sd_inflation(z: float) -> Floats:
         """Return the expected sd of draws over the posterior's (d,), at a noise multiplier."""
         z = min(z, MOST_NOISE)  # infinite where it is not known yet
-        return noisy_mean.widening(settled(Start(), z), facts, z)
+        return noisy_mean.sd_inflation(settled(Start(), z), facts, z)
 
     return Beginning(settle, sd_inflation, lambda _: False)
 

@@ -127,4 +127,4 @@ def _sd_inflation(start: Start, assumptions: Assumptions) -> Floats:
     """Return the inflation (d,) of the sd by the noise: expected sd over the posterior's."""
     if assumptions.beginning is None:
         raise ValueError("this model has no release for a chain to start from")
-    return assumptions.beginning.widening(start.noise_multiplier or math.inf)
+    return assumptions.beginning.sd_inflation(start.noise_multiplier or math.inf)

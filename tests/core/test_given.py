@@ -5,7 +5,7 @@ import pytest
 
 from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, plan, sample
 from dpmcmc.base.errors import SpecError
-from dpmcmc.families.scores.base import Place
+from dpmcmc.families.scores.base import Evaluation
 from dpmcmc.families.scores.given import Given
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.schema import BinaryColumn
@@ -128,7 +128,7 @@ def test_no_weight_makes_a_row_say_more_than_any_row_may(name):
     answers = rng.integers(0, 2, m) if name == "logistic" else rng.poisson(3, m) ** 2
     weight, reach = 10 ** rng.uniform(-3, 2, m), rng.uniform(0.01, 5, m)
     y = np.stack((answers, rng.normal(0, 1, m), weight), axis=1)
-    place = Place(rng.normal(0, 2, (1, m)), reach, np.zeros(m), most, curved, 1.3, 3.0)
+    place = Evaluation(rng.normal(0, 2, (1, m)), reach, np.zeros(m), most, curved, 1.3, 3.0)
     told = family.terms(y, place)
     assert (np.abs(told.psi[0]) * reach).max() <= most * (1 + 1e-9)
     assert (told.root[0, 0] ** 2 * reach**2).max() <= curved * (1 + 1e-9)
@@ -193,8 +193,8 @@ def test_a_weight_counts_once_where_rows_are_cut(name):
     eta = rng.normal(0, 1, (1, m))
     y = np.stack((rng.integers(0, 2, m), np.zeros(m), weight), axis=1)
     there = np.zeros(m), 1e9, 1.0, 1.3, 3.0
-    alone = family.terms(y[:, 0], Place(eta, reach, there[0], 1e9, 1e9, *there[3:]))
-    told = Given(family, 0.0).terms(y, Place(eta, reach, *there))
+    alone = family.terms(y[:, 0], Evaluation(eta, reach, there[0], 1e9, 1e9, *there[3:]))
+    told = Given(family, 0.0).terms(y, Evaluation(eta, reach, *there))
     whole = weight * alone.root[0, 0] ** 2
     fits = whole * reach**2 < 0.99
     assert fits.any()

@@ -9,7 +9,7 @@ import pytest
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import parameters_of
 from dpmcmc.families.multinomial import averaged, probabilities, root_of, softened
-from dpmcmc.families.scores.base import Place
+from dpmcmc.families.scores.base import Evaluation
 from dpmcmc.fit.local import sample, table_of
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
@@ -141,7 +141,9 @@ def place_of(eta, rng, most=math.inf, curved=math.inf, cover=False):
     ways = [rng.normal(size=(5, m)) for _ in range(k)]
     none = np.zeros(m)
     own = newton_path.inner([0.3 * way for way in ways]) if cover else np.zeros((0, 0, 0))
-    place = Place(eta, none, none, most, curved, 1.0, 1.0, inner=newton_path.inner(ways), cover=own)
+    place = Evaluation(
+        eta, none, none, most, curved, 1.0, 1.0, inner=newton_path.inner(ways), cover=own
+    )
     return place, ways
 
 
@@ -242,7 +244,7 @@ def test_two_categories_say_what_logistic_rows_say():
     eta, y = rng.normal(size=(1, 60)), rng.integers(2, size=60).astype(float)
     a = rng.normal(size=(4, 60))
     reach, none = np.linalg.norm(a, axis=0), np.zeros(60)
-    place = Place(eta, reach, none, 1.5, 2.0, 1.0, 1.0, inner=newton_path.inner([a]))
+    place = Evaluation(eta, reach, none, 1.5, 2.0, 1.0, 1.0, inner=newton_path.inner([a]))
     one, other = (FAMILIES[name].terms(y, place) for name in ("multinomial", "logistic"))
     for field in ("psi", "root", "noise", "square"):
         assert getattr(one, field) == pytest.approx(getattr(other, field), abs=1e-14)

@@ -6,7 +6,7 @@ from scipy.stats import nbinom
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
-from dpmcmc.families.scores.base import Place
+from dpmcmc.families.scores.base import Evaluation
 from dpmcmc.fit.local import sample
 from dpmcmc.inputs.schema import CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
@@ -112,7 +112,7 @@ def test_cut_scores_have_mean_0_and_the_slope_and_variance_that_they_say(k, eta,
     mean = np.exp(eta)
     y = np.arange(0.0, nbinom.ppf(1 - 1e-14, k, k / (k + mean)) + 2.0)
     one, family = np.ones(len(y)), rows_of(k)
-    place = Place(eta * one[None], one, 1e-5 * one, most, 1e9, 1.3, 4.0)
+    place = Evaluation(eta * one[None], one, 1e-5 * one, most, 1e9, 1.3, 4.0)
     told, p = family.terms(y, place), nbinom.pmf(y, k, k / (k + mean))
     psi = told.psi[0]
     assert p @ psi == pytest.approx(0.0, abs=1e-7)
@@ -127,7 +127,7 @@ def test_cut_scores_have_mean_0_and_the_slope_and_variance_that_they_say(k, eta,
 def test_the_curvature_near_the_mode_is_that_of_the_counts_that_were_seen():
     """Where a mean is wrong, the posterior's width is not what the model expects."""
     y, one, k, mean = np.array([0.0, 3.0, 90.0]), np.ones(3), 2.0, np.exp(1.2)
-    place = Place(1.2 * one[None], one, 1e-6 * one, 1e9, 1e9, 1.0, 4.0)
+    place = Evaluation(1.2 * one[None], one, 1e-6 * one, 1e9, 1e9, 1.0, 4.0)
     told = rows_of(k).terms(y, place)
     observed = k * mean * (k + y) / (k + mean) ** 2
     np.testing.assert_allclose(told.root[0, 0] ** 2, observed, rtol=1e-6)
@@ -137,7 +137,7 @@ def test_the_curvature_near_the_mode_is_that_of_the_counts_that_were_seen():
 def test_so_large_a_dispersion_is_poisson_regression():
     rng = np.random.default_rng(3)
     y, one = rng.poisson(3.0, 500) * 1.0, np.ones(500)
-    place = Place(rng.normal(1, 0.5, (1, 500)), one, 0.05 * one, 1.5, 3.0, 1.2, 3.0)
+    place = Evaluation(rng.normal(1, 0.5, (1, 500)), one, 0.05 * one, 1.5, 3.0, 1.2, 3.0)
     poisson = MODELS["poisson"].rows(ModelOptions())
     ours, known = rows_of(1e6).terms(y, place), poisson.terms(y, place)
     for part in ("psi", "root", "noise", "square"):

@@ -456,7 +456,7 @@ def test_the_expected_width_is_about_what_runs_have():
         from dpmcmc.planner.resolve import fill
 
         facts = PublicFacts(make_design(schema_of(rows), spec.model.formula), spec)
-        expected = fill(facts, spec).widening
+        expected = fill(facts, spec).sd_inflation
         wide = [
             drawn(family, rows, epsilon, seed).std(axis=0) / exactly(family, rows, seed)[1]
             for seed in range(4)

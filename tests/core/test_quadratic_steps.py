@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpmcmc.families.scores.base import Place
+from dpmcmc.families.scores.base import Evaluation
 from dpmcmc.releases import scales
 from dpmcmc.releases.quadratic_steps import downweighted, rescaled
 from tests.cases import FAMILIES
@@ -51,7 +51,7 @@ def test_looks_that_disagree_count_less_in_that_direction_alone():
 def test_rows_that_are_cut_far_off_come_back_in_one_step(family, y, eta, wanted):
     """The tangent of what is cut would lead there in dozens of steps."""
     one = np.ones(1)
-    place = Place(np.full((1, 1), eta), one, 0.0 * one, 1.0, 1e9, 1.0, 3.0)
+    place = Evaluation(np.full((1, 1), eta), one, 0.0 * one, 1.0, 1e9, 1.0, 3.0)
     terms = FAMILIES[family].terms(np.array([y]), place)
     assert terms.psi[0, 0] / terms.root[0, 0, 0] ** 2 == pytest.approx(wanted, rel=1e-6)
 

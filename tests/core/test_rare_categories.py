@@ -8,7 +8,7 @@ import pytest
 from scipy.special import ndtr
 
 from dpmcmc import sample
-from dpmcmc.families.scores.base import Place
+from dpmcmc.families.scores.base import Evaluation
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.fit.local import table_of
 from dpmcmc.formula.design import make_design
@@ -111,7 +111,7 @@ def test_a_slope_is_that_over_where_the_mean_may_lie():
     shift = nodes * spread / sd
     mean = float(weights @ (ndtr(cut - shift) - ndtr(-cut - shift)))
     one = np.ones(1)
-    place = Place(np.zeros((1, 1)), reach * one, spread * one, most, math.inf, sd, 1.0)
+    place = Evaluation(np.zeros((1, 1)), reach * one, spread * one, most, math.inf, sd, 1.0)
     slope = Linear().terms(np.zeros(1), place).root[0, 0, 0] ** 2
     assert slope * sd * sd == pytest.approx(mean, rel=1e-6)
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpmcmc import Budget, Schema, sample
 from dpmcmc.families import MODELS
-from dpmcmc.families.scores.base import Place
+from dpmcmc.families.scores.base import Evaluation
 from dpmcmc.fit.local import table_of
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import DpPenaltyOptions
@@ -101,7 +101,7 @@ def test_rows_between_0_and_1_are_read_as_0_or_1_everywhere():
     own = form(design, spec).rows(share)
     assert np.array_equal(own[0], form(make_design(words, "y ~ x"), spec).rows(told)[0])
     family = opened(design, spec, share).family
-    place = Place(np.zeros((1, 2)), np.ones(2), np.zeros(2), np.inf, np.inf, 1.0, 1.0)
+    place = Evaluation(np.zeros((1, 2)), np.ones(2), np.zeros(2), np.inf, np.inf, 1.0, 1.0)
     halves, whole = (family.terms(np.array(y), place).psi for y in ((0.5, 0.499), (1.0, 0.0)))
     assert np.array_equal(halves, whole)
     assert "a half or more count as 1" in " ".join(plan(SCHEMA, spec).warnings)

@@ -1429,8 +1429,8 @@ DESIGNING = (
         "weighted rows cut as if they had no weight",
         "dpmcmc/families/scores/given.py",
         "Given.terms",
-        "least * place.row_norm",
-        "place.row_norm",
+        "least * at.row_norm",
+        "at.row_norm",
         "tests/core/test_given.py::test_no_weight_makes_a_row_say_more_than_any_row_may[poisson]",
     ),
     Bug(

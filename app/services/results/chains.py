@@ -129,13 +129,13 @@ def kept_draws(
     of_attempt = _of_attempt(job_id, attempt)
     query = select(ChainBlockRow.seq, ChainBlockRow.first_draw, ChainBlockRow.num_draws)
     blocks = session.execute(query.where(*of_attempt).order_by(ChainBlockRow.seq))
-    places = tuple((seq, first, draws) for seq, first, draws in blocks)
-    draws = sum(count for _, _, count in places)
+    spans = tuple((seq, first, draws) for seq, first, draws in blocks)
+    draws = sum(count for _, _, count in spans)
     size = session.scalar(
         select(func.length(ChainBlockRow.payload)).where(*of_attempt, ChainBlockRow.seq == 0)
     )
-    chains = (size or 0) // (8 * parameters * places[0][2]) if places else 0
-    return StoredDraws(sessions, job_id, attempt, (chains, draws, parameters), places, converted)
+    chains = (size or 0) // (8 * parameters * spans[0][2]) if spans else 0
+    return StoredDraws(sessions, job_id, attempt, (chains, draws, parameters), spans, converted)
 
 
 def _of_attempt(job_id: UUID, attempt: int) -> tuple[ColumnElement[bool], ...]:

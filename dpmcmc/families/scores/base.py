@@ -21,7 +21,7 @@ NONE: Floats = np.zeros((0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Evaluation:
     """Where scores are evaluated, and their clips. All arrays over the rows of a block.
 
     eta: (k, m) linear predictors. row_norm: (m,) norm of the covariates in the coordinates of the
@@ -78,7 +78,7 @@ BINOMIAL = Variance(1.0, -1.0)
 
 
 class Family(Protocol):
-    """One regression. How many predictors a row has, it reads off `Place.eta`.
+    """One regression. How many predictors a row has, it reads off `Evaluation.eta`.
 
     link: maps the mean of a response to its predictor; that of "identity" may have a scale, which
     is the sd of the residual in units of the predictor. has_scale: whether residuals have a scale,
@@ -91,7 +91,7 @@ class Family(Protocol):
     quadratic: bool
     variance: Variance
 
-    def terms(self, y: Floats, place: Place) -> Terms:
+    def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return the statistics of rows with responses y (m,), see Terms."""
 
 
@@ -101,14 +101,12 @@ def single(psi: Floats, slope: Floats, variance: Floats, square: Floats | None =
     return Terms(psi[None], root, noise, np.zeros_like(psi) if square is None else square)
 
 
-def nodes_of(place: Place) -> list[tuple[Floats, float]]:
+def nodes_of(at: Evaluation) -> list[tuple[Floats, float]]:
     """Return (predictors (m,), weight): averages over them are those over the posterior.
 
     Exact up to the third degree of a normal spread.
     """
-    eta = place.eta[0]
-    if not place.spread.any():
+    eta = at.eta[0]
+    if not at.spread.any():
         return [(eta, 1.0)]
-    return [
-        (eta + node * place.spread, weight) for node, weight in zip(NODES, WEIGHTS, strict=True)
-    ]
+    return [(eta + node * at.spread, weight) for node, weight in zip(NODES, WEIGHTS, strict=True)]

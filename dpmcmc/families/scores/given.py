@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpmcmc.base.errors import SpecError
-from dpmcmc.families.scores.base import Family, Floats, Place, Terms
+from dpmcmc.families.scores.base import Evaluation, Family, Floats, Terms
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.schema import NumberColumn, Table
@@ -34,19 +34,19 @@ class Given:
         self.link, self.has_scale = family.link, family.has_scale
         self.quadratic, self.variance = family.quadratic, family.variance
 
-    def terms(self, y: Floats, place: Place) -> Terms:
+    def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
         answer, offset, weight = y.T
-        eta, root = place.eta + offset, np.sqrt(weight)
+        eta, root = at.eta + offset, np.sqrt(weight)
         if self.link == "identity":
             answer, eta, row_norm, spread = (
-                root * v for v in (answer, eta, place.row_norm, place.spread)
+                root * v for v in (answer, eta, at.row_norm, at.spread)
             )
-            times, curved = root, place.curved
+            times, curved = root, at.curved
         else:  # a score is weighted once; with the square of this row_norm a slope would be twice
             times, least = weight, np.maximum(weight, MIN_WEIGHT)
-            row_norm, spread, curved = least * place.row_norm, place.spread, least * place.curved
-        asked = replace(place, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
+            row_norm, spread, curved = least * at.row_norm, at.spread, least * at.curved
+        asked = replace(at, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
         terms = self.family.terms(answer, asked)
         return Terms(times * terms.psi, root * terms.root, root * terms.noise, terms.square)
 

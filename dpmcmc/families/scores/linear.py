@@ -10,42 +10,42 @@ from scipy.special import ndtr
 from dpmcmc.families.scores.base import (
     TINY,
     UNCUT,
+    Evaluation,
     Floats,
     Link,
-    Place,
     Terms,
     Variance,
     single,
 )
 
-WIDEST_CUT = 8.0  # residual sds beyond which every row is cut
+WIDEST_CLIP = 8.0  # residual sds beyond which every row is clipped
 OUTLIER_SDS = 3.0  # sds, that few residuals are off where the mean is near
 SQRT_TWO_PI = np.sqrt(2.0 * np.pi)
 
 
-def inside(cut: Floats) -> Floats:
+def inside(clip: Floats) -> Floats:
     """Return P(|Z| < cut)."""
-    return np.asarray(2.0 * ndtr(cut) - 1.0)
+    return np.asarray(2.0 * ndtr(clip) - 1.0)
 
 
-def kept(cut: Floats) -> Floats:
+def kept(clip: Floats) -> Floats:
     """Return E min(Z^2, cut^2)."""
-    tail = 2.0 * ndtr(-cut)
+    tail = 2.0 * ndtr(-clip)
     return np.asarray(
-        1.0 - tail - 2.0 * cut * np.exp(-0.5 * cut * cut) / SQRT_TWO_PI + cut * cut * tail
+        1.0 - tail - 2.0 * clip * np.exp(-0.5 * clip * clip) / SQRT_TWO_PI + clip * clip * tail
     )
 
 
-def inner(cut: Floats) -> Floats:
+def inner(clip: Floats) -> Floats:
     """Return E[Z^2; |Z| < cut]."""
-    return np.asarray(kept(cut) - cut * cut * (1.0 - inside(cut)))
+    return np.asarray(kept(clip) - clip * clip * (1.0 - inside(clip)))
 
 
-def spread(cut: Floats) -> Floats:
+def spread(clip: Floats) -> Floats:
     """Return the variance of min(Z^2, cut^2)."""
-    density = 2.0 * np.exp(-0.5 * cut * cut) / SQRT_TWO_PI
-    fourth = 3.0 * inner(cut) - cut**3 * density + cut**4 * (1.0 - inside(cut))
-    return np.asarray(fourth - kept(cut) ** 2)
+    density = 2.0 * np.exp(-0.5 * clip * clip) / SQRT_TWO_PI
+    fourth = 3.0 * inner(clip) - clip**3 * density + clip**4 * (1.0 - inside(clip))
+    return np.asarray(fourth - kept(clip) ** 2)
 
 
 class Linear:
@@ -54,17 +54,15 @@ class Linear:
     link: Link = "identity"
     has_scale, quadratic, variance = True, True, Variance(0.0)
 
-    def terms(self, y: Floats, place: Place) -> Terms:
+    def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
-        sd = place.scale
-        z = (y - place.eta[0]) / sd
-        widest = WIDEST_CUT if place.most < UNCUT else UNCUT
-        k = np.minimum(place.most * sd / np.maximum(place.row_norm, TINY), widest)
-        slope = inside(k / np.sqrt(1.0 + (place.spread / sd) ** 2))
-        if not place.spread.any():  # far from the mean the tangent of what is cut is of no use
+        sd = at.scale
+        z = (y - at.eta[0]) / sd
+        widest = WIDEST_CLIP if at.most < UNCUT else UNCUT
+        k = np.minimum(at.most * sd / np.maximum(at.row_norm, TINY), widest)
+        slope = inside(k / np.sqrt(1.0 + (at.spread / sd) ** 2))
+        if not at.spread.any():  # far from the mean the tangent of what is clipped is of no use
             slope = np.where(np.abs(z) > OUTLIER_SDS, np.minimum(slope, k / np.abs(z)), slope)
-        w = np.minimum(1.0, place.curved * sd * sd / np.maximum(slope * place.row_norm**2, TINY))
+        w = np.minimum(1.0, at.curved * sd * sd / np.maximum(slope * at.row_norm**2, TINY))
         psi = w * np.clip(z, -k, k) / sd
-        return single(
-            psi, w * slope / sd**2, w * w * kept(k) / sd**2, np.minimum(z * z, place.cut**2)
-        )
+        return single(psi, w * slope / sd**2, w * w * kept(k) / sd**2, np.minimum(z * z, at.cut**2))
