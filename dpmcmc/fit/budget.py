@@ -50,7 +50,15 @@ VERSIONS = (VERSION, VERSION_WITH_RETURNS, VERSION_WITH_UNIT)
 
 
 class BudgetExhaustedError(ValueError):
-    """A call that would cost more than is left. requested, remaining: epsilon at delta."""
+    """A call that would cost more than is left.
+
+    Attributes
+    ----------
+    requested
+        Epsilon of the call, at the budget's delta.
+    remaining
+        Largest epsilon of a call that still fits.
+    """
 
     def __init__(self, requested: float, remaining: float, delta: float, why: str = "") -> None:
         cost = f"this call costs epsilon {requested:.4g} at delta {delta:g}"
@@ -110,14 +118,32 @@ class Budget:
 
     What a call costs is taken before it reads a row, and stays taken if the call fails. One Budget
     stands for one set of rows, in all threads. Without a path it is kept in memory, in one process,
-    and cannot be copied: a copy would spend the same epsilon again. path: the file that keeps it,
-    made where there is none; where there is one its epsilon, delta and failure_share must be these.
-    Several processes may use one file at once. `save` gives a budget a file later, and `load` reads
-    one.
-    Calls of pure epsilon fit as well while all epsilons together do. failure_share: share of delta,
-    at most 1/2, that is kept for releases of medians and maxima, which cost a delta of their own;
-    without it none fits.
-    Raises ValueError where epsilon, delta or failure_share is none, or the file keeps another one.
+    and cannot be copied: a copy would spend the same epsilon again. `save` gives a budget a file
+    later, and `load` reads one. Calls of pure epsilon fit as well while all epsilons together do.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee for all calls together.
+    failure_share
+        Share of delta, at most 1/2, that is kept for releases of medians and maxima, which cost a
+        delta of their own; without it none fits.
+    path
+        The file that keeps the budget, made where there is none. An existing one must keep the same
+        epsilon, delta and failure_share. Several processes may use one file at once.
+
+    Raises
+    ------
+    ValueError
+        If epsilon, delta or failure_share is out of range, or the file keeps another budget.
+    OSError
+        If the file cannot be read or written.
+
+    Examples
+    --------
+    >>> budget = Budget(epsilon=2, delta=1e-6)
+    >>> fit = sample("cured ~ dose", rows, schema, epsilon=1, budget=budget)
+    >>> print(budget)
     """
 
     __slots__ = ("_file", "_lock", "_process", "_spent", "_terms")

@@ -123,31 +123,76 @@ def sample(
     progress: bool | None = None,
     random: RandomSource | None = None,
 ) -> Result:
-    """Plan and run a job on rows of your own: the service's path without the service.
+    """Fit a model to rows of your own: plan the job, pay for it, and draw from its posterior.
 
-    `sample("y ~ age + sex", frame, schema, epsilon=1)`, or, where a whole ModelSpec is at hand,
+    Write `sample("y ~ age + sex", frame, schema, epsilon=1)` or, with a whole ModelSpec,
     `sample(data, schema=schema, model=model, epsilon=1)`.
 
-    formula: as in ModelSpec, a word. data: a data frame (pandas, polars, Arrow, ...) or column name
-    -> (rows,) numbers, or words among the declared categories. family: by default that of the
-    response's column: logistic for two categories, multinomial for more, linear for a number (with
-    a warning where its bounds are 0 and 1, which logistic takes as well).
-    prior: by default one that follows from public bounds. epsilon: what the call may cost, or
-    noise_multiplier in its place. delta: by default that of the budget, or else the smaller of 1e-6
-    and a tenth of 1 / rows. sampler: an algorithm's options, or its name, with everything left to
-    the planner; where None the planner chooses, and says why in result.plan.reasons. budget: takes
-    what the call costs before a row is read; without one the cost is the caller's to account for:
-    every call spends it anew. spend: "until_hopeless" ends a release that its own released numbers
-    show to be hopeless, and gives the budget back what was not drawn; result.cost is then what was,
-    and the verdict says so. "all" goes on. whitening: an earlier release of the same columns of the
-    same rows, whose coordinates are used again, so that all of the budget is left for the rest.
-    max_rows: fewer rows of each person than the schema declares, chosen at random.
-    accept_low_quality: whether to run, and to pay for, a job whose plan is not `usable`, which is
-    refused otherwise. progress: whether a bar shows on stderr how far the run is; by default on
-    terminals, of long runs. random: for tests only.
-    Raises SpecError on the job, LowQualityError where its plan is not usable, BudgetExhaustedError
-    where too little is left, ValueError where the data do not suit the schema. Nothing is charged
-    then.
+    Parameters
+    ----------
+    formula
+        Response and covariates as in ModelSpec, such as "y ~ age + sex".
+    data
+        The rows: a data frame (pandas, polars, Arrow, ...), or a mapping of column names to numbers
+        or words of the declared categories.
+    schema
+        Declared columns and number of rows: `Schema.from_frame` makes one.
+    epsilon
+        What the call may cost.
+    delta
+        By default the budget's, or else the smaller of 1e-6 and 0.1 / rows.
+    noise_multiplier
+        In place of epsilon: sd of the noise over the sensitivity.
+    family
+        By default that of the response: logistic for two categories, multinomial for more, linear
+        for a number (with a warning if its bounds are 0 and 1, which logistic takes as well).
+    prior
+        By default one that follows from the declared bounds.
+    model
+        In place of formula, family and prior.
+    sampler
+        An algorithm's options, or its name with all options left to the planner. By default the
+        planner chooses; `result.plan.reasons` says why.
+    budget
+        If given, it pays for the call before a row is read. Without one every call spends its cost
+        anew, and the sum is the caller's to account for.
+    spend
+        "until_hopeless" ends a release that its own released numbers show to be hopeless, and gives
+        the budget back what was not drawn: `result.cost` is what was spent, and the verdict says
+        so. "all" goes on.
+    whitening
+        An earlier release of the same columns of the same rows. Its coordinates are used again, and
+        all of the cost is left for the rest.
+    accept_low_quality
+        Whether to run, and to pay for, a job whose plan is not `usable`.
+    max_rows
+        Fewer rows of each person than the schema declares, chosen at random.
+    progress
+        Whether stderr shows how far the run is; by default on terminals, for long runs.
+    random
+        For tests only.
+
+    Returns
+    -------
+    Result
+        Posterior draws, summary, verdict, plan and release.
+
+    Raises
+    ------
+    SpecError
+        If the job is not possible; the message names the field and the remedy.
+    LowQualityError
+        If its plan is not usable.
+    BudgetExhaustedError
+        If too little of the budget is left.
+    ValueError
+        If the data do not fit the schema. Nothing is charged for any of these errors.
+
+    Examples
+    --------
+    >>> schema = Schema.from_frame(rows, bounds={"dose": (0, 10), "cured": ("no", "yes")})
+    >>> fit = sample("cured ~ dose", rows, schema, epsilon=1)
+    >>> print(fit)
     """
     if formula is not None and not isinstance(formula, str):
         if data is not None:

@@ -213,7 +213,29 @@ class Result:
 def load(path: Path) -> Result:
     """Return the fit that `Result.save` wrote: the same draws, verdict and free posteriors.
 
-    Nothing in the file is executed. Raises ValueError where it is no such file, OSError.
+    Nothing in the file is executed.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    Result
+        The fit, as `sample` returned it.
+
+    Raises
+    ------
+    ValueError
+        If the file holds no fit, or was written by a later version.
+    OSError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> fit = dpmcmc.load("fit.zip")
+    >>> fit.summary()
     """
     facts, draws = files.read(path)
     try:

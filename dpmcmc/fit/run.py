@@ -86,14 +86,43 @@ def run(
 ) -> Run:
     """Return the draws of a resolved job in blocks (chain, block, parameter), warm-up included.
 
-    The lengths of the blocks follow from public facts. Chains start at draws given a release that
-    the job pays for, or at a public point, see the model's form; the first draw is the position
-    after the first step.
+    Chains start at draws given a release that the job pays for, or at a public point, see the
+    model's form; the first draw is the position after the first step.
+
     Privacy: event(schema, spec), paid for by `permit`.
-    random: for tests only; a fresh SystemRandom otherwise. whitening: that the job uses again, for
-    the columns of its own design.
-    Raises PermitError before the rows are opened, where the permit is for another event or dataset;
-    SpecError where the job is not resolved, or its whitening not given. Never raises on the rows.
+
+    Parameters
+    ----------
+    schema
+        Declared columns and number of rows.
+    spec
+        A job with every option filled in: `plan(schema, spec).spec`.
+    rows
+        The rows, which only the permit opens.
+    permit
+        Proof that the event of this very job is paid for; it opens the rows once.
+    random
+        For tests only; secure by default.
+    whitening
+        The whitening that the job uses again, for the columns of its own design.
+
+    Returns
+    -------
+    Run
+        An iterator over blocks of draws. Their lengths follow from public facts.
+
+    Raises
+    ------
+    PermitError
+        If the permit is for another event or dataset, before the rows are opened.
+    SpecError
+        If the job is not resolved, or its whitening is not given. Never on account of the rows.
+
+    Examples
+    --------
+    >>> planned = plan(schema, spec)
+    >>> for block in run(schema, planned.spec, rows, permit):
+    ...     print(block.draws.shape)
     """
     schema = spec.privacy.schema(schema)
     if permit.event_digest != digest(event(schema, spec)):

@@ -252,28 +252,52 @@ def _check_cost(cost: Cost) -> None:
 def plan(
     schema: Schema, spec: JobSpec, *, advise: bool = True, earlier: Sequence[Earlier] = ()
 ) -> Plan:
-    """Return a complete job: options filled in, its cost and its expected quality.
+    """Return a complete job: options filled in, its cost and its expected quality. It reads no row.
 
-    expected_ess: bulk effective sample size that ArviZ is expected to report after warm-up, all
-    chains together, averaged over the parameters; before any row is seen. ArviZ counts some three
-    draws more than there are where there are few.
-    None where nothing is known of how a sampler mixes. It is stated for rows that nobody has seen:
-    numbers vary by .4 of half their range, as those of public data do
-    (experiments/ess_per_step.py), and effects are large: logistic coefficients of such columns have
-    an sd of 1.75, and a linear response a residual sd of a sixteenth of its declared range. On
-    twenty designs with large effects and related columns runs of dp_penalty and dp_hmc had at least
-    half of it (39 of 40; experiments/large_effects.py). Small effects have several times as much.
-    Where numbers crowd a small part of their bounds the chain gives several times fewer draws;
-    `warnings` says how many where that matters. Draws of a release are independent and count in
-    full.
-    expected_width: sd of the draws over that of the posterior given the rows, median coefficient;
-    for a chain with the error of its means. None where it is not known: the chain is too short, or
-    cuts rows. usable: whether a result is expected that its own verdict calls reliable where
-    effects are of usual size, or of a release one no wider than resolve.MAX_WIDTH_RATIO.
-    reasons: why the algorithm was chosen, where the caller left that to the planner, and which
-    whitening is used again. earlier: releases of the same dataset that paid for one.
-    advise: whether to work out the warnings, which takes longer than all the rest.
-    Raises SpecError.
+    `expected_ess` is the bulk effective sample size that ArviZ is expected to report after warm-up,
+    all chains together, averaged over the parameters; None where nothing is known of how a sampler
+    mixes. It is stated for rows that nobody has seen: numbers vary by .4 of half their range, as
+    those of public data do (experiments/ess_per_step.py), and effects are large: logistic
+    coefficients of such columns have an sd of 1.75, and a linear response a residual sd of a
+    sixteenth of its declared range. On twenty designs with large effects and related columns runs
+    of dp_penalty and dp_hmc had at least half of it (39 of 40; experiments/large_effects.py). Small
+    effects have several times as much. Where numbers crowd a small part of their bounds the chain
+    gives several times fewer draws; `warnings` says how many where that matters. Draws of a release
+    are independent and count in full. ArviZ counts some three draws more than there are where there
+    are few.
+
+    `expected_width` is the sd of the draws over that of the posterior given the rows, median
+    coefficient; for a chain with the error of its means. It is None for a chain that is too short
+    or clips rows. `usable` says whether a result is expected that its own verdict calls reliable
+    where effects are of usual size, or of a release one no wider than resolve.MAX_WIDTH_RATIO.
+
+    Parameters
+    ----------
+    schema
+        Declared columns and number of rows.
+    spec
+        The job; the planner chooses what is left open.
+    advise
+        Whether to work out the warnings, which takes longer than all the rest.
+    earlier
+        Releases of the same dataset that paid for a whitening.
+
+    Returns
+    -------
+    Plan
+        The resolved job, its cost and expected quality, `warnings`, and `reasons`: why the
+        planner chose the algorithm, and which whitening is used again.
+
+    Raises
+    ------
+    SpecError
+        If the job is not possible; the message names the field and the remedy.
+
+    Examples
+    --------
+    >>> model = ModelSpec(family="logistic", formula="cured ~ dose")
+    >>> job = JobSpec(model=model, privacy=PrivacySpec(epsilon=1, delta=1e-6))
+    >>> plan(schema, job).expected_width
     """
     check_spec(schema, spec)
     schema = spec.privacy.schema(schema)

@@ -11,9 +11,28 @@ MOST_COUNT = 10**12
 def noise_for_epsilon(epsilon: float, delta: float, num_steps: int = 1) -> float:
     """Return the least noise multiplier with which so many Gaussian releases cost (epsilon, delta).
 
-    A noise multiplier is the noise's sd over the sensitivity. num_steps: of all chains together; a
-    step of a penalty sampler is one release. Exact, under replace_one, rounded up. Raises
-    SpecError on what is none of these.
+    Exact, under replace_one, rounded up.
+
+    Parameters
+    ----------
+    epsilon, delta
+        What all releases may cost together.
+    num_steps
+        Number of releases, of all chains together; a step of a penalty sampler is one.
+
+    Returns
+    -------
+    float
+        Sd of the noise over the sensitivity.
+
+    Raises
+    ------
+    SpecError
+        If a number is out of range; the message names it.
+
+    Examples
+    --------
+    >>> noise_for_epsilon(1, 1e-6, num_steps=1000)
     """
     _check_budget(epsilon, delta)
     _check_count("num_steps", num_steps)
@@ -30,9 +49,34 @@ def steps_for_epsilon(
 ) -> int:
     """Return how many steps with this noise a budget pays for; 0 where it pays for none.
 
-    With a gradient_noise_multiplier they are those of one chain of dp_hmc, or with one leapfrog
-    step of dp_mala: a step has one ratio and num_leapfrog gradients, and there is one gradient more
-    at the start. Exact, under replace_one. Raises SpecError on what is none of these.
+    Exact, under replace_one.
+
+    Parameters
+    ----------
+    epsilon, delta
+        What all steps may cost together.
+    noise_multiplier
+        Sd of the noise of a log likelihood ratio over its sensitivity.
+    gradient_noise_multiplier
+        The same of gradients. If given, steps are those of one chain of dp_hmc, or with one
+        leapfrog step of dp_mala: each has one ratio and num_leapfrog gradients, and there is one
+        gradient more at the start.
+    num_leapfrog
+        Leapfrog steps of each trajectory.
+
+    Returns
+    -------
+    int
+        The number of steps.
+
+    Raises
+    ------
+    SpecError
+        If a number is out of range; the message names it.
+
+    Examples
+    --------
+    >>> steps_for_epsilon(1, 1e-6, noise_multiplier=150)
     """
     _check_budget(epsilon, delta)
     _check_number("noise_multiplier", noise_multiplier, 1e-5, 1e9)

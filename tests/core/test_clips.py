@@ -139,6 +139,7 @@ TAILS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("z", [3.0, 30.0])
 def test_no_clip_leaves_out_more_than_is_told(tail, z):

@@ -62,6 +62,7 @@ def outcome(spec, advise):
     return made.cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_combination_is_planned_or_refused_with_a_reason(name):
     costs = []

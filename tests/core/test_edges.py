@@ -89,6 +89,7 @@ def test_every_family_that_chains_know_is_tried_here(family):
     assert (family in FORMULAS) is MODELS[family].chains
 
 
+@pytest.mark.slow
 @every_family
 @every_sampler
 def test_odd_rows_give_finite_chains(algorithm, family):
@@ -111,6 +112,7 @@ def test_odd_rows_give_finite_chains(algorithm, family):
         assert made.cost.epsilon <= 1.0
 
 
+@pytest.mark.slow
 @every_family
 @every_sampler
 def test_few_rows_give_finite_chains_or_say_that_they_are_too_few(algorithm, family):
@@ -124,6 +126,7 @@ def test_few_rows_give_finite_chains_or_say_that_they_are_too_few(algorithm, fam
     assert nobody.pointer == "/dataset"
 
 
+@pytest.mark.slow
 @pytest.mark.compiled("chains of every sampler and family")
 @every_family
 @every_sampler
@@ -139,6 +142,7 @@ def test_extreme_bounds_give_finite_chains_or_an_error_on_the_formula(algorithm,
         assert not isinstance(made, SpecError)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled("chains of every sampler and family")
 @every_family
 @every_sampler

@@ -86,6 +86,7 @@ def exact(family, rows, events, prior):
     return np.array(means), np.sqrt(squares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["logistic", "poisson", "negative_binomial"])
 @pytest.mark.parametrize("few", [0, 1, 4, 20, 200])
 def test_a_category_with_few_events_is_right_or_unreliable(family, few):
@@ -179,6 +180,7 @@ KINDS_OF_GROUPS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", KINDS_OF_GROUPS)
 def test_groups_without_events_are_unreliable_and_say_what_would_mend_it(family, kind):

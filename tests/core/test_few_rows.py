@@ -67,6 +67,7 @@ def sds_over_priors(fit):
     return np.array([row.sd for row in rows]) / scales
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", MODELS)
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("epsilon", [0.1, 1, 10])

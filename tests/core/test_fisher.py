@@ -123,6 +123,7 @@ def test_little_laplace_noise_is_as_good_as_none():
     assert none > both[0] > both[1] > (1.0 - 1e-5) * none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [LaplaceNoise(10.0), LaplaceNoise(2.0), GaussianNoise(5.0)])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_algorithm_6_agrees_to_three_standard_errors(noise, seed):

@@ -91,6 +91,7 @@ def ran(package, cache):
     return float(value), int(hits)
 
 
+@pytest.mark.slow
 @compiled
 def test_a_change_of_an_inlined_function_is_compiled_anew(copied, tmp_path):
     """Of a file that is not the kernel's own, which Numba does not look at."""

@@ -136,6 +136,7 @@ def test_with_all_the_budget_it_is_the_posterior(family):
     assert np.abs(draws.std(axis=0) / sds - 1.0).max() < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.compiled("hundreds of releases")
 @pytest.mark.parametrize(("estimand", "most"), [("robust", 1.5), ("model", 1.7)])
 @pytest.mark.parametrize("family", RESPONSES)

@@ -73,6 +73,7 @@ def assert_agree(found, reference):
     assert found[1] == pytest.approx(reference[1], rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -108,6 +109,7 @@ def clipped_walk(sx, scale, clip, steps, rng):
     return draws[steps // 10 :]
 
 
+@pytest.mark.slow
 def test_means_and_sds_are_those_of_the_same_clipped_chain(schema_of, people, rows, seeded):
     """Many ratios are cut here; what the cut chain targets depends on its proposals.
 

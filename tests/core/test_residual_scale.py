@@ -77,6 +77,7 @@ def test_reliable_intervals_of_sums_hold_the_scale(method, width, epsilon):
         assert reliable >= 28
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ERRORS)
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_intervals_of_a_noisy_quadratic_hold_the_scale_whatever_the_tails(kind, epsilon):

@@ -65,6 +65,7 @@ def test_density_of_a_normal_plus_laplace_noise_is_the_convolution(sd):
         assert found == pytest.approx(exact, rel=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mh", "pmmh", "correlated_pmmh", "mhaar", "mhaar_rb"])
 @pytest.mark.parametrize("particles", [8])
 def test_every_algorithm_draws_from_the_exact_posterior(name, particles):
@@ -89,6 +90,7 @@ def test_simulated_rows_agree_with_the_normal_sum_where_it_is_exact():
         assert_drawn_from(found, posterior(released, NormalMean(2.0), prior))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pmmh", "correlated_pmmh", "mhaar"])
 def test_randomised_responses_are_read_as_their_binomial_says(name):
     told = np.repeat([0.0, 1.0], [30, 20])
