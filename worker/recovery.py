@@ -30,7 +30,7 @@ class Outbox:
         self._guard, self._jobs = threading.Lock(), dict[UUID, None]()
 
     def put(self, job_id: UUID) -> None:
-        """Tell of a job soon; of one that waits here already, once."""
+        """Queue a message about a job, once however often it is put."""
         with self._guard:
             self._jobs[job_id] = None
 

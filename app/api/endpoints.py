@@ -172,13 +172,13 @@ def _awaited(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
     def answered(**given: Any) -> Any:
         made = endpoint(**given)
-        return _written(made) if isinstance(made, Listing) else made
+        return _serialised(made) if isinstance(made, Listing) else made
 
     return run
 
 
-def _written(page: Listing[Any]) -> Response:
-    """A page of a list, written item by item: others get their turn between two of them."""
+def _serialised(page: Listing[Any]) -> Response:
+    """Serialise a page of a list item by item; other requests are served in between."""
     items = ",".join(item.model_dump_json() for item in page.items)
     text = f'{{"items":[{items}],"next_cursor":{json.dumps(page.next_cursor)}}}'
     return Response(text, media_type="application/json")

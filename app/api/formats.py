@@ -131,7 +131,7 @@ class _Pieces(io.RawIOBase):
         return len(data)
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """Return what was written since the last call, and drop it."""
         taken, self._written = bytes(self._written), bytearray()
         return taken
 

@@ -25,7 +25,7 @@ class Totals:
 
 
 def totals(session: Session) -> Totals:
-    """Look at every ledger's head."""
+    """Return totals over all ledgers, read from their heads."""
     ledgers, left, entries = Counter[str](), Counter[str](), 0
     ledgers.update(dict.fromkeys(ACCOUNT_STATUSES, 0))
     left.update(dict.fromkeys(LEFT, 0))

@@ -440,7 +440,7 @@ class Sketch:
         self._persons = np.sort(np.ascontiguousarray(digests[:, :8]).view("<u8").ravel())
 
     def fingerprint(self) -> Fingerprint:
-        """Of everything that was added."""
+        """Return the fingerprint of all rows that were added."""
         exact = self._exact.printed()
         return Fingerprint(exact, self._coarse.printed(exact.evidence), self._persons)
 

@@ -43,7 +43,7 @@ def body_of(form: dict[str, str]) -> Json:
 
 
 def _named(form: dict[str, str], prefix: str) -> list[str]:
-    """Return what the form's fields with this prefix and something in them are of."""
+    """Return the names behind this prefix, of all form fields that are filled in."""
     return [key[len(prefix) :] for key in form if key.startswith(prefix) and form[key].strip()]
 
 

@@ -105,7 +105,7 @@ def dispersion_of(options: ModelOptions) -> float:
 
 
 def response(options: ModelOptions) -> Response:
-    """Return how new counts are drawn: Poisson ones, of means that vary."""
+    """Return how new counts are drawn: Poisson with gamma-distributed means."""
     k = dispersion_of(options)
     return Response(
         rate, lambda mean, sds, random: counts(uneven(mean, k, random), sds, random), "mean count"

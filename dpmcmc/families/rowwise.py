@@ -102,7 +102,7 @@ def without_traces(x: Singles, max_row_norm: float) -> Singles:
 
 
 def blocked(column: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return (blocks, size) from (n,), padded with zeros."""
+    """Return a column (n,) as blocks (blocks, size), padded with zeros."""
     return np.pad(column, (0, -len(column) % size)).reshape(-1, size)
 
 

@@ -44,7 +44,7 @@ def _subsets(members: Sequence[int]) -> Iterable[Atom]:
 
 
 def _merged(parts: list[dict[int, bool]]) -> list[dict[int, bool]]:
-    """Join pieces that differ by one variable without its first category: the joint has all."""
+    """Merge contrasts that differ by one variable in reduced coding into one in full coding."""
     while True:
         pair = next(((a, b) for a, b in combinations(parts, 2) if _extra(a, b) is not None), None)
         if pair is None:

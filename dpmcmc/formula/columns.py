@@ -134,7 +134,7 @@ class Columns:
         ]
 
     def _centrable(self, number: int) -> frozenset[int]:
-        """Return the largest set of a piece's numbers that can be centred without another span."""
+        """Return the largest set of a term's numbers that centring leaves with the same span."""
         numbers = [v for v, _ in self._pieces[number] if self._variables[v].scaled]
         own_columns = [
             coded for piece, coded in zip(self._of, self._codings, strict=True) if piece == number

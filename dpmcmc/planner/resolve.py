@@ -160,7 +160,7 @@ def _width(assumptions: Assumptions, spec: JobSpec, filled: JobSpec, ess: float)
     options: Any = filled.sampler
     mixing, z = SAMPLERS[options.algorithm].mixing, filled.privacy.noise_multiplier or 0.0
     clips = spec.model.options.ratio_slope is not None or asked_to_cut(spec.sampler)
-    if not ess >= RELIABLE_ESS or clips or mixing.cuts(options, assumptions, z):
+    if not ess >= RELIABLE_ESS or clips or mixing.clips_ratios(options, assumptions, z):
         return None
     return math.sqrt(1.0 + 1.0 / ess)
 

@@ -229,7 +229,7 @@ def _far_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     options: Any = filled.spec.sampler
     assumptions = facts.assumptions(spec)
     mixing, z = SAMPLERS[options.algorithm].mixing, filled.spec.privacy.noise_multiplier or 0.0
-    if asked_to_cut(spec.sampler) or not mixing.cuts(options, assumptions, z):
+    if asked_to_cut(spec.sampler) or not mixing.clips_ratios(options, assumptions, z):
         return []
     where = "after the start ratios are cut at ten times what is typical of rows, or more"
     if options.clip_width is not None:

@@ -176,7 +176,7 @@ def _interval(losses: Losses, widest: float) -> float:
 
 
 def _block(losses: Losses, count: int) -> int:
-    """How many to compose at once: their losses fill about GRID_CELLS cells, never very many."""
+    """Return how many to compose at once, so that their losses fill about GRID_CELLS cells."""
     wide = max(20.0 * losses.spread / losses.interval, 1.0)
     block = int(min(count, max(FEWEST_AT_ONCE, (GRID_CELLS / wide) ** 2)))
     while block > FEWEST_AT_ONCE:

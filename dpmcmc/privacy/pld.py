@@ -186,7 +186,7 @@ def _compose(parts: tuple[tuple[Event, int], ...], widest: float) -> Both:
 
 
 def _each(act: Callable[..., Losses], *pairs: Both) -> Both:
-    """Do the same to both directions, and once where they are one."""
+    """Apply `act` to both directions of neighbours, once where they are the same."""
     done = act(*(added for added, _ in pairs))
     same = all(added is other for added, other in pairs)
     return done, (done if same else act(*(removed for _, removed in pairs)))

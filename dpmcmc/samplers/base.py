@@ -59,7 +59,7 @@ class MixingModel(Protocol):
     ) -> Expectation:
         """Return the complete options with the expected mixing. Raises SpecError."""
 
-    def cuts(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
+    def clips_ratios(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
         """Whether the planner's clip of complete options affects usual moves.
 
         That is, whether such moves can have ratios beyond it under the planner's assumptions.

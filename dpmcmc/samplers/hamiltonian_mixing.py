@@ -163,7 +163,7 @@ class HamiltonianMixing:
             math.ceil(max(MIN_WARMUP_DRAWS, 1.0 + math.log(distance)) / approach_draws),
         )
 
-    def cuts(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
+    def clips_ratios(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
         """Return whether usual moves have ratios beyond the clip of the complete options."""
         return _declared_width(assumptions) > _clipped_width(options, assumptions, noise_multiplier)
 

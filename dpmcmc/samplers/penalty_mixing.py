@@ -239,7 +239,7 @@ class PenaltyMixing:
         """Return the mu of all steps of all chains."""
         return math.sqrt(options.num_steps * options.num_chains) / noise_multiplier
 
-    def cuts(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
+    def clips_ratios(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
         """Return whether usual moves have ratios beyond the clip of the complete options."""
         widths = FREE_STEP * assumptions.guess.width * assumptions.sds
         return bool((widths > clipped_width(options, assumptions.tempering)).any())

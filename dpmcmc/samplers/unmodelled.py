@@ -41,7 +41,7 @@ class Unmodelled:
         return float(options.num_steps)
 
     def noise_multiplier(self, options: Any, rows: int, epsilon: float, delta: float) -> float:
-        """Return the smallest one at which the event costs at most (epsilon, delta)."""
+        """Return the least noise multiplier at which the event costs at most (epsilon, delta)."""
         mu = accountant.mu_of_epsilon(epsilon, delta)
         count = options.num_steps * options.num_chains
 
@@ -63,8 +63,8 @@ class Unmodelled:
         with_start = self._begun(options, count, noise_multiplier)
         return Expectation(self.finish(with_start, assumptions, noise_multiplier), math.nan, 0)
 
-    def cuts(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
-        """Return False: the planner chooses no clip."""
+    def clips_ratios(self, options: Any, assumptions: Assumptions, noise_multiplier: float) -> bool:
+        """Return whether ratios of rows are clipped: False, as no clip is planned here."""
         return False
 
     def columns(self, options: Any, rows: int, dimension: int) -> float:

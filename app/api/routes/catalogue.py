@@ -42,8 +42,8 @@ def _said(thing: object) -> str:
     return (inspect.getdoc(thing) or "").strip()
 
 
-def _file_of(name: str) -> object:
-    """The module of an algorithm: each has one of its name."""
+def _module_of(name: str) -> object:
+    """Return the module that implements an algorithm, which has the algorithm's name."""
     package = "releases" if name in RELEASES else "samplers"
     return sys.modules[f"dpmcmc.{package}.{name}"]
 
@@ -52,8 +52,8 @@ def _strict(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "additionalProperties": False}
 
 
-def _named(schema: dict[str, Any]) -> dict[str, Any]:
-    """A job's `sampler` says which one it is."""
+def _with_algorithm(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an algorithm's options with `algorithm` required."""
     return {**schema, "required": sorted({*schema.get("required", []), "algorithm"})}
 
 
@@ -79,8 +79,8 @@ def samplers(_: Anyone) -> Listing[RegisteredOut]:
     items = [
         RegisteredOut(
             name=name,
-            description=_said(_file_of(name)),
-            options=_named(_strict(TypeAdapter(sampler.options).json_schema())),
+            description=_said(_module_of(name)),
+            options=_with_algorithm(_strict(TypeAdapter(sampler.options).json_schema())),
         )
         for name, sampler in ALGORITHMS.items()
     ]

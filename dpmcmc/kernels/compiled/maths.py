@@ -214,7 +214,7 @@ def _piece(_, array, start, size):  # noqa: ARG001
 
 
 def _uncounted(_, array):
-    """Return the array, without counting a reference to it."""
+    """Return the array without incrementing its reference count."""
 
     def generate(context, builder, signature, arguments):
         make = context.make_array(signature.args[0])

@@ -135,7 +135,7 @@ class WholeRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """All rows at once."""
+        """Return (1, rows): particles simulate all rows jointly."""
         return 1, self.rows
 
     def log_weights(self, theta: Floats, z: Floats) -> Floats:
