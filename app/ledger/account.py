@@ -88,10 +88,10 @@ class Head:
         return sum_of(self.posted, self.reserved)
 
 
-def sum_of(one: FilterState, other: FilterState) -> FilterState:
+def sum_of(first: FilterState, second: FilterState) -> FilterState:
     """Two states added up."""
     return FilterState(
-        tuple(map(add, one.sums, other.sums)), tuple(map(add, one.unbounded, other.unbounded))
+        tuple(map(add, first.sums, second.sums)), tuple(map(add, first.unbounded, second.unbounded))
     )
 
 
@@ -208,9 +208,9 @@ def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Per
             cost = read_cost(reserved.cost)
             moved = replace(head, posted=head.posted.add(cost), reserved=head.reserved.remove(cost))
             append(session, moved, "post", actor_id=actor_id, **_same(reserved))
-    told = settled[heads[0].dataset_id]["reserve"]
-    subject = json.loads(told.details).get("dataset", str(told.dataset_id))
-    return Permit(subject=subject, event_digest=told.event_digest)
+    reservation = settled[heads[0].dataset_id]["reserve"]
+    subject = json.loads(reservation.details).get("dataset", str(reservation.dataset_id))
+    return Permit(subject=subject, event_digest=reservation.event_digest)
 
 
 def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None = None) -> None:
@@ -342,10 +342,10 @@ def _locked_by_job(session: Session, job_id: UUID) -> list[Head]:
 
 
 def _all_found(rows: Result[Any]) -> list[Head]:
-    found = [head_of(row) for row in rows]
-    if not found:
+    heads = [head_of(row) for row in rows]
+    if not heads:
         raise UnknownAccount("no ledger was opened for this")
-    return found
+    return heads
 
 
 def _found(row: Any) -> Head:
@@ -393,12 +393,12 @@ def write_allotments(allotments: Mapping[str, Allotment]) -> str:
 
 def _settlement(session: Session, job_id: UUID) -> dict[UUID, dict[str, Any]]:
     """A job's entries by ledger and kind, read while the heads are held."""
-    found: dict[UUID, dict[str, Any]] = {}
+    rows_of: dict[UUID, dict[str, Any]] = {}
     for row in session.execute(_OF_ONE_JOB, {"job": job_id}):
-        found.setdefault(row.dataset_id, {})[row.kind] = row
-    if not found or not all("reserve" in entries for entries in found.values()):
+        rows_of.setdefault(row.dataset_id, {})[row.kind] = row
+    if not rows_of or not all("reserve" in entries for entries in rows_of.values()):
         raise UnknownReservation("nothing was reserved for this job")
-    return found
+    return rows_of
 
 
 def _same(reserved: Any) -> dict[str, Any]:

@@ -45,13 +45,13 @@ def amend(
     head = locked(session, dataset_id)
     if head.status == "destroyed" and kind not in ("restore", "join"):
         raise AmendmentRefused("the dataset's rows are destroyed")
-    told = dict(details)
+    fields = dict(details)
     shared = kind in OF_ONE_DATASET and _shared(session, dataset_id)
     if shared:
-        told["dataset"] = str(dataset_id)
+        fields["dataset"] = str(dataset_id)
     open_to_others = shared and kind in STATUSES
     moved = head if open_to_others else _AMENDMENTS[kind](session, head, details)
-    append(session, moved, kind, details=told, actor_id=actor_id)
+    append(session, moved, kind, details=fields, actor_id=actor_id)
 
 
 def _shared(session: Session, dataset_id: UUID) -> bool:
@@ -62,8 +62,8 @@ def _shared(session: Session, dataset_id: UUID) -> bool:
     sharing = (DATASETS.c.id == dataset_id) & (
         DATASETS.c.population.is_not(None) | DATASETS.c.ledger_id.is_not(None)
     )
-    found = select(DATASETS.c.id).where(sharing | (DATASETS.c.ledger_id == dataset_id))
-    return session.execute(found.limit(1)).first() is not None
+    query = select(DATASETS.c.id).where(sharing | (DATASETS.c.ledger_id == dataset_id))
+    return session.execute(query.limit(1)).first() is not None
 
 
 def _restore(_: Session, head: Head, details: Details) -> Head:

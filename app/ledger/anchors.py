@@ -134,12 +134,12 @@ class AnchorFile:
             return dict(self._latest)
 
     def _catch_up(self) -> None:
-        found = os.stat(self._path)
-        same = self._file == (found.st_dev, found.st_ino)
-        if not same or found.st_size < self._read_to:
+        status = os.stat(self._path)
+        same = self._file == (status.st_dev, status.st_ino)
+        if not same or status.st_size < self._read_to:
             self._latest, self._read_to = {}, 0
-            self._file = found.st_dev, found.st_ino
-        if found.st_size == self._read_to:
+            self._file = status.st_dev, status.st_ino
+        if status.st_size == self._read_to:
             return
         with self._path.open("rb") as file:
             file.seek(self._read_to)

@@ -96,8 +96,8 @@ def record(session: Session, act: Act) -> None:
 def end(session: Session) -> tuple[int, str]:
     """Number and hash of the last entry; 0 and the genesis where there is none."""
     last = select(ENTRIES.c.seq, ENTRIES.c.hash).order_by(ENTRIES.c.seq.desc()).limit(1)
-    found = session.execute(last).one_or_none()
-    return (0, GENESIS) if found is None else (found.seq, found.hash)
+    last_row = session.execute(last).one_or_none()
+    return (0, GENESIS) if last_row is None else (last_row.seq, last_row.hash)
 
 
 def hash_at(session: Session, seq: int) -> str:

@@ -62,7 +62,7 @@ def ends(session: Session, known: Mapping[UUID, Anchor]) -> list[End]:
     query = select(HEADS.c.dataset_id, HEADS.c.seq)
     seqs = {row.dataset_id: row.seq for row in session.execute(query)}
     moved = [at for at, seq in seqs.items() if at not in known or known[at].seq != seq]
-    found = [
+    ends_of = [
         _end(row)
         for start in range(0, len(moved), AT_ONCE)
         for row in session.execute(
@@ -71,8 +71,8 @@ def ends(session: Session, known: Mapping[UUID, Anchor]) -> list[End]:
     ]
     seq, head = audit.end(session)
     if seq and (AUDIT not in known or known[AUDIT].seq != seq):
-        found.append(End(AUDIT, seq, head, "", "open"))
-    return found
+        ends_of.append(End(AUDIT, seq, head, "", "open"))
+    return ends_of
 
 
 def missing(session: Session, anchors: Iterable[Anchor]) -> list[Anchor]:
@@ -81,8 +81,8 @@ def missing(session: Session, anchors: Iterable[Anchor]) -> list[Anchor]:
     there: dict[UUID, str] = {}
     for start in range(0, len(wanted), AT_ONCE):
         places = [(a.ledger, a.seq) for a in wanted[start : start + AT_ONCE] if a.ledger != AUDIT]
-        found = session.execute(_HASHES, {"places": places}) if places else ()
-        there.update((row.dataset_id, row.hash) for row in found)
+        rows = session.execute(_HASHES, {"places": places}) if places else ()
+        there.update((row.dataset_id, row.hash) for row in rows)
     for anchor in wanted:
         if anchor.ledger == AUDIT:
             there[AUDIT] = audit.hash_at(session, anchor.seq)

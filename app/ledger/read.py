@@ -151,15 +151,17 @@ def _head(session: Session, dataset_id: UUID) -> Head:
 
 def _holders(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, list[Head]]:
     """The heads of pooled datasets' holders; others are left out."""
-    found: dict[UUID, list[Head]] = {}
+    heads: dict[UUID, list[Head]] = {}
     for row in holders_of(session, dataset_ids):
-        found.setdefault(row.of, []).append(head_of(row))
-    return found
+        heads.setdefault(row.of, []).append(head_of(row))
+    return heads
 
 
 def _balance(dataset_id: UUID, head: Head, holders: Sequence[Head] = ()) -> Balance:
     terms, mu_spent = head.terms, head.posted.mu
-    debited = [(one.terms, one.held) for one in (head, *holders)]  # by each job
+    debited = [
+        (head_of_holder.terms, head_of_holder.held) for head_of_holder in (head, *holders)
+    ]  # by each job
     return Balance(
         dataset_id=dataset_id,
         status=head.status,
@@ -171,9 +173,9 @@ def _balance(dataset_id: UUID, head: Head, holders: Sequence[Head] = ()) -> Bala
         failure_weight=terms.failure_weight,
         spent_epsilon=spent_epsilon(terms, head.posted),
         reserved_epsilon=spent_epsilon(terms, head.reserved),
-        remaining_epsilon=min(remaining_epsilon(*one) for one in debited),
-        remaining_pure=min(remaining_pure_epsilon(*one) for one in debited),
-        remaining_failure=min(failure_left(*one) for one in debited),
+        remaining_epsilon=min(remaining_epsilon(*debit) for debit in debited),
+        remaining_pure=min(remaining_pure_epsilon(*debit) for debit in debited),
+        remaining_failure=min(failure_left(*debit) for debit in debited),
         mu_total=mu_limit(terms),
         mu_spent=mu_spent if math.isfinite(mu_spent) else None,
         jobs=head.jobs,
@@ -190,7 +192,7 @@ def balance(session: Session, dataset_id: UUID) -> Balance:
 
 def balances(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Balance]:
     """The budgets of several datasets, in two queries; unknown ones are left out."""
-    return {at: found for at, (found, _) in budgets(session, dataset_ids).items()}
+    return {at: balance for at, (balance, _) in budgets(session, dataset_ids).items()}
 
 
 def terms_of(session: Session, dataset_id: UUID) -> FilterTerms:
@@ -237,8 +239,8 @@ def _allotted(head: Head, analyst_id: UUID, own: Allotment) -> Allotted:
         analyst_id=analyst_id,
         epsilon=own.epsilon,
         spent_epsilon=spent_epsilon(terms, own.held),
-        remaining_epsilon=min(remaining_epsilon(*one) for one in debited),
-        remaining_pure=min(remaining_pure_epsilon(*one) for one in debited),
+        remaining_epsilon=min(remaining_epsilon(*debit) for debit in debited),
+        remaining_pure=min(remaining_pure_epsilon(*debit) for debit in debited),
     )
 
 

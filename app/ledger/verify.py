@@ -220,8 +220,8 @@ class _Replay:
 
     def compare(self, head: Head) -> None:
         """Compare what the entries tell with the stored head."""
-        told = (self.seq, self.hash)
-        if told != (head.seq, head.hash):
+        replayed = (self.seq, self.hash)
+        if replayed != (head.seq, head.hash):
             raise _FaultError("the last entries are missing, or the head was changed")
         jobs = sum(1 for kind in self.settled.values() if kind == "post") + len(self.open_jobs)
         mine = (self.status, self.terms, self.posted, self.reserved, self.allotments, jobs)

@@ -155,13 +155,13 @@ class DatasetFiles:
         Raises DatasetFileError (destroyed, missing or tampered with) and KeyFileError.
         """
         schema = schema_of(row)
-        if tuple(one.rows for one in holders) != schema.holders:
+        if tuple(holder.rows for holder in holders) != schema.holders:
             raise DatasetFileError("these are not the holders of the dataset's rows")
         arrays = [np.empty(schema.rows, dtype_of(column)) for column in layout_of(schema)]
         first = 0
-        for one in holders or (row,):
-            self._fill(one, [array[first : first + one.rows] for array in arrays])
-            first += one.rows
+        for holder in holders or (row,):
+            self._fill(holder, [array[first : first + holder.rows] for array in arrays])
+            first += holder.rows
         names = (column.name for column in schema.columns)
         present = arrays.pop() == 1 if schema.unit_rows > 1 else None
         table = Table(dict(zip(names, arrays, strict=True)), schema.rows, present)
@@ -200,12 +200,14 @@ class DatasetFiles:
         Length, head, first and last seal; every seal of a file that is read in a moment.
         Raises as `load` does.
         """
-        for one in holders or (row,):
-            if one.wrapped_key is None:
+        for holder in holders or (row,):
+            if holder.wrapped_key is None:
                 raise DatasetFileError("the dataset's rows are destroyed")
-            schema = schema_of(one)
-            seal = _Seal(self._master.unwrap(one.wrapped_key, one.id), one.id, layout_of(schema))
-            self._examine(one, schema, seal)
+            schema = schema_of(holder)
+            seal = _Seal(
+                self._master.unwrap(holder.wrapped_key, holder.id), holder.id, layout_of(schema)
+            )
+            self._examine(holder, schema, seal)
 
     def _examine(self, row: DatasetRow, schema: Schema, seal: _Seal) -> None:
         last = _num_chunks(schema) - 1
@@ -250,7 +252,7 @@ class DatasetFiles:
         known: ids of all datasets that hold rows. older_than: Unix time; what is younger may still
         be on its way to being recorded. Returns how many were deleted.
         """
-        return self._store.sweep({name_of(found) for found in known}, SUFFIX, older_than)
+        return self._store.sweep({name_of(dataset_id) for dataset_id in known}, SUFFIX, older_than)
 
     def check(self) -> None:
         """Look, within a few seconds, whether the store can be used."""

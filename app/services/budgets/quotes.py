@@ -41,7 +41,7 @@ def quote(events: Sequence[Event], delta: float) -> dict[str, Any]:
 def _held(event: Event) -> list[Event]:
     """The events right inside an event."""
     inner = getattr(event, "events", None) or (getattr(event, "event", None),)
-    return [one for one in inner if one is not None]
+    return [event for event in inner if event is not None]
 
 
 def _within(event: Event) -> Iterator[Event]:
@@ -53,10 +53,10 @@ def _within(event: Event) -> Iterator[Event]:
 
 def _mechanisms(events: Sequence[Event]) -> int:
     """How many distinct mechanisms are composed; parallel parts are, each for itself."""
-    within = [one for event in events for one in _within(event)]
-    parts = [part for one in within if isinstance(one, Parallel) for part in one.events]
-    leaves = [{one for one in _within(part) if not _held(one)} for part in parts]
-    return sum(map(len, leaves)) + len({one for one in within if not _held(one)})
+    within = [inner for event in events for inner in _within(event)]
+    parts = [part for inner in within if isinstance(inner, Parallel) for part in inner.events]
+    leaves = [{leaf for leaf in _within(part) if not _held(leaf)} for part in parts]
+    return sum(map(len, leaves)) + len({inner for inner in within if not _held(inner)})
 
 
 def _finite(value: Any) -> Any:

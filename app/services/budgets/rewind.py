@@ -71,10 +71,10 @@ def check(session: Session, services: Services, dataset_id: UUID) -> list[End]:
     except AnchorError as error:
         logs.logger().error("anchors_unreadable", reason=error.reason)
         raise RewoundError from None
-    found = ends_of(session, dataset_id)
-    if missing(session, [anchors[end.ledger] for end in found if end.ledger in anchors]):
+    ends = ends_of(session, dataset_id)
+    if missing(session, [anchors[end.ledger] for end in ends if end.ledger in anchors]):
         raise RewoundError
-    return found
+    return ends
 
 
 def refuse_rewound(session: Session, services: Services, dataset_id: UUID) -> None:
@@ -105,8 +105,8 @@ def _append(services: Services, made: Sequence[Anchor]) -> None:
     anchors.append(made)
     for anchor in made:
         line = anchors.signer.line(anchor)
-        told = {name: line[name] for name in ("ledger", "epoch", "seq", "head", "signature")}
-        logs.logger().info("ledger_anchored", **told)
+        fields = {name: line[name] for name in ("ledger", "epoch", "seq", "head", "signature")}
+        logs.logger().info("ledger_anchored", **fields)
 
 
 def rewound(services: Services) -> list[Rewound]:
@@ -136,14 +136,14 @@ def _described(session: Session, anchor: Anchor) -> Rewound:
 def look(services: Services) -> bool:
     """Say in one line of the log whether an older database was put back. True: it was not."""
     try:
-        found = rewound(services)
+        behind = rewound(services)
     except Refusal as refusal:
         logs.logger().error(refusal.code, reason=refusal.detail)
         return False
-    if found:
-        ledgers = [str(one.anchor.ledger) for one in found]
+    if behind:
+        ledgers = [str(item.anchor.ledger) for item in behind]
         logs.logger().error("database_rewound", ledgers=ledgers, help=REWOUND)
-    return not found
+    return not behind
 
 
 def accept(services: Services, caller: Caller, reason: str) -> list[Rewound]:
@@ -152,40 +152,44 @@ def accept(services: Services, caller: Caller, reason: str) -> list[Rewound]:
     What was held when a ledger was anchored counts as spent; jobs that wait or run, which may have
     released before, end; a dataset that was destroyed is destroyed again. Raises Refusal 409.
     """
-    found = rewound(services)
-    if not found:
+    behind = rewound(services)
+    if not behind:
         raise Refusal(409, "nothing_rewound", "No ledger is behind its anchor.")
     with services.sessions.write() as session:
-        for one in found:
-            if one.now is not None and one.anchor.ledger != AUDIT:
-                _book(session, caller, one)
-        told = [_told(one) for one in found]
-        note(session, caller, "restore.accept", reason=reason, ledgers=told)
+        for item in behind:
+            if item.now is not None and item.anchor.ledger != AUDIT:
+                _book(session, caller, item)
+        ledgers = [_told(item) for item in behind]
+        note(session, caller, "restore.accept", reason=reason, ledgers=ledgers)
     with services.sessions.read() as session:
-        _append(services, [_accepted(session, one) for one in found])
-    logs.logger().warning("restore_accepted", ledgers=[line["ledger"] for line in told])
-    return found
+        _append(services, [_accepted(session, item) for item in behind])
+    logs.logger().warning("restore_accepted", ledgers=[line["ledger"] for line in ledgers])
+    return behind
 
 
-def _book(session: Session, caller: Caller, one: Rewound) -> None:
-    stop_all(session, None, JobRow.dataset_id.in_(one.datasets))
-    place = {"rows": one.anchor.seq, "head": one.anchor.head}
-    details = {"held": ledger.sums_of(one.anchor.held), "anchor": place}
-    ledger.amend(session, one.anchor.ledger, "restore", details, caller.id)
-    if one.anchor.status == "destroyed" and one.now is not None and one.now.status != "destroyed":
-        ledger.amend(session, one.anchor.ledger, "destroy", {}, caller.id)
-        row = session.get_one(DatasetRow, one.anchor.ledger)
+def _book(session: Session, caller: Caller, item: Rewound) -> None:
+    stop_all(session, None, JobRow.dataset_id.in_(item.datasets))
+    place = {"rows": item.anchor.seq, "head": item.anchor.head}
+    details = {"held": ledger.sums_of(item.anchor.held), "anchor": place}
+    ledger.amend(session, item.anchor.ledger, "restore", details, caller.id)
+    if (
+        item.anchor.status == "destroyed"
+        and item.now is not None
+        and item.now.status != "destroyed"
+    ):
+        ledger.amend(session, item.anchor.ledger, "destroy", {}, caller.id)
+        row = session.get_one(DatasetRow, item.anchor.ledger)
         row.wrapped_key, row.destroyed_at = None, utc_now()
 
 
-def _accepted(session: Session, one: Rewound) -> Anchor:
+def _accepted(session: Session, item: Rewound) -> Anchor:
     """The anchor that counts from now on."""
-    epoch = one.anchor.epoch + 1
-    if one.anchor.ledger == AUDIT:
+    epoch = item.anchor.epoch + 1
+    if item.anchor.ledger == AUDIT:
         return Anchor(ledger=AUDIT, epoch=epoch, **_trail_end(session))
-    if one.now is None:
-        return Anchor(ledger=one.anchor.ledger, epoch=epoch, seq=0, head="")
-    return end_of(session, one.anchor.ledger).anchor(epoch)
+    if item.now is None:
+        return Anchor(ledger=item.anchor.ledger, epoch=epoch, seq=0, head="")
+    return end_of(session, item.anchor.ledger).anchor(epoch)
 
 
 def _trail_end(session: Session) -> dict[str, Any]:
@@ -193,11 +197,11 @@ def _trail_end(session: Session) -> dict[str, Any]:
     return {"seq": seq, "head": head}
 
 
-def _told(one: Rewound) -> dict[str, Any]:
+def _told(item: Rewound) -> dict[str, Any]:
     return {
-        "ledger": str(one.anchor.ledger),
-        "anchor": {"rows": one.anchor.seq, "head": one.anchor.head},
-        "found": {"rows": one.now.seq, "head": one.now.head} if one.now else None,
+        "ledger": str(item.anchor.ledger),
+        "anchor": {"rows": item.anchor.seq, "head": item.anchor.head},
+        "found": {"rows": item.now.seq, "head": item.now.head} if item.now else None,
     }
 
 
@@ -262,10 +266,12 @@ class Exporter:
         if not address or self.clock() < self._send_from:
             return
         latest = anchors.latest().values()
-        due = [one for one in latest if self._sent.get(one.ledger) != one.place][:SENT_AT_ONCE]
+        due = [anchor for anchor in latest if self._sent.get(anchor.ledger) != anchor.place][
+            :SENT_AT_ONCE
+        ]
         if not due:
             return
-        body = canonical({"anchors": [anchors.signer.line(one) for one in due]}).encode()
+        body = canonical({"anchors": [anchors.signer.line(anchor) for anchor in due]}).encode()
         kind = {"Content-Type": "application/json"}
         try:
             exchange("POST", address, WEBHOOK_SECONDS, content=body, headers=kind)
@@ -273,4 +279,4 @@ class Exporter:
             logs.logger().warning("webhook_failed", exception=error.reason)
             self._send_from = self.clock() + WEBHOOK_PAUSE_SECONDS
             return
-        self._sent.update({one.ledger: one.place for one in due})
+        self._sent.update({anchor.ledger: anchor.place for anchor in due})

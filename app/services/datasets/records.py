@@ -63,7 +63,7 @@ class Budget:
 
 def holders_of(session: Session, row: DatasetRow) -> list[DatasetRow]:
     """The holders' datasets of a pooled one, in the order of its rows; of others none."""
-    return [session.get_one(DatasetRow, UUID(one["dataset"])) for one in row.holders or ()]
+    return [session.get_one(DatasetRow, UUID(holder["dataset"])) for holder in row.holders or ()]
 
 
 def check_users(session: Session, grants: Sequence[UUID] | None, pointer: str) -> None:
@@ -112,8 +112,8 @@ def datasets(services: Services, caller: Caller, limit: int, cursor: str | None)
     """The datasets that a caller may see, newest first."""
     with services.sessions.read() as session:
         page = _page(session, caller, limit, cursor)
-        found = ledger.balances(session, [row.id for row in page.items])
-        items = [Described(row, found[row.id], _grants(session, row)) for row in page.items]
+        balances = ledger.balances(session, [row.id for row in page.items])
+        items = [Described(row, balances[row.id], _grants(session, row)) for row in page.items]
     return Page(items, page.next_cursor)
 
 
@@ -126,8 +126,8 @@ def budget(services: Services, caller: Caller, dataset_id: UUID) -> Budget:
     """One dataset's budget, without its history. Raises Refusal 404."""
     with services.sessions.read() as session:
         row = visible_dataset(session, caller, dataset_id)
-        (found,) = ledger.budgets(session, [dataset_id], _only(caller)).values()
-        return Budget(*found, row.protects)
+        (balance,) = ledger.budgets(session, [dataset_id], _only(caller)).values()
+        return Budget(*balance, row.protects)
 
 
 def budgets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Budget]:
@@ -139,10 +139,10 @@ def budgets(services: Services, caller: Caller, limit: int, cursor: str | None) 
     with services.sessions.read() as session:
         page = _page(session, caller, limit, cursor)
         ids = [row.id for row in page.items]
-        found = ledger.budgets(session, ids, _only(caller))
+        balances = ledger.budgets(session, ids, _only(caller))
         steps = max(LEAST_HISTORY, min(MOST_HISTORY, MOST_STEPS // max(1, len(ids))))
         items = [
-            Budget(*found[row.id], row.protects, ledger.history(session, row.id, steps))
+            Budget(*balances[row.id], row.protects, ledger.history(session, row.id, steps))
             for row in page.items
         ]
     return Page(items, page.next_cursor)
@@ -160,9 +160,9 @@ def entries(
     after = by_number(cursor)
     with services.sessions.read() as session:
         visible_dataset(session, caller, dataset_id)
-        found = ledger.entries(session, dataset_id, after, limit + 1)
-    more = encode(found[limit - 1].seq) if len(found) > limit else None
-    return Page(found[:limit], more)
+        rows = ledger.entries(session, dataset_id, after, limit + 1)
+    more = encode(rows[limit - 1].seq) if len(rows) > limit else None
+    return Page(rows[:limit], more)
 
 
 def verify(
@@ -175,11 +175,13 @@ def verify(
     """
     with services.sessions.read() as session:
         visible_dataset(session, caller, dataset_id)
-        found = ledger.verify(session, dataset_id, anchor)
+        verification = ledger.verify(session, dataset_id, anchor)
         whose = end_of(session, dataset_id).ledger
     with services.sessions.write() as session:
-        note(session, caller, "ledger.verify", dataset_id, ok=found.ok, rows=found.rows)
-    return found, whose
+        note(
+            session, caller, "ledger.verify", dataset_id, ok=verification.ok, rows=verification.rows
+        )
+    return verification, whose
 
 
 def amend(
@@ -206,10 +208,10 @@ def amend(
             _allot(session, caller, dataset_id, changes.get("allotments", {}))
             session.flush()
             session.expire_all()
-            found = described(session, visible_dataset(session, caller, dataset_id))
-            told: dict[str, Any] = {"jobs_stopped": stopped} if stopped else {}
-            note(session, caller, "dataset.amend", dataset_id, changes=_plain(changes), **told)
-            return found
+            changed = described(session, visible_dataset(session, caller, dataset_id))
+            details: dict[str, Any] = {"jobs_stopped": stopped} if stopped else {}
+            note(session, caller, "dataset.amend", dataset_id, changes=_plain(changes), **details)
+            return changed
     except ledger.AmendmentRefused:
         raise Refusal(409, "amendment_refused", "The ledger refuses this change.") from None
 
@@ -253,8 +255,8 @@ def _raise_budget(
     for name, value in named.items():
         if value < getattr(terms, name):
             raise invalid(f"/privacy/{name}", "A budget is never lowered.")
-    for one in (row, *holders_of(session, row)):
-        _raise_one(session, caller, one, named)
+    for part in (row, *holders_of(session, row)):
+        _raise_one(session, caller, part, named)
 
 
 def _raise_one(
@@ -321,16 +323,16 @@ def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
         own = [row, *holders_of(session, row)]
         if row.pool_id is not None:
             own.append(session.get_one(DatasetRow, row.pool_id))
-        live = [one for one in own if one.destroyed_at is None]
-        for one in live:
-            refuse_rewound(session, services, one.id)
-        stop_all(session, "dataset_destroyed", JobRow.dataset_id.in_([one.id for one in live]))
+        live = [part for part in own if part.destroyed_at is None]
+        for part in live:
+            refuse_rewound(session, services, part.id)
+        stop_all(session, "dataset_destroyed", JobRow.dataset_id.in_([part.id for part in live]))
         ledger.hold_pool(session, row.pool_id or row.id)
-        for one in live:
-            ledger.amend(session, one.id, "destroy", {}, caller.id)
-            one.wrapped_key, one.destroyed_at = None, utc_now()
-            note(session, caller, "dataset.destroy", one.id)
-        files = [one.id for one in own if not one.holders]
+        for part in live:
+            ledger.amend(session, part.id, "destroy", {}, caller.id)
+            part.wrapped_key, part.destroyed_at = None, utc_now()
+            note(session, caller, "dataset.destroy", part.id)
+        files = [part.id for part in own if not part.holders]
     try:
         for one_id in files:
             services.vault.files.destroy(one_id)
