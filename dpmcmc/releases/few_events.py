@@ -15,9 +15,10 @@ from itertools import product
 
 import numpy as np
 
+from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families.moments import second_moments
 from dpmcmc.families.multinomial import probabilities
-from dpmcmc.families.scores.base import TINY
+from dpmcmc.families.scores.base import NODES, TINY, WEIGHTS
 from dpmcmc.formula.columns import Factor
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
@@ -35,6 +36,7 @@ MAX_CHANGE = 0.4
 COMMON_END = 0.2
 LEAST_SHARE = 1e-12  # of the rows
 LARGEST_PREDICTOR = 50.0
+MOST_SPREAD = 4.0  # variance of a predictor within a group
 MOST_NAMED = 3
 # in a category, by the posterior mean: of fewer noise may hide that there are none at all
 LEAST_EVENTS = 20.0
@@ -158,13 +160,15 @@ class Posterior:
 class Expansion:
     """A quadratic expansion of the likelihood around a position, by the coefficients.
 
-    curvature: (p, p). second: (d, d), mean of x x^T. rows: how many there are; None where second is
-    only a guess, from which no curvature is expected.
+    curvature: (p, p). second, covariance: (d, d), of x; the covariance is 0 without an intercept.
+    rows: how many there are; None where second is only a guess, from which no curvature is
+    expected.
     """
 
     place: Floats
     curvature: Floats
     second: Floats
+    covariance: Floats
     rows: float | None
 
 
@@ -173,10 +177,13 @@ def expansion_of(release: Quadratic | Variational, design: Design, link: Link) -
     back = np.linalg.inv(release.root)
     if isinstance(release, Variational):
         slope = even(back.T @ release.slope @ back)
-        return Expansion(release.place, slope, second_moments(design), None)
+        second = second_moments(design)
+        return Expansion(release.place, slope, second, np.zeros_like(second), None)
     curvature = even(back.T @ release.curvature @ back)
-    rows = release.rows * link.usual
-    return Expansion(release.places[1], curvature, release.moments()[0], rows)
+    rows, second = release.rows * link.usual, release.moments()[0]
+    known = design.parameters[0] == INTERCEPT
+    covariance = (second - np.outer(second[0], second[0])) * known
+    return Expansion(release.places[1], curvature, second, covariance, rows)
 
 
 def normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -> Posterior | None:
@@ -240,11 +247,27 @@ def changes(
             at, slope = _slope(eta, response, link)
             ratio = 1.0
             if expansion.rows is not None:
+                if len(eta) == 1:
+                    nodes = eta + _spread(expansion.covariance, group, positions[0]) * NODES
+                    slope = float(
+                        WEIGHTS @ [_slope(node, response, link)[1] for node in nodes[:, None]]
+                    )
                 expected = expansion.rows * size * size / square * slope
                 ratio = max(1.0, curve / max(expected, TINY))
             change = ratio * _curved(at, math.hypot(sd, STEP * float(way @ step)), link)
             changes.append((change, group, response, at < 0.0))
     return changes
+
+
+def _spread(covariance: Floats, group: Group, place: Floats) -> float:
+    """Return about the sd of the predictor (d,) over a group's rows.
+
+    That over all rows, less what a row's weight says of it.
+    """
+    shared = covariance @ group.weight
+    square = float(place @ covariance @ place)
+    square -= float(place @ shared) ** 2 / max(float(group.weight @ shared), LEAST_SHARE)
+    return math.sqrt(min(max(square, 0.0), MOST_SPREAD))
 
 
 def _contrasts(eta: Floats, seen: Floats, link: Link) -> list[tuple[int, Floats, float]]:

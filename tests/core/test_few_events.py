@@ -16,7 +16,8 @@ from dpmcmc import (
 )
 from dpmcmc.fit.local import table_of
 from dpmcmc.formula.design import make_design
-from dpmcmc.releases.few_events import groups_of
+from dpmcmc.releases.few_events import MOST_SPREAD, Group, groups_of
+from dpmcmc.releases.few_events import _spread as spread
 from tests.sources import Seeded
 
 ROWS, RARE = 20_000, 2000
@@ -275,3 +276,15 @@ def test_variational_inference_is_judged_alike():
     schema = schema_of("logistic", *columns)
     fit = fitted(schema, data, model_of("logistic", formula), 1e5, sampler="dp_vi")
     assert any("too few events" in reason for reason in fit.verdict.reasons)
+
+
+def test_a_curvature_is_compared_with_the_mean_slope_of_rows_and_not_that_of_their_mean():
+    """Predictors that vary make slopes of rare events larger: that is no noise."""
+    covariance = np.array([[0.0, 0.0, 0.0], [0.0, 0.25, 0.1], [0.0, 0.1, 0.5]])
+    place, everyone = np.array([-5.0, 1.2, -0.8]), Group(np.eye(3)[0], np.eye(3)[0], "all rows")
+    assert spread(covariance, everyone, place) ** 2 == pytest.approx(place @ covariance @ place)
+    named = Group(np.eye(3)[1], np.eye(3)[1], "rows where b is z")
+    rest = covariance[2, 2] - covariance[1, 2] ** 2 / covariance[1, 1]
+    assert spread(covariance, named, place) ** 2 == pytest.approx(0.64 * rest)
+    assert spread(0.0 * covariance, named, place) == 0.0
+    assert spread(1e6 * covariance, everyone, place) ** 2 == pytest.approx(MOST_SPREAD)
