@@ -22,8 +22,8 @@ from dpmcmc.releases.reach import Reach
 # residual, in sds; of a row's curvature, in mean ones
 LENGTHS = np.array([1.5, 2.1, 3.0, 4.2, 6.0, 9.0, 14.0, 25.0, 50.0, 120.0, 400.0])
 SIZES = np.array([2.5, 4.0, 7.0, 12.0, 22.0, 40.0, 80.0, 200.0])
-# parts of the farthest that a residual can be, within which their layers begin and end
-NEAREST_SIZE, LAST_SIZE = 0.7, 0.8
+# parts of the farthest that is possible, within which layers begin and end
+NEAREST, LAST = 0.7, 0.8
 CURVES = np.array([1.5, 3.0, 6.0, 12.0, 40.0])
 # of the precision of layers, of the three kinds
 PARTS = (0.6, 0.1, 0.3)
@@ -38,7 +38,8 @@ HIDDEN_MEAN, HIDDEN_SD = 0.8, 0.38
 # of what is hidden, the power where it falls more slowly in what is seen; from where that is told
 LEAST_DECAY, SLOWEST_DECAY, LOOKED_BACK = 2.5, 0.4, 0.3
 CONVEX = 1.5  # power by which a layer empties: 1 if it is as full at its upper end, 2 if empty
-TRIED, TRIED_CURVES = (np.geomspace(ends[0], ends[-1], 90) for ends in (LENGTHS, CURVES))
+NUM_TRIED = 90
+TRIED_CURVES = np.geomspace(CURVES[0], CURVES[-1], NUM_TRIED)
 # mean fourth powers of a normal variable of sd 1, and of what of it is within the first size
 NORMAL_FOURTH, INNER_FOURTH = 3.0, 2.4
 LEAST_SQUARE = 1e-2  # mean of squared residuals, over what their scale is taken to be
@@ -47,6 +48,8 @@ REACH, POINTS = 6.0, 65  # sds of noise, and points of a grid
 SQUARE, VARIANCE, LEAST_CURVE, MOST_CURVE = 0.05, 0.03, 0.08, 0.35
 # which is more where its noise is above this part of it, for a cap of so many mean ones
 CURVE_NOISE, USUAL_CURVE = 0.12, 3.0
+# of what may be unseen, where a clip is taken for it; by how many times the sd may then be wider
+NEARLY, MOST_WIDER = 0.75, 2.0
 CUT_WEIGHT = 1.5  # of a mean curvature that is cut, which one direction may have most of
 
 
@@ -155,15 +158,17 @@ def layers(
     gaps: bool,
     reach: float = math.inf,
     last: float = 0.0,
+    longest: float = math.inf,
 ) -> RowLayers:
     """Release layers of rows. Privacy: one Gaussian(z) event, for any blocks.
 
     blocks: lengths of scores, curvatures and squared residuals, all (m,), and counted (m,), see
     Block. scaled: whether there are squares. reach: how far a residual can be, by public bounds.
-    last: the same of a score, in mean lengths; 0 where that is not known.
+    last: the same of a score, in mean lengths, of a mean row; 0 where that is not known. longest:
+    of any row.
     """
-    sizes = _sizes(reach)
-    kinds = [LENGTHS, CURVES, sizes**2][: 3 if scaled else 2]
+    lengths, sizes = _ends(LENGTHS, longest), _ends(SIZES, reach)
+    kinds = [lengths, CURVES, sizes**2][: 3 if scaled else 2]
     counts = [len(ends) - 1 for ends in kinds]
     far = reaches.part_of(last, rows, z)
     weights = [
@@ -194,11 +199,11 @@ def layers(
     return RowLayers(scores, slow, curves, tails, sums.rows, ends)
 
 
-def _sizes(reach: float) -> Floats:
-    """Return the ends of layers of residuals that are no larger than `reach`."""
-    first = min(float(SIZES[0]), NEAREST_SIZE * reach)
-    inner = [size for size in SIZES.tolist() if first < size < LAST_SIZE * reach]
-    last = [reach] if reach < float(SIZES[-1]) else []
+def _ends(usual: Floats, reach: float) -> Floats:
+    """Return the ends of layers of what is no larger than `reach`."""
+    first = min(float(usual[0]), NEAREST * reach)
+    inner = [end for end in usual.tolist() if first < end < LAST * reach]
+    last = [reach] if reach < float(usual[-1]) else []
     return np.array([first, *inner, *last])
 
 
@@ -339,6 +344,19 @@ class Clips:
         return 0.25 * (max(whole, NORMAL_FOURTH) - 1.0)
 
 
+def _best(variance: Floats, unseen: Floats) -> int:
+    """Return which clip to take. Both (m,), of a coefficient in units of its posterior's variance.
+
+    That with the least variance; a wider one where what may be unseen would make the result
+    unreliable, and the wider one would not.
+    """
+    least = int(np.argmin(variance))
+    harmless = unseen <= (NEARLY * reaches.HARMLESS) ** 2 * (1.0 + variance)
+    wider = np.where(harmless, variance, math.inf)
+    k = int(np.argmin(wider))
+    return k if 1.0 + wider[k] <= MOST_WIDER**2 * (1.0 + variance[least]) else least
+
+
 def choose(layers: RowLayers, size: int, pooled: float) -> Clips:
     """Return the clips by which noise and what is left out are least together.
 
@@ -353,11 +371,13 @@ def choose(layers: RowLayers, size: int, pooled: float) -> Clips:
     most, lost = float(TRIED_CURVES[k]), float(beyond[k])
     parts = (1.0 - square - curve - VARIANCE, curve, VARIANCE, square)
     each = 2.0 * math.sqrt(size / (layers.rows * parts[0])) * pooled
-    left = ONE_SIDED * np.hypot(*layers.left(TRIED))
-    k = int(np.argmin((each * TRIED) ** 2 + left**2 * layers.rows))
-    unseen = float(layers.unseen(TRIED[k : k + 1])[0])
+    tried = np.geomspace(layers.scores.ends[0], layers.scores.ends[-1], NUM_TRIED)
+    left = ONE_SIDED * np.hypot(*layers.left(tried))
+    unseen = layers.unseen(tried)
+    k = _best((each * tried) ** 2 + left**2 * layers.rows, unseen**2 * layers.rows)
     clips = Clips(
-        size, parts, float(TRIED[k]), most, float(left[k]) * ALLOWED / ONE_SIDED, unseen, lost
+        *(size, parts, float(tried[k]), most),
+        *(float(left[k]) * ALLOWED / ONE_SIDED, float(unseen[k]), lost),
     )
     if layers.squares is None:
         return clips

@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpmcmc.families.scores.base import NONE, TINY, UNCUT, Evaluation, Family, Floats
-from dpmcmc.families.scores.given import first_slope, heaviest_of, pilot, shift_of, slope_of
+from dpmcmc.families.scores.given import (
+    MIN_WEIGHT,
+    copies_of,
+    first_slope,
+    heaviest_of,
+    pilot,
+    shift_of,
+    slope_of,
+)
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
@@ -243,9 +251,9 @@ class Problem:
     has on average. intercept: whether the first covariate is 1 in all rows. indicators: (d,)
     columns that are declared to hold only 0 and 1; none where None. asked: whether the model's own
     answer is asked for, and not that of a fit which weights rows down. ends: public bounds of the
-    response; None where they are not known. hopeless: (a near iterate twice, see
-    `twice`) -> why no reliable answer will come, or an empty text; None where the path goes on
-    whatever its released numbers show.
+    response; None where they are not known. box: the same (d,) of covariates. hopeless: (a near
+    iterate twice, see `twice`) -> why no reliable answer will come, or an empty text; None where
+    the path goes on whatever its released numbers show.
     """
 
     family: Family
@@ -260,6 +268,7 @@ class Problem:
     fixed: bool = False
     asked: bool = False
     ends: tuple[float, float] | None = None
+    box: tuple[Floats, Floats] | None = None
     white: Whitening | None = None
     counted: Floats | None = None
     unit_rows: int = 1
@@ -613,6 +622,7 @@ class _Path:
         longest = math.inf
         if self._family.link == "identity":
             longest = RANGE * math.sqrt(heaviest_of(self._family)) / self._scale
+        whole = self._longest()
         layers_of_rows = layers(
             parts,
             problem.rows,
@@ -621,37 +631,63 @@ class _Path:
             scaled=squares,
             gaps=gaps,
             reach=longest,
-            last=self._farthest(),
+            last=self._farthest(z, whole),
+            longest=whole,
         )
         self._rows = layers_of_rows.rows
         return choose(layers_of_rows, p, pooled)
 
-    def _farthest(self) -> float:
-        """Return how far a score is at most, in mean lengths; 0 where that is not known."""
+    def _farthest(self, z: float, longest: float) -> float:
+        """Return from where on scores count alike, in mean lengths; 0 where that is not known.
+
+        As long as any score can be, where the noise of this z lets that be excluded.
+        """
         problem = self._problem
+        if reach.part_of(longest, problem.rows, z) < reach.MOST_PART:
+            return longest
         if problem.ends is None:
             return 0.0
-        return reach.farthest(self._place, self._scale, self._white, self._family, problem.ends)
+        mean = self._place, self._scale, self._white, self._family, problem.ends
+        return min(reach.farthest(*mean), longest)
+
+    def _longest(self) -> float:
+        """Return how long a score can be, in mean lengths, by public bounds."""
+        problem = self._problem
+        if problem.unit_rows > 1:
+            return math.inf
+        there = self._root, self._place, self._scale, self._family
+        largest = len(problem.x), problem.max_row_norm
+        return reach.longest(*there, problem.ends, problem.box, largest)
 
     def _own(self, spread: Floats) -> Iterator[Block]:
-        """Yield the model's own statistics, block by block: nothing is cut. noise: left empty."""
-        whole = Caps(UNCUT, UNCUT, 1.0, 1.0, (1.0, 0.0, 0.0, 0.0))
+        """Yield the model's own statistics, block by block: nothing is cut.
+
+        noise: of the score itself, whatever the model says. A row that counts as several equal ones
+        is as many independent rows; a unit of privacy is one, however its rows depend.
+        """
+        uncut = Caps(UNCUT, UNCUT, 1.0, 1.0, (1.0, 0.0, 0.0, 0.0))
         for start, x, there in self._parts():
             jacobians = jacobians_of(x, self._root)
-            place = self._where(x, jacobians, whole, UNCUT, spread)
+            place = self._where(x, jacobians, uncut, UNCUT, spread)
+            y = self._problem.y[start : start + x.shape[1]]
             with np.errstate(all="ignore"):
-                terms = self._family.terms(self._problem.y[start : start + x.shape[1]], place)
+                terms = self._family.terms(y, place)
             roots = tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1))
-            block = Block(products(terms.psi, jacobians), roots, (), terms.square, there)
-            yield by_unit(block, x, self._problem.unit_rows, self._problem.mean_rows)
+            score, copies = products(terms.psi, jacobians), copies_of(self._family, y)
+            if self._problem.unit_rows > 1:
+                whole = Block(score, roots, (), terms.square, there)
+                block = by_unit(whole, x, self._problem.unit_rows, self._problem.mean_rows)
+                yield replace(block, noise=(block.vectors,))
+            else:
+                each = score if copies is None else score / np.sqrt(np.maximum(copies, MIN_WEIGHT))
+                yield Block(score, roots, (each,), terms.square, there)
 
     def _query_asked(self, z: float, clips: Clips) -> Iterate:
         """Release the model's own sums at the current place: one Gaussian(z) event."""
         problem, p = self._problem, self._problem.size
         spread = self._covering()
-        blocks = (replace(block, noise=(block.vectors,)) for block in self._own(spread))
         gaps = problem.counted is not None
-        sums = release(blocks, p, problem.rows, clips.caps(), z, self._random, gaps=gaps)
+        sums = release(self._own(spread), p, problem.rows, clips.caps(), z, self._random, gaps=gaps)
         self._rows, (tau, tau_sd, tail_sd) = sums.rows, clips.scale(sums)
         return Iterate(
             self._place,

@@ -35,8 +35,8 @@ from dpmcmc.releases.quadratic import Mixture, Quadratic
 from dpmcmc.releases.quadratic_steps import Iterate, weighted
 from dpmcmc.releases.quadratic_verdict import (
     MAX_CURVATURE_NOISE,
-    MIN_INFORMATION_PER_COEFFICIENT,
     Normals,
+    least_information,
     verdict,
 )
 from dpmcmc.releases.whitening import Whitening
@@ -257,7 +257,8 @@ class Rows:
     columns that are declared to hold 0 and 1 alone; none where None. largest_slope: information
     that one row can have about its predictors, in units of the residual precision where there is
     one; None where that is not known. may_stop: whether a hopeless path ends early. ends: declared
-    bounds of the response, in the units of y; None where they are not known.
+    bounds of the response, in the units of y; None where they are not known. box: the same (d,) of
+    covariates.
     """
 
     family: Family
@@ -277,6 +278,7 @@ class Rows:
     unit_rows: int = 1
     intercept: bool = False
     ends: tuple[float, float] | None = None
+    box: tuple[Floats, Floats] | None = None
 
 
 def family_of(model: ModelSpec) -> Family:
@@ -314,6 +316,7 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
         unit_rows=unit_rows,
         intercept=design.parameters[0] == INTERCEPT,
         ends=(float(form.public.response[0]), float(form.public.response[1])),
+        box=(np.array(design.lower), np.array(design.upper)),
     )
 
 
@@ -397,7 +400,8 @@ def sd_inflation(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier:
 def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> bool:
     """Return whether the verdict is expected to be that rows or budget are too few."""
     p, rows = len(facts.prior), _by_units(facts).rows
-    few = rows / noise_multiplier**2 < MIN_INFORMATION_PER_COEFFICIENT * p
+    least = least_information(asked=options.estimand == "model")
+    few = rows / noise_multiplier**2 < least * p
     return few or _blur(_near(options, noise_multiplier), p, rows) > MAX_CURVATURE_NOISE
 
 
@@ -459,6 +463,7 @@ def released(
         mean_rows=0.5 * (rows.unit_rows + 1),
         intercept=rows.intercept,
         ends=rows.ends,
+        box=rows.box,
         asked=options.estimand == "model",
     )
 

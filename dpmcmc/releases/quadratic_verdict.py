@@ -21,6 +21,7 @@ MAX_LAST_STEP = 0.5
 MAX_BENT = 0.5
 # n mu^2 over the number of coefficients, below which nothing is promised
 MIN_INFORMATION_PER_COEFFICIENT = 15.0
+ASKED_INFORMATION = 2.0  # times that of the model's own answer, whose clips cost more noise
 MAX_CURVATURE_NOISE = 0.5  # noise of the curvature over the curvature
 # noise of the curvature, in which a direction is not told from none: its quadratic is lost. The
 # second where rows have several predictors, since rare classes are stretched on
@@ -103,7 +104,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     share = float(np.mean(ratio / (1.0 + ratio)))
     arrived = jump <= 1.0 and stretch <= MAX_LAST_STEP
     enough = (
-        n / release.noise_multiplier**2 >= MIN_INFORMATION_PER_COEFFICIENT * p
+        n / release.noise_multiplier**2 >= least_information(asked=not release.robust) * p
         and blur <= MAX_CURVATURE_NOISE
     )
     precision = None if prior is None else prior[1]
@@ -126,6 +127,14 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         # a predictor is as uncertain after a long step, which the next look may shorten
         short=_wrong(release, (True, enough, skewed, uneven, False, unseen)),
     )
+
+
+def least_information(*, asked: bool) -> float:
+    """Return n mu^2 over the number of coefficients, below which a result is unreliable.
+
+    asked: whether the answer is the model's own.
+    """
+    return MIN_INFORMATION_PER_COEFFICIENT * (ASKED_INFORMATION if asked else 1.0)
 
 
 def _mode(release: Quadratic, curvature: Floats, prior: Normals | None) -> Floats:

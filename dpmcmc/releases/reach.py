@@ -9,12 +9,13 @@ what cannot be excluded, of any responses. Proof: docs/proofs/noisy_quadratic.md
 
 import math
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from dpmcmc.families.multinomial import averaged
 from dpmcmc.families.scores.base import TINY, Family
-from dpmcmc.families.scores.given import heaviest_of, shift_of, usual_of
+from dpmcmc.families.scores.given import Given, heaviest_of, shift_of, usual_of
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE, has_intercept
 from dpmcmc.releases.whitening import Whitening
@@ -22,6 +23,7 @@ from dpmcmc.releases.whitening import Whitening
 FIRST = 2.1  # mean lengths of a row's score, from which it counts
 FARTHEST = 400.0  # mean lengths: scores beyond that count as that far
 MOST_SPREAD = 4.0  # variance of predictors, by which a mean count is more than that of a mean row
+MOST_LOOSE = 10  # columns, of which all corners of their bounds are looked at
 LEAST_RATE, LEAST_SHARE = 1e-3, 1e-6  # mean count, and share of a response
 # of the event of layers, the most that this number has, and the least
 MOST_PART, LEAST_PART = 0.5, 0.02
@@ -94,6 +96,56 @@ def farthest(
 
 def _kept(length: float) -> float:
     return min(max(length, 0.0), FARTHEST)
+
+
+def longest(
+    root: Floats,
+    place: Floats,
+    scale: float,
+    family: Family,
+    ends: tuple[float, float] | None,
+    box: tuple[Floats, Floats] | None,
+    largest: tuple[int, float],
+) -> float:
+    """Return how long any row's score can be, in mean lengths, by public bounds: see `farthest`.
+
+    root: (k d, k d), coordinates. box: bounds (d,) of covariates. largest: d, and the largest norm
+    of a row. Infinite where responses or offsets have no bound that is of use.
+    """
+    if isinstance(family, Given) and (family.link == "identity" and family.moved):
+        return math.inf
+    if family.link == "log" or (family.link == "identity" and ends is None):
+        return math.inf
+    d, max_row_norm = largest
+    classes = [root[k : k + d] for k in range(0, len(root), d)]
+    ways = [*classes, *(a - b for k, a in enumerate(classes) for b in classes[:k])]
+    norms = [float(np.linalg.norm(way, 2)) * max_row_norm for way in ways]
+    length = max(min(norm, _across(way, box)) for norm, way in zip(norms, ways, strict=True))
+    heaviest = family.heaviest if isinstance(family, Given) else 1.0
+    psi = heaviest
+    if family.link == "identity" and ends is not None:
+        middle, half = 0.5 * (ends[0] + ends[1]), 0.5 * (ends[1] - ends[0])
+        away = np.append(place, middle)[:, None]  # predictors less the middle of the responses
+        wide = None if box is None else (np.append(box[0], -1.0), np.append(box[1], -1.0))
+        norm = math.hypot(max_row_norm, 1.0)
+        away_most = min(float(np.linalg.norm(away)) * norm, _across(away, wide))
+        psi = math.sqrt(heaviest) * (half + away_most) / scale**2
+    return float(length * psi / math.sqrt(len(root)))
+
+
+def _across(root: Floats, box: tuple[Floats, Floats] | None) -> float:
+    """Return the largest length of root.T @ x for x (d,) in a box, or somewhat more."""
+    if box is None:
+        return math.inf
+    low, high = box
+    loose = np.flatnonzero(high > low)
+    if len(loose) > MOST_LOOSE:
+        middle, half = 0.5 * (low + high), 0.5 * (high - low)
+        return float(np.linalg.norm(root.T @ middle) + half @ np.linalg.norm(root, axis=1))
+    corners = np.repeat(low[:, None], 2 ** len(loose), axis=1)
+    upper = np.array(list(product((False, True), repeat=len(loose)))).T.reshape(len(loose), -1)
+    corners[loose] = np.where(upper, high[loose, None], low[loose, None])
+    return float(np.linalg.norm(root.T @ corners, axis=0).max())
 
 
 def part_of(last: float, rows: float, z: float) -> float:

@@ -8,6 +8,9 @@ import pytest
 
 from dpmcmc.families import MODELS
 from dpmcmc.families.linear import MODEL
+from dpmcmc.families.scores.base import NONE as NONE_INNER
+from dpmcmc.families.scores.base import UNCUT, Evaluation
+from dpmcmc.families.scores.given import Given
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.spec import ModelOptions
 from dpmcmc.mechanisms import sums
@@ -211,8 +214,75 @@ def test_the_reach_does_not_follow_the_rows():
             MODEL.rows(ModelOptions()), x, y, np.array([4.0, 0.0]), np.zeros(2), np.ones(2),
             1.5, 2.0, 1.0, asked=True, ends=(0.0, 8.0),
         )  # fmt: skip
-        found.add(newton_path._Path(problem, eye, Seeded(1))._farthest())
+        path = newton_path._Path(problem, eye, Seeded(1))
+        found.add((path._longest(), path._farthest(10.0, path._longest())))
     assert len(found) == 1
+
+
+def schema_box(d):
+    """Bounds of an intercept, of a category and of numbers."""
+    return np.array([1.0, 0.0, *[-1.0] * (d - 2)]), np.ones(d)
+
+
+@pytest.mark.parametrize("name", ["logistic", "multinomial", "linear"])
+@pytest.mark.parametrize("d", [3, 12])
+def test_no_score_is_longer_than_public_bounds_allow(name, d):
+    """An adversary's search over rows within their bounds comes near, where corners are few."""
+    rng = np.random.default_rng(d)
+    classes, family = (2 if name == "multinomial" else 1), MODELS[name].rows(ModelOptions())
+    root, place = rng.normal(size=(classes * d, classes * d)), rng.normal(size=classes * d)
+    low, high = schema_box(d)
+    told = root, place, 0.7, family, (0.0, 8.0)
+    most = reach.longest(*told, (low, high), (d, math.sqrt(d)))
+    assert most <= reach.longest(*told, None, (d, math.sqrt(d))) * (1.0 + 1e-12)
+    x = np.where(rng.random((d, 20_000)) < 0.5, low[:, None], high[:, None])
+    y = rng.choice([0.0, 1.0, 8.0] if name == "linear" else np.arange(classes + 1.0), 20_000)
+    jacobians = newton_path.jacobians_of(x, root)
+    none, uncut = np.zeros(20_000), (UNCUT, UNCUT, 0.7, 3.0)
+    inner = newton_path.inner(jacobians) if classes > 1 else NONE_INNER
+    norms = np.linalg.norm(jacobians[0], axis=0)
+    terms = family.terms(
+        y, Evaluation(place.reshape(classes, d) @ x, norms, none, *uncut, inner=inner)
+    )
+    lengths = np.linalg.norm(newton_path.products(terms.psi, jacobians), axis=0)
+    longest = lengths.max() / math.sqrt(classes * d)
+    assert longest <= most * (1.0 + 1e-9)
+    assert longest > (0.4 if d == 3 else 0.1) * most
+
+
+def test_where_counts_or_offsets_have_no_bound_no_length_is_ruled_out():
+    eye, ends = np.eye(1), (0.0, 8.0)
+    counts = MODELS["poisson"].rows(ModelOptions())
+    assert reach.longest(eye, np.zeros(1), 1.0, counts, ends, None, (1, 1.0)) == math.inf
+    linear = MODEL.rows(ModelOptions())
+    told = eye, np.zeros(1), 1.0
+    assert reach.longest(*told, linear, None, None, (1, 1.0)) == math.inf
+    assert reach.longest(*told, Given(linear, 0.0), ends, None, (1, 1.0)) == math.inf
+    weighted = Given(linear, 0.0, 2.0, 4.0, moved=False)
+    plain = reach.longest(*told, linear, ends, None, (1, 1.0))
+    assert reach.longest(*told, weighted, ends, None, (1, 1.0)) == pytest.approx(2.0 * plain)
+
+
+def test_scores_that_cannot_be_long_are_cut_nowhere_beyond():
+    """Layers end where scores do, and a clip there leaves nothing out."""
+    lengths = np.minimum(np.random.default_rng(9).exponential(2.0, 20_000), 9.0)
+    block = lengths, np.ones_like(lengths), NONE, None
+    told = clips.layers(
+        [block], 20_000, 20.0, Seeded(1), scaled=False, gaps=False, last=9.0, longest=9.0
+    )
+    assert told.scores.ends[-1] == 9.0
+    assert told.unseen(np.array([9.0])) == pytest.approx([0.0], abs=1e-12)
+    found = clips.choose(told, 5, 6.0)
+    assert found.length <= 9.0
+    open_ended = clips.layers([block], 20_000, 20.0, Seeded(1), scaled=False, gaps=False)
+    assert found.left < clips.choose(open_ended, 5, 6.0).left
+
+
+def test_a_clip_is_wider_where_else_too_much_may_be_hidden():
+    variance, unseen = np.array([0.5, 0.4, 0.9, 4.0]), np.array([90.0, 60.0, 9.0, 0.0])
+    assert clips._best(variance, unseen) == 2
+    assert clips._best(variance, np.full(4, 90.0)) == 1  # then the least
+    assert clips._best(np.array([0.5, 0.4, 9.0, 30.0]), unseen) == 1  # or where it costs too much
 
 
 def lumps(rows, part, runs, epsilon, bound):

@@ -8,6 +8,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.families.scores.base import Evaluation
 from dpmcmc.families.scores.given import Given
 from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import BinaryColumn
 from dpmcmc.inputs.spec import JobSpec, PrivacySpec
 from tests.cases import FAMILIES, WEIGHTED
@@ -86,14 +87,18 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("estimand", ["robust", "model"])
 @pytest.mark.parametrize(("family", "formula", "weights"), CASES)
 def test_offsets_and_weights_are_those_of_a_fit_without_privacy(
-    family, formula, weights, data, seeded
+    family, formula, weights, estimand, data, seeded
 ):
+    """Of either answer: a weight of counts and of log odds is a number of equal, independent rows.
+
+    So intervals of the model's own answer, whose variance is that of scores, are as wide.
+    """
     model = ModelSpec(family=family, formula=formula, weights=weights)
-    result = sample(
-        data, schema=schema_of(), model=model, epsilon=1e6, delta=1e-6, random=seeded(5)
-    )
+    told = {"sampler": NoisyQuadraticOptions(estimand=estimand), "random": seeded(5)}
+    result = sample(data, schema=schema_of(), model=model, epsilon=1e6, delta=1e-6, **told)
     assert result.plan.spec.sampler.algorithm == "noisy_quadratic"
     y = (data["ill"] == "yes") * 1.0 if family == "logistic" else data[formula.split()[0]]
     offsets = {"poisson": np.log(data["years"]), "logistic": data["base"] / 500}

@@ -1,8 +1,9 @@
 """Families of rows that have an offset of their predictor and a weight.
 
 A weight w of a logistic or a Poisson row multiplies its log likelihood, as if there were w such
-rows. A weight of a linear row divides the variance of its residual, as in R's lm. The score of a
-row is clipped after it is weighted, so that the sensitivity does not depend on the weights.
+rows: their scores vary w times as much as one, and not w^2 times. A weight of a linear row divides
+the variance of its residual, as in R's lm. The score of a row is clipped after it is weighted, so
+that the sensitivity does not depend on the weights.
 """
 
 from dataclasses import replace
@@ -24,12 +25,20 @@ POINTER, ALGORITHM = "/model/weights", "noisy_quadratic"
 class Given:
     """A family whose responses are (m, 3): response, offset, weight.
 
-    shift: middle of offsets. usual, heaviest: middle and upper end of what weights can be.
+    shift: middle of offsets. usual, heaviest: middle and upper end of what weights can be. moved:
+    whether there are offsets.
     """
 
     def __init__(
-        self, family: Family, shift: float, usual: float = 1.0, heaviest: float = 1.0
+        self,
+        family: Family,
+        shift: float,
+        usual: float = 1.0,
+        heaviest: float = 1.0,
+        *,
+        moved: bool = True,
     ) -> None:
+        self.moved = moved
         self.family, self.shift, self.usual, self.heaviest = family, shift, usual, heaviest
         self.link, self.has_scale = family.link, family.has_scale
         self.quadratic, self.variance = family.quadratic, family.variance
@@ -100,9 +109,9 @@ def packed(
         values = table.columns[column.name].astype(np.float64)
         low, high = column.lower, column.upper
         weight = np.fmin(np.fmax(values, low), high)
-    return Given(family, design.middle_offset / unit, 0.5 * (low + high), high), np.stack(
-        (y, design.offset(table) / unit, weight), axis=1
-    )
+    shift, moved = design.middle_offset / unit, bool(design.offsets)
+    given = Given(family, shift, 0.5 * (low + high), high, moved=moved)
+    return given, np.stack((y, design.offset(table) / unit, weight), axis=1)
 
 
 def pilot(family: Family, y: Floats) -> tuple[Family, Floats]:
@@ -124,6 +133,14 @@ def heaviest_of(family: Family) -> float:
 def usual_of(family: Family) -> float:
     """Return the middle of what a row's weight can be."""
     return family.usual if isinstance(family, Given) else 1.0
+
+
+def copies_of(family: Family, y: Floats) -> Floats | None:
+    """Return (m,) of how many equal rows each row of responses is; None where it is one.
+
+    The weight of a linear row divides a variance: it is one row, and known better.
+    """
+    return y[:, 2] if isinstance(family, Given) and family.link != "identity" else None
 
 
 def slope_of(family: Family, rate: float) -> float:
