@@ -46,7 +46,12 @@ NO_TELEMETRY: TelemetryConfig = {
 }
 MULTIPART_OVERHEAD = 2**21  # the metadata part and the boundaries
 FORM_BYTES = 2**17  # of a page
-UPLOADS = ("/v1/datasets", "/datasets/new")  # the API's, and the page that hands on to it
+UPLOADS = (  # the API's, and the pages that hand on to it
+    "/v1/datasets",
+    "/v1/datasets/inspect",
+    "/datasets/new",
+    "/datasets/inspect",
+)
 
 
 def create_app(

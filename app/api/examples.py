@@ -19,6 +19,7 @@ METADATA: Json = {
 }
 EXAMPLES: dict[str, Json] = {
     "DatasetIn": METADATA,
+    "InspectIn": {"format": {"separator": ";", "missing": ["NA"]}},
     "DatasetPatch": {"privacy": {"epsilon": 8.0}, "grants": [_ID], "allotments": {_ID: 2.0}},
     "JobIn": {
         "dataset": _ID,

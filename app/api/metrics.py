@@ -18,7 +18,7 @@ GAUGES = {
     "ledgers_rewound": ("Ledgers behind their anchors; NaN where nobody can tell.",),
     "budgets": ("Open ledgers by what is left of their budget.", "left"),
 }
-UNTIMED = frozenset({("POST", "/v1/datasets")})
+UNTIMED = frozenset({("POST", "/v1/datasets"), ("POST", "/v1/datasets/inspect")})
 
 
 class Metrics:

@@ -1,5 +1,6 @@
 """multipart/form-data, read as it arrives: files into sealed spools, the rest into memory."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -131,13 +132,9 @@ class Upload:
             with suppress(OSError):
                 file.close()
 
-    def finish(self) -> None:
-        """Check that both parts came and that the body was whole. Raises Refusal."""
-        missing = [
-            Fault(f"/{name}", "Field required")
-            for name in ("file", "metadata")
-            if name not in self.seen
-        ]
+    def finish(self, needed: Sequence[str]) -> None:
+        """Check that the parts came and that the body was whole. Raises Refusal."""
+        missing = [Fault(f"/{name}", "Field required") for name in needed if name not in self.seen]
         if missing:
             raise Refusal(422, "invalid_request", "A part of the upload is missing.", missing)
         if not self._ended:
@@ -148,7 +145,9 @@ def _malformed(detail: str) -> Refusal:
     return Refusal(422, "malformed_upload", detail)
 
 
-async def receive(request: Request, folder: Any) -> Upload:
+async def receive(
+    request: Request, folder: Any, needed: Sequence[str] = ("file", "metadata")
+) -> Upload:
     """Read the whole upload. The caller closes it; on an error it is closed here."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     if kind != b"multipart/form-data":
@@ -162,7 +161,7 @@ async def receive(request: Request, folder: Any) -> Upload:
     try:
         async for chunk in request.stream():
             await upload.feed(chunk)
-        upload.finish()
+        upload.finish(needed)
     except BaseException:
         upload.close()
         raise

@@ -40,6 +40,7 @@ TAGS = {
 # names of the functions that a client is generated with: they stay when addresses are served anew
 OPERATIONS = {
     "POST /v1/datasets": "create_dataset",
+    "POST /v1/datasets/inspect": "inspect_file",
     "GET /v1/datasets": "list_datasets",
     "GET /v1/datasets/{id}": "get_dataset",
     "PATCH /v1/datasets/{id}": "update_dataset",

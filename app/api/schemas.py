@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from app.services.budgets.promises import LARGEST_PROMISE
 from app.services.jobs.kinds.chains import ChainJob
 from app.services.jobs.kinds.tasks import TaskJob
+from app.storage.dialect import Compression, Decimal, Encoding, Thousands
 from dpmcmc.base.names import NAMED_ROW, ROW
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import with_known_names
@@ -44,6 +45,8 @@ else:
     Algorithm = OPTIONS  # of whatever is registered
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+FileName = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
+MOST_SKIPPED = 10_000
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Delta = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -265,6 +268,77 @@ class SeparateIn(Request):
     reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]*[^\s\x00]")]
 
 
+NoValue = Annotated[str, Field(min_length=1, max_length=50, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Sign = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[\t\x01 -~]$")]
+
+
+class FormatIn(Request):
+    """How a text file is written. What is left out is found, or asked for where it is not sure.
+
+    separator: of fields. decimal, thousands: of numbers. quote: encloses fields; empty for none.
+    skip_lines: above the header. row_names: whether rows begin with a field that the header does
+    not name, as R writes them. missing: spellings of no value, such as NA, besides an empty field.
+    """
+
+    separator: Sign | None = None
+    decimal: Decimal | None = None
+    thousands: Thousands | None = None
+    encoding: Encoding | None = None
+    quote: Literal['"', "'", ""] | None = None
+    compression: Compression | None = None
+    skip_lines: Annotated[int, Field(ge=0, le=1000)] | None = None
+    row_names: bool | None = None
+    missing: Annotated[list[NoValue], Field(max_length=50)] = []
+
+    @model_validator(mode="after")
+    def _apart(self) -> "FormatIn":
+        if self.decimal is not None and self.decimal == self.thousands:
+            raise ValueError("decimal and thousands must be different signs")
+        if self.quote and self.quote == self.separator:
+            raise ValueError("quote and separator must be different signs")
+        return self
+
+
+class InspectIn(Request):
+    """What is known of a file before it is looked at."""
+
+    format: FormatIn = Field(default_factory=FormatIn)
+
+
+class ColumnFound(Answer):
+    """A column of a file: its name, and what its first values look like.
+
+    kind: whole, number, date or text. skip: whether it looks like an id or free text. missing:
+    spellings of no value, such as NA, that are among the first values.
+    """
+
+    name: str
+    kind: Literal["whole", "number", "date", "text"]
+    skip: bool
+    missing: list[str]
+
+
+class QuestionOut(Answer):
+    """A member of format that has to be declared, and why."""
+
+    pointer: str
+    message: str
+
+
+class InspectOut(Answer):
+    """What is found of a file, for its admin to confirm.
+
+    kind: of the file. format: what was declared or found; null for Parquet, and members that are
+    null are open: see questions. rows: the first ones, five at most; none of Parquet.
+    """
+
+    kind: Literal["csv", "parquet"]
+    format: FormatIn | None
+    questions: list[QuestionOut]
+    columns: list[ColumnFound]
+    rows: list[list[str]]
+
+
 class DatasetIn(Request):
     """The metadata of an upload.
 
@@ -276,6 +350,9 @@ class DatasetIn(Request):
     beside the pooled dataset, whose jobs debit all of them.
     privacy_unit: may one person have several rows? If so, by which column of the file, and how many
     of them are used; "row" if not; left out where that is not known, and a row is protected.
+    format: how a text file is written, where it is to be declared. skip: columns of the file that
+    are left out and never stored, such as ids and free text; skip_undeclared: all that are not
+    declared. A column without a name is left out.
     """
 
     most_values = 50_000  # categories
@@ -290,12 +367,19 @@ class DatasetIn(Request):
     grants: Annotated[list[UUID], Field(max_length=10_000)] | None = None
     holders: HoldersIn | None = None
     privacy_unit: UnitIn | Literal["row"] | None = None
+    format: FormatIn = Field(default_factory=FormatIn)
+    skip: Annotated[list[FileName], Field(max_length=MOST_SKIPPED)] = []
+    skip_undeclared: bool = False
 
     @model_validator(mode="after")
     def _distinct(self) -> "DatasetIn":
         names = [column.name for column in self.columns]
         if isinstance(self.privacy_unit, UnitIn) and self.privacy_unit.column in names:
             raise ValueError("the column that names persons is not stored: leave it undeclared")
+        own = [*names, getattr(self.privacy_unit, "column", None)]
+        own.append(self.holders.column if self.holders else None)
+        if set(own) & set(self.skip):
+            raise ValueError("a column that is declared cannot be skipped")
         if self.holders is not None and self.holders.column in names:
             raise ValueError("the column that names the holders is not stored: leave it undeclared")
         if len(set(names)) < len(names):

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from app.storage.dialect import Reading
 from app.storage.errors import IngestError
 from app.storage.rows import DatasetRow
 from dpmcmc.base.private import Neighbouring
@@ -26,6 +28,7 @@ MAX_COLUMNS = 1000
 MAX_CATEGORIES = 1000
 MAX_CODES = 20
 MAX_NAME = 200
+TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 SMALLEST_RANGE = 1.0 / LARGEST_BOUND
 TOO_CLOSE = (
     f"must be above lower by at least {SMALLEST_RANGE:g}: scale the column, and declare its new"
@@ -173,8 +176,19 @@ def _binary(column: dict[str, Any], pointer: str) -> Column:
 
 
 def _check_text(value: Any, pointer: str) -> None:
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or not value.isprintable():
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or not all(map(_shows, value)):
         raise _refuse(pointer, f"1 to {MAX_NAME} printable characters")
+
+
+def _shows(character: str) -> bool:
+    """Whether a character may stand in a name: what is printed, blanks and joiners.
+
+    What turns the direction of all that follows may not.
+    """
+    if character.isprintable():
+        return True
+    turns = unicodedata.bidirectional(character) in TURNS
+    return unicodedata.category(character) in ("Zs", "Cf") and not turns
 
 
 def _first_repeated(values: Iterable[str | float]) -> int | None:
@@ -186,20 +200,28 @@ def _first_repeated(values: Iterable[str | float]) -> int | None:
     return None
 
 
-def check_names(names: Sequence[str], columns: Sequence[Column | UnitColumn]) -> None:
-    """Refuse a file whose columns are not exactly the declared ones, in any order.
+def check_names(
+    names: Sequence[str], columns: Sequence[Column | UnitColumn], reading: Reading
+) -> None:
+    """Refuse a file whose columns are not the declared ones and those that are left out.
 
-    Names that only the file has are not repeated in the message: without a header they are values.
+    They may come in any order. A column without a name is left out. Names that only the file has
+    are not repeated in the message: without a header they are values.
     """
-    present, declared = set(names), {column.name for column in columns}
-    for at, column in enumerate(columns):
-        if column.name not in present:
-            raise IngestError("missing_column", f"/columns/{at}", "the file has no such column")
-    extra = sum(1 for name in names if name not in declared)
-    if extra:
-        raise IngestError("extra_column", "/file", f"{extra} columns of the file are not declared")
-    if len(names) != len(present):
-        raise IngestError("repeated_column", "/file", "a column is there more than once")
+    absent = tuple(
+        (f"/columns/{at}", f"the file has no column {column.name!r}")
+        for at, column in enumerate(columns)
+        if column.name not in names
+    )
+    if absent:
+        raise IngestError("missing_column", *absent[0], absent)
+    declared = {column.name for column in columns}
+    undeclared = sum(1 for name in names if name and name not in {*declared, *reading.skip})
+    if undeclared and not reading.skip_undeclared:
+        told = f"{undeclared} columns of the file are not declared: name them in skip, or say"
+        raise IngestError("extra_column", "/file", f"{told} skip_undeclared, to leave them out")
+    if any(names.count(name) > 1 for name in declared):
+        raise IngestError("repeated_column", "/file", "a declared column is there more than once")
 
 
 def columns_json(columns: Sequence[Column]) -> list[dict[str, Any]]:

@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from app.storage.arrow_text import texts
 from app.storage.columns import UnitColumn
+from app.storage.dialect import Reading
 from app.storage.errors import IngestError
 from app.storage.files import CHUNK_ROWS, PRESENT, DatasetFiles, Values
 from app.storage.fingerprint import Sketch
@@ -41,6 +43,8 @@ from dpmcmc.inputs.units import EMPTY, digest_of, grouped, in_slots
 Format = Literal["csv", "parquet"]
 DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 LOOKED_AT = 100  # texts of a batch that are no numbers
+WHOLE = r"^([+-]?[0-9]+)[.,]0*$"  # as a number column of whole numbers is written at times
+TRUTH = {"true": "true", "1": "true", "false": "false", "0": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ def ingest(
     columns: Sequence[Column],
     limits: Limits | None = None,
     sketch: Sketch | None = None,
+    reading: Reading | None = None,
 ) -> Stored:
     """Parse, clamp and encrypt an upload under a new key. Nothing stays on the disk on an error.
 
@@ -110,7 +115,7 @@ def ingest(
     """
     key, wrapped = files.new_key(dataset_id)
     with files.write(dataset_id, key, columns) as writer:
-        for values in _batches(source, format, columns, limits or Limits()):
+        for values in _batches(source, format, columns, limits or Limits(), reading or Reading()):
             if sketch is not None:
                 sketch.add(values)
             writer.add(_clamped(values, columns))
@@ -126,6 +131,7 @@ def ingest_apart(
     holder: CategoryColumn,
     limits: Limits,
     sketches: Sequence[Sketch],
+    reading: Reading,
 ) -> list[Stored]:
     """Ingest an upload into one file for each data holder, whom a further column names.
 
@@ -138,7 +144,7 @@ def ingest_apart(
             stack.enter_context(files.write(one, key, columns))
             for one, (key, _) in zip(dataset_ids, keys, strict=True)
         ]
-        for *values, owners in _batches(source, format, [*columns, holder], limits):
+        for *values, owners in _batches(source, format, [*columns, holder], limits, reading):
             for at, (writer, sketch) in enumerate(zip(writers, sketches, strict=True)):
                 own = [array[owners == at] for array in values]
                 if len(own[0]):
@@ -159,6 +165,7 @@ def ingest_by_unit(
     unit: PrivacyUnit,
     limits: Limits,
     sketch: Sketch,
+    reading: Reading,
 ) -> StoredUnits:
     """Ingest an upload with the rows of each unit together, at most max_rows of each.
 
@@ -170,7 +177,8 @@ def ingest_by_unit(
     parts: list[list[Values]] = []
     digests: list[NDArray[np.uint8]] = []
     held, names = 0, dict[str, bytes]()
-    for *values, units in _batches(source, format, [*columns, UnitColumn(unit.column)], limits):
+    layout_in_file = [*columns, UnitColumn(unit.column)]
+    for *values, units in _batches(source, format, layout_in_file, limits, reading):
         sketch.add(values)
         parts.append(_clamped(values, columns))
         digests.append(_digests(units, names, sketch.person_key))
@@ -209,10 +217,16 @@ def _digests(units: pa.Array, names: dict[str, bytes], key: bytes) -> NDArray[np
 
 
 def _batches(
-    source: BinaryIO, format: Format, columns: Sequence[Column | UnitColumn], limits: Limits
+    source: BinaryIO,
+    format: Format,
+    columns: Sequence[Column | UnitColumn],
+    limits: Limits,
+    reading: Reading,
 ) -> Iterator[list[Values]]:
     """Yield values by column, not clamped, as long as nothing was wrong. Raises IngestError."""
-    batches = (csv_batches if format == "csv" else parquet_batches)(source, columns, limits)
+    batches = (csv_batches if format == "csv" else parquet_batches)(
+        source, columns, limits, reading
+    )
     faults, rows = _Faults(columns, *np.zeros((4, len(columns)), np.int64)), 0
     for batch in batches:
         rows += batch.num_rows
@@ -312,25 +326,25 @@ def _parsed(array: pa.Array) -> pa.Array:
         return pc.if_else(decimal, array, pa.nulls(len(array), pa.string())).cast(pa.float64())
 
 
-def _texts(values: Sequence[str]) -> pa.StringArray:
-    """An Arrow array of texts. `pa.array` would import pandas to look at the list."""
-    encoded = [value.encode() for value in values]
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    buffers = pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(encoded))
-    return pa.StringArray.from_buffers(len(encoded), *buffers)
-
-
-_EMPTY = _texts([""])
+NOTHING = texts(["", "nan"])  # of texts, and of numbers that are none
+_EMPTY = texts([""])
 
 
 def _codes(array: pa.Array, categories: Sequence[str]) -> tuple[NDArray[np.int32], int, int]:
     """(n,) codes, how many were missing (null or empty), and how many were not declared."""
-    declared = _texts(categories)
-    if pa.types.is_dictionary(array.type):
-        texts = array.dictionary.cast(pa.string())
-        codes = pc.index_in(texts, declared).take(array.indices)
-        empty = pc.index_in(texts, _EMPTY).take(array.indices)
-    else:
-        codes, empty = pc.index_in(array, declared), pc.index_in(array, _EMPTY)
-    missing = array.null_count + _found(empty)
+    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    words = coded.dictionary
+    declared = texts(_as_truth(categories) if pa.types.is_boolean(words.type) else categories)
+    words = words.cast(pa.string())
+    nothing = NOTHING if pa.types.is_floating(coded.type.value_type) else _EMPTY
+    bare = pc.replace_substring_regex(pc.utf8_trim_whitespace(words), WHOLE, r"\1")
+    codes = pc.coalesce(pc.index_in(words, declared), pc.index_in(bare, declared))
+    none = pc.and_(pc.is_in(bare, nothing), pc.is_null(codes))
+    codes, none = codes.take(coded.indices), none.take(coded.indices)
+    missing = coded.indices.null_count + (pc.sum(none).as_py() or 0)
     return _raw(codes, np.dtype(np.int32)), missing, codes.null_count - missing
+
+
+def _as_truth(categories: Sequence[str]) -> list[str]:
+    """Categories in Arrow's words for truth values, where they are words or numbers for such."""
+    return [TRUTH.get(category.lower(), category) for category in categories]

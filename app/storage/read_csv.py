@@ -1,112 +1,190 @@
-"""CSV, strictly: UTF-8, a header line, commas, double quotes, one row per line, nothing else."""
+"""Text tables as people have them, read strictly: what can be read in two ways is refused.
 
-import codecs
-import csv
-from collections.abc import Iterator, Sequence
+A header line, one row per record, fields that a separator divides and quotes enclose. How the file
+is written is declared or found from its first bytes (`app.storage.dialect`).
+"""
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from app.storage.arrow_text import texts
 from app.storage.columns import UnitColumn, check_names
+from app.storage.dialect import (
+    SAMPLE_BYTES,
+    TWO_WAYS,
+    Dialect,
+    Reading,
+    Sample,
+    compression_of,
+    encoding_of,
+    number_pattern,
+    sample_of,
+)
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
-from dpmcmc.inputs.schema import Column
+from app.storage.text_stream import BLOCK_BYTES, as_utf8, blocks, with_end
+from dpmcmc.inputs.schema import Column, NumberColumn
 
-BLOCK_BYTES = 2**20
-COMPRESSED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1")
+LOOSE_QUOTE = (
+    "{} values that are not enclosed in quotes hold a quote: declare in format the sign that"
+    ' encloses values, "" for none'
+)
+ROW_NAMES = (
+    "each row has one field more than the header: declare row_names, true where it is the first one"
+)
 
 
-class _Checked:
-    """The upload in blocks of whole lines, checked as it passes.
+@dataclass(slots=True)
+class _Opened:
+    """A text file whose dialect is known. rest: its bytes as UTF-8 from the first row on."""
 
-    Size, UTF-8, no NUL, line length, and quotes closed by the end of their line, so that a line is
-    a row and blocks can be parsed one by one.
-    """
+    sample: Sample
+    rest: Iterator[bytes]
 
-    def __init__(self, source: BinaryIO, limits: Limits) -> None:
-        self._source, self._limits = source, limits
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._taken = self._line = self._quotes = 0
-        self._held = b""
 
-    def header(self) -> str:
-        """The first line, without its end and a byte order mark. Raises IngestError."""
-        while b"\n" not in self._held and self._read():
-            pass
-        line, _, self._held = self._held.partition(b"\n")
-        return line.decode("utf-8-sig").removesuffix("\r")
+def first_rows(source: BinaryIO, declared: Dialect, limits: Limits) -> Sample:
+    """The dialect and the first rows of a file, for its admin alone. Raises IngestError."""
+    return _open(source, declared, (), (), limits).sample
 
-    def blocks(self) -> Iterator[bytes]:
-        """What follows, cut after line ends. Raises IngestError."""
-        more = True
-        while more:
-            more = self._read()
-            end = self._held.rfind(b"\n") + 1 if more else len(self._held)
-            if end:
-                block, self._held = self._held[:end], self._held[end:]
-                yield block
 
-    @property
-    def empty(self) -> bool:
-        """Whether not one byte came."""
-        return self._taken == 0
+def _open(
+    source: BinaryIO,
+    declared: Dialect,
+    names: Collection[str],
+    numbers: Collection[str],
+    limits: Limits,
+) -> _Opened:
+    first = source.read(BLOCK_BYTES)
+    if not first:
+        raise IngestError("empty_file", "/file", "the file is empty")
+    compression = declared.compression or compression_of(first)
+    content = blocks(source, first, compression, limits)
+    begun = b""
+    for block in content:
+        begun += block
+        if len(begun) >= SAMPLE_BYTES:
+            break
+    encoding = declared.encoding or encoding_of(begun[:SAMPLE_BYTES])
+    returns = _only_returns(begun, encoding)
+    text = as_utf8(itertools.chain([begun], content), encoding, returns=returns)
+    head = b""
+    while len(head) < SAMPLE_BYTES and (piece := next(text, None)) is not None:
+        head += piece
+    more = next(text, b"")
+    known = replace(declared, compression=compression, encoding=encoding)
+    beginning = head[:SAMPLE_BYTES].decode(errors="ignore")
+    whole = not more and len(head) <= SAMPLE_BYTES
+    sample = sample_of(beginning, known, names, numbers, whole=whole)
+    start = len(beginning[: sample.start].encode())
+    return _Opened(sample, itertools.chain([head[start:], more], text))
 
-    def _read(self) -> bool:
-        block = self._source.read(BLOCK_BYTES)
-        self._check(block)
-        self._held += block
-        return bool(block)
 
-    def _check(self, block: bytes) -> None:
-        if self._taken == 0 and block.startswith(COMPRESSED):
-            raise IngestError("not_csv", "/file", "the content is compressed or not CSV")
-        self._taken += len(block)
-        if self._taken > self._limits.file_bytes:
-            raise IngestError("file_too_large", "/file", f"over {self._limits.file_bytes} bytes")
-        try:
-            self._decoder.decode(block, final=not block)
-        except UnicodeDecodeError:
-            raise IngestError("not_utf8", "/file", "the content is not UTF-8 text") from None
-        if b"\0" in block:
-            raise IngestError("not_csv", "/file", "the content holds NUL bytes")
-        self._check_lines(block)
+def _only_returns(begun: bytes, encoding: str) -> bool:
+    """Whether lines end with carriage returns and no line feeds, as on old machines."""
+    text = begun[:SAMPLE_BYTES].decode(encoding, errors="ignore")
+    return "\r" in text and "\n" not in text
 
-    def _check_lines(self, block: bytes) -> None:
-        for line in block.splitlines(keepends=True):
-            self._line += len(line)
-            self._quotes += line.count(b'"')
-            if self._line > self._limits.line_bytes:
-                limit = self._limits.line_bytes
-                raise IngestError("line_too_long", "/file", f"a line of over {limit} bytes")
-            if line.endswith((b"\n", b"\r")):
-                self._end_line()
-        if not block:
-            self._end_line()
 
-    def _end_line(self) -> None:
-        if self._quotes % 2:
-            raise IngestError("malformed_csv", "/file", "a quoted value does not end on its line")
-        self._line = self._quotes = 0
+class _Records:
+    """Blocks of whole records, checked as they pass: a record's length, and its quotes."""
+
+    def __init__(self, dialect: Dialect, fields: int, limits: Limits) -> None:
+        self._quote = ord(dialect.quote) if dialect.quote else -1
+        self._separator = (dialect.separator or ",").encode()
+        before = self._separator[-1:] + b"\n\r" + (dialect.quote or "").encode()
+        self._before = np.frombuffer(before, np.uint8)  # of a quote that encloses a value
+        self._blank = b" \t\r\n" + self._separator
+        self._limits, self._fields = limits, fields
+
+    def blocks(self, text: Iterator[bytes]) -> Iterator[bytes]:
+        """What of the text is whole. Blank lines at its end are left out. Raises IngestError."""
+        held, blank = b"", b""
+        for block in with_end(text):
+            held += block
+            if not block and held and not held.endswith(b"\n"):
+                held += b"\n"
+            end = self._checked(held, last=not block)
+            whole, held = blank + held[:end], held[end:]
+            full = len(whole.rstrip(self._blank))
+            full = whole.find(b"\n", full) + 1 if full else 0
+            whole, blank = whole[:full], whole[full:]
+            if blank.count(b"\n") > self._limits.rows:
+                raise IngestError("too_many_rows", "/file", f"more than {self._limits.rows} rows")
+            if whole:
+                yield whole
+
+    def _checked(self, held: bytes, *, last: bool) -> int:
+        """Where the last whole record ends. Raises IngestError."""
+        signs = np.frombuffer(held, np.uint8)
+        ends = np.flatnonzero(signs == 10)
+        quotes = np.flatnonzero(signs == self._quote)
+        if len(quotes):
+            ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+            opening = quotes[0::2]
+            opening = opening[opening > 0]
+            loose = int((~np.isin(signs[opening - 1], self._before)).sum())
+            if loose:
+                raise IngestError("malformed_csv", "/file", LOOSE_QUOTE.format(loose))
+        end = int(ends[-1]) + 1 if len(ends) else 0
+        long = np.diff(ends, prepend=-1).max(initial=0) > self._limits.line_bytes
+        open_quote = len(quotes) % 2 == 1
+        if open_quote and (last or len(held) - end > self._limits.line_bytes):
+            raise IngestError("malformed_csv", "/file", "a quoted value does not end")
+        if long or len(held) - end > self._limits.line_bytes:
+            limit = self._limits.line_bytes
+            raise IngestError("line_too_long", "/file", f"a line of over {limit} bytes")
+        return end
 
 
 def csv_batches(
-    source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits
+    source: BinaryIO,
+    columns: Sequence[Column | UnitColumn],
+    limits: Limits,
+    reading: Reading,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of text columns in the declared order. Raises IngestError."""
-    checked = _Checked(source, limits)
-    names = _header(checked, columns)
-    wanted = [column.name for column in columns]
-    ragged = _Ragged()
-    for block in checked.blocks():
+    """Batches of text columns in the declared order; null where a value is missing.
+
+    Numbers are written as in English, without separators. Raises IngestError.
+    """
+    numbers = [column.name for column in columns if isinstance(column, NumberColumn)]
+    opened = _open(source, reading.dialect, [column.name for column in columns], numbers, limits)
+    names, found = opened.sample.names, opened.sample.dialect
+    if not names:
+        raise IngestError("empty_file", "/file", "the file has no header line")
+    check_names(names, columns, reading)
+    if found.row_names is None:
+        raise IngestError("ambiguous_format", "/format/row_names", ROW_NAMES)
+    wanted = [str(names.index(column.name)) for column in columns]
+    ragged, unclear = _Ragged(), 0
+    for block in _Records(found, len(names), limits).blocks(opened.rest):
         try:
-            table = _parse(block, names, ragged)
+            table = _parse(block, len(names), wanted, found, ragged)
         except pa.ArrowInvalid:
             raise IngestError("malformed_csv", "/file", "cannot be read as CSV") from None
-        yield from table.select(wanted).to_batches()
+        for batch in table.to_batches():
+            arrays = [
+                _present(array, found, column)
+                for array, column in zip(batch.columns, columns, strict=True)
+            ]
+            for at, column in enumerate(columns):
+                if isinstance(column, NumberColumn):
+                    if found.decimal is None:
+                        unclear += _marked(arrays[at])
+                    arrays[at] = plain(arrays[at], found)
+            yield pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
     if ragged.rows:
-        found = f"{ragged.rows} rows have another number of fields"
-        raise IngestError("ragged_rows", "/file", found)
+        counted = f"{ragged.rows} rows have another number of fields than the header"
+        told = f"{counted}: leave out notes below the table, enclose values in quotes"
+        raise IngestError("ragged_rows", "/file", told)
+    if unclear:
+        raise IngestError("ambiguous_format", "/format/decimal", f"{unclear} values: {TWO_WAYS}")
 
 
 class _Ragged:
@@ -120,32 +198,75 @@ class _Ragged:
         return "skip"
 
 
-def _header(checked: _Checked, columns: Sequence[Column | UnitColumn]) -> list[str]:
-    """The names in the header line: exactly the declared ones, in any order."""
-    line = checked.header()
-    if checked.empty:
-        raise IngestError("empty_file", "/file", "the file is empty")
-    try:
-        names = next(csv.reader([line], strict=True), [])
-    except csv.Error:
-        raise IngestError("malformed_csv", "/file", "the header cannot be read") from None
-    check_names(names, columns)
-    return names
+def _parse(
+    block: bytes, fields: int, wanted: Sequence[str], dialect: Dialect, ragged: _Ragged
+) -> pa.Table:
+    """One block of whole records. In this thread: Arrow's own reader would call back from others.
 
-
-def _parse(block: bytes, names: list[str], ragged: _Ragged) -> pa.Table:
-    """One block of whole lines. In this thread: Arrow's own reader would call back from others."""
+    Columns go by their places: names may be empty.
+    """
+    places = [str(at) for at in range(fields)]
     return arrow_csv.read_csv(
         pa.BufferReader(block),
         read_options=arrow_csv.ReadOptions(
-            column_names=names, block_size=len(block) + 1, use_threads=False
+            column_names=places, block_size=len(block) + 1, use_threads=False
         ),
         parse_options=arrow_csv.ParseOptions(
-            newlines_in_values=False, ignore_empty_lines=False, invalid_row_handler=ragged
+            delimiter=dialect.separator,
+            quote_char=dialect.quote or False,
+            newlines_in_values=bool(dialect.quote) and str(dialect.quote).encode() in block,
+            ignore_empty_lines=fields > 1,
+            invalid_row_handler=ragged,
         ),
         convert_options=arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
+            column_types=dict.fromkeys(places, pa.string()),
+            include_columns=list(wanted),
             strings_can_be_null=False,
             check_utf8=False,
         ),
     )
+
+
+def _present(array: pa.Array, dialect: Dialect, column: Column | UnitColumn) -> pa.Array:
+    """The values, null where one of the file's spellings says that there is none."""
+    own = getattr(column, "categories", ())
+    spellings = [one for one in dialect.missing if one not in own]
+    if not spellings:
+        return array
+    none = pc.is_in(pc.utf8_trim_whitespace(array), texts(spellings))
+    return pc.if_else(none, pa.nulls(len(array), pa.string()), array)
+
+
+def _marked(array: pa.Array) -> int:
+    """How many values have a point or a comma."""
+    return int(pc.sum(pc.match_substring_regex(array, "[0-9][.,]|[.,][0-9]")).as_py() or 0)
+
+
+def plain(array: pa.Array, dialect: Dialect) -> pa.Array:
+    """Texts of numbers with a decimal point, without separators of thousands and blanks.
+
+    What is no number in the dialect stays as it is, or becomes what is none.
+    """
+    decimal, thousands = dialect.decimal or ".", dialect.thousands or ""
+    if decimal == "." and not thousands:
+        try:
+            array.cast(pa.float64())
+        except pa.ArrowInvalid:
+            pass
+        else:
+            return array
+    array = pc.utf8_trim_whitespace(array)
+    right = pc.match_substring_regex(array, f"^(?:{number_pattern(decimal, thousands)})$")
+    bare = array
+    if thousands:
+        marks = "[ \u00a0\u202f\u2009]" if thousands == " " else f"[{thousands}\u2019]"
+        bare = pc.replace_substring_regex(bare, marks, "")
+    bare = pc.replace_substring(pc.replace_substring(bare, ",", "."), "\u2212", "-")
+    return pc.if_else(right, bare, _no_number(array))
+
+
+def _no_number(array: pa.Array) -> pa.Array:
+    """Texts that are no numbers in the dialect, so that none of them is read as one."""
+    readable = pc.match_substring_regex(array, f"^(?:{number_pattern('.', '')})$")
+    odd = pc.binary_join_element_wise(array, pa.scalar("?", pa.string()), "")
+    return pc.if_else(readable, odd, array)

@@ -2,18 +2,20 @@
 
 import io
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
 from app.storage.columns import UnitColumn, check_names
+from app.storage.dialect import Reading
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
 from dpmcmc.inputs.frames import DecimalType, ValueType
 from dpmcmc.inputs.schema import DATES, Column, NumberColumn
 
+Kind = Literal["whole", "number", "date", "text"]
 BATCH_ROWS = 16384
 BUFFER_BYTES = 2**20
 METADATA_BYTES = 2**24
@@ -25,7 +27,7 @@ TOO_MUCH_TEXT = (
 
 
 def parquet_batches(
-    source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits
+    source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
     """Batches in the declared order: plain numbers, text as dictionaries. Raises IngestError."""
     size = source.seek(0, io.SEEK_END)
@@ -34,24 +36,45 @@ def parquet_batches(
     if size > limits.file_bytes:
         raise IngestError("file_too_large", "/file", f"over {limits.file_bytes} bytes")
     try:
-        yield from _batches(source, columns, limits)
+        yield from _batches(source, columns, limits, reading)
     except (pa.ArrowException, OSError):
         raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet") from None
 
 
 def _batches(
-    source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits
+    source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
     with _open(source) as file:
         metadata, schema = file.metadata, file.schema_arrow
-    check_names(schema.names, columns)
+    check_names(schema.names, columns, reading)
     _check_types(schema, columns)
-    words = {field.name for field in schema if not pa.types.is_integer(field.type)}
+    words = {field.name for field in schema if _is_text(_value(field.type))}
     text = [c.name for c in columns if not isinstance(c, NumberColumn) and c.name in words]
     _check_sizes(metadata, columns, text, limits)
+    names = [column.name for column in columns]
     with _open(source, read_dictionary=text, metadata=metadata) as file:
-        for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+        for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
             yield _in_order(batch, columns)
+
+
+def columns_of_file(source: BinaryIO, limits: Limits) -> list[tuple[str, Kind]]:
+    """Names and kinds of a file's columns, from its foot alone. Raises IngestError."""
+    if source.seek(0, io.SEEK_END) > limits.file_bytes:
+        raise IngestError("file_too_large", "/file", f"over {limits.file_bytes} bytes")
+    try:
+        with _open(source) as file:
+            schema = file.schema_arrow
+    except (pa.ArrowException, OSError):
+        raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet") from None
+    return [(field.name, _kind(_value(field.type))) for field in schema]
+
+
+def _kind(type: pa.DataType) -> Kind:
+    if pa.types.is_integer(type):
+        return "whole"
+    if pa.types.is_floating(type) or pa.types.is_decimal(type):
+        return "number"
+    return "date" if pa.types.is_temporal(type) else "text"
 
 
 def _in_order(batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn]) -> pa.RecordBatch:
@@ -80,24 +103,36 @@ def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
 
 
 def _check_types(schema: pa.Schema, columns: Sequence[Column | UnitColumn]) -> None:
+    wrong: list[tuple[str, str]] = []
     for at, column in enumerate(columns):
-        found = schema.field(column.name).type
-        found = found.value_type if pa.types.is_dictionary(found) else found
+        found = _value(schema.field(column.name).type)
         if isinstance(column, NumberColumn):
             fits = any(is_one(found) for is_one in NUMBER_TYPES)
         elif isinstance(column, UnitColumn):
             fits = any(is_one(found) for is_one in UNIT_TYPES)
         else:
-            fits = pa.types.is_string(found) or pa.types.is_large_string(found)
+            fits = any(is_one(found) for is_one in (*NUMBER_TYPES, _is_text))
         if not fits:
-            wanted = "numbers" if isinstance(column, NumberColumn) else "text"
+            wanted = "numbers" if isinstance(column, NumberColumn) else "text or numbers"
             wanted = "text or whole numbers" if isinstance(column, UnitColumn) else wanted
-            told = f"the file's column is not {wanted}"
+            told = f"the file's column {column.name!r} is not {wanted}"
             if pa.types.is_temporal(found):
                 told += f": it has dates or times, and {DATES}"
-            raise IngestError("wrong_type", f"/columns/{at}", told)
-        if isinstance(column, NumberColumn):
+            wrong.append((f"/columns/{at}", told))
+        elif isinstance(column, NumberColumn):
             _check_codes(column, at, found)
+    if wrong:
+        raise IngestError("wrong_type", *wrong[0], tuple(wrong))
+
+
+def _value(type: pa.DataType) -> pa.DataType:
+    """The type of the values, which a dictionary may hold."""
+    return type.value_type if pa.types.is_dictionary(type) else type
+
+
+def _is_text(type: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(is_one(type) for is_one in kinds)
 
 
 def _check_codes(column: NumberColumn, at: int, type: pa.DataType) -> None:
@@ -121,7 +156,7 @@ NUMBER_TYPES = (
 )
 
 
-UNIT_TYPES = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+UNIT_TYPES = (pa.types.is_integer, _is_text)
 
 
 def value_type(type: pa.DataType) -> ValueType:
@@ -146,10 +181,12 @@ def _check_sizes(
         raise IngestError("too_many_rows", "/file", f"more than {limits.rows} rows")
     if metadata.num_rows * (8 * len(columns) - 4 * len(text)) > limits.decoded_bytes:
         raise IngestError("file_too_large", "/file", "decoded, the content is too large")
-    decoded = 0
+    decoded, names = 0, {column.name for column in columns}
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for at in range(group.num_columns):
             column = group.column(at)
+            if column.path_in_schema not in names:
+                continue  # left out, and not read
             chunk = column.total_uncompressed_size
             if column.path_in_schema in text and chunk > limits.text_bytes:
                 place = [one.name for one in columns].index(column.path_in_schema)

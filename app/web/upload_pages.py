@@ -1,8 +1,9 @@
 """Uploading a dataset: the browser's request goes to the API as it comes, not kept on its way."""
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 
+from app.storage.dialect import ENCODINGS
 from app.web.forms import problem_of
 from app.web.inside import RefusedError
 from app.web.session import Signed, SignedByHeader
@@ -16,7 +17,20 @@ async def form(request: Request, signed: Signed) -> HTMLResponse:
     """The form, for admins."""
     if signed.role != "admin":
         raise RefusedError(403, {"detail": "Only admins upload datasets."})
-    return page(request, "upload.html", signed)
+    return page(request, "upload.html", signed, encodings=ENCODINGS)
+
+
+@router.post("/datasets/inspect")
+async def look(request: Request, signed: SignedByHeader) -> JSONResponse:
+    """Hand the beginning of a file to the API, for the script that fills the form."""
+    kind = request.headers.get("content-type", "")
+    try:
+        answer = await signed.api.json(
+            "POST", "/v1/datasets/inspect", content=request.stream(), headers={"Content-Type": kind}
+        )
+    except RefusedError as error:
+        return JSONResponse(problem_of(error), 422)
+    return JSONResponse(answer)
 
 
 @router.post("/datasets/new", response_class=HTMLResponse)

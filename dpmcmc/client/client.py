@@ -27,6 +27,7 @@ from dpmcmc.client.answers import (
     fit_of,
     too_fast,
 )
+from dpmcmc.client.beginning import beginning
 from dpmcmc.client.connection import FAILED, checked_header, connected, unreached
 from dpmcmc.client.named import id_of, is_id
 from dpmcmc.client.released import (
@@ -166,6 +167,15 @@ class Client:
                 for path in (file, *more)
             ]
             return self._json("POST", "/v1/datasets", files=parts)
+
+    def inspect(self, file: Path, format: Mapping[str, Any] | None = None) -> Json:
+        """How a file is written, its columns and its first rows (admin only); it is not stored.
+
+        format: members that are known. Of a text file its first MiB is sent.
+        """
+        told = json.dumps({"format": format or {}})
+        parts = {"metadata": (None, told), "file": (file.name, beginning(file))}
+        return self._json("POST", "/v1/datasets/inspect", files=parts)
 
     def datasets(self) -> Iterator[Json]:
         """The public metadata of every dataset that this user may see."""

@@ -29,6 +29,55 @@ def dataset(context: typer.Context, dataset: Dataset, as_json: AsJson = False) -
     show(description, as_json, render.columns(description), f"id: {description['id']}")
 
 
+Separator = Annotated[
+    str | None, typer.Option(help="Between fields, such as ';' or tab; found where left out.")
+]
+Decimal = Annotated[str | None, typer.Option(help="The decimal sign, '.' or ','.")]
+Thousands = Annotated[str | None, typer.Option(help="Between groups of digits, such as '.'.")]
+Encoding = Annotated[str | None, typer.Option(help="Such as windows-1252.")]
+NoValue = Annotated[
+    list[str] | None, typer.Option("--none", help="A spelling of no value, such as NA; repeat it.")
+]
+
+
+def _format(
+    separator: str | None,
+    decimal: str | None,
+    thousands: str | None,
+    encoding: str | None,
+    none: list[str] | None,
+) -> dict[str, object]:
+    """The members of format that are named."""
+    given = {
+        "separator": "\t" if separator in ("tab", "\\t") else separator,
+        "decimal": decimal,
+        "thousands": thousands,
+        "encoding": encoding,
+        "missing": none or None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@commands.command()
+def inspect(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Text or Parquet.")],
+    separator: Separator = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    encoding: Encoding = None,
+    none: NoValue = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a file is written, its columns and first rows; nothing is stored (admin)."""
+    written = _format(separator, decimal, thousands, encoding, none)
+    found = client_of(context).inspect(file, written)
+    asked = [
+        f"[yellow]{escape(one['pointer'] + ': ' + one['message'])}[/]" for one in found["questions"]
+    ]
+    show(found, as_json, *render.inspected(found), *asked)
+
+
 @commands.command()
 def upload(
     context: typer.Context,
@@ -42,10 +91,28 @@ def upload(
         str | None,
         typer.Option(help="Why rows that were here before get a budget besides the earlier one."),
     ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    encoding: Encoding = None,
+    none: NoValue = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out, such as an id; repeat it.")
+    ] = None,
+    skip_undeclared: Annotated[
+        bool, typer.Option("--skip-undeclared", help="Leave out all that is not declared.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Upload a CSV or Parquet file with its metadata (admin)."""
+    """Upload a text or Parquet file with its metadata (admin)."""
     metadata_given = read(metadata)
+    written = _format(separator, decimal, thousands, encoding, none)
+    if written:
+        metadata_given = {**metadata_given, "format": metadata_given.get("format", {}) | written}
+    if skip:
+        metadata_given = {**metadata_given, "skip": [*metadata_given.get("skip", ()), *skip]}
+    if skip_undeclared:
+        metadata_given = {**metadata_given, "skip_undeclared": True}
     if separate_budget is not None:
         metadata_given = {**metadata_given, "separate_budget": {"reason": separate_budget}}
     description = client_of(context).upload(file, metadata_given, *(more or ()))

@@ -1,5 +1,6 @@
 """Answers of the service as tables for a terminal."""
 
+import json
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -258,6 +259,22 @@ def columns(item: Json) -> Table:
             values += f"; none: {', '.join(f'{code:g}' for code in column['missing'])}"
         grid.add_row(escape(column["name"]), column["type"], escape(values))
     return grid
+
+
+def inspected(found: Json) -> list[Table]:
+    """What is found of a file: its format, and its columns with their first values."""
+    parts = []
+    if found["format"]:
+        grid = table("format", "member", "value")
+        for name, value in found["format"].items():
+            grid.add_row(name, escape(json.dumps(value, ensure_ascii=False)))
+        parts.append(grid)
+    grid = table("columns", "name", "kind", "first values")
+    for at, column in enumerate(found["columns"]):
+        values = ", ".join(row[at] for row in found["rows"] if at < len(row))
+        kind = f"{column['kind']}{' (skip?)' if column['skip'] else ''}"
+        grid.add_row(escape(column["name"]), kind, escape(values))
+    return [*parts, grid]
 
 
 def users(items: Iterable[Json]) -> Table:

@@ -26,6 +26,7 @@ EXPECTED = {  # statuses in the order of CALLERS
     "GET /readyz": PUBLIC,
     "GET /metrics": OVERSEERS,
     "POST /v1/datasets": f"{ADMIN_ONLY} 201",
+    "POST /v1/datasets/inspect": f"{ADMIN_ONLY} 200",
     "GET /v1/datasets": EVERYBODY,
     "GET /v1/datasets/{id}": WITH_GRANT,
     "PATCH /v1/datasets/{id}": f"{ADMIN_ONLY} 200",
@@ -138,6 +139,8 @@ class World:
         }
         if operation == "POST /v1/datasets":
             return {"files": {"file": ("rows.csv", CSV), "metadata": (None, json.dumps(METADATA))}}
+        if operation == "POST /v1/datasets/inspect":
+            return {"files": {"file": ("rows.csv", CSV)}}
         return {"json": bodies[operation]} if operation in bodies else {}
 
 

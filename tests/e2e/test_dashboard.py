@@ -538,19 +538,22 @@ def test_an_admin_uploads_a_dataset_whose_columns_are_typed(
     page: Page, service: Service, tmp_path: Path
 ) -> None:
     rows = tmp_path / "ward.csv"
-    lines = [f"{k % 90},{'yes' if k % 3 else 'no'},{'abc'[k % 3]}" for k in range(500)]
-    rows.write_text('age,"ill, at all",ward\n' + "\n".join(lines) + "\n")
+    lines = [f"P{k};{k % 90};{'yes' if k % 3 else 'no'};{'abc'[k % 3]}" for k in range(500)]
+    rows.write_text('id;age;"ill, at all";ward\n' + "\n".join(lines) + "\n")
     sign_in(page, service.url, service.admin_key)
     page.goto(f"{service.url}/datasets/new")
     page.get_by_label("File").set_input_files(rows)
     page.get_by_label("Name", exact=True).first.fill("ward rounds")
     page.get_by_label("Epsilon").fill("much")
-    page.get_by_role("button", name="Take names").click()
+    page.get_by_role("button", name="Look at the file").click()
     columns = page.locator(".column")
     expect(columns).to_have_count(3)
     assert columns.locator("[data-c=name]").evaluate_all("all => all.map(one => one.value)") == [
         "age", "ill, at all", "ward",
     ]  # fmt: skip
+    expect(page.locator("#looked")).to_contain_text("P4")
+    assert page.get_by_label("Separator").input_value() == ";"
+    assert page.get_by_label("Columns to leave out").input_value() == "id"
     typed = columns.locator("[data-c=lower], [data-c=upper], [data-c=categories]")
     assert typed.evaluate_all("all => all.every(one => one.value === '')")
     columns.nth(0).get_by_label("Lower").fill("0")

@@ -1,7 +1,8 @@
 """Datasets, their budgets and their ledgers."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
@@ -18,18 +19,23 @@ from app.api.schemas import (
     Branches,
     BudgetItem,
     BudgetOut,
+    ColumnFound,
     CutOut,
     DatasetIn,
     DatasetOut,
     DatasetPatch,
     EntryOut,
     Epsilon,
+    FormatIn,
     HistoryOut,
     HolderOut,
     HoldersIn,
+    InspectIn,
+    InspectOut,
     Listing,
     PrivacyOut,
     ProtectsOut,
+    QuestionOut,
     SeenOut,
     UnavailableOut,
     UnitIn,
@@ -42,7 +48,9 @@ from app.services.accounts.caller import Caller
 from app.services.budgets.promises import LARGEST_PROMISE, jobs_within, warnings
 from app.services.datasets import records as use
 from app.services.datasets import uploads
+from app.services.datasets.inspect import inspect
 from app.services.errors import Fault, Refusal
+from app.storage.dialect import Dialect, Reading
 from app.storage.rows import DatasetRow
 from dpmcmc.base.names import ROW
 
@@ -59,7 +67,8 @@ UPLOAD: dict[str, Any] = {
                         "file": {
                             "type": "string",
                             "format": "binary",
-                            "description": "CSV with a header line, or Parquet; once, or of each"
+                            "description": "text with a header line, Parquet, or text in a gzip or"
+                            " zip file; once, or of each"
                             " data holder that metadata.holders names without a column",
                         },
                         "metadata": {"$ref": "#/components/schemas/DatasetIn"},
@@ -70,7 +79,32 @@ UPLOAD: dict[str, Any] = {
         },
     }
 }
+INSPECT: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "a text file, alone or in a gzip or zip file, or"
+                            " Parquet",
+                        },
+                        "metadata": {"$ref": "#/components/schemas/InspectIn"},
+                    },
+                },
+                "encoding": {"metadata": {"contentType": "application/json"}},
+            }
+        },
+    }
+}
 describe(DatasetIn)
+describe(InspectIn)
+Body = TypeVar("Body", DatasetIn, InspectIn)
 SEEN = {
     "same_rows": "These are the very rows of an earlier dataset",
     "rows": "{:.0%} of the rows are those of an earlier dataset",
@@ -228,10 +262,31 @@ async def create(
     return shown(taken.dataset, caller, taken.seen, taken.cut)
 
 
-def _metadata(text: bytes) -> DatasetIn:
+@router.post("/datasets/inspect", openapi_extra=INSPECT)
+async def look(_: Admin, services: House, request: Request) -> InspectOut:
+    """Show how a file is written, its columns and its first five rows, before it is uploaded.
+
+    Nothing of it is stored. Of a text file that is not in a zip file its first MiB is enough.
+    """
+    upload = await receive(request, services.settings.data_dir, ("file",))
+    try:
+        told = _metadata(InspectIn, bytes(upload.metadata) or b"{}")
+        found = await in_thread(inspect, services, upload.sources[0], _dialect(told.format))
+    finally:
+        upload.close()
+    return InspectOut(
+        kind=found.kind,
+        format=None if found.dialect is None else _format(found.dialect),
+        questions=[QuestionOut(pointer=at, message=said) for at, said in found.questions],
+        columns=[ColumnFound.model_validate(one) for one in found.columns],
+        rows=[list(row) for row in found.rows],
+    )
+
+
+def _metadata(model: type[Body], text: bytes) -> Body:
     """The metadata part. Its faults point below /metadata."""
     try:
-        return parse(DatasetIn, text)
+        return parse(model, text)
     except Refusal as refusal:
         refusal.errors = [Fault(f"/metadata{e.pointer}", e.message) for e in refusal.errors]
         raise
@@ -245,7 +300,7 @@ def _branches(balance: ledger.Balance) -> Branches | None:
 
 
 def _definition(text: bytes) -> uploads.Definition:
-    metadata = _metadata(text)
+    metadata = _metadata(DatasetIn, text)
     return uploads.Definition(
         name=metadata.name,
         description=metadata.description,
@@ -262,7 +317,20 @@ def _definition(text: bytes) -> uploads.Definition:
         shares_ledger_with=metadata.shares_ledger_with,
         holders=_holders(metadata.holders),
         privacy_unit=_unit(metadata.privacy_unit),
+        reading=Reading(
+            dialect=_dialect(metadata.format),
+            skip=tuple(metadata.skip),
+            skip_undeclared=metadata.skip_undeclared,
+        ),
     )
+
+
+def _format(found: Dialect) -> FormatIn:
+    return FormatIn(**{**asdict(found), "missing": list(found.missing)})
+
+
+def _dialect(told: FormatIn) -> Dialect:
+    return Dialect(**{**told.model_dump(), "missing": tuple(told.missing)})
 
 
 def _unit(told: UnitIn | str | None) -> dict[str, Any] | str | None:

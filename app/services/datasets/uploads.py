@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 from uuid import UUID, uuid4
 
@@ -20,6 +20,7 @@ from app.services.datasets.stored_rows import check_store
 from app.services.errors import Fault, Refusal, invalid
 from app.services.idempotency import Once
 from app.storage.columns import columns_json, parse_columns, unit_of
+from app.storage.dialect import Reading
 from app.storage.errors import IngestError, StoreError
 from app.storage.fingerprint import Fingerprint, Likeness, likeness
 from app.storage.ingest import Stored, StoredUnits, ingest, ingest_apart, ingest_by_unit
@@ -69,6 +70,7 @@ class Definition:
     separate_budget: why rows that were here before get a budget besides the earlier one.
     shares_ledger_with: a dataset whose ledger and budget these rows are to have. privacy_unit:
     {column, max_rows} where a person may have several rows, "row" where none has; None: not said.
+    reading: how the file is written, and which of its columns are left out.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Definition:
     shares_ledger_with: UUID | None = None
     holders: Holders | None = None
     privacy_unit: Mapping[str, Any] | str | None = None
+    reading: Reading = field(default_factory=Reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,7 @@ def _ingested(
     """Parse and encrypt the rows of each dataset, and make its fingerprint. Raises Refusal."""
     limits = Limits(file_bytes=services.settings.max_upload_bytes)
     vault, holders, pointer = services.vault, definition.holders, ""
+    reading = definition.reading
     unit = unit_of(definition.privacy_unit)
     named = "/privacy_unit/column" if isinstance(unit, PrivacyUnit) else "/holders/column"
     try:
@@ -217,20 +221,20 @@ def _ingested(
         if holders is not None and holders.column is not None:
             pointer = f"/columns/{len(columns)}"
             owner = CategoryColumn(name=holders.column, categories=holders.names)
-            kind, source = _format(files[0]), files[0]
+            kind, source = kind_of(files[0]), files[0]
             told = vault.files, ids, source, kind, columns, owner, limits, sketches
-            stored = ingest_apart(*told)
+            stored = ingest_apart(*told, reading)
         elif isinstance(unit, PrivacyUnit):
-            pointer, kind = f"/columns/{len(columns)}", _format(files[0])
+            pointer, kind = f"/columns/{len(columns)}", kind_of(files[0])
             alone = vault.files, ids[0], files[0], kind, columns, unit, limits, sketches[0]
-            stored = [ingest_by_unit(*alone)]
+            stored = [ingest_by_unit(*alone, reading)]
         else:
             stored = [
-                ingest(vault.files, one, file, _format(file), columns, limits, sketch)
+                ingest(vault.files, one, file, kind_of(file), columns, limits, sketch, reading)
                 for one, file, sketch in zip(ids, files, sketches, strict=True)
             ]
     except IngestError as error:
-        raise _refused(error, pointer, named) from None
+        raise refused(error, pointer, named) from None
     return columns, stored, [sketch.fingerprint() for sketch in sketches]
 
 
@@ -542,14 +546,15 @@ def _plain(seen: Seen) -> Mapping[str, Any]:
     return kept if seen.like.kind == "persons" else kept | {"share": round(seen.like.share, 2)}
 
 
-def _format(file: BinaryIO) -> Any:
+def kind_of(file: BinaryIO) -> Any:
+    """Whether a file is Parquet, or text ("csv")."""
     file.seek(0)
     magic = file.read(len(PARQUET_MAGIC))
     file.seek(0)
     return "parquet" if magic == PARQUET_MAGIC else "csv"
 
 
-def _refused(error: IngestError, further: str, named: str) -> Refusal:
+def refused(error: IngestError, further: str = "", named: str = "") -> Refusal:
     """An upload's faults. Places among the declared columns lie in the metadata.
 
     further: where the faults of a column are that is not declared among them, but named there.

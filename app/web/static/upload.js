@@ -1,8 +1,8 @@
-// Makes a dataset's metadata from what is typed. Of the file it reads the first line, and only when asked to.
+// Makes a dataset's metadata from what is typed. When asked to, it sends the beginning of the file to the service, and fills in what that finds of it.
 
 const form = document.getElementById("upload");
 const columns = document.getElementById("columns");
-const NAMES_BYTES = 65536;
+const LOOKED_BYTES = 2 ** 20;
 
 function show(column) {
   const number = column.querySelector("[data-c=type]").value === "number";
@@ -58,27 +58,80 @@ function metadata() {
     ...(field("holders").trim() && { holders: { names: parts(field("holders"), "\n"), ...(field("holder") && { column: field("holder") }) } }),
     ...(field("several") && { privacy_unit: field("several") === "row" ? "row" : { column: field("unit").trim(), max_rows: number(field("max_rows")) } }),
     ...(field("population") && { population: field("population") }),
+    ...(Object.keys(format()).length && { format: format() }),
+    ...(parts(field("skip"), "\n").length && { skip: parts(field("skip"), "\n") }),
+    ...(form.querySelector("[data-m=skip_undeclared]").checked && { skip_undeclared: true }),
     ...(field("separate").trim() && { separate_budget: { reason: field("separate") } }),
   };
 }
 
-function split(line) {
-  return [...line.matchAll(/("(?:[^"]|"")*"|[^,]*)(?:,|$)/g)].slice(0, -1).map(([, word]) => word.replace(/^"|"$/g, "").replaceAll('""', '"').trim());
+// How the file is written: what is chosen, or was found and confirmed.
+function format() {
+  const field = (name) => form.querySelector(`[data-f=${name}]`).value;
+  const chosen = ["separator", "decimal", "thousands", "encoding"].filter((name) => field(name));
+  const missing = parts(field("missing"), ",");
+  return {
+    ...Object.fromEntries(chosen.map((name) => [name, field(name).replace("\\t", "\t")])),
+    ...(missing.length && { missing }),
+  };
 }
 
-async function names() {
+// The service reads what is at the end of a file of these; of all others the beginning is enough.
+const WHOLE = ["PAR1", "PK\u0003\u0004"];
+
+async function look() {
   const [file] = form.elements.file.files;
   if (!file) return form.elements.file.reportValidity();
-  const [line] = (await file.slice(0, NAMES_BYTES).text()).replace(/^\ufeff/, "").split(/\r?\n/);
+  const whole = WHOLE.includes(await file.slice(0, 4).text());
+  const body = new FormData();
+  body.set("metadata", JSON.stringify({ format: format() }));
+  body.set("file", whole ? file : file.slice(0, LOOKED_BYTES));
+  const headers = JSON.parse(form.getAttribute("hx-headers"));
+  const answer = await fetch("/datasets/inspect", { method: "POST", body, headers });
+  const found = await answer.json();
+  if (!answer.ok) return say([found.told, ...(found.faults || []).map((one) => one.message)].filter(Boolean));
+  say(found.questions.map((one) => one.message), found);
+  for (const name of ["separator", "decimal", "thousands", "encoding"]) {
+    const value = found.format?.[name];
+    if (value) form.querySelector(`[data-f=${name}]`).value = value.replace("\t", "\\t");
+  }
+  if (found.format) form.querySelector("[data-f=missing]").value = found.format.missing.join(", ");
+  take(found.columns);
+}
+
+function say(problems, found = null) {
+  const place = document.getElementById("looked");
+  place.replaceChildren(...problems.map((text) => Object.assign(document.createElement("p"), { textContent: text, role: "alert" })));
+  if (!found?.rows.length) return;
+  const table = document.createElement("table");
+  const line = (cells, kind) => table.insertRow().append(...cells.map((text) => Object.assign(document.createElement(kind), { textContent: text })));
+  line(found.columns.map((one) => one.name), "th");
+  for (const row of found.rows) line(row, "td");
+  const wide = Object.assign(document.createElement("div"), { className: "overflow-auto" });
+  wide.append(table);
+  place.append(wide);
+}
+
+// Names and types of the file, for columns that are not there yet. What looks like an id is left out.
+function take(found) {
   const there = new Set([...columns.children].map((one) => told(one).name));
   for (const own of ["unit", "holder"]) there.add(form.querySelector(`[data-m=${own}]`).value.trim()); // not stored
   for (const empty of [...columns.children].filter((one) => !told(one).name)) empty.remove();
-  for (const name of split(line)) if (name && !there.has(name)) add(name);
+  const skip = form.querySelector("[data-m=skip]"), left = new Set(parts(skip.value, "\n"));
+  for (const { name, kind, skip: out } of found) {
+    if (!name || there.has(name) || left.has(name)) continue;
+    if (out) { left.add(name); continue; }
+    const made = add(name);
+    made.querySelector("[data-c=type]").value = kind === "text" ? "category" : "number";
+    made.querySelector("[data-c=integer]").checked = kind === "whole";
+    show(made);
+  }
+  skip.value = [...left].join("\n");
 }
 
 form.addEventListener("click", ({ target }) => {
   if (target.matches("[data-add]")) add().querySelector("input").focus();
-  if (target.matches("[data-names]")) names();
+  if (target.matches("[data-look]")) look();
   if (target.matches("[data-remove]")) target.closest(".column").remove();
 });
 form.addEventListener("change", ({ target }) => {

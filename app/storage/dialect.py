@@ -1,0 +1,289 @@
+"""How a text file is written: separator, marks of numbers, encoding, quotes, from its first bytes.
+
+What an admin declares counts; the rest is found by rules that leave open what can be read in two
+ways. Nothing of it reaches anybody but the admin whose file it is.
+"""
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal, get_args
+
+from app.storage.errors import IngestError
+
+Compression = Literal["none", "gzip", "zip"]
+Decimal = Literal[".", ","]
+Encoding = Literal[
+    "utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "windows-1252", "iso-8859-1",
+    "iso-8859-2", "iso-8859-15", "windows-1250", "windows-1251", "mac-roman", "cp437", "cp850",
+    "shift_jis", "euc_jp", "gb18030", "big5", "euc_kr",
+]  # fmt: skip
+Thousands = Literal["", ",", ".", " ", "'"]
+DECIMALS, THOUSANDS = get_args(Decimal), get_args(Thousands)
+ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
+
+SAMPLE_BYTES = 2**18
+SEPARATORS = (",", ";", "\t", "|")
+MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip"}
+MARKS: tuple[tuple[bytes, Encoding], ...] = (  # byte order marks, the longer ones first
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+SPELLINGS = (  # of no value, by spreadsheets, R, SAS, SQL and statistical offices
+    "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "\\N", "None", "#N/A", ".", ":", "-", "..",
+    "…", "?", "x",
+)  # fmt: skip
+TITLES = 30  # lines above a header at most
+SPACES = " \u00a0\u202f\u2009"  # between groups of digits
+TWO_WAYS = (
+    'numbers such as 1.234 can be read in two ways here: declare the decimal sign, "." or ",",'
+    " and the thousands separator if there is one"
+)
+SIGN, POWER = "[+\\-\u2212]?", "(?:[eE][+-]?[0-9]+)?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How a text file is written. None: to be found.
+
+    skip_lines: above the header. row_names: whether rows have a first field that the header does
+    not name, as R writes it. missing: spellings of no value besides an empty field.
+    """
+
+    separator: str | None = None
+    decimal: Decimal | None = None
+    thousands: Thousands | None = None
+    encoding: Encoding | None = None
+    quote: str | None = None
+    compression: Compression | None = None
+    skip_lines: int | None = None
+    row_names: bool | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How an admin wants a file read. skip: columns that are left out.
+
+    skip_undeclared: whether all others that are not declared are left out as well.
+    """
+
+    dialect: Dialect = field(default_factory=Dialect)
+    skip: tuple[str, ...] = ()
+    skip_undeclared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The beginning of a file as its dialect reads it. For its admin alone.
+
+    names: of the header, empty where there is none. start: of the first row, in characters of the
+    text. records: the first rows.
+    """
+
+    dialect: Dialect
+    names: tuple[str, ...]
+    start: int
+    records: tuple[tuple[str, ...], ...]
+
+
+def compression_of(first: bytes) -> Compression:
+    """How the file is compressed, from its first bytes."""
+    return next((kind for magic, kind in MAGIC.items() if first.startswith(magic)), "none")
+
+
+def encoding_of(sample: bytes) -> Encoding:
+    """The encoding of text, from a byte order mark, zeros, or whether it is UTF-8."""
+    for mark, encoding in MARKS:
+        if sample.startswith(mark):
+            return encoding
+    even, odd = sample[:4096:2].count(0), sample[1:4096:2].count(0)
+    if max(even, odd) > len(sample[:4096]) // 8 and min(even, odd) * 8 < max(even, odd):
+        return "utf-16-be" if even > odd else "utf-16-le"
+    for encoding in ("utf-8", "windows-1252"):
+        try:
+            codecs.getincrementaldecoder(encoding)().decode(sample)
+        except UnicodeDecodeError:
+            continue
+        return encoding
+    return "iso-8859-1"
+
+
+def sample_of(
+    text: str, declared: Dialect, names: Collection[str], numbers: Collection[str], *, whole: bool
+) -> Sample:
+    """The dialect of a text and its first rows; what is open stays None.
+
+    text: the beginning of a file. names: of columns that it must have, empty where none are known;
+    numbers: those of them that are numbers, or all columns where none are known. whole: whether
+    the text is all of the file. Raises IngestError where the separator is open.
+    """
+    if not whole and "\n" in text:
+        text = text[: text.rindex("\n") + 1]
+    named, dialect = re.match(r"sep=(.)\r?\n", text), declared
+    if named:  # written for Excel
+        separator = dialect.separator or named[1]
+        dialect = replace(dialect, separator=separator, skip_lines=dialect.skip_lines or 1)
+    quote = dialect.quote if dialect.quote is not None else _quote(text)
+    dialect = replace(dialect, quote=quote)
+    choices = [dialect.separator] if dialect.separator else [*SEPARATORS, " "]
+    tables = [_Table(text, one, quote, dialect.skip_lines, names) for one in choices]
+    table = _chosen(tables, names)
+    header, rows = table.header, table.rows
+    row_names = dialect.row_names
+    if row_names is None:
+        row_names = _has_row_names(header, rows)
+    if row_names and (not rows or len(header) == len(rows[0]) - 1):
+        header = ["", *header]
+    dialect = replace(
+        dialect, separator=table.separator, skip_lines=table.above, row_names=row_names
+    )
+    known = {name: at for at, name in enumerate(header)}
+    read = [known[one] for one in numbers if one in known] if names else range(len(header))
+    cells = (row[at] for row in rows for at in read if at < len(row))
+    dialect = _with_marks(dialect, cells)
+    return Sample(dialect, tuple(header), table.start, tuple(map(tuple, rows)))
+
+
+def opened(dialect: Dialect) -> list[str]:
+    """Pointers to members that can be read in two ways, and so have to be declared."""
+    unknown = (one.name for one in fields(dialect) if getattr(dialect, one.name) is None)
+    return [f"/format/{name}" for name in unknown]
+
+
+def _quote(text: str) -> str:
+    """The sign that encloses fields: "; ' where the text begins with one; none where " is loose."""
+    if text.startswith("'"):
+        return "'"
+    opening = re.compile(r'(?:^|[,;\t|\n" ])"', re.MULTILINE)
+    return "" if '"' in text and not opening.search(text) else '"'
+
+
+class _Table:
+    """A text as one separator divides it."""
+
+    def __init__(
+        self, text: str, separator: str, quote: str, above: int | None, names: Collection[str]
+    ) -> None:
+        self.separator = separator
+        lines = io.StringIO(text, newline="")
+        for _ in range(above or 0):
+            lines.readline()
+        records, ends, taken = list[list[str]](), list[int](), list[int]()
+        try:
+            reader = csv.reader(
+                lines,
+                delimiter=separator,
+                quotechar=quote or None,
+                quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+            )
+            for record in reader:
+                records.append([one.strip() for one in record])
+                ends.append(lines.tell())
+                taken.append(reader.line_num)
+        except csv.Error:
+            pass  # a field of more than 128 KiB, or an open quote: the rows before are enough
+        shown = [at for at, record in enumerate(records) if any(record)]
+        widths = Counter(len(records[at]) for at in shown)
+        self.width, _ = max(widths.items(), key=lambda w: (w[1], w[0]), default=(0, 0))
+        self.named = False
+        first = shown[0] if shown else 0
+        if names and above is None:
+            places = (at for at in shown[:TITLES] if set(names) <= set(records[at]))
+            place = next(places, None)
+            self.named = place is not None
+            first = first if place is None else place
+        elif above is None and self.width > 1:
+            wide = (self.width - 1, self.width) if len(shown) > 1 else (self.width,)
+            first = next((at for at in shown[:TITLES] if len(records[at]) in wide), first)
+        elif names:
+            self.named = bool(shown) and set(names) <= set(records[first])
+        self.above = (above or 0) + (taken[first - 1] if first else 0)
+        self.header = records[first] if records else []
+        self.start = ends[first] if records else 0
+        self.rows = [records[at] for at in shown if at > first]
+        alike = sum(len(row) == self.width for row in self.rows)
+        fits = len(self.header) == self.width or 1 < len(self.header) == self.width - 1
+        self.share = (alike + fits) / (len(self.rows) + 1)
+
+
+def _chosen(tables: Sequence[_Table], names: Collection[str]) -> _Table:
+    """The table that the right separator makes. Raises IngestError where several might be."""
+    if len(tables) == 1:
+        return tables[0]
+    fitting = [one for one in tables if one.named]
+    if len(fitting) == 1:
+        return fitting[0]
+    *usual, spaced = fitting or tables
+    usual = usual or [spaced]
+    several = [one for one in usual if one.width > 1]
+    if not several and spaced.width > 1 and spaced.share == 1:
+        return spaced
+    best = max(several, key=lambda one: one.share, default=usual[0])
+    equal = [one for one in several if one.share == best.share]
+    if len(equal) > 1 and not names:
+        told = "the file can be divided into columns in two ways: declare its separator"
+        raise IngestError("ambiguous_format", "/format/separator", told)
+    return best
+
+
+def _has_row_names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool | None:
+    """Whether rows begin with numbers 1, 2, 3, ... that the header does not name; None: open."""
+    full = [row for row in rows if len(row) == len(header) + 1]
+    if not rows or len(full) < len(rows):
+        return False
+    if not any(row[-1] for row in full):  # a separator at the end of each row
+        return None
+    return True if [row[0] for row in full] == [str(n + 1) for n in range(len(full))] else None
+
+
+def number_pattern(decimal: str, thousands: str) -> str:
+    """A regular expression of numbers that are written so; its text has one number and no more."""
+    point = re.escape(decimal)
+    group = f"[{SPACES}]" if thousands == " " else f"[{re.escape(thousands)}\u2019]"
+    group = group if thousands in (" ", "'") else re.escape(thousands)
+    plain = f"(?:[0-9]+(?:{point}[0-9]*)?|{point}[0-9]+)"
+    if not thousands:
+        return f"{SIGN}{plain}{POWER}"
+    grouped = f"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+(?:{point}[0-9]*)?"
+    return f"{SIGN}(?:{plain}|{grouped}){POWER}"
+
+
+WAYS: dict[tuple[str, str], re.Pattern[str]] = {
+    (decimal, thousands): re.compile(number_pattern(decimal, thousands))
+    for decimal in DECIMALS
+    for thousands in THOUSANDS
+    if thousands != decimal
+}
+
+
+def _with_marks(dialect: Dialect, cells: Iterable[str]) -> Dialect:
+    """The dialect with its decimal sign and thousands separator, None where they are open."""
+    if dialect.decimal is not None:  # a thousands separator is declared with it, or there is none
+        return replace(dialect, thousands=dialect.thousands or "")
+    ways = {way for way in WAYS if dialect.thousands is None or way[1] == dialect.thousands}
+    marked = False
+    for cell in cells:
+        if cell.isdigit() or not re.search(r"[0-9]", cell):
+            continue
+        fitting = {way for way in WAYS if WAYS[way].fullmatch(cell)}
+        if fitting and len(fitting) < len(WAYS):
+            ways, marked = ways & fitting, True
+    if not ways:
+        return dialect  # written in two ways
+    decimals = {decimal for decimal, _ in ways}
+    if len(decimals) > 1:
+        if dialect.separator != "," or (".", "") not in ways:
+            return dialect if marked else replace(dialect, thousands=dialect.thousands or "")
+        ways, decimals = {(".", "")}, {"."}  # what CSV is between commas
+    (decimal,) = decimals
+    found = {thousands for _, thousands in ways}
+    thousands = "" if "" in found else min(found)
+    return replace(dialect, decimal=decimal, thousands=thousands)  # type: ignore[arg-type]

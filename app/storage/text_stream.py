@@ -1,0 +1,134 @@
+"""Text of any encoding, compressed or not, as UTF-8 in bounded memory."""
+
+import codecs
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from app.storage.dialect import Compression, Encoding
+from app.storage.errors import IngestError
+from app.storage.limits import Limits
+
+BLOCK_BYTES = 2**20
+NO_TEXT = (b"PAR1", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!")
+END_OF_ZIP, DIRECTORY_BYTES = b"PK\x05\x06", 2**20
+SAVE_AS_CSV = "an office document: save the sheet as CSV"
+
+
+def blocks(
+    source: BinaryIO, first: bytes, compression: Compression, limits: Limits
+) -> Iterator[bytes]:
+    """The file's bytes, decompressed. first: what was read of it before. Raises IngestError."""
+    if first.startswith(NO_TEXT):
+        told = "the content is no text: give CSV, alone or in a gzip or zip file, or Parquet"
+        raise IngestError("not_csv", "/file", told)
+    raw = _within(_raw(source, first), limits.file_bytes, "")
+    kinds: dict[Compression, Callable[[], Iterator[bytes]]] = {
+        "none": lambda: raw,
+        "gzip": lambda: _gunzipped(raw),
+        "zip": lambda: _unzipped(source),
+    }
+    if compression == "none":
+        return raw
+    return _within(kinds[compression](), limits.file_bytes, "decompressed, the content is ")
+
+
+def _raw(source: BinaryIO, first: bytes) -> Iterator[bytes]:
+    yield first
+    while block := source.read(BLOCK_BYTES):
+        yield block
+
+
+def _within(blocks: Iterator[bytes], most: int, what: str) -> Iterator[bytes]:
+    taken = 0
+    for block in blocks:
+        taken += len(block)
+        if taken > most:
+            raise IngestError("file_too_large", "/file", f"{what}over {most} bytes")
+        yield block
+
+
+def _refused(why: str) -> IngestError:
+    return IngestError("malformed_archive", "/file", f"the {why}")
+
+
+def _broken(what: str) -> IngestError:
+    return _refused(f"{what} file is damaged or cut: pack it anew")
+
+
+def _gunzipped(raw: Iterator[bytes]) -> Iterator[bytes]:
+    """The members of a gzip file, one after the other, in pieces of a block at most."""
+    member = zlib.decompressobj(wbits=31)
+    try:
+        for block in raw:
+            left = block
+            while left:
+                if member.eof:
+                    left = left.lstrip(b"\0")  # padding
+                    member = zlib.decompressobj(wbits=31) if left else member
+                yield member.decompress(left, BLOCK_BYTES)
+                left = member.unused_data if member.eof else member.unconsumed_tail
+    except zlib.error:
+        raise _broken("gzip") from None
+    if not member.eof:
+        raise _broken("gzip")
+
+
+def _unzipped(source: BinaryIO) -> Iterator[bytes]:
+    """The one file of a zip archive."""
+    size = source.seek(0, io.SEEK_END)
+    source.seek(max(0, size - 2**16 - 22))
+    tail = source.read()
+    at = tail.rfind(END_OF_ZIP)
+    if at < 0 or len(tail) < at + 16:
+        raise _broken("zip")
+    if struct.unpack_from("<I", tail, at + 12)[0] > DIRECTORY_BYTES:
+        raise IngestError("several_files", "/file", "the zip file holds too many files: pack one")
+    try:
+        with zipfile.ZipFile(source) as archive, archive.open(_only(archive)) as file:
+            while block := file.read(BLOCK_BYTES):
+                yield block
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
+        raise _broken("zip") from None
+
+
+def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    names = [one for one in archive.infolist() if not one.is_dir()]
+    if any(one.filename == "[Content_Types].xml" or one.filename == "content.xml" for one in names):
+        raise IngestError("not_csv", "/file", f"the content is {SAVE_AS_CSV}")
+    own = [one for one in names if not one.filename.startswith("__MACOSX/")]
+    if len(own) != 1:
+        told = f"the zip file holds {len(own)} files: pack one"
+        raise IngestError("several_files", "/file", told)
+    if own[0].flag_bits & 1:
+        raise _refused("zip file has a password: pack it without")
+    if own[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _refused("zip file is packed in an unusual way: pack it by deflate, or give gzip")
+    return own[0]
+
+
+def as_utf8(blocks: Iterator[bytes], encoding: Encoding, *, returns: bool) -> Iterator[bytes]:
+    """The text as UTF-8 without a byte order mark. Raises IngestError.
+
+    returns: whether lines end with carriage returns alone.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)()
+    for block in with_end(blocks):
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeError:
+            code = "not_utf8" if encoding == "utf-8" else "wrong_encoding"
+            told = f"the content is not text in {encoding.upper()}: declare its encoding in format"
+            raise IngestError(code, "/file", told) from None
+        if "\0" in text:
+            raise IngestError("not_csv", "/file", "the content holds NUL bytes: it is no text")
+        yield (text.replace("\r", "\n") if returns else text).encode()
+
+
+def with_end(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Blocks that are not empty, and an empty one after them."""
+    yield from (block for block in blocks if block)
+    yield b""

@@ -1,0 +1,220 @@
+"""Files as people have them: what is found of them, what is asked, what is read."""
+
+import gzip
+import io
+import uuid
+import zipfile
+
+import numpy as np
+import pytest
+
+from app.storage.columns import columns_json, parse_columns
+from app.storage.dialect import Dialect, Reading
+from app.storage.errors import IngestError
+from app.storage.ingest import ingest
+from app.storage.limits import Limits
+from app.storage.read_csv import first_rows
+from app.storage.rows import DatasetRow
+from dpmcmc.base.private import Permit
+from tests.messy.exports import COLUMN, COLUMNS, EXPORTS, written, zipped
+from tests.storage.conftest import Files, Folder
+
+PARSED = parse_columns(COLUMNS)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Files(Folder(tmp_path / "datasets"))
+
+
+def reading_of(declared):
+    told = declared.get("format", {})
+    dialect = Dialect(**{**told, "missing": tuple(told.get("missing", ()))})
+    skip = tuple(declared.get("skip", ()))
+    return Reading(
+        dialect=dialect, skip=skip, skip_undeclared=declared.get("skip_undeclared", False)
+    )
+
+
+def take(files, content, columns=PARSED, **declared):
+    own, kind = uuid.uuid4(), "parquet" if content.startswith(b"PAR1") else "csv"
+    limits = Limits(**declared.pop("limits", {}))
+    reading = reading_of(declared)
+    stored = ingest(files, own, io.BytesIO(content), kind, columns, limits, None, reading)
+    row = DatasetRow(
+        id=own,
+        columns=columns_json(columns),
+        rows=stored.rows,
+        neighbouring="replace_one",
+        wrapped_key=stored.wrapped_key,
+    )
+    return files.load(row).open(Permit(subject=str(own), event_digest=""))
+
+
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+def test_every_export_holds_the_same_rows(files, export):
+    table = take(files, export.content, **export.declared)
+    for name, wanted in COLUMN.items():
+        np.testing.assert_array_equal(table.columns[name], wanted)
+
+
+SECRET = "1.234"
+TWO = parse_columns(
+    [
+        {"name": "a", "type": "number", "lower": 0, "upper": 5000},
+        {"name": "b", "type": "number", "lower": 0, "upper": 5000},
+    ]
+)
+OPEN = {
+    "thousands or decimals": b"a;b\n1.234;7\n2.500;8\n",
+    "thousands or decimals, commas": b'a,b\n"1,234",7\n"2,500",8\n',
+    "written in two ways": b"a;b\n1.5;2,5\n",
+    "only later on": b"a;b\n" + b"1;2\n" * 100_000 + b"1.234;7\n",
+}
+
+
+@pytest.mark.parametrize("content", OPEN.values(), ids=OPEN)
+def test_what_can_be_read_in_two_ways_is_asked_and_not_guessed(files, content):
+    with pytest.raises(IngestError) as caught:
+        take(files, content, TWO)
+    assert caught.value.code == "ambiguous_format"
+    assert caught.value.pointer == "/format/decimal"
+    assert files.place.names() == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted"),
+    [({"decimal": "."}, [1.234, 2.5]), ({"decimal": ",", "thousands": "."}, [1234, 2500])],
+)
+def test_the_answer_to_the_question_is_kept_to(files, declared, wanted):
+    table = take(files, OPEN["thousands or decimals"], TWO, format=declared)
+    np.testing.assert_array_equal(table.columns["a"], wanted)
+
+
+def test_between_commas_a_point_is_a_decimal_point(files):
+    table = take(files, b"a,b\n1.234,7\n", TWO)
+    assert table.columns["a"].tolist() == [1.234]
+
+
+def test_evidence_of_other_columns_counts(files):
+    table = take(files, b"a;b\n1.234;7,5\n", TWO)
+    assert (table.columns["a"].tolist(), table.columns["b"].tolist()) == ([1234.0], [7.5])
+
+
+def test_a_number_that_is_written_otherwise_later_is_counted(files):
+    with pytest.raises(IngestError) as caught:
+        take(files, b"a;b\n" + b"1,5;2\n" * 100_000 + b"1.5;7\n", TWO)
+    assert (caught.value.code, caught.value.pointer) == ("not_a_number", "/columns/0")
+    assert caught.value.problems[0][1].startswith("1 values")
+
+
+def test_one_field_more_than_the_header_is_asked(files):
+    with pytest.raises(IngestError) as caught:
+        take(files, b"a;b\nx;1;2\ny;3;4\n", TWO)
+    assert (caught.value.code, caught.value.pointer) == ("ambiguous_format", "/format/row_names")
+    table = take(files, b"a;b\nx;1;2\ny;3;4\n", TWO, format={"row_names": True})
+    assert table.columns["a"].tolist() == [1.0, 3.0]
+
+
+def test_undeclared_columns_are_refused_unless_they_are_skipped(files):
+    content = b"a,b,c,d\n1,2,3,4\n"
+    with pytest.raises(IngestError) as caught:
+        take(files, content, TWO, skip=["c"])
+    assert caught.value.code == "extra_column"
+    assert "skip" in caught.value.message
+    for declared in ({"skip": ["c", "d"]}, {"skip_undeclared": True}):
+        assert set(take(files, content, TWO, **declared).columns) == {"a", "b"}
+
+
+def test_all_columns_that_are_not_there_are_named(files):
+    with pytest.raises(IngestError) as caught:
+        take(files, b"x,y\n1,2\n", TWO)
+    assert [place for place, _ in caught.value.problems] == ["/columns/0", "/columns/1"]
+
+
+def test_blank_lines_are_no_rows_but_an_empty_value_is(files):
+    assert take(files, b"\n\na,b\n\n1,2\n\n3,4\n,\n\n,\n", TWO).rows == 2
+    with pytest.raises(IngestError) as caught:
+        take(files, b"a\n1\n\n2\n\n\n", TWO[:1])
+    assert caught.value.problems[0][1].startswith("1 missing")
+
+
+BOMB = b"a,b\n" + b"1,2\n" * 4_000_000
+LIMITS = {"file_bytes": 2**20}
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zipped], ids=["gzip", "zip"])
+def test_a_bomb_is_refused_while_it_is_read(files, pack):
+    bomb = pack(BOMB)
+    assert len(bomb) < 2**17
+    with pytest.raises(IngestError) as caught:
+        take(files, bomb, TWO, limits=LIMITS)
+    assert caught.value.code == "file_too_large"
+    assert "decompressed" in caught.value.message
+
+
+def archive(*names, **options):
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", **options) as made:
+        for name in names:
+            made.writestr(name, written())
+    return sink.getvalue()
+
+
+PACKED = {
+    "several": (archive("a.csv", "b.csv"), "several_files"),
+    "none": (archive(), "not_csv"),
+    "workbook": (archive("[Content_Types].xml", "xl/workbook.xml"), "not_csv"),
+    "sheet": (archive("content.xml", "mimetype"), "not_csv"),
+    "cut": (archive("a.csv")[:-30], "malformed_archive"),
+    "of another kind": (archive("a.csv", compression=zipfile.ZIP_LZMA), "malformed_archive"),
+    "many": (archive(*map(str, range(30_000))), "several_files"),
+}
+
+
+@pytest.mark.parametrize(("content", "code"), PACKED.values(), ids=PACKED)
+def test_archives_that_hold_something_else_are_refused(files, content, code):
+    with pytest.raises(IngestError) as caught:
+        take(files, content)
+    assert caught.value.code == code
+
+
+def test_a_wrong_encoding_is_no_silent_mistake(files):
+    content = written(encoding="iso-8859-2")  # reads alike in windows-1252 but for some letters
+    assert take(files, content).rows
+    with pytest.raises(IngestError) as caught:
+        take(files, written(encoding="cp437"))
+    assert caught.value.code == "undeclared_category"
+    assert take(files, written(encoding="cp437"), format={"encoding": "cp437"}).rows
+
+
+def test_a_sample_is_cut_at_a_whole_row():
+    sample = first_rows(io.BytesIO(written() * 500), Dialect(), Limits())
+    assert sample.dialect.separator == ","
+    assert {len(record) for record in sample.records} == {4}
+
+
+CATEGORIES = parse_columns(
+    [
+        {"name": "n", "type": "category", "categories": ["1", "2", "10"]},
+        {"name": "w", "type": "binary", "categories": ["a\u00a0b", "\u0645\u06cc\u200c\u062e"]},
+    ]
+)
+
+
+def test_whole_numbers_are_categories_however_they_are_written(files):
+    content = "n;w\n1,0;a\u00a0b\n2;\u0645\u06cc\u200c\u062e\n 10.00;a\u00a0b\n".encode()
+    table = take(files, content, CATEGORIES)
+    assert table.columns["n"].tolist() == [0, 1, 2]
+    assert table.columns["w"].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("word", ["01", "1.5", "1e0", "+1", "1.", "x"])
+def test_other_words_are_no_category(files, word):
+    content = f"n,w\n{word},a\u00a0b\n".encode()
+    if word in ("1.",):
+        assert take(files, content, CATEGORIES).columns["n"].tolist() == [0]
+        return
+    with pytest.raises(IngestError) as caught:
+        take(files, content, CATEGORIES)
+    assert caught.value.code == "undeclared_category"
