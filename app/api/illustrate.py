@@ -58,7 +58,8 @@ def illustrate(document: Json) -> None:
                 _answer(kind, answer, schemas, table="tables" in path)
             body = operation.get("requestBody", {}).get("content", {})
             for form in (form for kind, form in body.items() if kind.startswith("multipart")):
-                form["example"] = {"file": "rows.csv", "metadata": EXAMPLES["DatasetIn"]}
+                metadata = form["schema"]["properties"]["metadata"]["$ref"].removeprefix(PLACE)
+                form["example"] = {"file": "rows.csv", "metadata": EXAMPLES[metadata]}
 
 
 def _like(parameter: Json, schemas: Json) -> Any:

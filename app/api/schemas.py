@@ -318,6 +318,9 @@ class ColumnFound(Answer):
     missing: list[str]
 
 
+FOUND = {"name": "age", "kind": "whole", "skip": False, "missing": ["NA"]}
+
+
 class QuestionOut(Answer):
     """A member of format that has to be declared, and why."""
 
@@ -335,7 +338,7 @@ class InspectOut(Answer):
     kind: Literal["csv", "parquet"]
     format: FormatIn | None
     questions: list[QuestionOut]
-    columns: list[ColumnFound]
+    columns: Annotated[list[ColumnFound], Field(json_schema_extra={"example": [FOUND]})]
     rows: list[list[str]]
 
 

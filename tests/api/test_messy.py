@@ -71,6 +71,12 @@ def test_what_is_open_is_asked_by_its_name(house: House) -> None:
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/metadata/format/decimal"]
 
 
+def test_whole_numbers_alone_ask_nothing(house: House) -> None:
+    parts = {"file": ("x", b"a;b\n1234;2\n")}
+    found = house.admin.post("/v1/datasets/inspect", files=parts).json()
+    assert (found["questions"], found["format"]["decimal"]) == ([], None)
+
+
 def test_nobody_but_an_admin_looks_at_a_file(house: House) -> None:
     for role in ("analyst", "auditor"):
         answer = house.user(role).post("/v1/datasets/inspect", files={"file": ("x", b"a\n1\n")})

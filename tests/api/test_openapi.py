@@ -54,7 +54,7 @@ def test_every_body_has_an_example_that_is_read(document: dict[str, Any]) -> Non
             example = body["examples"][name]["value"] if "examples" in body else body["example"]
             assert BODIES[name].model_validate_json(json.dumps(example)), name
             seen.add(name)
-    assert {*seen, "DatasetIn"} == set(EXAMPLES) == set(BODIES)  # metadata of a form
+    assert {*seen, "DatasetIn", "InspectIn"} == set(EXAMPLES) == set(BODIES)  # metadata of forms
 
 
 def test_the_examples_of_an_upload_and_a_job_do_what_they_say(house: House) -> None:

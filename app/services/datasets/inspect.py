@@ -62,7 +62,10 @@ def inspect(services: Services, file: BinaryIO, declared: Dialect) -> Inspected:
         columns.append(_found(name, values, sample.dialect, missing))
     spelled = [one for one in SPELLINGS if any(one in column.missing for column in columns)]
     dialect = replace(sample.dialect, missing=tuple(dict.fromkeys([*declared.missing, *spelled])))
-    questions = tuple((place, WHY[place]) for place in opened(dialect) if place in WHY)
+    left = set(opened(dialect))
+    if "/format/thousands" not in left:  # no number with a mark was seen
+        left.discard("/format/decimal")
+    questions = tuple((place, said) for place, said in WHY.items() if place in left)
     rows = tuple(
         tuple(cell[:SHOWN_CHARACTERS] for cell in row) for row in sample.records[:SHOWN_ROWS]
     )
