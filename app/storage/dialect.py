@@ -24,7 +24,6 @@ Encoding = Literal[
 ]  # fmt: skip
 Thousands = Literal["", ",", ".", " ", "'"]
 DECIMALS, THOUSANDS = get_args(Decimal), get_args(Thousands)
-ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 
 SAMPLE_BYTES = 2**18
 SEPARATORS = (",", ";", "\t", "|")
@@ -40,6 +39,7 @@ SPELLINGS = (  # of no value, by spreadsheets, R, SAS, SQL and statistical offic
     "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "\\N", "None", "#N/A", ".", ":", "-", "..",
     "…", "?", "x",
 )  # fmt: skip
+MOST_RECORDS = 5000  # of a sample
 TITLES = 30  # lines above a header at most
 SPACES = " \u00a0\u202f\u2009"  # between groups of digits
 TWO_WAYS = (
@@ -188,6 +188,8 @@ class _Table:
                 records.append([one.strip() for one in record])
                 ends.append(lines.tell())
                 taken.append(reader.line_num)
+                if len(records) == MOST_RECORDS:
+                    break
         except csv.Error:
             pass  # a field of more than 128 KiB, or an open quote: the rows before are enough
         shown = [at for at, record in enumerate(records) if any(record)]

@@ -3,7 +3,6 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from app.storage.dialect import ENCODINGS
 from app.web.forms import problem_of
 from app.web.inside import RefusedError
 from app.web.session import Signed, SignedByHeader
@@ -17,7 +16,7 @@ async def form(request: Request, signed: Signed) -> HTMLResponse:
     """The form, for admins."""
     if signed.role != "admin":
         raise RefusedError(403, {"detail": "Only admins upload datasets."})
-    return page(request, "upload.html", signed, encodings=ENCODINGS)
+    return page(request, "upload.html", signed)
 
 
 @router.post("/datasets/inspect")
