@@ -248,13 +248,17 @@ def plain(array: pa.Array, dialect: Dialect) -> pa.Array:
     What is no number in the dialect stays as it is, or becomes what is none.
     """
     decimal, thousands = dialect.decimal or ".", dialect.thousands or ""
-    if decimal == "." and not thousands:
+    usual = array  # most columns have no mark but the decimal sign, and need no pattern
+    if decimal == ",":
+        pointed = pc.any(pc.match_substring(array, ".")).as_py()
+        usual = None if pointed else pc.replace_substring(array, ",", ".")
+    if usual is not None:
         try:
-            array.cast(pa.float64())
+            usual.cast(pa.float64())
         except pa.ArrowInvalid:
             pass
         else:
-            return array
+            return usual
     array = pc.utf8_trim_whitespace(array)
     right = pc.match_substring_regex(array, f"^(?:{number_pattern(decimal, thousands)})$")
     bare = array

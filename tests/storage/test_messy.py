@@ -139,6 +139,13 @@ def test_blank_lines_are_no_rows_but_an_empty_value_is(files):
     assert caught.value.problems[0][1].startswith("1 missing")
 
 
+def test_a_value_with_two_decimal_signs_is_no_number(files):
+    for content in (b"a;b\n1,5;2\n1,5,3;2\n", b"a;b\n1,5;2\n1.5;2\n"):
+        with pytest.raises(IngestError) as caught:
+            take(files, content, TWO, format={"decimal": ","})
+        assert (caught.value.code, caught.value.pointer) == ("not_a_number", "/columns/0")
+
+
 BOMB = b"a,b\n" + b"1,2\n" * 4_000_000
 LIMITS = {"file_bytes": 2**20}
 
