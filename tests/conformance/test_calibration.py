@@ -116,6 +116,7 @@ def test_every_sampler_is_calibrated_here(name):
     assert name in FAMILY_OPTIONS
 
 
+@pytest.mark.slow
 @toys
 @pytest.mark.parametrize("case", CASES)
 def test_every_step_leaves_the_posterior_invariant(case):
@@ -234,6 +235,7 @@ FITTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="the kernels need the compiler")
 @pytest.mark.parametrize("name", FITTED)
 def test_moves_fitted_in_the_warm_up_keep_the_posterior(monkeypatch, name):

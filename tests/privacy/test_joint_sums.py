@@ -107,6 +107,7 @@ def pair_of(point, p=2):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", SHARES)
 def test_rows_of_one_predictor_reach_less_than_is_paid_for(monkeypatch, shares):
     """Scores turn round where matrices stand still: the audit's largest shift is no weak search."""
