@@ -6,6 +6,7 @@ is written is declared or found from its first bytes (`app.storage.dialect`).
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
@@ -243,7 +244,7 @@ def _marked(array: pa.Array) -> int:
 
 
 def plain(array: pa.Array, dialect: Dialect) -> pa.Array:
-    """Texts of numbers with a decimal point, without separators of thousands and blanks.
+    """Doubles; or, where not all texts are numbers, texts with a decimal point and no other mark.
 
     What is no number in the dialect stays as it is, or becomes what is none.
     """
@@ -253,12 +254,8 @@ def plain(array: pa.Array, dialect: Dialect) -> pa.Array:
         pointed = pc.any(pc.match_substring(array, ".")).as_py()
         usual = None if pointed else pc.replace_substring(array, ",", ".")
     if usual is not None:
-        try:
-            usual.cast(pa.float64())
-        except pa.ArrowInvalid:
-            pass
-        else:
-            return usual
+        with suppress(pa.ArrowInvalid):
+            return usual.cast(pa.float64())
     array = pc.utf8_trim_whitespace(array)
     right = pc.match_substring_regex(array, f"^(?:{number_pattern(decimal, thousands)})$")
     bare = array
