@@ -48,8 +48,9 @@ REACH, POINTS = 6.0, 65  # sds of noise, and points of a grid
 SQUARE, VARIANCE, LEAST_CURVE, MOST_CURVE = 0.05, 0.03, 0.08, 0.35
 # which is more where its noise is above this part of it, for a cap of so many mean ones
 CURVE_NOISE, USUAL_CURVE = 0.12, 3.0
-# of what may be unseen, where a clip is taken for it; by how many times the sd may then be wider
-NEARLY, MOST_WIDER = 0.75, 2.0
+# of what may be unseen, where a clip is taken for it; by how many times the sd may then be wider,
+# and where a likelihood is no quadratic: wide ones of it are unreliable for that
+NEARLY, MOST_WIDER, MOST_WIDER_BENT = 0.75, 2.0, 1.3
 CUT_WEIGHT = 1.5  # of a mean curvature that is cut, which one direction may have most of
 
 
@@ -344,23 +345,27 @@ class Clips:
         return 0.25 * (max(whole, NORMAL_FOURTH) - 1.0)
 
 
-def _best(variance: Floats, unseen: Floats) -> int:
+def _best(
+    variance: Floats, unseen: Floats, own: float = 1.0, most_wider: float = MOST_WIDER
+) -> int:
     """Return which clip to take. Both (m,), of a coefficient in units of its posterior's variance.
 
-    That with the least variance; a wider one where what may be unseen would make the result
+    own: variance of a row's score in these, more than 1 where responses vary more than the model
+    says. That with the least variance; a wider one where what may be unseen would make the result
     unreliable, and the wider one would not.
     """
     least = int(np.argmin(variance))
-    harmless = unseen <= (NEARLY * reaches.HARMLESS) ** 2 * (1.0 + variance)
+    harmless = unseen <= (NEARLY * reaches.HARMLESS) ** 2 * (own + variance)
     wider = np.where(harmless, variance, math.inf)
     k = int(np.argmin(wider))
-    return k if 1.0 + wider[k] <= MOST_WIDER**2 * (1.0 + variance[least]) else least
+    return k if own + wider[k] <= most_wider**2 * (own + variance[least]) else least
 
 
-def choose(layers: RowLayers, size: int, pooled: float) -> Clips:
+def choose(layers: RowLayers, size: int, pooled: float, *, quadratic: bool = True) -> Clips:
     """Return the clips by which noise and what is left out are least together.
 
     size: number of coefficients. pooled: noise multiplier of both near iterates together.
+    quadratic: whether the likelihood is.
     """
     square = SQUARE if layers.squares is not None else 0.0
     blur = math.sqrt(2.0) * size * pooled / layers.rows * math.sqrt(2.0 * size)
@@ -374,7 +379,10 @@ def choose(layers: RowLayers, size: int, pooled: float) -> Clips:
     tried = np.geomspace(layers.scores.ends[0], layers.scores.ends[-1], NUM_TRIED)
     left = ONE_SIDED * np.hypot(*layers.left(tried))
     unseen = layers.unseen(tried)
-    k = _best((each * tried) ** 2 + left**2 * layers.rows, unseen**2 * layers.rows)
+    own = max(1.0, layers.scores.squared())
+    variance = (each * tried) ** 2 + left**2 * layers.rows
+    most_wider = MOST_WIDER if quadratic else MOST_WIDER_BENT
+    k = _best(variance, unseen**2 * layers.rows, own, most_wider)
     clips = Clips(
         *(size, parts, float(tried[k]), most),
         *(float(left[k]) * ALLOWED / ONE_SIDED, float(unseen[k]), lost),

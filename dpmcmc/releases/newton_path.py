@@ -635,7 +635,7 @@ class _Path:
             longest=whole,
         )
         self._rows = layers_of_rows.rows
-        return choose(layers_of_rows, p, pooled)
+        return choose(layers_of_rows, p, pooled, quadratic=self._family.quadratic)
 
     def _farthest(self, z: float, longest: float) -> float:
         """Return from where on scores count alike, in mean lengths; 0 where that is not known.

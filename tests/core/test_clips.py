@@ -283,6 +283,8 @@ def test_a_clip_is_wider_where_else_too_much_may_be_hidden():
     assert clips._best(variance, unseen) == 2
     assert clips._best(variance, np.full(4, 90.0)) == 1  # then the least
     assert clips._best(np.array([0.5, 0.4, 9.0, 30.0]), unseen) == 1  # or where it costs too much
+    assert clips._best(variance, unseen, most_wider=1.1) == 1
+    assert clips._best(variance, unseen, 20.0) == 1  # scores that vary so much hide less
 
 
 def lumps(rows, part, runs, epsilon, bound):
