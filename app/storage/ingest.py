@@ -38,13 +38,16 @@ from dpmcmc.inputs.schema import (
     is_date,
     word_of,
 )
-from dpmcmc.inputs.units import EMPTY, digest_of, grouped, in_slots
+from dpmcmc.inputs.units import EMPTY, digest_of, in_slots, owners
 
 Format = Literal["csv", "parquet"]
 DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 LOOKED_AT = 100  # texts of a batch that are no numbers
 WHOLE = r"^([+-]?[0-9]+)[.,]0*$"  # as a number column of whole numbers is written at times
 TRUTH = {"true": "true", "1": "true", "false": "false", "0": "false"}
+GROUPING_BYTES = 112  # of a row at most, beside its values, while rows are grouped by person
+SLOT_BYTES = 9  # of the place of a row
+MOST_NAMES = 2**14  # whose digests are kept at hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +177,28 @@ def ingest_by_unit(
     anywhere: see limits.unit_bytes. Raises IngestError.
     """
     own_key, wrapped = files.new_key(dataset_id)
-    parts: list[list[Values]] = []
+    parts: list[list[Values]] = [[] for _ in columns]
     digests: list[NDArray[np.uint8]] = []
-    held, names = 0, dict[str, bytes]()
+    rows, names = 0, dict[str, bytes]()
     layout_in_file = [*columns, UnitColumn(unit.column)]
     for *values, units in _batches(source, format, layout_in_file, limits, reading):
         sketch.add(values)
-        parts.append(_clamped(values, columns))
+        for column, part in zip(parts, _clamped(values, columns), strict=True):
+            column.append(part)
         digests.append(_digests(units, names, sketch.person_key))
-        held += sum(part.nbytes for part in values) + digests[-1].nbytes
-        if held > limits.unit_bytes:
-            message = f"over {limits.unit_bytes} bytes of numbers, which are grouped in memory"
-            raise IngestError("file_too_large", "/file", f"{message}: upload fewer columns or rows")
-    whole = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    del parts
-    groups = grouped(np.concatenate(digests), unit.max_rows, own_key)
-    sketch.add_persons(groups.digests)
+        rows += len(digests[-1])
+        _check_room(columns, rows, 0, limits)
+    del values, units, names  # of the last batch, and digests that are not needed any more
+    whose = owners(_joined(digests))
+    places = len(whose.digests) * unit.max_rows
+    if places > limits.rows:
+        message = f"{len(whose.digests)} persons of so many rows are more than {limits.rows} rows"
+        raise IngestError("too_many_rows", "/privacy_unit/max_rows", f"{message}: declare fewer")
+    _check_room(columns, rows, places, limits)
+    sketch.add_persons(whose.digests)
+    groups = whose.grouped(unit.max_rows, own_key)
+    del whose
+    whole = [_joined(column) for column in parts]
     present = groups.slots != EMPTY
     several = unit.max_rows > 1
     layout = (*columns, PRESENT) if several else tuple(columns)
@@ -205,8 +214,26 @@ def ingest_by_unit(
     return StoredUnits(writer.rows, wrapped, groups.cut_units, groups.dropped_rows)
 
 
+def _check_room(columns: Sequence[Column], rows: int, slots: int, limits: Limits) -> None:
+    """Refuse a table that takes more memory than it may, before it does. Raises IngestError."""
+    values = sum(8 if isinstance(column, NumberColumn) else 4 for column in columns)
+    if rows * (values + GROUPING_BYTES) + slots * SLOT_BYTES > limits.unit_bytes:
+        message = f"over {limits.unit_bytes} bytes in memory, where rows are grouped by person"
+        raise IngestError("file_too_large", "/file", f"{message}: upload fewer columns or rows")
+
+
+def _joined(parts: list[Any]) -> NDArray[Any]:
+    """One array of several, which are let go."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
+
+
 def _digests(units: pa.Array, names: dict[str, bytes], key: bytes) -> NDArray[np.uint8]:
-    """Digests (rows, 16) of the rows' units. names: digests so far, which each name has once."""
+    """Digests (rows, 16) of the rows' units. names: digests that are known, at most MOST_NAMES and
+    those of a batch."""
+    if len(names) > MOST_NAMES:
+        names.clear()
     coded = units if pa.types.is_dictionary(units.type) else units.dictionary_encode()
     words = ["" if v is None else word_of(v).strip() for v in coded.dictionary.to_pylist()]
     for word in words:

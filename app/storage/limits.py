@@ -8,8 +8,7 @@ class Limits:
     """file_bytes: of the upload. decoded_bytes, chunk_bytes: of Parquet when decoded, in all and of
     one column in one row group; text_bytes: of one that is text, whose texts are few and short
     where they are declared categories, and are kept once. rows: of the table. line_bytes: of one
-    line of CSV. unit_bytes: of the numbers and codes of a table whose rows are grouped by person,
-    for which they are held in memory."""
+    line of CSV. unit_bytes: that a table may take in memory whose rows are grouped by person."""
 
     file_bytes: int = 4 * 2**30
     decoded_bytes: int = 16 * 2**30
@@ -17,4 +16,4 @@ class Limits:
     text_bytes: int = 2**26
     rows: int = 50_000_000
     line_bytes: int = 2**20
-    unit_bytes: int = 2**29
+    unit_bytes: int = 2**30

@@ -79,23 +79,41 @@ def in_slots(
 def grouped(digests: NDArray[np.uint8], max_rows: int, key: bytes) -> Grouped:
     """Return rows grouped by unit.
 
-    digests: (rows, 16) of each row's unit, see `digest_of`. key: secret; decides which rows of a
-    unit are kept, with the unit's digest and nothing of other units.
+    digests: (rows, 16) of each row's unit, see `digest_of`. key: see `Owners.grouped`.
     """
+    return owners(digests).grouped(max_rows, key)
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Whose each row is. digests: see `Grouped`. unit_of: (rows,) the number of its unit."""
+
+    digests: NDArray[np.uint8]
+    unit_of: NDArray[np.int64]
+
+    def grouped(self, max_rows: int, key: bytes) -> Grouped:
+        """Return the rows in the slots of their units.
+
+        key: secret; decides which rows of a unit are kept, with the unit's digest and nothing of
+        other units.
+        """
+        counts = np.bincount(self.unit_of, minlength=len(self.digests))
+        order = np.argsort(self.unit_of, kind="stable")  # by unit, as they come in the file
+        owner = np.repeat(np.arange(len(counts)), counts)
+        position = np.arange(len(order)) - (np.cumsum(counts) - counts)[owner]
+        halves = self.digests.view(np.uint64).reshape(-1, 2)
+        drawn = _mixed(_seeds(halves, key)[owner], position.astype(np.uint64))
+        order = order[np.lexsort((drawn, owner))]
+        del drawn
+        kept = position < max_rows
+        slots = np.full(len(counts) * max_rows, EMPTY, np.int64)
+        slots[owner[kept] * max_rows + position[kept]] = order[kept]
+        cut_units = int((counts > max_rows).sum())
+        return Grouped(slots, self.digests, int((~kept).sum()), cut_units)
+
+
+def owners(digests: NDArray[np.uint8]) -> Owners:
+    """Return whose each row is, from the digests (rows, 16) of their units."""
     words = np.ascontiguousarray(digests).view(f"V{DIGEST_BYTES}").ravel()
     distinct, unit_of = np.unique(words, return_inverse=True)
-    counts = np.bincount(unit_of, minlength=len(distinct))
-    in_file = np.argsort(unit_of, kind="stable")  # by unit, as they come in the file
-    position = np.arange(len(words)) - np.repeat(np.cumsum(counts) - counts, counts)
-    halves = distinct.view(np.uint64).reshape(-1, 2)
-    drawn = _mixed(_seeds(halves, key)[unit_of[in_file]], position.astype(np.uint64))
-    order = in_file[np.lexsort((drawn, unit_of[in_file]))]
-    kept = position < max_rows
-    slots = np.full(len(distinct) * max_rows, EMPTY, np.int64)
-    slots[unit_of[order[kept]] * max_rows + position[kept]] = order[kept]
-    return Grouped(
-        slots,
-        distinct.view(np.uint8).reshape(-1, DIGEST_BYTES),
-        int((~kept).sum()),
-        int((counts > max_rows).sum()),
-    )
+    return Owners(distinct.view(np.uint8).reshape(-1, DIGEST_BYTES), unit_of)

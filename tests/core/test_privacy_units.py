@@ -1,5 +1,6 @@
 """Rows grouped by the unit of privacy, and schemas that declare one."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Neighbouring, Permit, Private
 from dpmcmc.families.logistic import LogisticForm
 from dpmcmc.families.rowwise import RowTarget
+from dpmcmc.fit import local
 from dpmcmc.fit.local import table_of
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
@@ -324,6 +326,45 @@ def test_a_result_says_whom_it_protects():
     other = sample("cured ~ dose", rows, by_patient(rows), epsilon=20, sampler="dp_vi")
     assert other.verdict.status == "unreliable"
     assert "takes the rows of a person as independent" in other.verdict.sentence
+
+
+def test_one_row_of_each_person_is_independent_and_may_be_reliable():
+    rows = panel(20_000)
+    fit = sample("cured ~ dose", rows, by_patient(rows), epsilon=6, sampler="dp_vi", max_rows=1)
+    assert fit.verdict.status == "reliable", fit.verdict.sentence
+
+
+def test_how_long_a_run_takes_does_not_follow_the_number_of_rows(monkeypatch):
+    """Of persons with one row and with four, whose public facts are the same."""
+    tables = {size: few_or_many(size) for size in (1, 4)}
+    schemas = {size: by_patient(rows) for size, rows in tables.items()}
+    assert schemas[1] == schemas[4]
+    built = {size: local.table_of(schemas[size], rows) for size, rows in tables.items()}
+    by_rows = {len(rows["patient"]): built[size] for size, rows in tables.items()}
+    monkeypatch.setattr(local, "table_of", lambda _, data: by_rows[len(data["patient"])])
+    for sampler in ("noisy_quadratic", "dp_vi"):
+        seconds = {1: [], 4: []}
+        for turn in range(16):
+            for size in (1, 4) if turn % 2 else (4, 1):
+                began = time.process_time()
+                sample(
+                    "cured ~ dose", tables[size], schemas[size], epsilon=4, sampler=sampler,
+                    accept_low_quality=True,
+                )  # fmt: skip
+                seconds[size].append(time.process_time() - began)
+        ratio = np.median(seconds[4][1:]) / np.median(seconds[1][1:])
+        assert 0.8 < ratio < 1.25, sampler
+
+
+def few_or_many(size, persons=3000):
+    """A panel in which every person has so many rows."""
+    rng = np.random.default_rng(size)
+    count = persons * size
+    return {
+        "patient": np.repeat(np.arange(persons), size),
+        "dose": rng.uniform(0, 10, count),
+        "cured": rng.choice(["no", "yes"], count),
+    }
 
 
 def test_what_is_of_single_rows_alone_is_refused_by_name():
