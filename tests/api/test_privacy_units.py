@@ -135,7 +135,7 @@ def test_numbers_and_words_of_one_file_are_the_same_persons(house: House) -> Non
 @pytest.mark.parametrize(
     ("changes", "pointer", "word"),
     [
-        ({"privacy_unit": {"column": "person", "max_rows": 4}}, "/privacy_unit/column", "no such"),
+        ({"privacy_unit": {"column": "person", "max_rows": 4}}, "/privacy_unit/column", "has no column"),
         ({"privacy_unit": {"column": "dose", "max_rows": 4}}, "", "leave it undeclared"),
         ({"privacy_unit": {"column": "row", "max_rows": 4}}, "/privacy_unit/column", "rename it"),
         ({"privacy_unit": {"column": "patient", "max_rows": 0}}, "/privacy_unit", "greater than"),
@@ -183,7 +183,7 @@ def test_a_file_too_large_to_group_is_refused(
     monkeypatch.setattr("app.services.datasets.uploads.Limits", lambda **_: small)
     answer = send(house, as_csv(visits()))
     assert answer.status_code == 422
-    assert "grouped in memory" in answer.text
+    assert "grouped by person" in answer.text
 
 
 def test_a_job_says_whom_it_protects_and_costs_what_was_asked(either_house: House) -> None:
