@@ -135,7 +135,11 @@ def test_numbers_and_words_of_one_file_are_the_same_persons(house: House) -> Non
 @pytest.mark.parametrize(
     ("changes", "pointer", "word"),
     [
-        ({"privacy_unit": {"column": "person", "max_rows": 4}}, "/privacy_unit/column", "has no column"),
+        (
+            {"privacy_unit": {"column": "person", "max_rows": 4}},
+            "/privacy_unit/column",
+            "has no column",
+        ),
         ({"privacy_unit": {"column": "dose", "max_rows": 4}}, "", "leave it undeclared"),
         ({"privacy_unit": {"column": "row", "max_rows": 4}}, "/privacy_unit/column", "rename it"),
         ({"privacy_unit": {"column": "patient", "max_rows": 0}}, "/privacy_unit", "greater than"),
