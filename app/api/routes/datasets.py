@@ -55,53 +55,29 @@ from app.storage.rows import DatasetRow
 from dpmcmc.base.names import ROW
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=Route)
-UPLOAD: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file", "metadata"],
-                    "properties": {
-                        "file": {
-                            "type": "string",
-                            "format": "binary",
-                            "description": "text with a header line, Parquet, or text in a gzip or"
-                            " zip file; once, or of each"
-                            " data holder that metadata.holders names without a column",
-                        },
-                        "metadata": {"$ref": "#/components/schemas/DatasetIn"},
-                    },
-                },
-                "encoding": {"metadata": {"contentType": "application/json"}},
-            }
-        },
+
+
+def _file_and(model: str, file: str, *required: str) -> dict[str, Any]:
+    """What OpenAPI says of a body of a file and its metadata. file: its description."""
+    properties = {
+        "file": {"type": "string", "format": "binary", "description": file},
+        "metadata": {"$ref": f"#/components/schemas/{model}"},
     }
-}
-INSPECT: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {
-                            "type": "string",
-                            "format": "binary",
-                            "description": "a text file, alone or in a gzip or zip file, or"
-                            " Parquet",
-                        },
-                        "metadata": {"$ref": "#/components/schemas/InspectIn"},
-                    },
-                },
-                "encoding": {"metadata": {"contentType": "application/json"}},
-            }
-        },
+    form = {
+        "schema": {"type": "object", "required": [*required], "properties": properties},
+        "encoding": {"metadata": {"contentType": "application/json"}},
     }
-}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": form}}}
+
+
+UPLOAD = _file_and(
+    "DatasetIn",
+    "text with a header line, Parquet, or text in a gzip or zip file; once, or of each data holder"
+    " that metadata.holders names without a column",
+    "file",
+    "metadata",
+)
+INSPECT = _file_and("InspectIn", "a text file, alone or in a gzip or zip file, or Parquet", "file")
 describe(DatasetIn)
 describe(InspectIn)
 Body = TypeVar("Body", DatasetIn, InspectIn)
