@@ -9,6 +9,7 @@ from tests.api.support import Caller, House
 ALL = {"admin", "analyst", "auditor"}
 ALLOWED = {
     ("POST", "/v1/datasets"): {"admin"},
+    ("POST", "/v1/datasets/inspect"): {"admin"},
     ("GET", "/v1/datasets"): ALL,
     ("GET", "/v1/datasets/{id}"): ALL,
     ("PATCH", "/v1/datasets/{id}"): {"admin"},
