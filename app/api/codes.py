@@ -107,12 +107,14 @@ CODES = {
 }
 
 UPLOADS = {
+    "ambiguous_format": "The text can be read in two ways; `errors` says what to declare.",
     "empty_file": "The file is empty.",
     "extra_column": "The file has a column that the metadata does not declare.",
     "file_too_large": "The file passes the limit.",
     "impossible_code": "No value of a file's column can equal a missing code that is declared.",
     "invalid_columns": "The declared columns cannot be used; `errors` says which.",
     "line_too_long": "A line of the file is too long.",
+    "malformed_archive": "The gzip or zip file is damaged, cut, or packed in an unusual way.",
     "malformed_csv": "The file is no CSV that can be read.",
     "malformed_parquet": "The file is no Parquet that can be read.",
     "missing_column": "A declared column is not in the file.",
@@ -124,8 +126,10 @@ UPLOADS = {
     "not_utf8": "The file is not UTF-8.",
     "ragged_rows": "Lines of the file differ in their number of fields.",
     "repeated_column": "A column is there twice.",
+    "several_files": "The zip file holds none or several files: pack one.",
     "too_many_rows": "The file has more rows than can be kept.",
     "undeclared_category": "A column has values of no declared category; `errors` counts them.",
+    "wrong_encoding": "The text is not in the encoding that is declared or was found.",
     "wrong_type": "A column of the file has another type than is declared.",
 }
 CODES |= {

@@ -120,9 +120,10 @@ def as_utf8(blocks: Iterator[bytes], encoding: Encoding, *, returns: bool) -> It
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeError:
-            code = "not_utf8" if encoding == "utf-8" else "wrong_encoding"
             told = f"the content is not text in {encoding.upper()}: declare its encoding in format"
-            raise IngestError(code, "/file", told) from None
+            if encoding == "utf-8":
+                raise IngestError("not_utf8", "/file", told) from None
+            raise IngestError("wrong_encoding", "/file", told) from None
         if "\0" in text:
             raise IngestError("not_csv", "/file", "the content holds NUL bytes: it is no text")
         yield (text.replace("\r", "\n") if returns else text).encode()

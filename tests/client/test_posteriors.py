@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.services.results.fetch import Kept
-from app.services.results.posteriors import FREE, EffectAsked, Question, told
+from app.services.results.posteriors import FREE, EffectAsked, Question, free_answer
 from dpmcmc import CoefficientPrior, ModelSpec, NumberColumn, Schema, sample
 from dpmcmc.client import Client, posteriors
 from dpmcmc.client.cli import app
@@ -42,7 +42,7 @@ def asked(**parts: Any) -> dict[str, Any]:
     assert result.release is not None
     kept = Kept(SCHEMA, result.plan.spec, result.release.to_dict())
     head = {"job": "j", "cost": {"epsilon": 0.0}, "note": FREE}
-    answer = told(kept, Question(num_draws=50, **parts), head)
+    answer = free_answer(kept, Question(num_draws=50, **parts), head)
     assert isinstance(answer, bytes), asdict(answer)
     found: dict[str, Any] = json.loads(answer)
     return found

@@ -293,7 +293,7 @@ def test_no_row_of_a_batch_moves_barkers_statistic_further_than_its_sensitivity(
     """Half of a batch at either end is where the variance and its root are the largest."""
     rows = 4 * batch
     room = dp_barker.Room(g, dp_barker.part_of(batch, rows), fixed)
-    monkeypatch.setattr(dp_barker, "widest", lambda *_: room)
+    monkeypatch.setattr(dp_barker, "widest_room", lambda *_: room)
     rule = dp_barker.rule_of(1.0, batch, ToyTarget([1.0], [1], [rows], 1))
     most, worst = 0.5 * rule.widest, 0.0
     for high in range(0, batch, max(1, batch // 100)):

@@ -42,7 +42,7 @@ def upload(page: Page, url: str, repository: Path, folder: Path, name: str, part
     page.get_by_label("May one person have several rows?").select_option("unit")
     page.get_by_label("Column that names the person").fill(told["privacy_unit"]["column"])
     page.get_by_label("Most rows of a person").fill(str(told["privacy_unit"]["max_rows"]))
-    page.get_by_role("button", name="Take names").click()
+    page.get_by_role("button", name="Look at the file").click()
     expect(page.locator(".column")).to_have_count(len(told["columns"]))
     declared = {one["name"]: one for one in told["columns"]}
     for column in page.locator(".column").all():
@@ -189,7 +189,7 @@ def test_the_whole_walk_by_keys_alone(
     chooser.value.set_files(tmp_path / "rows.csv")
     typed(page, "Name", "by keys")
     typed(page, "Epsilon", "6")
-    pressed(page, "Take names")
+    pressed(page, "Look at the file")
     expect(page.locator(".column")).to_have_count(4)
     declared = {one["name"]: one for one in told["columns"]}
     for name in wanted:
