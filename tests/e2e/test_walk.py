@@ -28,13 +28,15 @@ def made_user(page: Page, url: str, name: str, role: str) -> str:
 def upload(page: Page, url: str, repository: Path, folder: Path, name: str, part: int) -> None:
     """Take the column names from the file, and type what is promised of them.
 
-    part: of the rows, other ones for each walk: the same would be noticed.
+    part: of the persons, other ones for each walk: the same would be noticed.
     """
     told = json.loads((repository / "experiments/data/randhie.json").read_text())
     packed = (repository / "experiments/data/randhie.csv.gz").read_bytes()
     head, *lines = gzip.decompress(packed).decode().splitlines()
     rows = folder / "randhie.csv"
-    rows.write_text("\n".join([head, *lines[part :: len(SIZES)], ""]))
+    person = head.split(",").index(told["privacy_unit"]["column"])
+    own = [line for line in lines if sum(line.split(",")[person].encode()) % len(SIZES) == part]
+    rows.write_text("\n".join([head, *own, ""]))
     page.goto(f"{url}/datasets/new")
     page.get_by_label("File").set_input_files(rows)
     page.locator("[data-m=name]").fill(name)
