@@ -2297,7 +2297,7 @@ LATER = (
     Bug(
         "kept rows of a person depend on those of others",
         "dpmcmc/inputs/units.py",
-        "grouped",
+        "Owners.grouped",
         "position.astype(np.uint64)",
         "in_file.astype(np.uint64)",
         f"{UNITS}::test_other_persons_keep_their_rows_whatever_one_person_has",
