@@ -2299,7 +2299,7 @@ LATER = (
         "dpmcmc/inputs/units.py",
         "Owners.grouped",
         "position.astype(np.uint64)",
-        "in_file.astype(np.uint64)",
+        "order.astype(np.uint64)",
         f"{UNITS}::test_other_persons_keep_their_rows_whatever_one_person_has",
     ),
     Bug(
