@@ -626,10 +626,10 @@ def test_an_admin_says_who_may_use_a_dataset_and_ends_it(
 
 def test_only_admins_upload_and_only_from_the_page(service: Service, analyst: str) -> None:
     """A token in the form is not looked for: the whole file would have to be read for it."""
-    with httpx.Client(base_url=service.url, follow_redirects=True) as reader:
+    with httpx.Client(base_url=service.url, follow_redirects=True, timeout=60) as reader:
         reader.post("/login", data={"key": analyst, "then": "/"})
         assert reader.get("/datasets/new").status_code == 403
-    with httpx.Client(base_url=service.url, follow_redirects=True) as admin:
+    with httpx.Client(base_url=service.url, follow_redirects=True, timeout=60) as admin:
         admin.post("/login", data={"key": service.admin_key, "then": "/"})
         csrf = re.search(r'"X-CSRF": "([^"]+)"', admin.get("/datasets/new").text)
         assert csrf
@@ -768,4 +768,5 @@ def test_a_page_at_rest_asks_for_nothing(page: Page, service: Service, analyst: 
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.wait_for_timeout(3000)
-    assert asked == []
+    # a busy browser may fetch the site's icon as late as this, once
+    assert [address for address in asked if not address.endswith("/static/icon.svg")] == []

@@ -179,7 +179,7 @@ def test_what_else_than_chains_runs_is_paid_for_and_seen(
     assert analyst.table(synthetic, 1).startswith(b"sex,income\r\n")
     assert admin.verify(dataset)["ok"] is True
     assert [e["kind"] for e in admin.ledger(dataset)].count("post") == len(jobs)
-    with httpx.Client(base_url=service.url, follow_redirects=True) as page:
+    with httpx.Client(base_url=service.url, follow_redirects=True, timeout=60) as page:
         page.post("/login", data={"key": key, "then": "/jobs"})
         listed = page.get("/jobs").text
         assert "sex, income" in listed

@@ -117,7 +117,7 @@ def trace_of(number: int) -> str:
 def run_traced(url: str, key: str, dataset: str, number: int) -> str:
     """Submit with a trace of the caller's own, and wait without one."""
     headers = {"Authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=url, headers=headers) as http:
+    with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
         parent = PARENT.replace(TRACE, trace_of(number))
         body = job_of(dataset, num_steps=2500)  # some blocks of draws
         answer = http.post("/v1/jobs", json=body, headers={"traceparent": parent})
