@@ -100,7 +100,8 @@ def check_numbers(prior: Prior) -> None:
 
 
 def _check_one(prior: NormalPrior, at: str, least: float, most: float) -> None:
-    if getattr(prior, "kind", "normal") != "normal":
+    kind = getattr(prior, "kind", "normal")
+    if not isinstance(kind, str) or kind != "normal":
         message = (
             "must be normal; ask the release for others afterwards: fit.release.posterior(...)"
         )

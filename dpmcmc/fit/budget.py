@@ -18,7 +18,7 @@ from decimal import Decimal
 from numbers import Real
 from operator import add, sub
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dpmcmc.base.names import ROW
 from dpmcmc.privacy.drawn import begins
@@ -35,6 +35,7 @@ from dpmcmc.privacy.filter import (
     remaining_pure_epsilon,
     spent_epsilon,
 )
+from dpmcmc.privacy.promises import MOST_DELTA, TOO_LARGE
 
 try:
     import fcntl
@@ -97,20 +98,37 @@ class _Spent:
 
 
 class Taken:
-    """What `Budget.take` took for one call: `return_rest` takes it once."""
+    """What `Budget.take` took for one call: `return_rest` of that budget takes it once.
 
-    __slots__ = ("_unused", "event")
+    It cannot be copied, and serves the process that made it: a copy, as a fork makes one too, would
+    give the same rest back again.
+    """
 
-    def __init__(self, event: Event) -> None:
-        self.event = event
-        self._unused = [True]  # popping it is one step, so that of two threads one is refused
+    __slots__ = ("__budget", "__event", "__process", "__unused")
+
+    def __init__(self, event: Event, budget: "Budget") -> None:
+        self.__event, self.__budget, self.__process = event, budget, os.getpid()
+        self.__unused = [True]  # popping it is one step, so that of two threads one is refused
+
+    @property
+    def event(self) -> Event:
+        """What was paid for."""
+        return self.__event
+
+    def check(self, budget: "Budget") -> None:
+        """Raise ValueError where another budget or another process took it."""
+        if self.__budget is not budget or self.__process != os.getpid():
+            raise ValueError("this was taken from another budget, or in another process")
 
     def use(self) -> None:
         """Mark it as used. Raises ValueError where it was before."""
         try:
-            self._unused.pop()
+            self.__unused.pop()
         except IndexError:
             raise ValueError("the rest of this call was given back before") from None
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise TypeError("what a call took has no copies: its rest is given back once")
 
 
 class Budget:
@@ -157,6 +175,8 @@ class Budget:
         path: "str | os.PathLike[str] | None" = None,
     ) -> None:
         self._terms = _terms_of(epsilon, delta, failure_share)
+        if self._terms.delta > MOST_DELTA:
+            raise ValueError(f"delta {TOO_LARGE}")
         self._spent = _Spent(FilterState.empty(self._terms), 0)
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -262,17 +282,18 @@ class Budget:
             if self._terms.accepts(before.state.add(cost)):
                 taken = before.taken.add(cost)
                 self._keep(_Spent(taken, before.calls + 1, before.returned, unit))
-                return Taken(event)
+                return Taken(event, self)
         raise self._exhausted(before.state, cost)
 
     def return_rest(self, taken: Taken, drawn: Event) -> None:
         """Give back what a call that stopped early took beyond what it drew.
 
         taken: by this budget for the call. drawn: how its event began, and nothing else happened to
-        the rows. Raises ValueError where it did not begin so, or for the second time; then nothing
-        is given back.
+        the rows. Raises ValueError where it did not begin so, where another budget took it, or for
+        the second time; then nothing is given back.
         """
         self._check_process()
+        taken.check(self)
         if not begins(taken.event, drawn):
             raise ValueError("what was drawn is not how the call's event begins")
         taken.use()

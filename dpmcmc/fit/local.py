@@ -320,9 +320,9 @@ def checked_rows(
     alone. Raises SpecError where a delta is no promise for so many rows, ValueError where data do
     not suit the schema.
     """
-    check_delta("/privacy/delta", delta, schema.units)
+    check_delta("/privacy/delta", delta, schema.units, schema.unit)
     if budget is not None:
-        check_delta("/budget/delta", budget.delta, schema.units)
+        check_delta("/budget/delta", budget.delta, schema.units, schema.unit)
     table = table_of(schema, columns_of(data))
     if yes_or_no is not None:
         _check_yes_or_no(schema, yes_or_no, table)
@@ -371,7 +371,7 @@ def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
 
     Raises SpecError.
     """
-    if sampler is None or sampler == "auto":
+    if sampler is None or (isinstance(sampler, str) and sampler == "auto"):
         return AutoOptions()
     if not isinstance(sampler, str | type) and hasattr(sampler, "algorithm"):
         return sampler

@@ -15,6 +15,7 @@ from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, Spend
 from dpmcmc.planner.resolve import seconds
 from dpmcmc.planner.select import MOST_SECONDS
+from dpmcmc.privacy.promises import MOST_DELTA
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.penalty_efficiency import MOST_STRETCH
 
@@ -91,7 +92,7 @@ def check_spec(schema: Schema, spec: JobSpec) -> None:
         raise SpecError("/dataset", "the dataset has no rows")
     check_numbers(model.prior)
     _check_number("/model/tempering", model.tempering, 1e-9, 1.0)
-    _check_number("/privacy/delta", privacy.delta, LEAST_DELTA, 0.1)
+    _check_number("/privacy/delta", privacy.delta, LEAST_DELTA, MOST_DELTA)
     _check_number("/privacy/epsilon", privacy.epsilon, 1e-4, 1e9)
     _check_number("/privacy/noise_multiplier", privacy.noise_multiplier, 1e-5, 1e9)
     if hasattr(options, "proposal"):

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.floating import own_errors
+from dpmcmc.base.plain import plain
 from dpmcmc.base.private import Neighbouring
 from dpmcmc.families import MODELS
 from dpmcmc.formula.columns import Floats
@@ -299,9 +300,10 @@ def plan(
     >>> job = JobSpec(model=model, privacy=PrivacySpec(epsilon=1, delta=1e-6))
     >>> plan(schema, job).expected_width
     """
+    spec = plain(spec)
     check_spec(schema, spec)
     schema = spec.privacy.schema(schema)
-    check_delta("/privacy/delta", spec.privacy.delta, schema.units)
+    check_delta("/privacy/delta", spec.privacy.delta, schema.units, schema.unit)
     design = make_design(schema, spec.model.formula)
     family = MODELS[spec.model.family]
     family.check(design, spec.model)

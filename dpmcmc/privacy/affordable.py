@@ -4,6 +4,7 @@ from numbers import Integral, Real
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.privacy import accountant
+from dpmcmc.privacy.promises import MOST_DELTA
 
 MOST_COUNT = 10**12
 
@@ -90,7 +91,7 @@ def steps_for_epsilon(
 
 def _check_budget(epsilon: float, delta: float) -> None:
     _check_number("epsilon", epsilon, 1e-4, 1e9)
-    _check_number("delta", delta, 1e-20, 0.1)
+    _check_number("delta", delta, 1e-20, MOST_DELTA)
 
 
 def _check_number(name: str, value: object, least: float, most: float) -> None:

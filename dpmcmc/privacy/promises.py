@@ -1,20 +1,34 @@
 """Which deltas are promises at all for a table of so many rows: one rule for all who take one."""
 
 from dpmcmc.base.errors import SpecError
+from dpmcmc.base.names import ROW
 
-TOO_LIKELY = "must be below 1 / rows: with {rows} rows one of them could be published as it is"
+MOST_DELTA = 0.1  # of anything: tables have ten rows or more
+TOO_LARGE = f"must be at most {MOST_DELTA:g}"
+TOO_LIKELY = (
+    "must be below 1 / {units}: with {count} {units} one of them could be published as {it}"
+)
 
 
 def too_likely(delta: float, rows: int) -> bool:
     """Whether a promise of this delta is kept by publishing one row picked at random.
 
-    rows: of everything that the promise is for; of several tables those of all together. 1 / rows
-    is rounded to the nearest double, as a delta that was meant to be it is.
+    rows: of everything that the promise is for; of several tables those of all together; of persons
+    with several rows these persons. 1 / rows is rounded to the nearest double, as a delta that was
+    meant to be it is.
     """
     return rows > 0 and delta >= 1.0 / rows
 
 
-def check_delta(pointer: str, delta: float, rows: int) -> None:
-    """Refuse a delta that is no promise for so many rows. Raises SpecError."""
+def reason(rows: int, unit: str = ROW) -> str:
+    """Return why such a delta is refused. unit: "row", or the column that names persons."""
+    units, it = ("rows", "it is") if unit == ROW else ("persons", "they are")
+    return TOO_LIKELY.format(units=units, count=rows, it=it)
+
+
+def check_delta(pointer: str, delta: float, rows: int, unit: str = ROW) -> None:
+    """Refuse a delta that is no promise for so many rows, or persons. Raises SpecError."""
     if too_likely(delta, rows):
-        raise SpecError(pointer, TOO_LIKELY.format(rows=rows))
+        raise SpecError(pointer, reason(rows, unit))
+    if delta > MOST_DELTA:
+        raise SpecError(pointer, TOO_LARGE)

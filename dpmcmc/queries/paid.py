@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dpmcmc.base.errors import SpecError, is_number
+from dpmcmc.base.plain import plain
 from dpmcmc.base.private import Neighbouring, Permit, PermitError, Private
 from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.inputs.spec import PrivacySpec
@@ -25,6 +26,7 @@ class Paid:
 
 def settled(schema: Schema, privacy: PrivacySpec) -> Paid:
     """Return the Gaussian mechanism that costs this much. Raises SpecError where none does."""
+    privacy = plain(privacy)
     if schema.neighbouring is not Neighbouring.REPLACE_ONE:
         raise SpecError("/neighbouring", "counts are released under replace_one only")
     if schema.rows < 1:

@@ -10,6 +10,7 @@ from pydantic import SecretStr, ValidationError
 from app import serve
 from app.services.datasets import uploads
 from app.settings import Settings, settings
+from dpmcmc import Budget
 from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.schema import NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
@@ -36,6 +37,34 @@ def test_a_delta_of_one_in_the_rows_is_refused(house: House, delta: float) -> No
     assert "1 / rows" in fault["message"]
     assert not any(house.settings.datasets_dir.glob("*.rows"))
     assert house.admin.get("/v1/datasets").json()["items"] == []
+
+
+@pytest.mark.parametrize("delta", [0.11, 0.9])
+def test_a_delta_above_a_tenth_is_no_promise_for_any_table(house: House, delta: float) -> None:
+    """A budget of the library is refused it as well, before any rows are named."""
+    refused = house.admin.upload(as_csv(csv_rows(1)), promised(delta=delta))
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/metadata/privacy/delta"
+    made = house.admin.upload(as_csv(csv_rows(1)), promised(delta=0.1)).json()
+    change = {"privacy": {"delta": delta}}
+    raised = house.admin.call("PATCH", f"/v1/datasets/{made['id']}", json=change)
+    assert raised.status_code == 422
+    assert raised.json()["errors"][0]["pointer"] == "/privacy/delta"
+    with pytest.raises(ValueError, match="delta must be at most"):
+        Budget(1.0, delta)
+
+
+def test_a_delta_is_told_of_persons_where_these_are_protected(house: House) -> None:
+    rows = "\n".join(["p,age", *(f"{k % 10},{20 + k}" for k in range(50))]).encode()
+    age = [{"name": "age", "type": "number", "lower": 0, "upper": 100}]
+    unit = {"column": "p", "max_rows": 5}
+    metadata = promised(delta=0.1) | {"columns": age, "privacy_unit": unit}
+    refused = house.admin.upload(rows, metadata)
+    assert "with 10 persons" in refused.json()["errors"][0]["message"]
+    made = house.admin.upload(rows, metadata | {"privacy": {"epsilon": 4.0, "delta": 0.09}}).json()
+    change = {"privacy": {"delta": 0.1}}
+    raised = house.admin.call("PATCH", f"/v1/datasets/{made['id']}", json=change)
+    assert "with 10 persons" in raised.json()["errors"][0]["message"]
 
 
 def test_a_delta_is_not_raised_to_one_in_the_rows(house: House) -> None:

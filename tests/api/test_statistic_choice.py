@@ -7,7 +7,7 @@ import pytest
 
 from dpmcmc import NumberColumn, Schema, choose_statistic
 from dpmcmc.queries.statistics.questions import population_of
-from tests.api.support import House
+from tests.api.support import ROWS, House
 
 THETAS, POWERS = [30.0, 45.0, 60.0], [0.5, 1.0, 2.0]
 
@@ -61,6 +61,7 @@ def test_the_service_chooses_as_the_library(house: House) -> None:
         ({"powers": [1.0] * 65}, "/powers"),
         ({"noise": "gaussian", "delta": 0.0}, "/epsilon"),
         ({"epsilon": 1e-300}, "/epsilon"),
+        ({"noise": "gaussian", "delta": 1 / ROWS}, "/delta"),
     ],
 )
 def test_wrong_questions_are_refused_by_name(

@@ -7,10 +7,12 @@ import re
 import warnings
 from dataclasses import fields, replace
 from decimal import Decimal
+from enum import IntEnum
 from fractions import Fraction
 from unittest.mock import Mock
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpmcmc
@@ -34,7 +36,7 @@ from dpmcmc import (
     synthesise,
 )
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.privacy.promises import too_likely
+from dpmcmc.privacy.promises import MOST_DELTA, too_likely
 from dpmcmc.queries.statistics.populations import NormalMean
 from dpmcmc.queries.tasks import StatisticTask, SummariesTask, SyntheticTask, TaskSpec, plan_task
 from dpmcmc.samplers.algorithms import ALGORITHMS
@@ -119,6 +121,10 @@ def test_a_delta_of_one_in_the_rows_is_no_promise(delta, rows, is_likely):
 @pytest.mark.parametrize("name", CALLS)
 def test_no_call_takes_a_delta_of_one_in_the_rows(name, whose, delta):
     call, given = CALLS[name]
+    if whose == "budget" and delta > MOST_DELTA:
+        with pytest.raises(ValueError, match="delta must be at most"):
+            Budget(100.0, delta)
+        return
     budget = Budget(100.0, delta if whose == "budget" else 1e-6)
     asked = {"delta": delta if whose == "call" else 1e-6, "budget": budget}
     with pytest.raises(SpecError) as found:
@@ -158,6 +164,14 @@ WRONG = (
     *(int, len, np.array([1.0, 2.0]), np.float64(2.0), np.int64(3), Fraction(1, 3)),
     *(np.timedelta64(3), Mean(column="x"), Mock()),
 )
+
+
+class Count(IntEnum):
+    ONE = 1
+
+
+OTHER_NUMBERS = (np.float16(1), np.float32(0.5), np.longdouble(1), np.int8(1), Count.ONE)
+NOT_NAMES = (np.array("x"), np.array(["x"]), np.zeros((2, 2)), pd.DataFrame({"x": ["a\nb"]}))
 SOURCES = {
     "a generator of NumPy": np.random.default_rng(1),
     "an old one": np.random.RandomState(1),
@@ -225,6 +239,37 @@ def test_a_wrong_field_of_an_argument_costs_nothing(name, what, given):
                 continue  # refused where it is written
             told = f"{type(what).__name__}.{field.name}={value!r}"
             untouched_or_done(name, CALLS[name][1] | given(changed), told)
+
+
+@pytest.mark.parametrize("number", OTHER_NUMBERS, ids=repr)
+def test_numbers_of_numpy_and_of_enumerations_are_numbers(number):
+    given = CALLS["sample"][1] | {"sampler": "sufficient_statistics", "formula": "x ~ y"}
+    for name in ("dp_penalty", "dp_hmc"):
+        clipped = ALGORITHMS[name].options(num_steps=20, num_chains=1, clip_bound=number)
+        assert untouched_or_done("sample", CALLS["sample"][1] | {"sampler": clipped}, name)
+    assert untouched_or_done("sample", given | {"epsilon": number}, "epsilon")
+    noise = given | {"epsilon": None, "noise_multiplier": number}
+    assert untouched_or_done("sample", noise, "noise_multiplier")
+    for name in ("describe", "release_statistic", "release_in_two_stages"):
+        assert untouched_or_done(name, CALLS[name][1] | {"epsilon": number}, name)
+    assert untouched_or_done(
+        "release_statistic", CALLS["release_statistic"][1] | {"a": number}, "a"
+    )
+    privacy = PrivacySpec(epsilon=number, delta=1e-6)
+    plain = plan(SCHEMA, JobSpec(model=MODEL, privacy=replace(privacy, epsilon=float(number))))
+    assert plan(SCHEMA, JobSpec(model=MODEL, privacy=privacy)) == plain
+
+
+@pytest.mark.parametrize("wrong", NOT_NAMES, ids=lambda one: type(one).__name__)
+def test_what_is_no_name_of_a_column_costs_nothing(wrong):
+    for name in ("release_statistic", "release_in_two_stages"):
+        for field in ("column", "kind", "noise", "form"):
+            if field in inspect.signature(CALLS[name][0]).parameters:
+                given = CALLS[name][1] | {field: wrong}
+                assert not untouched_or_done(name, given, field)
+    assert not untouched_or_done("sample", CALLS["sample"][1] | {"sampler": wrong}, "sampler")
+    for field in ("bins", "marginals"):
+        assert not untouched_or_done("synthesise", CALLS["synthesise"][1] | {field: wrong}, field)
 
 
 LISTS = {

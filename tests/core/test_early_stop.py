@@ -1,6 +1,9 @@
 """A release that stops early pays for what it drew: the meter, the budget and the stored result."""
 
+import copy
 import math
+import os
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -100,6 +103,36 @@ def test_the_rest_is_given_back_once_and_only_of_what_began_so(tmp_path):
     path.write_bytes(before)
     with pytest.raises(ValueError, match="older"):
         _ = other.spent
+
+
+def give_back_in_a_child(budget, taken):
+    """Whether a forked process gives the rest of a call back, that this process may give back."""
+    child = os.fork()
+    if child == 0:
+        try:
+            budget.return_rest(taken, Gaussian(8.0))
+        except ValueError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_rest_is_given_back_to_the_budget_that_paid_and_by_no_copy(tmp_path):
+    budget, other = (Budget(10.0, DELTA, path=tmp_path / name) for name in ("a.json", "b.json"))
+    taken = budget.take(PLANNED)
+    other.take(PLANNED)
+    full = budget.spent
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="no copies"):
+            copied(taken)
+    with pytest.raises(AttributeError):
+        taken.event = Repeat(Gaussian(8.0), 400)
+    with pytest.raises(ValueError, match="another budget"):
+        other.return_rest(taken, Gaussian(8.0))
+    assert not give_back_in_a_child(budget, taken)
+    assert budget.spent == other.spent == full
+    budget.return_rest(taken, Gaussian(8.0))
+    assert budget.spent < full
 
 
 def stopping_analyst(mu2: float, cap: float, rng: np.random.Generator, rounds: int) -> np.ndarray:

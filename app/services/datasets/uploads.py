@@ -31,7 +31,8 @@ from app.storage.types import utc_now
 from dpmcmc.base.private import Neighbouring
 from dpmcmc.inputs.schema import CategoryColumn, Column, PrivacyUnit
 from dpmcmc.privacy.filter import FilterTerms
-from dpmcmc.privacy.promises import TOO_LIKELY, too_likely
+from dpmcmc.privacy.promises import MOST_DELTA, TOO_LARGE, too_likely
+from dpmcmc.privacy.promises import reason as too_likely_because
 
 PARQUET_MAGIC = b"PAR1"
 SEEN_REFUSED = "These rows or persons were here before, and cannot share the budget that they have."
@@ -403,7 +404,9 @@ def _open(
     if first is not None:
         _check_unit(session, first, row, joined)
     if too_likely(terms.delta, together):  # how many they are is known only now
-        raise invalid("/metadata/privacy/delta", TOO_LIKELY.format(rows=together))
+        raise invalid("/metadata/privacy/delta", too_likely_because(together, row.unit))
+    if terms.delta > MOST_DELTA:
+        raise invalid("/metadata/privacy/delta", TOO_LARGE)
     others = [one for one in alike if one.ledger_id != first]
     recorded: dict[str, Any] = {}
     if row.privacy_unit is not None:

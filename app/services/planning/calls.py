@@ -109,7 +109,8 @@ def chosen(
     try:
         choice = choose_statistic(schema, population=population_of(family, options), **asked)
     except SpecError as error:
-        return Fault(error.pointer.replace("/privacy", "/epsilon"), error.message)
+        pointer = error.pointer.replace("/privacy/", "/").replace("/privacy", "/epsilon")
+        return Fault(pointer, error.message)
     powers = [
         {
             "power": power,

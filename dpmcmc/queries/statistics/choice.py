@@ -8,6 +8,7 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError, is_number
 from dpmcmc.inputs.schema import Schema
+from dpmcmc.privacy.promises import check_delta
 from dpmcmc.queries.statistics.fisher import Additive, best_power, information
 from dpmcmc.queries.statistics.mechanisms import Statistic, StatisticKind
 from dpmcmc.queries.statistics.plans import StatisticRequest, number, planned
@@ -92,10 +93,11 @@ def choose_statistic(
     >>> from dpmcmc.queries.statistics.populations import NormalVariance
     >>> choose_statistic(schema, "dose", NormalVariance(), thetas=[1, 4], powers=[1, 2], epsilon=1)
     """
-    if noise not in ("gaussian", "laplace"):
+    if not isinstance(noise, str) or noise not in ("gaussian", "laplace"):
         raise SpecError("/noise", "must be gaussian or laplace")
     thetas, powers = checked_question(population, thetas, powers)
     privacy = number("epsilon", epsilon), number("delta", delta)
+    check_delta("/privacy/delta", privacy[1], schema.rows)
     plans = {
         a: planned(schema, StatisticRequest(column=column, kind=kind, a=a, noise=noise), *privacy)
         for a in powers

@@ -5,7 +5,7 @@ Everything here is public. Source: thesis B, chapters 3 and 4.
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +130,8 @@ class Statistic:
     def __post_init__(self) -> None:
         _check(is_number(self.a), "needs a number a")
         _check(-LARGEST <= self.lower < self.upper <= LARGEST, "needs lower below upper, finite")
-        _check(self.kind in ("power", "absolute_power"), "is power or absolute_power")
+        known = isinstance(self.kind, str) and self.kind in get_args(StatisticKind)
+        _check(known, "is power or absolute_power")
         _check(0.0 < self.a <= 64.0, "needs a above 0, at most 64")
         defined = float(self.a).is_integer() or self.kind == "absolute_power" or self.lower >= 0.0
         _check(defined, "a power of negative numbers needs a whole a")

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from dpmcmc.base.errors import SpecError, is_number, near
+from dpmcmc.base.plain import plain
 from dpmcmc.base.private import Neighbouring
 from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import usual_delta
@@ -77,6 +78,7 @@ def planned(
         raise SpecError("/dataset", message)
     if not 1 <= schema.rows <= MOST_ROWS:
         raise SpecError("/rows", f"must be 1 to {MOST_ROWS}")
+    request = plain(request)
     column = _column(schema, request.column)
     statistic = Statistic(request.kind, request.a, *_bounds(column))
     _check_together(request, column)
@@ -115,7 +117,7 @@ def delta_of(schema: Schema, noise: object, delta: float | None, budget: Budget 
     """
     if delta is not None:
         return number("delta", delta)
-    if noise not in NEED_DELTA:
+    if not isinstance(noise, str) or noise not in NEED_DELTA:
         return 0.0
     usual = usual_delta(schema, budget)
     if noise == "gaussian" or budget is None or not budget.failure_share:
@@ -128,11 +130,13 @@ def _mu(event: Event) -> float | None:
     return mu if mu < float("inf") else None
 
 
-def _column(schema: Schema, name: str) -> Column:
+def _column(schema: Schema, name: object) -> Column:
+    if not isinstance(name, str):
+        raise SpecError("/column", "must be the name of a declared column")
     for column in schema.columns:
         if column.name == name:
             return column
-    guess = near(str(name), [column.name for column in schema.columns])
+    guess = near(name, [column.name for column in schema.columns])
     raise SpecError("/column", f"{name!r} is no declared column{guess}")
 
 
@@ -149,7 +153,8 @@ def _bounds(column: Column) -> tuple[float, float]:
 
 def _check_together(request: StatisticRequest, column: Column) -> None:
     """Raise SpecError where form, noise and type of the column do not fit together."""
-    if request.form not in ("batch", "sequential", *ORDERS) or request.noise not in MECHANISMS:
+    words = isinstance(request.form, str) and isinstance(request.noise, str)
+    if not words or request.form not in get_args(ReleaseForm) or request.noise not in MECHANISMS:
         forms, noises = ", ".join(get_args(ReleaseForm)), ", ".join(MECHANISMS)
         known = f"the form is one of {forms}; the noise one of {noises}"
         raise SpecError("/statistic", f"no such form or noise: {known}")

@@ -90,7 +90,8 @@ def plan_of_stages(
     """Return the plan of two stages with their cost. Reads no row. Raises SpecError."""
     if type(first_rows) is not int or not 1 <= first_rows < schema.rows:
         raise SpecError("/first_rows", "must leave rows for both stages")
-    if request.form != "batch" or request.noise not in ("gaussian", "laplace"):
+    additive = isinstance(request.noise, str) and request.noise in ("gaussian", "laplace")
+    if request.form != "batch" or not additive:
         raise SpecError("/noise", "must be gaussian or laplace, of a batch")
     thetas, powers = checked_question(population, thetas, powers)
     parts = [replace(schema, rows=n) for n in (first_rows, schema.rows - first_rows)]

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.base.errors import SpecError
+from dpmcmc.base.errors import SpecError, is_number
 from dpmcmc.inputs.schema import NumberColumn, Schema, Table
 from dpmcmc.mechanisms.axes import Axis, axes
 from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY, cells, counted
@@ -129,7 +129,8 @@ def request_of(schema: Schema, statistic: Statistic) -> SummaryRequest:
     if isinstance(statistic, Quantiles):
         if column.missing:
             raise SpecError("/statistics", f"{column.name!r} has missing codes: ask for its counts")
-        if not statistic.at or not all(0.0 < q < 1.0 for q in statistic.at):
+        at = statistic.at
+        if not len(at) or not all(is_number(q) and 0.0 < q < 1.0 for q in at):
             raise SpecError("/statistics", "quantiles must lie between 0 and 1")
         return SummaryRequest(statistic, found_axes, cells(found_axes))
     return SummaryRequest(statistic, found_axes, 3)

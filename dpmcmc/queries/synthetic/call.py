@@ -2,10 +2,10 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -146,9 +146,11 @@ def planned(
     if schema.unit_rows > 1:
         message = "has several rows of a person, and synthetic tables are of single rows: describe"
         raise SpecError("/dataset", f"{message} releases their counts")
-    names = [c.name for c in schema.columns] if columns is None else list(columns)
+    names = [c.name for c in schema.columns] if columns is None else _names("/columns", columns)
     if not names:
         raise SpecError("/columns", "must name one column or more")
+    if bins is not None and not isinstance(bins, Mapping):
+        raise SpecError("/bins", 'must be bins by column, such as {"dose": 8}')
     if not set(bins or {}) <= set(names):
         raise SpecError("/bins", "name a column that is not among the columns")
     all_axes = axes(schema, names, bins or {})
@@ -167,15 +169,29 @@ def planned(
     return SyntheticPlan(schema, all_axes, model, settled(schema, privacy))
 
 
+def _names(pointer: str, given: object) -> list[str]:
+    """Return names of columns. Raises SpecError where these are none."""
+    listed = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    names: list[Any] = list(given) if listed else [None]  # type: ignore[call-overload]
+    if not all(isinstance(name, str) for name in names):
+        raise SpecError(pointer, "must be names of columns in a list")
+    return names
+
+
 def _numbered(names: Sequence[str], marginals: Marginals) -> tuple[tuple[int, ...], ...]:
     """Return the marginals with numbers in place of columns' names. Raises SpecError."""
     columns = range(len(names))
-    if marginals == "pairs":
+    if isinstance(marginals, str):
+        if marginals != "pairs":
+            raise SpecError("/marginals", "must be 'pairs', or lists of columns")
         return tuple(itertools.combinations(columns, 2)) if len(names) > 1 else ((0,),)
+    if not isinstance(marginals, Iterable) or isinstance(marginals, Mapping):
+        raise SpecError("/marginals", "must be 'pairs', or lists of columns")
+    named = [_names("/marginals", marginal) for marginal in marginals]
     number_of = {name: k for k, name in enumerate(names)}
-    if not all(name in number_of for marginal in marginals for name in marginal):
+    if not all(name in number_of for marginal in named for name in marginal):
         raise SpecError("/marginals", "name a column that is not among the columns")
-    numbered = tuple(tuple(sorted(number_of[name] for name in marginal)) for marginal in marginals)
+    numbered = tuple(tuple(sorted(number_of[name] for name in marginal)) for marginal in named)
     if not all(numbered) or any(len(set(marginal)) < len(marginal) for marginal in numbered):
         raise SpecError("/marginals", "must name one or more distinct columns each")
     if len(set(numbered)) < len(numbered) or not covers(columns, numbered):

@@ -73,7 +73,7 @@ def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
         raise SpecError("/dataset", "the dataset has no rows")
     planned = _planned(schema, spec)
     short = _shortfall(planned)
-    check_delta("/privacy/delta", planned.paid.cost.delta, schema.units)
+    check_delta("/privacy/delta", planned.paid.cost.delta, schema.units, schema.unit)
     return TaskPlan(
         spec=spec,
         event=planned.paid.event,
