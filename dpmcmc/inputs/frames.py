@@ -17,7 +17,8 @@ READERS = (  # (module, function) that reads objects with `__dataframe__` alone
 NEEDED = "a data frame or a mapping of columns is needed"
 TABLES = ("columns", "schema", "data_vars")  # attributes of tables, one of each kind
 NESTED = (list, tuple, set, np.ndarray)
-LONG = 12  # digits of a double that was a float32 before, and hardly any other number
+EARLIER = (np.dtype(np.float32), np.dtype(np.float16))  # that a column may have been before
+LONG = 12  # digits of what was a float32 before, and hardly any other number
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,7 @@ def type_of(values: Sequence[object]) -> ValueType:
 def representations(number: float, type: ValueType) -> tuple[float, ...]:
     """Return the doubles that may stand for this number in a column of this type.
 
-    Empty where no value of the type can equal it. A double may have been a float32 before: -9.9 is
-    then -9.899999618530273.
+    Empty where no value of the type can equal it. See `earlier` for columns of another type before.
     """
     number = float(number)
     if isinstance(type, DecimalType):
@@ -113,10 +113,24 @@ def representations(number: float, type: ValueType) -> tuple[float, ...]:
         return (number,) if representable else ()
     if type.kind == "f" and type.itemsize < 8:
         return _rounded(number, type)
-    as_float32 = _rounded(number, np.dtype(np.float32))
-    return (
-        number,
-        *(value for value in as_float32 if len(Decimal(repr(value)).as_tuple().digits) >= LONG),
+    return (number,)
+
+
+def earlier(number: float, type: ValueType, lower: float, upper: float) -> tuple[float, ...]:
+    """Return the doubles that stand for this number where the column had a shorter type before.
+
+    A float32 of -9.9 is -9.899999618530273 as a double, a float16 is -9.8984375. Within the bounds,
+    where such a value may be one of its own, it has to have more digits than numbers usually have.
+    """
+    if isinstance(type, DecimalType) or type.kind in "biu":
+        return ()
+    own = type.itemsize if type.kind == "f" else np.dtype(np.float64).itemsize
+    return tuple(
+        value
+        for shorter in EARLIER
+        if shorter.itemsize < own
+        for value in _rounded(number, shorter)
+        if not lower <= value <= upper or len(Decimal(repr(value)).as_tuple().digits) >= LONG
     )
 
 

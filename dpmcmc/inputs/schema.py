@@ -1,5 +1,6 @@
 """Public facts about a table: columns with declared bounds and categories, and the row count."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from dpmcmc.inputs.frames import (
     DecimalType,
     ValueType,
     columns_of,
+    earlier,
     is_missing,
     representations,
     rows_of,
@@ -93,7 +95,7 @@ class NumberColumn:
             raise ValueError(f"{self.name!r} needs finite bounds with lower below upper")
         if not isinstance(self.missing, Sequence | np.ndarray) or isinstance(self.missing, str):
             raise ValueError(f"the missing codes of {self.name!r} must be a list, such as [-9]")
-        if not all(_is_number(code) and np.isfinite(code) for code in self.missing):
+        if not all(_is_number(code) and _is_finite(code) for code in self.missing):
             raise ValueError(f"the missing codes of {self.name!r} must be finite numbers")
         # whole numbers in an array of such would cut priors to whole numbers as well
         object.__setattr__(self, "lower", float(self.lower))
@@ -146,11 +148,12 @@ class NumberColumn:
         numbers: of a column of this type, converted to doubles. -9.9 in a float32 differs from -9.9
         in a double.
         """
-        doubles_of = [(code, representations(code, type)) for code in (*self.missing, *self.spikes)]
-        result = numbers
-        for code, doubles in doubles_of:
-            if doubles not in ((code,), ()):
-                result = np.where(np.isin(numbers, doubles), code, result)
+        codes, result = (*self.missing, *self.spikes), numbers
+        for code in codes:
+            before = earlier(code, type, self.lower, self.upper)
+            doubles = {*representations(code, type), *before} - {*codes} - {code}
+            if doubles:
+                result = np.where(np.isin(numbers, list(doubles)), code, result)
         return result
 
     def clamped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -629,6 +632,14 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(
         value, bool | np.bool_ | np.timedelta64
     )
+
+
+def _is_finite(number: float) -> bool:
+    """Whether it becomes a finite double."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
 
 
 def _category_names(name: str, categories: object) -> tuple[str, ...]:

@@ -52,6 +52,9 @@ HELD = {
     "objects that are float32": {"x": np.array([*SINGLE[:5], 2], object)},
     "objects that are float16": {"x": np.array([*np.array(TENS[:5], np.float16), 2], object)},
     "float64 that was float32": {"x": SINGLE.astype(np.float64)},
+    "float64 that was float16": {"x": np.array(TENS, np.float16).astype(np.float64)},
+    "float32 that was float16": {"x": np.array(TENS, np.float16).astype(np.float32)},
+    "a list of what was float16": {"x": np.array(TENS, np.float16).tolist()},
     "text": {"x": ["1.5", "-9.90", ".25", "3.5", "-99e-1", "2"]},
     "decimals": {"x": DECIMALS},
     "an unused mask": {"x": hidden(False)},
@@ -90,6 +93,45 @@ def test_a_code_is_found_in_every_type(data, code):
     assert np.flatnonzero(column.is_missing(values)).tolist() == LOST
     assert (values[LOST] == -9.9).all()
     assert np.allclose(np.delete(values, LOST), np.delete(TENS, LOST))
+
+
+@pytest.mark.parametrize(
+    ("short", "code"),
+    [
+        (np.float32, -99.7),
+        (np.float32, 999999.9),
+        (np.float32, -1234567.8),
+        (np.float16, -99.7),
+        (np.float16, Decimal("-99.7")),
+    ],
+)
+def test_a_code_beyond_the_bounds_is_found_whatever_type_it_had_before(short, code):
+    as_short = np.array([1.5, code, 2.0], short).astype(np.float64)
+    schema = Schema.from_frame({"x": as_short}, bounds={"x": (0, 10)}, missing={"x": [code]})
+    values = table_of(schema, columns_of({"x": as_short})).columns["x"]
+    assert values.tolist() == [1.5, float(code), 2.0]
+
+
+def test_a_value_of_few_digits_within_the_bounds_is_no_code():
+    """99.6875 is 99.7 in half precision, and a price in sixteenths of its own."""
+    prices = {"x": np.array([99.6875, 99.7, 1.0])}
+    schema = Schema.from_frame(prices, bounds={"x": (0, 200)}, missing={"x": [99.7]})
+    (column,) = schema.columns
+    values = table_of(schema, columns_of(prices)).columns["x"]
+    assert column.is_missing(values).tolist() == [False, True, False]
+
+
+def test_two_codes_that_a_short_type_brings_together_stay_two():
+    codes = [-9.9, -9.8984375]
+    data = {"x": np.array([*codes, 1.0])}
+    schema = Schema.from_frame(data, bounds={"x": (0, 10)}, missing={"x": codes})
+    assert table_of(schema, columns_of(data)).columns["x"].tolist() == [*codes, 1.0]
+
+
+@pytest.mark.parametrize("code", [10**400, Decimal("nan"), Decimal("inf")])
+def test_a_code_that_is_no_finite_number_is_refused(code):
+    with pytest.raises(ValueError, match="must be finite numbers"):
+        NumberColumn(name="x", lower=0, upper=1, missing=(code,))
 
 
 @pytest.mark.parametrize(

@@ -857,7 +857,7 @@ CHARGING = (
         "a budget may have any delta",
         "dpmcmc/fit/local.py",
         "checked_rows",
-        'check_delta("/budget/delta", budget.delta, schema.units)',
+        'check_delta("/budget/delta", budget.delta, schema.units, schema.unit)',
         "pass",
         "tests/core/test_calls.py::test_no_call_takes_a_delta_of_one_in_the_rows[sample-budget-0.1]",
     ),
