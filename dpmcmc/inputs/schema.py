@@ -31,13 +31,17 @@ DATES = (
     "dates are no type of column: give the column as numbers, such as days since a date, and its"
     " bounds in the same unit"
 )
-_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_MONTHS = (
+    "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mär|mai|okt|dez|fév|avr|aoû|déc|ene|abr|dic"
+)
 _DATE = re.compile(  # a year first, a year last, a month by its name, a week, a quarter, a time
     r"\d{4}[-/](0?[1-9]|1[0-2])|\d{4}[-/.](0?[1-9]|1[0-2])[-/.]\d{1,2}([T ].*)?"
     r"|(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(T.*)?"
-    r"|\d{4}-?W\d\d(-?\d)?|\d{4}[- ]?Q[1-4]|([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?"
+    r"|\d{4}-?W\d\d(-?\d)?|\d{4}[- ]?Q[1-4]|Q[1-4][-/ ]?\d{4}|\d{4}年(\d{1,2}月(\d{1,2}日)?)?"
+    r"|([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[ap]\.?m\.?)?"
     r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})( .*)?"
-    rf"|(\d{{1,2}}[.,]?[- ]+)?({_MONTHS})[a-z]*[.,]?[- ]+(\d{{1,2}},?[- ]+)?\d{{2,4}}",
+    rf"|(\d{{1,2}}[.,]?[- ]+)?({_MONTHS})[a-z]*[.,]?[- ]+(\d{{1,2}},?[- ]+)?\d{{2,4}}"
+    rf"|\d{{1,2}}[.,]?[- ]+({_MONTHS})[a-z]*\.?",
     re.ASCII | re.IGNORECASE,
 )
 LARGEST_WHOLE = 2.0**51  # up to which every half is a double

@@ -21,6 +21,11 @@ BOUNDS = {
     "words without signs": ("20230101", "20241231T1200"),
     "weeks": ("2023-W01", "2024W52-7"),
     "quarters": ("2023Q1", "2024-Q4"),
+    "quarters before their years": ("Q1 2023", "Q4/2024"),
+    "times of half a day": ("12:00 AM", "11:59pm"),
+    "days of a month": ("01 Jan", "31. Dezember"),
+    "words of Japan": ("2023年01月01日", "2024年12月"),
+    "months of Germany": ("März 2023", "Okt. 2024"),
     "times of day": ("9:00", "23:59:59.5"),
     "months": ("2023-01", "2024-12"),
     "names of months": ("Jan 1, 2023", "31 December 2024"),
@@ -106,3 +111,11 @@ def test_words_that_are_no_dates_are_two_categories(words):
     assert Schema.from_frame(frame, bounds={"g": words}).columns == (
         BinaryColumn(name="g", categories=words),
     )
+
+
+@pytest.mark.parametrize(
+    "words", [("3 decades", "4 decades"), ("12 Marks", "20 Marks"), ("Q1", "Q2")]
+)
+def test_words_that_only_begin_like_a_date_are_categories(words):
+    schema = Schema.from_frame({"v": list(words) * 5}, bounds={"v": words})
+    assert schema.columns == (BinaryColumn(name="v", categories=words),)
