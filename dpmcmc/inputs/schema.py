@@ -34,6 +34,10 @@ DATES = (
 _MONTHS = (
     "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mär|mai|okt|dez|fév|avr|aoû|déc|ene|abr|dic"
 )
+_WHOLE_MONTHS = (  # where no year follows: "3 decades" are no date
+    "jan(uary?)?|feb(ruary?)?|mar(ch)?|märz|apr(il)?|may|mai|jun[ei]?|jul[iy]?|aug(ust)?"
+    "|sept?(ember)?|o[ck]t(ober)?|nov(ember)?|de[cz](ember)?"
+)
 _DATE = re.compile(  # a year first, a year last, a month by its name, a week, a quarter, a time
     r"\d{4}[-/](0?[1-9]|1[0-2])|\d{4}[-/.](0?[1-9]|1[0-2])[-/.]\d{1,2}([T ].*)?"
     r"|(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(T.*)?"
@@ -41,7 +45,7 @@ _DATE = re.compile(  # a year first, a year last, a month by its name, a week, a
     r"|([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[ap]\.?m\.?)?"
     r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})( .*)?"
     rf"|(\d{{1,2}}[.,]?[- ]+)?({_MONTHS})[a-z]*[.,]?[- ]+(\d{{1,2}},?[- ]+)?\d{{2,4}}"
-    rf"|\d{{1,2}}[.,]?[- ]+({_MONTHS})[a-z]*\.?",
+    rf"|\d{{1,2}}[.,]?[- ]+({_WHOLE_MONTHS})\.?",
     re.ASCII | re.IGNORECASE,
 )
 LARGEST_WHOLE = 2.0**51  # up to which every half is a double
