@@ -143,7 +143,9 @@ def _across(root: Floats, box: tuple[Floats, Floats] | None) -> float:
         middle, half = 0.5 * (low + high), 0.5 * (high - low)
         return float(np.linalg.norm(root.T @ middle) + half @ np.linalg.norm(root, axis=1))
     corners = np.repeat(low[:, None], 2 ** len(loose), axis=1)
-    upper = np.array(list(product((False, True), repeat=len(loose)))).T.reshape(len(loose), -1)
+    upper = np.array(list(product((False, True), repeat=len(loose)))).T.reshape(
+        len(loose), 2 ** len(loose)
+    )
     corners[loose] = np.where(upper, high[loose, None], low[loose, None])
     return float(np.linalg.norm(root.T @ corners, axis=0).max())
 

@@ -6,6 +6,7 @@ from scipy.special import expit
 
 from dpmcmc import CoefficientPrior, NormalPrior, Schema
 from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn
 from dpmcmc.inputs.spec import ModelSpec
 from dpmcmc.releases import prior_conflict
@@ -156,7 +157,8 @@ def test_powers_of_a_column_are_judged_together(formula):
 
 @pytest.mark.parametrize("formula", ["y ~ 1", "y ~ 0 + g", "y ~ g", "y ~ 0 + x", "y ~ 0 + x + g"])
 @pytest.mark.parametrize("family", ["poisson", "linear", "multinomial"])
-def test_models_without_an_intercept_or_a_number_have_a_verdict(family, formula):
+@pytest.mark.parametrize("estimand", ["robust", "model"])
+def test_models_without_an_intercept_or_a_number_have_a_verdict(family, formula, estimand):
     rng = np.random.default_rng(6)
     x, g = rng.uniform(0.0, 1.0, 3000), rng.choice(["a", "b", "c"], 3000)
     y = g if family == "multinomial" else rng.poisson(np.exp(3.0 * x)).astype(float)
@@ -166,9 +168,9 @@ def test_models_without_an_intercept_or_a_number_have_a_verdict(family, formula)
         y = rng.permutation(g)
     data = {"x": x, "g": g, "y": y}
     model = ModelSpec(family=family, formula=formula)
-    found = sample(
-        data, schema=Schema.from_frame(data, bounds=bounds), model=model, epsilon=8.0, delta=1e-6
-    )
+    schema = Schema.from_frame(data, bounds=bounds)
+    sampler = NoisyQuadraticOptions(estimand=estimand)
+    found = sample(data, schema=schema, model=model, sampler=sampler, epsilon=8.0, delta=1e-6)
     assert found.verdict.status in ("reliable", "unreliable")
     found.release.posterior({found.release.parameters[0]: NormalPrior(scale=100.0)})
 
