@@ -26,7 +26,7 @@ NAMED: Json = {
     "r_hat": 1.001, "revoked_at": None, "disabled_at": None, "role": "analyst", "rows": 48842,
     "sd": 0.05, "seq": 3, "step": 2000, "upper": 0.53, "usable": True, "affordable": True,
     "version": "1.0.0", "width_from_privacy": 0.01,
-    "sentence": "Reliable: privacy makes up 1 % of the width of intervals.",
+    "sentence": "Reliable: privacy widens these intervals by 1 %.",
     "action": "dataset.create", "address": "127.0.0.1", "kind": "post",
     "parameters": ["Intercept", "age"], "warnings": [], "notes": [], "jobs_left": 24,
     "reasons": ["noisy_quadratic: independent draws, 1.05 times as wide as without privacy"],

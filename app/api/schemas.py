@@ -763,8 +763,9 @@ class NoteOut(Answer):
 class VerdictOut(Answer):
     """Whether a result may be believed, from released values only.
 
-    reasons: each thing that is wrong. width_from_privacy: part of its intervals' width that is due
-    to privacy, where that is known. notes: on declared bounds, for the next dataset.
+    reasons: each thing that is wrong, and what would mend it. width_from_privacy: part of its
+    intervals' width that is due to privacy, where that is known. notes: on declared bounds, for the
+    next dataset. mended_at: about the epsilon at which the same job would be reliable, where known.
     """
 
     status: Literal["reliable", "unreliable"]
@@ -772,6 +773,7 @@ class VerdictOut(Answer):
     reasons: list[str]
     width_from_privacy: float | None
     notes: list[NoteOut] = []
+    mended_at: float | None = None
 
 
 class JobEvent(Answer):

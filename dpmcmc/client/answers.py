@@ -91,12 +91,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a result may be believed. width_from_privacy: part of its intervals' width."""
+    """Whether a result may be believed. width_from_privacy: part of its intervals' width.
+
+    mended_at: about the epsilon at which the job would be reliable, where that is known.
+    """
 
     status: str
     sentence: str
     reasons: tuple[str, ...]
     width_from_privacy: float | None
+    mended_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,8 @@ def verdict_of(answer: Json) -> Verdict | None:
     if verdict is None:
         return None
     width = verdict["width_from_privacy"]
-    return Verdict(verdict["status"], verdict["sentence"], tuple(verdict["reasons"]), width)
+    status, sentence, reasons = (verdict[key] for key in ("status", "sentence", "reasons"))
+    return Verdict(status, sentence, tuple(reasons), width, verdict.get("mended_at"))
 
 
 def failed(job: Json) -> ApiError:

@@ -55,6 +55,8 @@ class Model:
     chains: whether chains know it; else releases alone do.
     rows: options -> what noisy_quadratic reads; None where it does not release the family.
     response: options -> what one predictor means on the response's scale, for predictions.
+    room: (a model of counts that vary more than it says, about the mean count, how many times as
+    much; None where that is not known) -> what of this family has room for that, in words.
     """
 
     family: str
@@ -70,6 +72,7 @@ class Model:
     rows: Callable[[ModelOptions], Family | None] = nothing
     response: Callable[[ModelOptions], Response | None] = nothing
     guess_of_large: Callable[[Design, JobSpec], Guess] | None = None
+    room: Callable[[ModelSpec, float, float | None], str] | None = None
 
     def resolved(self, design: Design, model: ModelSpec) -> ModelSpec:
         """Return the model with nothing of its prior left open. Raises SpecError."""

@@ -104,6 +104,19 @@ def dispersion_of(options: ModelOptions) -> float:
     return options.dispersion or np.nan
 
 
+def room(model: ModelSpec, mean: float, ratio: float | None) -> str:
+    """Return what has room for counts that vary more than a model says, in words.
+
+    By the variance mean (1 + mean / k) of counts, where the model's own is their mean.
+    """
+    if model.family == MODEL.family:
+        return "a smaller dispersion"
+    if ratio is None:
+        return MODEL.family
+    k = min(max(mean / (ratio - 1.0), LEAST_K), MOST_K)
+    return f"{MODEL.family} with a dispersion of about {float(f'{k:.1g}'):g}"
+
+
 def response(options: ModelOptions) -> Response:
     """Return how new counts are drawn: Poisson with gamma-distributed means."""
     k = dispersion_of(options)
@@ -123,4 +136,5 @@ MODEL = Model(
     chains=False,
     rows=lambda options: NegativeBinomial(dispersion_of(options)),
     response=response,
+    room=room,
 )

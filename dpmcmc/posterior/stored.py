@@ -24,6 +24,7 @@ from dpmcmc.posterior.free.posterior import FreePosterior
 from dpmcmc.posterior.free.priors import CoefficientPrior, Floats, check_number, checked
 from dpmcmc.posterior.free.settings import at
 from dpmcmc.posterior.free.walk import walked
+from dpmcmc.posterior.remedies import epsilon_at, remarks, remedy
 from dpmcmc.posterior.units import Scale, matrix
 from dpmcmc.posterior.verdicts import MAX_RHAT, Verdict, dependence_reasons, joined, of_release
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
@@ -80,9 +81,14 @@ class StoredRelease:
         """The verdict on the released numbers, for any prior."""
         judge, moments = self._release.judge, self._stored.moments()
         column_notes = notes(self._design, *moments) if moments is not None else ()
-        judged = None if judge is None else judge(self._stored, self._verdict_prior)
         dependence = dependence_reasons(self._design.schema, self._release.name)
-        return joined(of_release(judged, column_notes), dependence)
+        if judge is None:
+            return joined(of_release(None, column_notes), dependence)
+        judged = judge(self._stored, self._verdict_prior)
+        known = judged, self._stored, self._own, self._design
+        words = (remedy(judged, self._own), *remarks(*known))
+        epsilon = epsilon_at(self._own, judged.more) if judged.fault else None
+        return joined(of_release(judged, column_notes, words, epsilon), dependence)
 
     def __repr__(self) -> str:
         """Return the formula and the verdict."""

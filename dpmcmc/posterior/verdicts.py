@@ -18,7 +18,12 @@ from dpmcmc.releases.base import Judgement
 MAX_RHAT = 1.01  # largest rank-normalised R-hat of a chain that has mixed: Vehtari et al. 2021
 MIN_ESS = 200.0  # 50 for each half chain that R-hat compares: with fewer it is above MAX_RHAT
 COLOURS, PLAIN = {"reliable": "\x1b[32m", "unreliable": "\x1b[31m"}, "\x1b[0m"
+UNMIXED = (
+    "the chain has not mixed; more steps or a larger budget, or noisy_quadratic, would mend it"
+)
+LONGER = "more steps or a larger budget, or noisy_quadratic, would mend it"
 LINE = 88  # characters of a line of text
+TWICE, LEAST_LEFT = 2.0, 1e-4  # times as wide, and part of the variance that is not privacy's
 MOST_SDS_AWAY = 10.0  # sds between a chain's mean and its released starting point
 
 
@@ -26,8 +31,9 @@ MOST_SDS_AWAY = 10.0  # sds between a chain's mean and its released starting poi
 class Verdict:
     """The verdict on a result.
 
-    reasons: a sentence on each problem. width_from_privacy: part of the width of its intervals that
-    is due to privacy, where that is known. notes: for the next dataset.
+    reasons: a sentence on each problem, with what would mend it. width_from_privacy: part of the
+    width of its intervals that is due to privacy, where that is known. notes: for the next dataset.
+    mended_at: about the epsilon at which the same job would be reliable, where that is known.
     """
 
     status: Literal["reliable", "unreliable"]
@@ -35,6 +41,7 @@ class Verdict:
     reasons: tuple[str, ...]
     width_from_privacy: float | None
     notes: tuple[Note, ...] = ()
+    mended_at: float | None = None
 
     @property
     def mark(self) -> str:
@@ -51,21 +58,39 @@ class Verdict:
         return lines.replace(word, f"{COLOURS[self.status]}{word}{PLAIN}", 1) if colour else lines
 
 
-def of_release(judged: Judgement | None, notes: tuple[Note, ...] = ()) -> Verdict:
-    """Return the verdict on a release. judged: from its numbers; None where it stores none."""
+def of_release(
+    judged: Judgement | None,
+    notes: tuple[Note, ...] = (),
+    words: tuple[str, ...] = (),
+    mended_at: float | None = None,
+) -> Verdict:
+    """Return the verdict on a release. judged: from its numbers; None where it stores none.
+
+    words: what would mend what is wrong with it, and remarks. mended_at: see Verdict.
+    """
     if judged is None:
         reason = "this release keeps nothing by which it could be judged; noisy_quadratic does"
         return Verdict("unreliable", f"Unreliable: {reason}.", (reason,), None)
     width = 1.0 - math.sqrt(1.0 - min(max(judged.privacy_share, 0.0), 1.0))
-    judgement = judged.sentence.removeprefix("unreliable: ")
     if judged.reliable:
-        sentence = f"Reliable: {judgement}, {100.0 * width:.0f} % of the width of their intervals."
-        return Verdict("reliable", sentence, (), width, notes)
-    return Verdict("unreliable", f"Unreliable: {judgement}.", (judgement,), width, notes)
+        said = "; ".join(text for text in (widened(judged.privacy_share), *words) if text)
+        return Verdict("reliable", f"Reliable: {said}.", (), width, notes)
+    reason = "; ".join(text for text in (judged.sentence, *words) if text)
+    return Verdict("unreliable", f"Unreliable: {reason}.", (reason,), width, notes, mended_at)
+
+
+def widened(share: float) -> str:
+    """Return by how much privacy widens intervals, in words. share: of their variance."""
+    times = 1.0 / math.sqrt(max(1.0 - share, LEAST_LEFT))
+    if times >= TWICE:
+        return f"privacy makes these intervals {times:.2g} times as wide"
+    percent = 100.0 * (times - 1.0)
+    told = "less than 1" if percent < 1.0 else f"{percent:.0f}"
+    return f"privacy widens these intervals by {told} %"
 
 
 def joined(verdict: Verdict, reasons: Sequence[str]) -> Verdict:
-    """Return a verdict with further problems."""
+    """Return a verdict with further problems, which no epsilon is known to mend."""
     if not reasons:
         return verdict
     all_reasons = (*verdict.reasons, *reasons)
@@ -98,7 +123,10 @@ def of_chain(
     """
     problems = [_mixing(summaries), _size(summaries)]
     if not exact:
-        problems.append("this sampler is not exact, and its draws do not tell how far off they are")
+        problems.append(
+            "this sampler is not exact, and its draws do not tell how far off they are; dp_barker,"
+            " dp_penalty and noisy_quadratic are judged"
+        )
     if started:
         problems.append(_start(draws, num_warmup, summaries))
     reasons = tuple(problem for problem in problems if problem)
@@ -114,11 +142,11 @@ def of_chain(
 def _mixing(summaries: Sequence[ParameterSummary]) -> str:
     unknown = [summary.name for summary in summaries if summary.r_hat is None]
     if unknown:
-        return f"{unknown[0]} never moved, or the chain is too short to be judged"
+        return f"{unknown[0]} never moved, or the chain is too short to be judged; {LONGER}"
     worst = max(summaries, key=lambda summary: summary.r_hat or 0.0)
     if (worst.r_hat or 0.0) <= MAX_RHAT:
         return ""
-    return f"R-hat of {worst.name} is {worst.r_hat:.3f}, above {MAX_RHAT}: the chain has not mixed"
+    return f"R-hat of {worst.name} is {worst.r_hat:.3f}, above {MAX_RHAT}: {UNMIXED}"
 
 
 def _size(summaries: Sequence[ParameterSummary]) -> str:
@@ -130,7 +158,9 @@ def _size(summaries: Sequence[ParameterSummary]) -> str:
         return ""
     return (
         f"{worst.name} has an effective sample size of {size(worst):.0f};"
-        f" fewer than {MIN_ESS:.0f} do not describe a posterior"
+        f" fewer than {MIN_ESS:.0f} do not describe a posterior; about"
+        f" {MIN_ESS / max(size(worst), 1.0):.2g} times the steps at the same noise would have them,"
+        " or noisy_quadratic, whose draws are independent"
     )
 
 
@@ -147,5 +177,6 @@ def _start(
         return ""
     return (
         f"{summaries[worst].name} went {distances[worst]:.3g} sds from where its release had put"
-        " it: the start did not reach the posterior"
+        " it: the start did not reach the posterior; a larger share of the budget for the start, or"
+        " noisy_quadratic alone, would mend it"
     )

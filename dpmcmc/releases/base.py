@@ -5,7 +5,7 @@ Draws from that posterior are post-processing: they are free, and there may be a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,16 @@ NUM_DRAWS, NUM_CHAINS = 2000, 2  # where the caller leaves them open
 APART, LEAST_PRECISION = 2.0**20, 1e-30
 
 
+# what is wrong with a result, in one word. place: where the posterior
+# is was not found. noise: rows do not stand out of it. skewed: responses do not follow the model.
+# uneven: weights. wide: the posterior is not normal. unseen: tails that noise hides. mixing: chains
+# given the release. method, variances: what was declared does not suit the rows.
+Fault = Literal[
+    "", "place", "noise", "skewed", "uneven", "wide", "unseen",
+    "mixing", "method", "variances",
+]  # fmt: skip
+
+
 class Judgement(Protocol):
     """The verdict on a release. privacy_share: part of the draws' variance due to its noise."""
 
@@ -34,7 +44,22 @@ class Judgement(Protocol):
 
     @property
     def sentence(self) -> str:
-        """Why, in words."""
+        """What is wrong, in words; empty where nothing is."""
+
+    @property
+    def remarks(self) -> str:
+        """What is to be said of the answer, whatever is wrong; may be empty."""
+
+    @property
+    def fault(self) -> Fault:
+        """What is wrong, in one word; empty where nothing is."""
+
+    @property
+    def more(self) -> float | None:
+        """By how many times less noise it would be reliable, about; None where that is not known.
+
+        From released numbers, which are taken for what the rows say.
+        """
 
 
 class Stored(Protocol):

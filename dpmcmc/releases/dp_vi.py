@@ -26,7 +26,7 @@ from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, release_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import VARIATIONAL_GRADIENT
-from dpmcmc.releases.base import Facts, Normal, Release, prior_of
+from dpmcmc.releases.base import Facts, Fault, Normal, Release, prior_of
 from dpmcmc.releases.categories import within
 from dpmcmc.releases.quadratic_steps import shrunk
 from dpmcmc.releases.whitening import at_least
@@ -186,6 +186,9 @@ class Judgement:
     reliable: bool
     privacy_share: float
     sentence: str
+    fault: Fault = ""
+    more: float | None = None
+    remarks: str = ""
 
 
 def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judgement:
@@ -199,12 +202,13 @@ def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judgement:
     width = math.sqrt((1.0 + float(np.mean(ratio))) / release.weight)
     if release.jump > 1.0 or away > min(MAX_LAST_STEP, math.sqrt(MAX_BEND * width)):
         sentence = "the last looks at the rows disagree, or were far apart: it has not converged"
-        return Judgement(False, share, sentence)
-    if release.edge > MAX_SLOPE_NOISE * float(np.median(values)) or values[0] < release.edge:
+        return Judgement(False, share, sentence, "place")
+    least = min(MAX_SLOPE_NOISE * float(np.median(values)), float(values[0]))
+    if release.edge > least:
         sentence = "with this budget the curvature does not stand out of the noise"
-        return Judgement(False, share, sentence)
-    sentence = f"privacy makes up {100.0 * share:.0f} % of the variance of these parameters"
-    return Judgement(True, share, sentence)
+        more = release.edge / least if least > 0.0 else None
+        return Judgement(False, share, sentence, "noise", more)
+    return Judgement(True, share, "")
 
 
 NUM_FAR, LEAST_FAR, MOST_FAR = 8, 2, 20

@@ -24,7 +24,7 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN
 from dpmcmc.releases import noisy_mean_design as planning
-from dpmcmc.releases.base import Facts, Normal, Release, prior_of
+from dpmcmc.releases.base import Facts, Fault, Normal, Release, prior_of
 
 SIGNIFICANCE = 0.01  # probability of such a difference of two releases by noise alone
 COUNT_WEIGHT = 0.866  # of the sensitivity, that a row counts as: less than sqrt(3) / 2
@@ -165,6 +165,9 @@ class Judgement:
     reliable: bool
     privacy_share: float
     sentence: str
+    fault: Fault = ""
+    more: float | None = None
+    remarks: str = ""
 
 
 def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judgement:
@@ -172,22 +175,24 @@ def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judgement:
     share = release.variance / (release.variance + 1.0 / release.weight)
     blurred = release.complete_sd > MAX_COUNT_NOISE * (release.complete or 0.0)
     if release.jump <= 1.0 and not blurred:
-        sentence = f"privacy makes up {100.0 * share:.0f} % of the variance of these means"
-        return Judgement(True, share, sentence + of_complete(release.complete, release.complete_sd))
+        remarks = of_complete(release.complete, release.complete_sd)
+        return Judgement(True, share, "", remarks=remarks)
     if blurred:
         sentence = "how many rows are complete does not stand out of the noise"
-        return Judgement(False, share, sentence)
+        most = MAX_COUNT_NOISE * (release.complete or 0.0)
+        more = release.complete_sd / most if most > 0.0 else None
+        return Judgement(False, share, sentence, "noise", more)
     sentence = (
         "the looks at the rows disagree: they vary more than their variances were declared to"
     )
-    return Judgement(False, share, sentence)
+    return Judgement(False, share, sentence, "variances")
 
 
 def of_complete(rows: float | None, sd: float) -> str:
     """Say, where rows may be left out, how many were not. A released number."""
     if rows is None:
         return ""
-    return f"; about {rows:.0f} rows (+- {sd:.0f}) are complete, and these means are theirs"
+    return f"about {rows:.0f} rows (+- {sd:.0f}) are complete, and these means are theirs"
 
 
 def _within(point: Floats, middle: Floats, max_row_norm: float) -> Floats:

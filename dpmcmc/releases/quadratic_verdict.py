@@ -1,13 +1,14 @@
 """The verdict of a stored `noisy_quadratic`, from its released numbers."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from dpmcmc.families.scores.base import TINY
+from dpmcmc.releases.base import Fault
 from dpmcmc.releases.prior_conflict import narrow
 from dpmcmc.releases.quadratic import SURPRISING, Quadratic, agreed, compared, parted, unmoved
 from dpmcmc.releases.scales import UNCUT
@@ -47,6 +48,9 @@ MAX_PREDICTOR_SD = 1.0
 # it is above by up to ten sds (experiments/asked.py)
 MAX_UNSEEN = 4.0
 NEGLIGIBLE_CUT_WEIGHT = 0.998  # mean weight of a row, from which on nothing is said of it
+# times the precision of its noise, that are tried for what would make a result reliable
+MORE = np.geomspace(1.1, 64.0, 43)
+MARGIN = 1.2  # beyond that, since noise decides near a limit: see experiments/mended.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class Verdict:
     share of the posterior's variance that is due to privacy. effective_rows: rows without noise
     that would tell as much. weight: mean weight of a row, see Quadratic. jump, stretch, blur:
     what `arrived` and `reliable` are made of. short: what is wrong whether it has arrived or not.
+    fault, more: see releases.base.Judgement.
     """
 
     reliable: bool
@@ -69,6 +74,9 @@ class Verdict:
     blur: float
     sentence: str
     short: str = ""
+    remarks: str = ""
+    fault: Fault = ""
+    more: float | None = None
 
 
 def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
@@ -77,7 +85,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     prior: of the job, where the likelihood is not quadratic, so that it matters where the posterior
     lies; else None.
     """
-    p, n = len(release.place), release.rows
+    p = len(release.place)
     _, turned, allowed = compared(release)
     values, vectors = np.linalg.eigh(release.curvature)
     moved = np.maximum(values, 0.0) * _rescaled(release) ** 2
@@ -100,33 +108,91 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     step = step - np.linalg.solve(release.root, last)
     stretch = float(np.linalg.norm(step @ release.counting()))
     blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
-    ratio = release.unsure_sd**2 / np.maximum(safe, TINY)
+    own = safe if release.robust else safe * max(release.inflation, 1.0)  # as intervals have it
+    ratio = release.unsure_sd**2 / np.maximum(own, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
     arrived = jump <= 1.0 and stretch <= MAX_LAST_STEP
-    enough = (
-        n / release.noise_multiplier**2 >= least_information(asked=not release.robust) * p
-        and blur <= MAX_CURVATURE_NOISE
-    )
     precision = None if prior is None else prior[1]
-    enough = enough and not lost(release, precision)
+    enough, wide, unseen = _clear(release, step, precision)
     skewed = release.robust and release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
-    wide = prior is not None and _reach(release, step, prior[1]) > MAX_PREDICTOR_SD
-    wide = wide or _unsure(release, step, precision) > MAX_RARE_CHANGE
-    unseen = release.unseen > MAX_UNSEEN
+    checks = (arrived, enough, skewed, uneven, wide, unseen)
+    short = (True, enough, skewed, uneven, False, unseen)
+    fault = (_fault(short) or "noise") if release.stopped else _fault(checks)
     return Verdict(
-        reliable=arrived and enough and not (skewed or uneven or wide or unseen or release.stopped),
+        reliable=not fault,
         arrived=arrived,
         privacy_share=share,
-        effective_rows=n * (1.0 - share),
+        effective_rows=release.rows * (1.0 - share),
         weight=release.weight,
         jump=jump,
         stretch=stretch,
         blur=blur,
-        sentence=_sentence(release, (arrived, enough, skewed, uneven, wide, unseen), share),
+        sentence=release.stopped or _wrong(release, fault),
+        remarks="; ".join(_notes(release)),
         # a predictor is as uncertain after a long step, which the next look may shorten
-        short=_wrong(release, (True, enough, skewed, uneven, False, unseen)),
+        short=_wrong(release, _fault(short)),
+        fault=fault,
+        more=_more(release, step, precision) if fault in OF_NOISE else None,
     )
+
+
+def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[bool, bool, bool]:
+    """Return whether rows stand out of the noise, the posterior is too wide, tails are unseen.
+
+    step: (p,) by u, the last one. precision: (d,) of the prior; None of a quadratic likelihood.
+    """
+    p, values = len(release.place), np.linalg.eigvalsh(release.curvature)
+    edge = math.sqrt(2.0 * p) * release.curvature_sd
+    blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
+    information = release.rows / release.noise_multiplier**2
+    enough = (
+        information >= least_information(asked=not release.robust) * p
+        and blur <= MAX_CURVATURE_NOISE
+        and not lost(release, precision)
+    )
+    wide = precision is not None and _reach(release, step, precision) > MAX_PREDICTOR_SD
+    wide = wide or _unsure(release, step, precision) > MAX_RARE_CHANGE
+    return enough, wide, release.unseen > MAX_UNSEEN
+
+
+def _more(release: Quadratic, step: Floats, precision: Floats | None) -> float | None:
+    """Return how many times the precision of its noise would make it reliable; None if none would.
+
+    Released values are taken for what the rows say, of which there is less noise.
+    """
+    for more in MORE.tolist():
+        enough, wide, unseen = _clear(quieter(release, more), step / more, precision)
+        if enough and not wide and not unseen:
+            return MARGIN * float(more)
+    return None
+
+
+def quieter(release: Quadratic, more: float) -> Quadratic:
+    """Return a release with so many times the precision of its noise, and the same values."""
+    return replace(
+        release,
+        score_sd=release.score_sd / more,
+        score_sds=release.score_sds / more,
+        curvature_sd=release.curvature_sd / more,
+        noise_sd=release.noise_sd / more,
+        left_sd=release.left_sd / more,
+        unseen_sd=release.unseen_sd / more,
+        whitening_sd=release.whitening_sd / more,
+        noise_multiplier=release.noise_multiplier / more,
+    )
+
+
+# what less noise mends by what is known. Looks that disagree do so at larger budgets too
+OF_NOISE = frozenset({"noise", "wide", "unseen"})
+
+
+def _fault(checks: tuple[bool, ...]) -> Fault:
+    """Return the first thing that is wrong. checks: as in verdict."""
+    arrived, enough, *others = checks
+    names: tuple[Fault, ...] = ("place", "noise", "skewed", "uneven", "wide", "unseen")
+    wrong = (not arrived, not enough, *others)
+    return next((name for name, is_wrong in zip(names, wrong, strict=True) if is_wrong), "")
 
 
 def least_information(*, asked: bool) -> float:
@@ -260,50 +326,32 @@ def _rescaled(release: Quadratic) -> float:
     return math.log(float(release.scales[1] / release.scales[0]))
 
 
-def _sentence(release: Quadratic, checks: tuple[bool, ...], share: float) -> str:
-    """Say it in words. checks: as in verdict."""
-    notes, wrong = _notes(release), release.stopped or _wrong(release, checks)
-    if wrong:
-        return "; ".join([f"unreliable: {wrong}", *notes])
-    sentence = f"privacy makes up {100.0 * share:.0f} % of the variance of these coefficients"
-    return "; ".join([*notes, sentence])
-
-
-def _wrong(release: Quadratic, checks: tuple[bool, ...]) -> str:
-    """Return what is wrong, in words; empty where nothing is. checks: as in verdict."""
-    arrived, enough, skewed, uneven, wide, unseen = checks
-    if not arrived:
-        return (
+def _wrong(release: Quadratic, fault: Fault) -> str:
+    """Return what is wrong, in words; empty where nothing is."""
+    return {
+        "": "",
+        "place": (
             "the last two looks at the rows disagree or lie far apart, so this budget did not find"
             " where the posterior is"
-        )
-    if not enough:
-        return "with this budget the rows do not stand out from the noise"
-    if skewed:
-        return (
+        ),
+        "noise": "with this budget the rows do not stand out from the noise",
+        "skewed": (
             "responses do not follow the model, and many of them had to be cut to keep the noise of"
             " this budget bearable"
-        )
-    if uneven:
-        return (
+        ),
+        "uneven": (
             f"weights reach up to {release.heaviest:g} and heavy rows were cut, so that the answer"
-            " is that of other weights; a larger budget, or weights with narrower declared bounds,"
-            " would help"
-        )
-    if wide:
-        return (
+            " is that of other weights"
+        ),
+        "wide": (
             "predictors are so uncertain that the posterior is not normal, as where covariates tell"
-            " nearly all responses apart or rows are few; a narrower prior or a larger budget would"
-            " mend it"
-        )
-    if unseen:
-        return (
+            " nearly all responses apart or rows are few"
+        ),
+        "unseen": (
             "some responses lie far from what the model expects and had to be clipped, and those"
-            f" that noise hides may move coefficients by {release.unseen:.2g} of their sds;"
-            f" about {release.unseen / MAX_UNSEEN:.2g} times the epsilon, narrower bounds of the"
-            " response, or a family or a transformed response with such tails would mend it"
-        )
-    return ""
+            f" that noise hides may move coefficients by {release.unseen:.2g} of their sds"
+        ),
+    }[fault]
 
 
 def _notes(release: Quadratic) -> list[str]:
@@ -320,10 +368,5 @@ def _notes(release: Quadratic) -> list[str]:
         notes.append(
             f"rows keep {100.0 * release.weight:.3g} % of their weight on average, since outlying"
             " ones are weighted down, as in a robust regression"
-        )
-    if release.dispersion > OVERDISPERSION_RATIO:
-        notes.append(
-            f"counts vary {release.dispersion:.2g} times as much as the model says, so that its"
-            " own intervals are too narrow whatever the privacy"
         )
     return notes

@@ -27,7 +27,7 @@ from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.base import Facts, Release, Stored, prior_of
+from dpmcmc.releases.base import Facts, Fault, Release, Stored, prior_of
 from dpmcmc.releases.regression import mixtures, statistics
 from dpmcmc.releases.regression.fixed import nearest
 from dpmcmc.releases.regression.mixtures import (
@@ -201,6 +201,9 @@ class Judgement:
     reliable: bool
     privacy_share: float
     sentence: str
+    fault: Fault = ""
+    more: float | None = None
+    remarks: str = ""
 
 
 def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judgement:
@@ -214,41 +217,44 @@ def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judgement:
     own = np.einsum("dk,k,dk->d", vectors, variance / values, vectors)
     more = np.einsum("dk,k,dk->d", vectors, noise / values**2, vectors)
     share = float(np.mean(more / (own + more)))
-    problem = _problem(release, theta, values[0], own + more, vectors, values, r_hat)
+    problem, fault, times = _problem(release, theta, own + more, vectors, values, r_hat)
     if problem:
-        return Judgement(False, share, problem)
-    return Judgement(True, share, "the sums stand out of their noise; intervals include it")
+        return Judgement(False, share, problem, fault, times)
+    remarks = "the sums stand out of their noise; intervals include it"
+    return Judgement(True, share, "", remarks=remarks)
 
 
 def _problem(
     release: Sums,
     theta: Floats,
-    least: float,
     whole: Floats,
     vectors: Floats,
     values: Floats,
     r_hat: float,
-) -> str:
-    """Return what is wrong, or nothing."""
+) -> tuple[str, Fault, float | None]:
+    """Return what is wrong, in words and in one, and by how many times less noise it would not."""
     if not r_hat <= MAX_RHAT:
-        return f"the chains given the sums have not mixed (R-hat {r_hat:.3f})"
+        return f"the chains given the sums have not mixed (R-hat {r_hat:.3f})", "mixing", None
+    least = float(values[0])
     if least < LEAST_CLEAR * release.edge:
-        return "some direction of the columns does not stand out of the noise of X'X"
+        problem = "some direction of the columns does not stand out of the noise of X'X"
+        seen = least > release.edge  # of what is not, nobody knows how small it is
+        return problem, "noise", LEAST_CLEAR * release.edge / least if seen else None
     if not release.known:
         left, noise = squares_left(release.noisy, theta)
         if not left > CLEAR_SQUARES * noise:
-            return (
-                "the noise of y'y hides how large residuals are (log_sigma): declare narrower"
-                " bounds of the response, take a larger budget, or give noise_scale where it is"
-                " known"
+            problem = (
+                "the noise of y'y hides how large residuals are (log_sigma): give noise_scale where"
+                " it is known"
             )
+            return problem, "noise", CLEAR_SQUARES * noise / left if left > noise else None
     if release.method == "mcmc_fixeds":
         total = release.noisy.total
         left_out = noise_of(total, theta) - total.sds[1] ** 2
         ignored = np.einsum("dk,k,dk->d", vectors, left_out / values**2, vectors)
         if float((ignored / whole).max()) > MAX_IGNORED:
-            return "the method takes X'X to be exact, and its noise counts here"
-    return ""
+            return "the method takes X'X to be exact, and its noise counts here", "method", None
+    return "", "", None
 
 
 HALF_RANGE = 4.0  # of a response about its middle, where positions are in eighths of its range

@@ -1,0 +1,109 @@
+"""What would mend an unreliable result: at which epsilon, by which family, bounds or estimand.
+
+Functions of released numbers and public facts, so that they cost nothing. What was released is
+taken for what the rows say, so that an epsilon is about right, and no promise.
+"""
+
+import math
+
+import numpy as np
+
+from dpmcmc.families import MODELS
+from dpmcmc.families.scores.base import TINY
+from dpmcmc.formula.design import Design
+from dpmcmc.inputs.options import NoisyQuadraticOptions
+from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.privacy.accountant import epsilon_of_mu
+from dpmcmc.releases.base import Judgement, Stored
+from dpmcmc.releases.quadratic import Quadratic
+from dpmcmc.releases.quadratic_verdict import OVERDISPERSION_RATIO
+
+HIGHEST_EPSILON = 1000.0  # beyond it nothing is private, and none is named
+LARGEST_LOG_MEAN = 30.0
+TERMS = "fewer terms or narrower declared bounds of covariates"
+# of each fault, beside a larger epsilon, with the algorithm's own answer
+OTHERS = {
+    "noise": TERMS,
+    "place": "fewer terms",
+    "uneven": 'estimand="model", which counts them in full, or narrower declared bounds of weights',
+    "wide": "narrower priors",
+    "unseen": (
+        "narrower declared bounds of the response, or a family or a transformed response with such"
+        ' tails, or estimand="robust", which is another question'
+    ),
+    "mixing": "more draws (num_steps), which are free",
+    "method": "another method",
+    "variances": "larger declared variances",
+}
+
+
+def epsilon_at(spec: JobSpec, more: float | None) -> float | None:
+    """Return the epsilon of a resolved job of a release with so many times less noise.
+
+    Of two digits, and no smaller. None where it is not known, or too large to be of use.
+    """
+    z = spec.privacy.noise_multiplier
+    if more is None or not z or not math.isfinite(more):
+        return None
+    epsilon = epsilon_of_mu(more / z, spec.privacy.delta)
+    if not 0.0 < epsilon <= HIGHEST_EPSILON:
+        return None
+    digit = 10.0 ** (math.floor(math.log10(epsilon)) - 1)
+    return float(f"{math.ceil(epsilon / digit) * digit:.2g}")
+
+
+def remedy(judged: Judgement, spec: JobSpec) -> str:
+    """Return what would mend what is wrong with a release, in words; empty where nothing is."""
+    if not judged.fault:
+        return ""
+    epsilon = epsilon_at(spec, judged.more)
+    ways = [] if epsilon is None else [f"about epsilon {epsilon:g}"]
+    if judged.fault in ("noise", "place", "wide", "unseen") and epsilon is None:
+        ways.append("a larger budget")
+    if judged.fault == "place" and _robust(spec):
+        ways.append('estimand="model", whose looks agree more often')
+    if judged.fault == "skewed":
+        ways.append('estimand="model", which answers for the mean as it is, or a larger budget')
+    other = OTHERS.get(judged.fault)
+    if other is not None:
+        ways.append(other)
+    return f"{', or '.join(ways)} would mend it"
+
+
+def _robust(spec: JobSpec) -> bool:
+    """Return whether a job weights rows down and could do without."""
+    return isinstance(spec.sampler, NoisyQuadraticOptions) and spec.sampler.estimand == "robust"
+
+
+def remarks(judged: Judgement, stored: Stored, spec: JobSpec, design: Design) -> tuple[str, ...]:
+    """Return what is to be said of an answer beside its width and what is wrong."""
+    family = room_for_counts(stored, spec, design)
+    if not family or not isinstance(stored, Quadratic):
+        return (judged.remarks,)
+    counts = (
+        f"counts vary {stored.dispersion:.2g} times as much as the model says, so that its own"
+        f" intervals are too narrow whatever the privacy: {family} has room for that"
+    )
+    return (judged.remarks, counts)
+
+
+def room_for_counts(stored: Stored, spec: JobSpec, design: Design) -> str:
+    """Return the family that has room for counts that vary more than a model says; or nothing."""
+    if not isinstance(stored, Quadratic) or stored.dispersion <= OVERDISPERSION_RATIO:
+        return ""
+    # squares that a robust fit cuts tell too little of how much counts vary
+    ratio = None if stored.robust else stored.dispersion
+    rooms = [model.room for model in MODELS.values() if model.room is not None]
+    mean = _mean_count(stored, design)
+    return ", or ".join(room(spec.model, mean, ratio) for room in rooms)
+
+
+def _mean_count(stored: Quadratic, design: Design) -> float:
+    """Return about the mean count, by the released place and the released moments of covariates.
+
+    With the log of it normal over rows.
+    """
+    second, place = stored.moments()[0], stored.places[1]
+    middle = float(place @ second[0]) / max(float(second[0, 0]), TINY)
+    spread = float(np.clip(place @ second @ place - middle**2, 0.0, 4.0))
+    return math.exp(min(middle + 0.5 * spread + design.middle_offset, LARGEST_LOG_MEAN))

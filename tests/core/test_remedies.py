@@ -1,0 +1,111 @@
+"""An unreliable result says what would mend it, and every result what privacy costs in width."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpmcmc import BinaryColumn, JobSpec, ModelSpec, NumberColumn, PrivacySpec, Schema, sample
+from dpmcmc.client.answers import verdict_of
+from dpmcmc.inputs.options import NoisyQuadraticOptions
+from dpmcmc.posterior.remedies import epsilon_at
+from dpmcmc.posterior.stored import StoredRelease
+from dpmcmc.posterior.verdicts import joined, widened
+from dpmcmc.privacy.accountant import epsilon_of_mu
+from tests.sources import Seeded
+
+ROWS, DELTA = 6000, 1e-6
+
+
+def fitted(family, response, y, epsilon, seed=1, **given):
+    rng = np.random.default_rng(3)
+    data = {"x": rng.uniform(-1, 1, ROWS), "y": y(rng)}
+    schema = Schema(columns=(NumberColumn(name="x", lower=-1.0, upper=1.0), response), rows=ROWS)
+    return sample(
+        data, schema=schema, model=ModelSpec(family=family, formula="y ~ x"), epsilon=epsilon,
+        delta=DELTA, random=Seeded(seed), accept_low_quality=True, **given,
+    )  # fmt: skip
+
+
+def yes_or_no(rng):
+    return np.where(rng.random(ROWS) < 0.4, "yes", "no")
+
+
+ANSWER = BinaryColumn(name="y", categories=("no", "yes"))
+COUNT = NumberColumn(name="y", lower=0.0, upper=60.0)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0.0, "widens these intervals by less than 1 %"),
+        (0.03, "widens these intervals by 2 %"),
+        (0.2, "widens these intervals by 12 %"),
+        (0.9, "makes these intervals 3.2 times as wide"),
+        (1.0, "makes these intervals 1e+02 times as wide"),
+    ],
+)
+def test_what_privacy_costs_is_told_in_one_sentence(share, words):
+    assert widened(share) == f"privacy {words}"
+
+
+def test_a_reliable_result_begins_with_what_privacy_costs():
+    fit = fitted("logistic", ANSWER, yes_or_no, 2.0)
+    assert fit.verdict.sentence.startswith("Reliable: privacy widens these intervals by ")
+    assert fit.verdict.mended_at is None
+
+
+@pytest.mark.parametrize("spend", ["all", "until_hopeless"])
+def test_the_epsilon_that_is_named_does(spend):
+    poor = fitted("logistic", ANSWER, yes_or_no, 0.05, spend=spend).verdict
+    assert poor.status == "unreliable"
+    assert 0.05 < poor.mended_at < 2.0
+    assert f"about epsilon {poor.mended_at:g}" in poor.sentence
+    assert poor.sentence.count("would mend it") == 1
+    again = [fitted("logistic", ANSWER, yes_or_no, poor.mended_at, s).verdict for s in range(5)]
+    assert sum(one.status == "reliable" for one in again) >= 4
+
+
+def test_counts_that_vary_more_name_the_family_and_its_dispersion():
+    rng = np.random.default_rng(4)
+    means = 3.0 * rng.gamma(0.5, 2.0, ROWS)
+    counts = np.clip(rng.poisson(means), 0, 60)
+
+    def told(estimand):
+        options = NoisyQuadraticOptions(estimand=estimand)
+        words = fitted("poisson", COUNT, lambda _: counts, 4.0, sampler=options).verdict.sentence
+        assert "times as much as the model says" in words
+        return words
+
+    named = float(told("model").partition("negative_binomial with a dispersion of about ")[2][:3])
+    assert 0.3 <= named <= 0.7  # .5 is the truth
+    robust = told("robust")  # cuts what its dispersion is told by
+    assert "negative_binomial has room for that" in robust
+    assert "dispersion of about" not in robust
+
+
+def test_remedies_are_a_function_of_what_was_stored():
+    fit = fitted("logistic", ANSWER, yes_or_no, 0.05)
+    schema, spec = fit.design.schema, fit.plan.spec
+    assert StoredRelease.read(schema, spec, fit.release.to_dict()).verdict == fit.verdict
+
+
+def test_an_epsilon_is_that_of_the_noise_that_is_asked_for():
+    privacy = PrivacySpec(delta=DELTA, noise_multiplier=4.0)
+    spec = JobSpec(model=ModelSpec(family="linear", formula="y ~ x"), privacy=privacy)
+    exact = epsilon_of_mu(0.5, DELTA)
+    assert exact <= epsilon_at(spec, 2.0) <= 1.1 * exact
+    for more in (None, math.inf, 1e9):
+        assert epsilon_at(spec, more) is None
+
+
+def test_what_is_wrong_beside_a_release_is_mended_by_no_epsilon():
+    poor = fitted("logistic", ANSWER, yes_or_no, 0.05).verdict
+    assert joined(poor, ()).mended_at == poor.mended_at
+    assert joined(poor, ("these rows are few",)).mended_at is None
+
+
+def test_clients_read_verdicts_of_services_that_name_no_epsilon():
+    old = {"status": "reliable", "sentence": "", "reasons": [], "width_from_privacy": None}
+    assert verdict_of({"verdict": old}).mended_at is None
+    assert verdict_of({"verdict": old | {"mended_at": 2.0}}).mended_at == 2.0
