@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, pdtr
 
+from dpmcmc.families.poisson import moments
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.families.scores.linear import WIDEST_CLIP, inside
 from dpmcmc.mechanisms.joint_sums import Floats
@@ -68,6 +69,8 @@ def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | Non
 LEAST_SD = 0.05  # of a coefficient: below it exp(b) is a line
 STRAIGHT = 0.5  # of the residuals' sd: changes below it are on the line of a score
 POINTS = 161  # of each grid
+KNOTS = 4001  # between which moments of clipped counts are interpolated
+MANY = 1e5  # counts, which are as good as normal
 RATE_SDS, PRIOR_SDS = 8.0, 6.0  # how far they reach
 SMALLEST_RATE, LARGEST_LOG_RATE = 1e-3, 50.0  # over the one at the place
 
@@ -96,9 +99,13 @@ class Counts:
         """Return expm1(b) and exp(b), where no count is clipped."""
         each = 1e-3
         about, spread = self._clipped(np.array([-each, 0.0, each]))
-        middle, variance = self._clipped(change)
-        slope = 0.5 * (about[2] - about[0]) / each
-        return np.asarray((middle - about[1]) / slope), np.asarray(variance / spread[1])
+        slope = max(0.5 * float(about[2] - about[0]) / each, TINY)
+        known = np.linspace(change.min(), change.max(), KNOTS)
+        middles, variances = self._clipped(known)
+        middle, variance = np.interp(change, known, middles), np.interp(change, known, variances)
+        return np.asarray((middle - about[1]) / slope), np.asarray(
+            variance / max(float(spread[1]), TINY)
+        )
 
     def straight(self, off: float) -> bool:
         """Whether exp(b) is a line."""
@@ -111,9 +118,19 @@ class Counts:
         return _sorted(np.log(np.linspace(least, most, POINTS, axis=1)), _over(prior))
 
     def _clipped(self, change: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of a count, taken as normal, less `expected`, clipped."""
+        """Return mean and variance of a count, less `expected`, clipped to -+ room.
+
+        Of Poisson counts: where few are expected, a clip that is narrower than 1 tells them from 0
+        alone, and those of a normal law with this mean would be told of a rate that they do not
+        have.
+        """
         rate = self.expected * np.exp(np.clip(change, -LARGEST_LOG_RATE, LARGEST_LOG_RATE))
-        return clipped(rate - self.expected, np.sqrt(rate), self.room)
+        low, high = max(self.expected - self.room, 0.0), self.expected + self.room
+        if high > MANY:
+            return clipped(rate - self.expected, np.sqrt(rate), self.room)
+        ends = np.full_like(rate, low), np.full_like(rate, high)
+        off, variance, _ = moments(rate, rate * rate, *ends, lambda j, _: np.asarray(pdtr(j, rate)))
+        return off + rate - self.expected, np.maximum(variance, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +365,8 @@ def matched(
         sd, prior_sd = float(np.median(variance)) ** 0.5, max(own, LEAST_VARIANCE) ** -0.5
         if shared[c]:
             continue
-        off = sd if isinstance(response, Counts) else abs(float(np.median(step))) + 2.0 * sd
+        off = abs(float(np.median(step)))
+        off = max(off, sd) if isinstance(response, Counts) else off + 2.0 * sd
         if response.straight(min(off, prior_sd)):
             continue
         part = np.minimum(by_noise[:, c] / variance, 1.0)

@@ -38,8 +38,9 @@ LEAST_SHARE = 1e-12  # of the rows
 LARGEST_PREDICTOR = 50.0
 MOST_SPREAD = 4.0  # variance of a predictor within a group
 MOST_NAMED = 3
-# in a category, by the posterior mean: of fewer noise may hide that there are none at all
-LEAST_EVENTS = 20.0
+# in a category, an sd below the posterior mean: of fewer noise may hide that there are none
+LEAST_EVENTS, LOWER_SDS = 20.0, 1.0
+CLEAR_SDS = 3.5  # of noise, that the released sum of a category's events is to stand out by
 STEP = 2.0  # times a last step, whose end a tangent tells the less the longer it is
 _Product = tuple[frozenset[Factor], frozenset[tuple[str, int]]]
 
@@ -321,11 +322,27 @@ def _is_rate(release: Quadratic | Variational, group: Group, link: Link) -> bool
     return bool(alone and at > 0 and release.indicators[at] > 0.0)
 
 
+def _stands_out(release: Quadratic | Variational, group: Group) -> bool:
+    """Whether the released sum of a group's events stands out of its noise.
+
+    The sum is the one expected at the place, which is the curvature along the group, and the score.
+    """
+    if isinstance(release, Variational):
+        return False
+    along = np.linalg.solve(release.root, group.inside)
+    events = float(along @ release.curvature @ along + along @ quadratic.agreed(release)[0])
+    square = float(along @ along)
+    noise = math.hypot(release.unsure_sd * math.sqrt(square), release.curvature_sd * square)
+    return events > CLEAR_SDS * noise
+
+
 def _events_in(expansion: Expansion, group: Group, link: Link, posterior: Posterior) -> float:
-    """Return how many events rows of a group have by the posterior mean, at their mean row."""
+    """Return how many events rows of a group have at least, at their mean row."""
     share = max(float(group.inside @ expansion.second @ group.inside), LEAST_SHARE)
     row = expansion.second @ group.inside / share
-    log_mean = min(float(posterior.mean @ row) + link.shift, LARGEST_PREDICTOR)
+    sd = math.sqrt(max(float(row @ posterior.covariance @ row), 0.0))
+    lower = float(posterior.mean @ row) - LOWER_SDS * sd
+    log_mean = min(lower + link.shift, LARGEST_PREDICTOR)
     return (expansion.rows or 0.0) * share * math.exp(log_mean)
 
 
@@ -340,13 +357,20 @@ def problems(
         return ("the noise leaves nothing that a posterior follows from: take a larger budget",)
     with np.errstate(all="ignore"):
         expansion = expansion_of(release, design, link)
-        groups = [
-            group
-            for group in groups_of(design)
-            if not _is_rate(release, group, link)
-            or _events_in(expansion, group, link, posterior) < LEAST_EVENTS
+        groups = groups_of(design)
+        rates = {id(group) for group in groups if _is_rate(release, group, link)}
+        told = {
+            id(group)
+            for group in groups
+            if id(group) in rates and _events_in(expansion, group, link, posterior) >= LEAST_EVENTS
+        }
+        others = [group for group in groups if id(group) not in told]
+        changed = changes(expansion, others, link, posterior)
+        changed += [
+            (math.inf, group, 0, True)
+            for group in groups
+            if id(group) in rates and not _stands_out(release, group)
         ]
-        changed = changes(expansion, groups, link, posterior)
     worst = sorted(
         (change for change in changed if not change[0] <= MAX_CHANGE), key=lambda change: -change[0]
     )

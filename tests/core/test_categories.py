@@ -1,5 +1,6 @@
 """Rare categories: normal likelihoods with the moments of the right ones."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -197,3 +198,23 @@ def test_releases_that_were_stored_before_have_no_rates():
     first, second = (one.posterior(*prior, Seeded(3)).parts() for one in (own, before))
     assert before.log_shift is None
     assert not np.allclose(first[0], second[0])
+
+
+@pytest.mark.parametrize(("expected", "room"), [(0.2, 0.05), (0.03, 4.0), (2.0, 0.7), (30.0, 6.0)])
+def test_moments_of_a_clipped_count_are_those_of_a_count(expected, room):
+    """By a sum over counts; a normal law with the same mean has others where few are expected."""
+    counts = np.arange(400)
+    changes = np.linspace(-6.0, 2.0, 9)
+    logs = counts * np.log(expected) - expected - np.array([math.lgamma(k + 1.0) for k in counts])
+    cut = np.clip(counts, max(expected - room, 0.0), expected + room)
+
+    def mean(change):
+        shifted = logs + counts * change - expected * math.expm1(change)
+        return float(np.exp(shifted) @ cut)
+
+    slope = (mean(1e-3) - mean(-1e-3)) / 2e-3
+    exact = np.array([(mean(change) - mean(0.0)) / slope for change in changes])
+    response = Counts(expected, room)
+    score, variance = response.score_moments(changes)
+    np.testing.assert_allclose(score, exact, atol=2e-3 * np.abs(exact).max())
+    assert (variance >= 0.0).all()
