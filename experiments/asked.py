@@ -6,17 +6,19 @@ it; how often results are reliable, and how often they say so more than three of
 the same of `estimand="robust"`; and of a release without noise in curvatures that begins at the fit
 itself (`simple`), which no release that has to find the place is expected to beat by much.
 `python -m experiments.asked [--runs 20] [--cells NAME ...]` adds what is missing to the CSV and
-writes the table into experiments/README.md; data in ../shared/data.
+writes the table into experiments/README.md; `--plans` prints what plans promised beside what came,
+and runs nothing. Data in ../shared/data.
 """
 
 import argparse
 import math
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 
-from dpmcmc import ModelSpec, sample
+from dpmcmc import JobSpec, ModelSpec, PrivacySpec, plan, sample
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.privacy import accountant
 from experiments import real_data
@@ -141,6 +143,31 @@ def measured(name, epsilon, runs):
         }
 
 
+def promises(rows):
+    """Lines: by family, estimand and epsilon, planned widths and promises beside what came."""
+    found, known = defaultdict(list), {}
+    for row in rows:
+        name, epsilon = row["cell"], float(row["epsilon"])
+        if name not in known:
+            known[name] = observed(name)
+        case, _, schema, _, formula = known[name]
+        spec = JobSpec(
+            model=ModelSpec(family=case.family, formula=formula),
+            privacy=PrivacySpec(epsilon=epsilon, delta=DELTA),
+            sampler=NoisyQuadraticOptions(estimand=row["estimand"]),
+        )
+        made = plan(schema, spec)
+        came = made.expected_width, float(row["width"]), made.usable, float(row["reliable"])
+        found[case.family, row["estimand"], epsilon].append(came)
+    for key, some in sorted(found.items()):
+        planned, came, usable, reliable = np.array(some, float).T
+        yield (
+            f"{key}: width planned {np.median(planned):.2f}, came {np.median(came):.2f}, ratio"
+            f" {np.median(came / planned):.2f}; usable {usable.sum():.0f} of {len(some)}, of whose"
+            f" results {reliable[usable > 0].mean() if usable.any() else 0.0:.2f} are reliable"
+        )
+
+
 def rms(values):
     return round(float(np.sqrt(np.mean(np.square(values)))), 3)
 
@@ -181,9 +208,13 @@ def main(words=None):
     parser.add_argument("--cells", nargs="*", default=list(real_data.CELLS))
     parser.add_argument("--epsilons", nargs="*", type=float, default=list(EPSILONS))
     parser.add_argument("--output", type=Path, default=DATA, help="the CSV; rows in it are kept")
+    parser.add_argument("--plans", action="store_true", help="print what plans promised, alone")
     choice = parser.parse_args(words)
     code_version()
     REAL.update(real_data.CELLS)
+    if choice.plans:
+        print(*promises(rows_of(choice.output)), sep="\n")
+        return
     done = {(row["cell"], float(row["epsilon"])) for row in rows_of(choice.output)}
     for name in choice.cells:
         for epsilon in choice.epsilons:

@@ -49,7 +49,8 @@ SQUARE, VARIANCE, LEAST_CURVE, MOST_CURVE = 0.05, 0.03, 0.08, 0.35
 # which is more where its noise is above this part of it, for a cap of so many mean ones
 CURVE_NOISE, USUAL_CURVE = 0.12, 3.0
 # of what may be unseen, where a clip is taken for it; by how many times the sd may then be wider,
-# and where a likelihood is no quadratic: wide ones of it are unreliable for that
+# and where a likelihood is no quadratic: wide ones of it are unreliable for that. See
+# experiments/wider_clips.py
 NEARLY, MOST_WIDER, MOST_WIDER_BENT = 0.75, 2.0, 1.3
 CUT_WEIGHT = 1.5  # of a mean curvature that is cut, which one direction may have most of
 
