@@ -256,11 +256,17 @@ def _table_lines(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
             writer.writerow(part)
         count, lines = _length(part), max(1, NUMBERS_AT_ONCE // len(part))
         for start in range(0, count, lines):
-            columns = [values[start : start + lines].tolist() for values in part.values()]
+            columns = [_cells(values[start : start + lines]) for values in part.values()]
             writer.writerows(zip(*columns, strict=True))
             yield out.getvalue().encode()
             out.seek(0)
             out.truncate()
+
+
+def _cells(values: Any) -> list[Any]:
+    """Values for csv, where a missing one is an empty field."""
+    cells: list[Any] = values.tolist()
+    return [None if cell != cell else cell for cell in cells] if values.dtype.kind == "f" else cells
 
 
 def _length(part: Mapping[str, Any]) -> int:
@@ -274,7 +280,9 @@ def table_as_parquet(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 
     out, writer = _Pieces(), None
     for part in parts:
-        made = pyarrow.table({name: pyarrow.array(values) for name, values in part.items()})
+        made = pyarrow.table(
+            {name: pyarrow.array(values, from_pandas=True) for name, values in part.items()}
+        )
         if writer is None:
             writer = parquet.ParquetWriter(out, made.schema)
         writer.write_table(made)

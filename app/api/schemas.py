@@ -10,7 +10,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     PlainValidator,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -110,6 +114,27 @@ Bound = Annotated[
 ]
 
 
+def _true_or_codes(value: Any, codes: ValidatorFunctionWrapHandler) -> Any:
+    return True if value is True else codes(value)
+
+
+# a union would name its members in the pointers of errors
+Missing = Annotated[
+    list[float],
+    Field(max_length=20),
+    WrapValidator(_true_or_codes),
+    PlainSerializer(lambda missing: missing),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "items": {"type": "number"}, "maxItems": 20},
+                {"type": "boolean", "const": True},
+            ]
+        }
+    ),
+]
+
+
 class NumberIn(Request):
     """A numeric column with public bounds; values outside are clamped."""
 
@@ -118,11 +143,11 @@ class NumberIn(Request):
     lower: Bound
     upper: Bound
     missing: Annotated[
-        list[float],
+        Missing,
         Field(
-            max_length=20,
             description="codes, wherever they lie, that stand for no value: rows with one are left"
-            " out of models that use the column, and count as rows all the same",
+            " out of models that use the column, and count as rows all the same; true where null,"
+            " NaN and empty fields stand for no value",
         ),
     ] = []
     integer: Annotated[
@@ -147,7 +172,8 @@ class NumberIn(Request):
             raise ValueError("lower must be below upper")
         if not self.upper - self.lower < float("inf"):
             raise ValueError("the bounds are too far apart")
-        if len(set(self.missing)) < len(self.missing):
+        codes = self.missing if isinstance(self.missing, list) else []
+        if len(set(codes)) < len(codes):
             raise ValueError("the missing codes must be distinct")
         whole = [self.lower, self.upper, *self.spikes]
         if self.integer and not all(float(one).is_integer() for one in whole):
@@ -156,7 +182,7 @@ class NumberIn(Request):
             raise ValueError("the bounds of an integer column must lie within 2^51")
         if not all(self.lower <= one <= self.upper for one in self.spikes):
             raise ValueError("the spikes must lie within the bounds")
-        if len(set(self.spikes)) < len(self.spikes) or set(self.spikes) & set(self.missing):
+        if len(set(self.spikes)) < len(self.spikes) or set(self.spikes) & set(codes):
             raise ValueError("the spikes must be distinct, and no missing codes")
         return self
 

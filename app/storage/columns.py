@@ -67,7 +67,7 @@ def _column(column: Any, pointer: str) -> Column:
         raise _refuse(f"{pointer}/type", "a column is a number, a category or binary")
     _check_text(column.get("name"), f"{pointer}/name")
     parsed = kinds[column["type"]](column, pointer)
-    unknown = set(column) - set(asdict(parsed))
+    unknown = set(column) - (set(asdict(parsed)) - {"empty"})
     if unknown:
         raise _refuse(pointer, "fields that this type of column does not have")
     return parsed
@@ -86,7 +86,8 @@ def _number(column: dict[str, Any], pointer: str) -> Column:
         raise _refuse(f"{pointer}/upper", "must be above lower, and their distance finite")
     if upper - lower < SMALLEST_RANGE:
         raise _refuse(f"{pointer}/upper", TOO_CLOSE)
-    missing = _missing(column.get("missing", ()), f"{pointer}/missing")
+    empty = column.get("missing") is True
+    missing = () if empty else _missing(column.get("missing", ()), f"{pointer}/missing")
     integer, spikes = column.get("integer", False), column.get("spikes", ())
     if not isinstance(integer, bool):
         raise _refuse(f"{pointer}/integer", "true or false")
@@ -101,6 +102,7 @@ def _number(column: dict[str, Any], pointer: str) -> Column:
         missing=missing,
         integer=integer,
         spikes=_spikes(spikes, f"{pointer}/spikes", (lower, upper), missing, integer=integer),
+        empty=empty,
     )
 
 
@@ -232,6 +234,7 @@ def columns_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """
     order = ("name", "type", "lower", "upper", "integer", "missing", "spikes", "categories")
     plain = [json.loads(json.dumps(asdict(column))) for column in columns]
+    plain = [{**one, "missing": True} if one.get("empty") else one for one in plain]
     declared = [{k: v for k, v in one.items() if v is not False and v != []} for one in plain]
     return [{k: one[k] for k in order if k in one} for one in declared]
 

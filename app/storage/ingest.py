@@ -277,8 +277,9 @@ def _convert(
             values.append(array)
             missing, invalid = _nameless(array), 0
         elif isinstance(column, NumberColumn):
-            numbers, missing, invalid = _numbers(array)
-            numbers = column.declared(numbers, value_type(array.type))
+            numbers, none, not_finite = _numbers(array, nan=column.empty)
+            numbers = column.filled(column.declared(numbers, value_type(array.type)), none)
+            missing, invalid = 0 if column.empty else int(none.sum()), not_finite
             values.append(numbers)
             faults.dates[at] += invalid > 0 and _are_dates(array)
             if column.integer and not missing and not invalid:
@@ -310,17 +311,31 @@ def _clamped(values: Sequence[Values], columns: Sequence[Column]) -> list[Values
     ]
 
 
-def _numbers(array: pa.Array) -> tuple[NDArray[np.float64], int, int]:
-    """(n,) doubles, how many were missing, and how many were no finite number."""
-    missing = array.null_count
+def _numbers(array: pa.Array, *, nan: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
+    """(n,) doubles, which were missing, and how many were no finite number.
+
+    nan: whether what is not a number is missing as well, such as NaN in a float column.
+    """
+    none = np.zeros(len(array), np.bool_)
+    if array.null_count:
+        none |= _truths(pc.is_null(array))
     if pa.types.is_string(array.type):
-        missing += _found(pc.index_in(array, _EMPTY))
+        words = pc.utf8_lower(pc.utf8_trim_whitespace(array)) if nan else array
+        none |= _truths(pc.is_in(words, NOTHING if nan else _EMPTY))
         array = _parsed(array)
     if pa.types.is_decimal(array.type):  # Arrow's own way to doubles is not the nearest one
         array = array.cast(pa.string())
     numbers = array.cast(pa.float64(), safe=False)
+    if nan:
+        none |= _truths(pc.fill_null(pc.is_nan(numbers), fill_value=False))
     finite = pc.sum(pc.is_finite(numbers)).as_py() or 0
-    return _raw(numbers, np.dtype(np.float64)), missing, len(numbers) - finite - missing
+    invalid = len(numbers) - finite - int(none.sum())
+    return _raw(numbers, np.dtype(np.float64)), none, invalid
+
+
+def _truths(array: pa.Array) -> NDArray[np.bool_]:
+    """Truth values, of which none is null."""
+    return _raw(array.cast(pa.uint8()), np.dtype(np.uint8)).astype(np.bool_)
 
 
 def _are_dates(array: pa.Array) -> bool:
@@ -338,10 +353,6 @@ def _is_decimal(word: str) -> bool:
 def _raw(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The array's memory, anything where it is null. `to_numpy` would import pandas."""
     return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
-
-
-def _found(places: pa.Array) -> int:
-    return len(places) - int(places.null_count)
 
 
 def _parsed(array: pa.Array) -> pa.Array:

@@ -256,7 +256,8 @@ def columns(item: Json) -> Table:
         if column.get("spikes"):
             values += f"; spikes: {', '.join(f'{spike:g}' for spike in column['spikes'])}"
         if column.get("missing"):
-            values += f"; none: {', '.join(f'{code:g}' for code in column['missing'])}"
+            codes = [] if column["missing"] is True else column["missing"]
+            values += f"; none: {', '.join(f'{code:g}' for code in codes) or 'empty'}"
         grid.add_row(escape(column["name"]), column["type"], escape(values))
     return grid
 

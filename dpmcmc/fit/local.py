@@ -443,12 +443,14 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
             raise ValueError(f"column {name!r} has dates or times, and {DATES}") from None
         message = "give numbers, or declare its categories"
         raise ValueError(f"column {name!r} has values that are no numbers: {message}") from None
-    if not np.isfinite(numbers).all():
+    there = ~np.isnan(numbers) if column.empty else np.ones(len(numbers), np.bool_)
+    if not np.isfinite(numbers[there]).all():
         message = (
-            f"fill in a code where none is known, and declare it: missing={{{name!r}: [code]}}"
+            f"declare that values may be missing: missing={{{name!r}: True}}, or give a code in"
+            f" their place: missing={{{name!r}: [code]}}"
         )
         raise ValueError(f"column {name!r} has values that are not finite: {message}")
-    numbers = column.declared(numbers, type)
+    numbers = column.filled(column.declared(numbers, type))
     if column.integer and not column.is_whole(numbers).all():
         message = "round them, or declare it without integer"
         raise ValueError(f"column {name!r} has values that are not whole numbers: {message}")

@@ -67,12 +67,16 @@ class NumberColumn:
     missing
         Codes that stand for a missing value, within the bounds or not. They are not clamped, and a
         row with one in a column of a model is left out of that model. It still counts as a row.
+        True: a value is missing where there is none (null, not a number, an empty field). Such
+        values are then stored as a code below the bounds, which follows from the bounds alone.
     integer
         Whether all values except the missing codes are whole numbers. Synthetic tables then have
         whole numbers, and quantiles are whole.
     spikes
         Values that many rows have exactly, such as 0 in an amount. Tables of counts and synthetic
         tables have a cell of its own for each.
+    empty
+        Whether null, not a number and an empty field are missing values; set by `missing=True`.
 
     Raises
     ------
@@ -92,6 +96,7 @@ class NumberColumn:
     missing: tuple[float, ...] = ()
     integer: bool = False
     spikes: tuple[float, ...] = ()
+    empty: bool = False
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -101,6 +106,16 @@ class NumberColumn:
             raise ValueError(f"{self.name!r} needs finite numbers as its bounds (lower, upper)")
         if not -np.inf < self.lower < self.upper < np.inf:
             raise ValueError(f"{self.name!r} needs finite bounds with lower below upper")
+        if type(self.empty) is not bool:
+            raise ValueError(f"empty of {self.name!r} must be True or False")
+        is_true = isinstance(self.missing, bool) and bool(self.missing)
+        if is_true or self.empty:
+            code = _code_below(float(self.lower))
+            if not is_true and tuple(self.missing) not in ((), (code,)):
+                remedy = "give the codes, or missing=True, and not both"
+                raise ValueError(f"{self.name!r} has missing codes and empty values: {remedy}")
+            object.__setattr__(self, "empty", True)
+            object.__setattr__(self, "missing", (code,))
         if not isinstance(self.missing, Sequence | np.ndarray) or isinstance(self.missing, str):
             raise ValueError(f"the missing codes of {self.name!r} must be a list, such as [-9]")
         if not all(_is_number(code) and _is_finite(code) for code in self.missing):
@@ -146,9 +161,27 @@ class NumberColumn:
 
     def impossible(self, type: ValueType) -> tuple[float, ...]:
         """Return the missing codes and spikes that no value of this type can equal."""
-        return tuple(
-            code for code in (*self.missing, *self.spikes) if not representations(code, type)
-        )
+        return tuple(code for code in self._in_data if not representations(code, type))
+
+    @property
+    def _in_data(self) -> tuple[float, ...]:
+        """The codes and spikes that the data may have themselves."""
+        return self.spikes if self.empty else (*self.missing, *self.spikes)
+
+    def filled(
+        self, numbers: NDArray[np.float64], none: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
+        """Return numbers with the code of a missing value where there is none.
+
+        numbers: as `declared` returns them; unchanged unless `empty`. none: which are missing; by
+        default those that are not a number. A number that equals the code is clamped first, so that
+        it does not become a missing value.
+        """
+        if not self.empty:
+            return numbers
+        (code,) = self.missing
+        present = np.where(numbers == code, self.lower, numbers)
+        return np.where(np.isnan(numbers) if none is None else none, code, present)
 
     def declared(self, numbers: NDArray[np.float64], type: ValueType) -> NDArray[np.float64]:
         """Return numbers with every code and spike as the declared double.
@@ -156,7 +189,7 @@ class NumberColumn:
         numbers: of a column of this type, converted to doubles. -9.9 in a float32 differs from -9.9
         in a double.
         """
-        codes, result = (*self.missing, *self.spikes), numbers
+        codes, result = self._in_data, numbers
         for code in codes:
             before = earlier(code, type, self.lower, self.upper)
             doubles = {*representations(code, type), *before} - {*codes} - {code}
@@ -423,7 +456,7 @@ class Schema:
         frame: object,
         bounds: Mapping[str, Sequence[object]],
         *,
-        missing: Mapping[str, Sequence[float]] | None = None,
+        missing: Mapping[str, Sequence[float] | bool] | None = None,
         integer: Sequence[str] = (),
         spikes: Mapping[str, Sequence[float]] | None = None,
         holders: str | Sequence[int] = (),
@@ -444,7 +477,8 @@ class Schema:
             For each column that is used: (lower, upper) of a number column, or the categories. Two
             categories, also the texts "0" and "1", make a binary column; the second is coded 1.
         missing
-            Codes that stand for a missing value, by number column.
+            Codes that stand for a missing value, by number column; or True where a missing value is
+            none at all: null, NaN or None.
         integer
             Names of number columns whose values are whole numbers.
         spikes
@@ -565,7 +599,7 @@ def _rows_of_holders(name: str, columns: Mapping[str, Sequence[object]]) -> tupl
 
 _EXAMPLES = {
     "bounds": 'such as {"age": (0, 120), "sex": ("f", "m")}',
-    "missing": 'such as {"age": [-9]}',
+    "missing": 'such as {"age": [-9], "income": True}',
     "spikes": 'such as {"income": [0]}',
 }
 
@@ -628,6 +662,12 @@ def check_type(column: NumberColumn, type: ValueType) -> None:
             f"column {column.name!r} has the type {type}, and none of its values can equal the"
             f" {kind_of_code} {code:.15g}: declare the one that it has there, or give it as float64"
         )
+
+
+def _code_below(lower: float) -> float:
+    """Return a number below the bounds, of theirs alone, for values that are missing."""
+    whole = math.floor(lower) - 1.0
+    return whole if whole < lower else float(np.nextafter(lower, -np.inf))
 
 
 def _code(code: float) -> float:

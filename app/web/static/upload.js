@@ -9,7 +9,7 @@ function show(column) {
   for (const label of column.querySelectorAll("[data-for]")) {
     label.hidden = (label.dataset.for === "number") !== number;
     const field = label.querySelector("input, textarea");
-    field.required = !label.hidden && !["missing", "spikes", "integer"].includes(field.dataset.c);
+    field.required = !label.hidden && !["missing", "empty", "spikes", "integer"].includes(field.dataset.c);
   }
 }
 
@@ -32,9 +32,10 @@ function told(column) {
   if (made.type !== "number") return { ...made, categories: parts(field("categories"), "\n") };
   const codes = parts(field("missing"), ",").map(number), spikes = parts(field("spikes"), ",").map(number);
   const whole = column.querySelector('[data-c="integer"]').checked;
+  const empty = column.querySelector('[data-c="empty"]').checked;
   return {
     ...made, lower: number(field("lower")), upper: number(field("upper")),
-    ...(codes.length && { missing: codes }), ...(spikes.length && { spikes }), ...(whole && { integer: true }),
+    ...((codes.length || empty) && { missing: codes.length ? codes : true }), ...(spikes.length && { spikes }), ...(whole && { integer: true }),
   };
 }
 

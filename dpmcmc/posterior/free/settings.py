@@ -74,7 +74,7 @@ def value_of(design: Design, name: str, value: object, pointer: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise SpecError(pointer, bounds)
     number = column.declared(np.array([value], np.float64), np.asarray(value).dtype).item()
-    if number in column.missing:
+    if number in column.missing and not column.empty:
         raise SpecError(pointer, "is a missing code: rows that have it were left out")
     if not column.lower <= number <= column.upper:
         raise SpecError(pointer, bounds)

@@ -88,8 +88,9 @@ def values(axis: Axis, level: NDArray[np.intp], position: Floats) -> Values:
         spike_number = np.clip(level - axis.bins, 0, len(axis.spikes) - 1)
         numbers = np.where(level >= axis.bins, np.array(axis.spikes)[spike_number], numbers)
     if column.missing:
-        numbers = np.where(level == axis.bins + len(axis.spikes), column.missing[0], numbers)
-        if not float(column.missing[0]).is_integer():
+        missing = np.nan if column.empty else column.missing[0]
+        numbers = np.where(level == axis.bins + len(axis.spikes), missing, numbers)
+        if column.empty or not float(column.missing[0]).is_integer():
             return np.asarray(numbers)
     return numbers.astype(np.int64) if column.integer else np.asarray(numbers)
 
