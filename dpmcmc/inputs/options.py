@@ -210,9 +210,10 @@ class NoisyQuadraticOptions:
 
     num_steps: independent draws of each chain. num_far: Newton steps before the two near the
     posterior mode. whitening: the name of an earlier release of the same columns, whose whitening
-    is used again at no cost; or "new". estimand: "robust" (the default), the answer of a fit that
-    weights down rows which the model does not expect, or "model", that of the model as it is
-    written, which costs wider intervals where responses do follow the model.
+    is used again at no cost; or "new". estimand: "model", the answer of the model as it is written,
+    that of a fit without privacy, or "robust", of a fit that weights down rows which the model does
+    not expect: narrower where responses follow the model, and another answer where they do not. The
+    default is "model" for linear and logistic regression, "robust" for counts and several classes.
     """
 
     algorithm: Literal["noisy_quadratic"] = "noisy_quadratic"

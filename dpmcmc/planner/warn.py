@@ -126,7 +126,9 @@ def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: floa
             " stand behind every coefficient, and more draws do not mend it"
         )
     options = filled.spec.sampler
-    if isinstance(options, NoisyQuadraticOptions) and options.estimand is None:
+    asked = getattr(spec.sampler, "estimand", None)
+    robust = isinstance(options, NoisyQuadraticOptions) and options.estimand == "robust"
+    if robust and asked is None:
         warnings.append(
             f"{name} answers as a robust fit does: rows that do not follow the model count less,"
             ' so that where many do not the answer is another one; sampler.estimand "model" asks'

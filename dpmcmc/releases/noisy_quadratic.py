@@ -8,6 +8,7 @@ draws.
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -344,11 +345,22 @@ def usual_far(family: str) -> int:
     return MORE_FAR if FAMILIES[family].link in ("log", "softmax") else NUM_FAR
 
 
+def default_estimand(facts: Facts) -> Literal["model", "robust"]:
+    """Return what a job answers that does not say.
+
+    The model as it is written, as a fit without privacy does. Counts and several classes are
+    answered as by a robust fit: their bounds reach so far that the model's own answer is hardly
+    ever reliable, whatever the rows say (experiments/README.md).
+    """
+    one_line = FAMILIES[facts.family].link in ("identity", "logit")
+    return "model" if one_line or facts.unit_rows > 1 else "robust"
+
+
 def settle(
     options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float
 ) -> NoisyQuadraticOptions:
     """Return options with nothing left open but the numbers of draws. Raises SpecError."""
-    num_far = options.num_far
+    num_far, estimand = options.num_far, options.estimand or default_estimand(facts)
     if num_far is None:
         each = _by_units(facts).rows / noise_multiplier**2 / len(facts.prior)
         num_far = usual_far(facts.family) + (AND_MORE if each > GENEROUS else 0)
@@ -356,16 +368,12 @@ def settle(
         raise SpecError(
             "/sampler/num_far", f"must be a whole number between {LEAST_FAR} and {MOST_FAR}"
         )
-    if facts.unit_rows > 1:
-        if options.estimand == "robust":
-            message = (
-                "must be model where a person has several rows: a robust fit is of single rows"
-            )
-            raise SpecError("/sampler/estimand", message)
-        options = replace(options, estimand="model")
+    if facts.unit_rows > 1 and estimand == "robust":
+        message = "must be model where a person has several rows: a robust fit is of single rows"
+        raise SpecError("/sampler/estimand", message)
     if facts.assumptions.rows >= MOST_ROWS or len(facts.prior) > MOST_COEFFICIENTS:
         raise SpecError("/sampler/algorithm", "noisy_quadratic is for fewer rows or coefficients")
-    return replace(options, num_far=num_far)
+    return replace(options, num_far=num_far, estimand=estimand)
 
 
 def _by_units(facts: Facts) -> Assumptions:

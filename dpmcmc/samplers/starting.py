@@ -60,7 +60,9 @@ def beginning(design: Design, spec: JobSpec, assumptions: Assumptions) -> Beginn
         return None
     prior = prior_of(form, len(form.start))[1]
     facts = Facts(assumptions, form.max_row_norm, prior, spec.model.family)
-    options: NoisyQuadraticOptions = release.settle(NoisyQuadraticOptions(), facts, 1.0)
+    options: NoisyQuadraticOptions = release.settle(
+        NoisyQuadraticOptions(estimand="robust"), facts, 1.0
+    )
     default_far = options.num_far or noisy_quadratic.NUM_FAR
 
     def settle(start: Start, _: float) -> Start:

@@ -16,6 +16,7 @@ from dpmcmc import (
 )
 from dpmcmc.fit.local import table_of
 from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.releases.few_events import MOST_SPREAD, Group, groups_of
 from dpmcmc.releases.few_events import _spread as spread
 from tests.sources import Seeded
@@ -256,7 +257,9 @@ def test_other_priors_of_a_release_are_judged_by_themselves():
     """A prior that holds the coefficient is reliable, and one that lets it go is not."""
     columns, data, formula = separated("category", "logistic", np.random.default_rng(7))
     schema, held = schema_of("logistic", *columns), {"k[v]": NormalPrior(loc=-5.0, scale=0.2)}
-    fit = fitted(schema, data, model_of("logistic", formula, prior=held), 100.0)
+    robust = NoisyQuadraticOptions(estimand="robust")
+    model = model_of("logistic", formula, prior=held)
+    fit = fitted(schema, data, model, 100.0, sampler=robust)
     assert fit.verdict.status == "reliable"
     assert fit.release.posterior(num_draws=100).verdict.status == "reliable"
     wide = (

@@ -15,7 +15,11 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
 from dpmcmc.fit.local import sample, table_of
 from dpmcmc.formula.design import make_design
-from dpmcmc.inputs.options import DpPenaltyOptions, DpPenaltySubsampledOptions
+from dpmcmc.inputs.options import (
+    DpPenaltyOptions,
+    DpPenaltySubsampledOptions,
+    NoisyQuadraticOptions,
+)
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.kernels.compiled import batches
@@ -271,7 +275,7 @@ def test_a_release_finds_the_posterior_of_complete_rows(family, response, epsilo
         model=model,
         delta=1e-6,
         epsilon=epsilon,
-        sampler="noisy_quadratic",
+        sampler=NoisyQuadraticOptions(estimand="robust"),
         random=Seeded(8),
     )
     draws = result.draws.reshape(-1, result.draws.shape[2])

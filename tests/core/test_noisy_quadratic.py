@@ -502,12 +502,17 @@ def test_the_plan_says_that_it_is_an_approximation():
     assert any("times as wide" in warning and "at epsilon" in warning for warning in warnings)
 
 
+@pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
 @pytest.mark.parametrize("estimand", [None, "robust", "model"])
-def test_the_plan_says_which_question_its_default_answers(estimand):
+def test_a_plan_says_which_question_is_answered(estimand, family):
+    """The model's where nobody asks; of counts a robust fit's, which the plan then says."""
     spec = JobSpec(
-        model=model_of("linear"),
+        model=model_of(family),
         sampler=NoisyQuadraticOptions(estimand=estimand),
         privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
     )
-    warnings = plan(schema_of(2000), spec).warnings
-    assert any('estimand "model"' in warning for warning in warnings) == (estimand is None)
+    planned = plan(schema_of(2000), spec)
+    usual = "robust" if family == "poisson" else "model"
+    assert planned.spec.sampler.estimand == (estimand or usual)
+    told = any('estimand "model"' in warning for warning in planned.warnings)
+    assert told == (family == "poisson" and estimand is None)

@@ -41,7 +41,7 @@ def told(schema, seed, mu=MU):
     data = {"a": a, "b": np.where(rare, "yes", "no") if coded else rare * 1.0, "t": response}
     model = ModelSpec(family="linear", formula="t ~ a + b", prior=NormalPrior(scale=50.0))
     privacy = PrivacySpec(delta=1e-6, noise_multiplier=1.0 / mu)
-    spec = JobSpec(model=model, sampler=NoisyQuadraticOptions(), privacy=privacy)
+    spec = JobSpec(model=model, sampler=NoisyQuadraticOptions(estimand="robust"), privacy=privacy)
     design = make_design(schema, model.formula)
     rows = opened(design, spec, table_of(schema, data))
     filled = plan(schema, spec).spec.sampler

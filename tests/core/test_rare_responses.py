@@ -7,6 +7,7 @@ import pytest
 
 from dpmcmc import BinaryColumn, CategoryColumn, NumberColumn, Schema, sample
 from dpmcmc.families.logistic import Logistic
+from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.releases import shares
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import verdict
@@ -28,7 +29,8 @@ def fits(share, rows, epsilon, seeds):
         chance = 1.0 / (1.0 + np.exp(-level - SLOPES @ x))
         data = dict(zip(NAMES, x, strict=True))
         data["y"] = np.where(rng.random(rows) < chance, "1", "0")
-        told = {"epsilon": epsilon, "delta": 1e-6, "sampler": "noisy_quadratic"}
+        robust = NoisyQuadraticOptions(estimand="robust")
+        told = {"epsilon": epsilon, "delta": 1e-6, "sampler": robust}
         yield sample("y ~ a + b + c", data, schema, **told, random=Seeded(seed)), level
 
 

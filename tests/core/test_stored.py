@@ -10,7 +10,7 @@ from dpmcmc import JobSpec, NormalPrior, PrivacySpec
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Released
 from dpmcmc.fit.local import sample
-from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.options import DpPenaltyOptions, NoisyQuadraticOptions
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import ModelOptions, ModelSpec
 from dpmcmc.planner import plan
@@ -71,7 +71,8 @@ def logistic():
 
 @pytest.fixture(scope="module")
 def linear():
-    return fitted("linear", "t", 100.0, epsilon=1e6, delta=1e-6)
+    robust = NoisyQuadraticOptions(estimand="robust")  # sds as the model has them
+    return fitted("linear", "t", 100.0, epsilon=1e6, delta=1e-6, sampler=robust)
 
 
 def linear_posterior(loc, precision):
