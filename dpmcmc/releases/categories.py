@@ -69,7 +69,7 @@ def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | Non
 LEAST_SD = 0.05  # of a coefficient: below it exp(b) is a line
 STRAIGHT = 0.5  # of the residuals' sd: changes below it are on the line of a score
 POINTS = 161  # of each grid
-KNOTS = 4001  # between which moments of clipped counts are interpolated
+KNOTS = 4001  # at most, between which moments of clipped counts are interpolated
 MANY = 1e5  # counts, which are as good as normal
 RATE_SDS, PRIOR_SDS = 8.0, 6.0  # how far they reach
 SMALLEST_RATE, LARGEST_LOG_RATE = 1e-3, 50.0  # over the one at the place
@@ -100,7 +100,7 @@ class Counts:
         each = 1e-3
         about, spread = self._clipped(np.array([-each, 0.0, each]))
         slope = max(0.5 * float(about[2] - about[0]) / each, TINY)
-        known = np.linspace(change.min(), change.max(), KNOTS)
+        known = np.unique(np.quantile(change, np.linspace(0.0, 1.0, KNOTS)))  # dense as changes
         middles, variances = self._clipped(known)
         middle, variance = np.interp(change, known, middles), np.interp(change, known, variances)
         return np.asarray((middle - about[1]) / slope), np.asarray(
