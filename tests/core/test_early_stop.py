@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import dpmcmc
 from dpmcmc import NumberColumn, Schema, sample
 from dpmcmc.fit.budget import Budget
+from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.mechanisms import joint_sums
 from dpmcmc.privacy.discrete import gaussian_noise
 from dpmcmc.privacy.drawn import Metered, begins, steps
@@ -207,7 +208,8 @@ def test_a_hopeless_fit_pays_for_what_it_drew(tmp_path):
 
 
 @pytest.mark.parametrize("rows", [400, 3000])
-def test_where_a_run_stops_is_told_by_its_released_numbers(monkeypatch, rows):
+@pytest.mark.parametrize("estimand", ["robust", "model"])
+def test_where_a_run_stops_is_told_by_its_released_numbers(monkeypatch, estimand, rows):
     """The same released numbers, of other rows: the run ends at the same place."""
     kept, real = [], joint_sums.release
 
@@ -217,12 +219,13 @@ def test_where_a_run_stops_is_told_by_its_released_numbers(monkeypatch, rows):
 
     for module in (newton_path, whitening):
         monkeypatch.setattr(module, "release", recorded)
-    first = fitted(few_rows(rows))
+    sampler = NoisyQuadraticOptions(estimand=estimand)
+    first = fitted(few_rows(rows), sampler=sampler)
     replayed = iter(list(kept))
     for module in (newton_path, whitening):
         monkeypatch.setattr(module, "release", lambda *_, **__: next(replayed, kept[-1]))
     columns, schema = few_rows(rows, seed=4)
     columns["y"] = 4.0 * np.sign(columns["x0"])
-    second = fitted((columns, schema))
+    second = fitted((columns, schema), sampler=sampler)
     assert second.verdict == first.verdict
     assert next(replayed, None) is None

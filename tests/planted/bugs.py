@@ -2155,7 +2155,7 @@ STOPPING = (
         "_Path.unseen",
         "float(np.median(np.linalg.eigvalsh(sums.curvature)))",
         "1e9 * float(np.abs(self._problem.y).min() - 3.0)",
-        f"{EARLY}::test_where_a_run_stops_is_told_by_its_released_numbers[400]",
+        f"{EARLY}::test_where_a_run_stops_is_told_by_its_released_numbers[robust-400]",
     ),
     Bug(
         "noise beyond the plan is drawn",
