@@ -14,6 +14,7 @@ import argparse
 import math
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from experiments import real_data
 from experiments.baselines import DELTA
 from experiments.calibration import LEVEL, REAL, code_version, fitted
 from experiments.real_responses import observed
-from experiments.reporting import add_row, rows_of
+from experiments.reporting import add_missing, rows_of
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 ESTIMANDS = ("model", "robust")
@@ -215,13 +216,9 @@ def main(words=None):
     if choice.plans:
         print(*promises(rows_of(choice.output)), sep="\n")
         return
-    done = {(row["cell"], float(row["epsilon"])) for row in rows_of(choice.output)}
-    for name in choice.cells:
-        for epsilon in choice.epsilons:
-            if (name, epsilon) not in done:
-                for row in measured(name, epsilon, choice.runs):
-                    add_row(choice.output, COLUMNS, row)
-                    print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    run = partial(measured, runs=choice.runs)
+    for row in add_missing(choice.output, COLUMNS, choice.cells, choice.epsilons, run):
+        print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     if choice.output == DATA:
         text = TABLE.read_text()
         before, after = text[: text.index(BEGIN)], text[text.index(END) :]

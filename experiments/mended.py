@@ -9,6 +9,7 @@ prints what all of it says, by what was wrong; data in ../shared/data.
 
 import argparse
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from experiments.asked import ESTIMANDS
 from experiments.baselines import DELTA
 from experiments.calibration import REAL, code_version
 from experiments.real_responses import observed
-from experiments.reporting import add_row, rows_of
+from experiments.reporting import add_missing, rows_of
 
 EPSILONS = (0.5, 1.0, 2.0)
 HIGHEST, AGAIN = 30.0, 2  # epsilons that are tried, and runs there
@@ -67,7 +68,7 @@ def _tried(named):
     return named is not None and named <= HIGHEST
 
 
-def told(rows):
+def by_reason(rows):
     """Lines: of each kind of reason how many results name an epsilon that was tried."""
     kinds = defaultdict(list)
     for row in rows:
@@ -91,13 +92,10 @@ def main(words=None):
     parser.add_argument("--output", type=Path, default=DATA, help="the CSV; rows in it are kept")
     choice = parser.parse_args(words)
     REAL.update(real_data.CELLS)
-    done = {(row["cell"], float(row["epsilon"])) for row in rows_of(choice.output)}
-    for name in choice.cells:
-        for epsilon in choice.epsilons:
-            if (name, epsilon) not in done:
-                for row in measured(name, epsilon, choice.runs):
-                    add_row(choice.output, COLUMNS, row)
-    for line in told(rows_of(choice.output)):
+    run = partial(measured, runs=choice.runs)
+    for _ in add_missing(choice.output, COLUMNS, choice.cells, choice.epsilons, run):
+        pass  # the lines below are of all rows
+    for line in by_reason(rows_of(choice.output)):
         print(line)
 
 

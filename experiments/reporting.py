@@ -65,6 +65,17 @@ def add_row(path, columns, row):
         table.writerow(row)
 
 
+def add_missing(path, columns, cells, epsilons, measured):
+    """Run what a file does not hold, by cell and epsilon. Yields the rows that are added."""
+    done = {(row["cell"], float(row["epsilon"])) for row in rows_of(path)}
+    for name in cells:
+        for epsilon in epsilons:
+            if (name, epsilon) not in done:
+                for row in measured(name, epsilon):
+                    add_row(path, columns, row)
+                    yield row
+
+
 def write_json(path, choice, settings, findings, seconds):
     """Write what was run, from which seed, with what, and what came out; and print it."""
     report = {

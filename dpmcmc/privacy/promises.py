@@ -26,9 +26,14 @@ def reason(rows: int, unit: str = ROW) -> str:
     return TOO_LIKELY.format(units=units, count=rows, it=it)
 
 
+def refusal(delta: float, rows: int, unit: str = ROW) -> str:
+    """Return why a delta is no promise for so many rows, or persons; empty where it is one."""
+    if too_likely(delta, rows):
+        return reason(rows, unit)
+    return TOO_LARGE if delta > MOST_DELTA else ""
+
+
 def check_delta(pointer: str, delta: float, rows: int, unit: str = ROW) -> None:
     """Refuse a delta that is no promise for so many rows, or persons. Raises SpecError."""
-    if too_likely(delta, rows):
-        raise SpecError(pointer, reason(rows, unit))
-    if delta > MOST_DELTA:
-        raise SpecError(pointer, TOO_LARGE)
+    if refused := refusal(delta, rows, unit):
+        raise SpecError(pointer, refused)

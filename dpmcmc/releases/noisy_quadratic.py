@@ -349,8 +349,8 @@ def default_estimand(facts: Facts) -> Literal["model", "robust"]:
     """Return what a job answers that does not say.
 
     The model as it is written, as a fit without privacy does. Counts and several classes are
-    answered as by a robust fit: their bounds reach so far that the model's own answer is hardly
-    ever reliable, whatever the rows say (experiments/README.md).
+    answered as by a robust fit: where bounds of counts reach far the model's own answer is seldom
+    reliable at small budgets, and that of several classes is not measured (experiments/README.md).
     """
     one_line = FAMILIES[facts.family].link in ("identity", "logit")
     return "model" if one_line or facts.unit_rows > 1 else "robust"

@@ -141,7 +141,7 @@ def test_a_delta_is_below_one_in_the_rows_of_all_holders_together(
 def test_a_dataset_keeps_a_delta_that_an_older_version_took(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "too_likely", lambda *_: False)
+    monkeypatch.setattr(uploads, "refusal", lambda *_: "")
     made = house.admin.upload(as_csv(csv_rows(20)), promised(delta=0.1)).json()
     at = f"/v1/datasets/{made['id']}"
     for change in ({"delta": 0.1}, {"epsilon": 5.0}, {"epsilon": 6.0, "delta": 0.1}):

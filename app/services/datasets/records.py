@@ -23,7 +23,7 @@ from app.storage.errors import VersionsKeptError
 from app.storage.locks import UPLOADS, take
 from app.storage.rows import DatasetRow, GrantRow, JobRow, UserRow
 from app.storage.types import utc_now
-from dpmcmc.privacy.promises import MOST_DELTA, TOO_LARGE, reason, too_likely
+from dpmcmc.privacy.promises import refusal
 
 MOST_STEPS = 4000  # of all histories of a page together
 LEAST_HISTORY, MOST_HISTORY = 2, 200  # steps of one
@@ -271,10 +271,9 @@ def _raise_one(
     terms = ledger.terms_of(session, row.id)
     raised = {name: max(value, getattr(terms, name)) for name, value in named.items()}
     rows, delta = units_on(session, row.ledger_id or row.id), raised.get("delta", terms.delta)
-    if delta > terms.delta and too_likely(delta, rows):  # what it has already it may keep
-        raise invalid("/privacy/delta", reason(rows, row.unit))
-    if delta > max(terms.delta, MOST_DELTA):
-        raise invalid("/privacy/delta", TOO_LARGE)
+    refused = refusal(delta, rows, row.unit)
+    if refused and delta > terms.delta:  # what it has already it may keep
+        raise invalid("/privacy/delta", refused)
     ledger.amend(session, row.id, "raise_budget", raised, caller.id)
 
 

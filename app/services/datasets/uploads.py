@@ -31,8 +31,7 @@ from app.storage.types import utc_now
 from dpmcmc.base.private import Neighbouring
 from dpmcmc.inputs.schema import CategoryColumn, Column, PrivacyUnit
 from dpmcmc.privacy.filter import FilterTerms
-from dpmcmc.privacy.promises import MOST_DELTA, TOO_LARGE, too_likely
-from dpmcmc.privacy.promises import reason as too_likely_because
+from dpmcmc.privacy.promises import refusal
 
 PARQUET_MAGIC = b"PAR1"
 SEEN_REFUSED = "These rows or persons were here before, and cannot share the budget that they have."
@@ -403,10 +402,9 @@ def _open(
             together += units_on(session, first) - joined.like.persons
     if first is not None:
         _check_unit(session, first, row, joined)
-    if too_likely(terms.delta, together):  # how many they are is known only now
-        raise invalid("/metadata/privacy/delta", too_likely_because(together, row.unit))
-    if terms.delta > MOST_DELTA:
-        raise invalid("/metadata/privacy/delta", TOO_LARGE)
+    # how many they are is known only now
+    if refused := refusal(terms.delta, together, row.unit):
+        raise invalid("/metadata/privacy/delta", refused)
     others = [one for one in alike if one.ledger_id != first]
     recorded: dict[str, Any] = {}
     if row.privacy_unit is not None:
