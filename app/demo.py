@@ -183,7 +183,7 @@ def ask_too_much(console: Console, analyst: Client, job: Json) -> None:
 
 
 def show_dashboard(console: Console, service: Service, key: str) -> None:
-    """Say where it is; where somebody sits at a terminal, stay until they have seen it."""
+    """Print the dashboard's address and a key; on a terminal, wait until Enter is pressed."""
     say(console, "7  The same in the browser")
     console.print(f"dashboard: [bold]{service.url}[/]\nAPI key: {key}", soft_wrap=True)
     if sys.stdin.isatty() and console.is_terminal:

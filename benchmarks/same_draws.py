@@ -119,6 +119,8 @@ def models() -> dict[str, Any]:
         "poisson, offset": ("poisson", "count ~ x + offset(shift)", {}),
         "poisson, slope": ("poisson", "count ~ x + z", {"options": slope}),
         "negative_binomial": ("negative_binomial", "count ~ x + g", {"options": uneven}),
+        "student_t": ("student_t", "num ~ x + g", {}),
+        "student_t, gaps": ("student_t", "num ~ gap + offset(shift)", {"weights": "w"}),
         "multinomial": ("multinomial", "job ~ x + z", {}),
         "gaussian_mean": ("gaussian_mean", "~ x + z", {"options": means}),
         "gaussian_mean, gaps": ("gaussian_mean", "~ gap", {}),

@@ -9,7 +9,14 @@ if TYPE_CHECKING:
     from dpmcmc.fit.results import load
     from dpmcmc.fit.run import run
     from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-    from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+    from dpmcmc.inputs.spec import (
+        JobSpec,
+        ModelOptions,
+        ModelSpec,
+        NormalPrior,
+        PrivacySpec,
+        UpTo,
+    )
     from dpmcmc.planner import plan
     from dpmcmc.posterior.free.priors import CoefficientPrior
     from dpmcmc.posterior.stored import combine
@@ -33,8 +40,21 @@ _HOMES = {
     "dpmcmc.privacy.affordable": ("noise_for_epsilon", "steps_for_epsilon"),
     "dpmcmc.fit.results": ("load",),
     "dpmcmc.fit.run": ("run",),
-    "dpmcmc.inputs.schema": ("BinaryColumn", "CategoryColumn", "NumberColumn", "Schema"),
-    "dpmcmc.inputs.spec": ("JobSpec", "ModelOptions", "ModelSpec", "NormalPrior", "PrivacySpec"),
+    "dpmcmc.inputs.schema": (
+        "BinaryColumn",
+        "CategoryColumn",
+        "DateColumn",
+        "NumberColumn",
+        "Schema",
+    ),
+    "dpmcmc.inputs.spec": (
+        "JobSpec",
+        "ModelOptions",
+        "ModelSpec",
+        "NormalPrior",
+        "PrivacySpec",
+        "UpTo",
+    ),
     "dpmcmc.queries.statistics.call": ("release_statistic",),
     "dpmcmc.queries.statistics.choice": ("choose_statistic",),
     "dpmcmc.queries.statistics.two_stages": ("release_in_two_stages",),
@@ -50,6 +70,7 @@ __all__ = [
     "CategoryColumn",
     "CoefficientPrior",
     "Counts",
+    "DateColumn",
     "JobSpec",
     "LowQualityError",
     "Mean",
@@ -61,6 +82,7 @@ __all__ = [
     "Quantiles",
     "Schema",
     "SpecError",
+    "UpTo",
     "choose_statistic",
     "combine",
     "describe",

@@ -19,12 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from dpmcmc import JobSpec, ModelSpec, PrivacySpec, plan, sample
+from dpmcmc import JobSpec, ModelOptions, ModelSpec, PrivacySpec, plan, sample
+from dpmcmc.families.multinomial import probabilities
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.privacy import accountant
 from experiments import real_data
 from experiments.baselines import DELTA
 from experiments.calibration import LEVEL, REAL, code_version, fitted
+from experiments.categories import curvature as curvature_of
 from experiments.real_responses import observed
 from experiments.reporting import add_missing, rows_of
 
@@ -40,6 +42,7 @@ DATA, TABLE = HERE / "data" / "asked.csv", HERE / "README.md"
 BEGIN, END = "<!-- asked: begin -->", "<!-- asked: end -->"
 LEAST_HELD, MOST_WRONG = 0.85, 0.15  # beyond them a cell is bold
 REPEATS = 40  # of the simple release
+MORE = 1.25  # times the planned width, that is about right
 FAR_OFF = 3.0  # of a result's own sds
 CLIPS = np.array([1.0, 1.5, 2, 3, 4, 6, 8, 12, 20, 40, 80])
 COUNTS_SHARE, SCORE_SHARE, ONE_SIDED = 0.05, 0.55, 0.5
@@ -59,19 +62,29 @@ def excess(counts, sd, n, ends):
     return np.array(out)
 
 
-def simple(family, x, y, theta, scale, mu, rng):
-    """Mean and covariance by one clipped score at the fit without privacy, as REPEATS draws."""
-    d, n = x.shape
+def slopes(family, x, y, theta, scale, dispersion):
+    """Derivatives (k, n) of log likelihoods by predictors, and the curvature of all rows."""
+    if family == "multinomial":
+        q = probabilities(theta.reshape(-1, len(x)) @ x)[1]
+        return (y == np.arange(1.0, len(q) + 1.0)[:, None]) - q, curvature_of(x, q)
     eta = theta @ x
     mean = {
         "linear": eta,
         "logistic": 1.0 / (1.0 + np.exp(-np.clip(eta, -30.0, 30.0))),
-        "poisson": np.exp(np.minimum(eta, 30.0)),
-    }[family]
-    slopes = {"linear": np.full(n, scale**-2), "logistic": mean * (1.0 - mean), "poisson": mean}
-    values, vectors = np.linalg.eigh((x * slopes[family]) @ x.T / n)
+    }.get(family, np.exp(np.minimum(eta, 30.0)))
+    gain = dispersion / (dispersion + mean) if family == "negative_binomial" else 1.0
+    gain = scale**-2 if family == "linear" else gain
+    slope = {"linear": 1.0, "logistic": mean * (1.0 - mean)}.get(family, mean)
+    return (gain * (y - mean))[None], (x * (gain * slope)) @ x.T
+
+
+def simple(family, x, y, theta, scale, mu, rng, dispersion):
+    """Mean and covariance by one clipped score at the fit without privacy, as REPEATS draws."""
+    d, n = len(theta), x.shape[1]
+    psi, curvature = slopes(family, x, y, theta, scale, dispersion)
+    values, vectors = np.linalg.eigh(curvature / n)
     root = vectors / np.sqrt(values)
-    scores = (root.T @ x) * ((y - mean) / (scale**2 if family == "linear" else 1.0))
+    scores = root.T @ np.concatenate([x * part for part in psi])
     length, ends = np.linalg.norm(scores, axis=0), CLIPS * math.sqrt(d)
     longer = (length > ends[:, None]).sum(axis=1)
     z = 1.0 / (mu * math.sqrt(SCORE_SHARE))
@@ -89,19 +102,27 @@ def simple(family, x, y, theta, scale, mu, rng):
     return means, np.sqrt(variances)
 
 
+def model_of(case, formula):
+    """The model of a data set, with the dispersion that is typed for it."""
+    counts = case.family == "negative_binomial"
+    options = ModelOptions(dispersion=case.dispersion if counts else None)
+    return ModelSpec(family=case.family, formula=formula, options=options)
+
+
 def measured(name, epsilon, runs):
     """Rows of the CSV. The noise is the system's: no two calls agree."""
     case, y, schema, columns, formula = observed(name)
-    d, rng = len(case.x), np.random.default_rng()
-    truth, sds, scale = fitted(case.family, case.x, y)
-    log_scale = math.log(math.sqrt(np.mean((y - truth @ case.x) ** 2)))
+    truth, sds, scale = fitted(case.family, case.x, y, case.dispersion)
+    d, rng = len(truth), np.random.default_rng()
+    linear = case.family == "linear"
+    log_scale = 0.5 * math.log(np.mean((y - truth @ case.x) ** 2)) if linear else 0.0
     mu = accountant.mu_of_epsilon(epsilon, DELTA)
-    means, wide = simple(case.family, case.x, y, truth, scale, mu, rng)
+    means, wide = simple(case.family, case.x, y, truth, scale, mu, rng, case.dispersion)
     beside = {
         "simple_rms": rms((means - truth) / sds),
         "simple_held": round(float((np.abs(means - truth) < 1.645 * wide).mean()), 3),
     }
-    model = ModelSpec(family=case.family, formula=formula)
+    model = model_of(case, formula)
     for estimand in ESTIMANDS:
         far, held, own, good, scales = [], [], [], [], []
         began = time.perf_counter()
@@ -145,27 +166,39 @@ def measured(name, epsilon, runs):
 
 
 def promises(rows):
-    """Lines: by family, estimand and epsilon, planned widths and promises beside what came."""
-    found, known = defaultdict(list), {}
+    """Lines: by family, estimand and epsilon, planned widths and promises beside what came.
+
+    The last ones are over all of an estimand: how many of the promised results are reliable.
+    """
+    found, known, kept = defaultdict(list), {}, defaultdict(list)
     for row in rows:
         name, epsilon = row["cell"], float(row["epsilon"])
         if name not in known:
             known[name] = observed(name)
         case, _, schema, _, formula = known[name]
         spec = JobSpec(
-            model=ModelSpec(family=case.family, formula=formula),
+            model=model_of(case, formula),
             privacy=PrivacySpec(epsilon=epsilon, delta=DELTA),
             sampler=NoisyQuadraticOptions(estimand=row["estimand"]),
         )
         made = plan(schema, spec)
         came = made.expected_width, float(row["width"]), made.usable, float(row["reliable"])
         found[case.family, row["estimand"], epsilon].append(came)
+        if made.usable:
+            kept[row["estimand"]].append((float(row["reliable"]), came[1] <= MORE * came[0]))
     for key, some in sorted(found.items()):
         planned, came, usable, reliable = np.array(some, float).T
         yield (
             f"{key}: width planned {np.median(planned):.2f}, came {np.median(came):.2f}, ratio"
             f" {np.median(came / planned):.2f}; usable {usable.sum():.0f} of {len(some)}, of whose"
             f" results {reliable[usable > 0].mean() if usable.any() else 0.0:.2f} are reliable"
+        )
+
+    for estimand, some in kept.items():
+        reliable, narrow = np.array(some, float).T
+        yield (
+            f"{estimand}: {len(some)} cells are usable, {reliable.mean():.3f} of their results are"
+            f" reliable; {narrow.mean():.3f} came at most {MORE:g} times as wide as planned"
         )
 
 

@@ -41,6 +41,7 @@ FAMILIES = {
     name: family
     for name, model in MODELS.items()
     if (family := model.rows(ModelOptions(dispersion=DISPERSION))) is not None
+    and name != "student_t"  # which has an experiment of its own name
 }
 COUNTS = ("poisson", "negative_binomial")
 DRAWS, LEVEL = 4000, (0.05, 0.95)
@@ -52,7 +53,8 @@ COLUMNS = (
     "width", "widest", "announced", "rms", "unreliable", "coverage_reliable", "seconds", "distance",
     "newton", "newton_coverage", "adassp", "objective", "code",
 )  # fmt: skip
-DATA = Path(__file__).parent / "data" / "calibration.csv"
+HERE = Path(__file__).parent / "data"
+OUTPUTS = {"robust": HERE / "calibration.csv", "model": HERE / "calibration_model.csv"}
 COMPARED = 10  # runs in which simpler estimators stand beside, on the real covariates
 DOMAIN = 100.0  # n mu^2 over the number of coefficients, from which a release is to be reliable
 
@@ -71,7 +73,7 @@ def code_version():
 class Case:
     """Covariates (d, n) within [-1, 1], the truth (p,), and the declared ends of the response.
 
-    y: the response as it was, where it is a real one.
+    y: the response as it was, where it is a real one. dispersion: of negative binomial counts.
     """
 
     family: str
@@ -80,6 +82,7 @@ class Case:
     sd: float
     ends: tuple
     y: np.ndarray | None = None
+    dispersion: float = DISPERSION
 
     def simulated(self, rng):
         if self.family == "multinomial":
@@ -90,12 +93,12 @@ class Case:
         if self.family in COUNTS:
             mean = np.exp(np.minimum(eta, 15.0))
             if self.family == "negative_binomial":
-                mean = mean * rng.gamma(DISPERSION, 1.0 / DISPERSION, len(mean))
+                mean = mean * rng.gamma(self.dispersion, 1.0 / self.dispersion, len(mean))
             return np.clip(rng.poisson(mean), *self.ends) * 1.0
         return np.clip(eta + self.sd * rng.standard_normal(len(eta)), *self.ends)
 
 
-def fitted(family, x, y):
+def fitted(family, x, y, dispersion=DISPERSION):
     """Return estimate, sds and residual sd without privacy."""
     if family == "multinomial":
         return *categories.fitted(x, y), 1.0
@@ -109,7 +112,7 @@ def fitted(family, x, y):
         eta = theta @ x
         mean = np.exp(np.minimum(eta, 30.0)) if family in COUNTS else 1.0 / (1.0 + np.exp(-eta))
         slope = mean if family in COUNTS else mean * (1.0 - mean)
-        gain = DISPERSION / (DISPERSION + mean) if family == "negative_binomial" else 1.0
+        gain = dispersion / (dispersion + mean) if family == "negative_binomial" else 1.0
         precision = (x * slope * gain) @ x.T + 1e-9 * np.eye(len(x))
         theta = theta + np.linalg.solve(precision, x @ (gain * (y - mean)))
     return theta, np.sqrt(np.diag(np.linalg.inv(precision))), 1.0
@@ -247,7 +250,7 @@ SIMULATED = {
 LARGE = {f"plain-{family}-1000000x20": ("plain", family, 1_000_000, 20) for family in FAMILIES}
 
 
-def one(case, y, mu, random):
+def one(case, y, mu, random, estimand="robust"):
     """Return draws (DRAWS, p) in the units of the response, and whether they may be believed."""
     d, linear = len(case.theta), case.family == "linear"
     unit = (case.ends[1] - case.ends[0]) / 8.0 if linear else 1.0
@@ -258,10 +261,16 @@ def one(case, y, mu, random):
     mean = np.append(start, 0.0) if linear else start
     sd = PRIOR_SD if np.abs(case.theta - mean[:d]).max() <= 2.0 * PRIOR_SD else WIDE_SD
     prior = np.append(np.full(d, 8.0**-2), 1.5**-2) if linear else np.full(d, sd**-2.0)
-    told = FAMILIES[case.family], case.x, y / unit, start, mean, prior, 1.0
+    counts = case.family == "negative_binomial"
+    options = ModelOptions(dispersion=case.dispersion if counts else None)
+    family = MODELS[case.family].rows(options)
+    told = family, case.x, y / unit, start, mean, prior, 1.0
     declared = np.isin(case.x, (0.0, 1.0)).all(axis=1)  # such columns are declared as categories
-    rows = Rows(*told, fixed=False, classes=d // len(case.x), indicators=declared)
-    options = NoisyQuadraticOptions(num_far=usual_far(case.family))
+    rows = Rows(
+        *told, fixed=False, classes=d // len(case.x), indicators=declared, intercept=True,
+        ends=(case.ends[0] / unit, case.ends[1] / unit), box=box_of(case.x),
+    )  # fmt: skip
+    options = NoisyQuadraticOptions(num_far=usual_far(case.family), estimand=estimand)
     found = released(rows, math.sqrt(len(case.x)), options, 1.0 / mu, random)
     draws = found.posterior(mean, prior, random).draws(1, DRAWS, random)[0]
     draws[:, :d] *= unit
@@ -270,7 +279,14 @@ def one(case, y, mu, random):
     return draws, judged.reliable and not prior_conflict.pulls(found, mean, prior)[0].any()
 
 
-def measured(name, case, epsilon, runs, seed):
+def box_of(x):
+    """Declared bounds (d,) of covariates: an intercept, categories, numbers."""
+    low = np.where(np.isin(x, (0.0, 1.0)).all(axis=1), 0.0, -1.0)
+    low[(x == 1.0).all(axis=1)] = 1.0
+    return low, np.ones(len(x))
+
+
+def measured(name, case, epsilon, runs, seed, estimand="model"):
     """One cell: a row of the CSV."""
     n, d, linear = case.x.shape[1], len(case.theta), case.family == "linear"
     mu, rng = accountant.mu_of_epsilon(epsilon, DELTA), np.random.default_rng(seed)
@@ -282,7 +298,7 @@ def measured(name, case, epsilon, runs, seed):
         sds = fitted(case.family, case.x, y)[1]
         sds = np.append(sds, 1.0 / math.sqrt(2.0 * n)) if linear else sds
         start = time.perf_counter()
-        draws, reliable = one(case, y, mu, Seeded(10_000 + seed * 1000 + run))
+        draws, reliable = one(case, y, mu, Seeded(10_000 + seed * 1000 + run), estimand)
         spent += time.perf_counter() - start
         low, high = np.quantile(draws, LEVEL, axis=0)
         held.append((low < truth) & (truth < high))
@@ -308,7 +324,7 @@ def measured(name, case, epsilon, runs, seed):
         "worst": round(float(held.mean(axis=0).min()), 3),
         "width": round(float(np.median(wide)), 3),
         "widest": round(float(np.median(wide, axis=0).max()), 3),
-        "announced": round(announced(n, d, mu, case.family), 3),
+        "announced": round(announced(n, d, mu, case.family, estimand), 3),
         "rms": round(float(np.sqrt(np.mean(np.square(off)))), 3),
         "unreliable": round(float(np.mean(bad)), 3),
         "coverage_reliable": round(float(held[good].mean()), 3) if good.any() else "",
@@ -319,11 +335,11 @@ def measured(name, case, epsilon, runs, seed):
     }
 
 
-def announced(n, d, mu, family):
+def announced(n, d, mu, family, estimand):
     """What the planner expects of widths, from public facts alone: the same in all coordinates."""
-    guess = SimpleNamespace(precision=n * np.eye(d))
+    guess = SimpleNamespace(precision=n * np.eye(d), longest=0.0)
     facts = Facts(Assumptions(guess, n, 1.0), math.sqrt(d), np.full(d, 1e-6), family)
-    return float(np.mean(sd_inflation(NoisyQuadraticOptions(), facts, 1.0 / mu)))
+    return float(np.mean(sd_inflation(NoisyQuadraticOptions(estimand=estimand), facts, 1.0 / mu)))
 
 
 def cases(choice):
@@ -378,8 +394,10 @@ def main(words=None):
     parser.add_argument("--cells", nargs="*")
     parser.add_argument("--epsilons", nargs="*", type=float)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=DATA, help="the CSV; cells in it are kept")
+    parser.add_argument("--estimand", choices=tuple(OUTPUTS), default="model")
+    parser.add_argument("--output", type=Path, help="the CSV; cells in it are kept")
     choice = parser.parse_args(words)
+    choice.output = choice.output or OUTPUTS[choice.estimand]
     choice.output.parent.mkdir(parents=True, exist_ok=True)
     done = {(row["cell"], float(row["epsilon"])) for row in rows_of(choice.output)}
     runs = choice.runs or (10 if choice.quick else 40)
@@ -388,7 +406,7 @@ def main(words=None):
         for epsilon in choice.epsilons or ((1.0, 4.0) if choice.quick else EPSILONS):
             if (name, epsilon) in done:
                 continue
-            row = measured(name, case, epsilon, runs, choice.seed)
+            row = measured(name, case, epsilon, runs, choice.seed, choice.estimand)
             add_row(choice.output, COLUMNS, row)
             print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     drawn(choice.output.with_suffix(".png"), rows_of(choice.output))

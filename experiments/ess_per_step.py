@@ -68,8 +68,11 @@ def density(shape, moves, scale):
     return sum(humps) / (2 * sd * np.sqrt(2 * np.pi))
 
 
-def exact_efficiency(shape, noise, scale):
-    """Effective draws a step on N(0, 1), noise sd `noise` for each unit of the move."""
+def exact_efficiency(shape, noise, scale, guided=False):
+    """Effective draws a step on N(0, 1), noise sd `noise` for each unit of the move.
+
+    guided: moves keep their side until one is rejected; the chain is of positions and sides.
+    """
     narrow = scale * (np.sqrt(1 - BACTRIAN_MODE**2) if shape == "bactrian" else 0.5)
     step = min(0.05, max(narrow / 3, 0.008))
     x = np.arange(-4.8, 4.8 + step / 2, step)
@@ -77,7 +80,13 @@ def exact_efficiency(shape, noise, scale):
     lam = 0.5 * (x[:, None] ** 2 - x**2)
     matrix = density(shape, moves, scale) * step * acceptance(lam, noise * np.abs(moves))
     np.fill_diagonal(matrix, 0)
-    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
+    if guided:
+        sides = [2.0 * np.triu(matrix), 2.0 * np.tril(matrix)]
+        stay = [np.diag(1 - side.sum(axis=1)) for side in sides]
+        matrix = np.block([[sides[0], stay[0]], [stay[1], sides[1]]])
+        x = np.concatenate([x, x])
+    else:
+        np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
     weight = np.exp(-0.5 * x * x)
     weight /= weight.sum()
     solution = np.linalg.solve(np.eye(len(x)) - matrix + weight, x)
@@ -250,7 +259,7 @@ def samplers(quick):
     minibatch.batches = sizes
     try:
         return [
-            measured(name, dimension, noise, 100 if quick else 400, 1500 if quick else 10_000)
+            measured(name, dimension, noise, 400, 1500 if quick else 10_000)
             for name in SAMPLERS
             for dimension in ((2,) if quick else (1, 2, 5))
             for noise in ((0.5,) if quick else (0.3, 1.0, 3.0))

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from experiments.calibration import Case, designed, fitted, scaled
+from experiments.calibration import DISPERSION, Case, designed, fitted, scaled, season
 from experiments.posteriors import SHARED
 
 MISSING = {"", "NA", "?", "N/A", "nan"}
@@ -26,10 +26,11 @@ def read(folder, name):
     return {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
 
-def made(family, folder, name, response, columns, ends, when=None):
+def made(family, folder, name, response, columns, ends, when=None, dispersion=DISPERSION):
     """Return a Case. columns: name -> (low, high), or the word that is coded as 1.
 
     response: name of a column, or a function of the columns. Rows with missing values are left out.
+    dispersion: as an analyst would type it, of negative binomial counts.
     """
     known = read(folder, name)
     keys = [key for key in columns if key in known]
@@ -45,8 +46,13 @@ def made(family, folder, name, response, columns, ends, when=None):
     ]
     y = response(told) if isinstance(response, Callable) else told[response].astype(float)
     y = np.clip(y, *ends)
-    theta, _, sd = fitted(family, designed(x), y)
-    return Case(family, designed(x), theta, sd, ends, y)
+    theta, _, sd = fitted(family, designed(x), y, dispersion)
+    return Case(family, designed(x), theta, sd, ends, y, dispersion)
+
+
+def coded(name, *words):
+    """Return what gives the codes of a column's words."""
+    return lambda known: np.argmax(known[name] == np.array(words)[:, None], axis=0) * 1.0
 
 
 WAGE = {"education": (0, 18), "experience": (-4, 63), "ethnicity": "afam", "smsa": "yes"}
@@ -106,5 +112,30 @@ CELLS = {
     "household": lambda: made(
         "poisson", "real", "vietnamh", "hhsize",
         {k: v for k, v in HOUSE.items() if k != "hhsize"}, (0.0, 20.0),
+    ),
+    "bike, k 1.5": lambda: made(
+        "negative_binomial", "datasets", "bike_hour", "cnt", RIDES, (0.0, 1000.0), None, 1.5
+    ),
+    "pharmacy, k 0.2": lambda: made(
+        "negative_binomial", "real", "vietnami", "pharvis", ILL, (0.0, 40.0), None, 0.2
+    ),
+    "illness, k 2": lambda: made(
+        "negative_binomial", "real", "vietnami", "illness", ILL, (0.0, 10.0), None, 2.0
+    ),
+    "visits, k 0.5": lambda: made(
+        "negative_binomial", "real", "randhie", "mdvis", HEALTH, (0.0, 80.0), None, 0.5
+    ),
+    "season": season,
+    "region": lambda: made(
+        "multinomial", "real", "cps1988", coded("region", "south", "northeast", "midwest", "west"),
+        WAGE, (0.0, 3.0),
+    ),
+    "speed": lambda: made(
+        "multinomial", "real", "nasscds",
+        coded("dvcat", "10-24", "1-9km/h", "25-39", "40-54", "55+"), CRASH, (0.0, 4.0),
+    ),
+    "occupation": lambda: made(
+        "multinomial", "real", "tobacco", coded("occupation", "inactself", "bluecol", "whitecol"),
+        {k: v for k, v in SMOKE.items() if k != "occupation"}, (0.0, 2.0),
     ),
 }  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from dpmcmc import BinaryColumn, ModelSpec, NumberColumn, Schema, sample
+from dpmcmc import BinaryColumn, CategoryColumn, ModelSpec, NumberColumn, Schema, sample
 from dpmcmc.releases.quadratic import Quadratic
 from experiments.baselines import DELTA, baselines
 from experiments.calibration import LEVEL, REAL, code_version, fitted
@@ -45,7 +45,11 @@ def observed(name):
         key: np.where(row > 0.5, "1", "0") if least == 0.0 else row
         for key, row, least in zip(names, x, low, strict=True)
     }
-    if case.family == "logistic":
+    if case.family == "multinomial":
+        words = tuple(str(k) for k in range(int(case.ends[1]) + 1))
+        facts.append(CategoryColumn(name="y", categories=words))
+        columns["y"] = np.array(words)[y.astype(int)]
+    elif case.family == "logistic":
         facts.append(BinaryColumn(name="y", categories=("0", "1")))
         columns["y"] = np.where(y > 0.5, "1", "0")
     else:

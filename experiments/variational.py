@@ -3,16 +3,21 @@
 Responses are simulated over the covariates of experiments/calibration.py, so that the truth is
 known; both algorithms are given the same responses, as jobs of the library.
 `python -m experiments.variational [--quick] [--runs 20] [--cells NAME ...]`.
+With `--events`: logistic models of rare events, with clips that no row's gradient reaches; how far
+fits are from the posterior without privacy, beside the released slope of a row. Prints a table.
 """
 
 import argparse
+import itertools
 import math
 import time
 from pathlib import Path
 
 import numpy as np
+from scipy.special import expit
 
 from dpmcmc import BinaryColumn, ModelSpec, NumberColumn, Schema, sample
+from dpmcmc.inputs.options import DpViOptions
 from experiments.baselines import DELTA
 from experiments.calibration import LEVEL, REAL, SIMULATED, fitted, simulated
 from experiments.posteriors import SHARED
@@ -32,6 +37,7 @@ COLUMNS = (
     "width", "widest", "expected", "distance", "unreliable", "coverage_reliable", "seconds",
 )  # fmt: skip
 DATA = Path(__file__).parent / "data" / "variational.csv"
+RATES, CLIPS = (0.01, 0.03, 0.05, 0.1, 0.2, 0.5), (8.0, 20.0)
 
 
 def declared(case):
@@ -88,6 +94,36 @@ def measured(name, case, algorithm, epsilon, runs, seed=1):
     }  # fmt: skip
 
 
+def rare_events(runs):
+    """Print, by rate of events, the released mean slope and distances in the fits' own sds."""
+    rng, n, d = np.random.default_rng(), 20_000, 4
+    names = [f"x{k}" for k in range(d)]
+    numbers = [NumberColumn(name=name, lower=-1, upper=1) for name in names]
+    schema = Schema(columns=(*numbers, BinaryColumn(name="y", categories=("0", "1"))), rows=n)
+    model = ModelSpec(family="logistic", formula="y ~ " + " + ".join(names))
+    print("| events | mean slope | distance: rms | largest | reliable |\n|---|---|---|---|---|")
+    for rate in RATES:
+        slopes, apart, good = [], [], 0
+        for clip, epsilon, _ in itertools.product(CLIPS, (4.0, 10.0), range(runs)):
+            x = np.vstack((np.ones(n), rng.uniform(-1, 1, (d, n))))
+            truth = np.append(math.log(rate / (1.0 - rate)), rng.normal(0.0, 0.7, d))
+            y = rng.random(n) < expit(truth @ x)
+            exact = fitted("logistic", x, y.astype(float))[0]
+            data = dict(zip(names, x[1:], strict=True)) | {"y": np.where(y, "1", "0")}
+            result = sample(
+                data, schema=schema, model=model, epsilon=epsilon, delta=DELTA,
+                sampler=DpViOptions(gradient_clip=clip), accept_low_quality=True,
+            )  # fmt: skip
+            draws = result.draws.reshape(-1, d + 1)
+            apart.append((draws.mean(axis=0) - exact) / draws.std(axis=0))
+            slopes.append(result.release.to_dict()["mean_slope"])
+            good += result.verdict.status == "reliable"
+        off = np.abs(apart)
+        low, high = np.quantile(slopes, (0.1, 0.9))
+        numbers = f"{low:.3f} to {high:.3f} | {np.sqrt(np.mean(off**2)):.2f} | {off.max():.1f}"
+        print(f"| {rate} | {numbers} | {good} of {len(off)} |", flush=True)
+
+
 def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="three small cells, under a minute")
@@ -96,7 +132,10 @@ def main(words=None):
     parser.add_argument("--epsilons", nargs="*", type=float)
     parser.add_argument("--algorithms", nargs="*", default=ALGORITHMS)
     parser.add_argument("--output", type=Path, default=DATA, help="the CSV; cells in it are kept")
+    parser.add_argument("--events", action="store_true", help="rare events alone")
     choice = parser.parse_args(words)
+    if choice.events:
+        return rare_events(choice.runs or 10)
     choice.output.parent.mkdir(parents=True, exist_ok=True)
     done = {(r["cell"], r["algorithm"], float(r["epsilon"])) for r in rows_of(choice.output)}
     names = choice.cells or (CELLS[3:6] if choice.quick else CELLS)

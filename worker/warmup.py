@@ -32,7 +32,7 @@ from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
 from worker import parent
 
-ROWS = 8
+ROWS = 24  # of fewer chains are refused
 SCHEMA = Schema(
     columns=(
         NumberColumn(name="x", lower=-1.0, upper=1.0),

@@ -266,11 +266,29 @@ def _table_lines(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 def _cells(values: Any) -> list[Any]:
     """Values for csv, where a missing one is an empty field."""
     cells: list[Any] = values.tolist()
+    if values.dtype.kind == "M":
+        return [None if cell is None else str(cell) for cell in cells]
     return [None if cell != cell else cell for cell in cells] if values.dtype.kind == "f" else cells
 
 
 def _length(part: Mapping[str, Any]) -> int:
     return len(next(iter(part.values())))
+
+
+def table_as_json(head: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterator[bytes]:
+    """An object of `head` and of `data`: columns of values by name, some values at a time."""
+    return _together(_column_parts(head, columns))
+
+
+def _column_parts(head: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterator[bytes]:
+    yield json.dumps(head)[:-1].encode() + b', "data": {'
+    for number, (name, values) in enumerate(columns.items()):
+        yield f"{', ' if number else ''}{json.dumps(name)}: [".encode()
+        for start in range(0, len(values), NUMBERS_AT_ONCE):
+            text = json.dumps(_cells(values[start : start + NUMBERS_AT_ONCE]))[1:-1]
+            yield f"{', ' if start else ''}{text}".encode()
+        yield b"]"
+    yield b"}}"
 
 
 def table_as_parquet(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
@@ -281,7 +299,12 @@ def table_as_parquet(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
     out, writer = _Pieces(), None
     for part in parts:
         made = pyarrow.table(
-            {name: pyarrow.array(values, from_pandas=True) for name, values in part.items()}
+            {
+                name: pyarrow.array(
+                    values, pyarrow.string() if values.dtype == object else None, from_pandas=True
+                )
+                for name, values in part.items()
+            }
         )
         if writer is None:
             writer = parquet.ParquetWriter(out, made.schema)

@@ -58,8 +58,10 @@ def illustrate(document: Json) -> None:
                 _answer(kind, answer, schemas, table="tables" in path)
             body = operation.get("requestBody", {}).get("content", {})
             for form in (form for kind, form in body.items() if kind.startswith("multipart")):
-                metadata = form["schema"]["properties"]["metadata"]["$ref"].removeprefix(PLACE)
-                form["example"] = {"file": "rows.csv", "metadata": EXAMPLES[metadata]}
+                metadata = form["schema"]["properties"].get("metadata")
+                if metadata is not None:
+                    model = metadata["$ref"].removeprefix(PLACE)
+                    form["example"] = {"file": "rows.csv", "metadata": EXAMPLES[model]}
 
 
 def _like(parameter: Json, schemas: Json) -> Any:

@@ -29,12 +29,15 @@ class _Part:
 
 
 class Upload:
-    """The parts of a dataset's upload: `file`, once or of each data holder, and `metadata`."""
+    """The parts of a dataset's upload: `file`, once or of each data holder, and two small ones.
+
+    `metadata` as JSON, and `schema`, the columns as a schema file.
+    """
 
     def __init__(self, boundary: bytes, folder: Any) -> None:
         self._folder = folder
         self._files: list[Spool] = []
-        self.metadata = bytearray()
+        self.metadata, self.schema = bytearray(), bytearray()
         self.seen: set[str] = set()
         self._part = _Part()
         self._header = [b"", b""]
@@ -72,9 +75,9 @@ class Upload:
     def _headers_finished(self) -> None:
         _, options = parse_options_header(self._part.headers.get(b"content-disposition", b""))
         name = options.get(b"name", b"").decode("latin-1")
-        if name not in ("file", "metadata"):
-            raise _malformed("Only the parts `file` and `metadata` are known.")
-        if name == "metadata" and name in self.seen:
+        if name not in ("file", "metadata", "schema"):
+            raise _malformed("Only the parts `file`, `metadata` and `schema` are known.")
+        if name != "file" and name in self.seen:
             raise _malformed("A part was sent twice.")
         self.seen.add(name)
         self._part.name = name
@@ -88,10 +91,11 @@ class Upload:
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._part.name == "file":
             self._waiting.append(data[start:end])
-        elif len(self.metadata) + end - start > MAX_FIELD:
-            raise of_status(413, f"The metadata is larger than {MAX_FIELD} bytes.")
-        else:
-            self.metadata += data[start:end]
+            return
+        small = self.metadata if self._part.name == "metadata" else self.schema
+        if len(small) + end - start > MAX_FIELD:
+            raise of_status(413, f"The {self._part.name} is larger than {MAX_FIELD} bytes.")
+        small += data[start:end]
 
     def _end(self) -> None:
         self._ended = True
@@ -116,9 +120,11 @@ class Upload:
 
     @property
     def digest(self) -> str:
-        """Of what came: the metadata, and the bytes of all files with where each one ends."""
+        """Of what came: the small parts, and the bytes of all files with where each one ends."""
         whole = self._digest.copy()
         whole.update(sha256(self.metadata).digest())
+        if "schema" in self.seen:
+            whole.update(sha256(self.schema).digest())
         return whole.hexdigest()
 
     @property

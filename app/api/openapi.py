@@ -41,10 +41,12 @@ TAGS = {
 OPERATIONS = {
     "POST /v1/datasets": "create_dataset",
     "POST /v1/datasets/inspect": "inspect_file",
+    "POST /v1/datasets/schema": "check_schema",
     "GET /v1/datasets": "list_datasets",
     "GET /v1/datasets/{id}": "get_dataset",
     "PATCH /v1/datasets/{id}": "update_dataset",
     "DELETE /v1/datasets/{id}": "destroy_dataset",
+    "GET /v1/datasets/{id}/dummy": "get_dummy_rows",
     "GET /v1/datasets/{id}/budget": "get_budget",
     "GET /v1/budget": "list_budgets",
     "GET /v1/datasets/{id}/ledger": "list_ledger_entries",
@@ -94,6 +96,7 @@ _SAID = {
     "WWW-Authenticate": "Bearer",
     "Dpmcmc-Verdict": "reliable or unreliable; absent from jobs of old",
     "Dpmcmc-Protects": "whom the epsilon of these draws protects, in words",
+    "Dpmcmc-Rows": "what these rows are made from, in words",
     "X-Request-Id": "of the request, as the log names it",
     "RateLimit-Limit": "requests of a user in ten seconds",
     "RateLimit-Remaining": "requests that the user may still make now",
@@ -186,6 +189,8 @@ def _headers(method: str, path: str, operation: dict[str, Any]) -> None:
             names.append("Dpmcmc-Verdict")
         if status == "200" and path.endswith("/chain"):
             names.append("Dpmcmc-Protects")
+        if status == "200" and path.endswith("/dummy"):
+            names.append("Dpmcmc-Rows")
         known = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
         operation["responses"][status] = {**answer, "headers": known}
     if "ETag" in operation["responses"].get("200", {}).get("headers", {}):

@@ -42,6 +42,8 @@ DETAILS = {
 MISSING = object()
 MOST_TOLD = 20  # faults that one answer lists
 MOST_MADE = 2000  # errors that are made of one body: each takes a microsecond or two
+UNTIL = frozenset(("up_to", "until"))
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # fields
 MAPPED = frozenset({"NormalPrior"})  # things that may stand alone, or by names
 
 
@@ -185,7 +187,8 @@ def _excerpt(here: Any, depth: int = 0) -> Any:
 def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -> bool:
     """Whether an error is of the member of a union that the document means.
 
-    Where a thing or a mapping from names to such things may stand, objects alone are a mapping.
+    Where a thing or a mapping from names to such things may stand, objects alone are a mapping. An
+    epsilon that is an object is one that a job goes up to.
     mappings: what was found of objects before, by their identity.
     """
     here = document
@@ -194,6 +197,10 @@ def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -
         if further is not MISSING:
             here = further
             continue
+        if step == "float" and isinstance(here, dict) and not UNTIL.isdisjoint(here):
+            return False
+        if step == "UpTo" and not isinstance(here, dict):
+            return False
         mapping = str(step).startswith("dict[")
         if mapping or step in MAPPED:
             if id(here) not in mappings:
@@ -219,6 +226,8 @@ def _fault(item: ErrorDetails, document: Any) -> Fault | None:
         loc = (*loc, context["discriminator"].strip("'"))
     else:
         missing = item["type"].startswith("missing")
+        if item["type"] in UNKNOWN:
+            message = "There is no such field here."
     if missing and _there(loc, document):
         return None
     further = context["pointer"] if item["type"] == "event" else ""

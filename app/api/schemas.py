@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Ty
 from uuid import UUID
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -23,6 +24,7 @@ from pydantic_core import PydanticCustomError
 from app.services.budgets.promises import LARGEST_PROMISE
 from app.services.jobs.kinds.chains import ChainJob
 from app.services.jobs.kinds.tasks import TaskJob
+from app.storage.columns import ISO_DAY, MAX_DESCRIPTION
 from app.storage.dialect import Compression, Decimal, Encoding, Thousands
 from dpmcmc.base.names import NAMED_ROW, ROW
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
@@ -33,6 +35,7 @@ from dpmcmc.inputs.schema import (
     LARGEST_WHOLE,
     MOST_SPIKES,
     MOST_UNIT_ROWS,
+    day_of,
     is_date,
 )
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec, Spend
@@ -98,7 +101,7 @@ def _no_date(value: Any) -> Any:
 def _no_dates(value: Any) -> Any:
     """Refuse a column of dates, by name."""
     kind = value.get("type") if isinstance(value, dict) else None
-    if isinstance(kind, str) and kind.startswith(("date", "time")):
+    if isinstance(kind, str) and kind.startswith(("date", "time")) and kind != "date":
         raise PydanticCustomError("date", "{dates}", {"dates": DATES})
     return value
 
@@ -118,19 +121,41 @@ def _true_or_codes(value: Any, codes: ValidatorFunctionWrapHandler) -> Any:
     return True if value is True else codes(value)
 
 
+def _codes_or_true(items: dict[str, str]) -> WithJsonSchema:
+    codes = {"type": "array", "items": items, "maxItems": 20}
+    return WithJsonSchema({"anyOf": [codes, {"type": "boolean", "const": True}]})
+
+
 # a union would name its members in the pointers of errors
 Missing = Annotated[
     list[float],
     Field(max_length=20),
     WrapValidator(_true_or_codes),
     PlainSerializer(lambda missing: missing),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "array", "items": {"type": "number"}, "maxItems": 20},
-                {"type": "boolean", "const": True},
-            ]
-        }
+    _codes_or_true({"type": "number"}),
+]
+
+
+def _day(value: str) -> str:
+    if day_of(value) is None:
+        raise ValueError("must be a date, such as 2020-01-31")
+    return value
+
+
+Day = Annotated[str, Field(pattern=f"^{ISO_DAY}$"), AfterValidator(_day)]
+MissingDays = Annotated[
+    list[Day],
+    Field(max_length=20),
+    WrapValidator(_true_or_codes),
+    PlainSerializer(lambda missing: missing),
+    _codes_or_true({"type": "string", "format": "date"}),
+]
+Described = Annotated[
+    str,
+    Field(
+        max_length=MAX_DESCRIPTION,
+        pattern=r"^[^\x00]*$",
+        description="what the column holds, in words; public",
     ),
 ]
 
@@ -139,6 +164,7 @@ class NumberIn(Request):
     """A numeric column with public bounds; values outside are clamped."""
 
     name: Name
+    description: Described = ""
     type: Literal["number"]
     lower: Bound
     upper: Bound
@@ -187,12 +213,59 @@ class NumberIn(Request):
         return self
 
 
+MayBeMissing = Annotated[
+    bool,
+    Field(
+        description="whether null, NaN and empty fields stand for no value: rows with one are left"
+        " out of models that use the column, and count as rows all the same"
+    ),
+]
+
+
+class DateIn(Request):
+    """A column of dates with public bounds, as 2020-01-31; dates outside are clamped.
+
+    In formulas it is whole days since the lower bound. The time of day is left out.
+    """
+
+    name: Name
+    description: Described = ""
+    type: Literal["date"]
+    lower: Day
+    upper: Day
+    missing: Annotated[
+        MissingDays,
+        Field(
+            description="dates that stand for no value, such as 9999-12-31; true where null and"
+            " empty fields do"
+        ),
+    ] = []
+    spikes: Annotated[
+        list[Day], Field(max_length=MOST_SPIKES, description="dates that many rows have")
+    ] = []
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "DateIn":
+        if not self.lower < self.upper:
+            raise ValueError("lower must be before upper")
+        codes = self.missing if isinstance(self.missing, list) else []
+        if len(set(codes)) < len(codes):
+            raise ValueError("the missing codes must be distinct")
+        if not all(self.lower <= one <= self.upper for one in self.spikes):
+            raise ValueError("the spikes must lie within the bounds")
+        if len(set(self.spikes)) < len(self.spikes) or set(self.spikes) & set(codes):
+            raise ValueError("the spikes must be distinct, and no missing codes")
+        return self
+
+
 class CategoryIn(Request):
     """A column of declared categories; the first one is the reference."""
 
     name: Name
+    description: Described = ""
     type: Literal["category"]
     categories: Annotated[list[Word], Field(min_length=2, max_length=1000)]
+    missing: MayBeMissing = False
 
     @model_validator(mode="after")
     def _distinct(self) -> "CategoryIn":
@@ -205,8 +278,10 @@ class BinaryIn(Request):
     """A column of two declared categories; the second one is coded as 1."""
 
     name: Name
+    description: Described = ""
     type: Literal["binary"]
     categories: Annotated[list[Word], Field(min_length=2, max_length=2)]
+    missing: MayBeMissing = False
 
     @model_validator(mode="after")
     def _distinct(self) -> "BinaryIn":
@@ -216,7 +291,9 @@ class BinaryIn(Request):
 
 
 ColumnIn = Annotated[
-    NumberIn | CategoryIn | BinaryIn, Field(discriminator="type"), BeforeValidator(_no_dates)
+    NumberIn | DateIn | CategoryIn | BinaryIn,
+    Field(discriminator="type"),
+    BeforeValidator(_no_dates),
 ]
 
 
@@ -255,8 +332,8 @@ class HoldersIn(Request):
 
     names: of the holders. column: of the file, which names a row's holder and is not stored; left
     out where each holder's rows come in a file of their own, in the order of the names. Who has a
-    row, and how many rows a holder has, is public: a neighbouring dataset differs in one row, which
-    stays with its holder.
+    row, and how many rows (or persons) a holder has, is public: a neighbouring dataset differs in
+    one row, which stays with its holder. Holders of persons share one ledger.
     """
 
     names: Annotated[list[Name], Field(min_length=2, max_length=100)]
@@ -288,10 +365,13 @@ class UnitIn(Request):
         return column
 
 
+Reason = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]*[^\s\x00]")]
+
+
 class SeparateIn(Request):
     """Why rows that were here before get a budget besides the one that they have."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]*[^\s\x00]")]
+    reason: Reason
 
 
 NoValue = Annotated[str, Field(min_length=1, max_length=50, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -368,6 +448,21 @@ class InspectOut(Answer):
     rows: list[list[str]]
 
 
+class ProblemOut(Answer):
+    """What is wrong in a schema file. line: from 1; of JSON, the number of the column."""
+
+    line: int
+    field: str
+    message: str
+
+
+class SchemaOut(Answer):
+    """What a schema file declares: columns as in the metadata of an upload, as far as they go."""
+
+    columns: list[dict[str, Any]]
+    problems: list[ProblemOut]
+
+
 class DatasetIn(Request):
     """The metadata of an upload.
 
@@ -435,9 +530,12 @@ class DatasetPatch(Request):
 
     allotments: epsilons (at the dataset's delta) that single analysts may use of the budget, by the
     analysts' ids; null lifts an allotment.
+
+    reason: why, for the ledger and the audit trail.
     """
 
     most_values = 12_000
+    reason: Reason | None = None
     privacy: BudgetIn | None = None
     archived: bool | None = None
     available: Literal[True] | None = None
@@ -446,7 +544,7 @@ class DatasetPatch(Request):
 
     @model_validator(mode="after")
     def _something(self) -> "DatasetPatch":
-        if not self.model_fields_set:
+        if not self.model_fields_set - {"reason"}:
             raise ValueError("name at least one change")
         return self
 
@@ -483,7 +581,7 @@ class SeenOut(Answer):
     shared: bool
     kind: Literal["same_rows", "rows", "columns", "persons"]
     share: float
-    persons: int | None = Field(None, exclude_if=lambda told: told is None)
+    persons: int | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class ProtectsOut(Answer):
@@ -537,13 +635,13 @@ class DatasetOut(Answer):
     privacy: PrivacyOut
     columns: list[dict[str, Any]]
     status: Literal["open", "archived", "unavailable", "destroyed"]
-    unavailable: UnavailableOut | None = Field(None, exclude_if=lambda told: told is None)
+    unavailable: UnavailableOut | None = Field(None, exclude_if=lambda value: value is None)
     created_at: datetime
     grants: list[UUID] | None = None
     population: str | None = Field(None, exclude_if=lambda named: named is None)
-    holders: list[HolderOut] = Field([], exclude_if=lambda told: not told)
-    pool: UUID | None = Field(None, exclude_if=lambda told: told is None)
-    shares_ledger_with: UUID | None = Field(None, exclude_if=lambda told: told is None)
+    holders: list[HolderOut] = Field([], exclude_if=lambda value: not value)
+    pool: UUID | None = Field(None, exclude_if=lambda value: value is None)
+    shares_ledger_with: UUID | None = Field(None, exclude_if=lambda value: value is None)
     warnings: list[Annotated[WeakOut | SeenOut | CutOut, Field(discriminator="code")]] = Field(
         [],
         description="rows_seen_before, rows_cut: in the answer to the upload only, for its admin",
@@ -554,6 +652,23 @@ class Epsilon(Answer):
     """An epsilon at the delta named beside it; null where none is finite."""
 
     epsilon: float | None
+
+
+class DummyOut(Answer):
+    """Rows made from declared bounds and categories alone, column by column.
+
+    data: of each column as many values as rows, null where one is missing; where persons are
+    protected, their column is among them.
+    """
+
+    dataset: UUID
+    rows: int
+    seed: int
+    note: str
+    data: Annotated[
+        dict[str, list[float | str | None]],
+        Field(json_schema_extra={"example": {"dose": [1.25, 7.5], "cured": ["no", "yes"]}}),
+    ]
 
 
 class AllotmentOut(Answer):
@@ -570,6 +685,14 @@ class AllotmentOut(Answer):
     jobs_left: int | None = Field(None, exclude_if=lambda count: count is None)
 
 
+class RaisedOut(Answer):
+    """What a budget would be if it were raised. jobs_left: as the budget's own, about."""
+
+    epsilon: float
+    jobs_left: int | None = Field(None, exclude_if=lambda count: count is None)
+    warnings: list[WeakOut]
+
+
 class BudgetOut(Answer):
     """A budget; every epsilon is composed, at the dataset's delta.
 
@@ -578,6 +701,7 @@ class BudgetOut(Answer):
     kept for medians and maxima, whose noise may fail.
     allotments: by analysts' ids, only where there are any; an analyst is told the own one.
     jobs_left: how many jobs of job_epsilon still fit, one after the other; absent without it.
+    raised: what raised_to would do; absent without it.
     """
 
     dataset: UUID
@@ -595,6 +719,7 @@ class BudgetOut(Answer):
     jobs: int
     jobs_left: int | None = Field(None, exclude_if=lambda count: count is None)
     allotments: dict[UUID, AllotmentOut] = Field({}, exclude_if=lambda caps: not caps)
+    raised: RaisedOut | None = Field(None, exclude_if=lambda raised: raised is None)
 
 
 class HistoryOut(Answer):
@@ -685,6 +810,8 @@ class JobIn(Request):
     accept_low_quality: take a job whose plan is not `usable`, which is refused otherwise. spend:
     until_hopeless ends a release early that its own released numbers show to be hopeless; it then
     costs what it drew, and the rest of its reservation is returned. all goes on whatever they show.
+    privacy.epsilon may be {"up_to": 4, "until": "reliable"}: a job of noisy_quadratic that begins
+    small and goes on until its verdict is reliable; it reserves all, and costs what it drew.
     """
 
     dataset: UUID
@@ -735,7 +862,9 @@ class PlanOut(Answer):
     expected_ess: effective draws where effects are large or answers are rare; null where nothing is
     known of how a sampler mixes.
     expected_width: sd of the draws over the non-private posterior's, median coefficient; null where
-    it is not known. usable: whether the result is expected to be of any use.
+    it is not known. usable: whether the result is expected to be of any use. rounds: of a job that
+    goes on until its result is reliable, the epsilon that is paid after each round if it ends
+    there; empty of other jobs.
     """
 
     algorithm: str
@@ -749,6 +878,7 @@ class PlanOut(Answer):
     expected_ess: float | None
     expected_width: float | None
     usable: bool
+    rounds: list[float]
     parameters: list[str]
     remaining_after: Epsilon
     affordable: bool
@@ -791,7 +921,8 @@ class VerdictOut(Answer):
 
     reasons: each thing that is wrong, and what would mend it. width_from_privacy: part of its
     intervals' width that is due to privacy, where that is known. notes: on declared bounds, for the
-    next dataset. mended_at: about the epsilon at which the same job would be reliable, where known.
+    next dataset. mended_at: the epsilon that the sentence names, at which noise would be no reason
+    any more; null where it names none. Other reasons that stand beside it may remain.
     """
 
     status: Literal["reliable", "unreliable"]
@@ -903,12 +1034,16 @@ class ChainOut(Answer):
 
 
 class EstimateOut(Answer):
-    """A number with its interval."""
+    """A number with its interval.
+
+    dates: estimate, lower and upper as dates, where they are days of a column of dates.
+    """
 
     name: str
     estimate: float
     lower: float
     upper: float
+    dates: tuple[str, str, str] | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class SummariesOut(Answer):
@@ -1019,9 +1154,10 @@ class UserIn(Request):
 
 
 class UserPatch(Request):
-    """Whether a user is shut out."""
+    """Whether a user is shut out, and why, for the audit trail."""
 
     disabled: bool
+    reason: Reason | None = None
 
 
 class KeyIn(Request):
@@ -1168,8 +1304,8 @@ def _event(value: Any) -> Event:
     try:
         return from_dict(value)
     except EventError as error:
-        told = {"message": error.message, "pointer": error.pointer}
-        raise PydanticCustomError("event", "{message}", told) from None
+        context = {"message": error.message, "pointer": error.pointer}
+        raise PydanticCustomError("event", "{message}", context) from None
 
 
 EventIn = Annotated[Event, PlainValidator(_event, json_schema_input_type=Event)]

@@ -15,16 +15,23 @@ from app.ledger.errors import AmendmentRefused
 from dpmcmc.privacy.filter import FilterState
 
 Details = Mapping[str, Any]
+RAISED = frozenset({"epsilon", "delta"})
 STATUSES = ("archive", "unarchive", "destroy")
 OF_ONE_DATASET = (*STATUSES, "grant", "join")
 
 
 def amend(
-    session: Session, dataset_id: UUID, kind: str, details: Details, actor_id: UUID | None
+    session: Session,
+    dataset_id: UUID,
+    kind: str,
+    details: Details,
+    actor_id: UUID | None,
+    reason: str | None = None,
 ) -> None:
-    """Write an amendment. details, by kind (JSON values only):
+    """Write an amendment. reason: why, in its details. details, by kind (JSON values only):
 
-    raise_budget: {"epsilon": …, "delta": …}, either or both, never lower than before
+    raise_budget: {"epsilon": …, "delta": …}, either or both, never lower than before; the entry has
+                  what they were in "from"
     allot:        {"analyst": id, "epsilon": … or None}: that analyst's cap under the dataset's
     grant:        {"users": [ids] or None}: recorded; the grants' own table is the caller's
     archive, unarchive, destroy: {}; no new reservations while archived, none ever after destroy
@@ -46,6 +53,10 @@ def amend(
     if head.status == "destroyed" and kind not in ("restore", "join"):
         raise AmendmentRefused("the dataset's rows are destroyed")
     fields = dict(details)
+    if kind == "raise_budget":
+        fields["from"] = {name: getattr(head.terms, name) for name in details if name in RAISED}
+    if reason:
+        fields["reason"] = reason
     shared = kind in OF_ONE_DATASET and _shared(session, dataset_id)
     if shared:
         fields["dataset"] = str(dataset_id)
@@ -88,7 +99,7 @@ def _join(_: Session, head: Head, details: Details) -> Head:
 
 
 def _raise_budget(_: Session, head: Head, details: Details) -> Head:
-    if not details or not set(details) <= {"epsilon", "delta"}:
+    if not details or not set(details) <= RAISED:
         raise AmendmentRefused("name an epsilon, a delta or both")
     if not all(_is_number(value) for value in details.values()):
         raise AmendmentRefused("a budget is a finite number")

@@ -25,7 +25,7 @@ from app.ledger.account import (
     sum_of,
     written,
 )
-from app.ledger.amend import STATUSES, at_least
+from app.ledger.amend import RAISED, STATUSES, at_least
 from app.ledger.codec import (
     canonical,
     entry_hash,
@@ -200,7 +200,8 @@ class _Replay:
 
     def _amend(self, kind: str, details: dict[str, Any]) -> str | None:
         if kind == "raise_budget":
-            self.terms = replace(self._terms, **details)
+            raised = {name: details[name] for name in RAISED if name in details}
+            self.terms = replace(self._terms, **raised)
         elif kind == "allot":
             self._allot(details["analyst"], details["epsilon"])
         elif kind == "restore":

@@ -3,9 +3,10 @@
 import hashlib
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from app.storage.dialect import Reading
@@ -19,15 +20,21 @@ from dpmcmc.inputs.schema import (
     BinaryColumn,
     CategoryColumn,
     Column,
+    DateColumn,
     NumberColumn,
     PrivacyUnit,
     Schema,
+    as_json,
+    day_of,
+    members_of,
 )
 
 MAX_COLUMNS = 1000
 MAX_CATEGORIES = 1000
 MAX_CODES = 20
 MAX_NAME = 200
+MAX_DESCRIPTION = 1000
+ISO_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 SMALLEST_RANGE = 1.0 / LARGEST_BOUND
 TOO_CLOSE = (
@@ -62,13 +69,15 @@ def parse_columns(columns: Sequence[Any]) -> tuple[Column, ...]:
 
 
 def _column(column: Any, pointer: str) -> Column:
-    kinds = {"number": _number, "category": _category, "binary": _binary}
+    kinds = {"number": _number, "date": _date, "category": _category, "binary": _binary}
     if not isinstance(column, dict) or column.get("type") not in kinds:
-        raise _refuse(f"{pointer}/type", "a column is a number, a category or binary")
+        raise _refuse(f"{pointer}/type", "a column is a number, a date, a category or binary")
     _check_text(column.get("name"), f"{pointer}/name")
-    parsed = kinds[column["type"]](column, pointer)
-    unknown = set(column) - (set(asdict(parsed)) - {"empty"})
-    if unknown:
+    description = column.get("description", "")
+    if not isinstance(description, str) or len(description) > MAX_DESCRIPTION:
+        raise _refuse(f"{pointer}/description", f"a text of at most {MAX_DESCRIPTION} characters")
+    parsed = replace(kinds[column["type"]](column, pointer), description=description)
+    if set(column) - members_of(type(parsed)):
         raise _refuse(pointer, "fields that this type of column does not have")
     return parsed
 
@@ -93,8 +102,8 @@ def _number(column: dict[str, Any], pointer: str) -> Column:
         raise _refuse(f"{pointer}/integer", "true or false")
     for bound, value in (("lower", lower), ("upper", upper)):
         if integer and not (value.is_integer() and abs(value) <= LARGEST_WHOLE):
-            told = "a whole number within 2^51, as the column is declared integer"
-            raise _refuse(f"{pointer}/{bound}", told)
+            message = "a whole number within 2^51, as the column is declared integer"
+            raise _refuse(f"{pointer}/{bound}", message)
     return NumberColumn(
         name=column["name"],
         lower=lower,
@@ -104,6 +113,44 @@ def _number(column: dict[str, Any], pointer: str) -> Column:
         spikes=_spikes(spikes, f"{pointer}/spikes", (lower, upper), missing, integer=integer),
         empty=empty,
     )
+
+
+def _date(column: dict[str, Any], pointer: str) -> Column:
+    missing, spikes = column.get("missing", ()), column.get("spikes", ())
+    if missing is not True:
+        missing = _days(missing, f"{pointer}/missing", MAX_CODES)
+    spikes = _days(spikes, f"{pointer}/spikes", MOST_SPIKES)
+    for bound in ("lower", "upper"):
+        _check_day(column.get(bound), f"{pointer}/{bound}")
+    if not column["lower"] < column["upper"]:
+        raise _refuse(f"{pointer}/upper", "must be after lower")
+    try:
+        return DateColumn(
+            name=column["name"],
+            lower=column["lower"],
+            upper=column["upper"],
+            missing=missing,
+            spikes=spikes,
+        )
+    except ValueError as error:  # what is left: spikes outside the bounds, or among the codes
+        raise _refuse(f"{pointer}/spikes", str(error)) from None
+
+
+def _days(given: Any, pointer: str, most: int) -> tuple[str, ...]:
+    """Dates in a list. Raises IngestError."""
+    if not isinstance(given, list | tuple) or len(given) > most:
+        raise _refuse(pointer, f"a list of at most {most} dates")
+    for at, value in enumerate(given):
+        _check_day(value, f"{pointer}/{at}")
+    repeated = _first_repeated(given)
+    if repeated is not None:
+        raise _refuse(f"{pointer}/{repeated}", "this date is declared twice")
+    return tuple(given)
+
+
+def _check_day(value: Any, pointer: str) -> None:
+    if not isinstance(value, str) or not re.fullmatch(ISO_DAY, value) or day_of(value) is None:
+        raise _refuse(pointer, "a date, such as 2020-01-31")
 
 
 def _spikes(
@@ -126,11 +173,11 @@ def _spikes(
             raise _refuse(f"{pointer}/{at}", "a spike is no missing code")
         if integer and not float(value).is_integer():
             raise _refuse(f"{pointer}/{at}", "a spike of an integer column is a whole number")
-    found = tuple(float(value) for value in given)
-    repeated = _first_repeated(found)
+    numbers = tuple(float(value) for value in given)
+    repeated = _first_repeated(numbers)
     if repeated is not None:
         raise _refuse(f"{pointer}/{repeated}", "this spike is declared twice")
-    return found
+    return numbers
 
 
 def _missing(codes: Any, pointer: str) -> tuple[float, ...]:
@@ -140,11 +187,11 @@ def _missing(codes: Any, pointer: str) -> tuple[float, ...]:
     for at, code in enumerate(codes):
         if isinstance(code, bool) or not isinstance(code, int | float) or not _finite(code):
             raise _refuse(f"{pointer}/{at}", "a code is a finite number")
-    found = tuple(float(code) for code in codes)
-    repeated = _first_repeated(found)
+    numbers = tuple(float(code) for code in codes)
+    repeated = _first_repeated(numbers)
     if repeated is not None:
         raise _refuse(f"{pointer}/{repeated}", "this code is declared twice")
-    return found
+    return numbers
 
 
 def _finite(value: int | float) -> bool:
@@ -167,14 +214,25 @@ def _categories(column: dict[str, Any], pointer: str) -> list[str]:
 
 
 def _category(column: dict[str, Any], pointer: str) -> Column:
-    return CategoryColumn(name=column["name"], categories=tuple(_categories(column, pointer)))
+    categories, missing = _categories(column, pointer), _may_be_missing(column, pointer)
+    return CategoryColumn(name=column["name"], categories=tuple(categories), missing=missing)
 
 
 def _binary(column: dict[str, Any], pointer: str) -> Column:
     categories = _categories(column, pointer)
     if len(categories) != 2:
         raise _refuse(f"{pointer}/categories", "a binary column has exactly two categories")
-    return BinaryColumn(name=column["name"], categories=(categories[0], categories[1]))
+    pair, missing = (categories[0], categories[1]), _may_be_missing(column, pointer)
+    return BinaryColumn(name=column["name"], categories=pair, missing=missing)
+
+
+def _may_be_missing(column: dict[str, Any], pointer: str) -> bool:
+    """Whether values of a column of categories may be missing. Raises IngestError."""
+    missing = column.get("missing", False)
+    if not isinstance(missing, bool):
+        message = "true or false: a word for no value is a category of its own, or one of format"
+        raise _refuse(f"{pointer}/missing", message)
+    return missing
 
 
 def _check_text(value: Any, pointer: str) -> None:
@@ -211,7 +269,7 @@ def check_names(
     are not repeated in the message: without a header they are values.
     """
     absent = tuple(
-        (f"/columns/{at}", f"the file has no column {column.name!r}")
+        (f"/columns/{at}", f"the file has no column {column.name!r}{_case(column.name, names)}")
         for at, column in enumerate(columns)
         if column.name not in names
     )
@@ -220,10 +278,18 @@ def check_names(
     declared = {column.name for column in columns}
     undeclared = sum(1 for name in names if name and name not in {*declared, *reading.skip})
     if undeclared and not reading.skip_undeclared:
-        told = f"{undeclared} columns of the file are not declared: name them in skip, or say"
-        raise IngestError("extra_column", "/file", f"{told} skip_undeclared, to leave them out")
-    if any(names.count(name) > 1 for name in declared):
-        raise IngestError("repeated_column", "/file", "a declared column is there more than once")
+        message = f"{undeclared} columns of the file are not declared: name them in skip, or say"
+        raise IngestError("extra_column", "/file", f"{message} skip_undeclared, to leave them out")
+    twice = [name for name in sorted(declared) if names.count(name) > 1]
+    if twice:
+        message = f"declared columns are there more than once: {', '.join(map(repr, twice))}"
+        raise IngestError("repeated_column", "/file", f"{message}; rename all but one in the file")
+
+
+def _case(name: str, names: Sequence[str]) -> str:
+    """What to add where a name of the file differs in small and capital letters alone."""
+    alike = any(name.casefold() == other.casefold() for other in names)
+    return ": its name there differs in small and capital letters" if alike else ""
 
 
 def columns_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
@@ -232,11 +298,7 @@ def columns_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
     What is not declared (`missing`, `integer`, `spikes`) is not there: what was written before
     there was any keeps its digest.
     """
-    order = ("name", "type", "lower", "upper", "integer", "missing", "spikes", "categories")
-    plain = [json.loads(json.dumps(asdict(column))) for column in columns]
-    plain = [{**one, "missing": True} if one.get("empty") else one for one in plain]
-    declared = [{k: v for k, v in one.items() if v is not False and v != []} for one in plain]
-    return [{k: one[k] for k in order if k in one} for one in declared]
+    return [as_json(column) for column in columns]
 
 
 def columns_digest(columns: Sequence[Column]) -> bytes:

@@ -37,7 +37,7 @@ MARKS: tuple[tuple[bytes, Encoding], ...] = (  # byte order marks, the longer on
 )
 SPELLINGS = (  # of no value, by spreadsheets, R, SAS, SQL and statistical offices
     "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "\\N", "None", "#N/A", ".", ":", "-", "..",
-    "…", "?", "x",
+    "…", "?", "x", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!",
 )  # fmt: skip
 MOST_RECORDS = 5000  # of a sample
 TITLES = 30  # lines above a header at most
@@ -123,10 +123,15 @@ def sample_of(
 
     text: the beginning of a file. names: of columns that it must have, empty where none are known;
     numbers: those of them that are numbers, or all columns where none are known. whole: whether
-    the text is all of the file. Raises IngestError where the separator is open.
+    the text is all of the file. Raises IngestError where the separator is open, or the first line
+    goes on beyond the text.
     """
-    if not whole and "\n" in text:
-        text = text[: text.rindex("\n") + 1]
+    if not whole:
+        end = text.rfind("\n") + 1
+        if not end:
+            message = f"the first line is longer than {SAMPLE_BYTES} bytes"
+            raise IngestError("line_too_long", "/file", message)
+        text = text[:end]
     named, dialect = re.match(r"sep=(.)\r?\n", text), declared
     if named:  # written for Excel
         separator = dialect.separator or named[1]
@@ -142,6 +147,8 @@ def sample_of(
         row_names = _has_row_names(header, rows)
     if row_names and (not rows or len(header) == len(rows[0]) - 1):
         header = ["", *header]
+    elif row_names is False and _end_empty(header, rows):
+        header = [*header, ""]
     dialect = replace(
         dialect, separator=table.separator, skip_lines=table.above, row_names=row_names
     )
@@ -204,7 +211,10 @@ class _Table:
             first = first if place is None else place
         elif above is None and self.width > 1:
             wide = (self.width - 1, self.width) if len(shown) > 1 else (self.width,)
-            first = next((at for at in shown[:TITLES] if len(records[at]) in wide), first)
+            fit = [at for at in shown[:TITLES] if len(records[at]) in wide]
+            padded = [len(records[at]) > 1 and not any(records[at][1:]) for at in fit]  # titles
+            wordy = [at for at, title in zip(fit, padded, strict=True) if not title]
+            first = next(iter([*wordy, *fit]), first)
         elif names:
             self.named = bool(shown) and set(names) <= set(records[first])
         self.above = (above or 0) + (taken[first - 1] if first else 0)
@@ -231,8 +241,8 @@ def _chosen(tables: Sequence[_Table], names: Collection[str]) -> _Table:
     best = max(several, key=lambda one: one.share, default=usual[0])
     equal = [one for one in several if one.share == best.share]
     if len(equal) > 1 and not names:
-        told = "the file can be divided into columns in two ways: declare its separator"
-        raise IngestError("ambiguous_format", "/format/separator", told)
+        message = "the file can be divided into columns in two ways: declare its separator"
+        raise IngestError("ambiguous_format", "/format/separator", message)
     return best
 
 
@@ -241,9 +251,14 @@ def _has_row_names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool
     full = [row for row in rows if len(row) == len(header) + 1]
     if not rows or len(full) < len(rows):
         return False
-    if not any(row[-1] for row in full):  # a separator at the end of each row
-        return None
+    if _end_empty(header, rows):  # a separator at the end of each row
+        return None if [row[0] for row in full] == [str(n + 1) for n in range(len(full))] else False
     return True if [row[0] for row in full] == [str(n + 1) for n in range(len(full))] else None
+
+
+def _end_empty(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether all rows have one field more than the header, and nothing in it."""
+    return bool(rows) and all(len(row) == len(header) + 1 and not row[-1] for row in rows)
 
 
 def number_pattern(decimal: str, thousands: str) -> str:
@@ -286,6 +301,6 @@ def _with_marks(dialect: Dialect, cells: Iterable[str]) -> Dialect:
             return dialect if marked else replace(dialect, thousands=dialect.thousands or "")
         ways, decimals = {(".", "")}, {"."}  # what CSV is between commas
     (decimal,) = decimals
-    found = {thousands for _, thousands in ways}
-    thousands = "" if "" in found else min(found)
+    separators = {thousands for _, thousands in ways}
+    thousands = "" if "" in separators else min(separators)
     return replace(dialect, decimal=decimal, thousands=thousands)  # type: ignore[arg-type]

@@ -101,7 +101,7 @@ class Likeness:
 
     @property
     def strength(self) -> tuple[bool, bool, bool, float]:
-        """The larger, the more alike."""
+        """What likenesses are sorted by: the larger, the more alike two tables are."""
         return self.sure, self.kind == "same_rows", self.kind == "rows", self.share
 
 
@@ -190,10 +190,10 @@ def _print_of(stored: bytes, parts: int) -> Print:
 
 def likeness(one: Fingerprint, other: Fingerprint) -> Likeness | None:
     """How alike two uploads are; None where they are not, or nobody can tell."""
-    found = [_alike(one.exact, other.exact)]
+    likenesses = [_alike(one.exact, other.exact)]
     if one.coarse is not None and other.coarse is not None:
-        found.append(_alike(one.coarse, other.coarse))
-    best = max((like for like in found if like), key=lambda like: like.strength, default=None)
+        likenesses.append(_alike(one.coarse, other.coarse))
+    best = max((like for like in likenesses if like), key=lambda like: like.strength, default=None)
     common = len(np.intersect1d(one.persons, other.persons, assume_unique=True))
     if common == 0:
         return best
@@ -388,8 +388,8 @@ class Sketch:
         self._exact, self._coarse = _Sketched(len(columns)), _Sketched(len(columns))
 
     def _table(self, column: Any) -> Bits:
-        """The bits of every declared category; of one that is a number, the number's."""
-        return np.array([self._text(value) for value in column.categories], np.uint64)
+        """The bits of every declared category, and of no value; of a number, the number's."""
+        return np.array([self._text(value) for value in (*column.categories, "")], np.uint64)
 
     def _text(self, value: str) -> int:
         try:

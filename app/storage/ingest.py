@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, BinaryIO, Literal
 from uuid import UUID
 
@@ -31,16 +32,24 @@ from app.storage.read_csv import csv_batches
 from app.storage.read_parquet import parquet_batches, value_type
 from dpmcmc.inputs.schema import (
     DATES,
+    NO_DATE,
+    BinaryColumn,
     CategoryColumn,
     Column,
+    DateColumn,
     NumberColumn,
     PrivacyUnit,
+    are_truth,
     is_date,
     word_of,
 )
 from dpmcmc.inputs.units import EMPTY, digest_of, in_slots, owners
 
 Format = Literal["csv", "parquet"]
+SPELLED = "spellings of no value, such as NA, are named in format.missing"
+NO_NUMBER = f"{SPELLED}; units, % and lines of units below the header are taken out"
+MAY_BE_MISSING = 'declare the column with "missing": true, or leave out notes below the table'
+OWNED = "give each person a name or number, or leave these rows out"
 DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 LOOKED_AT = 100  # texts of a batch that are no numbers
 WHOLE = r"^([+-]?[0-9]+)[.,]0*$"  # as a number column of whole numbers is written at times
@@ -81,23 +90,34 @@ class _Faults:
 
     def raise_any(self) -> None:
         """Raise IngestError naming every column that has a fault."""
-        found: list[tuple[str, str, str]] = []
+        problems: list[tuple[str, str, str]] = []
         for at, column in enumerate(self.columns):
             pointer = f"/columns/{at}"
+            name = repr(column.name)
             if self.missing[at]:
-                found.append(("missing_value", pointer, f"{self.missing[at]} missing values"))
+                remedy = OWNED if isinstance(column, UnitColumn) else MAY_BE_MISSING
+                count = self.missing[at]
+                problems.append(
+                    ("missing_value", pointer, f"{count} missing values in {name}: {remedy}")
+                )
             if self.invalid[at]:
-                number = isinstance(column, NumberColumn)
-                code = "not_a_number" if number else "undeclared_category"
-                what = "are not finite numbers" if number else "are no declared category"
-                what += f": they are dates or times, and {DATES}" if self.dates[at] else ""
-                found.append((code, pointer, f"{self.invalid[at]} values {what}"))
+                numeric, dated = isinstance(column, NumberColumn), isinstance(column, DateColumn)
+                code = "not_a_number" if numeric else "undeclared_category"
+                what = f"are not finite numbers in {name}: {NO_NUMBER}"
+                if self.dates[at]:
+                    what = f"are not finite numbers in {name}: they are dates or times, and {DATES}"
+                elif dated:
+                    code = "not_a_date"
+                    what = f"are no dates in {name}: {NO_DATE}; {SPELLED}"
+                elif not numeric:
+                    what = f"are no declared category in {name}: declare it; {SPELLED}"
+                problems.append((code, pointer, f"{self.invalid[at]} values {what}"))
             if self.fractions[at]:
-                what = "are not whole, and the column is declared integer"
-                found.append(("not_whole", pointer, f"{self.fractions[at]} values {what}"))
-        if found:
-            problems = tuple((pointer, message) for _, pointer, message in found)
-            raise IngestError(*found[0], problems)
+                what = f"are not whole in {name}, which is declared integer: leave that out"
+                problems.append(("not_whole", pointer, f"{self.fractions[at]} values {what}"))
+        if problems:
+            everything = tuple((pointer, message) for _, pointer, message in problems)
+            raise IngestError(*problems[0], everything)
 
 
 def ingest(
@@ -155,50 +175,87 @@ def ingest_apart(
                     writer.add(_clamped(own, columns))
         for at, writer in enumerate(writers):
             if not writer.rows:
-                raise IngestError("no_rows", f"/holders/names/{at}", "this holder has no rows")
+                raise _no_rows(at)
     return [Stored(writer.rows, key) for writer, (_, key) in zip(writers, keys, strict=True)]
 
 
 def ingest_by_unit(
     files: DatasetFiles,
-    dataset_id: UUID,
-    source: BinaryIO,
-    format: Format,
+    dataset_ids: Sequence[UUID],
+    sources: Sequence[tuple[BinaryIO, Format]],
     columns: Sequence[Column],
     unit: PrivacyUnit,
     limits: Limits,
-    sketch: Sketch,
+    sketches: Sequence[Sketch],
     reading: Reading,
-) -> StoredUnits:
+    holder: CategoryColumn | None = None,
+) -> list[StoredUnits]:
     """Ingest an upload with the rows of each unit together, at most max_rows of each.
 
     The unit's column, of words or numbers, is not stored: its digests are kept in the fingerprint.
     Which rows are kept follows from the dataset's key. Whole in memory, as a unit's rows may lie
-    anywhere: see limits.unit_bytes. Raises IngestError.
+    anywhere: see limits.unit_bytes. dataset_ids, sketches: of all rows, and then one of the rows of
+    each data holder, whom the column `holder` names, or whose file it is. Raises IngestError.
     """
-    own_key, wrapped = files.new_key(dataset_id)
     parts: list[list[Values]] = [[] for _ in columns]
-    digests: list[NDArray[np.uint8]] = []
+    digests, held_by = list[NDArray[np.uint8]](), list[NDArray[np.int32]]()
     rows, names = 0, dict[str, bytes]()
-    layout_in_file = [*columns, UnitColumn(unit.column)]
-    for *values, units in _batches(source, format, layout_in_file, limits, reading):
-        sketch.add(values)
-        for column, part in zip(parts, _clamped(values, columns), strict=True):
-            column.append(part)
-        digests.append(_digests(units, names, sketch.person_key))
-        rows += len(digests[-1])
-        _check_room(columns, rows, 0, limits)
-    del values, units, names  # of the last batch, and digests that are not needed any more
-    whose = owners(_joined(digests))
+    in_file = [*columns, UnitColumn(unit.column), *([] if holder is None else [holder])]
+    for at, (source, format) in enumerate(sources):
+        for batch in _batches(source, format, in_file, limits, reading):
+            values, units = batch[: len(columns)], batch[len(columns)]
+            sketches[0].add(values)
+            if len(dataset_ids) > 1:
+                whose = np.full(len(values[0]), at, np.int32) if holder is None else batch[-1]
+                held_by.append(whose.astype(np.int32, copy=False))
+                for k, sketch in enumerate(sketches[1:]):
+                    sketch.add([array[whose == k] for array in values])
+            for column, part in zip(parts, _clamped(values, columns), strict=True):
+                column.append(part)
+            digests.append(_digests(units, names, sketches[0].person_key))
+            rows += len(digests[-1])
+            _check_room(columns, rows, 0, limits)
+    del batch, values, units, names  # of the last batch, and digests that are not needed any more
+    all_digests, whole = _joined(digests), [_joined(column) for column in parts]
+    holders = _joined(held_by) if held_by else None
+    stored = []
+    for at, (dataset_id, sketch) in enumerate(zip(dataset_ids, sketches, strict=True)):
+        values, theirs = whole, all_digests
+        if holders is not None and at:
+            own = np.flatnonzero(holders == at - 1)
+            if not len(own):
+                raise _no_rows(at - 1)
+            values, theirs = [array[own] for array in whole], all_digests[own]
+        made = _stored_units(files, dataset_id, columns, unit, limits, sketch, values, theirs)
+        stored.append(made)
+    return stored
+
+
+def _no_rows(holder: int) -> IngestError:
+    return IngestError("no_rows", f"/holders/names/{holder}", "this holder has no rows")
+
+
+def _stored_units(
+    files: DatasetFiles,
+    dataset_id: UUID,
+    columns: Sequence[Column],
+    unit: PrivacyUnit,
+    limits: Limits,
+    sketch: Sketch,
+    whole: Sequence[Values],
+    digests: NDArray[np.uint8],
+) -> StoredUnits:
+    """Encrypt clamped rows (columns,) of units (rows, 16) under a new key. Raises IngestError."""
+    own_key, wrapped = files.new_key(dataset_id)
+    whose = owners(digests)
     places = len(whose.digests) * unit.max_rows
     if places > limits.rows:
         message = f"{len(whose.digests)} persons of so many rows are more than {limits.rows} rows"
         raise IngestError("too_many_rows", "/privacy_unit/max_rows", f"{message}: declare fewer")
-    _check_room(columns, rows, places, limits)
+    _check_room(columns, len(digests), places, limits)
     sketch.add_persons(whose.digests)
     groups = whose.grouped(unit.max_rows, own_key)
     del whose
-    whole = [_joined(column) for column in parts]
     present = groups.slots != EMPTY
     several = unit.max_rows > 1
     layout = (*columns, PRESENT) if several else tuple(columns)
@@ -276,6 +333,10 @@ def _convert(
         if isinstance(column, UnitColumn):
             values.append(array)
             missing, invalid = _nameless(array), 0
+        elif isinstance(column, DateColumn):
+            days, none, invalid = _days(array, column)
+            values.append(column.filled(days, none))
+            missing = 0 if column.empty else int(none.sum())
         elif isinstance(column, NumberColumn):
             numbers, none, not_finite = _numbers(array, nan=column.empty)
             numbers = column.filled(column.declared(numbers, value_type(array.type)), none)
@@ -285,7 +346,8 @@ def _convert(
             if column.integer and not missing and not invalid:
                 faults.fractions[at] += int((~column.is_whole(numbers)).sum())
         else:
-            codes, missing, invalid = _codes(array, column.categories)
+            codes, none, invalid = _codes(array, column)
+            missing = 0 if column.missing else int(none.sum())
             values.append(codes)
         faults.missing[at] += missing
         faults.invalid[at] += invalid
@@ -298,16 +360,16 @@ def _nameless(array: pa.Array) -> int:
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     blank = [at for at, word in enumerate(coded.dictionary.to_pylist()) if not str(word).strip()]
     indices, there = coded.indices.drop_null(), len(array) - coded.null_count
-    found = int(np.isin(_raw(indices, np.dtype(np.int32)), blank).sum()) if there else 0
-    return len(array) - len(indices) + found
+    blanks = int(np.isin(_raw(indices, np.dtype(np.int32)), blank).sum()) if there else 0
+    return len(array) - len(indices) + blanks
 
 
 def _clamped(values: Sequence[Values], columns: Sequence[Column]) -> list[Values]:
     return [
-        column.clamped(found.astype(np.float64, copy=False))
+        column.clamped(numbers.astype(np.float64, copy=False))
         if isinstance(column, NumberColumn)
-        else found
-        for found, column in zip(values, columns, strict=True)
+        else numbers
+        for numbers, column in zip(values, columns, strict=True)
     ]
 
 
@@ -327,15 +389,41 @@ def _numbers(array: pa.Array, *, nan: bool) -> tuple[NDArray[np.float64], NDArra
         array = array.cast(pa.string())
     numbers = array.cast(pa.float64(), safe=False)
     if nan:
-        none |= _truths(pc.fill_null(pc.is_nan(numbers), fill_value=False))
+        none |= _true_or_null(pc.is_nan(numbers)) & _truths(pc.is_valid(numbers))
     finite = pc.sum(pc.is_finite(numbers)).as_py() or 0
     invalid = len(numbers) - finite - int(none.sum())
     return _raw(numbers, np.dtype(np.float64)), none, invalid
 
 
+def _days(
+    array: pa.Array, column: DateColumn
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
+    """(n,) days from the column's origin, which were missing, and how many were no dates."""
+    if pa.types.is_temporal(array.type):
+        none = _truths(pc.is_null(array))
+        if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+            array = pc.local_timestamp(array)
+        since = (date.fromisoformat(column.origin) - date(1970, 1, 1)).days
+        days = _raw(array.cast(pa.date32(), safe=False).cast(pa.int32()), np.dtype(np.int32))
+        return days.astype(np.float64) - since, none, 0
+    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    words = coded.dictionary.cast(pa.string()).to_pylist()
+    nothing = ("", "nan", "nat") if column.empty else ("",)
+    lacking = np.array([*((word or "").strip().lower() in nothing for word in words), True])
+    days = np.array([*map(column.number_of, words), None], np.float64)
+    absent = _truths(pc.is_null(coded.indices))
+    at = np.where(absent, len(words), _raw(coded.indices, np.dtype(np.int32)))
+    return days[at], lacking[at], int((np.isnan(days) & ~lacking)[at].sum())
+
+
 def _truths(array: pa.Array) -> NDArray[np.bool_]:
     """Truth values, of which none is null."""
     return _raw(array.cast(pa.uint8()), np.dtype(np.uint8)).astype(np.bool_)
+
+
+def _true_or_null(array: pa.Array) -> NDArray[np.bool_]:
+    """Which truth values are true or null. `fill_null` would import pandas."""
+    return _truths(array) | _truths(pc.is_null(array))
 
 
 def _are_dates(array: pa.Array) -> bool:
@@ -368,19 +456,27 @@ NOTHING = texts(["", "nan"])  # of texts, and of numbers that are none
 _EMPTY = texts([""])
 
 
-def _codes(array: pa.Array, categories: Sequence[str]) -> tuple[NDArray[np.int32], int, int]:
-    """(n,) codes, how many were missing (null or empty), and how many were not declared."""
+def _codes(
+    array: pa.Array, column: CategoryColumn | BinaryColumn
+) -> tuple[NDArray[np.int32], NDArray[np.bool_], int]:
+    """(n,) codes, which were missing (null or empty), and how many were not declared."""
+    categories = column.categories
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     words = coded.dictionary
     declared = texts(_as_truth(categories) if pa.types.is_boolean(words.type) else categories)
     words = words.cast(pa.string())
-    nothing = NOTHING if pa.types.is_floating(coded.type.value_type) else _EMPTY
+    nan = column.missing or pa.types.is_floating(coded.type.value_type)
+    nothing = NOTHING if nan else _EMPTY
     bare = pc.replace_substring_regex(pc.utf8_trim_whitespace(words), WHOLE, r"\1")
     codes = pc.coalesce(pc.index_in(words, declared), pc.index_in(bare, declared))
-    none = pc.and_(pc.is_in(bare, nothing), pc.is_null(codes))
+    if are_truth(categories):
+        lower = texts([category.lower() for category in categories])
+        codes = pc.coalesce(codes, pc.index_in(pc.utf8_lower(bare), lower))
+    none = pc.and_(pc.is_in(pc.utf8_lower(bare), nothing), pc.is_null(codes))
     codes, none = codes.take(coded.indices), none.take(coded.indices)
-    missing = coded.indices.null_count + (pc.sum(none).as_py() or 0)
-    return _raw(codes, np.dtype(np.int32)), missing, codes.null_count - missing
+    missing = _true_or_null(none)
+    invalid = codes.null_count - int(missing.sum())
+    return np.where(missing, len(categories), _raw(codes, np.dtype(np.int32))), missing, invalid
 
 
 def _as_truth(categories: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ from app.storage.dialect import (
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
 from app.storage.text_stream import BLOCK_BYTES, as_utf8, blocks, with_end
-from dpmcmc.inputs.schema import Column, NumberColumn
+from dpmcmc.inputs.schema import Column, DateColumn, NumberColumn
 
 LOOSE_QUOTE = (
     "{} values that are not enclosed in quotes hold a quote: declare in format the sign that"
@@ -154,38 +154,43 @@ def csv_batches(
 
     Numbers are written as in English, without separators. Raises IngestError.
     """
-    numbers = [column.name for column in columns if isinstance(column, NumberColumn)]
+    numbers = [column.name for column in columns if _is_number(column)]
     opened = _open(source, reading.dialect, [column.name for column in columns], numbers, limits)
-    names, found = opened.sample.names, opened.sample.dialect
+    names, dialect = opened.sample.names, opened.sample.dialect
     if not names:
         raise IngestError("empty_file", "/file", "the file has no header line")
     check_names(names, columns, reading)
-    if found.row_names is None:
+    if dialect.row_names is None:
         raise IngestError("ambiguous_format", "/format/row_names", ROW_NAMES)
     wanted = [str(names.index(column.name)) for column in columns]
     ragged, unclear = _Ragged(), 0
-    for block in _Records(found, len(names), limits).blocks(opened.rest):
+    for block in _Records(dialect, len(names), limits).blocks(opened.rest):
         try:
-            table = _parse(block, len(names), wanted, found, ragged)
+            table = _parse(block, len(names), wanted, dialect, ragged)
         except pa.ArrowInvalid:
             raise IngestError("malformed_csv", "/file", "cannot be read as CSV") from None
         for batch in table.to_batches():
             arrays = [
-                _present(array, found, column)
+                _present(array, dialect, column)
                 for array, column in zip(batch.columns, columns, strict=True)
             ]
             for at, column in enumerate(columns):
-                if isinstance(column, NumberColumn):
-                    if found.decimal is None:
+                if _is_number(column):
+                    if dialect.decimal is None:
                         unclear += _marked(arrays[at])
-                    arrays[at] = plain(arrays[at], found)
+                    arrays[at] = plain(arrays[at], dialect)
             yield pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
     if ragged.rows:
         counted = f"{ragged.rows} rows have another number of fields than the header"
-        told = f"{counted}: leave out notes below the table, enclose values in quotes"
-        raise IngestError("ragged_rows", "/file", told)
+        message = f"{counted}: leave out notes below the table, enclose values in quotes"
+        raise IngestError("ragged_rows", "/file", message)
     if unclear:
         raise IngestError("ambiguous_format", "/format/decimal", f"{unclear} values: {TWO_WAYS}")
+
+
+def _is_number(column: Column | UnitColumn) -> bool:
+    """Whether values of a column are written with a decimal sign."""
+    return isinstance(column, NumberColumn) and not isinstance(column, DateColumn)
 
 
 class _Ragged:

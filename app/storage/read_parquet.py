@@ -13,7 +13,7 @@ from app.storage.dialect import Reading
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
 from dpmcmc.inputs.frames import DecimalType, ValueType
-from dpmcmc.inputs.schema import DATES, Column, NumberColumn
+from dpmcmc.inputs.schema import DATES, Column, DateColumn, NumberColumn
 
 Kind = Literal["whole", "number", "date", "text"]
 BATCH_ROWS = 16384
@@ -49,7 +49,7 @@ def _batches(
     check_names(schema.names, columns, reading)
     _check_types(schema, columns)
     words = {field.name for field in schema if _is_text(_value(field.type))}
-    text = [c.name for c in columns if not isinstance(c, NumberColumn) and c.name in words]
+    text = [c.name for c in columns if not _is_number(c) and c.name in words]
     _check_sizes(metadata, columns, text, limits)
     names = [column.name for column in columns]
     with _open(source, read_dictionary=text, metadata=metadata) as file:
@@ -82,8 +82,7 @@ def _in_order(batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn]) -> 
     names = [column.name for column in columns]
     arrays = [
         batch.column(column.name).dictionary_decode()
-        if isinstance(column, NumberColumn)
-        and pa.types.is_dictionary(batch.schema.field(column.name).type)
+        if _is_number(column) and pa.types.is_dictionary(batch.schema.field(column.name).type)
         else batch.column(column.name)
         for column in columns
     ]
@@ -105,24 +104,32 @@ def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
 def _check_types(schema: pa.Schema, columns: Sequence[Column | UnitColumn]) -> None:
     wrong: list[tuple[str, str]] = []
     for at, column in enumerate(columns):
-        found = _value(schema.field(column.name).type)
-        if isinstance(column, NumberColumn):
-            fits = any(is_one(found) for is_one in NUMBER_TYPES)
+        arrow_type = _value(schema.field(column.name).type)
+        if isinstance(column, DateColumn):
+            kinds = pa.types.is_date, pa.types.is_timestamp, _is_text
+            fits = any(is_one(arrow_type) for is_one in kinds)
+        elif isinstance(column, NumberColumn):
+            fits = any(is_one(arrow_type) for is_one in NUMBER_TYPES)
         elif isinstance(column, UnitColumn):
-            fits = any(is_one(found) for is_one in UNIT_TYPES)
+            fits = any(is_one(arrow_type) for is_one in UNIT_TYPES)
         else:
-            fits = any(is_one(found) for is_one in (*NUMBER_TYPES, _is_text))
+            fits = any(is_one(arrow_type) for is_one in (*NUMBER_TYPES, _is_text))
         if not fits:
             wanted = "numbers" if isinstance(column, NumberColumn) else "text or numbers"
+            wanted = "dates or text" if isinstance(column, DateColumn) else wanted
             wanted = "text or whole numbers" if isinstance(column, UnitColumn) else wanted
-            told = f"the file's column {column.name!r} is not {wanted}"
-            if pa.types.is_temporal(found):
-                told += f": it has dates or times, and {DATES}"
-            wrong.append((f"/columns/{at}", told))
-        elif isinstance(column, NumberColumn):
-            _check_codes(column, at, found)
+            message = f"the file's column {column.name!r} is not {wanted}"
+            if pa.types.is_temporal(arrow_type) and not isinstance(column, DateColumn):
+                message += f": it has dates or times, and {DATES}"
+            wrong.append((f"/columns/{at}", message))
+        elif isinstance(column, NumberColumn) and not isinstance(column, DateColumn):
+            _check_codes(column, at, arrow_type)
     if wrong:
         raise IngestError("wrong_type", *wrong[0], tuple(wrong))
+
+
+def _is_number(column: Column | UnitColumn) -> bool:
+    return isinstance(column, NumberColumn) and not isinstance(column, DateColumn)
 
 
 def _value(type: pa.DataType) -> pa.DataType:
@@ -141,11 +148,11 @@ def _check_codes(column: NumberColumn, at: int, type: pa.DataType) -> None:
         missing = code in column.missing
         place = f"missing/{column.missing.index(code)}" if missing else "spikes"
         pointer, what = f"/columns/{at}/{place}", "missing code" if missing else "spike"
-        told = (
+        message = (
             f"no value of the file's type {type} can equal the {what} {code:.15g} of"
             f" {column.name!r}: declare the {what} that the file has, or store it as doubles"
         )
-        raise IngestError("impossible_code", pointer, told)
+        raise IngestError("impossible_code", pointer, message)
 
 
 NUMBER_TYPES = (

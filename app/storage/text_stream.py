@@ -23,8 +23,8 @@ def blocks(
 ) -> Iterator[bytes]:
     """The file's bytes, decompressed. first: what was read of it before. Raises IngestError."""
     if first.startswith(NO_TEXT):
-        told = "the content is no text: give CSV, alone or in a gzip or zip file, or Parquet"
-        raise IngestError("not_csv", "/file", told)
+        message = "the content is no text: give CSV, alone or in a gzip or zip file, or Parquet"
+        raise IngestError("not_csv", "/file", message)
     raw = _within(_raw(source, first), limits.file_bytes, "")
     kinds: dict[Compression, Callable[[], Iterator[bytes]]] = {
         "none": lambda: raw,
@@ -101,8 +101,8 @@ def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         raise IngestError("not_csv", "/file", f"the content is {SAVE_AS_CSV}")
     own = [one for one in names if not one.filename.startswith("__MACOSX/")]
     if len(own) != 1:
-        told = f"the zip file holds {len(own)} files: pack one"
-        raise IngestError("several_files", "/file", told)
+        message = f"the zip file holds {len(own)} files: pack one"
+        raise IngestError("several_files", "/file", message)
     if own[0].flag_bits & 1:
         raise _refused("zip file has a password: pack it without")
     if own[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -120,10 +120,12 @@ def as_utf8(blocks: Iterator[bytes], encoding: Encoding, *, returns: bool) -> It
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeError:
-            told = f"the content is not text in {encoding.upper()}: declare its encoding in format"
+            message = (
+                f"the content is not text in {encoding.upper()}: declare its encoding in format"
+            )
             if encoding == "utf-8":
-                raise IngestError("not_utf8", "/file", told) from None
-            raise IngestError("wrong_encoding", "/file", told) from None
+                raise IngestError("not_utf8", "/file", message) from None
+            raise IngestError("wrong_encoding", "/file", message) from None
         if "\0" in text:
             raise IngestError("not_csv", "/file", "the content holds NUL bytes: it is no text")
         yield (text.replace("\r", "\n") if returns else text).encode()

@@ -3,11 +3,15 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from app.web.dataset_pages import show
-from app.web.forms import NotReadError, number, problem_of
+from app.web.dataset_pages import Asked, show
+from app.web.forms import NotReadError, number, problem_of, reason_of
 from app.web.inside import Id, Json, RefusedError
 from app.web.session import Signed, fields_of
 
+OPENED = [
+    "Every analyst may use it from now on, those who join later too. What they see meanwhile they"
+    " have seen."
+]
 router = APIRouter(include_in_schema=False)
 
 
@@ -17,6 +21,13 @@ async def access(request: Request, signed: Signed, id: Id) -> Response:
     form = await fields_of(request)
     try:
         wanted = changes(form)
+        if "grants" in wanted and wanted["grants"] is None:
+            reason = reason_of(form)
+            if reason is None:
+                kept = {name: value for name, value in form.items() if name != "csrf"}
+                asked = Asked(f"/datasets/{id}/access", OPENED, kept)
+                return await show(request, signed, id, asked=asked)
+            wanted["reason"] = reason
         if wanted:
             await signed.api.send("PATCH", f"/v1/datasets/{id}", json=wanted)
     except (NotReadError, RefusedError) as error:
@@ -46,12 +57,12 @@ def changes(form: dict[str, str]) -> Json:
 @router.post("/datasets/{id}/destroy", response_model=None)
 async def destroy(request: Request, signed: Signed, id: Id) -> Response:
     """Destroy the rows, where the dataset's name was typed; its ledger stays."""
-    dataset = await signed.api.get(f"/v1/datasets/{id}")
-    if (await fields_of(request)).get("name", "") != dataset["name"]:
-        error = NotReadError("/name", "type the dataset's name to destroy its rows")
-        return await show(request, signed, id, 422, problem=problem_of(error))
+    dataset, form = await signed.api.get(f"/v1/datasets/{id}"), await fields_of(request)
     try:
-        await signed.api.send("DELETE", f"/v1/datasets/{id}")
-    except RefusedError as error:
+        if form.get("name", "") != dataset["name"]:
+            raise NotReadError("/name", "type the dataset's name to destroy its rows")
+        why = {"reason": reason_of({"reason": "", **form})}
+        await signed.api.send("DELETE", f"/v1/datasets/{id}", params=why)
+    except (NotReadError, RefusedError) as error:
         return await show(request, signed, id, 422, problem=problem_of(error))
     return RedirectResponse(f"/datasets/{id}", status_code=303)

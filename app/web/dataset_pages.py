@@ -1,16 +1,17 @@
 """Datasets and what is left of their budgets."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from app.web import names
-from app.web.forms import NotReadError, number, problem_of
+from app.web.forms import NotReadError, number, problem_of, reason_of
 from app.web.inside import Id, Json, RefusedError
 from app.web.session import Session, Signed, fields_of
-from app.web.shown import page
+from app.web.shown import page, protected
 
 router = APIRouter(include_in_schema=False)
 ENTRIES = 100  # of a ledger that a page shows
@@ -66,9 +67,19 @@ async def show(
     return page(request, "dataset.html", signed, status, curve=curve(budget), **values, **more)
 
 
+@router.get("/datasets/{id}/dummy.csv")
+async def dummy(signed: Signed, id: Id) -> Response:
+    """Rows made from the declared bounds and categories alone, as a file."""
+    headers = {"Content-Disposition": f'attachment; filename="dummy-{id[:8]}.csv"'}
+    return signed.api.file(f"/v1/datasets/{id}/dummy", "text/csv", headers)
+
+
 @router.post("/datasets/{id}", response_model=None)
 async def amend(request: Request, signed: Signed, id: Id) -> Response:
-    """Raise a budget, or archive the dataset: each is an entry of the ledger."""
+    """Raise a budget, or archive the dataset: each is an entry of the ledger.
+
+    What weakens a promise or stops jobs is shown first, in words, and asks for a reason.
+    """
     form = await fields_of(request)
     wanted: Json = {}
     try:
@@ -79,6 +90,16 @@ async def amend(request: Request, signed: Signed, id: Id) -> Response:
             wanted["archived"] = form["archived"] == "true"
         if form.get("available") == "true":
             wanted["available"] = True
+        follows = await _follows(signed, id, wanted)
+        if follows:
+            reason = reason_of(form)
+            if reason is None:
+                names = ("epsilon", "archived")
+                asked = Asked(
+                    f"/datasets/{id}", follows, {name: form.get(name, "") for name in names}
+                )
+                return await show(request, signed, id, asked=asked)
+            wanted["reason"] = reason
         await signed.api.send("PATCH", f"/v1/datasets/{id}", json=wanted)
     except (NotReadError, RefusedError) as error:
         return await show(request, signed, id, 422, problem=problem_of(error))
@@ -90,6 +111,53 @@ async def verify(request: Request, signed: Signed, id: Id) -> HTMLResponse:
     """Recompute the ledger's chain and totals, and say what was found."""
     verification = await signed.api.json("POST", f"/v1/datasets/{id}/ledger/verify")
     return page(request, "verified.html", signed, found=verification)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An act that is asked about before it is done: what follows from it, and its form's fields."""
+
+    action: str
+    follows: list[str]
+    fields: dict[str, str]
+
+
+async def _follows(signed: Session, id: str, wanted: Json) -> list[str]:
+    """What a change does that cannot be undone, in sentences. Raises NotReadError."""
+    follows = []
+    if "privacy" in wanted:
+        new = wanted["privacy"]["epsilon"]
+        try:
+            budget = await signed.api.get(
+                f"/v1/datasets/{id}/budget", job_epsilon=1, raised_to=repr(new)
+            )
+        except RefusedError as error:
+            problem = problem_of(error)
+            faults = problem["faults"]
+            message = faults[0]["message"] if faults else problem["told"]
+            raise NotReadError("/privacy/epsilon", message) from None
+        if new > budget["epsilon"]:
+            follows += _raised(budget)
+    if wanted.get("archived") is True:
+        follows.append(
+            "No further job is taken. Jobs that wait are cancelled and not charged; what was"
+            " released stays."
+        )
+    return follows
+
+
+def _raised(budget: Json) -> list[str]:
+    raised = budget["raised"]
+    weak = [warning["detail"] for warning in raised["warnings"]]
+    return [
+        f"The budget goes from epsilon {budget['epsilon']:.4g} to {raised['epsilon']:.4g}: that is"
+        f" what all results together may tell about {protected(budget['protects'])}. About"
+        f" {raised['jobs_left']:,} further analyses of epsilon 1 will fit;"
+        f" {budget['jobs_left']:,} fit now.",
+        "It can never be lowered again. To raise it after results were seen weakens what was"
+        " promised to the people in the rows.",
+        *(f"{detail[0].upper()}{detail[1:]}." for detail in weak),
+    ]
 
 
 def shares_of(budget: Json) -> Json:

@@ -129,6 +129,15 @@ def number(form: dict[str, str], name: str, pointer: str) -> float | None:
         raise NotReadError(pointer, "must be a number") from None
 
 
+def reason_of(form: dict[str, str]) -> str | None:
+    """The reason that was given; None where none was asked for yet. Raises NotReadError."""
+    if "reason" not in form:
+        return None
+    if not form["reason"].strip():
+        raise NotReadError("/reason", "say why: it is kept in the ledger and the audit trail")
+    return form["reason"].strip()
+
+
 def whole(form: dict[str, str], name: str, pointer: str) -> int | None:
     """Return a whole number of a form, None where it is empty. Raises NotReadError."""
     value = number(form, name, pointer)
@@ -161,8 +170,10 @@ def job(form: dict[str, str], dataset: Json, models: Json, samplers: Json) -> Js
         for name, value in options(model_fields(schema), form, "/model").items():
             (model.setdefault("options", {}) if name in own else model)[name] = value
     delta = number(form, "delta", "/privacy/delta")
+    epsilon = number(form, "epsilon", "/privacy/epsilon")
+    until = form.get("until") == "reliable" and epsilon is not None
     privacy = {
-        "epsilon": number(form, "epsilon", "/privacy/epsilon"),
+        "epsilon": {"up_to": epsilon, "until": "reliable"} if until else epsilon,
         "delta": dataset["privacy"]["delta"] if delta is None else delta,
     }
     privacy["max_rows"] = whole(form, "max_rows", "/privacy/max_rows")
@@ -228,10 +239,14 @@ def filled(job: Json) -> dict[str, str]:
 def paid(job: Json) -> dict[str, str]:
     """Return the fields that say on what an earlier job was run, and what it might cost."""
     privacy = job["submitted"]["privacy"]
+    epsilon, until = privacy.get("epsilon"), ""
+    if isinstance(epsilon, dict):
+        epsilon, until = epsilon["up_to"], epsilon["until"]
     return {
         "dataset": job["dataset"],
         "delta": str(privacy["delta"]),
-        "epsilon": str(privacy.get("epsilon") or f"{job['cost']['epsilon']:.6g}"),
+        "epsilon": str(epsilon or f"{job['cost']['epsilon']:.6g}"),
+        "until": until,
         "max_rows": str(privacy.get("max_rows") or ""),
     }
 

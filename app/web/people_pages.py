@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from app.web import names
-from app.web.forms import problem_of
+from app.web.forms import NotReadError, problem_of, reason_of
 from app.web.inside import Id, Json, RefusedError
 from app.web.session import Session, Signed, fields_of, signed_in
 from app.web.shown import page
@@ -74,12 +74,18 @@ async def _made(signed: Session, path: str, form: dict[str, str]) -> Json:
     return await signed.api.json("POST", path, json=wanted)
 
 
-@router.post("/users/{id}/{state}")
-async def disable(signed: Signed, id: Id, state: str) -> Response:
-    """Close a user's account, or open it again."""
+@router.post("/users/{id}/{state}", response_model=None)
+async def disable(request: Request, signed: Signed, id: Id, state: str) -> Response:
+    """Close a user's account, for a reason, or open it again."""
     if state not in ("disable", "enable"):
         raise RefusedError(404, {"detail": "This address names nothing."})
-    await signed.api.send("PATCH", f"/v1/users/{id}", json={"disabled": state == "disable"})
+    wanted: Json = {"disabled": state == "disable"}
+    try:
+        if wanted["disabled"]:
+            wanted["reason"] = reason_of({"reason": "", **await fields_of(request)})
+        await signed.api.send("PATCH", f"/v1/users/{id}", json=wanted)
+    except (NotReadError, RefusedError) as error:
+        return await _user(request, signed, id, 422, refused=problem_of(error))
     return RedirectResponse("/users", status_code=303)
 
 

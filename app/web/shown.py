@@ -10,6 +10,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, Template
+from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
@@ -39,6 +40,7 @@ templates = Jinja2Templates(
 )
 
 
+INDENTED = re.compile(r"\n\s+(?=<)")
 EXPONENT = re.compile(r"e(?:\+|(-))0*(\d+)$")  # 1e-06 is written 1e-6
 
 
@@ -108,7 +110,13 @@ def protected(protects: dict[str, Any]) -> str:
     return f"a person ({protects['unit']}, at most {protects['max_rows']} {rows})"
 
 
+def unindented(html: Markup) -> Markup:
+    """Return a long page without the spaces before its tags."""
+    return Markup(INDENTED.sub("\n", html))  # noqa: S704 - what was escaped stays so
+
+
 templates.env.filters |= {
+    "unindented": unindented,
     "protected": protected,
     "digits": digits,
     "whole": whole,

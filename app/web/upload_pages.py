@@ -1,11 +1,11 @@
 """Uploading a dataset: the browser's request goes to the API as it comes, not kept on its way."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from app.web.forms import problem_of
-from app.web.inside import RefusedError
-from app.web.session import Signed, SignedByHeader
+from app.web.inside import Id, RefusedError
+from app.web.session import Session, Signed, SignedByHeader
 from app.web.shown import page
 
 router = APIRouter(include_in_schema=False)
@@ -16,20 +16,37 @@ async def form(request: Request, signed: Signed) -> HTMLResponse:
     """The form, for admins."""
     if signed.role != "admin":
         raise RefusedError(403, {"detail": "Only admins upload datasets."})
-    return page(request, "upload.html", signed)
+    listed = await signed.api.items("/v1/datasets")
+    return page(request, "upload.html", signed, datasets=listed)
 
 
 @router.post("/datasets/inspect")
 async def look(request: Request, signed: SignedByHeader) -> JSONResponse:
     """Hand the beginning of a file to the API, for the script that fills the form."""
-    kind = request.headers.get("content-type", "")
+    return await _handed_on(request, signed, "/v1/datasets/inspect")
+
+
+@router.post("/datasets/schema")
+async def declared(request: Request, signed: SignedByHeader) -> JSONResponse:
+    """Hand a schema file to the API, for the script that fills the form."""
+    return await _handed_on(request, signed, "/v1/datasets/schema")
+
+
+async def _handed_on(request: Request, signed: Session, path: str) -> JSONResponse:
+    """What the API answers to a form, or what is wrong with it in words."""
+    headers = {"Content-Type": request.headers.get("content-type", "")}
     try:
-        answer = await signed.api.json(
-            "POST", "/v1/datasets/inspect", content=request.stream(), headers={"Content-Type": kind}
-        )
+        answer = await signed.api.json("POST", path, content=request.stream(), headers=headers)
     except RefusedError as error:
         return JSONResponse(problem_of(error), 422)
     return JSONResponse(answer)
+
+
+@router.get("/datasets/{id}/schema")
+async def schema(signed: Signed, id: Id) -> Response:
+    """A dataset's public facts as a file, of which an upload takes the columns."""
+    headers = {"Content-Disposition": f'attachment; filename="schema-{id[:8]}.json"'}
+    return signed.api.file(f"/v1/datasets/{id}", "application/json", headers)
 
 
 @router.post("/datasets/new", response_class=HTMLResponse)

@@ -93,7 +93,8 @@ class Parameter:
 class Verdict:
     """Whether a result may be believed. width_from_privacy: part of its intervals' width.
 
-    mended_at: about the epsilon at which the job would be reliable, where that is known.
+    mended_at: the epsilon that the sentence names, at which noise would be no reason any more; None
+    where it names none. Other reasons that stand beside it may remain.
     """
 
     status: str

@@ -13,7 +13,12 @@ from dpmcmc.client.named import like
 from dpmcmc.client.terminal import WRONG_WORDS, complain, complaints, finite, read
 
 Json = dict[str, Any]
-FAMILIES = {"binary": "logistic", "category": "multinomial", "number": "linear"}
+FAMILIES = {
+    "binary": "logistic",
+    "category": "multinomial",
+    "number": "linear",
+    "date": "linear",
+}
 
 JobFile = Annotated[
     Path | None,
@@ -57,6 +62,21 @@ SpendOf = Annotated[
 ]
 
 
+class Until(StrEnum):
+    """What ends a job that begins small."""
+
+    reliable = "reliable"
+
+
+UntilOf = Annotated[
+    Until | None,
+    typer.Option(
+        "--until",
+        help="reliable: begin small and go on until the result is; --epsilon is then the most.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Flags:
     """The options of a job on the command line; None where one is left out."""
@@ -71,6 +91,7 @@ class Flags:
     max_rows: int | None
     accept_low_quality: bool
     spend: Spend | None
+    until: Until | None
 
 
 def job(client: Client, file: Path | None, flags: Flags) -> Json:
@@ -90,6 +111,8 @@ def job(client: Client, file: Path | None, flags: Flags) -> Json:
         complain("a job needs --formula and --epsilon, or a file with a job.", code=WRONG_WORDS)
     _merge(body, "model", formula=flags.formula, family=flags.family)
     _merge(body, "privacy", epsilon=flags.epsilon, delta=flags.delta, max_rows=flags.max_rows)
+    if flags.until is not None:
+        _go_on(body, flags.until.value)
     _merge(body, "sampler", algorithm=flags.algorithm)
     if flags.prior_scale is not None:
         _merge(body, "model", prior={"kind": "normal", "scale": flags.prior_scale})
@@ -98,6 +121,16 @@ def job(client: Client, file: Path | None, flags: Flags) -> Json:
     if flags.spend is not None:
         body["spend"] = flags.spend.value
     return _complete(client, body)
+
+
+def _go_on(body: Json, until: str) -> None:
+    """Make the epsilon of a job the most that it may cost."""
+    privacy = body.get("privacy")
+    epsilon = privacy.get("epsilon") if isinstance(privacy, dict) else None
+    if epsilon is None:
+        complain("--until needs --epsilon, the most that the job may cost.", code=WRONG_WORDS)
+    up_to = epsilon.get("up_to") if isinstance(epsilon, dict) else epsilon
+    _merge(body, "privacy", epsilon={"up_to": up_to, "until": until})
 
 
 def _merge(body: Json, part: str, **flags: Any) -> None:

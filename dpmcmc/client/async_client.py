@@ -120,10 +120,21 @@ class AsyncClient:
         """The public metadata of one dataset."""
         return await self.call("GET", f"/v1/datasets/{await self._dataset(dataset)}")
 
-    async def upload(self, file: Path, metadata: Mapping[str, Any], *more: Path) -> Json:
+    async def dummy(self, dataset: str, rows: int = 100, *, seed: int = 0) -> dict[str, list[Any]]:
+        """Rows made from declared bounds and categories alone. As Client.dummy."""
+        path = f"/v1/datasets/{await self._dataset(dataset)}/dummy"
+        asked = {"rows": rows, "seed": seed}
+        data: dict[str, list[Any]] = (await self.call("GET", path, params=asked))["data"]
+        return data
+
+    async def upload(
+        self, file: Path, metadata: Mapping[str, Any], *more: Path, schema: Path | None = None
+    ) -> Json:
         """Upload a CSV or Parquet file with its public metadata (admin only). As Client.upload."""
         with ExitStack() as stack:
             parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
+            if schema is not None:
+                parts.append(("schema", (schema.name, await asyncio.to_thread(schema.read_bytes))))
             for path in (file, *more):
                 content = stack.enter_context(await asyncio.to_thread(path.open, "rb"))
                 parts.append(("file", (path.name, content)))
@@ -131,9 +142,9 @@ class AsyncClient:
 
     async def inspect(self, file: Path, format: Mapping[str, Any] | None = None) -> Json:
         """How a file is written, its columns and its first rows (admin only). As Client.inspect."""
-        told = json.dumps({"format": format or {}})
+        metadata = json.dumps({"format": format or {}})
         begun = await asyncio.to_thread(beginning, file)
-        parts = {"metadata": (None, told), "file": (file.name, begun)}
+        parts = {"metadata": (None, metadata), "file": (file.name, begun)}
         return await self.call("POST", "/v1/datasets/inspect", files=parts)
 
     async def budget(self, dataset: str) -> Json:

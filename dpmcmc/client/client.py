@@ -133,9 +133,10 @@ class Client:
         """Every user with the keys' labels and dates (admin only)."""
         return self._items("/v1/users")
 
-    def disable(self, user: str, *, disabled: bool = True) -> Json:
-        """Close or open a user's account (admin only)."""
-        return self._json("PATCH", f"/v1/users/{user}", json={"disabled": disabled})
+    def disable(self, user: str, *, disabled: bool = True, reason: str | None = None) -> Json:
+        """Close or open a user's account (admin only). reason: for the audit trail."""
+        wanted = {"disabled": disabled, "reason": reason}
+        return self._json("PATCH", f"/v1/users/{user}", json=wanted)
 
     def create_key(
         self, user: str = "me", *, label: str | None = None, expires_at: str | None = None
@@ -152,16 +153,21 @@ class Client:
         """The audit trail, oldest entry first (admin and auditor)."""
         return self._items("/v1/audit")
 
-    def upload(self, file: Path, metadata: Mapping[str, Any], *more: Path) -> Json:
+    def upload(
+        self, file: Path, metadata: Mapping[str, Any], *more: Path, schema: Path | None = None
+    ) -> Json:
         """Upload a CSV or Parquet file with its public metadata (admin only).
 
-        more: further files, where the metadata names data holders but no column of holders: one
-        file for each holder, in the order of their names. Rows that were uploaded before share the
+        schema: a schema file, a table or JSON, in place of the metadata's columns. more: further
+        files, where the metadata names data holders but no column of holders: one file for each
+        holder, in the order of their names. Rows that were uploaded before share the
         earlier dataset's budget (`shares_ledger_with` in the answer), unless the metadata gives a
         reason: {"separate_budget": {"reason": "..."}}.
         """
         with ExitStack() as stack:
             parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
+            if schema is not None:
+                parts.append(("schema", (schema.name, schema.read_bytes())))
             parts += [
                 ("file", (path.name, stack.enter_context(path.open("rb"))))
                 for path in (file, *more)
@@ -173,8 +179,8 @@ class Client:
 
         format: members that are known. Of a text file its first MiB is sent.
         """
-        told = json.dumps({"format": format or {}})
-        parts = {"metadata": (None, told), "file": (file.name, beginning(file))}
+        metadata = json.dumps({"format": format or {}})
+        parts = {"metadata": (None, metadata), "file": (file.name, beginning(file))}
         return self._json("POST", "/v1/datasets/inspect", files=parts)
 
     def datasets(self) -> Iterator[Json]:
@@ -185,13 +191,32 @@ class Client:
         """The public metadata of one dataset."""
         return self._json("GET", f"/v1/datasets/{self._dataset(dataset)}")
 
+    def dummy(self, dataset: str, rows: int = 100, *, seed: int = 0) -> dict[str, list[Any]]:
+        """Rows made from a dataset's declared bounds and categories alone: columns by name.
+
+        They read nothing of the dataset and cost nothing: for code that is tried before any budget
+        is spent, as `pandas.DataFrame(client.dummy("visits"))`.
+        """
+        made: Json = json.loads(self.dummy_table(dataset, "json", rows, seed))
+        data: dict[str, list[Any]] = made["data"]
+        return data
+
+    def dummy_table(self, dataset: str, form: str = "csv", rows: int = 100, seed: int = 0) -> bytes:
+        """The same rows as a file. form: csv, parquet or json."""
+        request: Json = {
+            "headers": {"Accept": MEDIA_TYPES[form]},
+            "params": {"rows": rows, "seed": seed},
+        }
+        return self._send("GET", f"/v1/datasets/{self._dataset(dataset)}/dummy", **request).content
+
     def amend(self, dataset: str, changes: Mapping[str, Any]) -> Json:
         """Raise a budget, archive, or grant (admin only)."""
         return self._json("PATCH", f"/v1/datasets/{self._dataset(dataset)}", json=changes)
 
-    def destroy(self, dataset: str) -> None:
+    def destroy(self, dataset: str, reason: str | None = None) -> None:
         """Destroy a dataset's rows and their key (admin only). The ledger stays."""
-        self._send("DELETE", f"/v1/datasets/{self._dataset(dataset)}")
+        why = {"reason": reason} if reason else {}
+        self._send("DELETE", f"/v1/datasets/{self._dataset(dataset)}", params=why)
 
     def budget(self, dataset: str) -> Json:
         """A dataset's budget, and what of it is spent, reserved and left."""

@@ -6,8 +6,22 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from dpmcmc.base import schema_file
 from dpmcmc.client import names, render
-from dpmcmc.client.terminal import WRONG_WORDS, AsJson, client_of, complain, finite, read, show
+from dpmcmc.client.terminal import (
+    WRONG_WORDS,
+    AsJson,
+    Output,
+    Reason,
+    TableFormat,
+    client_of,
+    complain,
+    complaints,
+    finite,
+    read,
+    save,
+    show,
+)
 
 Dataset = Annotated[str, typer.Argument(help="A dataset's name or id.")]
 User = Annotated[str, typer.Argument(help="A user's name or id.")]
@@ -27,6 +41,26 @@ def dataset(context: typer.Context, dataset: Dataset, as_json: AsJson = False) -
     client = client_of(context)
     description = client.dataset(names.dataset(client, dataset))
     show(description, as_json, render.columns(description), f"id: {description['id']}")
+
+
+@commands.command()
+def dummy(
+    context: typer.Context,
+    dataset: Dataset,
+    output: Output,
+    rows: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
+    form: TableFormat = TableFormat.csv,
+    as_json: AsJson = False,
+) -> None:
+    """Save rows made from the declared bounds and categories alone; costs nothing.
+
+    They are for code that is written and tried before any budget is spent. No row of the dataset is
+    read.
+    """
+    client = client_of(context)
+    made = client.dummy_table(names.dataset(client, dataset), form, rows, seed)
+    save(output, made, as_json)
 
 
 Separator = Annotated[
@@ -71,11 +105,67 @@ def inspect(
 ) -> None:
     """Show how a file is written, its columns and first rows; nothing is stored (admin)."""
     written = _format(separator, decimal, thousands, encoding, none)
-    found = client_of(context).inspect(file, written)
+    inspection = client_of(context).inspect(file, written)
     asked = [
-        f"[yellow]{escape(one['pointer'] + ': ' + one['message'])}[/]" for one in found["questions"]
+        f"[yellow]{escape(one['pointer'] + ': ' + one['message'])}[/]"
+        for one in inspection["questions"]
     ]
-    show(found, as_json, *render.inspected(found), *asked)
+    show(inspection, as_json, *render.inspected(inspection), *asked)
+
+
+SchemaPath = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True, dir_okay=False, help="Columns as a schema file, in place of the metadata's."
+    ),
+]
+
+
+@commands.command()
+def schema(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Argument(exists=True, dir_okay=False, help="Text or Parquet (admin).")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="A dataset whose columns are taken, by its name or id.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="A file; printed where left out.")] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    encoding: Encoding = None,
+    none: NoValue = None,
+) -> None:
+    """Write a schema file: of a dataset, or names and types of a file to be completed.
+
+    Bounds and categories come from a dataset that has them, and never from the file's rows.
+    """
+    if file is None and dataset is None:
+        complain("of what? Give a file, --dataset or both.", code=WRONG_WORDS)
+    client = client_of(context)
+    columns = [] if dataset is None else client.dataset(names.dataset(client, dataset))["columns"]
+    if file is not None:
+        known = {column["name"]: column for column in columns}
+        written = _format(separator, decimal, thousands, encoding, none)
+        in_file = [one for one in client.inspect(file, written)["columns"] if one["name"]]
+        left = [one["name"] for one in in_file if one["skip"] and one["name"] not in known]
+        if left:
+            message = f"left out, as they look like ids or free text: {', '.join(left)}"
+            complaints.print(escape(message))
+        columns = [
+            known.get(one["name"], {"name": one["name"], "type": KINDS[one["kind"]]})
+            for one in in_file
+            if one["name"] in known or not one["skip"]
+        ]
+    text = schema_file.written(columns)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        save(output, text.encode(), False, f"{len(columns)} columns are in {escape(str(output))}.")
+
+
+KINDS = {"whole": "integer", "number": "number", "date": "date", "text": "category"}
 
 
 @commands.command()
@@ -87,6 +177,7 @@ def upload(
         list[Path] | None,
         typer.Argument(exists=True, dir_okay=False, help="Of further data holders, in order."),
     ] = None,
+    schema: SchemaPath = None,
     separate_budget: Annotated[
         str | None,
         typer.Option(help="Why rows that were here before get a budget besides the earlier one."),
@@ -115,7 +206,7 @@ def upload(
         metadata_given = {**metadata_given, "skip_undeclared": True}
     if separate_budget is not None:
         metadata_given = {**metadata_given, "separate_budget": {"reason": separate_budget}}
-    description = client_of(context).upload(file, metadata_given, *(more or ()))
+    description = client_of(context).upload(file, metadata_given, *(more or ()), schema=schema)
     warnings = [
         f"[yellow]{escape(warning['detail'])}[/]" for warning in description.get("warnings", [])
     ]
@@ -181,6 +272,7 @@ def amend(
     available: Annotated[
         bool, typer.Option("--available", help="Its stored rows are put right: use it again.")
     ] = False,
+    reason: Reason = None,
     as_json: AsJson = False,
 ) -> None:
     """Raise a budget, archive a dataset or use it again (admin)."""
@@ -192,6 +284,8 @@ def amend(
     if not changes:
         options = "--epsilon, --archive, --unarchive or --available"
         complain(f"what is to change? Give {options}.", code=WRONG_WORDS)
+    if reason:
+        changes["reason"] = reason
     _amend(context, dataset, changes, as_json)
 
 
@@ -239,6 +333,7 @@ def _amend(context: typer.Context, dataset: str, changes: dict[str, object], as_
 def destroy(
     context: typer.Context,
     dataset: Dataset,
+    reason: Reason = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -249,7 +344,7 @@ def destroy(
     if not yes:
         question = f"Destroy the rows of {name}? They cannot be had back"
         typer.confirm(question, abort=True, err=True)
-    client.destroy(dataset_id)
+    client.destroy(dataset_id, reason)
     show({"id": dataset_id, "destroyed": True}, as_json, escape(f"The rows of {name} are gone."))
 
 

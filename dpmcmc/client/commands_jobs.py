@@ -14,6 +14,8 @@ from dpmcmc.client.terminal import (
     INTERRUPTED,
     REFUSED,
     AsJson,
+    Output,
+    TableFormat,
     client_of,
     complain,
     console,
@@ -29,13 +31,6 @@ class IntervalTarget(StrEnum):
 
     population = "population"
     rows = "rows"
-
-
-class TableFormat(StrEnum):
-    """File formats of a synthetic table."""
-
-    csv = "csv"
-    parquet = "parquet"
 
 
 class DrawsFormat(StrEnum):
@@ -58,7 +53,6 @@ ScaleOf = Annotated[
     Scale, typer.Option(help="original: in the units of the columns; design: standardised.")
 ]
 JobId = Annotated[str, typer.Argument(help="A job's id, or how it begins.")]
-Output = Annotated[Path, typer.Argument(dir_okay=False, writable=True, help="Where to save.")]
 QuestionFile = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="JSON: what is asked.")
 ]
@@ -79,6 +73,7 @@ def plan(
     max_rows: asked.MaxRows = None,
     accept_low_quality: asked.AcceptLow = False,
     spend: asked.SpendOf = None,
+    until: asked.UntilOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the cost and the expected quality of a job; spends nothing."""
@@ -93,6 +88,7 @@ def plan(
         max_rows=max_rows,
         accept_low_quality=accept_low_quality,
         spend=spend,
+        until=until,
     )
     client = client_of(context)
     answer = client.plan(asked.job(client, job, flags))
@@ -114,6 +110,7 @@ def submit(
     max_rows: asked.MaxRows = None,
     accept_low_quality: asked.AcceptLow = False,
     spend: asked.SpendOf = None,
+    until: asked.UntilOf = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it, then show the result.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -129,6 +126,7 @@ def submit(
         max_rows=max_rows,
         accept_low_quality=accept_low_quality,
         spend=spend,
+        until=until,
     )
     client = client_of(context)
     created = client.submit(asked.job(client, job, flags))

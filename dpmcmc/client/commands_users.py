@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dpmcmc.client import names, render
-from dpmcmc.client.terminal import AsJson, client_of, show
+from dpmcmc.client.terminal import AsJson, Reason, client_of, show
 
 
 class Role(StrEnum):
@@ -38,9 +38,11 @@ def user(
 
 
 @commands.command()
-def disable(context: typer.Context, user: User, as_json: AsJson = False) -> None:
+def disable(
+    context: typer.Context, user: User, reason: Reason = None, as_json: AsJson = False
+) -> None:
     """Close a user's account and stop the user's jobs (admin)."""
-    _disable(context, user, as_json, disabled=True)
+    _disable(context, user, as_json, disabled=True, reason=reason)
 
 
 @commands.command()
@@ -49,9 +51,11 @@ def enable(context: typer.Context, user: User, as_json: AsJson = False) -> None:
     _disable(context, user, as_json, disabled=False)
 
 
-def _disable(context: typer.Context, user: str, as_json: bool, *, disabled: bool) -> None:
+def _disable(
+    context: typer.Context, user: str, as_json: bool, *, disabled: bool, reason: str | None = None
+) -> None:
     client = client_of(context)
-    changed = client.disable(names.user(client, user), disabled=disabled)
+    changed = client.disable(names.user(client, user), disabled=disabled, reason=reason)
     show(changed, as_json, render.users([changed]))
 
 

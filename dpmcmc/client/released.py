@@ -174,12 +174,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval."""
+    """A number with its interval. dates: the three of them, of a column of dates."""
 
     name: str
     estimate: float
     lower: float
     upper: float
+    dates: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +295,8 @@ def task_of(job: Json, answer: Json) -> Task:
         "answer": answer | {"verdict": job.get("verdict")},
     }
     if answer["kind"] == "summaries":
-        estimates = tuple(_typed(Estimate, estimate) for estimate in answer["estimates"])
+        told = ({"dates": None} | estimate for estimate in answer["estimates"])
+        estimates = tuple(_typed(Estimate, estimate) for estimate in told)
         return _typed(Summaries, values | {"estimates": estimates})
     if answer["kind"] == "synthetic":
         marginals = tuple(

@@ -82,6 +82,10 @@ def plan(answer: Json) -> Table:
     grid.show_header = False
     remaining = answer["remaining_after"]["epsilon"]
     grid.add_row("cost", f"epsilon {epsilon(answer['epsilon'])}, delta {answer['delta']:g}")
+    rounds = answer.get("rounds")
+    if rounds:
+        steps = ", ".join(epsilon(paid) for paid in rounds)
+        grid.add_row("paid by rounds", f"epsilon {steps}, until the result is reliable")
     grid.add_row("protects", _whom(answer))
     grid.add_row("algorithm", str(answer.get("algorithm", "-")))
     grid.add_row("chains x steps", f"{answer['num_chains']} x {answer['num_steps']:,}")
@@ -144,7 +148,9 @@ def result(answer: Json) -> Table:
     if answer["kind"] == "summaries":
         grid = table("Summaries", "", "estimate", "lower", "upper")
         for estimate in answer["estimates"]:
-            numbers = (f"{estimate[key]:.4g}" for key in ("estimate", "lower", "upper"))
+            numbers = estimate.get("dates") or (
+                f"{estimate[key]:.4g}" for key in ("estimate", "lower", "upper")
+            )
             grid.add_row(escape(estimate["name"]), *numbers)
         return grid
     grid = table(f"The {answer['kind']} task", "", "")
@@ -250,29 +256,36 @@ def columns(item: Json) -> Table:
     grid.columns[2].no_wrap = False
     for column in item["columns"]:
         categories = ", ".join(map(str, column.get("categories", ())))
-        values = categories or f"{column['lower']:g} to {column['upper']:g}"
+        values = categories or f"{_bound(column['lower'])} to {_bound(column['upper'])}"
         if column.get("integer"):
             values += "; whole numbers"
         if column.get("spikes"):
-            values += f"; spikes: {', '.join(f'{spike:g}' for spike in column['spikes'])}"
+            values += f"; spikes: {', '.join(map(_bound, column['spikes']))}"
         if column.get("missing"):
             codes = [] if column["missing"] is True else column["missing"]
-            values += f"; none: {', '.join(f'{code:g}' for code in codes) or 'empty'}"
+            values += f"; none: {', '.join(map(_bound, codes)) or 'empty'}"
+        if column.get("description"):
+            values += f"\n{column['description']}"
         grid.add_row(escape(column["name"]), column["type"], escape(values))
     return grid
 
 
-def inspected(found: Json) -> list[Table]:
+def _bound(value: float | str) -> str:
+    """A bound or a code: a number, or a date."""
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def inspected(inspection: Json) -> list[Table]:
     """What is found of a file: its format, and its columns with their first values."""
     parts = []
-    if found["format"]:
+    if inspection["format"]:
         grid = table("format", "member", "value")
-        for name, value in found["format"].items():
+        for name, value in inspection["format"].items():
             grid.add_row(name, escape(json.dumps(value, ensure_ascii=False)))
         parts.append(grid)
     grid = table("columns", "name", "kind", "first values")
-    for at, column in enumerate(found["columns"]):
-        values = ", ".join(row[at] for row in found["rows"] if at < len(row))
+    for at, column in enumerate(inspection["columns"]):
+        values = ", ".join(row[at] for row in inspection["rows"] if at < len(row))
         kind = f"{column['kind']}{' (skip?)' if column['skip'] else ''}"
         grid.add_row(escape(column["name"]), kind, escape(values))
     return [*parts, grid]

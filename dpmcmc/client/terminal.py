@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -20,7 +21,18 @@ from dpmcmc.client.connection import UnreachedError, WrongAddressError
 REFUSED, WRONG_WORDS, UNREACHED, INTERRUPTED = 1, 2, 3, 130  # exit codes
 console, complaints = Console(), Console(stderr=True)
 
+Output = Annotated[Path, typer.Argument(dir_okay=False, writable=True, help="Where to save.")]
+Reason = Annotated[
+    str | None, typer.Option(help="Why, for the ledger and the audit trail.", show_default=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
+
+
+class TableFormat(StrEnum):
+    """File formats of a synthetic table."""
+
+    csv = "csv"
+    parquet = "parquet"
 
 
 class Refusing(TyperGroup):

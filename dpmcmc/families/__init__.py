@@ -2,12 +2,14 @@
 
 from dpmcmc.families import (
     banana,
+    gamma,
     gaussian_mean,
     linear,
     logistic,
     multinomial,
     negative_binomial,
     poisson,
+    student_t,
 )
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
@@ -22,6 +24,8 @@ MODELS: dict[str, Model] = {
         linear.MODEL,
         poisson.MODEL,
         negative_binomial.MODEL,
+        student_t.MODEL,
+        gamma.MODEL,
         multinomial.MODEL,
         gaussian_mean.MODEL,
         banana.MODEL,

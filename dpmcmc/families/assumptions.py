@@ -19,7 +19,8 @@ class Guess:
     move by one unit. distance: (d,) how far the mode is from the start. steepest: largest norm of
     the gradient of a row's log likelihood that the bounds allow, where that is known. known:
     whether the precision follows from public facts, and not from a guess of the rows. sharpest:
-    most information of a row about its linear predictor, where that is known.
+    most information of a row about its linear predictor, where that is known. longest: about how
+    far out scores are clipped, in mean lengths, where the family bounds them; else 0.
     """
 
     precision: Floats
@@ -29,6 +30,7 @@ class Guess:
     steepest: float = np.inf
     known: bool = False
     sharpest: float = np.inf
+    longest: float = 0.0
 
     @cached_property
     def covariance(self) -> Floats:

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import INTERCEPT, LOG_SIGMA
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model, guess_of
@@ -21,7 +20,7 @@ from dpmcmc.families.priors import Normals, given
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.families.scores.responses import NUMBER
 from dpmcmc.families.target import Floats
-from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
+from dpmcmc.formula.design import Design, check_measured, number_response
 from dpmcmc.inputs.schema import NumberColumn, Table
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.kernels.arithmetic.families import LINEAR
@@ -38,9 +37,7 @@ def check(design: Design, _: ModelSpec) -> None:
 
 def number_of(design: Design) -> NumberColumn:
     """Return the response's column. Raises SpecError where it is not a number."""
-    response = response_of(design)
-    if not isinstance(response, NumberColumn):
-        raise SpecError(POINTER, "linear regression needs a number as its response")
+    response = number_response(design, "linear regression")
     check_measured(response)
     return response
 

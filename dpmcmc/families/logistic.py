@@ -33,7 +33,7 @@ class Logistic:
     """A centred function of a binary response is a multiple of y - p: rows have weights alone."""
 
     link: Link = "logit"
-    has_scale, quadratic, variance = False, False, BINOMIAL
+    has_scale, log_scale, quadratic, variance = False, False, False, BINOMIAL
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""

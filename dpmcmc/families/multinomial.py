@@ -80,7 +80,7 @@ class Multinomial:
     """A row counts less where the response that would move the score most would be too much."""
 
     link: Link = "softmax"
-    has_scale, quadratic, variance = False, False, BINOMIAL
+    has_scale, log_scale, quadratic, variance = False, False, False, BINOMIAL
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""

@@ -53,7 +53,7 @@ class NegativeBinomial:
     """The score is k (y - mu) / (k + mu). scale: residual sd over that of the model."""
 
     link: Link = "log"
-    has_scale, quadratic = True, False
+    has_scale, log_scale, quadratic = True, False, False
 
     def __init__(self, k: float) -> None:
         self.k, self.variance = k, Variance(1.0, k)
@@ -107,7 +107,7 @@ def dispersion_of(options: ModelOptions) -> float:
 def room(model: ModelSpec, mean: float, ratio: float | None) -> str:
     """Return what has room for counts that vary more than a model says, in words.
 
-    By the variance mean (1 + mean / k) of counts, where the model's own is their mean.
+    By the variance mean (1 + mean / k) of counts, which is ratio times the model's own, their mean.
     """
     if model.family == MODEL.family:
         return "a smaller dispersion"

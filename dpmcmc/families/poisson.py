@@ -32,7 +32,7 @@ class Poisson:
     """scale: f, residuals vary f times as much as those of a Poisson count."""
 
     link: Link = "log"
-    has_scale, quadratic, variance = True, False, Variance(1.0)
+    has_scale, log_scale, quadratic, variance = True, False, False, Variance(1.0)
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
@@ -92,7 +92,7 @@ def counted(
     psi = gain * (np.clip(y, low, high) - rate - mean)
     if not at.spread.any():
         steepest = gain * np.maximum(rate, y + 0.5)
-        slope = _secant(psi, np.log(y + 0.5) - at.eta[0], slope, steepest)
+        slope = secant(psi, np.log(y + 0.5) - at.eta[0], slope, steepest)
     longest = gain * np.maximum(high - rate - mean, rate + mean - low)
     w = np.minimum(1.0, t / np.maximum(longest, TINY))
     w = np.minimum(w, at.curved / np.maximum(slope * at.row_norm**2, TINY))
@@ -114,7 +114,7 @@ def _observed(psi: Floats, slope: Floats, rate: Floats, gain: Floats | float) ->
     return np.asarray(np.maximum(1.0 + more, 0.0))
 
 
-def _secant(psi: Floats, apart: Floats, slope: Floats, steepest: Floats) -> Floats:
+def secant(psi: Floats, apart: Floats, slope: Floats, steepest: Floats) -> Floats:
     """Return secant slopes: a step with them changes the predictor by the difference of the logs.
 
     Far from the mean the tangent is no use: the score of a clipped row is constant there. None is

@@ -348,8 +348,8 @@ class Budget:
         """Return what the file says. Raises ValueError where it says less than before."""
         if self._file is None:
             return self._spent
+        known = self._spent  # first: meanwhile a thread may spend, and the file only says more
         terms, read = _read(self._file)
-        known = self._spent
         pairs = zip(read.numbers, known.numbers, strict=True)
         if terms != self._terms or any(now < before for now, before in pairs):
             raise ValueError(f"{self._file} is not the budget's any more: an older file is there")
@@ -448,11 +448,22 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _is_still(file: Path, held: int) -> bool:
-    """Whether what was opened was not replaced before it was held."""
+    """Whether what was opened was not replaced before it was held.
+
+    Raises ValueError where it has another name, which would keep what is spent by now for good.
+    """
+    opened = os.fstat(held)
     try:
-        return os.path.samestat(os.fstat(held), file.stat())
+        if not os.path.samestat(opened, file.stat()):
+            return False
     except FileNotFoundError:
         raise FileNotFoundError(f"the budget's file {file} is gone") from None
+    if opened.st_nlink > 1:
+        raise ValueError(
+            f"{file} has another name (a hard link), under which the same budget would be spent"
+            " again: delete that one, or make it a symbolic link"
+        )
+    return True
 
 
 def _read(file: Path) -> tuple[FilterTerms, _Spent]:
@@ -538,12 +549,15 @@ def _create(file: Path, terms: FilterTerms, spent: _Spent) -> None:
     if file.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     made = _written(file, terms, spent)
-    try:
-        os.link(made, file)
-    except FileExistsError:
-        raise FileExistsError(f"{file} is there already: Budget.load reads it") from None
-    finally:
-        made.unlink()
+    with made.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # until it has one name alone
+        try:
+            os.link(made, file)
+        except FileExistsError:
+            raise FileExistsError(f"{file} is there already: Budget.load reads it") from None
+        finally:
+            made.unlink()
+            fcntl.flock(held, fcntl.LOCK_UN)
     _sync_folder(file)
 
 

@@ -5,7 +5,7 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -25,21 +25,24 @@ from dpmcmc.inputs.options import AlgorithmName, AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import algorithm_of
 from dpmcmc.inputs.schema import (
     DATES,
+    NO_DATE,
     BinaryColumn,
     CategoryColumn,
+    DateColumn,
     NumberColumn,
     PrivacyUnit,
     Schema,
     Table,
+    are_truth,
     check_type,
     is_date,
     unit_names,
     word_of,
     zero_to_one,
 )
-from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec, Spend
+from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec, Spend, UpTo
 from dpmcmc.inputs.units import by_units, digest_of, grouped
-from dpmcmc.planner import Plan, cost_of, expected_seconds, plan, shortfall
+from dpmcmc.planner import Plan, check_rows, cost_of, expected_seconds, plan, shortfall
 from dpmcmc.planner.warn import MAY_BE_YES_OR_NO
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy.event_json import digest
@@ -47,7 +50,7 @@ from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.releases import RELEASES
-from dpmcmc.releases.reuse import POINTER, Earlier
+from dpmcmc.releases.reuse import POINTER, Earlier, whitened_at
 from dpmcmc.samplers.algorithms import ALGORITHMS
 
 # How far a run is, on a terminal: from the steps that are done and the clock alone.
@@ -96,6 +99,7 @@ def _bar(share: float, elapsed: float) -> str:
 DRAWS = ("normals", "uniforms", "integers", "words")  # what a source of randomness draws
 FORMULA = 'is needed, such as "y ~ age + sex"'
 FAMILIES: dict[str, FamilyName] = {
+    "date": "linear",
     "binary": "logistic",
     "category": "multinomial",
     "number": "linear",
@@ -108,7 +112,7 @@ def sample(
     data: object = None,
     schema: Schema | None = None,
     *,
-    epsilon: float | None = None,
+    epsilon: float | Mapping[str, object] | UpTo | None = None,
     delta: float | None = None,
     noise_multiplier: float | None = None,
     family: FamilyName | None = None,
@@ -138,7 +142,8 @@ def sample(
     schema
         Declared columns and number of rows: `Schema.from_frame` makes one.
     epsilon
-        What the call may cost.
+        What the call may cost. With {"up_to": 4, "until": "reliable"} it begins small and goes on
+        until its own verdict is reliable: 4 is the most, and `result.cost` what was spent.
     delta
         By default the budget's, or else the smaller of 1e-6 and 0.1 / rows.
     noise_multiplier
@@ -210,14 +215,17 @@ def sample(
     elif (formula, family, prior) != (None, None, None):
         raise SpecError("/model", "holds formula, family and prior already: leave those out")
     delta = usual_delta(known, budget) if delta is None else delta
-    privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
+    asked: Any = epsilon  # a mapping is read there, and the plan checks it
+    privacy = PrivacySpec(delta=delta, epsilon=asked, noise_multiplier=noise_multiplier)
     spec = JobSpec(model=model, sampler=_options(sampler), privacy=privacy, spend=spend)
     earlier: tuple[Earlier, ...] = ()
     if whitening is not None:
         spec, earlier = _with_whitening(spec, whitening)
     planned = plan(known, spec, earlier=earlier)
+    check_rows(known, planned)
     yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
-    table = checked_rows(known, data, planned.cost.delta, budget, yes_or_no)
+    read = read_by(known, planned.spec.model)
+    table = checked_rows(known, data, planned.cost.delta, budget, read, yes_or_no)
     if not planned.usable and not accept_low_quality:
         raise LowQualityError(*shortfall(known, planned, spec))
     rows, permit, taken = paid_rows(table, planned.event, budget, known.unit)
@@ -297,14 +305,25 @@ def _ran(
     return Result(planned, draws, verdict, design, release), running.drawn
 
 
+def read_by(schema: Schema, model: ModelSpec) -> tuple[str, ...]:
+    """Return the names of the columns that a model reads, which its formula and weights tell."""
+    weights = () if model.weights is None else (model.weights,)
+    return (*make_design(schema, model.formula).read, *weights)
+
+
 def owned(
-    schema: Schema, data: object, happens: Event, delta: float, budget: Budget | None
+    schema: Schema,
+    data: object,
+    happens: Event,
+    delta: float,
+    budget: Budget | None,
+    read: Collection[str],
 ) -> tuple[Private[Table], Permit, Taken | None]:
     """Return rows of the caller's own, the permit that opens them for one event, and what was paid.
 
     Arguments and errors are those of `checked_rows` and `paid_rows`.
     """
-    return paid_rows(checked_rows(schema, data, delta, budget), happens, budget, schema.unit)
+    return paid_rows(checked_rows(schema, data, delta, budget, read), happens, budget, schema.unit)
 
 
 def checked_rows(
@@ -312,18 +331,20 @@ def checked_rows(
     data: object,
     delta: float,
     budget: Budget | None,
+    read: Collection[str],
     yes_or_no: str | None = None,
 ) -> Table:
-    """Return rows that suit the schema; nothing is paid.
+    """Return rows that suit the schema, with the columns that the call reads; nothing is paid.
 
-    data: as in `sample`. delta: of the call. yes_or_no: a formula whose response is to be 0 and 1
-    alone. Raises SpecError where a delta is no promise for so many rows, ValueError where data do
-    not suit the schema.
+    data: as in `sample`. delta: of the call. read: names of columns, from the call alone. What the
+    others hold is not looked at. yes_or_no: a formula whose response is to be 0 and 1 alone.
+    Raises SpecError where a delta is no promise for so many rows, ValueError where data do not suit
+    the schema.
     """
     check_delta("/privacy/delta", delta, schema.units, schema.unit)
     if budget is not None:
         check_delta("/budget/delta", budget.delta, schema.units, schema.unit)
-    table = table_of(schema, columns_of(data))
+    table = table_of(schema, columns_of(data), read)
     if yes_or_no is not None:
         _check_yes_or_no(schema, yes_or_no, table)
     return table
@@ -362,7 +383,7 @@ def _with_whitening(spec: JobSpec, whitening: StoredRelease) -> tuple[JobSpec, t
         raise SpecError(POINTER, f"{options.algorithm} uses none; noisy_quadratic does")
     own = whitening.spec
     whitening.whitening(whitening.design)  # it has one
-    given = Earlier("given", own.model.formula, own.privacy.noise_multiplier or 0.0)
+    given = Earlier("given", own.model.formula, whitened_at(own))
     return replace(spec, sampler=replace(options, whitening=given.name)), (given,)
 
 
@@ -384,13 +405,16 @@ def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
     return options
 
 
-def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
+def table_of(
+    schema: Schema, data: Mapping[str, Sequence[object]], read: Collection[str] | None = None
+) -> Table:
     """Return data as a clamped table, by units where the schema has some.
 
-    Raises ValueError on a missing column, value or category.
+    read: the columns that the table has; all declared ones where left out. Raises ValueError on a
+    missing column, value or category.
     """
     if not isinstance(schema.privacy_unit, PrivacyUnit):
-        return Table(_clamped_columns(schema, data, schema.rows), schema.rows)
+        return Table(_clamped_columns(schema, data, schema.rows, read), schema.rows)
     unit, key = schema.privacy_unit, os.urandom(32)
     names = unit_names(unit.column, data)
     digests = np.frombuffer(b"".join(digest_of(name, key) for name in names), np.uint8)
@@ -400,17 +424,22 @@ def table_of(schema: Schema, data: Mapping[str, Sequence[object]]) -> Table:
             f"the data have {len(groups.digests)} units in {unit.column!r}, and the schema says"
             f" {schema.units}: make it of these data with Schema.from_frame"
         )
-    return by_units(schema, _clamped_columns(schema, data, len(names)), groups)
+    return by_units(schema, _clamped_columns(schema, data, len(names), read), groups)
 
 
 def _clamped_columns(
-    schema: Schema, data: Mapping[str, Sequence[object]], rows: int
+    schema: Schema,
+    data: Mapping[str, Sequence[object]],
+    rows: int,
+    read: Collection[str] | None,
 ) -> dict[str, NDArray[np.float64] | NDArray[np.int32]]:
     """Return the columns of data (rows,), clamped. Raises ValueError."""
     columns: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {}
     for column in schema.columns:
+        if read is not None and column.name not in read:
+            continue
         if column.name not in data:
-            guess = near(column.name, data)
+            guess = near(column.name, map(str, data))
             raise ValueError(f"the data have no column {column.name!r}, which is declared{guess}")
         values = data[column.name]
         if len(values) != rows or np.ndim(cast("Any", values)) > 1:
@@ -418,11 +447,38 @@ def _clamped_columns(
         if isinstance(values, np.ma.MaskedArray):
             mask = np.ma.getmaskarray(values)
             values = np.where(mask, None, values.data) if mask.any() else values.data
-        if isinstance(column, NumberColumn):
+        if isinstance(column, DateColumn):
+            columns[column.name] = column.clamped(_days(column, values))
+        elif isinstance(column, NumberColumn):
             columns[column.name] = column.clamped(_numbers(column, values))
         else:
             columns[column.name] = _codes(column, values)
+        if len(columns[column.name]) != rows:  # its length is not that of what it gives
+            raise ValueError(f"column {column.name!r} must have {rows} values")
     return columns
+
+
+def _days(column: DateColumn, values: Sequence[object]) -> NDArray[np.float64]:
+    """Return a column's dates (rows,) as days. Raises ValueError without naming one."""
+    array = values if isinstance(values, np.ndarray) else np.array([*values, None], object)[:-1]
+    if array.dtype.kind == "M":
+        none, origin = np.isnat(array), np.datetime64(column.origin)
+        days = (array.astype("datetime64[D]") - origin).astype(np.float64)
+    else:
+        none = np.array([is_missing(value) or value == "" for value in array], np.bool_)
+        known = {value: column.number_of(value) for value in set(array[~none])}
+        days = np.array(
+            [known[value] if there else 0.0 for value, there in zip(array, ~none, strict=True)],
+            np.float64,
+        )
+    lacking, wrong = int(none.sum()), int(np.isnan(days[~none]).sum())
+    if wrong:
+        message = f"column {column.name!r} has values that are no dates, {wrong} in all"
+        raise ValueError(f"{message}: {NO_DATE}")
+    if lacking and not column.empty:
+        remedy = f"declare that values may be missing: missing={{{column.name!r}: True}}"
+        raise ValueError(f"column {column.name!r} has missing values, {lacking} in all: {remedy}")
+    return column.filled(np.where(none, np.nan, days))
 
 
 def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float64]:
@@ -461,13 +517,21 @@ def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> N
     """Return the places (rows,) of a column's values among its categories. Raises ValueError."""
     codes = {word: code for code, word in enumerate(column.categories)}
     words = [None if is_missing(value) else word_of(value) for value in values]
-    if None in words:
-        remedy = "name them, and declare that name as a category"
-        raise ValueError(f"column {column.name!r} has missing values: {remedy}")
-    if not set(words) <= set(codes):
+    if are_truth(column.categories):
+        codes = {word.lower(): code for word, code in codes.items()}
+        words = [word if word is None else word.lower() for word in words]
+    lacking = words.count(None)
+    if lacking and not column.missing:
+        remedy = (
+            f"declare that values may be missing: missing={{{column.name!r}: True}}, or name them,"
+            " and declare that name as a category"
+        )
+        raise ValueError(f"column {column.name!r} has missing values, {lacking} in all: {remedy}")
+    if not set(words) - {None} <= set(codes):
         declared = ", ".join(column.categories[:12])
         if any(is_date(value) and not isinstance(value, str) for value in values):
             message = "has dates or times: write them as the words that are its categories"
             raise ValueError(f"column {column.name!r} {message}, {declared}")
         raise ValueError(f"column {column.name!r} has values outside its categories: {declared}")
-    return np.array([codes[word or ""] for word in words], np.int32)
+    none = len(codes)
+    return np.array([none if word is None else codes[word] for word in words], np.int32)

@@ -21,7 +21,7 @@ from dpmcmc.fit.files import Path
 from dpmcmc.formula.design import Design, make_design
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.planner import Cost, Plan, event
+from dpmcmc.planner import Cost, Plan, cost_of, event
 from dpmcmc.posterior import plots
 from dpmcmc.posterior.datatree import data_tree
 from dpmcmc.posterior.diagnostics import ParameterSummary, summarise
@@ -112,7 +112,9 @@ class Result:
         return f"{model.formula}: {family}, {counted:,} {unit if counted == 1 else unit + 's'}"
 
     def _cost(self) -> str:
-        of = "" if self.drawn is None else f" of {self.plan.cost.epsilon:.4g} that were planned"
+        planned = f"{self.plan.cost.epsilon:.4g}"
+        of = f" of up to {planned}" if self.plan.rounds else f" of {planned} that were planned"
+        of = "" if self.drawn is None else of
         cost = f"cost: epsilon {self.cost.epsilon:.4g}{of}, delta {self.cost.delta:g}"
         return f"{cost}; protects {self.design.schema.protects}"
 
@@ -258,11 +260,17 @@ def _read(facts: Mapping[str, Any], draws: NDArray[np.float64]) -> Result:
 
 
 def attributes_of(spec: JobSpec, cost: Cost, schema: Schema) -> dict[str, str | float]:
-    """Return what a file of a resolved job's draws says of how they were made."""
+    """Return what a file of a resolved job's draws says of how they were made.
+
+    With the most that a job might have cost which went on until its result was reliable.
+    """
     algorithm, release = spec.sampler.algorithm, "none"
     if algorithm in RELEASES or getattr(spec.sampler, "start", None) is not None:
         release = release_of(spec).name
-    return attributes(cost, algorithm, schema, release)
+    made = attributes(cost, algorithm, schema, release)
+    if getattr(spec.sampler, "rounds", None) is None:
+        return made
+    return made | {"epsilon_up_to": cost_of(event(schema, spec), cost.delta).epsilon}
 
 
 def attributes(

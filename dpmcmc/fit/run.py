@@ -15,6 +15,7 @@ from dpmcmc.inputs.schema import Schema, Table
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import event, noise_event
 from dpmcmc.planner.resolve import unit_rows_of
+from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy.drawn import Metered
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Event, of_units
@@ -69,10 +70,11 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
     @property
     def drawn(self) -> Event | None:
         """How the job's event began, of a release that stopped there; None where all was drawn."""
-        stopped = getattr(self.stored, "stopped", "")
-        if self._meter is None or self._meter.drawn is None or not stopped:
+        meter, stored = self._meter, self.stored
+        ended = getattr(stored, "stopped", "") or getattr(stored, "rounds", 0)
+        if meter is None or meter.drawn is None or meter.complete or not ended:
             return None
-        return of_units(self._meter.drawn, self._unit_rows)
+        return of_units(meter.drawn, self._unit_rows)
 
 
 def run(
@@ -183,7 +185,7 @@ def _released(
     white: Whitening | None,
 ) -> Iterator[Released[NDArray[np.float64]]]:
     """Yield independent draws from the posterior that one release of the rows leads to."""
-    release, options = RELEASES[spec.sampler.algorithm], spec.sampler
+    release, options, own = RELEASES[spec.sampler.algorithm], spec.sampler, spec
     spec = replace(spec, model=release.model(spec.model))
     model, steps, chains = MODELS[spec.model.family], options.num_steps, options.num_chains
     if steps is None or chains is None:
@@ -195,13 +197,34 @@ def _released(
     if white is not None:
         rows = replace(rows, white=white)
     z, form = spec.privacy.noise_multiplier or 0.0, model.form(design, spec)
-    posterior = release.publish(rows, form.max_row_norm, options, z, random)
+    if release.in_rounds is not None and (getattr(options, "rounds", None) or 1) > 1:
+        rounds = release.in_rounds(rows, form.max_row_norm, options, z, random)
+        posterior = _until_reliable(design.schema, own, rounds).own_posterior(random)
+    else:
+        posterior = release.publish(rows, form.max_row_norm, options, z, random)
     if posterior.release is not None:
         keep(posterior.release)
     length = max(-(-steps // MAX_BLOCKS), ONE_BLOCK_NUMBERS // (chains * len(form.start)))
     for first in range(0, steps, length):
         draws = posterior.draws(chains, min(length, steps - first), random)
         yield Released(model.release(design, spec, draws))
+
+
+def _until_reliable(schema: Schema, spec: JobSpec, rounds: Iterator[Stored]) -> StoredRelease:
+    """Take rounds until what they released is reliable, or will not be. Returns the last.
+
+    Whether the next round is drawn is decided by what the rounds before have released alone. A job
+    that is to spend all draws all of them.
+    """
+    release = None
+    for stored in rounds:
+        release = StoredRelease(schema, spec, stored)
+        ends, kept = (False, stored) if spec.spend == "all" else release.after_round()
+        if ends:
+            return StoredRelease(schema, spec, kept)
+    if release is None:
+        raise SpecError("/sampler/rounds", "is not resolved")
+    return release
 
 
 def rows_read(options: object, rows: int) -> int:

@@ -26,7 +26,14 @@ from dpmcmc.inputs.schema import LARGEST_BOUND, Column, NumberColumn, Schema, Ta
 Floats = NDArray[np.float64]
 MAX_PARAMETERS = 200
 NARROWEST_BOUNDS = 1e-12  # least distance of a modelled column's bounds
-__all__ = ["POINTER", "Design", "check_measured", "make_design", "response_of"]
+__all__ = [
+    "POINTER",
+    "Design",
+    "check_measured",
+    "make_design",
+    "number_response",
+    "response_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +103,10 @@ class Design:
         return total
 
     @property
-    def gappy(self) -> tuple[NumberColumn, ...]:
-        """The columns of the formula that have missing codes."""
-        numbers = [column for column in self.schema.columns if isinstance(column, NumberColumn)]
-        return tuple(column for column in numbers if column.missing and column.name in self.read)
+    def gappy(self) -> tuple[Column, ...]:
+        """The columns of the formula whose values may be missing."""
+        gappy = [column for column in self.schema.columns if column.missing]
+        return tuple(column for column in gappy if column.name in self.read)
 
     @property
     def gaps(self) -> bool:
@@ -182,6 +189,14 @@ def check_measured(column: NumberColumn, largest_bound: float = LARGEST_BOUND) -
             f"{NARROWEST_BOUNDS:g} apart for this model; scale the column and declare its new "
             "bounds",
         )
+
+
+def number_response(design: Design, model: str) -> NumberColumn:
+    """Return the response's column. Raises SpecError where it is not a number. model: in words."""
+    response = response_of(design)
+    if not isinstance(response, NumberColumn):
+        raise SpecError(POINTER, f"{model} needs a number as its response")
+    return response
 
 
 def response_of(design: Design) -> Column:

@@ -100,12 +100,25 @@ def parse(formula: str) -> Parsed:
     """Return the terms of `y ~ a + C(b) + a:b + c*d + e/f + (g + h)**2 - 1`. Raises SpecError."""
     _check_form(formula)
     python_text, names = with_stand_ins(formula)
+    sides = _sides(python_text)
+    if set(sides) == {"root"}:
+        return Parsed(None, _kept(sides["root"], "root", python_text, names))
+    if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
+        raise SpecError(POINTER, REMEDY)
+    response = _terms(sides["lhs"], names)[0]
+    if len(response) != 1:
+        raise SpecError(POINTER, "the response must be one column")
+    return Parsed(response[0], _kept(sides["rhs"], "rhs", python_text, names))
+
+
+def _sides(python_text: str) -> dict[str, Any]:
+    """Return the terms of a formula by side. Raises SpecError."""
     parsers, formulaic_error = loaded("formulaic.parser"), loaded("formulaic.errors").FormulaicError
     try:
         parser = parsers.DefaultFormulaParser()
         if _count(parser.get_ast(python_text)) > MAX_TERMS:
             raise SpecError(POINTER, f"it expands to more than {MAX_TERMS} terms")
-        sides = parser.get_terms(python_text)._to_dict()
+        sides: dict[str, Any] = parser.get_terms(python_text)._to_dict()
     except (
         formulaic_error,
         AttributeError,
@@ -117,14 +130,35 @@ def parse(formula: str) -> Parsed:
         if isinstance(error, SpecError):
             raise
         raise SpecError(POINTER, f"cannot be parsed: {REMEDY}") from None
-    if set(sides) == {"root"}:
-        return Parsed(None, _terms(sides["root"], names))
-    if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
-        raise SpecError(POINTER, REMEDY)
-    response = _terms(sides["lhs"], names)[0]
-    if len(response) != 1:
-        raise SpecError(POINTER, "the response must be one column")
-    return Parsed(response[0], _terms(sides["rhs"], names))
+    return sides
+
+
+def _kept(side: Any, key: str, python_text: str, names: dict[str, str]) -> tuple[Term, ...]:
+    """Return the terms that are left after those that `-` takes away.
+
+    A name has a stand-in for each place, so that x:x and x + x can be refused: no term equals
+    another, and none is taken away. With one stand-in for each name they are.
+    Raises SpecError where a name is taken away that no term has.
+    """
+    terms = _terms(side, names)
+    if "-" not in python_text:
+        return terms
+    columns = {stand_in: unwritten(name) for stand_in, name in names.items()}
+    factors = " ".join(str(factor.expr) for term in side for factor in term.factors)
+    there = {columns.get(match[0]) for match in _WORDS.finditer(factors)}
+    for match in _WORDS.finditer(python_text.partition("~")[2]):
+        name = columns.get(match[0])
+        if name is not None and name not in there:
+            raise SpecError(POINTER, f"{name} is taken away, and no term has it: leave it out")
+    first = {name: stand_in for stand_in, name in reversed(columns.items())}
+    merged = _WORDS.sub(lambda match: first.get(columns.get(match[0], ""), match[0]), python_text)
+    left = set(map(_unquoted, _terms(_sides(merged)[key], names)))
+    return tuple(term for term in terms if _unquoted(term) in left)
+
+
+def _unquoted(term: Term) -> frozenset[Token]:
+    """Return the factors of a term in any order, without backticks: `T` may stand for T."""
+    return frozenset(Token(token.text.replace("`", ""), token.call) for token in term)
 
 
 _ALLOWED = (

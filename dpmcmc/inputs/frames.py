@@ -189,6 +189,11 @@ def _plain(values: Any) -> Sequence[object]:
         return cast("Sequence[object]", values)
     import narwhals
 
+    dated = str(getattr(values, "type", "")).startswith(("date", "timestamp"))
+    if dated and hasattr(values, "to_pylist") and not hasattr(values, "chunks"):
+        import pyarrow
+
+        values = pyarrow.chunked_array([values])  # which narwhals reads, with its time zone
     series: Any = narwhals.from_native(values, series_only=True, pass_through=True)
     if isinstance(series, narwhals.Series):
         return _values(series)
@@ -203,6 +208,8 @@ def _values(series: Any) -> Sequence[object]:
     type = _decimal_type(series.to_native())
     if type is not None:
         return Decimals(series.to_list(), type)
+    if getattr(series.dtype, "time_zone", None):  # a day is one of the clock that the frame shows
+        series = series.dt.replace_time_zone(None)
     values = series.to_list() if series.null_count() else series.to_numpy()
     return cast("Sequence[object]", values)
 

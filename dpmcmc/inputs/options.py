@@ -116,7 +116,7 @@ class DpPenaltyGuidedOptions(ChainOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpPenaltySubsampledOptions(ChainOptions):
-    """Options of dp_penalty_subsampled: penalty steps on secret minibatches.
+    """Options of dp_penalty_subsampled: penalty steps on rows drawn at random.
 
     batch: number of rows in a minibatch. The dataset's budget needs a Rényi branch.
     """
@@ -128,7 +128,7 @@ class DpPenaltySubsampledOptions(ChainOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpBarkerOptions(ChainOptions):
-    """Options of dp_barker: Barker steps on secret minibatches.
+    """Options of dp_barker: Barker steps on rows drawn at random.
 
     batch: number of rows in a minibatch. scale: length of a move of one coefficient. adapt: whether
     moves are fitted to the draws of the warm-up, as in Proposal. The dataset's budget needs a
@@ -213,7 +213,9 @@ class NoisyQuadraticOptions:
     is used again at no cost; or "new". estimand: "model", the answer of the model as it is written,
     that of a fit without privacy, or "robust", of a fit that weights down rows which the model does
     not expect: narrower where responses follow the model, and another answer where they do not. The
-    default is "model" for linear and logistic regression, "robust" for counts and several classes.
+    default is "model".
+    rounds: of a job whose epsilon is {"up_to": 4, "until": "reliable"}, how often it may look
+    whether its result is reliable, 1 to 5.
     """
 
     algorithm: Literal["noisy_quadratic"] = "noisy_quadratic"
@@ -223,6 +225,7 @@ class NoisyQuadraticOptions:
     num_far: int | None = None
     whitening: str | None = None
     estimand: Literal["model", "robust"] | None = None
+    rounds: int | None = None
 
     @property
     def clip_bound(self) -> None:

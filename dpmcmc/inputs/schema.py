@@ -1,18 +1,22 @@
 """Public facts about a table: columns with declared bounds and categories, and the row count."""
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, time, timedelta
+from dataclasses import dataclass, fields, replace
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import groupby
 from numbers import Integral, Real
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.base import schema_file
 from dpmcmc.base.errors import near
 from dpmcmc.base.names import NAMED_ROW, ROW, protected
 from dpmcmc.base.private import Neighbouring
@@ -28,9 +32,10 @@ from dpmcmc.inputs.frames import (
 )
 
 DATES = (
-    "dates are no type of column: give the column as numbers, such as days since a date, and its"
-    " bounds in the same unit"
+    "a column of dates has dates as its bounds (its type is date), such as 2020-01-31; otherwise"
+    " give numbers, such as days since a date, and bounds in the same unit"
 )
+NO_DATE = "write dates as 2020-01-31, 31.1.2020 or 31JAN2020, with or without a time of day"
 _MONTHS = (
     "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mär|mai|okt|dez|fév|avr|aoû|déc|ene|abr|dic"
 )
@@ -48,10 +53,25 @@ _DATE = re.compile(  # a year first, a year last, a month by its name, a week, a
     rf"|\d{{1,2}}[.,]?[- ]+({_WHOLE_MONTHS})\.?",
     re.ASCII | re.IGNORECASE,
 )
+_ENGLISH = (  # as SAS, Stata and Oracle write months
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+)  # fmt: skip
+_DAY = re.compile(  # a year first, days first with points, or months by name: read in one way
+    r"(?:(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
+    r"|(?P<year2>\d{4})(?P<month2>\d\d)(?P<day2>\d\d)"
+    r"|(?P<day3>\d{1,2})\.(?P<month3>\d{1,2})\.(?P<year3>\d{4})"
+    rf"|(?P<day4>\d{{1,2}})(?P<sign>[- ]?)(?P<month4>{'|'.join(_ENGLISH)})(?P=sign)"
+    r"(?P<year4>\d{4}))"
+    r"(?:[T :]\d\d:?\d\d(?::?\d\d(?:[.,]\d+)?)? ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII | re.IGNORECASE,
+)
 LARGEST_WHOLE = 2.0**51  # up to which every half is a double
 MOST_SPIKES = 20
 LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
 MOST_UNIT_ROWS = 1000  # of one unit of privacy
+MOST_DUMMY_ROWS = 1_000_000
+DUMMY_MISSING, DUMMY_SPIKES = 0.05, 0.3  # shares of rows, where a column declares codes or spikes
+DUMMY_DIGITS = 4  # of a number, counted from the width of its bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +97,8 @@ class NumberColumn:
         tables have a cell of its own for each.
     empty
         Whether null, not a number and an empty field are missing values; set by `missing=True`.
+    description
+        What the column holds, in words, for those who analyse it. Public.
 
     Raises
     ------
@@ -97,9 +119,11 @@ class NumberColumn:
     integer: bool = False
     spikes: tuple[float, ...] = ()
     empty: bool = False
+    description: str = ""
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        _check_description(self.name, self.description)
         if is_date(self.lower) or is_date(self.upper):
             raise ValueError(f"the bounds of {self.name!r} are dates, and {DATES}")
         if not _is_number(self.lower) or not _is_number(self.upper):
@@ -223,6 +247,90 @@ class NumberColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DateColumn(NumberColumn):
+    """A column of dates. In formulas, bounds and statistics it is whole days since `origin`.
+
+    The time of day of a timestamp is left out, and the day is that of its own time zone.
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    lower, upper
+        Declared bounds as dates, also in words such as "2020-01-31"; lower < upper. Dates outside
+        are clamped to them. Of a DateColumn they are numbers of days: lower is 0.
+    missing
+        Dates that stand for a missing value, such as "9999-12-31"; or True, as of a NumberColumn.
+    spikes
+        Dates that many rows have.
+    empty
+        As of a NumberColumn.
+    origin
+        The date of day 0; by default the lower bound. With it bounds, codes and spikes are days.
+    description
+        What the column holds, in words. Public.
+
+    Raises
+    ------
+    ValueError
+        If bounds, codes or spikes are no dates, or not in the right order; the message names the
+        column.
+
+    Examples
+    --------
+    >>> DateColumn(name="admitted", lower="2015-01-01", upper="2024-12-31")
+    """
+
+    lower: Any
+    upper: Any
+    type: Literal["date"] = "date"  # type: ignore[assignment]
+    missing: Any = ()
+    integer: Literal[True] = True
+    spikes: Any = ()
+    origin: str = ""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not self.origin:
+            first = day_of(self.lower)
+            if first is None or day_of(self.upper) is None:
+                message = "needs dates as its bounds (lower, upper), such as 2020-01-31"
+                raise ValueError(f"{self.name!r} {message}")
+            object.__setattr__(self, "origin", first.isoformat())
+            for field in ("lower", "upper"):
+                object.__setattr__(self, field, self._day(getattr(self, field), "bound"))
+            for field, kind in (("missing", "missing code"), ("spikes", "spike")):
+                given = getattr(self, field)
+                if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
+                    days = tuple(self._day(one, kind) for one in given)
+                    object.__setattr__(self, field, days)
+        object.__setattr__(self, "integer", True)
+        NumberColumn.__post_init__(self)
+
+    def _day(self, value: object, kind: str) -> float:
+        number = self.number_of(value)
+        if number is None:
+            raise ValueError(f"a {kind} of {self.name!r} is no date: {NO_DATE}")
+        return number
+
+    def number_of(self, value: object) -> float | None:
+        """Return the days from the origin to a date, or to words for one; None of what is none."""
+        day = day_of(value)
+        return None if day is None else float((day - date.fromisoformat(self.origin)).days)
+
+    def date_of(self, days: float) -> date:
+        """Return the date so many days after the origin, those of no calendar at its ends."""
+        number = date.fromisoformat(self.origin).toordinal() + math.floor(days)
+        return date.fromordinal(min(max(number, date.min.toordinal()), date.max.toordinal()))
+
+    def dates_of(self, days: NDArray[np.float64]) -> NDArray[np.datetime64]:
+        """Return the dates so many whole days after the origin, NaT where it is not a number."""
+        none = np.isnan(days)
+        dates = np.datetime64(self.origin, "D") + np.where(none, 0.0, days).astype(np.int64)
+        return np.where(none, np.datetime64("NaT", "D"), dates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryColumn:
     """A column of declared categories.
 
@@ -232,6 +340,11 @@ class CategoryColumn:
         Name of the column.
     categories
         At least two different categories; the first one is the reference of a model.
+    missing
+        Whether null, not a number and an empty field stand for no value. A row with one in a column
+        of a model is left out of that model, and still counts as a row.
+    description
+        What the column holds, in words. Public.
 
     Raises
     ------
@@ -246,9 +359,17 @@ class CategoryColumn:
     name: str
     categories: tuple[str, ...]
     type: Literal["category"] = "category"
+    missing: bool = False
+    description: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "categories", _category_names(self.name, self.categories))
+        _check_flag(self.name, self.missing)
+        _check_description(self.name, self.description)
+
+    def is_missing(self, codes: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which codes stand for no value: the one after those of the categories."""
+        return np.asarray(codes >= len(self.categories), np.bool_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +382,8 @@ class BinaryColumn:
         Name of the column.
     categories
         Exactly two different categories; the second one is coded as 1.
+    missing, description
+        As of a CategoryColumn.
 
     Raises
     ------
@@ -275,6 +398,8 @@ class BinaryColumn:
     name: str
     categories: tuple[str, str]
     type: Literal["binary"] = "binary"
+    missing: bool = False
+    description: str = ""
 
     def __post_init__(self) -> None:
         categories = _category_names(self.name, self.categories)
@@ -283,9 +408,37 @@ class BinaryColumn:
                 f"{self.name!r} has {len(categories)} categories: a binary column has two"
             )
         object.__setattr__(self, "categories", categories)
+        _check_flag(self.name, self.missing)
+        _check_description(self.name, self.description)
+
+    def is_missing(self, codes: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which codes stand for no value: the one after those of the categories."""
+        return np.asarray(codes >= len(self.categories), np.bool_)
 
 
-Column = NumberColumn | CategoryColumn | BinaryColumn
+Column = NumberColumn | DateColumn | CategoryColumn | BinaryColumn
+
+
+def day_of(value: object) -> date | None:
+    """Return the day of a date, of a time of a day, or of words for one; None of what is none.
+
+    Words are in ISO 8601, or days first with points: 31.1.2020.
+    """
+    try:
+        if isinstance(value, np.datetime64):
+            value = value.astype("datetime64[D]").item()
+        if isinstance(value, datetime):
+            return value.date()
+        if isinstance(value, date):
+            return value
+        if not isinstance(value, str) or (written := _DAY.fullmatch(value.strip())) is None:
+            return None
+        there = {name.rstrip("234"): part for name, part in written.groupdict().items() if part}
+        month = there["month"].lower()
+        number = _ENGLISH.index(month) + 1 if month in _ENGLISH else int(month)
+        return date(int(there["year"]), number, int(there["day"]))
+    except ValueError:  # 2020-02-30, or not a time
+        return None
 
 
 def is_date(value: object) -> bool:
@@ -297,9 +450,15 @@ def is_date(value: object) -> bool:
     return hasattr(value, "year") and hasattr(value, "month")  # a period of pandas
 
 
+def are_truth(categories: Sequence[str]) -> bool:
+    """Whether categories are the words for truth values, which programs write in any case."""
+    return sorted(category.lower() for category in categories) == ["false", "true"]
+
+
 def zero_to_one(column: Column) -> bool:
     """Whether a column is a number with bounds 0 and 1, and so perhaps meant as binary."""
-    return isinstance(column, NumberColumn) and (column.lower, column.upper) == (0.0, 1.0)
+    bounds = (column.lower, column.upper) if column.type == "number" else ()
+    return bounds == (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +504,7 @@ class Schema:
     Parameters
     ----------
     columns
-        NumberColumn, CategoryColumn and BinaryColumn, each name once.
+        NumberColumn, DateColumn, CategoryColumn and BinaryColumn, each name once.
     rows
         Number of rows, which is public if neighbours differ in one replaced row. With a privacy
         unit: number of units times its max_rows, of which an unknown part is in use.
@@ -380,7 +539,7 @@ class Schema:
         if not isinstance(columns, Sequence) or not all(
             isinstance(c, get_args(Column)) for c in columns
         ):
-            kinds = "NumberColumn, CategoryColumn and BinaryColumn"
+            kinds = "NumberColumn, DateColumn, CategoryColumn and BinaryColumn"
             raise ValueError(f"columns must be a tuple of {kinds}; Schema.from_frame makes them")
         names = [column.name for column in columns]
         if len(set(names)) < len(names):
@@ -474,11 +633,12 @@ class Schema:
             A data frame of pandas, polars, Arrow or any library that narwhals reads or that has
             `__dataframe__`; or a mapping of column names to values.
         bounds
-            For each column that is used: (lower, upper) of a number column, or the categories. Two
-            categories, also the texts "0" and "1", make a binary column; the second is coded 1.
+            For each column that is used: (lower, upper) of a number column, or of a column of dates
+            such as ("2020-01-01", "2024-12-31"), or the categories. Two categories, also the texts
+            "0" and "1", make a binary column; the second is coded 1.
         missing
-            Codes that stand for a missing value, by number column; or True where a missing value is
-            none at all: null, NaN or None.
+            Codes that stand for a missing value, by number column; or, by column of any type, True
+            where a missing value is none at all: null, NaN or None.
         integer
             Names of number columns whose values are whole numbers.
         spikes
@@ -532,6 +692,95 @@ class Schema:
         for name in {*missing, *integer, *spikes} - set(bounds):
             extra = "missing codes" if name in missing else "a type or spikes"
             raise ValueError(f"{name!r} has {extra} and no bounds: declare those as well")
+        return cls._of_rows(columns, values_of, holders, unit)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | PathLike[str],
+        frame: object = None,
+        *,
+        holders: str | Sequence[int] = (),
+        privacy_unit: str | None = None,
+        max_rows: int | None = None,
+    ) -> "Schema":
+        """Return the schema that a file declares, with the number of rows of a data frame.
+
+        Parameters
+        ----------
+        path
+            A table with a line for each column, as a spreadsheet saves it: fields between commas,
+            semicolons or tabs below a header, of name, type (number, integer, date, category,
+            binary), lower, upper, categories (a|b|c), missing (true, or codes), integer, spikes and
+            description. Or JSON: a list of columns in the words of the REST API, or an object with
+            such a list as columns, such as `to_file` writes it.
+        frame
+            The data, of which their number of rows is taken. It may be left out where the file is
+            JSON that says rows.
+        holders, privacy_unit, max_rows
+            As in `from_frame`.
+
+        Returns
+        -------
+        Schema
+            The declared columns in the order of the file.
+
+        Raises
+        ------
+        ValueError
+            If the file is wrong; the message names lines and fields. If the data lack a column.
+        OSError
+            If it cannot be read.
+
+        Examples
+        --------
+        >>> schema = Schema.from_file("schema.csv", rows)
+        """
+        columns, facts = _columns_in(path)
+        if frame is None:
+            if (holders, privacy_unit, max_rows) != ((), None, None) or "rows" not in facts:
+                raise ValueError("give the data as well: their number of rows is part of a schema")
+            return cls(columns=columns, **facts)
+        values_of = columns_of(frame)
+        for column in columns:
+            if column.name not in values_of:
+                raise ValueError(
+                    f"there is no column {column.name!r}{near(column.name, values_of)}"
+                )
+            if isinstance(column, NumberColumn):
+                check_type(column, type_of(values_of[column.name]))
+        return cls._of_rows(columns, values_of, holders, _unit_of(privacy_unit, max_rows))
+
+    def to_file(self, path: str | PathLike[str]) -> None:
+        """Write the schema as a table (`.csv`), or with the number of rows as JSON (`.json`).
+
+        Parameters
+        ----------
+        path
+            The file; one that is there is replaced.
+
+        Raises
+        ------
+        ValueError
+            If its name ends with something else.
+        OSError
+            If it cannot be written.
+
+        Examples
+        --------
+        >>> schema.to_file("schema.csv")
+        """
+        _write(self, path)
+
+    @classmethod
+    def _of_rows(
+        cls,
+        columns: tuple[Column, ...],
+        values_of: Mapping[str, Sequence[object]],
+        holders: object,
+        unit: PrivacyUnit | Literal["row"] | None,
+    ) -> "Schema":
+        """Return the schema of columns and the number of rows of these data. Raises ValueError."""
         if isinstance(holders, np.ndarray):
             holders = holders.tolist()
         if not isinstance(holders, Sequence):
@@ -543,6 +792,92 @@ class Schema:
             return cls(columns=columns, rows=rows_of(values_of), holders=held_by, privacy_unit=unit)
         units = len(set(unit_names(unit.column, values_of)))
         return cls(columns=columns, rows=units * unit.max_rows, privacy_unit=unit)
+
+    def dummy(self, rows: int = 100, *, seed: int = 0) -> dict[str, NDArray[Any]]:
+        """Return rows made from the declared bounds and categories alone.
+
+        For code that is written and tried before any budget is spent: nothing but this schema goes
+        in. Numbers are uniform within their bounds, categories equally frequent, and columns
+        independent, so that no result of these rows says anything of the true ones.
+
+        Parameters
+        ----------
+        rows
+            How many rows: 0 to 1,000,000.
+        seed
+            The same seed gives the same rows.
+
+        Returns
+        -------
+        dict
+            Arrays of `rows` values by name, in the units of the columns: floats, whole numbers
+            where a column is declared `integer`, dates, and texts of categories. About 5 % of a
+            column that declares missing values are missing, and 30 % of one with spikes are spikes.
+            With a privacy unit its column is the first, and persons have 1 to max_rows rows.
+
+        Raises
+        ------
+        ValueError
+            If `rows` or `seed` is out of range.
+
+        Examples
+        --------
+        >>> schema = Schema(columns=(NumberColumn(name="dose", lower=0, upper=10),), rows=20_000)
+        >>> rows = schema.dummy(2000)
+        >>> sorted(rows)
+        ['dose']
+        """
+        for name, value, most in (("rows", rows, MOST_DUMMY_ROWS), ("seed", seed, 2**32 - 1)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise ValueError(f"{name} must be a whole number, such as 100")
+            if not 0 <= value <= most:
+                raise ValueError(f"{name} must be between 0 and {most:,}")
+        random = np.random.default_rng(seed)
+        columns = {column.name: _dummy_values(column, int(rows), random) for column in self.columns}
+        if not isinstance(self.privacy_unit, PrivacyUnit):
+            return columns
+        return {self.privacy_unit.column: _dummy_persons(self.unit_rows, int(rows)), **columns}
+
+
+def _dummy_values(column: Column, rows: int, random: np.random.Generator) -> NDArray[Any]:
+    if not isinstance(column, NumberColumn):
+        chosen = random.integers(len(column.categories), size=rows)
+        words = np.array(column.categories, dtype=object)[chosen]
+        if column.missing:
+            words[random.random(rows) < DUMMY_MISSING] = None
+        return words
+    lower, upper = column.lower, column.upper
+    share = random.random(rows)
+    values = lower * (1 - share) + upper * share  # upper - lower may overflow
+    if column.integer:
+        values = np.round(values)
+    else:
+        width = upper / 2 - lower / 2
+        digits = DUMMY_DIGITS - math.ceil(math.log10(width)) if width else 0
+        if abs(digits) < 300:  # beyond, powers of ten are no doubles
+            values = np.clip(np.round(values, digits), lower, upper)
+    if column.spikes:
+        at_one = random.random(rows) < DUMMY_SPIKES
+        values = np.where(at_one, random.choice(column.spikes, rows), values)
+    if column.missing:
+        codes = [math.nan] if column.empty else column.missing
+        left_out = random.random(rows) < DUMMY_MISSING
+        values = np.where(left_out, random.choice(codes, rows), values)
+    if isinstance(column, DateColumn):
+        return column.dates_of(values)
+    return values.astype(np.int64) if column.integer and _are_int64(values) else values
+
+
+def _are_int64(values: NDArray[np.float64]) -> bool:
+    """Whether doubles are whole numbers of 64 bits: a code need not be whole."""
+    return bool(np.all(np.isfinite(values) & (values % 1 == 0) & (abs(values) < 2.0**63)))
+
+
+def _dummy_persons(most: int, rows: int) -> NDArray[Any]:
+    """Names of persons who have 1, 2, ... most rows in turn."""
+    sizes = np.resize(np.arange(1, most + 1), rows)  # as many persons as rows are enough
+    owners = np.repeat(np.arange(1, rows + 1), sizes)[:rows]
+    return np.array([f"person {owner}" for owner in owners], dtype=object)
 
 
 def _unit_of(column: object, max_rows: object) -> PrivacyUnit | Literal["row"] | None:
@@ -599,13 +934,15 @@ def _rows_of_holders(name: str, columns: Mapping[str, Sequence[object]]) -> tupl
 
 _EXAMPLES = {
     "bounds": 'such as {"age": (0, 120), "sex": ("f", "m")}',
-    "missing": 'such as {"age": [-9], "income": True}',
+    "missing": 'such as {"age": [-9], "region": True}',
     "spikes": 'such as {"income": [0]}',
 }
 
 
 def _with_number_options(column: Column, integer: bool, spikes: Sequence[float]) -> Column:
     """Return a column with `integer` and `spikes`. Raises ValueError where it has categories."""
+    if isinstance(column, DateColumn) and not spikes:
+        return column
     if isinstance(column, NumberColumn):
         return replace(column, integer=integer, spikes=tuple(spikes))
     if integer or spikes:
@@ -616,7 +953,7 @@ def _with_number_options(column: Column, integer: bool, spikes: Sequence[float])
 def _declared(name: str, declaration: object, missing: Mapping[str, Any]) -> Column:
     """Return the column that bounds or categories declare. Raises ValueError on anything else."""
     if getattr(getattr(declaration, "dtype", None), "kind", "") in ("m", "M"):
-        raise ValueError(f"the bounds of {name!r} are dates, and {DATES}")
+        declaration = list(np.asarray(declaration))
     if isinstance(declaration, np.ndarray):
         declaration = declaration.tolist()
     if (
@@ -627,6 +964,9 @@ def _declared(name: str, declaration: object, missing: Mapping[str, Any]) -> Col
         raise ValueError(
             f"{name!r} needs bounds (lower, upper) or two categories or more, in order"
         )
+    if len(declaration) == 2 and all(map(day_of, declaration)):
+        lower, upper = declaration
+        return DateColumn(name=name, lower=lower, upper=upper, missing=missing.get(name, ()))
     dates = [is_date(item) for item in declaration]
     if any(dates) and (
         len(declaration) == 2 or not all(isinstance(item, str) for item in declaration)
@@ -639,19 +979,19 @@ def _declared(name: str, declaration: object, missing: Mapping[str, Any]) -> Col
         return NumberColumn(name=name, lower=lower, upper=upper, missing=missing.get(name, ()))
     if any(numbers) and not all(numbers):
         raise ValueError(f"{name!r} has numbers and words: give two numbers, or categories alike")
-    if name in missing:
-        raise ValueError(
-            f"{name!r} has categories: declare what stands for no value as one of them"
-        )
+    empty = missing.get(name, False)
     categories = _category_names(name, declaration)
     if len(categories) == 2:
-        return BinaryColumn(name=name, categories=(categories[0], categories[1]))
-    return CategoryColumn(name=name, categories=categories)
+        pair = categories[0], categories[1]
+        return BinaryColumn(name=name, categories=pair, missing=empty)
+    return CategoryColumn(name=name, categories=categories, missing=empty)
 
 
 def check_type(column: NumberColumn, type: ValueType) -> None:
     """Raise ValueError on a type without numbers, or codes and spikes that it cannot represent."""
     kind = "" if isinstance(type, DecimalType) else type.kind
+    if isinstance(column, DateColumn):
+        return
     if kind in ("m", "M"):
         raise ValueError(f"column {column.name!r} has dates or times, and {DATES}")
     if kind == "c":
@@ -690,6 +1030,15 @@ def _is_finite(number: float) -> bool:
         return False
 
 
+def _check_flag(name: str, missing: object) -> None:
+    """Raise ValueError unless a column of categories says True or False of missing values."""
+    if not isinstance(missing, bool | np.bool_):
+        raise ValueError(
+            f"missing of {name!r} must be True (null, NaN and empty are no value) or False: it has"
+            " categories: declare what stands for no value as one of them, or give None for it"
+        )
+
+
 def _category_names(name: str, categories: object) -> tuple[str, ...]:
     """Return the names of categories. Raises ValueError where they are not valid and distinct."""
     _check_name(name)
@@ -706,6 +1055,11 @@ def _category_names(name: str, categories: object) -> tuple[str, ...]:
     if len(names) < 2:
         raise ValueError(f"{name!r} needs two or more different categories")
     return names
+
+
+def _check_description(name: str, description: object) -> None:
+    if not isinstance(description, str):
+        raise ValueError(f"the description of {name!r} must be a text")
 
 
 def _check_name(name: object) -> None:
@@ -749,3 +1103,124 @@ class Table:
 
         kept = {name: first(values) for name, values in self.columns.items()}
         return Table(kept, schema.rows, None if self.present is None else first(self.present))
+
+
+COLUMN_KINDS: dict[str, type[Column]] = {
+    "number": NumberColumn,
+    "date": DateColumn,
+    "category": CategoryColumn,
+    "binary": BinaryColumn,
+}
+_ORDER = (
+    "name", "type", "lower", "upper", "integer", "missing", "spikes", "categories", "description",
+)  # fmt: skip
+_OPTIONAL = ("integer", "missing", "spikes", "description")
+
+
+def as_json(column: Column) -> dict[str, Any]:
+    """Return a column as JSON has it; what is not declared (missing, spikes, ...) is not there."""
+    made: dict[str, Any] = {"name": column.name, "type": column.type}
+    if isinstance(column, NumberColumn):
+        dated = isinstance(column, DateColumn)
+
+        def shown(number: float) -> Any:
+            return str(column.date_of(number)) if isinstance(column, DateColumn) else number
+
+        made |= {"lower": shown(column.lower), "upper": shown(column.upper)}
+        made["integer"] = column.integer and not dated
+        made["missing"] = column.empty or [shown(code) for code in column.missing]
+        made["spikes"] = [shown(spike) for spike in column.spikes]
+    else:
+        made |= {"categories": list(column.categories), "missing": column.missing}
+    made["description"] = column.description
+    there = [name for name in _ORDER if name in made and (made[name] or name not in _OPTIONAL)]
+    return {name: made[name] for name in there}
+
+
+def members_of(kind: type[Column]) -> set[str]:
+    """Return the members that JSON may have of this kind of column."""
+    derived = {"empty", "origin", *(("integer",) if kind is DateColumn else ())}
+    return {field.name for field in fields(kind)} - derived
+
+
+def from_json(declared: Mapping[str, Any]) -> Column:
+    """Return the column that JSON declares. Raises ValueError, which names the column."""
+    name, kind = declared.get("name"), declared.get("type")
+    if kind not in COLUMN_KINDS:
+        raise ValueError(f"the type of {name!r} must be one of {', '.join(COLUMN_KINDS)}")
+    made = COLUMN_KINDS[kind]
+    known = members_of(made)
+    for member in declared:
+        if member not in known:
+            message = f"{name!r} has no member {member!r} as a {kind}{near(member, known)}"
+            raise ValueError(message)
+    given = {**declared}
+    if isinstance(given.get("categories"), list):
+        given["categories"] = tuple(given["categories"])
+    try:
+        return made(**given)
+    except TypeError:
+        needed = "lower and upper" if issubclass(made, NumberColumn) else "categories"
+        raise ValueError(f"{name!r} needs {needed}") from None
+
+
+def _columns_in(path: str | PathLike[str]) -> tuple[tuple[Column, ...], dict[str, Any]]:
+    """Return the columns of a schema file, and what else JSON says of a schema.
+
+    Raises ValueError, which names lines and fields, OSError.
+    """
+    name = fspath(path)
+    found = schema_file.read(Path(path).read_bytes())
+    problems, columns = list(found.problems), list[Column]()
+    wrong = {problem.line for problem in problems}
+    for at, declared in enumerate(found.columns):
+        line = found.lines[at] if found.lines else at + 1
+        if line not in wrong:
+            try:
+                columns.append(from_json(declared))
+            except ValueError as error:
+                problems.append(schema_file.Problem(line, "column", str(error)))
+    if problems:
+        problems.sort(key=lambda problem: problem.line)
+        raise ValueError(f"{name}: {schema_file.told(problems)}")
+    return tuple(columns), _facts(found.others)
+
+
+def _facts(others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what JSON says of a schema beside its columns, of a dataset's answer as well."""
+    facts: dict[str, Any] = {}
+    unit = others.get("privacy_unit")
+    if isinstance(unit, Mapping):
+        unit = PrivacyUnit(column=unit["column"], max_rows=unit["max_rows"])
+        if isinstance(others.get("units"), int):
+            facts["rows"] = others["units"] * unit.max_rows
+    if isinstance(others.get("rows"), int):
+        facts["rows"] = others["rows"]
+    if unit is not None:
+        facts["privacy_unit"] = unit
+    if "neighbouring" in others:
+        facts["neighbouring"] = Neighbouring(others["neighbouring"])
+    holders = [
+        one["rows"] if isinstance(one, Mapping) else one for one in others.get("holders", ())
+    ]
+    return facts | ({"holders": tuple(holders)} if holders else {})
+
+
+def _write(schema: Schema, path: str | PathLike[str]) -> None:
+    """Write a schema: its columns as a table, or all of it as JSON. Raises ValueError, OSError."""
+    columns, suffix = list(map(as_json, schema.columns)), Path(path).suffix.lower()
+    if suffix == ".csv":
+        text = schema_file.written(columns)
+    elif suffix == ".json":
+        facts: dict[str, Any] = {"rows": schema.rows, "neighbouring": schema.neighbouring.value}
+        if isinstance(schema.privacy_unit, PrivacyUnit):
+            unit = schema.privacy_unit
+            facts["privacy_unit"] = {"column": unit.column, "max_rows": unit.max_rows}
+        elif schema.privacy_unit is not None:
+            facts["privacy_unit"] = schema.privacy_unit
+        if schema.holders:
+            facts["holders"] = list(schema.holders)
+        text = json.dumps({**facts, "columns": columns}, indent=1, ensure_ascii=False) + "\n"
+    else:
+        raise ValueError(f"the name of a schema file ends with .csv or .json, not {suffix!r}")
+    Path(path).write_text(text, encoding="utf-8")

@@ -1,5 +1,6 @@
 """The specification of a sampling job. The planner fills what is None and returns a JobSpec."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +14,8 @@ FamilyName = Literal[
     "linear",
     "poisson",
     "negative_binomial",
+    "student_t",
+    "gamma",
     "multinomial",
     "gaussian_mean",
     "banana",
@@ -56,6 +59,8 @@ class ModelOptions:
         Known sd of the response of a linear model; if None, the sd is a parameter.
     dispersion
         k of negative_binomial, which needs it: the variance of a count is mu + mu^2 / k.
+    degrees_of_freedom
+        Of student_t, from 1 to 30: fewer for residuals with longer tails; 4 where it is None.
     variances
         Known variance of each column (gaussian_mean, banana).
     a, b, m
@@ -71,6 +76,7 @@ class ModelOptions:
     ratio_slope: float | None = None
     noise_scale: float | None = None
     dispersion: float | None = None
+    degrees_of_freedom: float | None = None
     variances: tuple[float, ...] | None = None
     a: float | None = None
     b: float | None = None
@@ -85,8 +91,8 @@ class ModelSpec:
     Parameters
     ----------
     family
-        Likelihood: logistic, linear, poisson, negative_binomial, multinomial, gaussian_mean or
-        banana.
+        Likelihood: logistic, linear, student_t, gamma, poisson, negative_binomial, multinomial,
+        gaussian_mean or banana.
     formula
         Such as "y ~ a + C(b)", or "~ a + b" for a family that has no response.
     prior
@@ -114,6 +120,26 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpTo:
+    """An epsilon that a job spends round by round, until its own verdict is reliable.
+
+    It ends as well where its released numbers show that it will not be.
+
+    Parameters
+    ----------
+    up_to
+        The most that it may cost. All of it is reserved, and what was not drawn is returned.
+
+    Examples
+    --------
+    >>> UpTo(up_to=4)
+    """
+
+    up_to: float
+    until: Literal["reliable"] = "reliable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySpec:
     """The privacy of a job: delta, and either epsilon or noise_multiplier.
 
@@ -122,7 +148,9 @@ class PrivacySpec:
     delta
         Of (epsilon, delta)-DP.
     epsilon
-        The cost that the planner is to use in full.
+        The cost that the planner is to use in full; or UpTo(up_to=4), which may be written
+        {"up_to": 4, "until": "reliable"}: a job that begins small and goes on until its result is
+        reliable.
     noise_multiplier
         Standard deviation of the noise over the sensitivity: of every step of a chain; for a
         release of the whole job, which then costs mu = 1 / noise_multiplier for any number of
@@ -137,9 +165,20 @@ class PrivacySpec:
     """
 
     delta: float
-    epsilon: float | None = None
+    epsilon: float | UpTo | None = None
     noise_multiplier: float | None = None
     max_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        """Take {"up_to": 4, "until": "reliable"} for what it says."""
+        given = self.epsilon
+        if isinstance(given, Mapping) and {"up_to"} <= set(given) <= {"up_to", "until"}:
+            object.__setattr__(self, "epsilon", UpTo(**given))
+
+    @property
+    def most(self) -> float | None:
+        """The most that the job may cost, as epsilon; None beside a noise multiplier."""
+        return self.epsilon.up_to if isinstance(self.epsilon, UpTo) else self.epsilon
 
     def schema(self, schema: Schema) -> Schema:
         """Return the schema of the rows that a job uses. Raises SpecError on max_rows."""
@@ -164,7 +203,7 @@ class JobSpec:
     spend
         Whether a release that its own released numbers show to be hopeless ends early and costs
         what it has drawn ("until_hopeless"), or goes on whatever they show ("all"). The result says
-        which. Chains always go on.
+        which. Chains always go on. A job until its result is reliable cannot spend "all".
 
     Examples
     --------

@@ -56,12 +56,13 @@ def _mixed(state: NDArray[np.uint64], step: NDArray[np.uint64]) -> NDArray[np.ui
 def by_units(schema: Schema, columns: Mapping[str, Values], groups: Grouped) -> Table:
     """Return clamped columns (rows,) in the slots of their units.
 
-    What no row is in has a public value: the lower bound, or the first category.
+    What no row is in has a public value.
     """
     present = groups.slots != EMPTY
     placed = {
         column.name: in_slots(column, columns[column.name], groups.slots, present)
         for column in schema.columns
+        if column.name in columns
     }
     return Table(placed, schema.rows, present)
 
@@ -69,11 +70,26 @@ def by_units(schema: Schema, columns: Mapping[str, Values], groups: Grouped) -> 
 def in_slots(
     column: Column, values: Values, slots: NDArray[np.int64], used: NDArray[np.bool_]
 ) -> Values:
-    """Return a column's values in these slots; a public one where no row is in use."""
-    public = column.lower if isinstance(column, NumberColumn) else 0
-    placed = np.full(len(slots), public, values.dtype)
+    """Return a column's values in these slots; public ones where no row is in use."""
+    placed: Values = _scattered(column, len(slots)).astype(values.dtype)  # type: ignore[assignment]
     placed[used] = values[slots[used]]
     return placed
+
+
+def _scattered(column: Column, count: int) -> NDArray[np.float64]:
+    """Return public values (count,) that lie all over the column's range, in no order.
+
+    Slots that all held one value would be looked up faster than rows are, and how long a table of
+    counts takes would say how many slots are empty.
+    """
+    bits = _mixed(np.zeros(count, np.uint64), np.arange(count, dtype=np.uint64))
+    share = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    if not isinstance(column, NumberColumn):
+        return np.asarray(np.floor(share * len(column.categories)))
+    numbers = np.clip(
+        (1.0 - share) * column.lower + share * column.upper, column.lower, column.upper
+    )
+    return np.asarray(np.round(numbers) if column.integer else numbers)
 
 
 def grouped(digests: NDArray[np.uint8], max_rows: int, key: bytes) -> Grouped:

@@ -5,14 +5,14 @@ Levels follow from public facts alone, never from the rows.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, is_number, near
-from dpmcmc.inputs.schema import Column, NumberColumn, Schema, Table
+from dpmcmc.inputs.schema import Column, DateColumn, NumberColumn, Schema, Table, day_of
 
 Integers = NDArray[np.int64]
 Bins = int | Sequence[float]
@@ -25,8 +25,8 @@ class Axis:
     """One column of a contingency table. edges: of its bins, increasing; None of categories.
 
     Bins are closed on the left, the last one on both sides; those of whole numbers end halfway
-    between two. Behind the bins of a number column there is a level for each spike, and one more
-    where there are missing codes.
+    between two. Behind the bins of a number column there is a level for each spike. Where values
+    may be missing the last level is theirs.
     """
 
     column: Column
@@ -53,7 +53,7 @@ class Axis:
         """Return the level of each row, (rows,)."""
         values = table.columns[self.name]
         if not isinstance(self.column, NumberColumn) or self.edges is None:
-            return values.astype(np.int64)
+            return values.astype(np.int64)  # that of no value is the last one
         numbers = values.astype(np.float64)
         level = np.searchsorted(np.array(self.edges[1:-1]), numbers, side="right")
         for k, spike in enumerate(self.spikes):
@@ -69,11 +69,15 @@ def axis(column: Column, bins: Bins = BINS, *, spikes: bool = True) -> Axis:
     alone is its level. Raises SpecError on bins that do not lie within the declared bounds.
     """
     if not isinstance(column, NumberColumn):
-        return Axis(column, column.categories)
+        missing = MISSING if MISSING not in column.categories else f"{MISSING}, without a value"
+        return Axis(column, (*column.categories, *([missing] if column.missing else [])))
     edges = _edges(column, bins)
     pairs = list(itertools.pairwise(edges))
     if column.integer:
-        ends = [(str(math.ceil(low)), str(math.floor(high))) for low, high in pairs]
+        word: Callable[[float], object] = int
+        if isinstance(column, DateColumn):
+            word = column.date_of
+        ends = [(str(word(math.ceil(low))), str(word(math.floor(high)))) for low, high in pairs]
         labels = [low if low == high else f"{low} to {high}" for low, high in ends]
     else:
         labels = [f"{low} to {high}" for low, high in itertools.pairwise(_texts(edges))]
@@ -81,7 +85,9 @@ def axis(column: Column, bins: Bins = BINS, *, spikes: bool = True) -> Axis:
     if spikes:
         alone = [low for low, high in pairs if column.integer and high - low == 1.0]
         apart = tuple(s for s in column.spikes if s - 0.5 not in alone)
-        labels += _texts(apart)
+        labels += (
+            [str(word(day)) for day in apart] if isinstance(column, DateColumn) else _texts(apart)
+        )
     return Axis(column, (*labels, *([MISSING] if column.missing else [])), edges, apart)
 
 
@@ -99,6 +105,8 @@ def _edges(column: NumberColumn, bins: Bins) -> tuple[float, ...]:
         if not 1 <= bins <= MOST_BINS:
             raise SpecError(f"/bins/{column.name}", f"must be 1 to {MOST_BINS} bins")
         edges = np.linspace(column.lower, column.upper, bins + 1).tolist()
+    elif isinstance(column, DateColumn) and isinstance(bins, Sequence) and all(map(day_of, bins)):
+        edges = [column.lower, *(column.number_of(edge) for edge in bins), column.upper]
     elif isinstance(bins, str) or not isinstance(bins, Sequence) or not all(map(is_number, bins)):
         raise SpecError(f"/bins/{column.name}", "must be a whole number, or inner edges in a list")
     else:

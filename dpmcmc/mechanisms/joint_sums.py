@@ -38,7 +38,7 @@ class Caps:
 
     score: norm of its vector. curvature, noise: Frobenius norms of its two matrices. square: its
     scalar, which is not negative. shares: of the four, together at most 1; 0 where nothing is
-    released.
+    released. minus: of what a row's curvature has below zero; 0 where it is positive.
     """
 
     score: float
@@ -46,6 +46,7 @@ class Caps:
     noise: float
     square: float
     shares: tuple[float, float, float, float]
+    minus: float = 0.0
 
     @property
     def units(self) -> Units:
@@ -56,7 +57,7 @@ class Caps:
         double = math.sqrt(2.0)
         return (
             _unit(2.0 * self.score, self.shares[0]),
-            _unit(double * self.curvature, self.shares[1]),
+            _unit(double * math.hypot(self.curvature, self.minus), self.shares[1]),
             _unit(double * self.noise, self.shares[2]),
             _unit(double * self.square, self.shares[3]),
         )
@@ -71,7 +72,8 @@ class Block:
     """Some rows. vectors: (p, m). square: (m,).
 
     curvature, noise: each of (p, m); a row's matrix is the sum of their squares. counted: (m,), 1,
-    or 0 for a row that is left out, all of which is then 0; None where no row may be.
+    or 0 for a row that is left out, all of which is then 0; None where no row may be. minus: as
+    curvature, whose squares are subtracted from it.
     """
 
     vectors: Floats
@@ -79,6 +81,7 @@ class Block:
     noise: tuple[Floats, ...]
     square: Floats
     counted: Floats | None = None
+    minus: tuple[Floats, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +146,13 @@ def _cells(blocks: Iterable[Block], caps: Caps, digits: int, *, gaps: bool) -> I
         parts = []
         if units[0] < math.inf:
             parts.append(vector_cells(block.vectors, caps.score, scale / units[0]))
-        for roots, cap, unit in (
-            (block.curvature, caps.curvature, units[1]),
-            (block.noise, caps.noise, units[2]),
+        for roots, cap, unit, minus in (
+            (block.curvature, caps.curvature, units[1], block.minus),
+            (block.noise, caps.noise, units[2], ()),
         ):
             if unit < math.inf:
-                parts.append(upper(matrix_cells(roots, cap, unit, 2.0 ** (digits // 2))))
+                flat = matrix_cells(roots, cap, unit, 2.0 ** (digits // 2), minus, caps.minus)
+                parts.append(upper(flat))
         if units[3] < math.inf:
             parts.append(np.array([scalar_cells(block.square, caps.square, scale / units[3])]))
         if gaps:
@@ -176,6 +180,7 @@ def _without(block: Block) -> Block:
         tuple(np.where(there, part, 0.0) for part in block.noise),
         np.where(there, block.square, 0.0) if len(block.square) else block.square,
         there.astype(np.float64),
+        tuple(np.where(there, part, 0.0) for part in block.minus),
     )
 
 
@@ -195,6 +200,8 @@ def _check(dimension: int, rows: int, caps: Caps) -> None:
         raise ValueError("too many rows or columns for exact sums")
     if not all(math.isfinite(size) and size > 0.0 for size in sizes):
         raise ValueError("caps must be positive and finite")
+    if not 0.0 <= caps.minus <= caps.curvature:
+        raise ValueError("caps of what is subtracted must be within those of curvatures")
     if not (min(caps.shares) >= 0.0 and math.fsum(caps.shares) <= 1.0):
         raise ValueError("the shares of an event must add up to at most 1")
 

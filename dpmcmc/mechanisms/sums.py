@@ -66,21 +66,43 @@ def vector_cells(vectors: Floats, cap: float, scale: float) -> Floats:
     return np.asarray(whole(vectors, clip_factor(size, cap) * scale).sum(axis=1))
 
 
-def matrix_cells(roots: tuple[Floats, ...], cap: float, unit: float, scale: float) -> Floats:
+def matrix_cells(
+    roots: tuple[Floats, ...],
+    cap: float,
+    unit: float,
+    scale: float,
+    minus: tuple[Floats, ...] = (),
+    most: float = 0.0,
+) -> Floats:
     """Return the sum (p, p) of rows' matrices clipped to Frobenius norm cap, in whole numbers.
 
     A matrix of roots r, (p, m) each, has norm at most the sum of |r|^2: that is what is clipped.
-    The sum is over unit, times scale^2.
+    The sum is over unit, times scale^2. minus: roots whose squares are subtracted; they count in
+    what is clipped to cap, and by themselves are clipped to most.
     """
-    size = np.zeros(roots[0].shape[1])
-    for root in roots:
-        size += np.einsum("pm,pm->m", root, root)
-    factor = np.sqrt(clip_factor(size, cap) / unit) * scale
+    size = _sizes(roots)
+    if minus:
+        taken = _sizes(minus)
+        clip = np.minimum(clip_factor(size + taken, cap), clip_factor(taken, most))
+    else:
+        clip = clip_factor(size, cap)
+    factor = np.sqrt(clip / unit) * scale
     total = np.zeros((len(roots[0]), len(roots[0])))
     for root in roots:
         rounded = whole(root, factor)
         total += rounded @ rounded.T
+    for root in minus:
+        rounded = whole(root, factor)
+        total -= rounded @ rounded.T
     return total
+
+
+def _sizes(roots: tuple[Floats, ...]) -> Floats:
+    """Return (m,), the sum of squared norms of roots (p, m)."""
+    size = np.zeros(roots[0].shape[1])
+    for root in roots:
+        size += np.einsum("pm,pm->m", root, root)
+    return size
 
 
 def scalar_cells(values: Floats, cap: float, scale: float) -> float:

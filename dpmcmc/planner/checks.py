@@ -12,10 +12,11 @@ from dpmcmc.families.priors import check_numbers
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import ComponentProposal, Proposal
 from dpmcmc.inputs.schema import Schema
-from dpmcmc.inputs.spec import JobSpec, ModelSpec, Spend
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec, Spend, UpTo
 from dpmcmc.planner.resolve import seconds
 from dpmcmc.planner.select import MOST_SECONDS
 from dpmcmc.privacy.promises import MOST_DELTA
+from dpmcmc.releases.noisy_quadratic import MOST_ROUNDS
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.penalty_efficiency import MOST_STRETCH
 
@@ -71,6 +72,9 @@ def _right(value: object, kinds: Sequence[Any]) -> str:
 
 
 COUNTS = ("num_steps", "num_chains", "num_warmup")
+EPSILONS = 1e-4, 1e9
+UNTIL = '{"up_to": 4, "until": "reliable"}'
+EPSILON = f"must be between {EPSILONS[0]:g} and {EPSILONS[1]:g}, or {UNTIL}"
 LEAST_DELTA = 1e-20  # a smaller delta has no meaning in practice
 MAX_STEPS = 1_000_000
 MAX_CHAINS = 16
@@ -93,7 +97,7 @@ def check_spec(schema: Schema, spec: JobSpec) -> None:
     check_numbers(model.prior)
     _check_number("/model/tempering", model.tempering, 1e-9, 1.0)
     _check_number("/privacy/delta", privacy.delta, LEAST_DELTA, MOST_DELTA)
-    _check_number("/privacy/epsilon", privacy.epsilon, 1e-4, 1e9)
+    check_epsilon(privacy)
     _check_number("/privacy/noise_multiplier", privacy.noise_multiplier, 1e-5, 1e9)
     if hasattr(options, "proposal"):
         _check_proposal(options.proposal)
@@ -104,10 +108,38 @@ def check_spec(schema: Schema, spec: JobSpec) -> None:
     _check_count("/sampler/num_warmup", options.num_warmup, 0, MAX_STEPS)
     if not isinstance(spec.spend, str) or spec.spend not in get_args(Spend):
         raise SpecError("/spend", f"must be one of {', '.join(get_args(Spend))}")
+    _check_until(spec)
     if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
         raise SpecError("/privacy", "give one of epsilon and noise_multiplier")
     if privacy.epsilon is None and options.num_steps is None and options.algorithm in SAMPLERS:
         raise SpecError("/sampler/num_steps", "is needed beside a noise multiplier")
+
+
+def check_epsilon(privacy: PrivacySpec) -> None:
+    """Refuse an epsilon that is none. Raises SpecError."""
+    given = privacy.epsilon
+    if not isinstance(given, UpTo):
+        if given is not None and not is_number(given):
+            raise SpecError("/privacy/epsilon", EPSILON)
+        _check_number("/privacy/epsilon", given, *EPSILONS)
+        return
+    if not is_number(given.up_to):
+        raise SpecError("/privacy/epsilon/up_to", "must be a number")
+    _check_number("/privacy/epsilon/up_to", given.up_to, *EPSILONS)
+    if given.until != "reliable":
+        raise SpecError("/privacy/epsilon/until", "must be reliable")
+
+
+def _check_until(spec: JobSpec) -> None:
+    """Refuse rounds where nothing ends them, and a job until reliable that is to spend all."""
+    rounds = getattr(spec.sampler, "rounds", None)
+    _check_count("/sampler/rounds", rounds, 1, MOST_ROUNDS)
+    if isinstance(spec.privacy.epsilon, UpTo):
+        if spec.spend == "all":
+            message = "goes on whatever the result is: leave it out, or give epsilon as a number"
+            raise SpecError("/spend", message)
+    elif rounds is not None and spec.privacy.epsilon is not None:
+        raise SpecError("/sampler/rounds", f"needs an epsilon of {UNTIL}")
 
 
 def _check_proposal(proposal: Proposal | ComponentProposal) -> None:

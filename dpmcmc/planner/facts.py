@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dpmcmc.base.names import ROW
 from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions, Guess
 from dpmcmc.families.forms import Form
@@ -50,6 +51,7 @@ class PublicFacts:
             holders=self.design.schema.holders,
             known_scale=self.spec.model.options.noise_scale is not None,
             unit_rows=self.design.schema.unit_rows,
+            persons=self.design.schema.unit != ROW,
         )
 
     def assumptions(self, spec: JobSpec) -> Assumptions:
@@ -65,6 +67,6 @@ class PublicFacts:
 
 def mu_of(spec: JobSpec) -> float | None:
     """Return the budget, where an epsilon is given."""
-    if spec.privacy.epsilon is None:
+    if spec.privacy.most is None:
         return None
-    return accountant.mu_of_epsilon(spec.privacy.epsilon, spec.privacy.delta)
+    return accountant.mu_of_epsilon(spec.privacy.most, spec.privacy.delta)

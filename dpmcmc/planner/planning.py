@@ -23,7 +23,7 @@ from dpmcmc.formula.design import POINTER, Design, make_design
 from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.options import AutoOptions, NoisyQuadraticOptions
 from dpmcmc.inputs.schema import NumberColumn, Schema, Table
-from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.inputs.spec import JobSpec, UpTo
 from dpmcmc.planner.checks import check_length, check_size, check_spec
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.resolve import (
@@ -32,6 +32,7 @@ from dpmcmc.planner.resolve import (
     chains_know,
     fill,
     in_rows,
+    of_few_rows,
     of_full_data,
     promised,
     seconds,
@@ -54,6 +55,7 @@ from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
 from dpmcmc.releases import RELEASES
+from dpmcmc.releases.newton_path import round_multipliers
 from dpmcmc.releases.reuse import Earlier, reused
 from dpmcmc.samplers.algorithms import ALGORITHMS
 
@@ -178,10 +180,13 @@ class Plan(BasePlan):
     """A complete job. spec: with nothing left open.
 
     expected_ess, expected_width, usable, reasons: see `plan`. covariates: columns of the formula.
+    rounds: of a job that goes on until its result is reliable, the epsilon that is paid after each
+    of its rounds if it ends there; the last is `cost`.
     """
 
     spec: JobSpec
     covariates: tuple[str, ...]
+    rounds: tuple[float, ...] = ()
 
     @property
     def algorithm(self) -> str:
@@ -310,6 +315,8 @@ def plan(
     check_dependence(design)
     spec = replace(spec, model=family.resolved(design, spec.model))
     check_length(design, spec)  # what was asked for, before anything is costed
+    if isinstance(spec.privacy.epsilon, UpTo):
+        spec = _that_goes_on(spec)
     spec, again = reused(design, spec, earlier, whole_multiplier(in_rows(schema, spec)))
     facts = PublicFacts(design, spec)
     filled, reasons = _filled(facts, spec)
@@ -322,6 +329,12 @@ def plan(
     happens = event(schema, resolved)
     cost = cost_of(happens, spec.privacy.delta)
     _check_cost(cost)
+    goes_on = getattr(resolved.sampler, "rounds", None) is not None and resolved.spend != "all"
+    rounds = _costs_of_rounds(schema, resolved) if goes_on else ()
+    if goes_on:
+        reasons = (*reasons, _of_rounds(rounds))
+    few = of_few_rows(schema, resolved.sampler.algorithm)
+    found = warnings(facts, spec, filled, cost.epsilon) if advise else ()
     return Plan(
         spec=resolved,
         event=happens,
@@ -332,12 +345,64 @@ def plan(
         num_warmup=resolved.sampler.num_warmup or 0,
         expected_ess=None if math.isnan(filled.ess) else promised(facts, spec, filled),
         expected_width=filled.width,
-        usable=filled.usable,
-        warnings=warnings(facts, spec, filled, cost.epsilon) if advise else (),
+        usable=filled.usable and not few,
+        warnings=(few, *found) if few else found,
         reasons=reasons,
         parameters=family.parameters(design, spec.model),
         covariates=tuple(design.covariates),
+        rounds=rounds,
     )
+
+
+def _that_goes_on(spec: JobSpec) -> JobSpec:
+    """Return a job with an algorithm that can go on until its result is reliable.
+
+    Raises SpecError where there is none for it.
+    """
+    known = [name for name, release in RELEASES.items() if release.in_rounds is not None]
+    if isinstance(spec.sampler, AutoOptions):
+        suited = [name for name in known if spec.model.family in RELEASES[name].families]
+        if suited:
+            return named(spec, suited[0])
+    elif spec.sampler.algorithm in known:
+        return spec
+    message = f"is for {', '.join(known)} alone, and its families: give epsilon as a number"
+    raise SpecError("/privacy/epsilon/until", message)
+
+
+def _costs_of_rounds(schema: Schema, spec: JobSpec) -> tuple[float, ...]:
+    """Return the epsilon of a resolved job that ends after each of its rounds."""
+    options: Any = spec.sampler
+    multipliers = round_multipliers(spec.privacy.noise_multiplier or math.nan, options.rounds)
+    costs, spent = [], 0.0
+    for k, z in enumerate(multipliers):
+        spent += z**-2.0
+        privacy = replace(spec.privacy, noise_multiplier=spent**-0.5)
+        some = replace(spec, sampler=replace(options, rounds=k + 1), privacy=privacy)
+        costs.append(cost_of(event(schema, some), spec.privacy.delta).epsilon)
+    return tuple(costs)
+
+
+def _of_rounds(rounds: Sequence[float]) -> str:
+    """Say what a job that goes on pays, round by round."""
+    if len(rounds) == 1:
+        return "this budget is too small to be spent in parts: all of it is one round"
+    *some, last = [f"{epsilon:.3g}" for epsilon in rounds]
+    return (
+        f"it pays epsilon {some[0]} first, and goes on to"
+        f" {', '.join([*some[1:], last])} while its result is unreliable and more may mend it; what"
+        " it did not draw is returned"
+    )
+
+
+def check_rows(schema: Schema, made: BasePlan) -> None:
+    """Refuse a job whose draws would say less than they seem to of so few rows. Raises SpecError.
+
+    Asked before a job is paid for, whatever quality its caller accepts.
+    """
+    few = of_few_rows(schema, made.algorithm) if isinstance(made, Plan) else ""
+    if few:
+        raise SpecError("/dataset", few)
 
 
 @own_errors

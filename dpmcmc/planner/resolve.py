@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.base.errors import SpecError
+from dpmcmc.base.names import ROW
 from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import Start
 from dpmcmc.inputs.schema import Schema
-from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.inputs.spec import JobSpec, UpTo
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.events import Gaussian
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.base import NUM_CHAINS, NUM_DRAWS, Release
+from dpmcmc.releases.noisy_quadratic import ANY_ROUNDS
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.base import Expectation, MixingModel
 from dpmcmc.samplers.starting import passes
@@ -45,6 +47,8 @@ RELIABLE_ESS = 400.0  # below this a chain's own diagnostics call it unreliable:
 # times the posterior's sds: what a twenty-fifth of the rows would tell without noise
 MAX_WIDTH_RATIO = 5.0
 HIGHEST_EPSILON = 1000.0  # that is worth naming
+# rows or persons, below which draws of most algorithms are narrower than the posterior of so few
+FEWEST_ROWS = 20
 WITHIN = 1.01  # times the smallest epsilon that is enough, before it is rounded up
 # d / n times that is the squared error of a normal approximation, in posterior sds; where the
 # likelihood is quadratic there is none
@@ -60,6 +64,7 @@ class Filled:
     of the posterior given the rows; 1 for chains. width: the median of them, with what a chain's
     length adds; None where it is not known. poor: whether a release promises nothing here. error:
     expected distance of the draws' mean to that posterior's, in its sds, root mean square.
+    modelled: sd_inflation where responses follow the model; real ones may ask for wider clips.
     """
 
     spec: JobSpec
@@ -68,6 +73,7 @@ class Filled:
     width: float | None = None
     poor: bool = False
     error: float = math.inf
+    modelled: float = 1.0
 
     @property
     def usable(self) -> bool:
@@ -97,6 +103,22 @@ def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
     return Filled(filled, ess, width=width, error=max(draws, 1.0) ** -0.5)
 
 
+def of_few_rows(schema: Schema, algorithm: str) -> str:
+    """Return why an algorithm's draws say less than they seem to of so few rows or persons.
+
+    Empty where they do not. A chain stays where it began, and the posterior is far from normal.
+    """
+    release = RELEASES.get(algorithm)
+    if schema.units >= FEWEST_ROWS or (release is not None and release.few_rows):
+        return ""
+    counted = "rows" if schema.unit == ROW else "persons"
+    return (
+        f"{algorithm} draws no posterior of fewer than {FEWEST_ROWS} {counted}: its intervals would"
+        " be narrower than without privacy; the algorithm that the planner chooses knows that"
+        " rows are few"
+    )
+
+
 def of_full_data(options: object) -> bool:
     """Whether a plain Gaussian promise pays for a sampler: it keeps no minibatch secret."""
     return not hasattr(options, "batch")
@@ -124,9 +146,9 @@ def in_rows(schema: Schema, spec: JobSpec) -> JobSpec:
     Noise is planned and drawn for single rows. It costs more for units: events.of_units.
     """
     rows = unit_rows_of(schema, spec)
-    if rows == 1 or spec.privacy.epsilon is None:
+    if rows == 1 or spec.privacy.most is None:
         return spec
-    mu = accountant.mu_of_epsilon(spec.privacy.epsilon, spec.privacy.delta)
+    mu = accountant.mu_of_epsilon(spec.privacy.most, spec.privacy.delta)
     one_row = Gaussian(rows * ROUND_UP / mu)
     epsilon = accountant.epsilon(one_row, spec.privacy.delta)
     return replace(spec, privacy=replace(spec.privacy, epsilon=epsilon / ROUND_UP))
@@ -188,7 +210,10 @@ def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any])
     suits(release, spec.model.family)
     facts = known.of(replace(spec, model=release.model(spec.model))).of_release
     z, known_rows = whole_multiplier(spec), facts.assumptions.rows
-    options: Any = release.settle(spec.sampler, facts, z)
+    options: Any = spec.sampler
+    if isinstance(spec.privacy.epsilon, UpTo):
+        options = replace(options, rounds=options.rounds or ANY_ROUNDS)
+    options = release.settle(options, facts, z)
     options = replace(
         options,
         num_steps=options.num_steps or NUM_DRAWS,
@@ -197,6 +222,7 @@ def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any])
     )
     wide = release.sd_inflation(options, facts, z)
     poor = release.poor is not None and release.poor(options, facts, z)
+    noisier, rougher = (1.0, 1.0) if release.misfit is None else release.misfit(options, facts, z)
     privacy = replace(spec.privacy, epsilon=None, noise_multiplier=z)
     draws = options.num_chains * (options.num_steps - options.num_warmup)
     family = MODELS[spec.model.family].rows(spec.model.options)
@@ -205,10 +231,11 @@ def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any])
     return Filled(
         replace(spec, sampler=options, privacy=privacy),
         float(draws),
-        float(np.mean(wide)),
-        float(np.median(wide)),
+        float(np.mean(wide)) * noisier,
+        float(np.median(wide)) * noisier * rougher,
         poor,
         math.sqrt(float(np.mean(wide**2)) - 1.0 + bent + 1.0 / draws),
+        modelled=float(np.mean(wide)),
     )
 
 
@@ -219,7 +246,7 @@ def whole_multiplier(spec: JobSpec) -> float:
 
 def _whole_budget(spec: JobSpec) -> float:
     """Return the noise multiplier of one release of everything."""
-    mu = accountant.mu_of_epsilon(spec.privacy.epsilon or 0.0, spec.privacy.delta)
+    mu = accountant.mu_of_epsilon(spec.privacy.most or 0.0, spec.privacy.delta)
     return ROUND_UP / mu
 
 
@@ -282,7 +309,7 @@ def _chain(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpe
     mixing, rows = SAMPLERS[spec.sampler.algorithm].mixing, assumptions.rows
     sampler: Any = replace(spec.sampler, num_chains=chains)
     options: Any = mixing.settle(sampler, assumptions)
-    epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
+    epsilon, delta = spec.privacy.most, spec.privacy.delta
 
     def at_budget(some: Any) -> tuple[float, Expectation]:
         given = spec.privacy.noise_multiplier

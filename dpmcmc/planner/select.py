@@ -14,7 +14,7 @@ from dpmcmc.families.scores.given import is_given
 from dpmcmc.inputs.options import Start
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.facts import PublicFacts
-from dpmcmc.planner.resolve import Filled, fill, of_full_data, seconds
+from dpmcmc.planner.resolve import Filled, fill, of_few_rows, of_full_data, seconds
 from dpmcmc.releases import RELEASES, Release
 from dpmcmc.releases.reuse import passed_on
 from dpmcmc.samplers import SAMPLERS, Sampler
@@ -27,6 +27,7 @@ EXACT_RELEASE_REASON = (
     "for this model it is exact: more budget brings it to the posterior, and a chain no nearer"
 )
 OFFSETS_REASON = "rows have offsets or weights, which chains do not read"
+FEW_ROWS_REASON = "of so few rows no chain is judged by how it moves"
 SAFE_ESS = 2000.0  # expected draws of a chain that its own R-hat, below 1.01, will hardly refuse
 # posterior sds that a release's mean may be off before a chain can be worth its time
 NEGLIGIBLE_BIAS = 0.1
@@ -47,11 +48,9 @@ def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     if _name(chosen) not in RELEASES or RELEASES[_name(chosen)].exact:
         return chosen, reasons
     beside = _beside(facts, spec)
-    narrow = [
-        filled for filled in beside if filled.sd_inflation < CLEARLY_NARROWER * chosen.sd_inflation
-    ]
+    narrow = [filled for filled in beside if filled.modelled < CLEARLY_NARROWER * chosen.modelled]
     if narrow:
-        best = min(narrow, key=lambda filled: filled.sd_inflation)
+        best = min(narrow, key=lambda filled: filled.modelled)
         return best, (_of_release(best), _compared(chosen))
     return chosen, (*reasons, *map(_compared, beside))
 
@@ -65,14 +64,17 @@ def _beside(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
         return []
     jobs = []
     for release in RELEASES.values():
-        if not release.automatic and spec.model.family in release.families:
+        known = not of_few_rows(facts.design.schema, release.name)
+        if not release.automatic and spec.model.family in release.families and known:
             with suppress(SpecError):
                 jobs.append(fill(facts, named(spec, release.name)))
     return [job for job in jobs if job.usable]
 
 
 def _compared(filled: Filled) -> str:
-    return f"{_name(filled)} is expected to be {filled.sd_inflation:.3g} times as wide"
+    known = RELEASES[_name(filled)].misfit is not None
+    where = "" if known else ", where responses follow the model"
+    return f"{_name(filled)} is expected to be {filled.sd_inflation:.3g} times as wide{where}"
 
 
 def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
@@ -93,13 +95,13 @@ def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]
     exact = [filled for release, filled in releases if release.exact]
     if exact:
         return exact[0], (_of_release(exact[0]), EXACT_RELEASE_REASON)
-    near = min(
-        (filled for _, filled in releases), key=lambda filled: filled.sd_inflation, default=None
-    )
+    near = min((filled for _, filled in releases), key=lambda filled: filled.modelled, default=None)
     if near is not None and is_given(facts.design, spec.model):
         return near, (_of_release(near), OFFSETS_REASON)
     if near is not None and not MODELS[spec.model.family].chains:
         return near, (_of_release(near), NO_CHAIN_REASON)
+    if near is not None and of_few_rows(facts.design.schema, PROBE):
+        return near, (_of_release(near), FEW_ROWS_REASON)
     if near is not None and near.error <= NEGLIGIBLE_BIAS:
         return near, (_of_release(near), f"{_off(near)}: no chain is worth its time beside that")
     if near is not None and (draws := _probed(facts, spec)) < SAFE_ESS / MAX_RATIO_TO_PROBE:

@@ -31,6 +31,7 @@ from dpmcmc.planner.resolve import (
 )
 from dpmcmc.planner.select import named
 from dpmcmc.releases import RELEASES
+from dpmcmc.releases.noisy_quadratic import USUAL_DISPERSION
 from dpmcmc.releases.quadratic_verdict import MAX_UNEVEN_WEIGHT
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.hamiltonian_mixing import gradient_clip
@@ -126,13 +127,16 @@ def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: floa
             " stand behind every coefficient, and more draws do not mend it"
         )
     options = filled.spec.sampler
-    asked = getattr(spec.sampler, "estimand", None)
-    robust = isinstance(options, NoisyQuadraticOptions) and options.estimand == "robust"
-    if robust and asked is None:
+    if isinstance(options, NoisyQuadraticOptions) and options.estimand == "robust":
         warnings.append(
             f"{name} answers as a robust fit does: rows that do not follow the model count less,"
             ' so that where many do not the answer is another one; sampler.estimand "model" asks'
             " for that of the fit without privacy"
+        )
+    elif isinstance(options, NoisyQuadraticOptions) and spec.model.family == "poisson":
+        warnings.append(
+            "no public fact tells how much counts vary: expected_width has residuals"
+            f" {USUAL_DISPERSION:g} times as wide as the model's, about as real ones are"
         )
     if filled.sd_inflation > WIDE_RELEASE_RATIO:
         better = smallest_epsilon(

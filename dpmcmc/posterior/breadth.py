@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
-from dpmcmc.inputs.schema import NumberColumn
+from dpmcmc.inputs.schema import DateColumn, NumberColumn
 
 Floats = NDArray[np.float64]
 # half of the declared range over the sd of the rows, from which bounds are far too wide
@@ -65,11 +65,16 @@ def _sentence(column: NumberColumn, mean: float, sd: float) -> str:
     middle, half = 0.5 * (column.lower + column.upper), 0.5 * (column.upper - column.lower)
     low = max(column.lower, middle + half * (mean - SUGGESTED_SDS * sd))
     high = min(column.upper, middle + half * (mean + SUGGESTED_SDS * sd))
+    unit, center = "", f"{middle + half * mean:.3g}"
+    shown = [f"{column.lower:g}", f"{column.upper:g}", _plain(low), _plain(high)]
+    if isinstance(column, DateColumn):
+        unit, center = " days", str(column.date_of(middle + half * mean))
+        shown = [str(column.date_of(days)) for days in (column.lower, column.upper, low, high)]
     return (
-        f"{column.name} varies by about {_plain(half * sd)} around {middle + half * mean:.3g},"
-        f" {1 / sd:.0f} times less than half of its declared range of {column.lower:g} to"
-        f" {column.upper:g}: for the next dataset, bounds of about {_plain(low)} to"
-        f" {_plain(high)} would cost less noise, if you know that rows beyond them are few"
+        f"{column.name} varies by about {_plain(half * sd)}{unit} around {center},"
+        f" {1 / sd:.0f} times less than half of its declared range of {shown[0]} to"
+        f" {shown[1]}: for the next dataset, bounds of about {shown[2]} to"
+        f" {shown[3]} would cost less noise, if you know that rows beyond them are few"
         " (they would be clamped)"
     )
 

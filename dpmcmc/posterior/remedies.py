@@ -92,7 +92,7 @@ def room_for_counts(stored: Stored, spec: JobSpec, design: Design) -> str:
     if not isinstance(stored, Quadratic) or stored.dispersion <= OVERDISPERSION_RATIO:
         return ""
     # squares that a robust fit cuts tell too little of how much counts vary
-    ratio = None if stored.robust else stored.dispersion
+    ratio = None if stored.robust else stored.dispersion**2
     rooms = [model.room for model in MODELS.values() if model.room is not None]
     mean = _mean_count(stored, design)
     return ", or ".join(room(spec.model, mean, ratio) for room in rooms)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.families import MODELS
-from dpmcmc.families.scores.base import Family
+from dpmcmc.families.scores.base import Family, is_additive
 from dpmcmc.formula.design import Design, make_design
 from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.options import AlgorithmOptions
@@ -86,9 +86,38 @@ class StoredRelease:
             return joined(of_release(None, column_notes), dependence)
         judged = judge(self._stored, self._verdict_prior)
         known = judged, self._stored, self._own, self._design
-        words = (remedy(judged, self._own), *remarks(*known))
-        epsilon = epsilon_at(self._own, judged.more) if judged.fault else None
+        spent = self._spent
+        words = (remedy(judged, spent), *remarks(*known))
+        epsilon = epsilon_at(spent, judged.more) if judged.fault else None
         return joined(of_release(judged, column_notes, words, epsilon), dependence)
+
+    @property
+    def _spent(self) -> JobSpec:
+        """The job with the noise multiplier of what was drawn of its rounds."""
+        if not isinstance(self._stored, Quadratic) or not self._stored.rounds:
+            return self._own
+        drawn = self._stored.noise_multiplier
+        return replace(self._own, privacy=replace(self._own.privacy, noise_multiplier=drawn))
+
+    def after_round(self) -> tuple[bool, Stored]:
+        """Return whether a job ends after a round of which this is stored, and what stays of it.
+
+        A function of released numbers and of public facts: it ends where its verdict is reliable,
+        and where no reliable answer will come.
+        """
+        stored: Any = self._stored
+        if self.verdict.status == "reliable":
+            return True, stored
+        no_hope, z = self._release.no_hope, self._own.privacy.noise_multiplier
+        why = no_hope(stored, z, self._verdict_prior) if no_hope is not None and z else ""
+        options: Any = self._own.sampler
+        if not why or stored.rounds == options.rounds:
+            return False, stored
+        return True, replace(stored, stopped=f"{why}, and more rounds would not mend that")
+
+    def own_posterior(self, random: RandomSource) -> Posterior:
+        """Return the posterior under the job's prior."""
+        return self._stored.posterior(*self._prior, random)
 
     def __repr__(self) -> str:
         """Return the formula and the verdict."""
@@ -287,7 +316,7 @@ class StoredRelease:
     def _link(self) -> few_events.Link | None:
         """The link between predictors and expected responses; None where they are the same."""
         family = self._family
-        if family is None or family.link == "identity":
+        if family is None or is_additive(family):
             return None
         middle_weight = 1.0
         if self._own.model.weights is not None:

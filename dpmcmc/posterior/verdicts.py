@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import Literal
 
@@ -33,7 +33,8 @@ class Verdict:
 
     reasons: a sentence on each problem, with what would mend it. width_from_privacy: part of the
     width of its intervals that is due to privacy, where that is known. notes: for the next dataset.
-    mended_at: about the epsilon at which the same job would be reliable, where that is known.
+    mended_at: the epsilon that the sentence names, at which noise would be no reason any more; None
+    where it names none. Other reasons that stand beside it may remain.
     """
 
     status: Literal["reliable", "unreliable"]
@@ -85,18 +86,17 @@ def widened(share: float) -> str:
     if times >= TWICE:
         return f"privacy makes these intervals {times:.2g} times as wide"
     percent = 100.0 * (times - 1.0)
-    told = "less than 1" if percent < 1.0 else f"{percent:.0f}"
-    return f"privacy widens these intervals by {told} %"
+    shown = "less than 1" if percent < 1.0 else f"{percent:.0f}"
+    return f"privacy widens these intervals by {shown} %"
 
 
 def joined(verdict: Verdict, reasons: Sequence[str]) -> Verdict:
-    """Return a verdict with further problems, which no epsilon is known to mend."""
+    """Return a verdict with further problems: the epsilon of the first one is still named."""
     if not reasons:
         return verdict
     all_reasons = (*verdict.reasons, *reasons)
     sentence = f"Unreliable: {'; '.join(all_reasons)}."
-    width, notes = verdict.width_from_privacy, verdict.notes
-    return Verdict("unreliable", sentence, all_reasons, width, notes)
+    return replace(verdict, status="unreliable", sentence=sentence, reasons=all_reasons)
 
 
 def dependence_reasons(schema: Schema, algorithm: str) -> list[str]:

@@ -308,8 +308,8 @@ def remaining_for(terms: FilterTerms, state: FilterState, cost: EntryCost) -> fl
     failure = state.sums[-1] + (cost.failure or 0)
     if not _within(failure, state.unbounded[-1], _limits(terms)[-1]):
         return 0.0
-    gaussian = remaining_epsilon(terms, state)
-    return gaussian if cost.pure is None else max(gaussian, remaining_pure_epsilon(terms, state))
+    pure = cost.pure is not None
+    return remaining_pure_epsilon(terms, state) if pure else remaining_epsilon(terms, state)
 
 
 def remaining_epsilon(terms: FilterTerms, state: FilterState) -> float:

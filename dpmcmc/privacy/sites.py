@@ -145,6 +145,7 @@ OTHER_DRAWS = {
     "dpmcmc.releases.quadratic:Quadratic._bent": "curvatures given what was released",
     "dpmcmc.releases.quadratic:Quadratic._powers": "residual scales given what was released",
     "dpmcmc.releases.quadratic:Mixture.draws": "draws from a posterior given what was released",
+    "dpmcmc.releases.quadratic:Mixture.completed": "log scales given what was released",
     "dpmcmc.releases.quadratic:Mixture._log_scales": "draws given what was released",
     "dpmcmc.releases.regression.fixed:Normals.draws": "draws given what was released",
     "dpmcmc.releases.regression.fixed:conditionals": "residual variances given what was released",
@@ -191,6 +192,8 @@ OTHER_DRAWS = {
     "dpmcmc.queries.statistics.inference_targets:laplace": "noise of simulated releases",
     "dpmcmc.queries.statistics.inference_targets:simulated": "simulated rows, given the parameter",
     "dpmcmc.families.scores.responses:_numbers": "predicted responses given what was released",
+    "dpmcmc.families.scores.responses:number_by": "predicted responses given what was released",
+    "dpmcmc.inputs.schema:_dummy_values": "dummy rows, of public facts and a public seed",
 }
 
 

@@ -6,13 +6,16 @@ from dpmcmc.base.errors import SpecError, is_number
 from dpmcmc.base.plain import plain
 from dpmcmc.base.private import Neighbouring, Permit, PermitError, Private
 from dpmcmc.inputs.schema import Schema, Table
-from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.inputs.spec import PrivacySpec, UpTo
 from dpmcmc.planner import Cost
 from dpmcmc.planner.resolve import ROUND_UP
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Event, Gaussian, of_units
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
+
+ONE_ROW = "persons have several rows here, and {} are of one row of each: ask for max_rows 1"
+A_NUMBER = "must be a number here: only a regression goes on until its result is reliable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,12 @@ def _multiplier(privacy: PrivacySpec, unit_rows: int) -> float:
     for name in ("epsilon", "delta", "noise_multiplier"):
         value = getattr(privacy, name)
         if value is not None and not is_number(value):
-            raise SpecError(f"/privacy/{name}", "must be a number")
+            message = A_NUMBER if isinstance(value, UpTo) else "must be a number"
+            raise SpecError(f"/privacy/{name}", message)
     if privacy.noise_multiplier is not None:
         return privacy.noise_multiplier
     try:
-        z = accountant.noise_multiplier_for(privacy.epsilon or 0.0, privacy.delta, 1)
+        z = accountant.noise_multiplier_for(privacy.most or 0.0, privacy.delta, 1)
     except ValueError as error:
         raise SpecError("/privacy", "epsilon must be above 0, delta from 1e-300 to 1") from error
     return z if unit_rows == 1 else z * unit_rows * ROUND_UP

@@ -3,7 +3,7 @@
 Draws from that posterior are post-processing: they are free, and there may be any number of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -130,7 +130,8 @@ class Facts:
 
     max_row_norm: largest norm of a row of the form, see Form. prior: (d,) precision of the prior.
     family: of the model. gaps: whether rows may be left out for missing codes. holders: see Schema.
-    known_scale: whether the model's noise scale is given. unit_rows: see Schema.
+    known_scale: whether the model's noise scale is given. unit_rows: see Schema. persons: whether
+    persons are protected, whose order says nothing.
     """
 
     assumptions: Assumptions
@@ -141,6 +142,7 @@ class Facts:
     holders: tuple[int, ...] = ()
     known_scale: bool = False
     unit_rows: int = 1
+    persons: bool = False
 
 
 Options = TypeVar("Options")
@@ -166,12 +168,19 @@ class Release(Generic[Options, Opened, Kept]):
     model: the model in the coordinates that publish works in; it releases the same parameters.
     opened: (design, job, table) -> what publish reads in place of a target, if not None.
     poor: (settled options, facts, noise multiplier) -> whether nothing is promised of its draws.
+    misfit: (settled options, facts, noise multiplier) -> how many times as wide the noise makes its
+    draws where responses are as real ones often are, and do not follow the model; and how many
+    times as wide such responses make them without any. None where it is not known.
     read: what a stored one's to_dict made -> it again. judge: (a stored one, mean and
     precision (d,) of the job's prior, or None where the likelihood is quadratic) -> its judgement.
     None where nothing is stored.
     stops: whether `publish` may end before all of its event is drawn; what is stored says so.
+    in_rounds: what `publish` does where a job has rounds: yields what may be stored after each, of
+    all rounds so far; whoever takes them may stop by that. no_hope: (a stored one, the noise
+    multiplier of all rounds, prior as in judge) -> why no reliable one will come; or nothing.
     by_units: whether its event holds for units of privacy as it stands: it clips what a unit adds.
     automatic: whether the planner may choose it by itself: only what its sd_inflation tells all of.
+    few_rows: whether its draws are no narrower than the posterior given the rows, however few.
     """
 
     name: str
@@ -186,11 +195,15 @@ class Release(Generic[Options, Opened, Kept]):
     model: Callable[[ModelSpec], ModelSpec]
     opened: Callable[[Design, JobSpec, Table], Opened] | None = None
     poor: Callable[[Options, Facts, float], bool] | None = None
+    misfit: Callable[[Options, Facts, float], tuple[float, float]] | None = None
     read: Callable[[dict[str, Any]], Kept] | None = None
     judge: Callable[[Kept, tuple[Floats, Floats] | None], Judgement] | None = None
     automatic: bool = True
     stops: bool = False
+    in_rounds: Callable[[Opened, float, Options, float, RandomSource], Iterator[Kept]] | None = None
+    no_hope: Callable[[Kept, float, tuple[Floats, Floats] | None], str] | None = None
     by_units: bool = False
+    few_rows: bool = False
 
 
 def prior_of(known: Priors, dimension: int) -> tuple[Floats, Floats]:

@@ -251,6 +251,10 @@ class Release(Protocol):
         """Of the two last looks (2, p)."""
 
     @property
+    def first_place(self) -> Floats | None:
+        """Of the first of more than two looks (p,); else None."""
+
+    @property
     def spreads(self) -> Floats | None:
         """Of them (2, p, p), see Iterate; None but of linear models with rare categories."""
 
@@ -338,7 +342,8 @@ def earlier(release: Release, which: NDArray[np.bool_], spread: Floats) -> tuple
     spread: (p, p), see Release, of the first of the two.
     """
     own = release.root[which] @ spread
-    return (release.places[0] - release.place)[which], (own**2).sum(axis=1)
+    first = release.places[0] if release.first_place is None else release.first_place
+    return (first - release.place)[which], (own**2).sum(axis=1)
 
 
 def matched(

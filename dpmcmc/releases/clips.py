@@ -48,10 +48,12 @@ REACH, POINTS = 6.0, 65  # sds of noise, and points of a grid
 SQUARE, VARIANCE, LEAST_CURVE, MOST_CURVE = 0.05, 0.03, 0.08, 0.35
 # which is more where its noise is above this part of it, for a cap of so many mean ones
 CURVE_NOISE, USUAL_CURVE = 0.12, 3.0
+WORST_CURVE_NOISE = 0.15  # and for the cap that is taken
 # of what may be unseen, where a clip is taken for it; by how many times the sd may then be wider,
 # and where a likelihood is no quadratic: wide ones of it are unreliable for that. See
 # experiments/wider_clips.py
 NEARLY, MOST_WIDER, MOST_WIDER_BENT = 0.75, 2.0, 1.3
+MINUS_PART = 1.0 / 3.0  # of the clip of a curvature, that of what it has below zero
 CUT_WEIGHT = 1.5  # of a mean curvature that is cut, which one direction may have most of
 
 
@@ -288,7 +290,7 @@ class Clips:
     that leaves out of a coefficient's score, a row's; unseen: what it may leave out where tails go
     on as they begin. most: of curvatures, in mean ones; beyond it a mean row has curve. cut: of
     residuals; beyond it a mean row's square has more, give or take more_sd. fourth: mean fourth
-    power beyond the first layer.
+    power beyond the first layer. minus: whether rows' curvatures may be below zero.
     """
 
     size: int
@@ -302,11 +304,13 @@ class Clips:
     more: float = 0.0
     more_sd: float = 0.0
     fourth: float = 0.0
+    minus: bool = False
 
     def caps(self) -> Caps:
         """Return what one row may add to the sums."""
-        score = self.length * math.sqrt(self.size)
-        return Caps(score, self.most * self.size, score * score, self.cut**2, self.parts)
+        score, curve = self.length * math.sqrt(self.size), self.most * self.size
+        minus = MINUS_PART * curve if self.minus else 0.0
+        return Caps(score, curve, score * score, self.cut**2, self.parts, minus)
 
     def whole(self, sums: Sums) -> Sums:
         """Return sums with what cut curvatures leave out, the same in every direction."""
@@ -362,22 +366,34 @@ def _best(
     return k if own + wider[k] <= most_wider**2 * (own + variance[least]) else least
 
 
-def choose(layers: RowLayers, size: int, pooled: float, *, quadratic: bool = True) -> Clips:
+def choose(
+    layers: RowLayers,
+    size: int,
+    pooled: float,
+    *,
+    quadratic: bool = True,
+    minus: bool = False,
+    least: float = 0.0,
+) -> Clips:
     """Return the clips by which noise and what is left out are least together.
 
     size: number of coefficients. pooled: noise multiplier of both near iterates together.
-    quadratic: whether the likelihood is.
+    quadratic: whether the likelihood is. minus: whether rows' curvatures may be below zero. least:
+    of clips of scores, in mean lengths, as far as scores are.
     """
     square = SQUARE if layers.squares is not None else 0.0
     blur = math.sqrt(2.0) * size * pooled / layers.rows * math.sqrt(2.0 * size)
     beyond = layers.curves.beyond(TRIED_CURVES)
-    curve = min(max((USUAL_CURVE * blur / CURVE_NOISE) ** 2, LEAST_CURVE), MOST_CURVE)
-    cost = (0.5 * blur / math.sqrt(curve) * TRIED_CURVES) ** 2 + (CUT_WEIGHT * beyond) ** 2
-    k = int(np.argmin(cost))
+    curve, k = min(max((USUAL_CURVE * blur / CURVE_NOISE) ** 2, LEAST_CURVE), MOST_CURVE), 0
+    for _ in range(2):  # a cap that lies farther out asks for a larger part, and that for its cap
+        cost = (0.5 * blur / math.sqrt(curve) * TRIED_CURVES) ** 2 + (CUT_WEIGHT * beyond) ** 2
+        k = int(np.argmin(cost))
+        curve = min(max((TRIED_CURVES[k] * blur / WORST_CURVE_NOISE) ** 2, curve), MOST_CURVE)
     most, lost = float(TRIED_CURVES[k]), float(beyond[k])
     parts = (1.0 - square - curve - VARIANCE, curve, VARIANCE, square)
     each = 2.0 * math.sqrt(size / (layers.rows * parts[0])) * pooled
-    tried = np.geomspace(layers.scores.ends[0], layers.scores.ends[-1], NUM_TRIED)
+    first, last = layers.scores.ends[[0, -1]]
+    tried = np.geomspace(min(max(first, least), last), last, NUM_TRIED)
     left = ONE_SIDED * np.hypot(*layers.left(tried))
     unseen = layers.unseen(tried)
     own = max(1.0, layers.scores.squared())
@@ -387,6 +403,7 @@ def choose(layers: RowLayers, size: int, pooled: float, *, quadratic: bool = Tru
     clips = Clips(
         *(size, parts, float(tried[k]), most),
         *(float(left[k]) * ALLOWED / ONE_SIDED, float(unseen[k]), lost),
+        minus=minus,
     )
     if layers.squares is None:
         return clips

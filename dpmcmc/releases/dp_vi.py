@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtri
+from scipy.special import chdtri, expit
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
@@ -29,6 +29,7 @@ from dpmcmc.privacy.sites import VARIATIONAL_GRADIENT
 from dpmcmc.releases.base import Facts, Fault, Normal, Release, prior_of
 from dpmcmc.releases.categories import within
 from dpmcmc.releases.quadratic_steps import shrunk
+from dpmcmc.releases.reach import across
 from dpmcmc.releases.whitening import at_least
 
 # The stored release of `dp_vi`: a noisy score and slope, and normal posteriors given them.
@@ -42,6 +43,9 @@ MAX_LAST_STEP = 0.2  # last step, in sds of one row, beyond which the place was 
 # posterior
 MAX_BEND = 0.5
 FIRST_BEND = 4.0  # times that, of the step before, which only the first of two looks is moved by
+# slope of a logistic row, p (1 - p) averaged over rows, below which events are too rare for these
+# gradients: see experiments/README.md
+LEAST_SLOPE = 0.08
 MAX_SLOPE_NOISE = 0.5  # noise of the slope over its median, from which on nothing is promised
 LARGEST_SQUARE = 1e200  # of a step: beyond it noise is all that there is
 SMALLEST_DIVISOR = 1e-200
@@ -122,7 +126,9 @@ class Variational:
 
     noise: (d, d), covariance of the score's noise. weight: rows times tempering. jump: difference
     of the looks, squared, over the most that noise explains, or the square of the step between
-    them over the most that a line is told by, whichever is larger.
+    them over the most that a line is told by, whichever is larger. longest: gradient that a row may
+    have, by declared bounds, over what gradients are clipped to; 0 where that is not judged.
+    mean_slope: p (1 - p) of a logistic model, averaged over rows; 1 for other families.
     """
 
     place: Floats
@@ -133,6 +139,8 @@ class Variational:
     slope_sd: float
     weight: float
     jump: float
+    longest: float = 0.0
+    mean_slope: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -208,6 +216,15 @@ def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judgement:
         sentence = "with this budget the curvature does not stand out of the noise"
         more = release.edge / least if least > 0.0 else None
         return Judgement(False, share, sentence, "noise", more)
+    if release.longest > 1.0:
+        sentence = (
+            "within the declared bounds rows may have gradients so long that they were clipped,"
+            " which moves coefficients and log_sigma where events are rare or residuals long"
+        )
+        return Judgement(False, share, sentence, "method")
+    if release.mean_slope < LEAST_SLOPE:
+        sentence = "so rare an event, or one so common, is not found by these gradients"
+        return Judgement(False, share, sentence, "method")
     return Judgement(True, share, "")
 
 
@@ -233,6 +250,7 @@ class Opened:
 
     precision: (d, d) that is guessed of the posterior. start: (d,) where the fit begins. family:
     none where it is not known. scaled: whether the last position is the log of a residual scale.
+    box: bounds of the response (2,) and of covariates, (columns,) each; None where not known.
     """
 
     target: Gradients
@@ -240,6 +258,7 @@ class Opened:
     start: Floats
     family: str = ""
     scaled: bool = False
+    box: tuple[Floats, tuple[float, ...], tuple[float, ...]] | None = None
 
 
 def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
@@ -248,8 +267,14 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
     form = model.form(design, spec)
     target = model.target(design, spec, table, 1)
     scaled = len(form.start) > len(design.parameters)
-    arguments = model.guess(design, spec).precision, form.start.copy(), spec.model.family, scaled
-    return Opened(target, *arguments)
+    return Opened(
+        target,
+        model.guess(design, spec).precision,
+        form.start.copy(),
+        spec.model.family,
+        scaled,
+        (form.public.response, design.lower, design.upper),
+    )
 
 
 def _most(rows: Opened, max_row_norm: float, weight: float, position: Floats) -> Floats | None:
@@ -363,8 +388,27 @@ def publish(
         evaluations.append(fit.look(z))
         fit.move(evaluations[-1])
     most = _most(rows, max_row_norm, fit.weight, evaluations[-1].place)
-    stored: Variational = pooled(evaluations[0], evaluations[1], fit.weight, most)
+    stored = pooled(evaluations[0], evaluations[1], fit.weight, most)
+    stored = replace(
+        stored,
+        longest=fit.longest(max_row_norm),
+        mean_slope=_mean_slope(rows, stored, max_row_norm),
+    )
     return stored.posterior(*fit.prior, random)
+
+
+def _mean_slope(rows: Opened, stored: Variational, max_row_norm: float) -> float:
+    """Return p (1 - p) of a logistic model averaged over rows, as the released slope has it.
+
+    That of the intercept; without one, what there is at least.
+    """
+    if rows.family != "logistic":
+        return 1.0
+    back = np.linalg.inv(stored.root)
+    slope = back.T @ stored.slope @ back / stored.weight
+    if rows.box is not None and rows.box[1][0] == rows.box[2][0] == 1.0:
+        return float(slope[0, 0])
+    return float(np.trace(slope)) / max_row_norm**2
 
 
 class _Fit:
@@ -378,6 +422,28 @@ class _Fit:
         self.prior = prior_of(rows.target, self._d)
         self._guess = rows.precision / self.weight
         self._root, self._wide = raised(self._guess, 0.0), MOST_MOVE
+        self._opened, self._last_clip = rows, math.inf
+
+    def longest(self, max_row_norm: float) -> float:
+        """Return the longest gradient that a row may have here over the clip of the last round.
+
+        By declared bounds; 0 where they are not known.
+        """
+        rows = self._opened
+        if rows.box is None:
+            return 0.0
+        (low, high), *ends = rows.box
+        columns = len(ends[0])
+        at = np.sort(np.stack(ends) * self.place[:columns], axis=0).sum(axis=1)
+        along = np.asarray(np.linalg.inv(self._back[:columns, :columns]), np.float64)
+        box = np.array(ends[0]), np.array(ends[1])
+        longest = min(max_row_norm * float(np.linalg.norm(along, 2)), across(along, box))
+        if rows.family == "logistic":
+            return float(longest * max(expit(at[1]), expit(-at[0])) / self._last_clip)
+        scale = math.exp(-float(self.place[-1])) if rows.scaled else 1.0
+        residual = max(high - at[0], at[1] - low) * scale
+        of_scale = max(residual**2 - 1.0, 1.0) if rows.scaled else 0.0
+        return math.hypot(longest * residual * scale, of_scale) / self._last_clip
 
     def far(self, z: float) -> None:
         """Release a round, move, and change to coordinates in which q is round."""
@@ -397,6 +463,7 @@ class _Fit:
         at, off = _multipliers(z, self._d)
         self._back, factor = self._target.spread(self._root / math.sqrt(self.weight))
         clip = self._clip * factor * float(np.linalg.norm(np.linalg.inv(self._root)))
+        self._last_clip = clip
         loud = 2.0 * clip * self._target.tempering * self._back @ self._root
         score = self._released(self.place[None], clip, at)[0]
         slope_sd = off * float(np.linalg.norm(loud)) / math.sqrt(2.0 * self._d)

@@ -40,7 +40,7 @@ MOST_SPREAD = 4.0  # variance of a predictor within a group
 MOST_NAMED = 3
 # in a category, an sd below the posterior mean: of fewer noise may hide that there are none
 LEAST_EVENTS, LOWER_SDS = 20.0, 1.0
-CLEAR_SDS = 3.5  # of noise, that the released sum of a category's events is to stand out by
+CLEAR_SDS = 5.0  # of noise, that the released sum of a category's events is to stand out by
 STEP = 2.0  # times a last step, whose end a tangent tells the less the longer it is
 _Product = tuple[frozenset[Factor], frozenset[tuple[str, int]]]
 
@@ -205,12 +205,12 @@ def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -
     if isinstance(release, Variational):
         posterior = release.given(mean, precision)
         return Posterior(posterior.mean, posterior.root @ posterior.root.T)
-    power = release.tempering
+    power = release.tempering * release.part
     score, noise = quadratic.agreed(release)
     whole, gain = release.likelihoods(release.curvature[None], noise)
     pulled = gain @ score
     kinds = categories.of(release, mean, precision)
-    if kinds is not None:
+    if kinds is not None and power:
         whole, pulled = categories.matched(whole, pulled, gain * release.unsure_sd, kinds, power)
     prior = release.root.T @ (precision[:, None] * release.root)
     pull = release.root.T @ (precision * (mean - release.place))
@@ -359,12 +359,12 @@ def problems(
         expansion = expansion_of(release, design, link)
         groups = groups_of(design)
         rates = {id(group) for group in groups if _is_rate(release, group, link)}
-        told = {
+        counted_rates = {
             id(group)
             for group in groups
             if id(group) in rates and _events_in(expansion, group, link, posterior) >= LEAST_EVENTS
         }
-        others = [group for group in groups if id(group) not in told]
+        others = [group for group in groups if id(group) not in counted_rates]
         changed = changes(expansion, others, link, posterior)
         changed += [
             (math.inf, group, 0, True)

@@ -9,16 +9,27 @@ Every decision here is a function of public facts and of released numbers.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpmcmc.families.scores.base import NONE, TINY, UNCUT, Evaluation, Family, Floats
+from dpmcmc.families.scores.base import (
+    NONE,
+    TINY,
+    UNCUT,
+    Evaluation,
+    Family,
+    Floats,
+    ScaleFamily,
+    is_additive,
+)
 from dpmcmc.families.scores.given import (
     MIN_WEIGHT,
     copies_of,
     first_slope,
     heaviest_of,
+    linear_of,
     pilot,
     shift_of,
     slope_of,
@@ -44,6 +55,7 @@ from dpmcmc.releases.whitening import (
     CUT_RATIO,
     Whitening,
     at_least,
+    beside,
     by_unit,
     kept,
     lifted,
@@ -70,12 +82,15 @@ def at_rest(family: Family, classes: int) -> Floats:
     return np.asarray(root @ root.T)
 
 
-def jacobians_of(x: Floats, root: Floats) -> list[Floats]:
+def jacobians_of(x: Floats, root: Floats, *, log_scale: bool = False) -> list[Floats]:
     """Return for each class (p, m): what a unit of its predictor's derivative adds to the score.
 
-    x: (d, m). root: (p, p), score in these coordinates is root.T @ score.
+    x: (d, m). root: (p, p), score in these coordinates is root.T @ score. log_scale: whether the
+    last of x is that of a scale, whose predictor is one of its own.
     """
     d = len(x)
+    if log_scale:
+        return [np.asarray(root[:-1].T @ x[:-1]), np.asarray(root[-1:].T * x[-1])]
     if len(root) == d:
         return [np.asarray(root.T @ x)]
     return [np.asarray(root[k : k + d].T @ x) for k in range(0, len(root), d)]
@@ -207,6 +222,8 @@ WHITENING_SHARE = 0.05  # share of mu^2;
 NEAR_SHARES = (0.38, 0.42)  # of the near iterates. The far ones share what is left
 # where the model is asked for: of the layers by which near scores are clipped, and of these
 LAYERS_SHARE, ASKED_SHARES = 0.12, (0.20, 0.51)
+# of the near looks of later rounds, for which the mode is found already
+LATER_SHARES, LATER_ASKED_SHARES = (0.40, 0.60), (LAYERS_SHARE, 0.30, 0.58)
 
 
 def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[float, ...]:
@@ -221,19 +238,38 @@ def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[fl
     return tuple(scale * share for share in (*(left / num_far,) * num_far, *near))
 
 
-def event(z: float, num_far: int, paid: bool = False, *, asked: bool = False) -> Event:
-    """Return everything that `find_mode` does to the rows. Proof: docs/proofs/noisy_quadratic.md.
+def event(
+    z: float, num_far: int, paid: bool = False, *, asked: bool = False, rounds: int = 1
+) -> Event:
+    """Return everything that `in_rounds` does to the rows. Proof: docs/proofs/noisy_quadratic.md.
 
-    paid: whether the coordinates come from a whitening that was charged elsewhere.
+    paid: whether the coordinates come from a whitening that was charged elsewhere. rounds: of a
+    path that may go on, see `round_multipliers`; with one, what `find_mode` does.
     """
+    z, *more = round_multipliers(z, rounds)
     parts = shares(num_far, paid, asked=asked)
     iterates: tuple[Event, ...] = (
         Repeat(Gaussian(z / math.sqrt(parts[0])), num_far),
         *(Gaussian(z / math.sqrt(part)) for part in parts[num_far:]),
+        *(Gaussian(z_look) for z_round in more for z_look in look_multipliers(z_round, asked)),
     )
     if paid:
         return Compose(iterates)
     return Compose((whitening.event(z / math.sqrt(ROUNDING_MARGIN * WHITENING_SHARE)), *iterates))
+
+
+def round_multipliers(z: float, rounds: int) -> tuple[float, ...]:
+    """Return the noise multipliers of rounds that cost mu = 1 / z together.
+
+    The second costs as much mu^2 as the first, and each further one as much as all before it.
+    """
+    return tuple(z * 2.0 ** (0.5 * (rounds - max(k, 1))) for k in range(rounds))
+
+
+def look_multipliers(z: float, asked: bool) -> tuple[float, ...]:
+    """Return the noise multipliers of the looks of a round after the first, all of them near."""
+    parts = LATER_ASKED_SHARES if asked else LATER_SHARES
+    return tuple(z / math.sqrt(ROUNDING_MARGIN * part) for part in parts)
 
 
 # What a Newton path starts from: the opened rows of a job, and its public facts.
@@ -284,8 +320,13 @@ class Problem:
 
     @property
     def classes(self) -> int:
-        """Number of predictors of a row."""
-        return len(self.start) // len(self.x)
+        """Number of predictors of a row that have coefficients of all covariates."""
+        return len(self.start) // self.width
+
+    @property
+    def width(self) -> int:
+        """Number of covariates, with that of a log scale."""
+        return len(self.x) + self.family.log_scale
 
     @property
     def rows(self) -> int:
@@ -308,6 +349,7 @@ def rare_moments(problem: Problem, white: Whitening) -> Floats:
 
 
 PILOT_ITERATES = 2  # of the far ones, at the log of a count
+SCALE_ITERATES = 2  # of the far ones, behind those of a linear regression that tells a scale
 # of a rare category's coefficient, on the log of a count and in eighths of a linear response's
 # range: noise must not carry it to where scores are cut and steps are short
 RARE_PRIOR_SD = 1.0
@@ -317,6 +359,8 @@ FARTHEST_EFFECT, UNEQUAL = (-6.0, 3.0), 0.3  # of a category on a log count; par
 RIDGE = 1e-9  # of the mean precision of where the mode is
 # of a linear response, from one declared end to the other, where an eighth of it is 1
 RANGE = 8.0
+# scale of the residuals to begin with, where an eighth of the response's range is 1
+FIRST_RESIDUAL_SCALE = 2.0
 LONGEST_CHANGE = 2.0  # of a predictor in one step, where a likelihood is not quadratic
 # noise of the last far curvature over it, in the median direction, beyond which near looks are not
 # reliable; and to which part of the noise of both near looks the first one must be unreliable: see
@@ -348,8 +392,39 @@ def find_mode(problem: Problem, num_far: int, random: RandomSource) -> Found:
     so that the events that are drawn are adaptively composed (docs/proofs/filter.md, section 6).
     Never raises on the rows.
     """
-    z, paid = problem.noise_multiplier, problem.white is not None
-    white = problem.white
+    path, white, near = _begun(problem, num_far, problem.noise_multiplier, random)
+    if path.unseen():
+        return Found(white, twice(path.last), UNSEEN)
+    iterates = path.asked(*near) if problem.asked else path.near(*near)
+    return Found(white, iterates, path.stopped)
+
+
+def in_rounds(
+    problem: Problem, num_far: int, rounds: int, random: RandomSource
+) -> Iterator[tuple[Whitening, list[Iterate]]]:
+    """Yield the whitening and all near iterates so far, after each of the rounds.
+
+    The first round finds the mode, the others look there again, in the same coordinates. Privacy:
+    `event` of so many rounds, or how it begins where whoever takes the rounds stops. Never raises
+    on the rows.
+    """
+    first, *more = round_multipliers(problem.noise_multiplier, rounds)
+    path, white, looks = _begun(problem, num_far, first, random)
+    iterates: list[Iterate] = []
+    known = 0.0  # precision of the near iterates' noise
+    for z in (None, *more):
+        if z is not None:
+            looks = list(look_multipliers(z, problem.asked))
+        iterates += (path.asked if problem.asked else path.near)(*looks, known=known)
+        known += sum(look**-2.0 for look in looks[-2:])
+        yield white, list(iterates)
+
+
+def _begun(
+    problem: Problem, num_far: int, z: float, random: RandomSource
+) -> tuple["_Path", Whitening, list[float]]:
+    """Return a path after its far iterates, and the noise multipliers of what is left of it."""
+    white, paid = problem.white, problem.white is not None
     if white is None:
         z_white = z / math.sqrt(ROUNDING_MARGIN * WHITENING_SHARE)
         white = whitening.whiten(
@@ -362,18 +437,40 @@ def find_mode(problem: Problem, num_far: int, random: RandomSource) -> Found:
             problem.mean_rows,
         )
         problem, white = _by_mean_rows(problem, white)
-    path = _Path(problem, white, random)
     parts = [z / math.sqrt(share) for share in shares(num_far, paid, asked=problem.asked)]
     far, near = parts[:num_far], parts[num_far:]
+    if problem.family.log_scale:
+        problem = _by_linear(problem, white, far[:-SCALE_ITERATES], random)
+        far = far[-SCALE_ITERATES:]
+    path = _Path(problem, white, random)
     if problem.family.link == "log":
         path.begin_by_logs(far[:PILOT_ITERATES])
         far = far[PILOT_ITERATES:]
     for part in far:
         path.far(part)
-    if path.unseen():
-        return Found(white, twice(path.last), UNSEEN)
-    iterates = path.asked(*near) if problem.asked else path.near(*near)
-    return Found(white, iterates, path.stopped)
+    return path, white, near
+
+
+def _by_linear(
+    problem: Problem, white: Whitening, parts: list[float], random: RandomSource
+) -> Problem:
+    """Return the problem with the start that far iterates of a linear regression lead to."""
+    first = slice(0, len(problem.x))
+    linear = replace(
+        problem,
+        family=linear_of(problem.family),
+        start=problem.start[first],
+        prior_mean=problem.prior_mean[first],
+        prior=problem.prior[first],
+        scale=FIRST_RESIDUAL_SCALE,
+        hopeless=None,
+    )
+    path = _Path(linear, white, random)
+    for part in parts:
+        path.far(part)
+    start = path.end
+    start[-1] -= math.log(cast("ScaleFamily", problem.family).normal_scale)
+    return replace(problem, start=start)
 
 
 def _by_mean_rows(problem: Problem, white: Whitening) -> tuple[Problem, Whitening]:
@@ -403,9 +500,11 @@ class _Path:
     """The state of the path. known: the curvature over n, where it is larger than its noise."""
 
     def __init__(self, problem: Problem, white: Whitening, random: RandomSource) -> None:
-        self._rare = rare_moments(problem, white)
+        self._rare, self._released = rare_moments(problem, white), white
         root = kept(white.root, np.diag(self._rare)) if self._rare.any() else white.root
         self._problem, self._white, self._random = problem, replace(white, root=root), random
+        if problem.family.log_scale:
+            self._white = beside(self._white, math.exp(problem.start[-1]))
         self.stopped = ""
         self._family = problem.family
         self._place, self._scale = problem.start.copy(), problem.scale
@@ -418,6 +517,11 @@ class _Path:
         classes = problem.classes
         self._stretch(at_rest(self._family, classes) if classes > 1 else [[level]])
         self._forget()
+
+    @property
+    def end(self) -> Floats:
+        """Coefficients, and the log of the scale, which is released apart, behind them."""
+        return np.append(self._place, math.log(self._scale))
 
     @property
     def _bends(self) -> bool:
@@ -437,7 +541,7 @@ class _Path:
 
     def _stretch(self, slopes: ArrayLike) -> None:
         """Begin with coordinates in which rows with this slope (k, k) are round."""
-        slopes = np.asarray(slopes) / (self._scale**2 if self._family.link == "identity" else 1.0)
+        slopes = np.asarray(slopes) / (self._scale**2 if is_additive(self._family) else 1.0)
         self._root = np.asarray(np.kron(lifted(slopes, 0.0), self._white.root), np.float64)
         self._known = np.asarray(np.kron(slopes, self._white.known), np.float64)
         self._held = self._white.held
@@ -456,7 +560,7 @@ class _Path:
         self._forget()
 
     def _holding(self, prior: Floats) -> Floats:
-        """Return precisions (p,) of the way's prior, with those of rare categories."""
+        """Return the prior's precisions (p,) on the way to the mode, higher for rare categories."""
         return np.where(self._rare > 0.0, RARE_PRIOR_SD**-2, prior)
 
     def _rate(self) -> float:
@@ -477,10 +581,17 @@ class _Path:
         step, curve = self._step(iterate)
         self._place = np.asarray(self._place + self._root @ step)
         left = self._scale_left(iterate, float(step @ curve @ step))
+        if self._family.log_scale:
+            iterate, curve = _scale_apart(iterate), _corner_alone(curve)
         if not self._round_by_shares():
             rounded = self._round_classes if self._problem.classes > 1 else self._round
             rounded(iterate, curve)
-        if self._family.link == "identity":
+        if (
+            self._family.log_scale
+        ):  # what a row says of its scale is known: no noise is to stretch it
+            self._root[-1] = 0.0
+            self._root[-1, -1] = cast("ScaleFamily", self._family).information[1] ** -0.5
+        if is_additive(self._family):
             self._root = np.asarray(self._root * left)
             self._known = np.asarray(self._known / left**2)
         self._scale *= left
@@ -525,7 +636,7 @@ class _Path:
     def _categories(self, level: float) -> Floats:
         """Return (p, p) what `_rare` holds, of slopes with this mean: those of counts are rates."""
         effect = np.ones(self._problem.size)
-        if self._family.link != "identity":
+        if not is_additive(self._family):
             effect = UNEQUAL * np.exp(np.clip(self._place, *FARTHEST_EFFECT))
         return np.asarray(np.diag(self._rare * effect * level))
 
@@ -544,15 +655,18 @@ class _Path:
         self._root, self._known = rounder(self._root, self._known, curve, sd)
         self._root = kept(self._root, held)
 
-    def near(self, first: float, last: float) -> tuple[Iterate, Iterate]:
-        """Return two more iterates, released in the same coordinates."""
-        pooled = 1.0 / math.hypot(1.0 / first, 1.0 / last)
+    def near(self, first: float, last: float, *, known: float = 0.0) -> tuple[Iterate, Iterate]:
+        """Return two more iterates, released in the same coordinates.
+
+        known: precision of the noise of near iterates before these.
+        """
+        pooled = 1.0 / math.sqrt(first**-2.0 + last**-2.0 + known)
         iterates = []
         for z in (first, last):
             iterate = self._query(z, pooled, SQUARE_NEAR, mean=True)
             self._place = self._place + self._root @ self._step(iterate)[0]
             if self._family.has_scale and not self._problem.fixed:
-                additive = self._family.link == "identity"
+                additive = is_additive(self._family)
                 self._scale *= iterate.tau
                 self._scale = self._scale if additive else max(self._scale, 1.0)
             iterates.append(iterate)
@@ -560,21 +674,22 @@ class _Path:
                 return twice(iterate)
         return iterates[0], iterates[1]
 
-    def asked(self, layer_noise: float, first: float, last: float) -> tuple[Iterate, Iterate]:
+    def asked(
+        self, layer_noise: float, first: float, last: float, *, known: float = 0.0
+    ) -> tuple[Iterate, Iterate]:
         """Return two more iterates, of the model's own score.
 
         layer_noise, first, last: noise multipliers, the first of the layers by which rows are
-        clipped.
+        clipped. known: see `near`.
         """
-        pooled = 1.0 / math.hypot(1.0 / first, 1.0 / last)
+        pooled = 1.0 / math.sqrt(first**-2.0 + last**-2.0 + known)
         clips = self._clips(layer_noise, pooled)
         iterates: list[Iterate] = []
         for z in (first, last):
             iterate = self._query_asked(z, clips)
             self._place = self._place + self._root @ self._step(iterate)[0]
-            if self._family.has_scale and not self._problem.fixed:
-                if self._family.link == "identity":  # the same residuals are clipped
-                    clips = clips.rescaled(iterate.tau)
+            if is_additive(self._family) and not self._problem.fixed:
+                clips = clips.rescaled(iterate.tau)  # the same residuals are clipped
                 self._scale *= iterate.tau
             iterates.append(iterate)
             if self._hopeless(iterates, pooled / z):
@@ -599,8 +714,8 @@ class _Path:
         """
         ask = self._problem.hopeless
         if ask is not None and len(iterates) == 1:
-            few = ask(self._white, twice(iterates[0], left * BETTER_THAN_EXPECTED))
-            usual = ask(self._white, twice(iterates[0], left)) if few else ""
+            few = ask(self._released, twice(iterates[0], left * BETTER_THAN_EXPECTED))
+            usual = ask(self._released, twice(iterates[0], left)) if few else ""
             self.stopped = few if usual else ""
         return bool(self.stopped)
 
@@ -611,7 +726,7 @@ class _Path:
         parts = (
             (
                 np.sqrt(np.einsum("pm,pm->m", block.vectors, block.vectors) / p),
-                sum(np.einsum("pm,pm->m", v, v) for v in block.curvature) / p,
+                sum(np.einsum("pm,pm->m", v, v) for v in (*block.curvature, *block.minus)) / p,
                 block.square,
                 block.counted,
             )
@@ -635,7 +750,10 @@ class _Path:
             longest=whole,
         )
         self._rows = layers_of_rows.rows
-        return choose(layers_of_rows, p, pooled, quadratic=self._family.quadratic)
+        scaled = self._family.log_scale
+        least = reach.of_scale(self._root, self._family) if scaled else 0.0
+        quadratic = self._family.quadratic
+        return choose(layers_of_rows, p, pooled, quadratic=quadratic, minus=scaled, least=least)
 
     def _farthest(self, z: float, longest: float) -> float:
         """Return from where on scores count alike, in mean lengths; 0 where that is not known.
@@ -667,27 +785,31 @@ class _Path:
         """
         uncut = Caps(UNCUT, UNCUT, 1.0, 1.0, (1.0, 0.0, 0.0, 0.0))
         for start, x, there in self._parts():
-            jacobians = jacobians_of(x, self._root)
+            jacobians = self._jacobians(x)
             place = self._where(x, jacobians, uncut, UNCUT, spread)
             y = self._problem.y[start : start + x.shape[1]]
             with np.errstate(all="ignore"):
                 terms = self._family.terms(y, place)
             roots = tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1))
+            minus = tuple(products(part, jacobians) for part in terms.minus.swapaxes(0, 1))
             score, copies = products(terms.psi, jacobians), copies_of(self._family, y)
             if self._problem.unit_rows > 1:
-                whole = Block(score, roots, (), terms.square, there)
+                whole = Block(score, roots, (), terms.square, there, minus)
                 block = by_unit(whole, x, self._problem.unit_rows, self._problem.mean_rows)
                 yield replace(block, noise=(block.vectors,))
             else:
                 each = score if copies is None else score / np.sqrt(np.maximum(copies, MIN_WEIGHT))
-                yield Block(score, roots, (each,), terms.square, there)
+                yield Block(score, roots, (each,), terms.square, there, minus)
 
     def _query_asked(self, z: float, clips: Clips) -> Iterate:
         """Release the model's own sums at the current place: one Gaussian(z) event."""
         problem, p = self._problem, self._problem.size
         spread = self._covering()
         gaps = problem.counted is not None
-        sums = release(self._own(spread), p, problem.rows, clips.caps(), z, self._random, gaps=gaps)
+        caps, blocks = clips.caps(), self._own(spread)
+        if self._family.log_scale:
+            blocks = _scale_kept(blocks, caps.score)
+        sums = release(blocks, p, problem.rows, caps, z, self._random, gaps=gaps)
         self._rows, (tau, tau_sd, tail_sd) = sums.rows, clips.scale(sums)
         return Iterate(
             self._place,
@@ -708,7 +830,7 @@ class _Path:
 
     def _scale_left(self, iterate: Iterate, gained: float) -> float:
         """Return the scale of the residuals after a step over that before it."""
-        additive = self._family.link == "identity"
+        additive = is_additive(self._family)
         if not self._family.has_scale or (self._problem.fixed and additive):
             return 1.0
         tau = min(iterate.tau, MOST_GROWTH)
@@ -740,7 +862,7 @@ class _Path:
 
     def _rough(self) -> float:
         """Return the released scale of the residuals over that of the model, at least 1."""
-        apart = self._family.has_scale and self._family.link != "identity"
+        apart = self._family.has_scale and not is_additive(self._family)
         return max(self._scale, 1.0) if apart else 1.0
 
     def _spread(self, *, mean: bool) -> Floats | None:
@@ -772,7 +894,7 @@ class _Path:
     def _blocks(self, caps: Caps, cut: float, root: Floats | None) -> Iterator[Block]:
         """Yield the statistics of the rows, block by block."""
         for start, x, there in self._parts():
-            jacobians = jacobians_of(x, self._root)
+            jacobians = self._jacobians(x)
             place = self._where(x, jacobians, caps, cut, root)
             with np.errstate(all="ignore"):
                 terms = self._family.terms(self._problem.y[start : start + x.shape[1]], place)
@@ -790,18 +912,33 @@ class _Path:
             )
 
     def _parts(self) -> Iterator[tuple[int, Floats, Floats | None]]:
-        """Yield (first row, covariates (d, m), who counts (m,)) of blocks of rows."""
+        """Yield (first row, covariates (d, m), who counts (m,)) of blocks of rows.
+
+        Behind the covariates is that of a log scale, if it has a predictor: 1 of rows that count.
+        """
         size, there = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK), self._problem.counted
         size = whole_units(size, self._problem.unit_rows)
         for start in range(0, len(self._problem.y), size):
             counted = None if there is None else there[start : start + size]
-            yield start, self._problem.x[:, start : start + size], counted
+            x = self._problem.x[:, start : start + size]
+            if self._family.log_scale:
+                used = np.ones(x.shape[1]) if counted is None else counted
+                if self._problem.unit_rows > 1:
+                    used = used * x.any(axis=0)
+                x = np.vstack((x, used))
+            yield start, x, counted
+
+    def _jacobians(self, x: Floats) -> list[Floats]:
+        return jacobians_of(x, self._root, log_scale=self._family.log_scale)
 
     def _where(
         self, x: Floats, jacobians: list[Floats], caps: Caps, cut: float, root: Floats | None
     ) -> Evaluation:
         """Return the place and the clips for the rows x (d, m) of a block."""
-        eta = self._place.reshape(-1, len(x)) @ x
+        if self._family.log_scale:
+            eta = np.stack((self._place[:-1] @ x[:-1], self._place[-1] * x[-1]))
+        else:
+            eta = self._place.reshape(-1, len(x)) @ x
         spread = [] if root is None else [root.T @ jacobian for jacobian in jacobians]
         limits = caps.score, caps.curvature, self._scale, cut
         none = np.zeros(x.shape[1])
@@ -834,11 +971,41 @@ class _Path:
         self._mean = iterate.place + iterate.root @ mode
         self._precision = back.T @ whole @ back
         moves = np.linalg.solve(
-            self._white.root, (iterate.root @ step).reshape(-1, len(problem.x)).T
+            self._white.root, (iterate.root @ step).reshape(-1, problem.width).T
         )
         size = math.sqrt(float((moves**2).sum(axis=0).max()))
         longest = math.inf if self._family.quadratic else LONGEST_CHANGE
         return np.asarray(step * min(1.0, longest / max(size, TINY))), curve
+
+
+def _scale_kept(blocks: Iterator[Block], most: float) -> Iterator[Block]:
+    """Yield blocks whose scores are clipped to length most, but for their last part.
+
+    That is of the log of a scale: its scores all point the same way where they are long.
+    """
+    for block in blocks:
+        first, last = block.vectors[:-1], block.vectors[-1:]
+        with np.errstate(all="ignore"):
+            room = np.sqrt(np.maximum(most * most - last[0] ** 2, 0.0))
+            part = np.minimum(1.0, room / np.maximum(_lengths(first), TINY))
+        yield replace(block, vectors=np.concatenate((part * first, last)))
+
+
+def _scale_apart(iterate: Iterate) -> Iterate:
+    """Return an iterate as if coefficients and the log of the scale behind them hung not together.
+
+    They do not, where residuals are symmetric: coordinates are to follow no noise there.
+    """
+    sums = iterate.sums
+    curve, noise = _corner_alone(sums.curvature), _corner_alone(sums.noise)
+    return replace(iterate, sums=replace(sums, curvature=curve, noise=noise))
+
+
+def _corner_alone(matrix: Floats) -> Floats:
+    """Return a matrix (p, p) without what links its last row and column to the others."""
+    alone = matrix.copy()
+    alone[-1, :-1] = alone[:-1, -1] = 0.0
+    return alone
 
 
 def _lengths(vectors: Floats) -> Floats:

@@ -257,4 +257,5 @@ RELEASE = Release(
     model=straightened,
     read=NoisyMean.from_dict,
     judge=judge,
+    few_rows=True,
 )

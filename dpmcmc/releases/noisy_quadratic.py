@@ -7,8 +7,9 @@ draws.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,8 @@ from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.families.linear import unit_of
-from dpmcmc.families.scores.base import TINY, Family
-from dpmcmc.families.scores.given import Given, heaviest_of, packed, shift_of
+from dpmcmc.families.scores.base import TINY, Family, ScaleFamily, is_additive
+from dpmcmc.families.scores.given import Given, heaviest_of, logs_of, packed, shift_of
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
@@ -38,19 +39,26 @@ from dpmcmc.releases.quadratic_verdict import (
     MAX_CURVATURE_NOISE,
     Normals,
     least_information,
+    quieter,
     verdict,
 )
-from dpmcmc.releases.whitening import Whitening
+from dpmcmc.releases.whitening import Whitening, beside
 
-# The pooling of the last two iterates of a Newton path into one stored release.
-ROWS, LAST = ("rows", "rows_sd"), np.array([0.0, 1.0])
+# The pooling of the near iterates of a Newton path, two or more, into one stored release.
+ROWS = ("rows", "rows_sd")
+# rows, below which a posterior is not narrower than all rows could make it; degrees of freedom, up
+# to which a scale leaves coefficients without a variance
+FEW_ROWS, LEAST_DEGREES = 100, 2
+NOISE_SDS = 2.0  # of the noise of a curvature or a square, that is taken off what few rows say
+CLEAR_SDS = 2.0  # of noise, by which counts are to vary more than the model's before it is said
 # change of log odds between the near iterates in rows with a rare response, beyond which the first
 # one's score is no line up to where the last one is
 FAR_APART = 0.3
+SCALES_APART = 0.2  # the same, change of the log of a scale that is a parameter
 
 
 def pooled(
-    iterates: tuple[Iterate, Iterate],
+    iterates: Sequence[Iterate],
     white: Whitening,
     rows: int,
     tempering: float,
@@ -59,19 +67,22 @@ def pooled(
     additive: bool,
     has_scale: bool,
     fixed: bool,
+    log_scale: bool = False,
     heaviest: float = 1.0,
     indicators: Floats | None = None,
     log_shift: float | None = None,
-    most: float | None = None,
+    most: Floats | float | None = None,
     odds: bool = False,
     asked: bool = False,
     prior: Normals | None = None,
 ) -> Quadratic:
-    """Return two iterates in the same coordinates pooled, weighted by the inverse noise variance.
+    """Return iterates in the same coordinates pooled, weighted by the inverse noise variance.
 
+    Of more than two, what is kept of all but the last is one look, as they say it together.
     additive: whether a scale is an sd in units of the predictor; what it was taken to be then
-    divides all of an iterate, so that both are brought to the last one's. most: largest curvature
-    of all rows in any direction, for a scale of 1. prior: of the job, where it decides where the
+    divides all of an iterate, so that both are brought to the last one's. log_scale: whether the
+    last coefficient is that of a scale. most: largest curvature of all rows in any direction, or
+    (p,) of each coefficient, for a scale of 1. prior: of the job, where it decides where the
     posterior lies, and so how far from the places; None where rows alone are taken to.
     """
     own = _scale(iterates, fixed=fixed)
@@ -81,17 +92,22 @@ def pooled(
         unit * np.array([iterate.sums.sds[k] for iterate in iterates])
         for k, unit in enumerate((units, units, squares))
     )
+    ones = np.ones(len(iterates))
     places, scores, curves, noises = (
         np.array([np.asarray(part) * unit for part, unit in zip(parts, unit_of_each, strict=True)])
         for parts, unit_of_each in (
-            ([iterate.place for iterate in iterates], (1.0, 1.0)),
+            ([iterate.place for iterate in iterates], ones),
             ([iterate.sums.score for iterate in iterates], units),
             ([iterate.sums.curvature for iterate in iterates], units),
             ([iterate.sums.noise for iterate in iterates], squares),
         )
     )
-    alone = odds and _far_apart(iterates, rows, len(white.root))
-    by_score, by_curve = (LAST, LAST) if alone else (_weights(score_sds), _weights(curve_sds))
+    there = ones
+    if odds:
+        there = np.array([not _far_apart(i, iterates[-1], rows, len(white.root)) for i in iterates])
+    if log_scale:
+        there = (np.abs(places[:, -1] - places[-1, -1]) <= SCALES_APART) * 1.0
+    by_score, by_curve = _weights(score_sds, there), _weights(curve_sds, there)
     left_sd = unseen_sd = 0.0
     if asked:
         curve, curve_sd = np.tensordot(by_curve, curves, 1), np.linalg.norm(by_curve * curve_sds)
@@ -99,10 +115,10 @@ def pooled(
         away = _away(iterates, scores[-1], lifted, prior)
         cut = units * [iterate.sums.rows * iterate.cut_curve for iterate in iterates]
         lost = np.linalg.norm(away, axis=1) * np.hypot(curve_sd * 0.5**0.5, cut / len(curve) ** 0.5)
-        bent = np.zeros(2) if additive else _bent(lifted, away, iterates[-1].root, white)
+        own_white = beside(white, math.exp(iterates[-1].place[-1])) if log_scale else white
+        bent = 0.0 * ones if additive else _bent(lifted, away, iterates[-1].root, own_white)
         lost = np.hypot(lost, bent)
-        if not alone:
-            by_score = _weights(np.hypot(score_sds, lost))
+        by_score = _weights(np.hypot(score_sds, lost), there)
         left = units * [iterate.sums.rows * iterate.left for iterate in iterates]
         unseen = units * [iterate.sums.rows * iterate.unseen for iterate in iterates]
         unseen_sd = float(by_score @ unseen)
@@ -113,7 +129,11 @@ def pooled(
     )
     gaps = bool(rows_sds.all())
     scaled = has_scale and additive and not fixed
-    near = [iterates[0], iterates[1]] if scaled else []
+    # all looks but the last as one; where none of them counts, that before the last
+    first = by_score[:-1] if by_score[:-1].any() else np.eye(len(iterates) - 1)[-1]
+    as_two = np.zeros((2, len(iterates)))
+    as_two[0, :-1], as_two[1, -1] = first / first.sum(), 1.0
+    near = [_joined_scale(iterates[:-1], as_two[0, :-1]), iterates[-1]] if scaled else []
     return Quadratic(
         place=by_score @ places,
         root=iterates[-1].root,
@@ -127,20 +147,21 @@ def pooled(
         whitening_known=white.known,
         whitening_sd=white.sd,
         whitening_held=white.held,
-        places=places,
-        scores=scores,
-        score_sds=score_sds,
+        places=as_two @ places,
+        scores=as_two @ scores,
+        score_sds=np.sqrt(as_two**2 @ score_sds**2),
         scales=np.array([iterate.scale for iterate in near]),
         taus=np.array([iterate.tau for iterate in near]),
         tau_sds=np.array([iterate.tau_sd for iterate in near]),
         cuts=np.array([iterate.cut for iterate in near]),
         scaled=scaled,
-        dispersion=iterates[-1].scale * iterates[-1].tau if has_scale and not additive else 1.0,
+        log_scale=log_scale,
+        dispersion=_dispersion(iterates, asked=asked) if has_scale and not additive else 1.0,
         clip=min(
             iterate.clip / (1.0 if additive or asked else max(iterate.scale, 1.0))
             for iterate in iterates
         ),
-        rows=round(float(_weights(rows_sds) @ told_rows)) if gaps else rows,
+        rows=round(float(_weights(rows_sds, ones) @ told_rows)) if gaps else rows,
         gaps=gaps,
         tempering=tempering,
         noise_multiplier=noise_multiplier,
@@ -148,14 +169,24 @@ def pooled(
         indicators=indicators,
         log_shift=log_shift,
         spreads=_spreads(iterates),
+        first_place=iterates[0].place if len(iterates) > 2 else None,
         odds=odds,
-        most=None if most is None else most / (own**2 if additive else 1.0),
+        most=_most(most, own if additive else 1.0, iterates[-1].place if log_scale else None),
         robust=not asked,
         left_sd=left_sd,
         unseen_sd=unseen_sd,
         square_spread=iterates[-1].square_spread if scaled else 0.0,
         tail_sd=near[-1].tail_sd * (near[-1].scale * near[-1].tau / own) ** 2 if scaled else 0.0,
     )
+
+
+def _most(most: Floats | float | None, scale: float, place: Floats | None) -> Floats | float | None:
+    """Return the largest curvature at this scale. place: whose last number is its log, if any."""
+    if most is None or place is None:
+        return None if most is None else most / scale**2
+    each = np.full(len(place), most) * math.exp(-2.0 * place[-1])
+    each[-1] = np.asarray(most).reshape(-1)[-1]
+    return each
 
 
 def _lifted(curve: Floats, curve_sd: float) -> Floats:
@@ -165,10 +196,34 @@ def _lifted(curve: Floats, curve_sd: float) -> Floats:
     return np.asarray((vectors * safe) @ vectors.T)
 
 
+def _joined_scale(iterates: Sequence[Iterate], weights: Floats) -> Iterate:
+    """Return one of these iterates, with a scale of the residuals as they say it together.
+
+    weights: (k,), of their places. A mean square at one place is the squared scale plus the squared
+    distance from there to the mean: what distances from the joint place add on average is taken
+    off. Nothing else of the iterate is joined.
+    """
+    last = iterates[-1]
+    if len(iterates) == 1:
+        return last
+    scale, tau, tau_sd = (
+        np.array([getattr(iterate, name) for iterate in iterates])
+        for name in ("scale", "tau", "tau_sd")
+    )
+    squares, by_noise = (scale * tau) ** 2, scales.weights(scale, tau, tau_sd)
+    places = np.array([iterate.place for iterate in iterates])
+    off = np.linalg.solve(last.root, (places - weights @ places).T)
+    curve = last.sums.curvature / last.sums.rows * last.scale**2
+    apart = np.maximum(np.einsum("pk,pq,qk->k", off, curve, off), 0.0)
+    square = max(float(by_noise @ (squares - apart)), scales.LEAST_MEAN * float(squares.min()))
+    noise = float(np.linalg.norm(by_noise * tau_sd * squares))
+    return replace(last, tau=math.sqrt(square) / last.scale, tau_sd=noise / square)
+
+
 def _away(
-    iterates: tuple[Iterate, Iterate], score: Floats, whole: Floats, prior: Normals | None
+    iterates: Sequence[Iterate], score: Floats, whole: Floats, prior: Normals | None
 ) -> Floats:
-    """Return (2, p) the way from each place to the mode, by the last score, in its coordinates.
+    """Return (k, p) the way from each place to the mode, by the last score, in its coordinates.
 
     whole: (p, p) curvature, positive.
     """
@@ -178,12 +233,12 @@ def _away(
         whole = whole + last.root.T @ (precision[:, None] * last.root)
         score = score + last.root.T @ (precision * (mean - last.place))
     step = np.linalg.solve(whole, score)
-    between = np.linalg.solve(last.root, last.place - iterates[0].place)
-    return np.array([step + between, step])
+    places = np.array([iterate.place for iterate in iterates])
+    return np.asarray(step + np.linalg.solve(last.root, (last.place - places).T).T)
 
 
 def _bent(curve: Floats, away: Floats, root: Floats, white: Whitening) -> Floats:
-    """Return (2,) by how much, a coefficient, a tangent misses a score so far away (2, p).
+    """Return (k,) by how much, a coefficient, a tangent misses a score so far away (k, p).
 
     By half of the change of the log of rows' slopes, which is about that of their predictors.
     """
@@ -196,23 +251,25 @@ def _bent(curve: Floats, away: Floats, root: Floats, white: Whitening) -> Floats
     return np.asarray(bent)
 
 
-def _far_apart(iterates: tuple[Iterate, Iterate], rows: int, size: int) -> bool:
+def _far_apart(iterate: Iterate, last: Iterate, rows: int, size: int) -> bool:
     """Return whether rows with a rare response look different from the two places."""
-    last = iterates[1]
     back = np.linalg.inv(last.root)
-    step = (last.place - iterates[0].place).reshape(1, -1, size)
+    step = (last.place - iterate.place).reshape(1, -1, size)
     counted = rows * weighted(last.sums.curvature, last.sums.noise)
     return shares.changes(back.T @ last.sums.curvature @ back, counted, step) > FAR_APART
 
 
-def _spreads(iterates: tuple[Iterate, Iterate]) -> Floats | None:
-    """Return (2, p, p) what slopes are means over, where that decides what scores say."""
-    first, last = (iterate.spread for iterate in iterates)
+def _spreads(iterates: Sequence[Iterate]) -> Floats | None:
+    """Return (2, p, p) what slopes are means over, where that decides what scores say.
+
+    Of the first look and the last.
+    """
+    first, last = (iterates[k].spread for k in (0, -1))
     return None if first is None or last is None else np.stack((first, last))
 
 
-def _scale(iterates: tuple[Iterate, Iterate], *, fixed: bool) -> float:
-    """Return the scale of the residuals, of both iterates, each weighted by its noise."""
+def _scale(iterates: Sequence[Iterate], *, fixed: bool) -> float:
+    """Return the scale of the residuals, of all iterates, each weighted by its noise."""
     if fixed or not iterates[-1].tau_sd:
         return iterates[-1].scale * (1.0 if fixed else iterates[-1].tau)
     scale, tau, tau_sd = (
@@ -222,24 +279,64 @@ def _scale(iterates: tuple[Iterate, Iterate], *, fixed: bool) -> float:
     return math.sqrt(float(scales.weights(scale, tau, tau_sd) @ (scale * tau) ** 2))
 
 
-def _weights(sds: Floats) -> Floats:
-    return np.asarray(sds**-2.0 / (sds**-2.0).sum())
+def _dispersion(iterates: Sequence[Iterate], *, asked: bool) -> float:
+    """Return residuals over those of the model's counts.
+
+    Of the model's own answer by the variance of scores; where that does not stand out of its noise,
+    by the cut squares of the way there.
+    """
+    first, last = iterates[0], iterates[-1]
+    if not asked:
+        return last.scale * last.tau
+    sds = np.array([iterate.sums.sds[2] for iterate in iterates])
+    weights = _weights(sds, np.ones(len(iterates)))
+    noise, curve = (
+        float(weights @ [np.trace(getattr(iterate.sums, part)) for iterate in iterates])
+        for part in ("noise", "curvature")
+    )
+    sd = float(np.linalg.norm(weights * sds))
+    clear = noise - CLEAR_SDS * sd * len(first.root) ** 0.5 > max(curve, 0.0)
+    return math.sqrt(noise / curve) if clear and curve > TINY else first.scale
 
 
+def _weights(sds: Floats, there: Floats) -> Floats:
+    """Return weights by the inverse variance. there: 0 for what is not to count, else 1."""
+    inverse = there * sds**-2.0
+    return np.asarray(inverse / inverse.sum())
+
+
+# what a job answers that does not say: the model as it is written, as a fit without privacy does.
+# Robust results that call themselves reliable are often off on real data (experiments/asked.py)
+DEFAULT_ESTIMAND: Literal["model", "robust"] = "model"
 NUM_FAR, MORE_FAR = 4, 6  # more with a pilot, and where several predictors have to move far
 # n mu^2 for each coefficient, from which their noise is next to nothing; for predictors far from 0
 AND_MORE, GENEROUS = 4, 1e5
 LEAST_FAR, MOST_FAR = 3, 12
-# scale of the residuals to begin with, where an eighth of the response's range is 1
-FIRST_RESIDUAL_SCALE = 2.0
 # priors that the path has of its own, around where it starts: the response's declared range, and
 # farther than predictors go
 LARGEST_PREDICTOR = 50.0
 # of the score's share, where noise decides how rows are cut: see experiments
 CLIPPED_SCORE_EFFICIENCY = 0.45
-# clip of the model's own scores, with all that it leaves out, as real responses have it: the least,
-# and that times the root of the noise of a clip of 1
+# the same where scores are bounded and clips hardly follow the rows, as real responses have it
+BOUNDED_SCORE_EFFICIENCY = 0.6
+ASKED_SCORE = 0.9  # the same of the model's own answer, which weights no row down
+# clip of the model's own scores, with all that it leaves out, where responses follow the model: the
+# least, and that times the root of the noise of a clip of 1
 EXPECTED_CLIP, CLIP_BY_NOISE = 2.2, 1.6
+# the same by the link of the family, where they are as real ones (experiments/asked.py)
+REAL_CLIPS = {
+    "identity": (6.0, 2.5),
+    "logit": (5.0, 1.5),
+    "log": (10.0, 3.0),
+    "softmax": (5.0, 1.5),
+}
+# n mu^2 for each coefficient over the least, from which on nine of ten such results are reliable
+PLANNED_INFORMATION = {"identity": 1.6, "logit": 2.0, "log": 5.0, "softmax": 6.6}
+# and residuals of real counts over those of Poisson ones
+USUAL_DISPERSION = 2.2
+
+# of a job that goes on until its result is reliable; and the planner's own choice of them
+MOST_ROUNDS, ANY_ROUNDS = 5, 0
 
 # of all models with rows for it, whatever their options
 FAMILIES = {
@@ -301,7 +398,7 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     start = np.zeros(len(form.start))
     if INTERCEPT in design.parameters:
         ends = form.public.response
-        ends = np.log(np.maximum(ends, 0.0) + 0.5) if family.link == "log" else ends
+        ends = logs_of(family, np.asarray(ends)) if family.link == "log" else ends
         shift = design.middle_offset / unit
         start[design.parameters.index(INTERCEPT)] = ends.mean() - shift
     tempering = spec.model.tempering or 1.0
@@ -327,53 +424,78 @@ def _largest_slope(family: Family, classes: int, most: float) -> float:
     Fitted counts add up to no more than the counts do.
     """
     heaviest = family.heaviest if isinstance(family, Given) else 1.0
+    if family.log_scale:
+        return heaviest * cast("ScaleFamily", family).sharpest
     if family.link == "identity":
         return heaviest
-    if family.link == "log":
-        return heaviest * (most + 0.5)
+    if family.link == "log":  # where the score is 0, slopes y / mu add up to the rows
+        return heaviest * (1.0 if family.variance.proportional else most + 0.5)
     return heaviest * (0.25 if classes == 1 else 0.5)
 
 
 def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) -> Event:
     """Return all iterates and the whitening. Proof: docs/proofs/noisy_quadratic.md."""
     num_far, asked = options.num_far or NUM_FAR, options.estimand == "model"
-    return newton_path.event(noise_multiplier, num_far, paid=options.paid, asked=asked)
+    return newton_path.event(
+        noise_multiplier, num_far, paid=options.paid, asked=asked, rounds=options.rounds or 1
+    )
 
 
 def usual_far(family: str) -> int:
     """Return the number of far iterates that a family has where none is asked for."""
-    return MORE_FAR if FAMILIES[family].link in ("log", "softmax") else NUM_FAR
-
-
-def default_estimand(facts: Facts) -> Literal["model", "robust"]:
-    """Return what a job answers that does not say.
-
-    The model as it is written, as a fit without privacy does. Counts and several classes are
-    answered as by a robust fit: where bounds of counts reach far the model's own answer is seldom
-    reliable at small budgets, and that of several classes is not measured (experiments/README.md).
-    """
-    one_line = FAMILIES[facts.family].link in ("identity", "logit")
-    return "model" if one_line or facts.unit_rows > 1 else "robust"
+    several = FAMILIES[family].link in ("log", "softmax") or FAMILIES[family].log_scale
+    return MORE_FAR if several else NUM_FAR
 
 
 def settle(
     options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float
 ) -> NoisyQuadraticOptions:
     """Return options with nothing left open but the numbers of draws. Raises SpecError."""
-    num_far, estimand = options.num_far, options.estimand or default_estimand(facts)
+    num_far, estimand = options.num_far, options.estimand or DEFAULT_ESTIMAND
+    options = replace(options, estimand=estimand)
+    options = replace(options, rounds=_rounds(options, facts, noise_multiplier))
+    first = newton_path.round_multipliers(noise_multiplier, options.rounds or 1)[0]
     if num_far is None:
-        each = _by_units(facts).rows / noise_multiplier**2 / len(facts.prior)
+        each = _by_units(facts).rows / first**2 / len(facts.prior)
         num_far = usual_far(facts.family) + (AND_MORE if each > GENEROUS else 0)
     if type(num_far) is not int or not LEAST_FAR <= num_far <= MOST_FAR:
         raise SpecError(
             "/sampler/num_far", f"must be a whole number between {LEAST_FAR} and {MOST_FAR}"
         )
+    if FAMILIES[facts.family].variance.proportional and estimand == "robust":
+        message = (
+            f"must be model for {facts.family}: a robust fit is of no mean of skewed responses"
+        )
+        raise SpecError("/sampler/estimand", message)
+    if FAMILIES[facts.family].log_scale and estimand == "robust":
+        message = f"must be model for {facts.family}, which is a robust regression by itself"
+        raise SpecError("/sampler/estimand", message)
     if facts.unit_rows > 1 and estimand == "robust":
         message = "must be model where a person has several rows: a robust fit is of single rows"
         raise SpecError("/sampler/estimand", message)
     if facts.assumptions.rows >= MOST_ROWS or len(facts.prior) > MOST_COEFFICIENTS:
         raise SpecError("/sampler/algorithm", "noisy_quadratic is for fewer rows or coefficients")
-    return replace(options, num_far=num_far, estimand=estimand)
+    return replace(options, num_far=num_far)
+
+
+def _rounds(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> int | None:
+    """Return the number of rounds. Raises SpecError where it is none.
+
+    Where it is left to the planner as many as leave the first one a budget of which a reliable
+    result may be expected, by public facts.
+    """
+    rounds = options.rounds
+    if rounds is None or 1 <= rounds <= MOST_ROUNDS:
+        return rounds
+    if rounds != ANY_ROUNDS:
+        message = f"must be a whole number between 1 and {MOST_ROUNDS}"
+        raise SpecError("/sampler/rounds", message)
+    alone = replace(options, rounds=1)
+    for count in range(MOST_ROUNDS, 1, -1):
+        first = newton_path.round_multipliers(noise_multiplier, count)[0]
+        if not _hidden(alone, facts, first):
+            return count
+    return 1
 
 
 def _by_units(facts: Facts) -> Assumptions:
@@ -390,9 +512,13 @@ def sd_inflation(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier:
     assumptions = _by_units(facts)
     p, rows = len(facts.prior), assumptions.rows * assumptions.tempering
     near = _near(options, noise_multiplier)
-    each = 2.0 * math.sqrt(p / (assumptions.rows * CLIPPED_SCORE_EFFICIENCY)) * near
+    bounded = assumptions.guess.longest
+    efficiency = BOUNDED_SCORE_EFFICIENCY if bounded else CLIPPED_SCORE_EFFICIENCY
+    each = 2.0 * math.sqrt(p / (assumptions.rows * efficiency)) * near
     clip = max(newton_path.NEGLIGIBLE_NOISE / each, newton_path.FIRST_CLIP)
-    if options.estimand == "model":
+    if bounded:
+        clip = max(newton_path.FIRST_CLIP, bounded)
+    elif options.estimand == "model":
         clip = max(clip, EXPECTED_CLIP, CLIP_BY_NOISE / math.sqrt(each))
     clip = min(clip, newton_path.WIDEST_CLIP)
     extra = (clip * each) ** 2 * assumptions.tempering
@@ -405,19 +531,49 @@ def sd_inflation(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier:
     return ratio
 
 
+def misfit(
+    options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float
+) -> tuple[float, float]:
+    """Return by how much draws are wider where responses are as real ones, see Release.misfit."""
+    if options.estimand != "model" or facts.assumptions.guess.longest:
+        return 1.0, 1.0  # bounded scores are planned by real responses as they are
+    near = _near(options, noise_multiplier)
+    each = 2.0 * math.sqrt(len(facts.prior) / (_by_units(facts).rows * ASKED_SCORE)) * near
+    least, by_noise = REAL_CLIPS[FAMILIES[facts.family].link]
+    wide = math.hypot(1.0, max(least, by_noise / math.sqrt(each)) * each)
+    usual = float(np.median(sd_inflation(options, facts, noise_multiplier)))
+    return max(wide / usual, 1.0), USUAL_DISPERSION if facts.family == "poisson" else 1.0
+
+
 def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> bool:
-    """Return whether the verdict is expected to be that rows or budget are too few."""
+    """Return whether a reliable result is not to be expected of nine jobs in ten."""
+    asked = options.estimand == "model"
+    real = asked and not facts.assumptions.guess.longest
+    more = PLANNED_INFORMATION[FAMILIES[facts.family].link] if real else 1.0
+    return _hidden(options, facts, noise_multiplier, more)
+
+
+def _hidden(
+    options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float, more: float = 1.0
+) -> bool:
+    """Return whether rows or budget are too few for a reliable verdict.
+
+    more: times the least that there has to be.
+    """
     p, rows = len(facts.prior), _by_units(facts).rows
-    least = least_information(asked=options.estimand == "model")
+    least = more * least_information(asked=options.estimand == "model")
     few = rows / noise_multiplier**2 < least * p
     return few or _blur(_near(options, noise_multiplier), p, rows) > MAX_CURVATURE_NOISE
 
 
 def _near(options: NoisyQuadraticOptions, noise_multiplier: float) -> float:
-    """Return the noise multiplier of both near iterates together."""
+    """Return the noise multiplier of all near iterates together."""
     asked = options.estimand == "model"
     parts = newton_path.shares(options.num_far or NUM_FAR, options.paid, asked=asked)
-    return noise_multiplier / math.sqrt(sum(parts[-2:]))
+    first, *more = newton_path.round_multipliers(1.0, options.rounds or 1)
+    looks = [first / math.sqrt(part) for part in parts[-2:]]
+    looks += [look for z in more for look in newton_path.look_multipliers(z, asked)[-2:]]
+    return noise_multiplier / math.hypot(*(1.0 / look for look in looks))
 
 
 def blurred(noise_multiplier: float, d: int, rows: int) -> float:
@@ -451,9 +607,71 @@ def released(
     white: coordinates of the same columns that were paid for before; what it costs then is
     newton_budget.event(z, num_far, paid=True), all of it spent on the iterates.
     """
-    p = len(rows.x) * rows.classes
+    problem = _problem(rows, max_row_norm, options, z, white)
+
+    def hopeless(white: Whitening, iterates: tuple[Iterate, Iterate]) -> str:
+        # whether n mu^2 is enough was told by the plan: rows alone decide here
+        return verdict(_kept(rows, problem, white, iterates, LEAST_MULTIPLIER), _judged(rows)).short
+
+    path = replace(problem, hopeless=hopeless) if rows.may_stop else problem
+    mode = newton_path.find_mode(path, options.num_far or NUM_FAR, random)
+    release = replace(_kept(rows, problem, mode.white, mode.iterates, z), stopped=mode.stopped)
+    return replace(release, part=counted_part(release, _judged(rows)))
+
+
+def in_rounds(
+    rows: Rows,
+    max_row_norm: float,
+    options: NoisyQuadraticOptions,
+    z: float,
+    random: RandomSource,
+) -> Iterator[Quadratic]:
+    """Yield what is stored after each round: of all rounds so far together.
+
+    Where that is unreliable and the last round by itself is not, as where earlier ones had to clip
+    more or looked from far away, it is that of the last one.
+
+    Privacy: event(options), or how it begins where whoever takes the rounds stops, by what it was
+    given alone. Never raises on rows.
+    """
+    problem, spent = _problem(rows, max_row_norm, options, z, rows.white), 0.0
+    multipliers = newton_path.round_multipliers(z, options.rounds or 1)
+    taken = newton_path.in_rounds(problem, options.num_far or NUM_FAR, len(multipliers), random)
+    for k, (z_round, (white, iterates)) in enumerate(zip(multipliers, taken, strict=True)):
+        spent += z_round**-2.0
+        together = _kept(rows, problem, white, iterates, 1.0 / math.sqrt(spent))
+        if k and not verdict(together, _judged(rows)).reliable:
+            alone = _kept(rows, problem, white, iterates[-2:], z_round)
+            together = alone if verdict(alone, _judged(rows)).reliable else together
+        yield replace(together, rounds=k + 1, part=counted_part(together, _judged(rows)))
+
+
+def no_hope(release: Quadratic, noise_multiplier: float, prior: Normals | None) -> str:
+    """Return why no reliable answer will come of an unreliable release by so little noise.
+
+    Empty where one may come. As on a Newton path: where rows would not stand out of less noise than
+    that, and not of as much. noise_multiplier: of all rounds together. prior: as in `verdict`.
+    """
+    left = noise_multiplier / release.noise_multiplier
+    few, usual = (
+        verdict(replace(quieter(release, 1.0 / part), noise_multiplier=LEAST_MULTIPLIER), prior)
+        for part in (left * newton_path.BETTER_THAN_EXPECTED, left)
+    )
+    # what else is wrong may be mended by the places and clips of later rounds
+    return few.short if few.lasting == usual.lasting == "noise" else ""
+
+
+def _problem(
+    rows: Rows,
+    max_row_norm: float,
+    options: NoisyQuadraticOptions,
+    z: float,
+    white: Whitening | None,
+) -> newton_path.Problem:
+    """Return what a Newton path starts from."""
+    p = len(rows.x) * rows.classes + rows.family.log_scale
     mean, precision = _on_the_way(rows, p)
-    problem = newton_path.Problem(
+    return newton_path.Problem(
         family=rows.family,
         x=rows.x,
         y=rows.y,
@@ -461,7 +679,7 @@ def released(
         prior_mean=mean,
         prior=precision,
         max_row_norm=max_row_norm,
-        scale=FIRST_RESIDUAL_SCALE if rows.family.quadratic and not rows.fixed else 1.0,
+        scale=newton_path.FIRST_RESIDUAL_SCALE if rows.family.quadratic and not rows.fixed else 1.0,
         noise_multiplier=z,
         fixed=rows.fixed,
         white=white,
@@ -475,40 +693,71 @@ def released(
         asked=options.estimand == "model",
     )
 
+
+def _kept(
+    rows: Rows,
+    problem: newton_path.Problem,
+    white: Whitening,
+    iterates: Sequence[Iterate],
+    z: float,
+) -> Quadratic:
+    """Return what is stored of near iterates. z: noise multiplier of all that was released."""
     # the rate of a rare category has the likelihood of a count where rows are independent
-    counts = rows.family.link == "log" and rows.unit_rows == 1
+    family = rows.family
+    counts = family.link == "log" and not is_additive(family) and rows.unit_rows == 1
+    return pooled(
+        iterates,
+        white,
+        problem.rows,
+        rows.tempering,
+        z,
+        additive=is_additive(family) and not family.log_scale,
+        has_scale=family.has_scale,
+        fixed=rows.fixed,
+        log_scale=family.log_scale,
+        heaviest=heaviest_of(family),
+        indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
+        log_shift=shift_of(rows.family) if counts else None,
+        most=_largest(rows, problem),
+        odds=rows.family.link in ("logit", "softmax") and has_intercept(white),
+        asked=problem.asked,
+        prior=_judged(rows),
+    )
 
-    def kept(white: Whitening, iterates: tuple[Iterate, Iterate], stopped: str) -> Quadratic:
-        release = pooled(
-            iterates,
-            white,
-            problem.rows,
-            rows.tempering,
-            z,
-            additive=rows.family.link == "identity",
-            has_scale=rows.family.has_scale,
-            fixed=rows.fixed,
-            heaviest=heaviest_of(rows.family),
-            indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
-            log_shift=shift_of(rows.family) if counts else None,
-            most=None
-            if rows.largest_slope is None
-            else problem.rows * rows.largest_slope * max_row_norm**2,
-            odds=rows.family.link in ("logit", "softmax") and has_intercept(white),
-            asked=problem.asked,
-            prior=None if rows.family.quadratic else (rows.prior_mean, rows.prior),
-        )
-        return replace(release, stopped=stopped)
 
-    def hopeless(white: Whitening, iterates: tuple[Iterate, Iterate]) -> str:
-        prior = None if rows.family.quadratic else (rows.prior_mean, rows.prior)
-        # whether n mu^2 is enough was told by the plan: rows alone decide here
-        seen = replace(kept(white, iterates, ""), noise_multiplier=LEAST_MULTIPLIER)
-        return verdict(seen, prior).short
+def _judged(rows: Rows) -> Normals | None:
+    """Return the prior that a verdict is by; None where the likelihood is quadratic."""
+    return None if rows.family.quadratic else (rows.prior_mean, rows.prior)
 
-    path = replace(problem, hopeless=hopeless) if rows.may_stop else problem
-    mode = newton_path.find_mode(path, options.num_far or NUM_FAR, random)
-    return kept(mode.white, mode.iterates, mode.stopped)
+
+def _largest(rows: Rows, problem: newton_path.Problem) -> Floats | float | None:
+    """Return the largest curvature of all rows, for a scale of 1, see pooled."""
+    if rows.largest_slope is None:
+        return None
+    most = problem.rows * rows.largest_slope * problem.max_row_norm**2
+    if not rows.family.log_scale:
+        return most
+    return np.append(np.full(problem.size - 1, most), problem.rows * rows.largest_slope)
+
+
+def counted_part(release: Quadratic, prior: Normals | None) -> float:
+    """Return which power of a likelihood counts: less than 1 of few rows.
+
+    Of so few a posterior is wider than a normal one, and noise passes for curvature, or for a small
+    scale, that they do not have. Where the result is unreliable the prior alone is left. prior: as
+    in verdict. Proof that it is post-processing: docs/proofs/noisy_quadratic.md, section 4.
+    """
+    p, rows = len(release.place), max(release.rows, 1)
+    if rows >= FEW_ROWS:
+        return 1.0
+    judged = verdict(release, prior)
+    if not judged.reliable:
+        return 0.0
+    noise, bent = judged.blur, (p + LEAST_DEGREES) / rows
+    if release.scaled:
+        noise = math.hypot(noise, 2.0 * float(release.tau_sds[-1] / release.taus[-1]))
+        bent = float(rows <= p + LEAST_DEGREES)  # more have degrees of freedom of their own
+    return max(1.0 - bent, 0.0) * max(1.0 - NOISE_SDS * noise, 0.0)
 
 
 def _on_the_way(rows: Rows, p: int) -> tuple[Floats, Floats]:
@@ -536,6 +785,8 @@ def publish(
 
     Raises ValueError where coordinates are used that the job is not charged without, or not used.
     """
+    if (options.rounds or 1) > 1:
+        raise ValueError("a job of several rounds is released round by round")
     if options.paid != (rows.white is not None):
         raise ValueError("give the whitening that the job reuses, and none to any other job")
     release = released(rows, max_row_norm, options, noise_multiplier, random, rows.white)
@@ -549,7 +800,8 @@ def unchanged(model: ModelSpec) -> ModelSpec:
 
 def passes(options: NoisyQuadraticOptions, dimension: int) -> int:
     """Return how often the rows are read: three passes, and two matrix products per iterate."""
-    return 3 + 2 * (options.num_far or NUM_FAR) * (1 + dimension // 8)
+    looks = (options.num_far or NUM_FAR) + 2 * ((options.rounds or 1) - 1)
+    return 3 + 2 * looks * (1 + dimension // 8)
 
 
 RELEASE = Release(
@@ -565,8 +817,12 @@ RELEASE = Release(
     model=unchanged,
     opened=opened,
     poor=poor,
+    misfit=misfit,
     read=Quadratic.from_dict,
     judge=verdict,
     stops=True,
+    in_rounds=in_rounds,
+    no_hope=no_hope,
     by_units=True,
+    few_rows=True,
 )

@@ -53,7 +53,7 @@ def _found(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats,
     p = len(mean)
     loose = _numbers(release)
     loose[0] |= typical(release.moments()[0])[1]
-    numbers = np.tile(loose, p // len(loose))
+    numbers = _of_all(release, loose)
     if not numbers.any():
         return np.zeros(p), precision**-0.5
     own = _Held(release, mean, np.diag(precision), numbers)
@@ -110,7 +110,8 @@ def _roomy(release: Quadratic, precision: Floats) -> Floats:
     wider = np.eye(d)
     wider[np.ix_(loose, loose)] = (vectors / np.sqrt(part)) @ vectors.T
     precisions = np.zeros((len(precision), len(precision)))
-    for k in range(0, len(precision), d):
+    precisions[range(len(precision)), range(len(precision))] = precision
+    for k in range(0, d * release.classes, d):
         own = np.diag(1.0 / precision[k : k + d])
         wide = wider @ own @ wider
         wide[0, 0] += middle @ (wide - own) @ middle
@@ -127,7 +128,12 @@ def narrow(release: Quadratic) -> NDArray[np.bool_]:
     square = np.diag(spread)
     room = np.clip(1.0 - np.abs(middle), 0.0, 1.0)
     flags = (square < (NARROW * room) ** 2) & _numbers(release)
-    return np.tile(flags, len(release.place) // len(flags))
+    return _of_all(release, flags)
+
+
+def _of_all(release: Quadratic, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return (p,) flags of columns (d,) for all coefficients; a log scale is of no column."""
+    return np.concatenate((np.tile(flags, release.classes), np.zeros(int(release.log_scale), bool)))
 
 
 def _numbers(release: Quadratic) -> NDArray[np.bool_]:

@@ -170,9 +170,16 @@ class Quadratic:
     robust: whether rows are weighted down, so that the answer is that of a robust fit; else it is
     that of the model, and left_sd is the sd of what clips left out of a coefficient's score.
     square_spread: variance of the log scale by one row; 0 where residuals are taken to be normal.
-    stopped: why the path ended before its near looks; empty where it did not.
+    stopped: why the path ended before its near looks, or a job before all of its rounds though the
+    result is unreliable; empty where it did not. rounds: how many were drawn of a job that goes on
+    until its result is reliable; else 0. first_place: (p,), of the first near look, where several
+    looks are pooled to the first of the places; else None.
     tail_sd: of the log scale, by what is not known of residuals that are cut. unseen_sd: what clips
     may have left out of a coefficient's score, were tails that noise hides as long as others are.
+    log_scale: whether the last coefficient is the log of a scale, so that p is d + 1. most is then
+    of each coefficient (p,).
+    part: of the likelihood that counts, as a power; less than 1 of few rows. At 0 posteriors are
+    the prior.
     """
 
     place: Floats
@@ -206,13 +213,17 @@ class Quadratic:
     log_shift: float | None = None
     spreads: Floats | None = None
     odds: bool = False
-    most: float | None = None
+    most: Floats | float | None = None
     robust: bool = True
     left_sd: float = 0.0
     square_spread: float = 0.0
     stopped: str = ""
     tail_sd: float = 0.0
     unseen_sd: float = 0.0
+    rounds: int = 0
+    first_place: Floats | None = None
+    log_scale: bool = False
+    part: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -293,6 +304,24 @@ class Quadratic:
         back = np.linalg.inv(self.whitening)
         return back.T @ back, math.sqrt(2.0 * len(back)) * self.whitening_sd
 
+    @property
+    def classes(self) -> int:
+        """Number of predictors of a row that have coefficients of all covariates."""
+        return (len(self.place) - self.log_scale) // len(self.whitening)
+
+    def predictor_moments(self) -> Floats:
+        """Return (k, k) by which moves (..., k) of coefficients change the predictors of rows.
+
+        As a mean square over rows, in units in which a likelihood is about quadratic near 0: where
+        there is a log scale its own change counts, and that of predictors is over the scale.
+        """
+        moments = self.moments()[0]
+        if not self.log_scale:
+            return moments
+        both = np.eye(len(moments) + 1)
+        both[:-1, :-1] = moments * math.exp(-2.0 * self.place[-1])
+        return both
+
     def posterior(self, mean: Floats, precision: Floats, random: RandomSource) -> "Mixture":
         """Return the posterior under independent normal priors. mean, precision: (p,), or (p + 1,).
 
@@ -307,6 +336,10 @@ class Quadratic:
         count = int(min(max(MIXTURE * (MANY / p) ** 1.5, LEAST_MIXTURE), MIXTURE))
         curves = self._curvatures(count, random)
         powers = self._powers(len(curves), random)
+        last = (float(mean[p]), float(precision[p])) if self.scaled else None
+        if not self.part:
+            nothing = np.zeros_like(curves), np.zeros(curves.shape[:2])
+            return Mixture(self, *self._given(nothing, powers, prior, pull), last)
         score, noise = agreed(self)
         whole, gain = self.likelihoods(curves, noise, prior)
         likelihood = whole, gain @ score
@@ -315,7 +348,6 @@ class Quadratic:
             middle = float(np.mean(powers))
             likelihood = categories.matched(*likelihood, gain * self.unsure_sd, kinds, middle)
         means, roots = self._given(likelihood, powers, prior, pull)
-        last = (float(mean[p]), float(precision[p])) if self.scaled else None
         return Mixture(self, means, roots, last)
 
     def counting(self) -> Floats:
@@ -392,13 +424,14 @@ class Quadratic:
         Residuals' squares over their variance are a chi-square of n - p degrees of freedom, which
         makes coefficients t distributed. Source of its draws: Wilson and Hilferty 1931.
         """
+        power = self.tempering * self.part
         if not self.scaled:
-            return np.full(count, self.tempering)
+            return np.full(count, power)
         rows = self.rows * self.tempering
         free = max(rows - len(self.place), 1.0)
         third = 2.0 / (9.0 * free)
         cubes = np.maximum(1.0 - third + math.sqrt(third) * random.normals((count,)), 0.1)
-        return np.asarray(self.tempering * free * cubes**3 / rows)
+        return np.asarray(power * free * cubes**3 / rows)
 
     def likelihoods(
         self, curves: Floats, noise: Floats, prior: Floats | None = None
@@ -464,6 +497,11 @@ class Mixture:
 
     def parts(self) -> tuple[Floats, Floats]:
         """Return (means (k, p), roots (k, p, p)) of the coefficients, without the log scale."""
+        means, roots = self._all()
+        last = len(means[0]) - self.release.log_scale
+        return means[:, :last], roots[:, :last]
+
+    def _all(self) -> tuple[Floats, Floats]:
         root = self.release.root
         return self.release.place + self.means @ root.T, np.asarray(root @ self.roots)
 
@@ -481,8 +519,16 @@ class Mixture:
             out = np.column_stack((out, self._log_scales(moves, random)))
         return out.reshape(chains, length, -1)
 
-    def completed(self, coefficients: Floats, _: Any, random: RandomSource) -> Floats:
+    def completed(self, coefficients: Floats, which: Any, random: RandomSource) -> Floats:
         """Return positions (n, d): coefficients (n, p), and the log scale if it is a parameter."""
+        if self.release.log_scale:
+            means, roots = self._all()
+            covariances, normals = roots @ turned(roots), random.normals((len(coefficients),))
+            gains = np.linalg.solve(covariances[:, :-1, :-1], covariances[:, :-1, -1:])[..., 0]
+            left = covariances[:, -1, -1] - (gains * covariances[:, -1, :-1]).sum(axis=1)
+            away = ((coefficients - means[which, :-1]) * gains[which]).sum(axis=1)
+            logs = means[which, -1] + away + np.sqrt(np.maximum(left[which], 0.0)) * normals
+            return np.column_stack((coefficients, logs))
         if self.last is None:
             return coefficients
         away = (coefficients - self.release.place).T
@@ -497,6 +543,8 @@ class Mixture:
         How much of it the clip left is not known: a uniform part is taken off.
         """
         release, mean, precision = self.release, *(self.last or (0.0, 1.0))
+        if not release.part:
+            return np.asarray(mean + precision**-0.5 * random.normals((len(moves),)))
         weights = scales.weights(release.scales, release.taus, release.tau_sds)
         back, squares = np.linalg.inv(release.root), np.zeros(len(moves))
         part = random.uniforms((len(moves),))

@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 Normals = tuple[Floats, Floats]  # mean and precision (d,) of independent priors of positions
 # change of a predictor in the last step, mean square, in sds of what a row tells
 MAX_LAST_STEP = 0.5
+MAX_RESCALE = 0.4  # change of the log of a scale that is a parameter, between the near iterates
 # posterior sds by which a score may be less of a line than its noise allows, between the near
 # iterates, of which the answer is about half way
 MAX_BENT = 0.5
@@ -25,8 +26,11 @@ MIN_INFORMATION_PER_COEFFICIENT = 15.0
 ASKED_INFORMATION = 2.0  # times that of the model's own answer, whose clips cost more noise
 MAX_CURVATURE_NOISE = 0.5  # noise of the curvature over the curvature
 # noise of the curvature, in which a direction is not told from none: its quadratic is lost. The
-# second where rows have several predictors, since rare classes are stretched on
-UNRESOLVED_NOISE, UNRESOLVED_NOISE_CLASSES = 2.0, 5.0
+# second where rows have several predictors, since rare classes are stretched on; the third of the
+# model's own answer there, whose rows count in full (experiments/asked.py: region)
+UNRESOLVED_NOISE, UNRESOLVED_NOISE_CLASSES, UNRESOLVED_NOISE_ASKED = 2.0, 5.0, 2.5
+# of a category's direction in a linear model, from which on it has rows
+CLEAR_CATEGORY = 1.3
 RIDGE = 1e-12  # of the largest precision
 MAX_RARE_CHANGE = 0.5  # sd of log odds in rows with a rare response, and their last change
 MAX_MODE_DISTANCE = 2.0  # residuals' sds, see _widest
@@ -60,7 +64,8 @@ class Verdict:
     arrived: whether its two near iterates agree, and the last step was short. privacy_share: mean
     share of the posterior's variance that is due to privacy. effective_rows: rows without noise
     that would tell as much. weight: mean weight of a row, see Quadratic. jump, stretch, blur:
-    what `arrived` and `reliable` are made of. short: what is wrong whether it has arrived or not.
+    what `arrived` and `reliable` are made of. short: what is wrong whether it has arrived or not;
+    lasting: in one word.
     fault, more: see releases.base.Judgement.
     """
 
@@ -74,6 +79,7 @@ class Verdict:
     blur: float
     sentence: str
     short: str = ""
+    lasting: Fault = ""
     remarks: str = ""
     fault: Fault = ""
     more: float | None = None
@@ -112,6 +118,9 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     ratio = release.unsure_sd**2 / np.maximum(own, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
     arrived = jump <= 1.0 and stretch <= MAX_LAST_STEP
+    if release.log_scale:  # from afar even the last look's curvature is another one
+        rescale = abs(float(release.places[1, -1] - release.places[0, -1]))
+        arrived = arrived and rescale <= MAX_RESCALE
     precision = None if prior is None else prior[1]
     enough, wide, unseen = _clear(release, step, precision)
     skewed = release.robust and release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
@@ -132,6 +141,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         remarks="; ".join(_notes(release)),
         # a predictor is as uncertain after a long step, which the next look may shorten
         short=_wrong(release, _fault(short)),
+        lasting=_fault(short),
         fault=fault,
         more=_more(release, step, precision) if fault in OF_NOISE else None,
     )
@@ -226,7 +236,7 @@ def predictor_sd(release: Quadratic, precision: Floats) -> float:
     likelihood = (vectors * (safe**2 / np.maximum(safe + release.unsure_sd**2, TINY))) @ vectors.T
     held = root.T @ (precision[:p, None] * root)
     covariance = root @ np.linalg.solve(likelihood + held, root.T)
-    moments, _ = release.moments()
+    moments = release.predictor_moments()
     each = covariance.reshape(p // len(moments), len(moments), -1, len(moments))
     total = float(np.einsum("cicj,ij->", each, moments))
     return math.sqrt(max(total, 0.0) / len(each))
@@ -238,16 +248,23 @@ def _reach(release: Quadratic, step: Floats, precision: Floats) -> float:
     In predictors, root mean square over rows: their posterior sd and their change in the last step
     (p,) by u.
     """
-    moments, _ = release.moments()
+    moments = release.predictor_moments()
     moves = (release.root @ step).reshape(-1, len(moments))
     change = float(np.einsum("ci,ij,cj->", moves, moments, moves)) / len(moves)
     return math.hypot(predictor_sd(release, precision), math.sqrt(max(change, 0.0)))
 
 
+def _clear_noise(release: Quadratic) -> float:
+    """Return the noise of the curvature over a direction's, up to which that is not told."""
+    if release.classes == 1:
+        return UNRESOLVED_NOISE
+    return UNRESOLVED_NOISE_CLASSES if release.robust else UNRESOLVED_NOISE_ASKED
+
+
 def _dim(release: Quadratic) -> bool:
     """Whether the curvature in a direction is not above its noise."""
     p, least = len(release.place), float(np.linalg.eigvalsh(release.curvature)[0])
-    clear = UNRESOLVED_NOISE if p == len(release.whitening) else UNRESOLVED_NOISE_CLASSES
+    clear = _clear_noise(release)
     return least < clear * math.sqrt(2.0 * p) * release.curvature_sd
 
 
@@ -278,14 +295,17 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
     p = len(release.place)
     edge = math.sqrt(2.0 * p) * release.curvature_sd
     values, vectors = np.linalg.eigh(release.curvature)
-    clear = UNRESOLVED_NOISE if p == len(release.whitening) else UNRESOLVED_NOISE_CLASSES
+    clear = _clear_noise(release)
     dim = values < clear * edge
     directions = release.root @ vectors[:, dim]
     directions = directions / np.maximum(np.abs(directions).max(axis=0), TINY)
     if np.abs(directions[narrow(release)]).max(initial=0.0) > OTHERS_PART:
         return True  # only a prior that bounds made narrow would hold it
-    if release.scaled:
-        return _widest(release, values, vectors, edge) > MAX_MODE_DISTANCE
+    if release.log_scale and np.abs(directions[-1]).max(initial=0.0) > OTHERS_PART:
+        return True  # where residuals are all the same the likelihood of their scale has no top
+    if release.scaled or release.log_scale:
+        hidden = _hides_category(release, values, vectors, edge)
+        return hidden or _widest(release, values, vectors, edge) > MAX_MODE_DISTANCE
     if precision is None or not dim.any():
         return bool(dim.any())
     if release.log_shift is not None:
@@ -294,6 +314,22 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
             return True
     variances = (directions**2 / np.maximum(precision[:p], TINY)[:, None]).sum(axis=0)
     return bool((variances > MAX_PRIOR_PREDICTOR_SD**2).any())
+
+
+def _hides_category(release: Quadratic, values: Floats, vectors: Floats, edge: float) -> bool:
+    """Return whether a declared category may have no row, as far as the noise lets see.
+
+    Without one its coefficient has the prior for a posterior, and noise that passes for a row or
+    two makes it several times as narrow.
+    """
+    if release.indicators is None:
+        return False
+    directions = np.abs(release.root @ vectors[:, values < CLEAR_CATEGORY * edge])
+    categories = np.zeros(len(directions), np.bool_)
+    categories[: len(release.indicators)] = release.indicators > 0.0
+    categories[0] = False  # the intercept, if there is one
+    largest = np.maximum(directions.max(axis=0, initial=0.0), TINY)
+    return bool((directions[categories] > OTHERS_PART * largest).any())
 
 
 def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) -> float:
@@ -307,12 +343,14 @@ def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) ->
     safe = np.maximum(values, max(edge, TINY**0.5))
     parts = (release.root @ vectors) ** 2 / safe
     own, variances = parts.sum(axis=1), (parts * (1.0 + release.unsure_sd**2 / safe)).sum(axis=1)
-    looked = variances > NOISY_DIRECTION_RATIO**2 * own
+    looked, d = variances > NOISY_DIRECTION_RATIO**2 * own, len(release.whitening)
     if release.indicators is None:
         looked[:] = True
     else:
-        looked |= release.indicators > 0.0
-    most = float(np.where(looked, variances, 0.0).max())
+        looked[:d] |= release.indicators > 0.0
+    most = float(np.where(looked, variances, 0.0)[:d].max())
+    if release.log_scale:
+        return math.sqrt(most) * math.exp(-float(release.place[-1]))
     return math.sqrt(most) / float(release.scales[1] * release.taus[1])
 
 
@@ -366,7 +404,7 @@ def _notes(release: Quadratic) -> list[str]:
         notes.append(f"about {release.rows:,} rows are complete, and only those are used")
     if release.weight < NEGLIGIBLE_CUT_WEIGHT:
         notes.append(
-            f"rows keep {100.0 * release.weight:.3g} % of their weight on average, since outlying"
-            " ones are weighted down, as in a robust regression"
+            "outlying rows are weighted down, as in a robust regression: the mean weight of a row"
+            f" is {release.weight:.3g}"
         )
     return notes

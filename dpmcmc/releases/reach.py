@@ -10,11 +10,13 @@ what cannot be excluded, of any responses. Proof: docs/proofs/noisy_quadratic.md
 import math
 from dataclasses import dataclass
 from itertools import product
+from typing import cast
 
 import numpy as np
+from scipy.special import nbdtrik, pdtrik
 
 from dpmcmc.families.multinomial import averaged
-from dpmcmc.families.scores.base import TINY, Family
+from dpmcmc.families.scores.base import TINY, Family, ScaleFamily
 from dpmcmc.families.scores.given import Given, heaviest_of, shift_of, usual_of
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE, has_intercept
@@ -23,8 +25,12 @@ from dpmcmc.releases.whitening import Whitening
 FIRST = 2.1  # mean lengths of a row's score, from which it counts
 FARTHEST = 400.0  # mean lengths: scores beyond that count as that far
 MOST_SPREAD = 4.0  # variance of predictors, by which a mean count is more than that of a mean row
+MOST_OF_SCALE = 4.0  # mean lengths of a score of a log scale, that are not clipped
 MOST_LOOSE = 10  # columns, of which all corners of their bounds are looked at
 LEAST_RATE, LEAST_SHARE = 1e-3, 1e-6  # mean count, and share of a response
+# residual sd of counts over that of the model, below which their tail is taken for the model's, and
+# the probability of what is beyond the largest count then: see experiments/asked.py
+CALM, BEYOND = 1.3, 1e-6
 # of the event of layers, the most that this number has, and the least
 MOST_PART, LEAST_PART = 0.5, 0.02
 # sds of noise, beyond which more is excluded, and sds that where nothing is hidden what is excluded
@@ -73,6 +79,11 @@ def farthest(
     That is the farthest response in sds of a mean row's, at this place (k d,) and scale, both
     released. A score is longer in so far as the covariates of a row are.
     """
+    if family.log_scale:
+        scaled, d = cast("ScaleFamily", family), len(place) - 1
+        location, log_scale = scaled.information
+        squares = np.array([[d / location], [1.0 / log_scale]])
+        return _kept(float(scaled.longest(squares)[0]) / math.sqrt(d + 1.0))
     back = np.linalg.inv(white.root)
     second, places = back.T @ back, place.reshape(-1, len(back))
     mean = places @ second[0] + shift_of(family)
@@ -90,12 +101,33 @@ def farthest(
     low, high = FARTHEST_LOG_RATE
     half = 0.5 * min(max(float(spread[0, 0]), 0.0), MOST_SPREAD)
     rate = max(math.exp(min(max(float(mean[0]) + half, low), high)), LEAST_RATE)
-    sd = math.sqrt(rate * (1.0 + rate / family.variance.size))
-    return _kept(weight * max(ends[1] - rate, rate) / sd)
+    sd = math.sqrt(rate**family.variance.power * (1.0 + rate / family.variance.size))
+    if family.variance.proportional:
+        return _kept(weight * max(ends[1] - rate, rate) / max(sd * scale, TINY))
+    most = min(ends[1], _largest_count(rate, family.variance.size)) if scale < CALM else ends[1]
+    return _kept(weight * max(most - rate, rate) / sd)
+
+
+def _largest_count(rate: float, size: float) -> float:
+    """Return a count that hardly any row exceeds, of this mean, where counts are the model's."""
+    if math.isinf(size):
+        return float(np.nan_to_num(pdtrik(1.0 - BEYOND, rate), nan=math.inf))
+    return float(np.nan_to_num(nbdtrik(1.0 - BEYOND, size, size / (size + rate)), nan=math.inf))
 
 
 def _kept(length: float) -> float:
     return min(max(length, 0.0), FARTHEST)
+
+
+def of_scale(root: Floats, family: Family) -> float:
+    """Return the least clip, in mean lengths, that leaves scores of a log scale as they are.
+
+    Such scores all point the same way: where they are clipped a scale is off, and not only unsure.
+    There is room for as much as a usual score beside them.
+    """
+    squares = np.array([[0.0], [float(root[-1] @ root[-1])]])
+    length = float(cast("ScaleFamily", family).longest(squares)[0])
+    return min(math.hypot(length / math.sqrt(len(root)), 1.0), MOST_OF_SCALE)
 
 
 def longest(
@@ -112,6 +144,10 @@ def longest(
     root: (k d, k d), coordinates. box: bounds (d,) of covariates. largest: d, and the largest norm
     of a row. Infinite where responses or offsets have no bound that is of use.
     """
+    if family.log_scale:
+        size = min(float(np.linalg.norm(root[:-1], 2)) * largest[1], across(root[:-1], box))
+        squares = np.array([[size**2 * math.exp(-2.0 * place[-1])], [float(root[-1] @ root[-1])]])
+        return float(cast("ScaleFamily", family).longest(squares)[0]) / math.sqrt(len(root))
     if isinstance(family, Given) and (family.link == "identity" and family.moved):
         return math.inf
     if family.link == "log" or (family.link == "identity" and ends is None):
@@ -120,7 +156,7 @@ def longest(
     classes = [root[k : k + d] for k in range(0, len(root), d)]
     ways = [*classes, *(a - b for k, a in enumerate(classes) for b in classes[:k])]
     norms = [float(np.linalg.norm(way, 2)) * max_row_norm for way in ways]
-    length = max(min(norm, _across(way, box)) for norm, way in zip(norms, ways, strict=True))
+    length = max(min(norm, across(way, box)) for norm, way in zip(norms, ways, strict=True))
     heaviest = family.heaviest if isinstance(family, Given) else 1.0
     psi = heaviest
     if family.link == "identity" and ends is not None:
@@ -128,12 +164,12 @@ def longest(
         away = np.append(place, middle)[:, None]  # predictors less the middle of the responses
         wide = None if box is None else (np.append(box[0], -1.0), np.append(box[1], -1.0))
         norm = math.hypot(max_row_norm, 1.0)
-        away_most = min(float(np.linalg.norm(away)) * norm, _across(away, wide))
+        away_most = min(float(np.linalg.norm(away)) * norm, across(away, wide))
         psi = math.sqrt(heaviest) * (half + away_most) / scale**2
     return float(length * psi / math.sqrt(len(root)))
 
 
-def _across(root: Floats, box: tuple[Floats, Floats] | None) -> float:
+def across(root: Floats, box: tuple[Floats, Floats] | None) -> float:
     """Return the largest length of root.T @ x for x (d,) in a box, or somewhat more."""
     if box is None:
         return math.inf

@@ -17,6 +17,7 @@ from dpmcmc.formula.columns import Factor
 from dpmcmc.formula.design import Design, make_design
 from dpmcmc.inputs.options import FRESH
 from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.releases.newton_path import round_multipliers
 from dpmcmc.releases.noisy_quadratic import blurred
 from dpmcmc.releases.whitening import Whitening
 
@@ -33,12 +34,19 @@ LARGEST_ENTRY, WORST_CONDITION = (
 class Earlier:
     """A release that paid for its whitening. name: what a job calls it by, such as a job's id.
 
-    noise_multiplier: of the job.
+    noise_multiplier: of the job, see `whitened_at`.
     """
 
     name: str
     formula: str
     noise_multiplier: float
+
+
+def whitened_at(spec: JobSpec) -> float:
+    """Return the noise multiplier of a resolved job of one round with as good a whitening."""
+    options: Any = spec.sampler
+    z = spec.privacy.noise_multiplier or 0.0
+    return round_multipliers(z, getattr(options, "rounds", None) or 1)[0]
 
 
 def reused(

@@ -354,6 +354,9 @@ def _check_group(
         raise SpecError("/sampler/group", f"must divide the rows that {whose}")
     if group == 1:
         return
+    if facts.persons:
+        message = "is for rows in an order that is fixed, and persons have none: leave it out"
+        raise SpecError("/sampler/group", message)
     if not facts.known_scale:
         message = "needs noise_scale: sums of groups tell nothing of the size of residuals"
         raise SpecError("/sampler/group", message)

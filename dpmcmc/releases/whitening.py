@@ -142,6 +142,18 @@ def saturated(before: Floats, seen: Floats, edge: float) -> Floats:
     return np.asarray((directions * size) @ directions.T)
 
 
+def beside(white: Whitening, scale: float) -> Whitening:
+    """Return coordinates for coefficients in units of a scale, and for its logarithm behind them.
+
+    What rows' predictors change by is then about the length of a move.
+    """
+    root, known, held = (np.eye(len(white.root) + 1) for _ in range(3))
+    root[:-1, :-1] = white.root * scale
+    known[:-1, :-1], held[:-1, :-1] = white.known / scale**2, white.held / scale**2
+    held[-1, -1] = 0.0
+    return Whitening(root, known, white.sd, held)
+
+
 def _part(counted: Floats | None, start: int, size: int) -> Floats | None:
     return None if counted is None else counted[start : start + size]
 
@@ -180,6 +192,7 @@ def by_unit(rows: Block, x: Floats, unit_rows: int, mean_rows: float) -> Block:
         _rows_apart(rows.noise, used, unit_rows, scale),
         square,
         None if rows.counted is None else rows.counted.reshape(-1, unit_rows).max(axis=1),
+        _rows_apart(rows.minus, used, unit_rows, scale),
     )
 
 

@@ -37,6 +37,7 @@ from dpmcmc.samplers.penalty_mixing import (
     clipped,
     clipped_width,
     fitted_draws,
+    of_unequal_sds,
 )
 from dpmcmc.samplers.starts import START_SHARES, ChainStart, begin, chain_mu, settled
 
@@ -260,7 +261,7 @@ class BarkerMixing(PenaltyMixing):
             draws, fitted_draws(guess, self.fit(options, assumptions, noise_multiplier))
         )
         adapt, fitting = adapts(options, guess, options.adapt, options.scale, fitted_draws_a_step)
-        draws = fitted_draws_a_step if adapt else draws
+        draws = of_unequal_sds(fitted_draws_a_step if adapt else draws, guess)
         spent = chain_mu_of(options, rows, noise_multiplier)
         options, guess = begun(replace(options, scale=scale, adapt=adapt), assumptions, spent)
         return Expectation(options, draws, walk(guess, mobility, scale), fitting)

@@ -20,6 +20,7 @@ BACTRIAN_MODE = 0.95  # of a Bactrian proposal: the distance of its two humps fr
 FREE_STEP = 2.4  # best proposal sd without noise, in conditional posterior sds
 NOISY_STEP = 2.45  # best sd of the noise on lambda for a proposal of one sd, where noise rules
 LARGE_STEP = {"normal": 3.7, "bactrian": 1.8}  # steps a draw that the diffusion limit leaves out
+GUIDED_GAIN = 1.1  # of a guided walk in units of its spread: moves outwards are rejected more often
 LONG_STEP = {"normal": 3.1, "bactrian": 2.7}  # proposal sd from which they grow,
 GROWTH = {"normal": 2.0, "bactrian": 6.0}  # and how fast
 SAME_NOISE = 0.02  # relative difference below which the noises of two moves count as equal
@@ -48,15 +49,19 @@ def best_scale(noise: float) -> float:
 def efficiency(shape: Shape, noise: float, scale: float) -> float:
     """Return the effective draws of N(0, 1) that one step gives.
 
-    Within 20 % up to the best scale, within 60 % at 1.6 times the best scale.
+    Within a quarter for scales of up to 4 and any noise (experiments/ess_per_step.py).
 
     noise: as in best_scale. scale: proposal sd in posterior sds. The first term is exact for short
-    steps: half of E[step^2 Phi(-noise |step| / 2)].
+    steps: half of E[step^2 Phi(-noise |step| / 2)]. Long ones move by E[step^2 a] a step, a what is
+    accepted of them at stationarity, and no chain forgets faster than one whose lag 1 correlation
+    is 1 less half of that.
     """
     diffusion = 0.5 * scale * scale * _accepted_square(shape, 0.5 * noise * scale)
     diffusion = max(diffusion, MIN_EFFICIENCY)
     long = (scale / LONG_STEP[shape]) ** GROWTH[shape]
-    return 1.0 / (1.0 / diffusion + LARGE_STEP[shape] * math.sqrt(1.0 + long))
+    usual = 1.0 / (1.0 / diffusion + LARGE_STEP[shape] * math.sqrt(1.0 + long))
+    moved = scale * scale * _accepted_square(shape, 0.5 * math.hypot(1.0, noise) * scale)
+    return min(usual, max(2.0 * moved, MIN_EFFICIENCY) / max(4.0 - 2.0 * moved, 1.0))
 
 
 def _accepted_square(shape: Shape, beta: float) -> float:
@@ -71,10 +76,12 @@ def _accepted_square(shape: Shape, beta: float) -> float:
 def guided_efficiency(shape: Shape, noise: float, scale: float) -> float:
     """Return the effective draws of N(0, 1) that one guided step gives.
 
-    Within 30 % up to the best scale. noise, scale: as in `efficiency`.
-    A step of length e is accepted with probability a(e), and a rejection reverses the direction, so
-    the directions of consecutive moves have correlation 2 E a - 1 and the walk spreads by
-    E[e^2 a] + E[e a]^2 / (1 - E a) a step; the effective draws are a quarter of that.
+    Within a quarter up to the best scale (experiments/ess_per_step.py). noise, scale: as in
+    `efficiency`. A step of length e is accepted with probability a(e), and a rejection reverses the
+    direction, so the directions of consecutive moves have correlation 2 E a - 1 and the walk
+    spreads by E[e^2 a] + E[e a]^2 / (1 - E a) a step; the effective draws are a quarter of that
+    where steps are short. Long ones turn where the posterior falls, and so cross the mode more
+    often than a walk that turns anywhere.
     """
     hump, hump_sd = (
         (BACTRIAN_MODE, math.sqrt(1.0 - BACTRIAN_MODE**2)) if shape == "bactrian" else (0.0, 1.0)
@@ -85,7 +92,8 @@ def guided_efficiency(shape: Shape, noise: float, scale: float) -> float:
     spread = weights @ (e * e * a) + (weights @ (e * a)) ** 2 / max(
         1.0 - weights @ a, MIN_EFFICIENCY
     )
-    return max(0.25 * float(spread), MIN_EFFICIENCY)
+    draws = 0.25 * float(spread)
+    return max(draws * (1.0 + GUIDED_GAIN * draws), MIN_EFFICIENCY)
 
 
 @lru_cache(maxsize=4096)
@@ -124,16 +132,18 @@ def best_length(
     """Return the best scale of a move along a direction of one posterior sd, and its draws.
 
     noises: sd of the noise on lambda over the length, for moves of these lengths. It is constant
-    unless intervals are clipped or not linear: then the best of the lengths is taken.
+    unless intervals are clipped or not linear: then the best of the lengths is taken, since a clip
+    that short moves do not reach leaves long ones less noise for their length.
     """
     short = float(f"{float(noises[0]):.3g}")
     scale, draws = best_step(shape, guided, short, vectors)
     noise_there = float(np.interp(scale, lengths, noises))
-    if abs(noise_there - noises[0]) <= SAME_NOISE * noises[0]:
+    constant = abs(noise_there - noises[0]) <= SAME_NOISE * noises[0]
+    if constant and np.ptp(noises) <= SAME_NOISE * noises[0]:
         return scale, draws
     pairs = zip(noises.tolist(), lengths.tolist(), strict=True)
     candidates = [(step_draws(shape, guided, float(f"{n:.3g}"), vectors, s), s) for n, s in pairs]
-    draws, scale = max(candidates)
+    draws, scale = max([*candidates, (draws, scale)] if constant else candidates)
     return scale, draws
 
 

@@ -35,6 +35,10 @@ LONGEST_MOVE_RATIO = 10.0
 CLIP_NOISE_SD = 1.5  # or an interval with noise of this sd: where planned ratios are cut
 MAX_RATIO_NATS = 16.0  # nats of a tempered ratio, more than a row has in any accepted step
 LARGEST_WIDTH = 1e6  # of a job's clip_width
+# part of the draws that is left where sds of coefficients differ by what rows alone tell, as those
+# of models without bounded ratios do (experiments/large_effects.py): moves are then too long for
+# some, until enough draws are there to fit them
+UNEQUAL_SDS = 0.7
 LARGE_MU = 100.0  # mu, an epsilon of some 5,000: from there on a start is affordable
 
 
@@ -55,6 +59,12 @@ def adapts(
     return fitted, options.num_steps // WARMUP_DIVISOR if fitted and (
         enough_draws or not shaped
     ) else 0
+
+
+def of_unequal_sds(draws: float, guess: Guess) -> float:
+    """Return effective draws a step where the shape of the posterior is a guess."""
+    guessed = not guess.known and math.isinf(guess.steepest)
+    return UNEQUAL_SDS * draws if guessed else draws
 
 
 def fitted_draws(guess: Guess, fit: Fit, whole: bool = False) -> float:
@@ -179,7 +189,7 @@ class PenaltyMixing:
         fit, whole = self.fit(options, assumptions, noise_multiplier), proposal.kind == "full"
         fitted = max(draws, fitted_draws(guess, fit, whole))
         adapt, fitting = adapts(options, guess, proposal.adapt, proposal.scale, fitted)
-        draws = fitted if adapt else draws
+        draws = of_unequal_sds(fitted if adapt else draws, guess)
         options, guess = begun(
             options, assumptions, self._spent(options, assumptions, noise_multiplier)
         )

@@ -28,6 +28,7 @@ from tests.api.support import ADMIN, MANY, PLANNERS
 
 BEAT_SECONDS = 0.001
 ANSWER_SECONDS = 120.0
+MOST_SECONDS, TRIES = 0.05, 3  # of a core
 
 
 class Server(uvicorn.Server):
@@ -76,12 +77,19 @@ class Server(uvicorn.Server):
         return bytes(answer)
 
     def stall(self, request: bytes) -> tuple[float, bytes]:
-        """The longest stall in seconds while this is answered, and the answer."""
-        time.sleep(5 * BEAT_SECONDS)
-        self.longest = 0.0
-        answer = self.ask(request)
-        time.sleep(5 * BEAT_SECONDS)
-        return self.longest, answer
+        """The longest stall in seconds while this is answered, and the answer.
+
+        The shortest of three times where it is long: what holds the loop does so each time, and
+        what else this process or its machine has to do may not.
+        """
+        stalls: list[float] = []
+        while not stalls or (min(stalls) >= MOST_SECONDS and len(stalls) < TRIES):
+            time.sleep(5 * BEAT_SECONDS)
+            self.longest = 0.0
+            answer = self.ask(request)
+            time.sleep(5 * BEAT_SECONDS)
+            stalls.append(self.longest)
+        return min(stalls), answer
 
 
 def _send(line: socket.socket, request: bytes) -> None:

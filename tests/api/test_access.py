@@ -10,10 +10,12 @@ ALL = {"admin", "analyst", "auditor"}
 ALLOWED = {
     ("POST", "/v1/datasets"): {"admin"},
     ("POST", "/v1/datasets/inspect"): {"admin"},
+    ("POST", "/v1/datasets/schema"): {"admin"},
     ("GET", "/v1/datasets"): ALL,
     ("GET", "/v1/datasets/{id}"): ALL,
     ("PATCH", "/v1/datasets/{id}"): {"admin"},
     ("DELETE", "/v1/datasets/{id}"): {"admin"},
+    ("GET", "/v1/datasets/{id}/dummy"): ALL,
     ("GET", "/v1/datasets/{id}/budget"): ALL,
     ("GET", "/v1/datasets/{id}/ledger"): {"admin", "auditor"},
     ("POST", "/v1/datasets/{id}/ledger/verify"): {"admin", "auditor"},

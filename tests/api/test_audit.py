@@ -60,7 +60,9 @@ def test_every_administrative_act_is_an_entry(either_house: House) -> None:
     assert {entry["actor"] for entry in entries[1:]} == {admin["id"]}
     assert {entry["key"] for entry in entries[1:]} == {admin["keys"][0]["id"]}
     assert {entry["address"] for entry in entries[1:]} == {"testclient"}
-    assert entries[3]["details"] == {"changes": changes}
+    assert entries[3]["details"]["changes"] == changes
+    before = {"privacy": {"epsilon": 4.0}, "archived": False, "allotments": {ada.id: None}}
+    assert entries[3]["details"]["before"] == before
     assert [entry["seq"] for entry in entries] == list(range(1, 10))
     assert [entry["previous"] for entry in entries] == [
         GENESIS,

@@ -27,10 +27,12 @@ EXPECTED = {  # statuses in the order of CALLERS
     "GET /metrics": OVERSEERS,
     "POST /v1/datasets": f"{ADMIN_ONLY} 201",
     "POST /v1/datasets/inspect": f"{ADMIN_ONLY} 200",
+    "POST /v1/datasets/schema": f"{ADMIN_ONLY} 200",
     "GET /v1/datasets": EVERYBODY,
     "GET /v1/datasets/{id}": WITH_GRANT,
     "PATCH /v1/datasets/{id}": f"{ADMIN_ONLY} 200",
     "DELETE /v1/datasets/{id}": f"{ADMIN_ONLY} 204",
+    "GET /v1/datasets/{id}/dummy": WITH_GRANT,
     "GET /v1/datasets/{id}/budget": WITH_GRANT,
     "GET /v1/datasets/{id}/ledger": OVERSEERS,
     "POST /v1/datasets/{id}/ledger/verify": OVERSEERS,
@@ -141,6 +143,8 @@ class World:
             return {"files": {"file": ("rows.csv", CSV), "metadata": (None, json.dumps(METADATA))}}
         if operation == "POST /v1/datasets/inspect":
             return {"files": {"file": ("rows.csv", CSV)}}
+        if operation == "POST /v1/datasets/schema":
+            return {"files": {"schema": ("schema.csv", b"name,type,lower,upper\nage,,0,120\n")}}
         return {"json": bodies[operation]} if operation in bodies else {}
 
 

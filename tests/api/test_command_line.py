@@ -49,9 +49,11 @@ def test_every_command_does_what_it_says(house: House, told: Told, tmp_path: Pat
     assert "people, 4,000 rows" in told("upload", "rows.csv", "people.json")
     assert "people" in told("datasets")
     assert "17 to 90" in told("dataset", "people")
+    told("dummy", "people", "dummy.csv", "--rows", "7")
+    assert len((tmp_path / "dummy.csv").read_text().splitlines()) == 8
     key = told("user", "ann").split()[0]
     assert key.startswith("dpm_")
-    assert "1.47" in told("plan", *FORMULA, "--epsilon", "1", key=key)
+    assert "1.76" in told("plan", *FORMULA, "--epsilon", "1", key=key)
     job = told("submit", *FORMULA, "--epsilon", "1", key=key).split()[-1]
     assert "queued" in told("job", job[:8], key=key)
     house.run(job)
@@ -62,12 +64,12 @@ def test_every_command_does_what_it_says(house: House, told: Told, tmp_path: Pat
     assert (tmp_path / "draws.csv").read_text().startswith("chain,draw,warmup,Intercept")
     (tmp_path / "asked.json").write_text('{"given": [{"age": 50, "sex": "Male"}]}')
     assert "Nothing is charged" in told("posterior", job, "asked.json", key=key)
-    second = told("submit", *FORMULA, "--epsilon", "0.7", key=key).split()[-1]
+    second = told("submit", *FORMULA, "--epsilon", "0.9", key=key).split()[-1]
     assert "cancelled" in told("cancel", second[:8], key=key)
     assert "income ~ age + sex" in told("jobs", key=key)
     assert "people" in told("budget")
     assert "3.817" in told("budget", "people")
-    told("amend", "people", "--epsilon", "6")
+    told("amend", "people", "--epsilon", "6", "--reason", "a second study")
     told("grant", "people", "ann")
     told("allot", "people", "ann", "2")
     budget = json.loads(told("budget", "people", "--json"))
@@ -75,15 +77,16 @@ def test_every_command_does_what_it_says(house: House, told: Told, tmp_path: Pat
     assert "reserve" in told("ledger", "people")
     assert "whole" in told("verify", "people")
     assert "dataset.amend" in told("audit")
+    assert "a second study" in told("audit", "--json")
     own = told("key", "--label", "laptop", key=key).split()[0]
     (ann,) = [one for one in json.loads(told("users", "--json")) if one["name"] == "ann"]
     (made,) = [one["id"] for one in ann["keys"] if one["label"] == "laptop"]
     assert "income" in told("jobs", key=own)
     told("revoke", made)
     told("jobs", key=own, code=1)
-    assert "closed" in told("disable", "ann")
+    assert "closed" in told("disable", "ann", "--reason", "left")
     told("jobs", key=key, code=1)
     assert "open" in told("enable", "ann")
     told("amend", "people", "--archive")
-    told("destroy", "people", "--yes")
+    told("destroy", "people", "--yes", "--reason", "over")
     assert "destroyed" in told("datasets")

@@ -1,6 +1,7 @@
 """Datasets over HTTP: taken in, shown, changed, destroyed."""
 
 import io
+from typing import Any
 
 import httpx
 import pyarrow
@@ -74,6 +75,28 @@ def test_a_budget_says_how_many_jobs_of_an_epsilon_it_has_room_for(house: House)
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
+def test_a_budget_says_what_a_raise_would_do(house: House) -> None:
+    """What it says comes true when the budget is raised."""
+    dataset, ada = house.dataset(), house.user("analyst")
+    house.submit(ada, dataset)
+    path = f"/v1/datasets/{dataset}/budget"
+    told = house.admin.get(f"{path}?job_epsilon=1&raised_to=25").json()
+    assert told["epsilon"] == 4.0
+    assert told["raised"]["epsilon"] == 25.0
+    assert [one["code"] for one in told["raised"]["warnings"]] == ["weak_promise"]
+    assert "raised" not in house.admin.get(path).json()
+    assert "jobs_left" not in house.admin.get(f"{path}?raised_to=5").json()["raised"]
+    for wrong in ("3", "0", "nan", "1e300", "x"):
+        answer = house.admin.get(f"{path}?raised_to={wrong}")
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (
+            422,
+            "/query/raised_to",
+        )
+    house.admin.call("PATCH", f"/v1/datasets/{dataset}", json={"privacy": {"epsilon": 25}})
+    after = house.admin.get(f"{path}?job_epsilon=1").json()["jobs_left"]
+    assert abs(after - told["raised"]["jobs_left"]) <= 1
+
+
 def test_raising_the_budget_is_a_ledger_entry(house: House) -> None:
     dataset = house.dataset()
     answer = house.admin.call(
@@ -82,6 +105,47 @@ def test_raising_the_budget_is_a_ledger_entry(house: House) -> None:
     assert answer.json()["privacy"]["epsilon"] == 5.0
     kinds = [e["kind"] for e in house.admin.get(f"/v1/datasets/{dataset}/ledger").json()["items"]]
     assert kinds == ["open", "raise_budget"]
+
+
+def test_ledger_and_audit_say_who_changed_what_from_what_to_what_and_why(house: House) -> None:
+    dataset, ada = house.dataset(), house.user("analyst")
+    path = f"/v1/datasets/{dataset}"
+
+    def written(**changes: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        answer = house.admin.call("PATCH", path, json=changes)
+        assert answer.status_code == 200, answer.text
+        entry = house.admin.get(f"{path}/ledger").json()["items"][-1]
+        act = house.admin.get("/v1/audit?action=dataset.amend").json()["items"][-1]
+        assert entry["actor"] == act["actor"] is not None
+        assert entry["details"]["reason"] == act["details"]["reason"] == changes["reason"]
+        return entry["details"], act["details"]
+
+    entry, act = written(privacy={"epsilon": 30.0}, reason="a second study, approved by the board")
+    assert (entry["from"], entry["epsilon"]) == ({"epsilon": 4.0}, 30.0)
+    assert act["before"] == {"privacy": {"epsilon": 4.0}}
+    assert act["changes"]["privacy"]["epsilon"] == 30.0
+    _, act = written(grants=[ada.id], reason="for one team")
+    assert (act["before"], act["changes"]) == ({"grants": None}, {"grants": [ada.id]})
+    _, act = written(allotments={ada.id: 2.0}, reason="half")
+    assert act["before"] == {"allotments": {ada.id: None}}
+    _, act = written(archived=True, reason="the study is over")
+    assert act["before"] == {"archived": False}
+    assert house.admin.call("DELETE", f"{path}?reason=consent%20withdrawn").status_code == 204
+    entries = house.admin.get(f"{path}/ledger").json()["items"]
+    assert entries[-1]["details"]["reason"] == "consent withdrawn"
+    acts = house.admin.get("/v1/audit?action=dataset.destroy").json()["items"]
+    assert acts[-1]["details"] == {"reason": "consent withdrawn"}
+    assert house.admin.post(f"{path}/ledger/verify").json()["ok"]
+    why = {"disabled": True, "reason": "left"}
+    assert house.admin.call("PATCH", f"/v1/users/{ada.id}", json=why).status_code == 200
+    acts = house.admin.get("/v1/audit?action=user.disable").json()["items"]
+    assert acts[-1]["details"]["reason"] == "left"
+
+
+@pytest.mark.parametrize("wrong", [{"reason": "alone"}, {"archived": True, "reason": " "}])
+def test_a_reason_needs_words_and_a_change(house: House, wrong: dict[str, object]) -> None:
+    answer = house.admin.call("PATCH", f"/v1/datasets/{house.dataset()}", json=wrong)
+    assert answer.status_code == 422
 
 
 def test_a_budget_is_never_lowered(house: House) -> None:

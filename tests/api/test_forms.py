@@ -29,6 +29,7 @@ def registered(house: House) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_a_family_has_the_options_that_it_knows(registered: Any) -> None:
     names = {name: [f.name for f in forms.model_fields(one)] for name, one in registered[0].items()}
     assert names["negative_binomial"] == ["dispersion", "tempering", "weights"]
+    assert names["student_t"] == ["degrees_of_freedom", "tempering", "weights"]
     assert "dispersion" not in names["logistic"]
     assert {"variances", "a", "b", "m", "coordinates"} <= set(names["banana"])
 
@@ -79,6 +80,19 @@ def test_a_form_becomes_a_job_and_a_job_a_form(registered: Any) -> None:
     }  # fmt: skip
     again = forms.filled({"dataset": "d", "submitted": body})
     assert forms.job(again, DATASET, *registered) == body
+
+
+def test_one_box_makes_of_epsilon_the_most_that_a_job_may_cost(registered: Any) -> None:
+    form = {"formula": "y ~ x", "family": "", "epsilon": "4", "until": "reliable", "delta": ""}
+    body = forms.job(form, DATASET, *registered)
+    assert body["privacy"]["epsilon"] == {"up_to": 4.0, "until": "reliable"}
+    again = forms.filled({"dataset": "d", "submitted": body | {"sampler": None}})
+    assert (again["epsilon"], again["until"]) == ("4.0", "reliable")
+    assert forms.filled({"dataset": "d", "submitted": body | plain()})["until"] == ""
+
+
+def plain() -> dict[str, Any]:
+    return {"sampler": None, "privacy": {"epsilon": 4.0, "delta": 1e-7}}
 
 
 @pytest.mark.parametrize(

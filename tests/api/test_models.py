@@ -60,6 +60,29 @@ def test_counts_that_vary_more_than_poisson_ones_from_the_plan_to_a_prediction(h
     assert "mu + mu^2 / k" in listed["negative_binomial"]["description"]
 
 
+def test_a_number_with_long_tails_from_the_plan_to_a_prediction(house):
+    analyst, dataset = house.user("analyst"), house.dataset()
+    model = {"family": "student_t", "formula": "age ~ sex", "options": {"degrees_of_freedom": 200}}
+    asked = {"dataset": dataset, "model": model, "privacy": {"epsilon": 0.5, "delta": 1e-6}}
+    asked["accept_low_quality"] = True
+    refused = analyst.post("/v1/jobs", json=asked)
+    assert refused.status_code == 422
+    pointers = [e["pointer"] for e in refused.json()["errors"]]
+    assert pointers == ["/model/options/degrees_of_freedom"]
+    asked["model"] = {"family": "student_t", "formula": "age ~ sex"}
+    job = analyst.post("/v1/jobs", json=asked)
+    assert job.status_code == 202, job.text
+    house.run(job.json()["id"])
+    place = f"/v1/jobs/{job.json()['id']}"
+    names = [item["name"] for item in analyst.get(f"{place}/summary").json()["parameters"]]
+    assert names == ["Intercept", "sex[Male]", "log_sigma"]
+    told = analyst.post(f"{place}/posteriors", json={"given": [{"sex": "Male"}], "num_draws": 500})
+    (one,) = told.json()["predictions"]
+    assert one["response"]["q05"] < one["expected"]["q05"]
+    listed = {item["name"]: item for item in analyst.get("/v1/models").json()["items"]}
+    assert "Student's t" in listed["student_t"]["description"]
+
+
 @pytest.mark.parametrize(
     ("family", "model", "pointer"),
     [

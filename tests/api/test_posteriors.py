@@ -307,6 +307,28 @@ def test_no_budget_helps_a_chain_of_a_few_steps(house: House, analyst: Caller) -
     assert answer.json()["usable_at"] == {"epsilon": None}
 
 
+@pytest.mark.parametrize("algorithm", ["dp_penalty", "dp_hmc"])
+def test_chains_over_few_rows_are_refused_whatever_is_accepted(
+    house: House, analyst: Caller, algorithm: str
+) -> None:
+    """As in the library: before anything is paid, at the dataset, and the plan says so."""
+    answer = house.admin.upload(as_csv(csv_rows(5)))
+    assert answer.status_code == 201, answer.text
+    dataset = answer.json()["id"]
+    job = job_of(dataset, algorithm=algorithm)
+    plan = analyst.post("/v1/plans", json=job).json()
+    assert plan["usable"] is False
+    assert any("fewer than 20 rows" in warning for warning in plan["warnings"])
+    before = analyst.get(f"/v1/datasets/{dataset}/budget").json()
+    refused = analyst.post("/v1/jobs", json=job)
+    assert refused.status_code == 422, refused.text
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/dataset"]
+    assert algorithm in refused.json()["errors"][0]["message"]
+    assert analyst.get(f"/v1/datasets/{dataset}/budget").json() == before
+    taken = analyst.post("/v1/jobs", json=job | {"sampler": {"algorithm": "noisy_quadratic"}})
+    assert taken.status_code == 202, taken.text
+
+
 def test_the_same_key_with_another_word_on_quality_is_another_body(
     analyst: Caller, many: str
 ) -> None:

@@ -54,13 +54,15 @@ def as_parquet(rows: dict[str, list[Any]], **others: Any) -> bytes:
     return sink.getvalue()
 
 
-def send(house: House, content: bytes, **changes: Any) -> Any:
+def send(house: House, content: bytes | list[bytes], **changes: Any) -> Any:
     metadata = {k: v for k, v in (METADATA | changes).items() if v is not None}
-    told = [("metadata", (None, json.dumps(metadata))), ("file", ("rows", content))]
-    return house.admin.post("/v1/datasets", files=told)
+    contents = content if isinstance(content, list) else [content]
+    parts: list[Any] = [("metadata", (None, json.dumps(metadata)))]
+    parts += [("file", ("rows", each)) for each in contents]
+    return house.admin.post("/v1/datasets", files=parts)
 
 
-def uploaded(house: House, content: bytes, **changes: Any) -> dict[str, Any]:
+def uploaded(house: House, content: bytes | list[bytes], **changes: Any) -> dict[str, Any]:
     answer = send(house, content, **changes)
     assert answer.status_code == 201, answer.text
     made: dict[str, Any] = answer.json()
@@ -87,6 +89,98 @@ def submitted(analyst: Caller, body: dict[str, Any]) -> str:
     answer = analyst.post("/v1/jobs", json=body)
     assert answer.status_code == 202, answer.text
     return str(answer.json()["id"])
+
+
+SITES = ["north", "south"]
+
+
+def at_sites() -> dict[str, list[Any]]:
+    """Rows of which each is at a site; most persons are at both."""
+    rows, rng = visits(3), np.random.default_rng(5)
+    return {**rows, "site": rng.choice(SITES, len(rows["dose"]), p=(0.7, 0.3)).tolist()}
+
+
+def of_sites(house: House, name: str) -> dict[str, dict[str, Any]]:
+    """The datasets of an upload by its name, and that of each site by the site's."""
+    listed = house.admin.get("/v1/datasets?limit=100").json()["items"]
+    return {
+        one["name"].removeprefix(f"{name}/"): one for one in listed if one["name"].startswith(name)
+    }
+
+
+def test_persons_at_several_holders_have_one_budget(either_house: House) -> None:
+    """A dataset of all rows and one of each holder, by a column or by files, on one ledger."""
+    house, rows = either_house, at_sites()
+    ada = house.user("analyst")
+    files = {
+        site: as_csv(
+            {
+                name: [v for v, own in zip(rows[name], rows["site"], strict=True) if own == site]
+                for name in ("patient", "dose", "cured")
+            }
+        )
+        for site in SITES
+    }
+    uploads = {
+        "by column": (as_csv(rows), {"names": SITES, "column": "site"}),
+        "by files": (list(files.values()), {"names": SITES}),
+    }
+    for name, (content, holders) in uploads.items():
+        apart = {"separate_budget": {"reason": "the same rows again"}}
+        made = uploaded(house, content, name=name, holders=holders, **apart)
+        datasets = of_sites(house, name)
+        assert set(datasets) == {name, *SITES}
+        persons = {
+            site: {p for p, own in zip(rows["patient"], rows["site"], strict=True) if own == site}
+            for site in SITES
+        }
+        assert made["units"] == PERSONS
+        for site in SITES:
+            assert datasets[site]["units"] == len(persons[site]) < PERSONS
+            assert datasets[site]["shares_ledger_with"] == made["id"]
+            table = table_of(house, datasets[site]["id"])
+            doses = table.columns["dose"][table.present]
+            own = [d for d, s in zip(rows["dose"], rows["site"], strict=True) if s == site]
+            assert sorted(doses) == sorted(own)
+        whole = table_of(house, made["id"])
+        assert sorted(whole.columns["dose"][whole.present]) == sorted(rows["dose"])
+
+        def spent(dataset: str) -> float:
+            budget = house.admin.get(f"/v1/datasets/{dataset}/budget").json()
+            return float(budget["spent"]["epsilon"] + budget["reserved"]["epsilon"])
+
+        house.run(submitted(ada, job_on(datasets["north"]["id"])))
+        first = spent(made["id"])
+        assert first == spent(datasets["south"]["id"]) == pytest.approx(5.0, abs=0.1)
+        house.run(submitted(ada, job_on(made["id"])))
+        assert spent(made["id"]) == spent(datasets["south"]["id"]) > 1.2 * first
+        checked = house.admin.post(f"/v1/datasets/{made['id']}/ledger/verify").json()
+        assert checked["ok"], checked
+
+
+def test_what_is_wrong_with_holders_of_persons_names_where(house: House) -> None:
+    rows = at_sites()
+    by_column = {"names": SITES, "column": "site"}
+    cases = [
+        ({**rows, "site": ["east", *rows["site"][1:]]}, "/metadata/holders/column"),
+        ({**rows, "patient": ["", *rows["patient"][1:]]}, "/metadata/privacy_unit/column"),
+        ({**rows, "site": ["north"] * len(rows["site"])}, "/metadata/holders/names/1"),
+    ]
+    for content, pointer in cases:
+        answer = send(house, as_csv(content), holders=by_column)
+        assert answer.status_code == 422, answer.text
+        assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
+    assert not of_sites(house, "visits")
+
+
+def test_holders_of_persons_may_be_of_a_population(house: House) -> None:
+    rows = at_sites()
+    by_column = {"names": SITES, "column": "site"}
+    made = uploaded(house, as_csv(rows), holders=by_column, population="patients")
+    later = uploaded(house, as_csv(visits(1, first=400)), name="later", population="patients")
+    assert later["shares_ledger_with"] == made["id"]
+    again = uploaded(house, as_csv(visits(1)), name="again", privacy_unit=METADATA["privacy_unit"])
+    assert again["shares_ledger_with"] == made["id"]
 
 
 def test_rows_lie_with_their_person_and_others_are_cut(house: House) -> None:
@@ -118,7 +212,7 @@ def test_rows_lie_with_their_person_and_others_are_cut(house: House) -> None:
             used = table.present[slots : slots + MOST]
             doses = table.columns["dose"][slots : slots + MOST]
             assert (np.diff(used.astype(int)) <= 0).all()
-            assert (doses[~used] == 0.0).all()
+            assert not set(doses[~used]) & set(mine)
             owners = set.intersection(*(mine[dose] for dose in doses[used]))
             assert owners
             found += sorted(owners)[:1]
@@ -146,7 +240,7 @@ def test_numbers_and_words_of_one_file_are_the_same_persons(house: House) -> Non
         ({"privacy_unit": {"column": "patient", "max_rows": 1001}}, "/privacy_unit", "less than"),
         ({"privacy_unit": {"column": "patient"}}, "/privacy_unit", "required"),
         ({"privacy_unit": "person"}, "/privacy_unit", "row"),
-        ({"holders": {"names": ["a", "b"], "column": "site"}}, "/privacy_unit", "one file"),
+        ({"holders": {"names": ["a", "b"], "column": "site"}}, "/holders/column", "has no column"),
     ],
 )
 def test_wrong_declarations_name_the_field(
@@ -169,7 +263,7 @@ def test_a_row_of_nobody_is_refused_with_counts_alone(house: House, lacking: str
         assert answer.status_code == 422
         (fault,) = answer.json()["errors"]
         assert fault["pointer"] == "/metadata/privacy_unit/column"
-        assert fault["message"] == "2 missing values"
+        assert fault["message"].startswith("2 missing values in 'patient': give each person")
 
 
 def test_a_parquet_column_of_fractions_names_nobody(house: House) -> None:

@@ -52,6 +52,15 @@ def test_a_body_that_is_no_object_is_422(house: House, body: bytes) -> None:
     assert problem["errors"][0]["pointer"] == ""
 
 
+def test_an_unknown_field_is_told_in_plain_words(house: House) -> None:
+    body = job_of(house.dataset(), num_leapfrog=3) | {"sead": 1}
+    faults = house.user("analyst").post("/v1/plans", json=body).json()["errors"]
+    assert {fault["pointer"]: fault["message"] for fault in faults} == {
+        "/sampler/num_leapfrog": "There is no such field here.",
+        "/sead": "There is no such field here.",
+    }
+
+
 def test_a_query_that_is_out_of_range_is_422(house: House) -> None:
     answer = house.admin.get("/v1/datasets", params={"limit": 0})
     assert checked(answer, 422, "invalid_request")["errors"][0]["pointer"] == "/query/limit"

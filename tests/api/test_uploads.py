@@ -109,7 +109,7 @@ def test_metadata_is_strict(house: House, path: list[Any], value: Any, pointer: 
     [
         ({"type": "number", "lower": "2023-01-01", "upper": "2024-12-31"}, "lower"),
         ({"type": "number", "lower": 0, "upper": "2024-12-31T12:00:00Z"}, "upper"),
-        ({"type": "date", "lower": "2023-01-01", "upper": "2024-12-31"}, ""),
+        ({"type": "time", "lower": "2023-01-01", "upper": "2024-12-31"}, ""),
         ({"type": "datetime", "lower": 0, "upper": 1}, ""),
     ],
 )

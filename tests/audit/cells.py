@@ -36,6 +36,7 @@ DEPENDENT = 5.0  # standard errors of the correlation within a run, from which c
 X: dict[str, Any] = {"name": "x", "type": "number", "lower": -1.0, "upper": 1.0}
 W: dict[str, Any] = {"name": "w", "type": "number", "lower": -1.0, "upper": 1.0}
 Y: dict[str, Any] = {"name": "y", "type": "number", "lower": 0.0, "upper": 4.0}
+L: dict[str, Any] = {"name": "l", "type": "number", "lower": 0.5, "upper": 4.0}  # above 0
 B: dict[str, Any] = {"name": "b", "type": "binary", "categories": ["no", "yes"]}
 G: dict[str, Any] = {"name": "g", "type": "category", "categories": ["a", "b", "c"]}
 DESIGNS = (
@@ -44,6 +45,7 @@ DESIGNS = (
     ((X, Y), "y ~ x"),
     ((X, G), "g ~ x"),
     ((X, W), "~ x + w"),
+    ((X, L), "l ~ x"),
 )
 SCALES = (0.03, 0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 20.0)
 

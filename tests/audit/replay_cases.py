@@ -37,15 +37,21 @@ X: dict[str, Any] = {"name": "x", "type": "number", "lower": -1.0, "upper": 1.0}
 W: dict[str, Any] = {"name": "w", "type": "number", "lower": -1.0, "upper": 1.0}
 V: dict[str, Any] = {"name": "v", "type": "number", "lower": -1.0, "upper": 1.0}
 Y: dict[str, Any] = {"name": "y", "type": "number", "lower": 0.0, "upper": 8.0}
+L: dict[str, Any] = {"name": "l", "type": "number", "lower": 0.5, "upper": 8.0}  # above 0
 B: dict[str, Any] = {"name": "b", "type": "binary", "categories": ["no", "yes"]}
 G: dict[str, Any] = {"name": "g", "type": "category", "categories": ["p", "q", "r"]}
 M: dict[str, Any] = {"name": "m", "type": "number", "lower": -1, "upper": 1, "missing": [-9.0]}
+WHOLE: dict[str, Any] = {"name": "i", "type": "number", "lower": 0.0, "upper": 9.0, "integer": True}
+S: dict[str, Any] = {"name": "s", "type": "number", "lower": 0.0, "upper": 9.0, "spikes": [0.0]}
+E: dict[str, Any] = {"name": "e", "type": "number", "lower": -1.0, "upper": 1.0, "empty": True}
+OFFSET: dict[str, Any] = {"name": "o", "type": "number", "lower": -20.0, "upper": 20.0}
 DESIGNS = (
     ((X,), "~ x"),
     ((X, W), "~ x + w"),
     ((X, W, B), "b ~ x + w"),
     ((X, W, Y), "y ~ x + w"),
     ((X, W, G), "g ~ x + w"),
+    ((X, W, L), "l ~ x + w"),
 )
 ROWS, RELEASE_ROWS, STEPS, DRAWS, DELTA = 6, 30, 3, 20, 1e-6
 # options with which rows reach the ends of what is charged for
@@ -92,10 +98,14 @@ def corners(schema: Schema) -> list[Row]:
 
 def middle(schema: Schema) -> Row:
     """Return the row in the middle of what is declared."""
-    return {
-        c.name: 0.5 * (c.lower + c.upper) if isinstance(c, NumberColumn) else c.categories[0]
-        for c in schema.columns
-    }
+    row: Row = {}
+    for c in schema.columns:
+        if isinstance(c, NumberColumn):
+            half = 0.5 * (c.lower + c.upper)
+            row[c.name] = float(math.floor(half)) if c.integer else half
+        else:
+            row[c.name] = c.categories[0]
+    return row
 
 
 def case_of(name: str, mechanism: str, schema: Schema, job: Any, **others: Any) -> Case:
@@ -167,6 +177,10 @@ def kinds_of_jobs() -> Iterator[Case]:
             made = base("noisy_quadratic", family, z, num_far=3, estimand="model")
             if made is not None:
                 yield of_request(f"noisy_quadratic, the model, {family}, {z:g}", made)
+    for family, estimand in (("logistic", "model"), ("linear", "model"), ("poisson", "robust")):
+        made = base("noisy_quadratic", family, 0.3, num_far=3, estimand=estimand, rounds=2)
+        if made is not None:
+            yield of_request(f"noisy_quadratic, two rounds, {family}, {estimand}", made)
     made = base("noisy_quadratic", "linear", 0.3, num_far=3, estimand="model")
     if made is not None:  # one row of many alike, as far out as it may be
         job = {**made.job, "model": asked_for("linear", "y ~ x")}
@@ -268,7 +282,104 @@ def wide() -> Iterator[Case]:
         yield of_request("sufficient_statistics, groups", Request((X, Y), 200, job))
 
 
+def far_out() -> Iterator[Case]:
+    """Rows with the same covariate, one in the middle of the responses and one far out by its
+    offset: scores turn round, and one has the largest curvature that there may be, the other none.
+    """
+    job = {
+        "model": {"family": "logistic", "formula": "b ~ 0 + x + offset(o)"},
+        "sampler": {
+            **{"algorithm": "noisy_quadratic", "num_steps": DRAWS, "num_chains": 1},
+            **{"num_warmup": 0, "num_far": 3, "estimand": "robust"},
+        },
+        "privacy": {"delta": DELTA, "noise_multiplier": 1.0},
+    }
+    made, near = Request((X, OFFSET, B), 2000, job), 0.05
+    rows = tuple({"x": near, "o": 0.0, "b": ("no", "yes")[k % 2]} for k in range(made.rows))
+    ends = ((0.0, "no"), (0.0, "yes"), (20.0, "no"), (-20.0, "yes"))
+    longer = (3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 7.0, 8.0)
+    others = tuple({"x": near * k, "o": o, "b": b} for k in longer for o, b in ends)
+    given = {"tables": (rows,), "replacements": others}
+    yield of_request("noisy_quadratic, far out by its offset", made, **given)
+
+
 PRIVACY = PrivacySpec(delta=DELTA, epsilon=4.0)
+# ends of columns' kinds: whole numbers, spikes, codes, empty values, categories
+KINDS_OF_COLUMNS = (("whole", WHOLE), ("spikes", S), ("missing", M), ("empty", E), ("levels", G))
+
+
+def tables_and_summaries() -> Iterator[Case]:
+    """Synthetic tables and summaries of each kind of column, few and many, of rows and persons."""
+    for kind, column in KINDS_OF_COLUMNS:
+        schema, name = schema_of(RELEASE_ROWS, column, B), column["name"]
+        both = ((name,), (name, "b"))
+        for size, task in (
+            ("small", SyntheticTask(columns=(name,), marginals=((name,),), tables=2, moves=25)),
+            ("large", SyntheticTask(columns=(name, "b"), marginals=both, tables=2, moves=25)),
+        ):
+            if column is not G:
+                task = replace(task, bins={name: 2 if size == "small" else 12})
+            job = TaskSpec(task=task, privacy=PRIVACY)
+            yield _of_few_tables(f"synthesise, {kind}, {size}", "synthesise", schema, job)
+        wanted = [Counts((name,), bins={} if column is G else {name: 9}), Counts((name, "b"))]
+        if column is not G:
+            wanted = [wanted[0], Mean(name)]
+        if column in (WHOLE, S):  # of a column without missing values
+            wanted += [Quantiles(name, bins=2), Quantiles(name, bins=64)]
+        for count in {1, len(wanted)}:
+            job = TaskSpec(task=SummariesTask(statistics=tuple(wanted[:count])), privacy=PRIVACY)
+            title = f"describe, {kind}, {count} statistics"
+            yield _of_few_tables(title, "describe", schema, job)
+            if column is not E:  # of persons as well
+                yield _by_person(f"{title}, persons", schema, job)
+    for epsilon in (0.01, 100.0):
+        schema, privacy = schema_of(RELEASE_ROWS, X, G), replace(PRIVACY, epsilon=epsilon)
+        task = SyntheticTask(columns=("x", "g"), bins={"x": 3}, tables=2, moves=25)
+        job = TaskSpec(task=task, privacy=privacy)
+        yield _of_few_tables(f"synthesise, epsilon {epsilon:g}", "synthesise", schema, job)
+        job = TaskSpec(task=SummariesTask(statistics=(Mean("x"), Counts(("g",)))), privacy=privacy)
+        yield _of_few_tables(f"describe, epsilon {epsilon:g}", "describe", schema, job)
+
+
+def _of_few_tables(name: str, mechanism: str, schema: Schema, job: Any) -> Case:
+    """Rows that are all alike, and those of every corner."""
+    rows = corners(schema)
+    others = rows if mechanism == "describe" else [rows[0], rows[len(rows) // 2], rows[-1]]
+    given = {"tables": ((rows[0],) * schema.rows,), "replacements": tuple(others)}
+    return case_of(name, mechanism, schema, job, **given)
+
+
+def thin() -> Iterator[Case]:
+    """Other forms of what was replayed once: fits, statistics, holders, whitenings used again."""
+    for family, z in itertools.product(families_of("dp_vi"), (0.3, 3.0)):
+        made = base("dp_vi", family, z, num_far=2)
+        if made is not None:
+            yield of_request(f"dp_vi, {family}, two far rounds, {z:g}", made)
+    made = base("dp_vi", "logistic")
+    if made is not None:
+        job = {**made.job, "model": asked_for("logistic", "b ~ x + m")}
+        yield of_request("dp_vi, missing", Request((X, M, B), made.rows, job))
+    for family in ("linear", "multinomial"):
+        made = base("noisy_quadratic", family, num_far=3)
+        if made is None:
+            continue
+        spec: Any = made.spec()
+        for estimand in ("model", "robust"):
+            sampler = replace(spec.sampler, whitening="earlier", estimand=estimand)
+            name, job = f"a whitening again, {family}, {estimand}", replace(spec, sampler=sampler)
+            yield case_of(name, "noisy_quadratic", made.schema(), job, earlier=True)
+    for method in ("adassp", "mcmc_fixeds"):
+        made = base("sufficient_statistics", "linear", num_holders=1, method=method)
+        if made is None:
+            continue
+        schema, spec = replace(made.schema(), holders=(1, 29)), made.spec()
+        job = replace(spec, sampler=replace(spec.sampler, num_holders=2))
+        for at in (0, 1):
+            name = f"sufficient_statistics, {method}, holders of 1 and 29, row {at}"
+            yield case_of(name, "sufficient_statistics", schema, job, at=at)
+    for name, column in (("whole", WHOLE), ("spikes", S)):
+        task = StatisticTask(column=column["name"], a=0.5, form="batch", noise="gaussian")
+        yield _statistic(f"batch of {name} numbers, gaussian", schema_of(9, column), task, 1.0)
 
 
 def tasks() -> Iterator[Case]:
@@ -346,4 +457,5 @@ def at_their_ends() -> Iterator[Case]:
 def cases(*, quick: bool) -> list[Case]:
     """Return what is replayed. quick: what takes a minute."""
     usual = [*chains_and_releases(), *sharp(), *kinds_of_jobs(), *persons(), *wide(), *tasks()]
+    usual += [*far_out(), *tables_and_summaries(), *thin()]
     return usual if quick else [*usual, *at_their_ends()]

@@ -13,7 +13,7 @@ from dpmcmc.samplers.algorithms import ALGORITHMS
 from tests.audit import broken, replay, replay_cases
 from tests.audit.cells import families_of
 from tests.audit.replay import CLOSE, Replay
-from tests.audit.report import _page, replay_of, wrong_of
+from tests.audit.report import ATTAINABLE, _page, replay_of, wrong_of
 from tests.audit.work import interpreters
 
 EVERY = {case.name: case for case in replay_cases.cases(quick=True)}
@@ -56,6 +56,21 @@ REACHED = {  # the worst neighbours are among the rows of these, by the places t
     "noisy_mean, persons, gaussian_mean, cut": ("releases.noisy_mean:released_sum",),
     "describe, persons, 4 statistics": ("mechanisms.counts:released",),
     "two_stages, laplace": ("queries.statistics.release:with_laplace",),
+    "noisy_quadratic, far out by its offset": (
+        "mechanisms.joint_sums:release for releases.newton_path",
+    ),
+    "synthesise, whole, large": ("mechanisms.counts:released",),
+    "synthesise, spikes, small": ("mechanisms.counts:released",),
+    "synthesise, missing, large": ("mechanisms.counts:released",),
+    "synthesise, empty, small": ("mechanisms.counts:released",),
+    "synthesise, levels, large": ("mechanisms.counts:released",),
+    "synthesise, epsilon 0.01": ("mechanisms.counts:released",),
+    "describe, whole, 4 statistics, persons": ("mechanisms.counts:released",),
+    "describe, empty, 2 statistics": ("mechanisms.counts:released",),
+    "sufficient_statistics, adassp, holders of 1 and 29, row 0": (
+        "releases.regression.statistics:release",
+    ),
+    "batch of whole numbers, gaussian, epsilon 1": ("queries.statistics.release:with_gaussian",),
 }
 
 
@@ -70,7 +85,7 @@ def test_a_row_moves_an_answer_by_what_is_charged_and_nothing_else(interpreter, 
     found = interpreter.submit(replay.replayed, EVERY[name]).result()
     assert found.faults == []
     assert set(REACHED[name]) <= set(found.shares)
-    assert min(found.shares[place] for place in REACHED[name]) > CLOSE
+    assert min(found.shares[at] / ATTAINABLE.get(at, 1.0) for at in REACHED[name]) > CLOSE
     assert found.largest <= 1.0
 
 
@@ -89,6 +104,10 @@ OTHERS = (
     "dp_penalty, after a release",
     "dp_barker, after a release",
     "dp_vi, linear",
+    "dp_vi, linear, two far rounds, 0.3",
+    "dp_vi, missing",
+    "a whitening again, linear, model",
+    "a whitening again, multinomial, robust",
 )
 
 
@@ -141,6 +160,17 @@ def test_what_is_not_as_it_should_be_is_seen(interpreter, place, name, said):
     case = EVERY["noisy_mean, banana"]
     found = interpreter.submit(broken.replayed, case, place, name).result()
     assert any(said in fault for fault in found.faults), found.faults
+
+
+def test_places_are_held_to_what_rows_can_reach():
+    """An iterate's is .959 of its charge: a search that ends at .94 has not found the worst."""
+    place = "mechanisms.joint_sums:release for releases.newton_path"
+    most = ATTAINABLE[place]
+    assert 0.95 < most < 0.96
+    for share, wrong in ((0.94, True), (0.995 * most, False), (1.001 * most, True)):
+        kept = [Replay("a case", "x", {place: share, "y": 1.0}, {place: 1, "y": 1}, [], 2)]
+        assert not wrong_of(kept)
+        assert bool(wrong_of(kept, every_place=True)) == wrong
 
 
 def test_a_report_names_what_is_wrong_and_what_has_no_power():

@@ -143,7 +143,8 @@ def replays(*, quick: bool, only: list[str], workers: int) -> dict[str, Any]:
     for one in found:
         shares = ", ".join(f"{place} {share:.4f}" for place, share in one.shares.items())
         say(f"{one.name}: {one.runs} runs, {one.seconds:.1f} s: {shares}")
-    return replay_of(found, workers=workers, quick=quick)
+    given = {"only": ", ".join(only)} if only else {}
+    return replay_of(found, workers=workers, quick=quick, **given)
 
 
 def attacked_others(size: Size, workers: int) -> list[Cell]:

@@ -26,6 +26,14 @@ def job_of(dataset: str, steps: int) -> dict[str, Any]:
     }
 
 
+def until_of(dataset: str) -> dict[str, Any]:
+    """A job that reserves more than it draws, and is given the rest back."""
+    epsilon = {"up_to": 1.0, "until": "reliable"}
+    sampler = {"algorithm": "noisy_quadratic"}
+    privacy = {"epsilon": epsilon, "delta": 1e-6}
+    return job_of(dataset, 0) | {"sampler": sampler, "privacy": privacy}
+
+
 @dataclass(slots=True)
 class Analyst:
     """One client in a thread of its own. accepted: idempotency key -> the job that it made."""
@@ -46,8 +54,9 @@ class Analyst:
             key = str(uuid.UUID(int=self.choose.getrandbits(128), version=4))
             dataset = self.choose.choice(self.datasets)
             steps = self.choose.choices(STEPS, WEIGHTS)[0]
+            body = until_of(dataset) if self.choose.random() < 0.2 else job_of(dataset, steps)
             for _ in range(1 + (self.choose.random() < 0.2)):
-                self._submit(key, job_of(dataset, steps))
+                self._submit(key, body)
             if key in self.accepted and self.choose.random() < 0.15:
                 time.sleep(self.choose.uniform(0.0, 1.0))
                 self._cancel(self.accepted[key])

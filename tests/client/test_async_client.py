@@ -48,6 +48,20 @@ def body(dataset: str, **changes: Any) -> dict[str, Any]:
     return job_of(dataset) | {"sampler": sampler, "spend": "all"} | changes
 
 
+def test_dummy_rows_are_the_same_by_both_clients(service: Service, told: tuple[str, str]) -> None:
+    key, dataset = told
+
+    async def asked() -> dict[str, list[Any]]:
+        async with AsyncClient(service.url, key) as client:
+            return await client.dummy("people", 30, seed=2)
+
+    with Client(service.url, key) as client:
+        rows = client.dummy(dataset, 30, seed=2)
+    assert rows == asyncio.run(asked())
+    assert [len(values) for values in rows.values()] == [30, 30, 30]
+    assert rows["income"][0] in ("<=50K", ">50K")
+
+
 def test_many_jobs_are_waited_for_at_once(service: Service, told: tuple[str, str]) -> None:
     key, dataset = told
 

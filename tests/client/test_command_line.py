@@ -382,6 +382,20 @@ def test_flags_go_before_what_a_file_says(peer: str, tmp_path: Path) -> None:
     ]
 
 
+def test_a_job_goes_up_to_its_epsilon_until_it_is_reliable(peer: str, tmp_path: Path) -> None:
+    until = {"up_to": 1.0, "until": "reliable"}
+    run(peer, "submit", *JOB, "--until", "reliable")
+    assert Handler.sent[-1]["privacy"] == {"epsilon": until, "delta": 1e-6}
+    job = {"dataset": "adult", "model": {"formula": "age ~ income"}, "privacy": {"epsilon": until}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    run(peer, "submit", str(tmp_path / "job.json"), "--until", "reliable")
+    assert Handler.sent[-1]["privacy"] == {"epsilon": until, "delta": 1e-6}
+    (tmp_path / "job.json").write_text(json.dumps(job | {"privacy": {"noise_multiplier": 2.0}}))
+    done = run(peer, "submit", str(tmp_path / "job.json"), "--until", "reliable")
+    assert done.exit_code == 2
+    assert "--until needs --epsilon" in done.stderr
+
+
 def test_tables_fit_eighty_columns_and_json_is_whole(
     peer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from dpmcmc import Budget, BudgetExhaustedError, Schema, release_statistic
 from dpmcmc.privacy.accountant import noise_multiplier_for
-from dpmcmc.privacy.events import Gaussian
+from dpmcmc.privacy.events import Gaussian, PureEpsilon
 
 DELTA = 1e-6
 
@@ -87,9 +87,11 @@ def test_a_thread_waits_while_another_spends(monkeypatch):
     assert sum(together(2, lambda: spend_all(budget, small(1), 1))) == 1
 
 
-def test_what_is_spent_and_how_often_is_one_fact():
-    """A reader in another thread never sees a call without its cost."""
-    budget, ends = Budget(1.0, DELTA), threading.Event()
+@pytest.mark.parametrize("kept", ["memory", "file"])
+def test_what_is_spent_and_how_often_is_one_fact(kept, tmp_path):
+    """A reader in another thread never sees a call without its cost, nor an older file."""
+    budget = Budget(1.0, DELTA, path=None if kept == "memory" else tmp_path / "budget.json")
+    ends = threading.Event()
     roles = iter(["write", "read", "read"])
 
     def work():
@@ -268,6 +270,25 @@ def test_a_link_to_a_file_is_the_same_budget(tmp_path):
     Budget.load(tmp_path / "link").take(small(10))
     assert (tmp_path / "link").is_symlink()
     assert Budget.load(tmp_path / "budget.json").calls == 1
+
+
+def test_a_second_name_of_a_file_is_no_second_budget(tmp_path):
+    """What is spent replaces the file of one name, and the other would keep what was there."""
+    path, other = tmp_path / "budget.json", tmp_path / "other.json"
+    budget = Budget(1.0, DELTA, path=path)
+    os.link(path, other)
+    for use in (lambda: budget.take(small(10)), lambda: Budget.load(other)):
+        with pytest.raises(ValueError, match=r"hard link.*delete that one"):
+            use()
+    other.unlink()
+    budget.take(small(10))
+    assert Budget.load(path).calls == 1
+
+
+def test_threads_that_make_one_file_at_once_share_it(tmp_path):
+    path = tmp_path / "budget.json"
+    taken = together(8, lambda: spend_all(Budget(1.0, DELTA, path=path), small(20), 20))
+    assert sum(taken) == Budget.load(path).calls == 20
 
 
 def test_a_budget_in_a_file_may_be_sent_to_another_process(tmp_path):
@@ -537,3 +558,14 @@ def test_what_is_left_for_each_kind_of_noise_is_told_apart():
     assert (pure.remaining, pure.remaining_pure) == (0.0, pytest.approx(1.5))
     assert "a call of pure epsilon 1.5 still fits" in str(pure)
     assert "median" not in str(pure)
+
+
+def test_a_refused_call_of_pure_epsilon_hears_what_is_left_for_its_kind():
+    """After Gaussian noise pure epsilon counts as more: .6 was refused with "2.8 is left"."""
+    budget = Budget(epsilon=3.0, delta=1e-5)
+    budget.take(Gaussian(noise_multiplier_for(1.0, 1e-6, 1)))
+    with pytest.raises(BudgetExhaustedError) as refused:
+        budget.take(PureEpsilon(0.6))
+    assert refused.value.requested == 0.6
+    assert 0.5 < refused.value.remaining < 0.6
+    budget.take(PureEpsilon(refused.value.remaining))

@@ -401,3 +401,31 @@ def test_a_bar_that_cannot_be_drawn_ends_no_call(monkeypatch, stream, progress):
     monkeypatch.setattr("dpmcmc.fit.local.LEAST_SECONDS", 0.0)
     given = CALLS["sample"][1] | {"sampler": SHORT["dp_penalty"], "progress": progress}
     assert untouched_or_done("sample", given, "a bar")
+
+
+class TooFew:
+    """A column that gives fewer values than its length says."""
+
+    def __len__(self):
+        return ROWS
+
+    def __iter__(self):
+        return iter(DATA["x"][:10])
+
+    def __getitem__(self, row):
+        if row >= 10:
+            raise IndexError
+        return DATA["x"][row]
+
+    def __array__(self, *_, **__):
+        return DATA["x"][:10]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_column_of_fewer_values_than_its_length_says_costs_nothing(name):
+    given = CALLS[name][1]
+    if name == "synthesise":
+        given = given | {"columns": ["x", "y"], "bins": {"x": 2}}
+    assert not untouched_or_done(name, given | {"data": DATA | {"x": TooFew()}}, "too few")
+    numbered = dict(enumerate(DATA.values()))
+    assert not untouched_or_done(name, given | {"data": numbered}, "numbers as names")

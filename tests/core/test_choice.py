@@ -228,6 +228,7 @@ def test_another_release_is_chosen_where_it_is_expected_to_be_clearly_narrower(
     wide = replace(
         RELEASES["noisy_quadratic"],
         sd_inflation=lambda _, facts, __: np.full(len(facts.prior), 9.0),
+        misfit=None,
     )
     monkeypatch.setitem(RELEASES, "noisy_quadratic", wide)
     made = plan(schema_of(20_000), job("linear", 4.0))

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpmcmc.families import MODELS
 from dpmcmc.families.linear import MODEL
@@ -92,6 +93,22 @@ def test_a_larger_budget_cuts_less():
     assert [c.length for c in some] == sorted(c.length for c in some)
     assert [c.left for c in some] == sorted((c.left for c in some), reverse=True)
     assert some[-1].left * math.sqrt(20_000) < 0.2
+
+
+def test_a_cap_of_curvatures_that_lies_far_out_has_a_part_of_its_own():
+    """One row in a hundred has thirty times the curvature of a mean one, as of several classes."""
+    rows, size, pooled = 20_000, 15, 3.0
+    curves = np.where(np.arange(rows) % 100 == 0, 30.0, 0.7)
+    block = np.full(rows, 0.5), curves, NONE, None
+    seen = clips.layers([block], rows, 5.0, Seeded(1), scaled=False, gaps=False)
+    chosen = clips.choose(seen, size, pooled, quadratic=False)
+    share = chosen.parts[1]
+    noise = math.sqrt(2.0 / share) * chosen.most * size * pooled / rows * math.sqrt(2.0 * size)
+    assert chosen.most > 2.0 * clips.USUAL_CURVE
+    assert share == clips.MOST_CURVE or noise <= clips.WORST_CURVE_NOISE * (1.0 + 1e-9)
+    usual = np.full(rows, 0.5), np.full(rows, 1.0), NONE, None
+    seen = clips.layers([usual], rows, 5.0, Seeded(1), scaled=False, gaps=False)
+    assert clips.choose(seen, size, pooled, quadratic=False).parts[1] < clips.MOST_CURVE
 
 
 def test_no_row_fills_more_of_the_layers_than_is_charged():
@@ -192,9 +209,9 @@ def test_how_far_a_score_can_be_follows_from_public_ends_and_released_numbers():
     }
     far = {
         "linear": reach.farthest(np.array([2.0]), 0.5, eye, one["linear"], (0.0, 8.0)),
-        "poisson": reach.farthest(np.log([4.0]), 1.0, eye, one["poisson"], (0.0, 40.0)),
+        "poisson": reach.farthest(np.log([4.0]), 1.4, eye, one["poisson"], (0.0, 40.0)),
         "negative_binomial": reach.farthest(
-            np.log([4.0]), 1.0, eye, one["negative_binomial"], (0.0, 40.0)
+            np.log([4.0]), 1.4, eye, one["negative_binomial"], (0.0, 40.0)
         ),
         "logistic": reach.farthest(np.log([1.0 / 99.0]), 1.0, eye, one["logistic"], (0.0, 1.0)),
     }
@@ -203,6 +220,23 @@ def test_how_far_a_score_can_be_follows_from_public_ends_and_released_numbers():
     assert far["negative_binomial"] == pytest.approx(36.0 / math.sqrt(8.0))
     assert far["logistic"] == pytest.approx(10.0)
     assert reach.farthest(np.zeros(1), 1e-9, eye, one["linear"], (0.0, 8.0)) == reach.FARTHEST
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.5, 4.0, 190.0])
+def test_counts_that_vary_as_the_model_says_reach_no_farther_than_these_do(rate):
+    """However wide their bounds: no count that is as likely as one in a million lies beyond."""
+    eye = Whitening(np.eye(1), np.eye(1), 0.0, np.zeros((1, 1)))
+    for name, k in (("poisson", None), ("negative_binomial", 0.7)):
+        family = MODELS[name].rows(ModelOptions(dispersion=k))
+        law = stats.poisson(rate) if k is None else stats.nbinom(k, k / (k + rate))
+        most = max(float(law.isf(1e-6)) - rate, rate) / float(law.std())
+        far = [
+            reach.farthest(np.log([rate]), 1.2, eye, family, (0.0, upper)) for upper in (1e4, 1e50)
+        ]
+        assert far[0] == far[1]
+        assert far[0] == pytest.approx(most, abs=1.01 / float(law.std()))
+        wide = reach.farthest(np.log([rate]), 1.4, eye, family, (0.0, 1e4))
+        assert wide > far[0]
 
 
 def test_the_reach_does_not_follow_the_rows():

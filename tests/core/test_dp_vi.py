@@ -1,6 +1,7 @@
 """Variational inference by private gradients: its noise, what it makes of it, and its verdict."""
 
 import math
+from dataclasses import replace
 
 import numba
 import numpy as np
@@ -212,8 +213,52 @@ def test_directions_that_are_not_charged_are_not_looked_along():
         dp_vi.publish(opened, 2.0, DpViOptions(num_directions=1), 1.0, Seeded(1))
 
 
+@compiled
+@pytest.mark.parametrize("epsilon", [4.0, 10.0])
+def test_a_fit_of_rare_events_is_not_reliable(epsilon):
+    """With a clip that no gradient reaches: fits were up to 15 of their own sds off."""
+    rng, rows = np.random.default_rng(8), 20_000
+    names = ("a", "b", "c", "d")
+    covariates = rng.uniform(-1.0, 1.0, (4, rows))
+    chance = 1.0 / (1.0 + np.exp(4.6 - np.array([0.7, -0.7, 0.4, 0.0]) @ covariates))
+    data = dict(zip(names, covariates, strict=True))
+    data["y"] = np.where(rng.random(rows) < chance, "1", "0")
+    numbers = [NumberColumn(name=name, lower=-1, upper=1) for name in names]
+    fit = sample(
+        data,
+        schema=Schema(columns=(*numbers, BinaryColumn(name="y", categories=("0", "1"))), rows=rows),
+        model=ModelSpec(family="logistic", formula="y ~ a + b + c + d"),
+        epsilon=epsilon,
+        delta=1e-6,
+        sampler=DpViOptions(gradient_clip=8.0),
+        random=Seeded(9),
+        accept_low_quality=True,
+    )
+    assert fit.verdict.status != "reliable"
+
+
+def test_a_slope_of_few_events_is_judged():
+    nothing, unit = np.zeros(2), np.eye(2)
+    fit = Variational(nothing, unit, nothing, 0.01 * unit, 100.0 * unit, 0.01, 100.0, 0.0, 1.0)
+    assert judge(replace(fit, mean_slope=0.09), None).reliable
+    rare = judge(replace(fit, mean_slope=0.07), None)
+    assert not rare.reliable
+    assert "rare" in rare.sentence
+
+
 def test_looks_that_noise_made_the_same_are_still_put_together():
     """Where noise is so large that sums with it are singular, after the release was paid for."""
     whole = np.full((2, 2), 1e17)
     assert np.allclose(whole @ dp_vi._solved(whole, np.full(2, 4e17)), 4e17)
     assert np.allclose(dp_vi._solved(np.diag([2.0, 4.0]), np.ones(2)), [0.5, 0.25])
+
+
+def test_a_fit_whose_rows_may_be_clipped_is_not_reliable():
+    """Whose longest gradient is known by declared bounds."""
+    nothing, one = np.zeros(2), np.eye(2)
+    fit = Variational(nothing, one, nothing, 0.01 * one, 100.0 * one, 0.01, 100.0, 0.0, 1.0)
+    assert judge(fit, None).reliable
+    clipped = judge(replace(fit, longest=3.5), None)
+    assert not clipped.reliable
+    assert "clipped" in clipped.sentence
+    assert Variational.from_dict(replace(fit, longest=3.5).to_dict()).longest == 3.5

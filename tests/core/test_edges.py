@@ -13,6 +13,7 @@ from dpmcmc.fit.local import sample, table_of
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
+from dpmcmc.planner.resolve import FEWEST_ROWS
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.algorithms import ALGORITHMS
 
@@ -115,15 +116,11 @@ def test_odd_rows_give_finite_chains(algorithm, family):
 @pytest.mark.slow
 @every_family
 @every_sampler
-def test_few_rows_give_finite_chains_or_say_that_they_are_too_few(algorithm, family):
-    for rows in (1, 2, 3):
+def test_few_rows_are_said_to_be_too_few_and_others_give_finite_chains(algorithm, family):
+    for rows in (0, 1, 2, 3, FEWEST_ROWS - 1, FEWEST_ROWS):
         made = outcome(family, algorithm, schema_of(rows))
-        if isinstance(made, SpecError):
-            assert made.pointer == "/dataset"
-            assert rows == 1
-    nobody = outcome(family, algorithm, schema_of(0))
-    assert isinstance(nobody, SpecError)
-    assert nobody.pointer == "/dataset"
+        assert isinstance(made, SpecError) is (rows < FEWEST_ROWS)
+        assert rows >= FEWEST_ROWS or made.pointer == "/dataset"
 
 
 @pytest.mark.slow

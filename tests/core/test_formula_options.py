@@ -124,3 +124,42 @@ def test_options_come_as_they_were_asked_for():
     assert len(design.parameters) == 7
     assert np.array_equal(design.lower, same.lower)
     assert np.array_equal(design.upper, same.upper)
+
+
+@pytest.mark.parametrize(
+    ("formula", "same"),
+    [
+        ("x + T - x", "T"),
+        ("x*T - x:T", "x + T"),
+        ("x*T - T:x", "x + T"),
+        ("x*T - `x`:`T`", "x + T"),
+        ("(x + T + g)**2 - x:T - g:x", "x + T + g + T:g"),
+        ("x*g - g", "x + x:g"),
+        ("x + T - (x + T) + g", "g"),
+        ("x + log(x) - log(x)", "x"),
+        ("x + poly(x, 2) - poly(x,2)", "x"),
+        ("x + offset(T) - offset(T)", "x"),
+        ("x - x + 1", "1"),
+        ("x - 1", "0 + x"),
+        ("x + I(x - T)", "I(x - T) + x"),
+        ("x + I(x**-1)", "I(x**-1) + x"),
+    ],
+)
+def test_a_term_that_is_taken_away_is_not_in_the_model(formula, same):
+    taken, plain = (make_design(SCHEMA, f"ill ~ {one}") for one in (formula, same))
+    assert {frozenset(one.split(":")) for one in taken.parameters} == {
+        frozenset(one.split(":")) for one in plain.parameters
+    }
+    assert len(taken.offsets) == len(plain.offsets)
+
+
+@pytest.mark.parametrize("formula", ["x - T", "x - offset(T)", "x*g - x:T", "-T", "x - log(T)"])
+def test_a_name_that_is_taken_away_from_nothing_is_refused(formula):
+    with pytest.raises(SpecError, match="T is taken away, and no term has it"):
+        names_of(formula.replace("T", "`T`"))
+
+
+@pytest.mark.parametrize("formula", ["x:x - T", "x + x - T", "x*x - T", "x - x + x"])
+def test_a_term_twice_is_refused_beside_one_that_is_taken_away(formula):
+    with pytest.raises(SpecError, match="twice"):
+        names_of(f"{formula} + T + g")

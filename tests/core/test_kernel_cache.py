@@ -131,3 +131,50 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(monkeypatch, tmp_path):
     folder = kernels.cache_folder()
     assert folder.is_dir()
     folder.rmdir()
+
+
+ONE_KERNEL = """
+import resource, sys
+from dpmcmc.kernels.compiled.maths import kernel
+@kernel
+def doubled(x):
+    return 2.0 * x
+if "full" in sys.argv:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+print(doubled(21.0), sum(doubled.stats.cache_hits.values()))
+"""
+
+
+def called(folder, *words):
+    """What a kernel of a file in this folder gave, and how often it came from the cache there."""
+    path = folder / "one_kernel.py"
+    path.write_text(ONE_KERNEL)
+    ran = subprocess.run(
+        [sys.executable, str(path), *words],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.split()
+
+
+@compiled
+def test_a_full_disk_does_not_end_the_call_that_compiles(tmp_path):
+    """It may be one that has paid already."""
+    assert called(tmp_path, "full") == ["42.0", "0"]
+    assert called(tmp_path) == ["42.0", "0"]
+    assert called(tmp_path, "full") == ["42.0", "1"]
+
+
+@compiled
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize("left", [b"", b"not what was written", None])
+def test_a_damaged_file_is_made_again(tmp_path, kind, left):
+    assert called(tmp_path) == ["42.0", "0"]
+    (path,) = tmp_path.rglob(f"*.{kind}")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if left is None else left)
+    assert called(tmp_path) == ["42.0", "0"]
+    assert called(tmp_path) == ["42.0", "1"]

@@ -577,7 +577,8 @@ def test_options_of_other_families_are_refused():
 
 def test_the_expected_width_is_about_what_runs_have():
     rows = 8000
-    made = plan(schema_of(rows), job(epsilon=1.0))
+    robust = NoisyQuadraticOptions(estimand="robust")
+    made = plan(schema_of(rows), job(epsilon=1.0, sampler=robust))
     x = covariates(rows, 1)
     mu = made.cost.mu
     wide = held(x, TRUTH, mu, 4)[1]
@@ -585,7 +586,7 @@ def test_the_expected_width_is_about_what_runs_have():
 
 
 def test_a_plan_knows_where_rows_do_not_stand_out():
-    assert plan(schema_of(20_000), job(epsilon=1.0)).usable
+    assert plan(schema_of(40_000), job(epsilon=1.0)).usable
     assert not plan(schema_of(500), job(epsilon=0.05)).usable
 
 

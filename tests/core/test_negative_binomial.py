@@ -8,6 +8,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
 from dpmcmc.families.scores.base import Evaluation
 from dpmcmc.fit.local import sample
+from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
@@ -82,8 +83,10 @@ GIVEN = {
 }
 
 
+# sds of a robust fit are as the model has them, and of the model's own as the rows' scores vary
+@pytest.mark.parametrize(("estimand", "apart"), [("robust", 0.05), ("model", 0.1)])
 @pytest.mark.parametrize("case", GIVEN)
-def test_with_all_the_budget_it_is_the_exact_posterior(case, people, seeded):
+def test_with_all_the_budget_it_is_the_exact_posterior(case, estimand, apart, people, seeded):
     data = dict(people)
     if case == "missing":
         data["visits"] = np.where(np.arange(ROWS) % 5 == 0, 999.0, data["visits"])
@@ -91,14 +94,14 @@ def test_with_all_the_budget_it_is_the_exact_posterior(case, people, seeded):
     weight = data["copies"] if case == "weights" else ONES
     result = sample(
         data, schema=SCHEMA, model=model_of(**GIVEN[case]), epsilon=1e6, delta=1e-6,
-        random=seeded(3),
+        random=seeded(3), sampler=NoisyQuadraticOptions(estimand=estimand),
     )  # fmt: skip
     assert result.plan.spec.sampler.algorithm == "noisy_quadratic"
     assert result.verdict.status == "reliable"
     means, sds = exactly(data, offset, weight)
     draws = result.draws.reshape(-1, 3)
     assert np.abs((draws.mean(axis=0) - means) / sds).max() < 0.1
-    assert np.abs(draws.std(axis=0) / sds - 1.0).max() < 0.05
+    assert np.abs(draws.std(axis=0) / sds - 1.0).max() < apart
 
 
 def rows_of(k):

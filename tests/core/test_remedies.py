@@ -99,11 +99,33 @@ def test_an_epsilon_is_that_of_the_noise_that_is_asked_for():
         assert epsilon_at(spec, more) is None
 
 
-def test_what_is_wrong_beside_a_release_is_mended_by_no_epsilon():
+def test_an_epsilon_that_a_sentence_names_is_given_beside_other_reasons():
     poor = fitted("logistic", ANSWER, yes_or_no, 0.1).verdict
     assert poor.mended_at is not None
     assert joined(poor, ()).mended_at == poor.mended_at
-    assert joined(poor, ("these rows are few",)).mended_at is None
+    both = joined(poor, ("these rows are few",))
+    assert both.reasons[1:] == ("these rows are few",)
+    assert f"about epsilon {both.mended_at:g}" in both.sentence
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5])
+def test_an_epsilon_is_given_wherever_a_sentence_names_one(epsilon):
+    """Of counts without events in a category, which is a reason of its own."""
+    rng = np.random.default_rng(8)
+    group = rng.choice(["a", "b", "c"], ROWS, p=[0.5, 0.48, 0.02])
+    y = np.where(rng.random(ROWS) < np.where(group == "c", 0.0, 0.3), "yes", "no")
+    schema = Schema.from_frame({"g": group, "y": y}, {"g": ("a", "b", "c"), "y": ("no", "yes")})
+    several = 0
+    for seed in range(4):
+        found = sample(
+            "y ~ g", {"g": group, "y": y}, schema, epsilon=epsilon, delta=DELTA,
+            random=Seeded(seed), accept_low_quality=True,
+        ).verdict  # fmt: skip
+        named = found.sentence.split("about epsilon ")[1:]
+        assert (found.mended_at is not None) == bool(named), found.sentence
+        assert all(word.startswith(f"{found.mended_at:g}") for word in named)
+        several += len(found.reasons) > 1
+    assert several
 
 
 def test_clients_read_verdicts_of_services_that_name_no_epsilon():

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from dpmcmc import ModelSpec, NumberColumn, Schema, sample
-from dpmcmc.inputs.options import NoisyQuadraticOptions, SufficientStatisticsOptions
+from dpmcmc.inputs.options import (
+    DpViOptions,
+    NoisyQuadraticOptions,
+    SufficientStatisticsOptions,
+)
 from dpmcmc.releases import scales
 from dpmcmc.releases.regression.mixtures import METHODS
 from tests.sources import Seeded
@@ -118,3 +122,26 @@ def test_variational_fits_that_have_not_arrived_are_unreliable():
             row = fit.summary(mixing=False)["log_sigma"]
             held.append(abs(row.mean - truth) < 3.0 * row.sd)
     assert all(held)
+
+
+@pytest.mark.compiled("thousands of gradients")
+@pytest.mark.parametrize(
+    ("kind", "width", "epsilon"), [("skewed", 8.0, 3.0), ("long tails", 8, 10)]
+)
+def test_variational_fits_whose_rows_may_be_clipped_are_unreliable(kind, width, epsilon):
+    """Long residuals were clipped unseen: .0 and .57 of intervals of log_sigma held, reliable."""
+    fit, _ = fitted("dp_vi", width, epsilon, 1, kind)
+    assert fit.verdict.status == "unreliable"
+    assert "clipped" in fit.verdict.sentence
+
+
+@pytest.mark.compiled("thousands of gradients")
+@pytest.mark.parametrize("kind", ERRORS)
+def test_variational_fits_that_clip_no_row_tell_the_scale(kind):
+    held = []
+    for seed in range(10):
+        fit, truth = fitted(DpViOptions(gradient_clip=60.0), 8.0, 10.0, seed, kind, 50_000)
+        assert fit.verdict.status == "reliable"
+        row = fit.summary(mixing=False)["log_sigma"]
+        held.append(row.q05 < truth < row.q95)
+    assert sum(held) >= 8  # of these rows' own scale an interval holds more than nine tenths

@@ -138,16 +138,17 @@ def test_absurd_scales_give_finite_chains(schema, rows, kind, scale):
 @pytest.mark.parametrize("prior", [1e-3, 1e3])
 @pytest.mark.parametrize("count", [1, 2, 17])
 def test_few_rows_give_finite_chains(schema_of, people, prior, count):
-    result = sample(
-        people(count),
-        schema=schema_of(count),
-        model=ModelSpec(family="logistic", formula=FORMULA, prior=NormalPrior(scale=prior)),
-        delta=1e-6,
-        epsilon=1.0,
+    """`sample` refuses these; a run of such a plan all the same never fails on its rows."""
+    schema = schema_of(count)
+    model = ModelSpec(family="logistic", formula=FORMULA, prior=NormalPrior(scale=prior))
+    spec = JobSpec(
+        model=model,
         sampler=DpPenaltyOptions(num_steps=30),
-        accept_low_quality=True,
+        privacy=PrivacySpec(delta=1e-6, epsilon=1.0),
     )
-    assert np.isfinite(result.draws).all()
+    few = Private(table_of(schema, people(count)), subject="d1")
+    for block in draws_of(schema, spec, few):
+        assert np.isfinite(block.value).all()
 
 
 def test_tables_with_impossible_entries_give_finite_chains(schema, people):

@@ -21,24 +21,31 @@ def line_of(guide):
 
 
 def test_the_family_of_the_guide_is_the_one_that_is_served():
-    code = (ROOT / "dpmcmc/families/negative_binomial.py").read_text()
+    code = (ROOT / "dpmcmc/families/student_t.py").read_text()
     assert built("add_a_family.md") == code
     assert len(code.splitlines()) <= MOST_LINES
     registry = (ROOT / "dpmcmc/families/__init__.py").read_text()
     assert line_of("add_a_family.md") in registry.splitlines()
 
 
-def test_no_other_file_of_the_product_names_the_family():
-    """But the option's own line, and where the registry imports it."""
+PRIORS = {"dpmcmc/posterior/plots.py", "dpmcmc/posterior/free/priors.py", "app/api/questions.py"}
+
+
+@pytest.mark.parametrize(
+    ("family", "others"), [("student_t", PRIORS), ("negative_binomial", frozenset())]
+)
+def test_no_other_file_of_the_product_names_the_family(family, others):
+    """But the option's own line, where the registry imports it, and priors of the same name."""
+    words = re.compile(f"{family}|{family.replace('_', '')}\\b", re.I)
     named = {
         str(path.relative_to(ROOT))
         for folder in ("dpmcmc", "app", "worker")
         for path in (ROOT / folder).rglob("*.py")
-        if re.search("negative_?binomial", path.read_text(), re.I)
+        if words.search(path.read_text())
     }
-    own = {"dpmcmc/families/negative_binomial.py", "dpmcmc/families/__init__.py"}
-    assert named == own | {"dpmcmc/inputs/spec.py"}
-    assert "negative_binomial" in MODELS
+    own = {f"dpmcmc/families/{family}.py", "dpmcmc/families/__init__.py"}
+    assert named - others == own | {"dpmcmc/inputs/spec.py"}
+    assert family in MODELS
 
 
 def python(*words):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from app.local_service import Service
 from dpmcmc.client import Client
@@ -497,7 +497,9 @@ def test_an_admin_makes_and_disables_a_user(page: Page, service: Service) -> Non
     asked = {"headers": {"Authorization": f"Bearer {key}"}}
     assert httpx.get(f"{service.url}/v1/users/me", **asked).json()["name"] == "Grace"
     row = page.get_by_role("row").filter(has_text="Grace")
-    row.get_by_role("button", name="Disable").click()
+    row.get_by_role("link", name="Disable").click()
+    page.get_by_label("Reason").fill("left the team")
+    page.get_by_role("button", name="Disable").click()
     expect(row).to_contain_text("disabled")
     assert httpx.get(f"{service.url}/v1/users/me", **asked).status_code == 401
     row.get_by_role("button", name="Enable").click()
@@ -527,11 +529,26 @@ def test_an_admin_raises_a_budget_and_lowers_none(
     page.get_by_role("link", name="small").click()
     for wrong in ("5", "many"):
         page.get_by_label("Raise the budget").fill(wrong)
-        page.get_by_role("button", name="Write it").click()
+        page.get_by_role("button", name="See what follows").click()
         expect(page.get_by_role("alert")).to_contain_text("/privacy/epsilon")
-    page.get_by_label("Raise the budget").fill("6.0")
-    page.get_by_role("button", name="Write it").click()
+    asked = page.get_by_role("alertdialog")
+    page.get_by_label("Raise the budget").fill("30")
+    page.get_by_role("button", name="See what follows").click()
+    expect(asked).to_contain_text("from epsilon 6 to 30")
+    expect(asked).to_contain_text("Values up to 10 are usual")
+    asked.get_by_role("button", name="Leave it as it is").click()
     expect(page.locator("[data-f=total]")).to_have_text("ε 6")
+    page.get_by_label("Raise the budget").fill("7.0")
+    page.get_by_role("button", name="See what follows").click()
+    expect(asked).to_contain_text("never be lowered")
+    asked.get_by_label("Reason").fill("a second study")
+    asked.get_by_role("button", name="Yes, do it").click()
+    expect(page.locator("[data-f=total]")).to_have_text("ε 7")
+    with Client(service.url, service.admin_key) as admin:
+        (written,) = [
+            act for act in admin.audit() if act["details"].get("reason") == "a second study"
+        ]
+    assert written["details"]["before"] == {"privacy": {"epsilon": 6.0}}
 
 
 def test_an_admin_uploads_a_dataset_whose_columns_are_typed(
@@ -618,6 +635,7 @@ def test_an_admin_says_who_may_use_a_dataset_and_ends_it(
         name = page.get_by_label("Type its name")
         for typed, told in (("other", "type the dataset's name"), ("shared", "destroyed")):
             name.fill(typed)
+            page.get_by_label("Reason").fill("consent was withdrawn")
             page.get_by_role("button", name="Destroy the rows").click()
             expect(page.locator("main")).to_contain_text(told)
             if typed == "other":
@@ -657,7 +675,7 @@ def test_api_page_lists_the_operations_without_a_foreign_host(
     page.get_by_text("/v1/plans").first.click()
     plan = page.locator("#post-v1-plans")
     expect(plan).to_contain_text("Body")
-    expect(plan.locator("pre")).to_have_count(4)  # two bodies, curl, the answer
+    expect(plan.locator("pre")).to_have_count(3)  # another body, curl with the first, the answer
     plan.get_by_role("link", name="PlanOut").click()
     expect(page.locator("#PlanOut")).to_contain_text("expected_ess")
     send = plan.get_by_role("button", name="Send POST")
@@ -770,3 +788,107 @@ def test_a_page_at_rest_asks_for_nothing(page: Page, service: Service, analyst: 
     page.wait_for_timeout(3000)
     # a busy browser may fetch the site's icon as late as this, once
     assert [address for address in asked if not address.endswith("/static/icon.svg")] == []
+
+
+DECLARED = "name\ttype\tlower\tupper\tcategories\tmissing\tdescription\n"
+
+
+def uploading(page: Page, service: Service, rows: Path, name: str) -> Locator:
+    """The upload page, with all but its columns, which are returned."""
+    sign_in(page, service.url, service.admin_key)
+    page.goto(f"{service.url}/datasets/new")
+    page.get_by_label("File").set_input_files(rows)
+    page.get_by_label("Name", exact=True).first.fill(name)
+    page.get_by_label("Epsilon").fill("3")
+    page.get_by_text("From a table, a spreadsheet").click()
+    return page.locator(".column")
+
+
+def test_an_admin_declares_columns_by_a_table_and_a_dataset(
+    page: Page, service: Service, tmp_path: Path
+) -> None:
+    rows = tmp_path / "visits.csv"
+    lines = [
+        f"{k % 28 + 1}.{k % 12 + 1}.2020,{'yes' if k % 3 else ''},{k % 50}" for k in range(400)
+    ]
+    rows.write_text("seen,ill,dose\n" + "\n".join(lines) + "\n")
+    columns = uploading(page, service, rows, "visits by table")
+    page.get_by_role("button", name="Look at the file").click()
+    expect(columns).to_have_count(3)
+    assert columns.nth(0).get_by_label("Type").input_value() == "date"
+    pasted = page.get_by_label("Pasted from a spreadsheet")
+    pasted.fill(DECLARED + "seen\tdate\t2020-01-01\tsoon\t\t\tfirst visit\n")
+    pasted.blur()
+    expect(page.locator("#schema")).to_contain_text("Line 2, upper: is no date")
+    pasted.fill(
+        DECLARED
+        + "seen\tdate\t2020-01-01\t31.12.2020\t\t\tfirst visit\nill\tbinary\t\t\tno|yes\ttrue\t\n"
+    )
+    pasted.blur()
+    expect(page.locator("#schema")).to_be_empty()
+    expect(columns.nth(0).get_by_label("Upper")).to_have_value("2020-12-31")
+    expect(columns).to_have_count(3)
+    schema = tmp_path / "schema.csv"
+    schema.write_text("name,lower,upper,missing,description\ndose,0,50,-9|99,in mg\n")
+    page.get_by_label("Schema").set_input_files(schema)
+    dose = columns.nth(2)
+    expect(dose.get_by_label("Upper")).to_have_value("50")
+    expect(dose.get_by_label("Codes")).to_have_value("-9, 99")
+    dose.get_by_label("Values may be missing").check()
+    assert "not both" in dose.get_by_label("Codes").evaluate("one => one.validationMessage")
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_role("heading", name="visits by table")).to_have_count(0)
+    dose.get_by_label("Codes").fill("")
+    dose.get_by_label("Codes").blur()
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_role("heading", name="visits by table")).to_be_visible()
+    expect(page.get_by_role("row", name="seen date 2020-01-01 to 2020-12-31")).to_contain_text(
+        "first visit"
+    )
+    expect(page.get_by_role("row", name="ill binary no, yes; missing: empty")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="As a schema file").click()
+    told = json.loads(Path(download.value.path()).read_text())["columns"][2]
+    assert told == {
+        "name": "dose", "type": "number", "lower": 0.0, "upper": 50.0, "integer": True,
+        "missing": True, "description": "in mg",
+    }  # fmt: skip
+    page.goto(f"{service.url}/datasets/new")
+    page.get_by_text("From a table, a spreadsheet").click()
+    page.get_by_label("Columns of a dataset").select_option("visits by table")
+    expect(columns).to_have_count(3)
+    expect(columns.nth(0).get_by_label("Lower")).to_have_value("2020-01-01")
+    page.get_by_role("button", name="Add a column").click()
+    columns.nth(3).get_by_label("Name").fill("other")
+    columns.nth(3).get_by_role("button", name="Same as above").click()
+    expect(columns.nth(3).get_by_label("Upper")).to_have_value("50")
+    expect(columns.nth(3).get_by_label("Name")).to_have_value("other")
+    with Client(service.url, service.admin_key) as admin:
+        made = next(one for one in admin.datasets() if one["name"] == "visits by table")
+        assert made["columns"][1] == {
+            "name": "ill", "type": "binary", "categories": ["no", "yes"], "missing": True,
+        }  # fmt: skip
+        admin.destroy(made["id"])
+
+
+def test_a_thousand_columns_are_declared_by_a_table(
+    page: Page, service: Service, tmp_path: Path
+) -> None:
+    names, rows = [f"x{k}" for k in range(1000)], tmp_path / "wide.csv"
+    rows.write_text(
+        "\n".join([",".join(names), *(",".join(["5"] * 1000) for _ in range(50))]) + "\n"
+    )
+    schema = tmp_path / "schema.csv"
+    schema.write_text("name,lower,upper\n" + "".join(f"{name},0,9\n" for name in names))
+    columns = uploading(page, service, rows, "wide")
+    page.get_by_label("Schema").set_input_files(schema)
+    expect(columns).to_have_count(1000, timeout=30_000)
+    expect(columns.nth(999).locator("[data-c=upper]")).to_have_value("9", timeout=30_000)
+    # by CSS: roles of so many fields take Chromium a minute
+    page.locator("button.submit").click()
+    page.wait_for_url("**/datasets/*-*", timeout=60_000)
+    expect(page.locator("h1")).to_have_text("wide")
+    with Client(service.url, service.admin_key) as admin:
+        made = next(one for one in admin.datasets() if one["name"] == "wide")
+        assert len(made["columns"]) == 1000
+        admin.destroy(made["id"])

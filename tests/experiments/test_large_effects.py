@@ -17,12 +17,13 @@ from dpmcmc.planner.resolve import ARVIZ_FLOOR, draws_of
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.hamiltonian_mixing import trajectory_draws
 from experiments import large_effects
+from experiments.reporting import rows_of
 
 
 @pytest.mark.parametrize("number", range(len(large_effects.DESIGNS)))
 def test_rows_suit_their_bounds(number):
     made = large_effects.DESIGNS[number]
-    schema, data, formula = large_effects.rows_of(made, 500, np.random.default_rng(1))
+    schema, data, formula = large_effects.simulated(made, 500, np.random.default_rng(1))
     assert schema.rows == 500
     assert set(data) == {column.name for column in schema.columns}
     assert all(name in formula for name in data)
@@ -41,7 +42,7 @@ def test_a_chain_gives_about_what_its_plan_promises(name):
 def known_posterior(number, rows, epsilon, sampler):
     """Return a plan, and the effective draws that its own formula has at the true posterior."""
     made = large_effects.DESIGNS[number]
-    schema, data, formula = large_effects.rows_of(made, rows, np.random.default_rng((1, number)))
+    schema, data, formula = large_effects.simulated(made, rows, np.random.default_rng((1, number)))
     spec = JobSpec(
         model=ModelSpec(family=made.family, formula=formula),
         sampler=SAMPLERS[sampler].options(),
@@ -111,10 +112,41 @@ def test_long_trajectories_are_not_taken_to_leave_the_tails(dimension):
     assert draws_of_turns(dimension, 1.5, best) > 0.7 * most
 
 
-def test_the_table_has_a_row_for_each_design(tmp_path, capsys, monkeypatch):
-    row = {"sampler": "dp_penalty", "design": 0}
-    monkeypatch.setattr(large_effects, "measured", lambda *_: row)
-    large_effects.main(["--samplers", "dp_penalty", "--quick", f"--output={tmp_path}"])
+ROW = {
+    "sampler": "dp_penalty", "promised": 300.0, "measured": 100.0, "least": 10.0,
+    "promised_over_measured": 3.0, "still": 0,
+}  # fmt: skip
+
+
+def test_the_table_has_a_row_for_each_design_and_adds_what_is_missing(
+    tmp_path, capsys, monkeypatch
+):
+    asked = []
+
+    def measured(name, number, *_, **__):
+        asked.append(number)
+        return ROW | {"sampler": name, "design": number}
+
+    monkeypatch.setattr(large_effects, "measured", measured)
+    words = ["--samplers", "dp_penalty", f"--output={tmp_path / 'large_effects.csv'}"]
+    large_effects.main([*words, "--quick"])
+    large_effects.main(words)
     with (tmp_path / "large_effects.csv").open() as lines:
-        assert len(list(csv.DictReader(lines))) == 4
+        rows = list(csv.DictReader(lines))
+    assert sorted(asked) == list(range(len(large_effects.DESIGNS)))
+    assert len(rows) == len(asked)
     assert "dp_penalty" in capsys.readouterr().out
+    page = large_effects.table(rows)
+    assert "**300 → 100 (10)**" in page
+    assert "20 runs. Half of what is promised or more: 0." in page
+
+
+def test_the_readme_has_the_table_of_the_runs_that_are_kept():
+    """All twenty designs of every sampler: plans promise no more than twice what comes."""
+    rows = rows_of(large_effects.DATA)
+    every = {(name, number) for name in SAMPLERS for number in range(len(large_effects.DESIGNS))}
+    assert {(row["sampler"], int(row["design"])) for row in rows} == every
+    assert large_effects.table(rows) in large_effects.TABLE.read_text()
+    assert not [row for row in rows if int(row["still"])]
+    ratios = np.array([float(row["promised_over_measured"]) for row in rows])
+    assert np.mean(ratios <= large_effects.TOO_FEW) >= 0.95

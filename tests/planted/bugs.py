@@ -913,6 +913,38 @@ CHARGING = (
         "tests/core/test_budget.py::test_processes_share_a_file_and_take_no_more_than_there_is",
     ),
     Bug(
+        "a budget is spent once under each name of its file",
+        "dpmcmc/fit/budget.py",
+        "_is_still",
+        "opened.st_nlink > 1",
+        "False",
+        "tests/core/test_budget.py::test_a_second_name_of_a_file_is_no_second_budget",
+    ),
+    Bug(
+        "fewer values than a column's length are taken for all of them",
+        "dpmcmc/fit/local.py",
+        "_clamped_columns",
+        "len(columns[column.name]) != rows",
+        "False",
+        "tests/core/test_calls.py::test_a_column_of_fewer_values_than_its_length_says_costs_nothing",
+    ),
+    Bug(
+        "clipped gradients of long residuals are not judged",
+        "dpmcmc/releases/dp_vi.py",
+        "judge",
+        "release.longest > 1.0",
+        "False",
+        "tests/core/test_dp_vi.py::test_a_fit_whose_rows_may_be_clipped_is_not_reliable",
+    ),
+    Bug(
+        "variational fits of rare events are not judged",
+        "dpmcmc/releases/dp_vi.py",
+        "judge",
+        "release.mean_slope < LEAST_SLOPE",
+        "False",
+        "tests/core/test_dp_vi.py::test_a_slope_of_few_events_is_judged",
+    ),
+    Bug(
         "an older file of a budget is taken for it",
         "dpmcmc/fit/budget.py",
         "Budget._read_file",
@@ -1152,6 +1184,30 @@ RELEASING = (
         f"{NEIGHBOURS}[1000.0]",
     ),
     Bug(
+        "what a curvature has below zero is not charged",
+        SUMS,
+        "Caps.units",
+        "math.hypot(self.curvature, self.minus)",
+        "self.curvature",
+        f"{JOINT}::test_the_worst_differences_are_as_far_apart_as_is_paid_for",
+    ),
+    Bug(
+        "what a curvature has below zero is not clipped",
+        EXACT,
+        "matrix_cells",
+        "clip_factor(taken, most)",
+        "1.0",
+        f"{JOINT}::test_what_is_taken_off_is_nothing_where_no_cap_allows_it",
+    ),
+    Bug(
+        "what a curvature has below zero is clipped on its own",
+        EXACT,
+        "matrix_cells",
+        "clip_factor(size + taken, cap)",
+        "clip_factor(size, cap)",
+        f"{JOINT}::test_what_is_taken_off_counts_in_what_a_row_may_add[1.0]",
+    ),
+    Bug(
         "scalars of a joint event not cut",
         EXACT,
         "scalar_cells",
@@ -1216,6 +1272,24 @@ RELEASING = (
         "tests/core/test_quadratic_steps.py::test_a_direction_whose_rows_are_weighted_down_is_not_stretched",
     ),
     Bug(
+        "counts that vary more than the model says are taken to reach as far as its own",
+        "dpmcmc/releases/reach.py",
+        "farthest",
+        "scale < CALM",
+        "True",
+        "tests/core/test_clips.py"
+        "::test_how_far_a_score_can_be_follows_from_public_ends_and_released_numbers",
+    ),
+    Bug(
+        "the part of a curvature is that of a usual cap, and not of the one that is taken",
+        "dpmcmc/releases/clips.py",
+        "choose",
+        "TRIED_CURVES[k] * blur / WORST_CURVE_NOISE",
+        "0.0 * blur",
+        "tests/core/test_clips.py"
+        "::test_a_cap_of_curvatures_that_lies_far_out_has_a_part_of_its_own",
+    ),
+    Bug(
         "the reach of scores is read off the rows",
         "dpmcmc/releases/newton_path.py",
         "_Path._farthest",
@@ -1234,7 +1308,7 @@ RELEASING = (
     Bug(
         "scores are taken to be no longer than at the middle of their bounds",
         "dpmcmc/releases/reach.py",
-        "_across",
+        "across",
         "np.where(upper, high[loose, None], low[loose, None])",
         "0.5 * (high + low)[loose, None]",
         f"{CLIPS}::test_no_score_is_longer_than_public_bounds_allow[3-logistic]",
@@ -1355,11 +1429,20 @@ RELEASING = (
     Bug(
         "secants of counts as steep as rounding has them",
         "dpmcmc/families/poisson.py",
-        "_secant",
+        "secant",
         "np.minimum(psi / np.where(agree, apart, 1.0), steepest)",
         "psi / np.where(agree, apart, 1.0)",
         "tests/core/test_counts.py"
         "::test_no_secant_is_steeper_than_the_tangents_that_it_lies_between[poisson]",
+    ),
+    Bug(
+        "clipped scores of gamma regression are not centred",
+        "dpmcmc/families/gamma.py",
+        "Gamma.terms",
+        "np.clip(u, low, high) - mean",
+        "np.clip(u, low, high) - 1.0",
+        "tests/core/test_gamma.py"
+        "::test_clipped_scores_have_mean_zero_and_keep_within_their_caps[1.0]",
     ),
     Bug(
         "priors that bounds made too narrow are believed",
@@ -1475,7 +1558,7 @@ SEVERAL = (
     Bug(
         "one class's curvature charged for all",
         EXACT,
-        "matrix_cells",
+        "_sizes",
         "size += np.einsum('pm,pm->m', root, root)",
         "size = np.einsum('pm,pm->m', root, root)",
         f"{CLASSES}::test_the_worst_rows_of_several_classes_are_as_far_apart_as_is_paid_for",
@@ -2097,6 +2180,7 @@ SEARCHED = (
 
 EARLY = "tests/core/test_early_stop.py"
 ENDED = "tests/worker/test_early_stop.py"
+UNTIL = "tests/core/test_until.py"
 
 STOPPING = (
     Bug(
@@ -2156,6 +2240,55 @@ STOPPING = (
         "float(np.median(np.linalg.eigvalsh(sums.curvature)))",
         "1e9 * float(np.abs(self._problem.y).min() - 3.0)",
         f"{EARLY}::test_where_a_run_stops_is_told_by_its_released_numbers[robust-400]",
+    ),
+    Bug(
+        "after which round a job ends is told by its rows",
+        "dpmcmc/releases/noisy_quadratic.py",
+        "in_rounds",
+        "k + 1",
+        "k + 1 + int(rows.y.std() > 1.2)",
+        f"{UNTIL}::test_where_it_ends_is_told_by_its_released_numbers[1-model]",
+    ),
+    Bug(
+        "rounds cost twice what is reserved",
+        "dpmcmc/releases/newton_path.py",
+        "round_multipliers",
+        "rounds - max(k, 1)",
+        "rounds - 1 - max(k, 1)",
+        f"{UNTIL}::test_the_rounds_cost_together_what_is_reserved_and_each_as_much_as_all_before",
+    ),
+    Bug(
+        "the last look of a later round is not charged",
+        "dpmcmc/releases/newton_path.py",
+        "event",
+        "look_multipliers(z_round, asked)",
+        "look_multipliers(z_round, asked)[:-1]",
+        f"{UNTIL}::test_the_rounds_cost_together_what_is_reserved_and_each_as_much_as_all_before",
+    ),
+    Bug(
+        "half of the noise of a later round",
+        "dpmcmc/releases/newton_path.py",
+        "in_rounds",
+        "look_multipliers(z, problem.asked)",
+        "look_multipliers(0.5 * z, problem.asked)",
+        f"{UNTIL}::test_each_round_costs_what_the_plan_says_and_the_budget_spends_it[model-2]",
+        error="ValueError",
+    ),
+    Bug(
+        "a job until reliable pays for one round, however many it drew",
+        "dpmcmc/privacy/drawn.py",
+        "Metered.drawn",
+        "self._planned[: self._count]",
+        "self._planned[: min(self._count, 10)]",
+        f"{UNTIL}::test_each_round_costs_what_the_plan_says_and_the_budget_spends_it[model-3]",
+    ),
+    Bug(
+        "a job until reliable goes on when it is",
+        "dpmcmc/fit/run.py",
+        "_until_reliable",
+        "(False, stored) if spec.spend == 'all' else release.after_round()",
+        "(False, stored)",
+        f"{UNTIL}::test_it_begins_small_and_pays_for_what_it_drew",
     ),
     Bug(
         "noise beyond the plan is drawn",
@@ -2276,10 +2409,18 @@ PERSONS = (
         f"{UNITS}::test_persons_and_rows_never_share_a_budget",
     ),
     Bug(
+        "all empty slots hold one value",
+        "dpmcmc/inputs/units.py",
+        "_scattered",
+        "(bits >> np.uint64(11)).astype(np.float64)",
+        "0.0 * bits",
+        f"{UNITS}::test_an_empty_slot_holds_what_is_public",
+    ),
+    Bug(
         "what an empty slot holds is a row's",
         "dpmcmc/inputs/units.py",
         "in_slots",
-        "np.full(len(slots), public, values.dtype)",
+        "_scattered(column, len(slots)).astype(values.dtype)",
         "values[np.maximum(slots, 0)].copy()",
         f"{UNITS}::test_an_empty_slot_holds_what_is_public",
     ),

@@ -8,6 +8,7 @@ import pytest
 
 from dpmcmc.mechanisms import joint_sums, sums
 from dpmcmc.mechanisms.joint_sums import Block, Caps, release
+from tests.audit.report import most_of_one_vector
 
 CAPS = Caps(3.0, 2.0, 1.5, 4.0, (0.6, 0.2, 0.1, 0.1))
 
@@ -77,6 +78,68 @@ def test_the_worst_neighbours_are_as_far_apart_as_is_paid_for(monkeypatch):
     assert 0.999 * charged < np.linalg.norm(first - second) <= charged
 
 
+SIGNED = Caps(3.0, 2.0, 1.5, 4.0, (0.0, 1.0, 0.0, 0.0), minus=0.7)
+
+
+def signed(monkeypatch, plus, minus, caps=SIGNED):
+    """What is noised of rows whose curvature is a difference, and the sensitivity."""
+    p, n = plus.shape
+    seen = {}
+
+    def spy(total, sensitivity, z, noise):
+        seen["flat"], seen["sensitivity"] = np.array(total), sensitivity
+        return total
+
+    monkeypatch.setattr(sums, "noisy_sums", spy)
+    rows = Block(plus, (plus,), (plus,), np.zeros(n), minus=(minus,))
+    release([rows], p, n, caps, 1.0, Fixed())
+    return seen["flat"], seen["sensitivity"]
+
+
+@pytest.mark.parametrize("stretch", [0.1, 1.0, 1e3])
+def test_no_neighbour_is_further_away_where_curvatures_are_differences(monkeypatch, stretch):
+    rng = np.random.default_rng(6)
+    for _ in range(200):
+        p, n = int(rng.integers(1, 5)), int(rng.integers(1, 6))
+        plus, minus = rng.normal(size=(2, p, n)) * stretch
+        other = rng.normal(size=(2, p)) * stretch * 10.0 ** rng.uniform(-2, 2, (2, 1))
+        if rng.random() < 0.3:  # the same direction, where one adds and the other takes off
+            other[1], other[0] = plus[:, 0] * rng.uniform(0, 2), other[0] * rng.integers(2)
+        there = plus.copy(), minus.copy()
+        there[0][:, 0], there[1][:, 0] = other
+        first, charged = signed(monkeypatch, plus, minus)
+        second, _ = signed(monkeypatch, *there)
+        assert np.linalg.norm(first - second) <= charged
+
+
+def test_the_worst_differences_are_as_far_apart_as_is_paid_for(monkeypatch):
+    """One row adds all it may; the other takes off all it may there, and adds the rest across."""
+    e = np.eye(2)
+    most, taken = SIGNED.curvature, SIGNED.minus
+    first, charged = signed(monkeypatch, 1e9 * e[:, :1], 0.0 * e[:, :1])
+    rest = np.sqrt(most - taken) * e[:, 1:], np.sqrt(taken) * e[:, :1]
+    second, _ = signed(monkeypatch, *rest)
+    assert 0.999 * charged < np.linalg.norm(first - second) <= charged
+    assert SIGNED.units[1] == pytest.approx(math.sqrt(2.0) * math.hypot(most, taken))
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
+def test_what_is_taken_off_counts_in_what_a_row_may_add(monkeypatch, share):
+    """Rows that add along one way and take off along another, and the other way round."""
+    e = 10.0 * np.eye(2)
+    taken = np.sqrt(share * SIGNED.minus / SIGNED.curvature)
+    first, charged = signed(monkeypatch, e[:, :1], taken * e[:, 1:])
+    second, _ = signed(monkeypatch, e[:, 1:], taken * e[:, :1])
+    assert np.linalg.norm(first - second) <= math.sqrt(2.0) * SIGNED.curvature / SIGNED.units[1]
+    assert np.linalg.norm(first - second) <= charged
+
+
+def test_what_is_taken_off_is_nothing_where_no_cap_allows_it(monkeypatch):
+    e = np.eye(2)
+    none = Caps(3.0, 2.0, 1.5, 4.0, (0.0, 1.0, 0.0, 0.0))
+    assert not signed(monkeypatch, e[:, :1], e[:, 1:], none)[0].any()
+
+
 # parts of an event that iterates use: the score, both matrices, the scalar
 SHARES = (
     (0.84, 0.11, 0.05, 0.0),
@@ -85,14 +148,6 @@ SHARES = (
     (0.89, 0.08, 0.03, 0.0),
     (0.84, 0.08, 0.03, 0.05),
 )
-
-
-def most_of_one_predictor(shares):
-    """The largest squared shift of rows whose parts are made of one vector: proof, section 1."""
-    score, curvature, noise, square = shares
-    cosines = np.linspace(0.0, 1.0, 10_001)
-    matrices = (curvature + noise) * np.maximum(1.0 - cosines**2, 0.5)
-    return float((0.5 * score * (1.0 + cosines) + matrices).max()) + 0.5 * square
 
 
 def pair_of(point, p=2):
@@ -122,7 +177,7 @@ def test_rows_of_one_predictor_reach_less_than_is_paid_for(monkeypatch, shares):
     angles = np.linspace(0.0, math.pi, 13)
     ends = itertools.product(angles, *([(0.0, size) for size in whole] * 2))
     found = max(map(apart, ends))
-    most = most_of_one_predictor(shares)
+    most = most_of_one_vector(shares)
     rng = np.random.default_rng(3)
     for _ in range(150):
         sizes = rng.uniform(0.0, 1.2, 8) * np.tile(whole, 2)
@@ -193,6 +248,8 @@ def test_neighbours_are_mu_apart_and_no_more():
         (2, 5, Caps(3.0, 2.0, 1.5, 4.0, (1.1, -0.2, 0.1, 0.0)), 1.0),
         (2, 5, Caps(0.0, 2.0, 1.5, 4.0, CAPS.shares), 1.0),
         (2, 5, Caps(math.inf, 2.0, 1.5, 4.0, CAPS.shares), 1.0),
+        (2, 5, Caps(3.0, 2.0, 1.5, 4.0, CAPS.shares, minus=2.5), 1.0),
+        (2, 5, Caps(3.0, 2.0, 1.5, 4.0, CAPS.shares, minus=-0.5), 1.0),
         (2, 5, CAPS, 0.0),
         (2, 5, CAPS, math.inf),
         (2, 5, CAPS, 2.0**31),

@@ -39,13 +39,14 @@ def looks(family, white, x, y, monkeypatch, stop=False):
         return flat + z * sensitivity * np.ones_like(flat)
 
     monkeypatch.setattr(sums, "noisy_sums", noisy)
+    size = D + FAMILIES[family].log_scale
     problem = newton_path.Problem(
         family=FAMILIES[family],
         x=x,
         y=y,
-        start=np.zeros(D),
-        prior_mean=np.zeros(D),
-        prior=np.full(D, 1e-2),
+        start=np.zeros(size),
+        prior_mean=np.zeros(size),
+        prior=np.full(size, 1e-2),
         max_row_norm=2.0,
         scale=2.0 if FAMILIES[family].link == "identity" else 1.0,
         noise_multiplier=1.0 / MU,

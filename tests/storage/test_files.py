@@ -260,7 +260,7 @@ def test_derived_keys_differ_and_the_master_key_hides(tmp_path):
 COLUMN_FAULTS = {
     "none": ([], "/columns"),
     "no dict": (["x"], "/columns/0/type"),
-    "unknown type": ([{**NUMBER, "type": "date"}], "/columns/0/type"),
+    "unknown type": ([{**NUMBER, "type": "time"}], "/columns/0/type"),
     "no name": ([{**NUMBER, "name": ""}], "/columns/0/name"),
     "control characters": ([{**NUMBER, "name": "a\nb"}], "/columns/0/name"),
     "same name": ([NUMBER, NUMBER], "/columns/1/name"),

@@ -40,7 +40,8 @@ def taken(folder: Path, content: bytes, columns: int, most: int, limits: Limits)
     ]
     files, unit = DatasetFiles(LocalStore(folder), MASTER), PrivacyUnit(column="who", max_rows=most)
     source, sketch = io.BytesIO(content), Sketch(b"k" * 32, declared)
-    return ingest_by_unit(files, uuid4(), source, "csv", declared, unit, limits, sketch, Reading())
+    upload = [uuid4()], [(source, "csv")], declared, unit, limits, [sketch], Reading()
+    return ingest_by_unit(files, *upload)[0]
 
 
 @pytest.mark.parametrize(

@@ -181,11 +181,14 @@ def test_a_faulty_csv_is_refused_by_name(files, content, code, pointer):
 def test_faults_are_counted_per_column_over_the_whole_file(files):
     lines = b"x,Male,>50K\n" * 30_000 + b",Mal,>50K\n" * 7
     error = refused(files, HEADER + lines)
-    assert error.problems == (
-        ("/columns/0", "7 missing values"),
-        ("/columns/0", "30000 values are not finite numbers"),
-        ("/columns/1", "7 values are no declared category"),
+    wanted = (
+        ("/columns/0", "7 missing values in 'age': declare"),
+        ("/columns/0", "30000 values are not finite numbers in 'age': spellings of no value"),
+        ("/columns/1", "7 values are no declared category in 'sex': declare it"),
     )
+    for (pointer, message), (place, begin) in zip(error.problems, wanted, strict=True):
+        assert pointer == place
+        assert message.startswith(begin)
 
 
 class Endless(io.RawIOBase):
@@ -205,7 +208,7 @@ class Endless(io.RawIOBase):
     ("start", "pattern", "code", "most"),
     [
         (HEADER + b"73.25,", b"a", "line_too_long", 2**22),
-        (b"", b"a,", "missing_column", 2**22),
+        (b"", b"a,", "line_too_long", 2**22),
         (HEADER + b'73.25,"', b"a\n", "malformed_csv", 2**22),
         (HEADER, b"73.25,Male,>50K\n", "too_many_rows", 2**25),
         (HEADER, b"\n", "too_many_rows", 2**25),

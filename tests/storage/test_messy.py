@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import uuid
 import zipfile
 
@@ -225,3 +226,86 @@ def test_other_words_are_no_category(files, word):
     with pytest.raises(IngestError) as caught:
         take(files, content, CATEGORIES)
     assert caught.value.code == "undeclared_category"
+
+
+AGE = {"name": "age", "type": "number", "lower": 0, "upper": 120, "missing": True}
+SEX = {"name": "sex", "type": "binary", "categories": ["f", "m"], "missing": True}
+SEEN = {"name": "seen", "type": "date", "lower": "2019-01-01", "upper": "2021-12-31"}
+TRUE = {"name": "true", "type": "binary", "categories": ["false", "true"]}
+TITLE = "Kliniken 2020;;\nStand: 1.2.2021;;\n;;\n"
+TABLES = {  # content, columns, what is confirmed, values that are stored
+    "R, row names and NA": (
+        '"","age","sex"\n"1",34,"f"\n"2",NA,"m"\n', [AGE, SEX], {"missing": ["NA"]},
+        {"age": [34.0, -1.0], "sex": [0, 1]},
+    ),
+    "SAS, point and DATE9": (
+        "age,seen\n34,31JAN2020\n.,01FEB2020:13:05:00\n", [AGE, SEEN], {"missing": ["."]},
+        {"age": [34.0, -1.0], "seen": [395.0, 396.0]},
+    ),
+    "Stata, days": ("seen,sex\n31jan2020,f\n1feb2020,\n", [SEEN, SEX], {},
+        {"seen": [395.0, 396.0], "sex": [0, 2]}),
+    "Oracle, days": ('"SEEN","seen"\n"x","31-JAN-2020"\n"x","1-feb-2020"\n', [SEEN], {},
+        {"seen": [395.0, 396.0]}),
+    "SQL dump": (
+        "age\tsex\tseen\n34\tf\t2020-01-31 00:00:00\n\\N\tm\t2020-02-01 23:59:59.5+02\n",
+        [AGE, SEX, SEEN], {"missing": ["\\N"]},
+        {"age": [34.0, -1.0], "sex": [0, 1], "seen": [395.0, 396.0]},
+    ),
+    "office, titles padded": (
+        TITLE + "age;seen;sex\n34;31.01.2020;f\n1;1.2.2020;m\n", [AGE, SEEN, SEX], {},
+        {"age": [34.0, 1.0], "seen": [395.0, 396.0], "sex": [0, 1]},
+    ),
+    "line ends of two machines": ("age,sex\r\n34,f\n1,m\r\n5,f\n", [AGE, SEX], {},
+        {"age": [34.0, 1.0, 5.0], "sex": [0, 1, 0]}),
+    "a separator after each row": ("age;sex\n34;f;\n56;m;\n", [AGE, SEX], {},
+        {"age": [34.0, 56.0], "sex": [0, 1]}),
+    "truth in capitals": ("true\nTRUE\nFalse\ntrue\n", [TRUE], {}, {"true": [1, 0, 1]}),
+    "errors of a spreadsheet": (
+        "age\n34\n#DIV/0!\n#N/A\n", [AGE], {"missing": ["#DIV/0!", "#N/A"]},
+        {"age": [34.0, -1.0, -1.0]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "declared", "format", "wanted"), TABLES.values(), ids=TABLES)
+def test_odd_tables_go_in_with_one_confirmation(files, content, declared, format, wanted):
+    columns = parse_columns(declared)
+    table = take(files, content.encode(), columns, format=format, skip_undeclared=True)
+    for name, values in wanted.items():
+        assert table.columns[name].tolist() == values
+    sample = first_rows(io.BytesIO(content.encode()), Dialect(), Limits())
+    assert {column["name"] for column in declared} <= set(sample.names)
+
+
+REFUSED = {
+    "a line of units": (
+        "age;sex\n[years];f\n34;m\n", "1 values are not finite numbers in 'age'.*units"
+    ),
+    "percent signs": ("age,sex\n34%,f\n5 %,m\n", "2 values are not finite numbers in 'age'.*%"),
+    "footnotes": (
+        "age;sex\n34;f\n* revised;\n", "1 values are not finite numbers in 'age': spellings"
+    ),
+    "undeclared words": (
+        "age,sex\n34,F\n5,M\n", "2 values are no declared category in 'sex': declare it"
+    ),
+    "names twice": ("age,sex,age\n34,f,5\n", "more than once: 'age'; rename all but one"),
+    "capitals in the header": (
+        "AGE,sex\n34,f\n", "no column 'age': its name there differs in small"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "told"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_go_in_is_told_by_column_count_and_remedy(files, content, told):
+    with pytest.raises(IngestError) as caught:
+        take(files, content.encode(), parse_columns([AGE, SEX]))
+    assert re.search(told, " ".join(message for _, message in caught.value.problems))
+
+
+def test_rows_that_end_empty_and_begin_with_numbers_are_asked(files):
+    content, columns = b"age;sex\n1;f;\n2;m;\n", parse_columns([AGE, SEX])
+    with pytest.raises(IngestError) as caught:
+        take(files, content, columns)
+    assert caught.value.pointer == "/format/row_names"
+    table = take(files, content, columns, format={"row_names": False})
+    assert table.columns["age"].tolist() == [1.0, 2.0]

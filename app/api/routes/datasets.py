@@ -1,19 +1,34 @@
 """Datasets, their budgets and their ledgers."""
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, BinaryIO, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from app import ledger
 from app.api import anchors
 from app.api.anchors import anchor_of
-from app.api.auth import Admin, Anyone, DatasetId, House, Overseer
+from app.api.auth import Admin, Anyone, DatasetId, Downloading, House, Overseer
 from app.api.bodies import describe, parse, parsed, read, read_any
 from app.api.endpoints import IdempotencyKey, Route, in_thread
+from app.api.formats import (
+    BINARY,
+    CSV,
+    JSON,
+    PARQUET,
+    negotiate,
+    table_as_csv,
+    table_as_json,
+    table_as_parquet,
+)
 from app.api.multipart import receive
 from app.api.paging import DEFAULT_LIMIT, Cursor, Limit
+from app.api.pieces import download
+from app.api.problems import of_status
 from app.api.schemas import (
     AllotmentOut,
     Branches,
@@ -24,6 +39,7 @@ from app.api.schemas import (
     DatasetIn,
     DatasetOut,
     DatasetPatch,
+    DummyOut,
     EntryOut,
     Epsilon,
     FormatIn,
@@ -34,8 +50,11 @@ from app.api.schemas import (
     InspectOut,
     Listing,
     PrivacyOut,
+    ProblemOut,
     ProtectsOut,
     QuestionOut,
+    RaisedOut,
+    SchemaOut,
     SeenOut,
     UnavailableOut,
     UnitIn,
@@ -46,15 +65,30 @@ from app.api.schemas import (
 from app.services import idempotency
 from app.services.accounts.caller import Caller
 from app.services.budgets.promises import LARGEST_PROMISE, jobs_within, warnings
+from app.services.context import Services
 from app.services.datasets import records as use
 from app.services.datasets import uploads
 from app.services.datasets.inspect import inspect
-from app.services.errors import Fault, Refusal
+from app.services.errors import Fault, Refusal, invalid
 from app.storage.dialect import Dialect, Reading
 from app.storage.rows import DatasetRow
+from dpmcmc.base import schema_file
 from dpmcmc.base.names import ROW
 
 router = APIRouter(prefix="/v1", tags=["datasets"], route_class=Route)
+
+
+SCHEMA_PART = {
+    "type": "string",
+    "format": "binary",
+    "description": "a schema file in place of metadata.columns: a table with a line for each"
+    " column and the fields name, type, lower, upper, categories, missing, integer, spikes and"
+    " description between commas, semicolons or tabs; or columns as JSON",
+}
+SCHEMA_FORM = {"type": "object", "required": ["schema"], "properties": {"schema": SCHEMA_PART}}
+SCHEMA = {"requestBody": {"required": True, "content": {"multipart/form-data": {
+    "schema": SCHEMA_FORM, "example": {"schema": "schema.csv"},
+}}}}  # fmt: skip
 
 
 def _file_and(model: str, file: str, *required: str) -> dict[str, Any]:
@@ -63,6 +97,8 @@ def _file_and(model: str, file: str, *required: str) -> dict[str, Any]:
         "file": {"type": "string", "format": "binary", "description": file},
         "metadata": {"$ref": f"#/components/schemas/{model}"},
     }
+    if model == "DatasetIn":
+        properties["schema"] = SCHEMA_PART
     form = {
         "schema": {"type": "object", "required": [*required], "properties": properties},
         "encoding": {"metadata": {"contentType": "application/json"}},
@@ -95,7 +131,19 @@ APART = (
     " with a budget of its own. What was spent on it counts for the people in these rows as well:"
     " name it in shares_ledger_with, and they share one budget."
 )
+DUMMY = "made from declared bounds and categories alone; no row of the dataset was read"
+ROWS = "/query/rows"
+MOST_DUMMY_VALUES = 1_000_000
+DummyRows = Annotated[int, Query(ge=1, le=10_000)]
+DummySeed = Annotated[int, Query(ge=0, le=2**32 - 1)]
+Why = Annotated[
+    str | None, Query(max_length=1000, description="for the ledger and the audit trail")
+]
+MOST_FAULTS = 50  # of a schema file that are listed
 NEVER_NULL = ("privacy", "archived", "available", "allotments")
+RaisedTo = Annotated[
+    float | None, Query(gt=0, le=LARGEST_PROMISE, description="a larger epsilon of the dataset")
+]
 JobEpsilon = Annotated[
     float | None,
     Query(
@@ -107,7 +155,7 @@ JobEpsilon = Annotated[
 
 
 def shown(
-    found: use.Described,
+    described: use.Described,
     caller: Caller,
     seen: Sequence[uploads.Seen] = (),
     cut: tuple[int, int] = (0, 0),
@@ -116,7 +164,7 @@ def shown(
 
     seen, cut: for the answer to the upload, which only its admin gets.
     """
-    row, balance = found.row, found.balance
+    row, balance = described.row, described.balance
     return DatasetOut(
         id=row.id,
         name=row.name,
@@ -132,10 +180,12 @@ def shown(
             branches=_branches(balance),
         ),
         columns=row.columns,
-        status=found.status,  # type: ignore[arg-type]
+        status=described.status,  # type: ignore[arg-type]
         unavailable=_set_aside(row) if caller.role == "admin" else None,
         created_at=row.created_at,
-        grants=list(found.grants) if found.grants is not None and caller.role == "admin" else None,
+        grants=list(described.grants)
+        if described.grants is not None and caller.role == "admin"
+        else None,
         warnings=[
             *(WeakOut(code="weak_promise", detail=said) for said in warnings(balance.epsilon)),
             *(_warning(one) for one in seen),
@@ -153,8 +203,10 @@ def _cut(cut: tuple[int, int]) -> list[CutOut]:
     persons, rows = cut
     if not persons:
         return []
-    told = f"{persons:,} persons have more rows than max_rows: {rows:,} of their rows are not used"
-    return [CutOut(code="rows_cut", detail=f"{told}. Nobody else is told.")]
+    message = (
+        f"{persons:,} persons have more rows than max_rows: {rows:,} of their rows are not used"
+    )
+    return [CutOut(code="rows_cut", detail=f"{message}. Nobody else is told.")]
 
 
 def _set_aside(row: DatasetRow) -> UnavailableOut | None:
@@ -178,9 +230,9 @@ def _warning(seen: uploads.Seen) -> SeenOut:
     )
 
 
-def budget_of(found: use.Budget, job_epsilon: float | None = None) -> dict[str, Any]:
+def budget_of(budget: use.Budget, job_epsilon: float | None = None) -> dict[str, Any]:
     """The members of a budget's answer. job_epsilon: of jobs whose number is wanted."""
-    balance = found.balance
+    balance = budget.balance
 
     def fit(left: float) -> int | None:
         return None if job_epsilon is None else jobs_within(left, job_epsilon, balance.delta)
@@ -188,7 +240,7 @@ def budget_of(found: use.Budget, job_epsilon: float | None = None) -> dict[str, 
     return {
         "dataset": balance.dataset_id,
         "neighbouring": balance.neighbouring,
-        "protects": found.protects,
+        "protects": budget.protects,
         "epsilon": balance.epsilon,
         "delta": balance.delta,
         "spent": Epsilon(epsilon=balance.spent_epsilon),
@@ -208,7 +260,7 @@ def budget_of(found: use.Budget, job_epsilon: float | None = None) -> dict[str, 
                 remaining_pure=Epsilon(epsilon=own.remaining_pure),
                 jobs_left=fit(own.remaining_epsilon),
             )
-            for own in found.allotments
+            for own in budget.allotments
         },
     }
 
@@ -228,7 +280,8 @@ async def create(
     """
     upload = await receive(request, services.settings.data_dir)
     try:
-        definition = await parsed(_definition, bytes(upload.metadata))
+        declared = bytes(upload.schema) if "schema" in upload.seen else None
+        definition = await parsed(_definition, declared, bytes(upload.metadata))
         once = idempotency.once(key, "dataset", upload.digest)
         asked = (services, caller, definition, upload.sources, once)
         taken = await in_thread(uploads.create, *asked)
@@ -238,25 +291,72 @@ async def create(
     return shown(taken.dataset, caller, taken.seen, taken.cut)
 
 
-@router.post("/datasets/inspect", openapi_extra=INSPECT)
-async def look(_: Admin, services: House, request: Request) -> InspectOut:
+@router.post("/datasets/inspect", openapi_extra=INSPECT, response_model=InspectOut)
+async def look(_: Admin, services: House, request: Request) -> Response:
     """Show how a file is written, its columns and its first five rows, before it is uploaded.
 
     Nothing of it is stored. Of a text file that is not in a zip file its first MiB is enough.
     """
     upload = await receive(request, services.settings.data_dir, ("file",))
     try:
-        told = _metadata(InspectIn, bytes(upload.metadata) or b"{}")
-        found = await in_thread(inspect, services, upload.sources[0], _dialect(told.format))
+        declared = _metadata(InspectIn, bytes(upload.metadata) or b"{}")
+        seen = await in_thread(_inspected, services, upload.sources[0], _dialect(declared.format))
     finally:
         upload.close()
-    return InspectOut(
-        kind=found.kind,
-        format=None if found.dialect is None else _format(found.dialect),
-        questions=[QuestionOut(pointer=at, message=said) for at, said in found.questions],
-        columns=[ColumnFound.model_validate(one) for one in found.columns],
-        rows=[list(row) for row in found.rows],
+    return Response(seen, media_type="application/json")
+
+
+def _inspected(services: Services, file: BinaryIO, declared: Dialect) -> str:
+    """The answer as JSON, made where it holds nobody up: a file may have very many columns."""
+    inspected = inspect(services, file, declared)
+    answer = InspectOut(
+        kind=inspected.kind,
+        format=None if inspected.dialect is None else _format(inspected.dialect),
+        questions=[QuestionOut(pointer=at, message=said) for at, said in inspected.questions],
+        columns=[ColumnFound.model_validate(one) for one in inspected.columns],
+        rows=[list(row) for row in inspected.rows],
     )
+    return answer.model_dump_json(by_alias=True)
+
+
+@router.post("/datasets/schema", openapi_extra=SCHEMA, response_model=SchemaOut)
+async def columns(_: Admin, services: House, request: Request) -> Response:
+    """Show what a schema file declares, and what is wrong in it, by line and field.
+
+    Nothing of it is stored. Columns are those of an upload's metadata, as far as they are there.
+    """
+    upload = await receive(request, services.settings.data_dir, ("schema",))
+    upload.close()
+    answer = await in_thread(_declared, bytes(upload.schema))
+    return Response(answer, media_type="application/json")
+
+
+def _declared(schema: bytes) -> str:
+    """The answer as JSON, made where it holds nobody up."""
+    content = schema_file.read(schema)
+    problems = [
+        ProblemOut(line=one.line, field=one.field, message=one.message) for one in content.problems
+    ]
+    return SchemaOut(columns=list(content.columns), problems=problems).model_dump_json()
+
+
+def _in_schema(declared: bytes, text: bytes) -> tuple[bytes, schema_file.SchemaFile]:
+    """The metadata with the columns of a schema file. Raises Refusal 422."""
+    content = schema_file.read(declared)
+    if content.problems:
+        shown = content.problems[:MOST_FAULTS]
+        faults = [Fault(f"/schema/{one.line}/{one.field}", str(one)) for one in shown]
+        detail = f"The schema file is not valid: {len(content.problems)} faults."
+        raise Refusal(422, "invalid_schema", detail, faults)
+    try:
+        metadata = json.loads(text)
+    except (ValueError, RecursionError):
+        metadata = None
+    if not isinstance(metadata, dict):
+        return text, content
+    if "columns" in metadata:
+        raise invalid("/metadata/columns", "the columns are in the schema file: leave them out")
+    return json.dumps(metadata | {"columns": list(content.columns)}).encode(), content
 
 
 def _metadata(model: type[Body], text: bytes) -> Body:
@@ -275,8 +375,29 @@ def _branches(balance: ledger.Balance) -> Branches | None:
     return None if declared == Branches() else declared
 
 
-def _definition(text: bytes) -> uploads.Definition:
-    metadata = _metadata(DatasetIn, text)
+def _definition(declared: bytes | None, text: bytes) -> uploads.Definition:
+    """What an upload declares. declared: a schema file in place of the columns."""
+    if declared is None:
+        return _defined(_metadata(DatasetIn, text))
+    text, schema = _in_schema(declared, text)
+    try:
+        return _defined(_metadata(DatasetIn, text))
+    except Refusal as refusal:
+        refusal.errors = [_by_line(fault, schema) for fault in refusal.errors]
+        raise
+
+
+def _by_line(fault: Fault, schema: schema_file.SchemaFile) -> Fault:
+    """A fault of a column with its place in the schema file."""
+    named = re.fullmatch(r"/metadata(/columns/([0-9]+)(?:/(.*))?)", fault.pointer)
+    if named is None or int(named[2]) >= len(schema.columns):
+        return fault
+    field = f", {named[3]}" if named[3] else ""
+    place = f"{schema.place(int(named[2]))}{field}"
+    return Fault(f"/schema{named[1]}", f"{place}: {fault.message}")
+
+
+def _defined(metadata: DatasetIn) -> uploads.Definition:
     return uploads.Definition(
         name=metadata.name,
         description=metadata.description,
@@ -301,20 +422,20 @@ def _definition(text: bytes) -> uploads.Definition:
     )
 
 
-def _format(found: Dialect) -> FormatIn:
-    return FormatIn(**{**asdict(found), "missing": list(found.missing)})
+def _format(dialect: Dialect) -> FormatIn:
+    return FormatIn(**{**asdict(dialect), "missing": list(dialect.missing)})
 
 
-def _dialect(told: FormatIn) -> Dialect:
-    return Dialect(**{**told.model_dump(), "missing": tuple(told.missing)})
+def _dialect(format_: FormatIn) -> Dialect:
+    return Dialect(**{**format_.model_dump(), "missing": tuple(format_.missing)})
 
 
-def _unit(told: UnitIn | str | None) -> dict[str, Any] | str | None:
-    return told.model_dump() if isinstance(told, UnitIn) else told
+def _unit(unit: UnitIn | str | None) -> dict[str, Any] | str | None:
+    return unit.model_dump() if isinstance(unit, UnitIn) else unit
 
 
-def _holders(told: HoldersIn | None) -> uploads.Holders | None:
-    return None if told is None else uploads.Holders(tuple(told.names), told.column)
+def _holders(holders: HoldersIn | None) -> uploads.Holders | None:
+    return None if holders is None else uploads.Holders(tuple(holders.names), holders.column)
 
 
 @router.get("/datasets")
@@ -323,7 +444,7 @@ def datasets(
 ) -> Listing[DatasetOut]:
     """The datasets that you may see, newest first."""
     page = use.datasets(services, caller, limit, cursor)
-    items = [shown(found, caller) for found in page.items]
+    items = [shown(dataset, caller) for dataset in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
@@ -331,6 +452,41 @@ def datasets(
 def dataset(caller: Anyone, services: House, dataset_id: DatasetId) -> DatasetOut:
     """One dataset's public metadata."""
     return shown(use.dataset(services, caller, dataset_id), caller)
+
+
+@router.get(
+    "/datasets/{id}/dummy",
+    response_class=StreamingResponse,
+    responses={200: {"model": DummyOut, "content": dict.fromkeys((CSV, PARQUET), BINARY)}},
+    dependencies=[Downloading],
+)
+def dummy(
+    caller: Anyone,
+    services: House,
+    dataset_id: DatasetId,
+    request: Request,
+    rows: DummyRows = 100,
+    seed: DummySeed = 0,
+) -> StreamingResponse:
+    """Rows made from the declared bounds and categories alone, to write and try code with. Free.
+
+    No row of the dataset is read, and no result of these rows says anything of it: values are
+    uniform and columns independent. The same seed gives the same rows. As JSON, CSV or Parquet.
+    """
+    kind = negotiate(",".join(request.headers.getlist("accept")), (JSON, CSV, PARQUET))
+    if kind is None:
+        raise of_status(406, f"Dummy rows come as {JSON}, {CSV} or {PARQUET}.")
+    schema = use.schema(services, caller, dataset_id)
+    if rows * len(schema.columns) > MOST_DUMMY_VALUES:
+        most = f"At most {MOST_DUMMY_VALUES // len(schema.columns):,} rows of this dataset."
+        raise Refusal(422, "invalid_request", "The request is not valid.", [Fault(ROWS, most)])
+    data = schema.dummy(rows, seed=seed)
+    if kind == JSON:
+        head = {"dataset": str(dataset_id), "rows": rows, "seed": seed, "note": DUMMY}
+        body = table_as_json(head, data)
+    else:
+        body = table_as_csv([data]) if kind == CSV else table_as_parquet([data])
+    return download(request, caller, body, kind, {"Dpmcmc-Rows": DUMMY})
 
 
 @router.patch("/datasets/{id}", openapi_extra=describe(DatasetPatch))
@@ -349,18 +505,41 @@ def amend(
 
 
 @router.delete("/datasets/{id}", status_code=204, response_class=Response)
-def destroy(caller: Admin, services: House, dataset_id: DatasetId) -> None:
+def destroy(caller: Admin, services: House, dataset_id: DatasetId, reason: Why = None) -> None:
     """Destroy the stored rows and their key. Metadata and ledger stay."""
-    use.destroy(services, caller, dataset_id)
+    use.destroy(services, caller, dataset_id, (reason or "").strip() or None)
 
 
 @router.get("/datasets/{id}/budget")
 def budget(
-    caller: Anyone, services: House, dataset_id: DatasetId, job_epsilon: JobEpsilon = None
+    caller: Anyone,
+    services: House,
+    dataset_id: DatasetId,
+    job_epsilon: JobEpsilon = None,
+    raised_to: RaisedTo = None,
 ) -> BudgetOut:
-    """What is spent, reserved and left, and with `job_epsilon` for how many such jobs."""
-    found = use.budget(services, caller, dataset_id)
-    return BudgetOut.model_validate(budget_of(found, job_epsilon))
+    """What is spent, reserved and left, and with `job_epsilon` for how many such jobs.
+
+    With `raised_to` also what a raise would do, before anybody does it: nothing is changed.
+    """
+    members = budget_of(use.budget(services, caller, dataset_id), job_epsilon)
+    if raised_to is not None:
+        members["raised"] = _raised(members, raised_to, job_epsilon)
+    return BudgetOut.model_validate(members)
+
+
+def _raised(budget: dict[str, Any], epsilon: float, job_epsilon: float | None) -> RaisedOut:
+    if epsilon < budget["epsilon"]:
+        raise invalid("/query/raised_to", use.NEVER_LOWERED)
+    left = budget["jobs_left"]
+    if job_epsilon is not None:
+        before, after = (
+            jobs_within(whole, job_epsilon, budget["delta"])
+            for whole in (budget["epsilon"], epsilon)
+        )
+        left += after - before
+    warned = [WeakOut(code="weak_promise", detail=said) for said in warnings(epsilon)]
+    return RaisedOut(epsilon=epsilon, jobs_left=left, warnings=warned)
 
 
 @router.get("/budget")
@@ -375,9 +554,9 @@ def budgets(
     page = use.budgets(services, caller, limit, cursor)
     items = [
         BudgetItem.model_validate(
-            {**budget_of(found, job_epsilon), "history": [_step(p) for p in found.history]}
+            {**budget_of(budget, job_epsilon), "history": [_step(p) for p in budget.history]}
         )
-        for found in page.items
+        for budget in page.items
     ]
     return Listing(items=items, next_cursor=page.next_cursor)
 
@@ -427,5 +606,5 @@ def verify(
     body: Annotated[VerifyIn | None, Depends(read_any(VerifyIn))],
 ) -> VerificationOut:
     """Recompute chain and totals, and hold them against an end that was kept elsewhere."""
-    found, whose = use.verify(services, caller, dataset_id, anchor_of(body))
-    return anchors.shown(services, found, whose, body)
+    verification, whose = use.verify(services, caller, dataset_id, anchor_of(body))
+    return anchors.shown(services, verification, whose, body)

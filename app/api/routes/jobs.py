@@ -45,6 +45,7 @@ from app.services.results import fetch
 from app.services.results.chains import HeldDraws
 from app.services.results.posteriors import FREE, EffectAsked, Question, free_answer
 from app.storage.rows import FINAL_STATUSES, JobRow
+from dpmcmc.planner import Plan
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.posterior.units import Scale
 
@@ -141,6 +142,7 @@ async def plan(
         noise_multiplier=made.noise_multiplier,
         num_steps=made.num_steps,
         usable=made.usable,
+        rounds=list(made.rounds) if isinstance(made, Plan) else [],
         remaining_after=Epsilon(epsilon=offer.remaining_after),
         affordable=offer.affordable,
         warnings=[*warnings(made.cost.epsilon), *made.warnings, *offer.found],
@@ -168,6 +170,7 @@ async def submit(
         work = (str(caller.id), worked_out, schema := job[0], asked, False, job[1])
         ticket = planners.ask(*work, quick=asked.quick)
         made = plans.checked(services, schema, asked, await answered(request, ticket))
+        plans.refuse_few_rows(schema, made)
         if not made.usable and not accepted:
             ticket = planners.ask(str(caller.id), shortfall, schema, asked, made)
             raise plans.low_quality(*await answered(request, ticket))

@@ -112,7 +112,7 @@ def amend(
     body: Annotated[UserPatch, Depends(read(UserPatch))],
 ) -> UserOut:
     """Disable a user, whose keys, streams and jobs end at once, or enable the user again."""
-    return UserOut(**_public(people.disable(services, caller, user_id, body.disabled)))
+    return UserOut(**_public(people.disable(services, caller, user_id, body.disabled, body.reason)))
 
 
 @router.post("/users/me/keys", status_code=201, openapi_extra=describe(KeyIn, required=False))

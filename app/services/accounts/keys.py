@@ -48,7 +48,7 @@ _USES = _Uses()
 
 
 def works(now: datetime | BindParameter[Any]) -> ColumnElement[bool]:
-    """The condition that a key, joined with its user, lets somebody in."""
+    """The SQL condition that a key, joined with its user, is valid now."""
     return (
         KeyRow.revoked_at.is_(None)
         & or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > now)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import select
@@ -91,7 +92,9 @@ def me(services: Services, caller: Caller) -> Person:
         )
 
 
-def disable(services: Services, caller: Caller, user_id: UUID, disabled: bool) -> UserRow:
+def disable(
+    services: Services, caller: Caller, user_id: UUID, disabled: bool, reason: str | None = None
+) -> UserRow:
     """Shut a user out at once, jobs included, or let the user in again. Twice is no error.
 
     What waits is cancelled and given back, what runs stops and stays paid. Raises Refusal 404, and
@@ -108,7 +111,8 @@ def disable(services: Services, caller: Caller, user_id: UUID, disabled: bool) -
         user.disabled_at = utc_now() if disabled else None
         stopped = stop_all(session, None, JobRow.user_id == user_id) if disabled else 0
         act = "user.disable" if disabled else "user.enable"
-        note(session, caller, act, user_id, user_id=user_id, jobs_stopped=stopped)
+        why: dict[str, Any] = {"reason": reason} if reason else {}
+        note(session, caller, act, user_id, user_id=user_id, jobs_stopped=stopped, **why)
     return user
 
 

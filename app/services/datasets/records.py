@@ -19,12 +19,15 @@ from app.services.cursors import Page, by_number, by_time, encode
 from app.services.datasets.stored_rows import put_back
 from app.services.errors import Refusal, invalid
 from app.services.jobs.cancel import stop_all
+from app.storage.columns import schema_of
 from app.storage.errors import VersionsKeptError
 from app.storage.locks import UPLOADS, take
 from app.storage.rows import DatasetRow, GrantRow, JobRow, UserRow
 from app.storage.types import utc_now
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.privacy.promises import refusal
 
+NEVER_LOWERED = "A budget is never lowered."
 MOST_STEPS = 4000  # of all histories of a page together
 LEAST_HISTORY, MOST_HISTORY = 2, 200  # steps of one
 VERSIONS_KEPT = (
@@ -77,11 +80,15 @@ def check_users(session: Session, grants: Sequence[UUID] | None, pointer: str) -
 
 
 def grant(
-    session: Session, caller: Caller, dataset_id: UUID, grants: Sequence[UUID] | None
+    session: Session,
+    caller: Caller,
+    dataset_id: UUID,
+    grants: Sequence[UUID] | None,
+    reason: str | None = None,
 ) -> None:
     """Say who may use a dataset, in its ledger and in the grants' table."""
     users = None if grants is None else sorted({str(user) for user in grants})
-    ledger.amend(session, dataset_id, "grant", {"users": users}, caller.id)
+    ledger.amend(session, dataset_id, "grant", {"users": users}, caller.id, reason)
     session.execute(delete(GrantRow).where(GrantRow.dataset_id == dataset_id))
     session.add_all(GrantRow(dataset_id=dataset_id, user_id=UUID(user)) for user in users or ())
     session.execute(
@@ -106,6 +113,12 @@ def dataset(services: Services, caller: Caller, dataset_id: UUID) -> Described:
     """One dataset. Raises Refusal 404."""
     with services.sessions.read() as session:
         return described(session, visible_dataset(session, caller, dataset_id))
+
+
+def schema(services: Services, caller: Caller, dataset_id: UUID) -> Schema:
+    """The public facts of one dataset. Raises Refusal 404."""
+    with services.sessions.read() as session:
+        return schema_of(visible_dataset(session, caller, dataset_id))
 
 
 def datasets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Described]:
@@ -189,6 +202,7 @@ def amend(
 ) -> Described:
     """Apply `privacy`, `archived`, `available`, `grants` and `allotments`, all or none.
 
+    The ledger and the audit trail have what was before, and the `reason`.
     Raises Refusal 404, 409, 422.
     """
     try:
@@ -197,23 +211,47 @@ def amend(
             if row.destroyed_at is not None:
                 raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
             refuse_rewound(session, services, dataset_id)
-            _raise_budget(session, caller, row, changes.get("privacy"))
+            wanted = {name: value for name, value in changes.items() if name != "reason"}
+            reason, before = changes.get("reason"), _before(session, row, wanted)
+            _raise_budget(session, caller, row, changes.get("privacy"), reason)
             stopped = _stop_closed(session, row, changes)
             if changes.get("available"):
                 put_back(services, session, caller, row)
-            _archive(session, caller, row, changes.get("archived"))
+            _archive(session, caller, row, changes.get("archived"), reason)
             if "grants" in changes:
                 check_users(session, changes["grants"], "/grants")
-                grant(session, caller, dataset_id, changes["grants"])
-            _allot(session, caller, dataset_id, changes.get("allotments", {}))
+                grant(session, caller, dataset_id, changes["grants"], reason)
+            _allot(session, caller, dataset_id, changes.get("allotments", {}), reason)
             session.flush()
             session.expire_all()
             changed = described(session, visible_dataset(session, caller, dataset_id))
-            details: dict[str, Any] = {"jobs_stopped": stopped} if stopped else {}
-            note(session, caller, "dataset.amend", dataset_id, changes=_plain(changes), **details)
+            details: dict[str, Any] = {"changes": _plain(wanted), "before": _plain(before)}
+            if stopped:
+                details["jobs_stopped"] = stopped
+            if reason:
+                details["reason"] = reason
+            note(session, caller, "dataset.amend", dataset_id, **details)
             return changed
     except ledger.AmendmentRefused:
         raise Refusal(409, "amendment_refused", "The ledger refuses this change.") from None
+
+
+def _before(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a dataset has of the members that are to change."""
+    before: dict[str, Any] = {}
+    if changes.get("privacy"):
+        terms = ledger.terms_of(session, row.id)
+        named = [name for name, value in changes["privacy"].items() if value is not None]
+        before["privacy"] = {name: getattr(terms, name) for name in named}
+    if "archived" in changes:
+        before["archived"] = row.archived_at is not None
+    if "grants" in changes:
+        granted = _grants(session, row)
+        before["grants"] = None if granted is None else sorted(granted)
+    if changes.get("allotments"):
+        own = {cap.analyst_id: cap.epsilon for cap in ledger.allotments(session, [row.id])[row.id]}
+        before["allotments"] = {analyst: own.get(analyst) for analyst in changes["allotments"]}
+    return before
 
 
 def _stop_closed(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> int:
@@ -244,7 +282,11 @@ def _plain(value: Any) -> Any:
 
 
 def _raise_budget(
-    session: Session, caller: Caller, row: DatasetRow, raised: Mapping[str, float] | None
+    session: Session,
+    caller: Caller,
+    row: DatasetRow,
+    raised: Mapping[str, float] | None,
+    reason: str | None,
 ) -> None:
     named = {name: value for name, value in (raised or {}).items() if value is not None}
     if not named:
@@ -254,13 +296,17 @@ def _raise_budget(
     terms = ledger.terms_of(session, row.id)
     for name, value in named.items():
         if value < getattr(terms, name):
-            raise invalid(f"/privacy/{name}", "A budget is never lowered.")
+            raise invalid(f"/privacy/{name}", NEVER_LOWERED)
     for part in (row, *holders_of(session, row)):
-        _raise_one(session, caller, part, named)
+        _raise_one(session, caller, part, named, reason)
 
 
 def _raise_one(
-    session: Session, caller: Caller, row: DatasetRow, named: Mapping[str, float]
+    session: Session,
+    caller: Caller,
+    row: DatasetRow,
+    named: Mapping[str, float],
+    reason: str | None,
 ) -> None:
     """Raise a budget to what was named, where it is not above that already.
 
@@ -274,7 +320,7 @@ def _raise_one(
     refused = refusal(delta, rows, row.unit)
     if refused and delta > terms.delta:  # what it has already it may keep
         raise invalid("/privacy/delta", refused)
-    ledger.amend(session, row.id, "raise_budget", raised, caller.id)
+    ledger.amend(session, row.id, "raise_budget", raised, caller.id, reason)
 
 
 def units_on(session: Session, ledger_id: UUID) -> int:
@@ -287,7 +333,11 @@ def units_on(session: Session, ledger_id: UUID) -> int:
 
 
 def _allot(
-    session: Session, caller: Caller, dataset_id: UUID, caps: Mapping[UUID, float | None]
+    session: Session,
+    caller: Caller,
+    dataset_id: UUID,
+    caps: Mapping[UUID, float | None],
+    reason: str | None,
 ) -> None:
     """Cap analysts under the dataset's budget (None: no more): an entry for each change."""
     if not caps:
@@ -301,17 +351,21 @@ def _allot(
             raise invalid(f"/allotments/{analyst}", "There is no such analyst.")
         if epsilon != before.get(analyst):
             details = {"analyst": str(analyst), "epsilon": epsilon}
-            ledger.amend(session, dataset_id, "allot", details, caller.id)
+            ledger.amend(session, dataset_id, "allot", details, caller.id, reason)
 
 
-def _archive(session: Session, caller: Caller, row: DatasetRow, archived: bool | None) -> None:
+def _archive(
+    session: Session, caller: Caller, row: DatasetRow, archived: bool | None, reason: str | None
+) -> None:
     if archived is None or archived == (row.archived_at is not None):
         return
-    ledger.amend(session, row.id, "archive" if archived else "unarchive", {}, caller.id)
+    ledger.amend(session, row.id, "archive" if archived else "unarchive", {}, caller.id, reason)
     row.archived_at = utc_now() if archived else None
 
 
-def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
+def destroy(
+    services: Services, caller: Caller, dataset_id: UUID, reason: str | None = None
+) -> None:
     """Forget a dataset's key, stop its jobs, and delete its file. Raises Refusal 404 or 503.
 
     Nobody can read the file once the key is gone, so a crash between the two leaves no rows. A file
@@ -330,9 +384,10 @@ def destroy(services: Services, caller: Caller, dataset_id: UUID) -> None:
         stop_all(session, "dataset_destroyed", JobRow.dataset_id.in_([part.id for part in live]))
         ledger.hold_pool(session, row.pool_id or row.id)
         for part in live:
-            ledger.amend(session, part.id, "destroy", {}, caller.id)
+            ledger.amend(session, part.id, "destroy", {}, caller.id, reason)
             part.wrapped_key, part.destroyed_at = None, utc_now()
-            note(session, caller, "dataset.destroy", part.id)
+            why: dict[str, Any] = {"reason": reason} if reason else {}
+            note(session, caller, "dataset.destroy", part.id, **why)
         files = [part.id for part in own if not part.holders]
     try:
         for one_id in files:

@@ -82,6 +82,7 @@ def mark_store(services: Services) -> None:
 
 
 def _is_there(services: Services, row: DatasetRow) -> bool:
+    """Whether the file of a dataset's rows is there, whole and readable with its key."""
     try:
         services.vault.files.examine(row)
     except (DatasetFileError, KeyFileError):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, BinaryIO
 from uuid import UUID, uuid4
 
@@ -164,17 +165,18 @@ def _created(
         if definition.shares_ledger_with is not None:
             named = _ledger_named(session, definition.shares_ledger_with)
             _check_promise(services, session, named, terms)
-    names = definition.holders.names if definition.holders else ("",)
+    names = definition.holders.names if definition.holders else ()
+    if not names or _by_person(definition):
+        names = ("", *names)  # all rows, and then those of each holder: docs/proofs/units.md
     ids = [uuid4() for _ in names]
     try:
         columns, stored, made = _ingested(services, definition, ids, files)
         cut = [(one.cut_units, one.dropped_rows) for one in stored if isinstance(one, StoredUnits)]
-        told = definition, caller, columns
         rows = [
-            _row(*told, at, name, one.rows, one.wrapped_key)
+            _row(definition, caller, columns, at, name, one.rows, one.wrapped_key)
             for at, name, one in zip(ids, names, stored, strict=True)
         ]
-        pool = _pool(services, *told, rows) if definition.holders else None
+        pool = _pool(services, definition, caller, columns, rows) if names[0] else None
         services.vault.files.mark(services.sessions.installation)
         taken = _record(services, caller, pool, rows, terms, definition, made, once)
         return replace(taken, cut=cut[0]) if cut else taken
@@ -188,54 +190,62 @@ def _created(
 def _check_files(definition: Definition, number: int) -> None:
     """Refuse other files than were declared, and names that are too long beside the dataset's."""
     holders = definition.holders
-    unit = unit_of(definition.privacy_unit)
-    if holders is not None and isinstance(unit, PrivacyUnit):
-        told = "several holders may not have rows of one person yet: upload all rows as one file"
-        raise invalid("/metadata/privacy_unit", told)
     wanted = 1 if holders is None or holders.column is not None else len(holders.names)
     if number != wanted:
         raise invalid("/file", f"{wanted} needed by the metadata, {number} came")
     if holders is None:
         return
-    if definition.population is not None:
-        told = "a pooled dataset and its holders have ledgers of their own: leave it out"
-        raise invalid("/metadata/population", told)
+    if definition.population is not None and not _by_person(definition):
+        message = "a pooled dataset and its holders have ledgers of their own: leave it out"
+        raise invalid("/metadata/population", message)
     for at, name in enumerate(holders.names):
         if len(_name(definition, name)) > MAX_NAME:
-            told = f"at most {MAX_NAME} characters together with the dataset's name"
-            raise invalid(f"/metadata/holders/names/{at}", told)
+            message = f"at most {MAX_NAME} characters together with the dataset's name"
+            raise invalid(f"/metadata/holders/names/{at}", message)
 
 
 def _ingested(
     services: Services, definition: Definition, ids: Sequence[UUID], files: Sequence[BinaryIO]
-) -> tuple[tuple[Column, ...], list[Stored], list[Fingerprint]]:
+) -> tuple[tuple[Column, ...], Sequence[Stored], list[Fingerprint]]:
     """Parse and encrypt the rows of each dataset, and make its fingerprint. Raises Refusal."""
     limits = Limits(file_bytes=services.settings.max_upload_bytes)
-    vault, holders, pointer = services.vault, definition.holders, ""
+    vault, holders = services.vault, definition.holders
+    apart: dict[str, str] = {}  # where faults are of columns that are not stored
     reading = definition.reading
     unit = unit_of(definition.privacy_unit)
-    named = "/privacy_unit/column" if isinstance(unit, PrivacyUnit) else "/holders/column"
     try:
         columns = parse_columns([dict(column) for column in definition.columns])
         sketches = [vault.fingerprints.start(columns) for _ in ids]
+        owner = None
         if holders is not None and holders.column is not None:
-            pointer = f"/columns/{len(columns)}"
             owner = CategoryColumn(name=holders.column, categories=holders.names)
+        named = {"/privacy_unit/column": _by_person(definition), "/holders/column": owner}
+        behind = [place for place, there in named.items() if there]
+        apart = {f"/columns/{len(columns) + at}": place for at, place in enumerate(behind)}
+        stored: Sequence[Stored]
+        if isinstance(unit, PrivacyUnit):
+            sources = [(file, kind_of(file)) for file in files]
+            stored = ingest_by_unit(
+                vault.files, ids, sources, columns, unit, limits, sketches, reading, owner
+            )
+        elif owner is not None:
             kind, source = kind_of(files[0]), files[0]
-            told = vault.files, ids, source, kind, columns, owner, limits, sketches
-            stored = ingest_apart(*told, reading)
-        elif isinstance(unit, PrivacyUnit):
-            pointer, kind = f"/columns/{len(columns)}", kind_of(files[0])
-            alone = vault.files, ids[0], files[0], kind, columns, unit, limits, sketches[0]
-            stored = [ingest_by_unit(*alone, reading)]
+            stored = ingest_apart(
+                vault.files, ids, source, kind, columns, owner, limits, sketches, reading
+            )
         else:
             stored = [
                 ingest(vault.files, one, file, kind_of(file), columns, limits, sketch, reading)
                 for one, file, sketch in zip(ids, files, sketches, strict=True)
             ]
     except IngestError as error:
-        raise refused(error, pointer, named) from None
+        raise refused(error, apart) from None
     return columns, stored, [sketch.fingerprint() for sketch in sketches]
+
+
+def _by_person(definition: Definition) -> bool:
+    """Whether one person may have several rows."""
+    return isinstance(unit_of(definition.privacy_unit), PrivacyUnit)
 
 
 def _name(definition: Definition, holder: str) -> str:
@@ -314,9 +324,10 @@ def _record(
     once: Once | None,
 ) -> Taken:
     """Write the records. pool: of several holders. rows, made: of each dataset that holds rows."""
-    looked_at = [_Earlier(services) for _ in rows]
+    compared = rows if pool is not None else rows[:1]  # whose rows the others have
+    looked_at = [_Earlier(services) for _ in compared]
     with services.sessions.read() as session:
-        for earlier, own in zip(looked_at, made, strict=True):
+        for earlier, own in zip(looked_at, made[: len(compared)], strict=True):
             earlier.compare(session, own)  # most of it before anybody has to wait
     seen: list[Seen] = []
     with services.sessions.write() as session:
@@ -325,9 +336,12 @@ def _record(
             once.remember(session, caller, (pool or rows[0]).id)
         if pool is not None:
             _new(services, session, caller, pool, terms, definition)
-        for row, earlier, own in zip(rows, looked_at, made, strict=True):
+        for row, earlier, own in zip(compared, looked_at, made[: len(compared)], strict=True):
             earlier.compare(session, own)
             seen += _new(services, session, caller, row, terms, definition, earlier.alike())
+        of_all = replace(definition, shares_ledger_with=rows[0].id)
+        for row in rows[len(compared) :]:
+            _new(services, session, caller, row, terms, of_all)
         for row, own in zip(rows, made, strict=True):
             sealed = services.vault.fingerprints.seal(row.id, own)
             session.add(FingerprintRow(dataset_id=row.id, sealed=sealed))
@@ -555,17 +569,14 @@ def kind_of(file: BinaryIO) -> Any:
     return "parquet" if magic == PARQUET_MAGIC else "csv"
 
 
-def refused(error: IngestError, further: str = "", named: str = "") -> Refusal:
+def refused(error: IngestError, apart: Mapping[str, str] = MappingProxyType({})) -> Refusal:
     """An upload's faults. Places among the declared columns lie in the metadata.
 
-    further: where the faults of a column are that is not declared among them, but named there.
+    apart: places of columns that are not declared among them, and where they are named.
     """
-    places = [
-        (named if further and place == further else place, message)
-        for place, message in error.problems
-    ]
-    found = [
+    places = [(apart.get(place, place), message) for place, message in error.problems]
+    faults = [
         Fault(place if place.startswith("/file") else f"/metadata{place}", message)
         for place, message in places
     ]
-    return Refusal(422, error.code, UPLOAD_REFUSED, found)
+    return Refusal(422, error.code, UPLOAD_REFUSED, faults)

@@ -18,7 +18,7 @@ from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow, JobRow
 from dpmcmc.base.errors import SpecError, low_quality_remedy
 from dpmcmc.inputs.schema import Schema
-from dpmcmc.planner import BasePlan
+from dpmcmc.planner import BasePlan, check_rows
 from dpmcmc.privacy.events import EventError
 
 MOST_EARLIER = 50  # jobs whose results a plan looks at
@@ -92,6 +92,15 @@ def checked(services: Services, schema: Schema, job: PaidJob, plan: BasePlan | F
     if job.memory_bytes(schema, plan) > using.job_memory_bytes:
         raise _too_large(job.too_wide)
     return plan
+
+
+def refuse_few_rows(schema: Schema, plan: BasePlan) -> None:
+    """Refuse a job whose draws say less than they seem to of so few rows. Raises Refusal 422."""
+    try:
+        check_rows(schema, plan)
+    except SpecError as error:
+        faults = [Fault(error.pointer, error.message)]
+        raise Refusal(422, "invalid_request", "The job cannot be run.", faults) from None
 
 
 def _too_large(fault: Fault) -> Refusal:

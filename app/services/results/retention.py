@@ -31,7 +31,7 @@ class Retention:
 
 
 def expire(services: Services) -> int:
-    """Delete the draws of some jobs that ended long enough ago. Returns of how many."""
+    """Delete the draws of some jobs that ended long enough ago; return the number of jobs."""
     with services.sessions.write() as session:
         now = database_now(session)
         ended = now - timedelta(days=services.settings.chain_days)

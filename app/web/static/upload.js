@@ -5,11 +5,12 @@ const columns = document.getElementById("columns");
 const LOOKED_BYTES = 2 ** 20;
 
 function show(column) {
-  const number = column.querySelector("[data-c=type]").value === "number";
+  const type = column.querySelector("[data-c=type]").value;
   for (const label of column.querySelectorAll("[data-for]")) {
-    label.hidden = (label.dataset.for === "number") !== number;
+    label.hidden = !label.dataset.for.split(" ").includes(type);
     const field = label.querySelector("input, textarea");
-    field.required = !label.hidden && !["missing", "empty", "spikes", "integer"].includes(field.dataset.c);
+    field.required = !label.hidden && ["lower", "upper", "categories"].includes(field.dataset.c);
+    if (["lower", "upper"].includes(field.dataset.c)) field.placeholder = type === "date" ? "2020-01-31" : "";
   }
 }
 
@@ -22,19 +23,49 @@ function add(name = "") {
   return made;
 }
 
+// Puts a column's facts into its fields; what is not among them stays as it is.
+function fill(column, facts) {
+  const field = (name) => column.querySelector(`[data-c=${name}]`);
+  for (const name of ["name", "type", "lower", "upper", "description"]) if (facts[name] !== undefined) field(name).value = facts[name];
+  if (facts.categories) field("categories").value = facts.categories.join("\n");
+  if (facts.spikes) field("spikes").value = facts.spikes.join(", ");
+  if (facts.integer !== undefined) field("integer").checked = facts.integer;
+  if (facts.missing !== undefined) {
+    field("empty").checked = facts.missing === true;
+    field("missing").value = facts.missing === true ? "" : facts.missing.join(", ");
+  }
+  show(column);
+}
+
+// A schema file's columns: those that are here already are completed, the others added.
+async function declare(schema) {
+  const body = new FormData();
+  body.set("schema", schema);
+  const answer = await fetch("/datasets/schema", { method: "POST", body, headers: JSON.parse(form.getAttribute("hx-headers")) });
+  const found = await answer.json();
+  const wrong = answer.ok ? found.problems.map((one) => `Line ${one.line}, ${one.field}: ${one.message}`) : [found.told];
+  document.getElementById("schema").replaceChildren(...wrong.map((text) => Object.assign(document.createElement("p"), { textContent: text, role: "alert" })));
+  if (!answer.ok) return;
+  const there = new Map([...columns.children].map((one) => [one.querySelector("[data-c=name]").value.trim(), one]));
+  if (found.columns.length) there.get("")?.remove();
+  for (const facts of found.columns) fill(there.get(facts.name) ?? add(facts.name), facts);
+}
+
 // What is no number goes as it was typed: the service says what is wrong with it.
 const number = (text) => (text.trim() && Number.isFinite(Number(text)) ? Number(text) : text.trim());
 const parts = (text, separator) => text.split(separator).map((one) => one.trim()).filter(Boolean);
 
 function told(column) {
   const field = (name) => column.querySelector(`[data-c=${name}]`).value;
-  const made = { name: field("name"), type: field("type") };
-  if (made.type !== "number") return { ...made, categories: parts(field("categories"), "\n") };
-  const codes = parts(field("missing"), ",").map(number), spikes = parts(field("spikes"), ",").map(number);
-  const whole = column.querySelector('[data-c="integer"]').checked;
+  const description = field("description").trim();
+  const made = { name: field("name"), type: field("type"), ...(description && { description }) };
   const empty = column.querySelector('[data-c="empty"]').checked;
+  if (!["number", "date"].includes(made.type)) return { ...made, categories: parts(field("categories"), "\n"), ...(empty && { missing: true }) };
+  const bound = made.type === "date" ? (text) => text.trim() : number;
+  const codes = parts(field("missing"), ",").map(bound), spikes = parts(field("spikes"), ",").map(bound);
+  const whole = made.type === "number" && column.querySelector('[data-c="integer"]').checked;
   return {
-    ...made, lower: number(field("lower")), upper: number(field("upper")),
+    ...made, lower: bound(field("lower")), upper: bound(field("upper")),
     ...((codes.length || empty) && { missing: codes.length ? codes : true }), ...(spikes.length && { spikes }), ...(whole && { integer: true }),
   };
 }
@@ -123,9 +154,7 @@ function take(found) {
     if (!name || there.has(name) || left.has(name)) continue;
     if (out) { left.add(name); continue; }
     const made = add(name);
-    made.querySelector("[data-c=type]").value = kind === "text" ? "category" : "number";
-    made.querySelector("[data-c=integer]").checked = kind === "whole";
-    show(made);
+    fill(made, { type: { text: "category", date: "date" }[kind] ?? "number", integer: kind === "whole" });
   }
   skip.value = [...left].join("\n");
 }
@@ -134,13 +163,27 @@ form.addEventListener("click", ({ target }) => {
   if (target.matches("[data-add]")) add().querySelector("input").focus();
   if (target.matches("[data-look]")) look();
   if (target.matches("[data-remove]")) target.closest(".column").remove();
+  if (target.matches("[data-above]")) {
+    const own = target.closest(".column"), above = own.previousElementSibling;
+    if (above) { const { name, description, ...facts } = told(above); fill(own, { missing: [], ...facts }); }
+  }
 });
-form.addEventListener("change", ({ target }) => {
+form.addEventListener("change", async ({ target }) => {
+  if (target.matches("[data-schema]") && target.files.length) { await declare(target.files[0]); target.value = ""; }
+  if (target.matches("[data-paste]") && target.value.trim()) await declare(new Blob([target.value]));
+  if (target.matches("[data-copy]") && target.value) await declare(await (await fetch(`/datasets/${target.value}/schema`)).blob());
   if (target.matches("[data-c=type]")) show(target.closest(".column"));
   if (target.matches("[data-m=several]")) for (const label of form.querySelectorAll("[data-unit]")) {
     label.hidden = target.value !== "unit";
     label.querySelector("input").required = !label.hidden;
   }
+});
+form.addEventListener("input", ({ target }) => {
+  const column = target.closest(".column"), codes = column?.querySelector("[data-c=missing]");
+  if (!codes) return;
+  const both = ["number", "date"].includes(column.querySelector("[data-c=type]").value) && codes.value.trim() && column.querySelector("[data-c=empty]").checked;
+  codes.setCustomValidity(both ? "Give codes, or say that values may be missing, and not both: the codes of a text file may stand in its spellings of no value." : "");
+  if (both) codes.reportValidity();
 });
 form.addEventListener("htmx:configRequest", ({ detail }) => {
   detail.formData.set("metadata", JSON.stringify(metadata()));

@@ -51,13 +51,15 @@ class Terms:
 
     root: (k, k, m), root @ root.T is minus the slope of the expected psi in eta. noise: the same of
     the variance of psi under the model. square: (m,) within [0, cut^2], the cut squared residual;
-    zeros where a family has no scale.
+    zeros where a family has no scale. minus: (k, k, m), minus @ minus.T is to be taken off the
+    slope, where one row's may be negative; empty elsewhere.
     """
 
     psi: Floats
     root: Floats
     noise: Floats
     square: Floats
+    minus: Floats = field(default_factory=lambda: NONE)
 
 
 Link = Literal["identity", "log", "logit", "softmax"]
@@ -73,6 +75,11 @@ class Variance:
     power: float
     size: float = np.inf
 
+    @property
+    def proportional(self) -> bool:
+        """Whether sds are in proportion to means, by the scale: no response is then 0."""
+        return self.power == 2.0
+
 
 BINOMIAL = Variance(1.0, -1.0)
 
@@ -82,17 +89,47 @@ class Family(Protocol):
 
     link: maps the mean of a response to its predictor; that of "identity" may have a scale, which
     is the sd of the residual in units of the predictor. has_scale: whether residuals have a scale,
-    which is estimated. quadratic: whether the log likelihood is quadratic in the predictor.
-    variance: of a response, given its mean.
+    which is estimated. log_scale: whether the log of a scale is a predictor of its own, behind that
+    of the mean: one coefficient for all rows, which neither covariates nor offsets move. quadratic:
+    whether the log likelihood is quadratic in the predictor. variance: of a response, given its
+    mean and a scale of 1.
     """
 
     link: Link
     has_scale: bool
+    log_scale: bool
     quadratic: bool
     variance: Variance
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return the statistics of rows with responses y (m,), see Terms."""
+
+
+class ScaleFamily(Family, Protocol):
+    """A family with a log scale.
+
+    information: of a row about its predictor and about the log scale, under the model, where the
+    scale is 1. sharpest: most information of a row about either, with any response. normal_scale:
+    about the sd that a fit of normal residuals finds where the scale is 1.
+    """
+
+    information: tuple[float, float]
+    sharpest: float
+    normal_scale: float
+
+    def longest(self, squares: Floats) -> Floats:
+        """Return (m,), the longest score that a row can have where the scale is 1.
+
+        squares: (2, m), squared lengths of what units of both derivatives add to it.
+        """
+
+
+def is_additive(family: Family) -> bool:
+    """Whether a scale is the sd of residuals in units of the predictor, of which scores are parts.
+
+    Those of a family with sds in proportion to its means are relative ones, as those of a log are.
+    """
+    return family.link == "identity" or family.variance.proportional
 
 
 def single(psi: Floats, slope: Floats, variance: Floats, square: Floats | None = None) -> Terms:

@@ -7,11 +7,12 @@ that the sensitivity does not depend on the weights.
 """
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
 from dpmcmc.base.errors import SpecError
-from dpmcmc.families.scores.base import Evaluation, Family, Floats, Terms
+from dpmcmc.families.scores.base import TINY, Evaluation, Family, Floats, ScaleFamily, Terms
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.schema import NumberColumn, Table
@@ -42,10 +43,13 @@ class Given:
         self.family, self.shift, self.usual, self.heaviest = family, shift, usual, heaviest
         self.link, self.has_scale = family.link, family.has_scale
         self.quadratic, self.variance = family.quadratic, family.variance
+        self.log_scale = family.log_scale
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
         answer, offset, weight = y.T
+        if self.log_scale:
+            return self._scaled(answer, offset, np.sqrt(weight), at)
         eta, root = at.eta + offset, np.sqrt(weight)
         if self.link == "identity":
             answer, eta, row_norm, spread = (
@@ -58,6 +62,42 @@ class Given:
         asked = replace(at, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
         terms = self.family.terms(answer, asked)
         return Terms(times * terms.psi, root * terms.root, root * terms.noise, terms.square)
+
+    @property
+    def information(self) -> tuple[float, float]:
+        """See ScaleFamily; of a row of the usual weight."""
+        location, scale = cast("ScaleFamily", self.family).information
+        return self.usual * location, scale
+
+    @property
+    def sharpest(self) -> float:
+        """See ScaleFamily; of a row of weight 1."""
+        return cast("ScaleFamily", self.family).sharpest
+
+    @property
+    def normal_scale(self) -> float:
+        """See ScaleFamily."""
+        return cast("ScaleFamily", self.family).normal_scale
+
+    def longest(self, squares: Floats) -> Floats:
+        """See ScaleFamily."""
+        most = squares * np.array([[self.heaviest], [1.0]])
+        return cast("ScaleFamily", self.family).longest(most)
+
+    def _scaled(self, answer: Floats, offset: Floats, root: Floats, at: Evaluation) -> Terms:
+        """Return the terms of rows whose residuals, times these roots, have the scale."""
+        each = np.stack((root, np.ones_like(root)))  # the predictor of the scale is left as it is
+        eta = each * at.eta
+        eta[0] += root * offset
+        inner = each[:, None] * each * at.inner if at.inner.size else at.inner
+        asked = replace(at, eta=eta, inner=inner)
+        terms = self.family.terms(root * answer, asked)
+        roots = (
+            each[:, None] * part if part.size else part
+            for part in (terms.root, terms.noise, terms.minus)
+        )
+        slope, noise, minus = roots
+        return Terms(each * terms.psi, slope, noise, terms.square, minus)
 
 
 def is_given(design: Design, model: ModelSpec) -> bool:
@@ -114,12 +154,26 @@ def packed(
     return given, np.stack((y, design.offset(table) / unit, weight), axis=1)
 
 
-def pilot(family: Family, y: Floats) -> tuple[Family, Floats]:
-    """Return the linear regression of the log of a count."""
+def linear_of(family: Family) -> Family:
+    """Return the linear regression of the same rows."""
     if not isinstance(family, Given):
-        return Linear(), np.log(y + 0.5)
+        return Linear()
+    return Given(Linear(), family.shift, family.usual, family.heaviest, moved=family.moved)
+
+
+def pilot(family: Family, y: Floats) -> tuple[Family, Floats]:
+    """Return the linear regression of the log of a response."""
+    if not isinstance(family, Given):
+        return Linear(), logs_of(family, y)
     ones = np.ones(len(y))
-    return Given(Linear(), family.shift), np.stack((np.log(y[:, 0] + 0.5), y[:, 1], ones), axis=1)
+    logs = logs_of(family, y[:, 0])
+    return Given(Linear(), family.shift), np.stack((logs, y[:, 1], ones), axis=1)
+
+
+def logs_of(family: Family, y: Floats) -> Floats:
+    """Return logs of responses: of counts, which may be 0, with a half added."""
+    above = np.maximum(y, TINY) if family.variance.proportional else np.maximum(y, 0.0) + 0.5
+    return np.asarray(np.log(above))
 
 
 def heaviest_of(family: Family) -> float:
@@ -144,7 +198,8 @@ def copies_of(family: Family, y: Floats) -> Floats | None:
 
 
 def slope_of(family: Family, rate: float) -> float:
-    """Return about the slope of a row with this mean count."""
+    """Return about the slope of a row with this mean response."""
+    rate = rate ** (2.0 - family.variance.power)
     return usual_of(family) * min(rate, family.variance.size)
 
 

@@ -52,7 +52,7 @@ class Linear:
     """scale: the residual sd. square: of the residuals in its units."""
 
     link: Link = "identity"
-    has_scale, quadratic, variance = True, True, Variance(0.0)
+    has_scale, log_scale, quadratic, variance = True, False, True, Variance(0.0)
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""

@@ -39,7 +39,7 @@ def counts(mean: Floats, _: Floats, random: RandomSource) -> Floats:
     return np.where(mean < COUNTED, drawn, normal)
 
 
-def uneven(mean: Floats, shape: float, random: RandomSource) -> Floats:
+def uneven(mean: Floats, shape: Floats | float, random: RandomSource) -> Floats:
     """Return means times gamma variables of mean 1 and variance 1 / shape."""
     return np.asarray(mean * gammaincinv(shape, random.uniforms(mean.shape)) / shape)
 
@@ -48,7 +48,8 @@ def _yes(eta: Floats) -> Floats:
     return np.asarray(expit(eta))
 
 
-def _itself(eta: Floats) -> Floats:
+def itself(eta: Floats) -> Floats:
+    """Return the mean of a number."""
     return eta
 
 
@@ -56,6 +57,13 @@ def _numbers(mean: Floats, sds: Floats, random: RandomSource) -> Floats:
     return mean + sds * random.normals(mean.shape)
 
 
+def number_by(quantile: Callable[[Floats], Floats]) -> Response:
+    """Return a number's, whose residuals of scale 1 have these quantiles at probabilities."""
+    return Response(
+        itself, lambda mean, sds, random: mean + sds * quantile(random.uniforms(mean.shape)), ""
+    )
+
+
 YES = Response(_yes, None, "odds")
 COUNT = Response(rate, counts, "mean count")
-NUMBER = Response(_itself, _numbers, "")
+NUMBER = Response(itself, _numbers, "")

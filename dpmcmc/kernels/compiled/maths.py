@@ -5,6 +5,7 @@ float64; exp to 1 ulp, log1p to 2. Coefficients: Chebyshev interpolation in 60 d
 interval. Nothing here raises, and finite arguments give finite results.
 """
 
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -12,16 +13,46 @@ import numpy as np
 from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
 # "contract" allows fused multiply-add and nothing else: rounding by a magic number must survive.
 # Without error_model "numpy" every division keeps a loop from becoming vector code.
 OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
-# Only entry points are cached: a function from the cache is machine code and is never inlined
-# into a caller that is compiled later.
-kernel = njit(**OPTIONS, cache=True)
 leaf = njit(**OPTIONS, forceinline=True)
+
+
+class _Cache(FunctionCache):
+    """Numba's cache of a function, without its errors.
+
+    A kernel is compiled at its first call, which may be after the rows are paid for: a disk that is
+    full and a file that is damaged cost time, never the call.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whatever reading a damaged file raises
+            with suppress(OSError):
+                self.flush()  # else it would be read and refused for ever
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(Exception):
+            super().save_overload(sig, data)
+
+
+def kernel(function: Any) -> Any:
+    """Return the function, compiled at its first call and cached.
+
+    Only entry points are: a function from the cache is machine code, and is never inlined into a
+    caller that is compiled later.
+    """
+    compiled = njit(**OPTIONS)(function)
+    if not config.DISABLE_JIT:  # type: ignore[attr-defined]
+        compiled._cache = _Cache(function)  # as enable_caching does
+    return compiled
 
 
 def interpreted(function: Any) -> Any:

@@ -21,7 +21,7 @@ class Closed:
 
     @property
     def others(self) -> dict[int, CoefficientPrior]:
-        """Empty: all priors are normal."""
+        """Priors that are not normal, by coefficient: none here."""
         return {}
 
     def bayes_factor(self, weights: Floats, values: Floats) -> tuple[float, float]:

@@ -97,7 +97,7 @@ class Predictions(list[Prediction]):
 class Comparison:
     """The difference of two settings. ratio: exp of the difference of predictors, or None.
 
-    multiplies: what the ratio multiplies: odds (logistic), a mean count (Poisson); else empty.
+    multiplies: what the ratio multiplies: odds, a mean count, a mean (gamma); else empty.
     probabilities: differences by category, where the response has several; else None.
     """
 

@@ -10,7 +10,7 @@ import numpy as np
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
-from dpmcmc.inputs.schema import NumberColumn, Table, word_of
+from dpmcmc.inputs.schema import DateColumn, NumberColumn, Table, word_of
 from dpmcmc.posterior.free.priors import Floats
 
 SETTINGS = 'must be a list of settings, each with a value by covariate, such as [{"age": 40}]'
@@ -71,6 +71,10 @@ def value_of(design: Design, name: str, value: object, pointer: str) -> float:
             raise SpecError(pointer, f"must be a declared category: {known}")
         return float(column.categories.index(category))
     bounds = f"must be a number between its declared bounds, {column.lower:g} and {column.upper:g}"
+    if isinstance(column, DateColumn):
+        first, last = column.date_of(column.lower), column.date_of(column.upper)
+        bounds = f"must be a date between its declared bounds, {first} and {last}"
+        value = column.number_of(value)
     if isinstance(value, bool) or not isinstance(value, Real):
         raise SpecError(pointer, bounds)
     number = column.declared(np.array([value], np.float64), np.asarray(value).dtype).item()

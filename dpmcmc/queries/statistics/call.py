@@ -23,6 +23,7 @@ def release_statistic(
     form: ReleaseForm = "batch",
     noise: NoiseName = "gaussian",
     budget: Budget | None = None,
+    max_rows: int | None = None,
     random: RandomSource | None = None,
 ) -> ReleasedStatistic:
     """Release one noisy statistic of a column.
@@ -53,6 +54,9 @@ def release_statistic(
         sequential release of a binary column.
     budget
         If given, the call is charged to it.
+    max_rows
+        Of a schema of persons: 1, as this is of one row of each person, chosen at random. The cost
+        protects a person with all of their rows.
     random
         For tests only.
 
@@ -75,9 +79,10 @@ def release_statistic(
     >>> released = release_statistic(rows, "dose", schema=schema, epsilon=0.5, noise="laplace")
     >>> released.values, released.noise
     """
-    check_call(schema, budget, random)
+    schema = check_call(schema, budget, random).with_max_rows(max_rows)
     request = StatisticRequest(column=column, kind=kind, a=a, form=form, noise=noise)
     used_delta = delta_of(schema, noise, delta, budget)
     plan = planned(schema, request, number("epsilon", epsilon), used_delta)
-    rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
+    paid = plan.paid.event, plan.paid.cost.delta
+    rows, permit, _ = owned(schema, data, *paid, budget, (column,))
     return release(plan, rows, permit, random or SystemRandom())

@@ -21,7 +21,7 @@ from dpmcmc.privacy.sites import (
     RANDOMISED_RESPONSE,
     SMOOTH_SENSITIVITY_LAPLACE,
 )
-from dpmcmc.queries.paid import Paid
+from dpmcmc.queries.paid import ONE_ROW, Paid
 from dpmcmc.queries.statistics.mechanisms import ReleaseForm, Statistic, StatisticKind
 
 # Noise of pure epsilon is scaled to this part of the requested epsilon: several epsilons whose
@@ -74,8 +74,7 @@ def planned(
     if schema.neighbouring is not Neighbouring.REPLACE_ONE:
         raise SpecError("/neighbouring", "statistics are released under replace_one only")
     if schema.unit_rows > 1:
-        message = "has several rows of a person, and statistics are of single rows: take describe"
-        raise SpecError("/dataset", message)
+        raise SpecError("/privacy/max_rows", ONE_ROW.format("single statistics"))
     if not 1 <= schema.rows <= MOST_ROWS:
         raise SpecError("/rows", f"must be 1 to {MOST_ROWS}")
     request = plain(request)
@@ -142,9 +141,10 @@ def _column(schema: Schema, name: object) -> Column:
 
 def _bounds(column: Column) -> tuple[float, float]:
     """Return declared bounds; the categories of a binary column are 0 and 1."""
+    if column.missing:
+        message = "may have no value, and a statistic needs one of every row: describe counts those"
+        raise SpecError("/column", f"{column.name!r} {message}")
     if isinstance(column, NumberColumn):
-        if column.missing:
-            raise SpecError("/column", f"{column.name!r} has missing codes")
         return column.lower, column.upper
     if isinstance(column, BinaryColumn):
         return 0.0, 1.0

@@ -204,6 +204,7 @@ def release_in_two_stages(
     first_power: float = 1.0,
     noise: Literal["gaussian", "laplace"] = "laplace",
     budget: Budget | None = None,
+    max_rows: int | None = None,
     random: RandomSource | None = None,
 ) -> Stages:
     """Release a noisy sum of some rows, and of the other rows a sum whose power it chose.
@@ -226,7 +227,7 @@ def release_in_two_stages(
         Values of a to choose from, by the least mean of 1 / Fisher information.
     epsilon, delta
         Cost of the call.
-    kind, noise, budget, random
+    kind, noise, budget, max_rows, random
         As of `release_statistic`.
     first_power
         The power a of the first stage.
@@ -251,9 +252,10 @@ def release_in_two_stages(
     >>> release_in_two_stages(rows, "dose", NormalVariance(), schema=schema, first_rows=1000,
     ...                       thetas=[1, 4], powers=[1, 2], epsilon=1.0)
     """
-    check_call(schema, budget, random)
+    schema = check_call(schema, budget, random).with_max_rows(max_rows)
     request = StatisticRequest(column=column, kind=kind, a=first_power, noise=noise)
     privacy = number("epsilon", epsilon), delta_of(schema, noise, delta, budget)
     plan = plan_of_stages(schema, request, first_rows, population, thetas, powers, privacy)
-    rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
+    paid = plan.paid.event, plan.paid.cost.delta
+    rows, permit, _ = owned(schema, data, *paid, budget, (column,))
     return release_of_stages(plan, rows, permit, random or SystemRandom())

@@ -14,7 +14,7 @@ from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import check_call, owned, usual_delta
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import DateColumn, NumberColumn, Schema, Table
 from dpmcmc.inputs.spec import PrivacySpec
 from dpmcmc.mechanisms.counts import check_cells, noise_sd, released
 from dpmcmc.planner import Cost
@@ -181,11 +181,13 @@ class Summaries:
         standardised = moments(sums, rows, sd, missing, reach, target)
         if standardised is None:
             standardised = Moments((0.0, -1.0, 1.0), (1.0, 0.0, 1.0))
-        clamped = (
+        estimate, lower, upper = (
             min(max(middle + half * u, column.lower), column.upper) for u in standardised.mean
         )
-        yield Estimate(f"mean of {column.name}", *clamped)
-        yield Estimate(f"sd of {column.name}", *(half * u for u in standardised.sd))
+        dates = _dates(column, (estimate, lower, upper))
+        yield Estimate(f"mean of {column.name}", estimate, lower, upper, dates)
+        estimate, lower, upper = (half * u for u in standardised.sd)
+        yield Estimate(f"sd of {column.name}", estimate, lower, upper)
 
     def _quantiles(
         self, request: SummaryRequest, part: Floats, reach: float, target: IntervalTarget
@@ -195,7 +197,8 @@ class Summaries:
         for at in statistic.at if isinstance(statistic, Quantiles) else ():
             name = f"{request.column.name}, quantile {at:g}"
             quantile = sums.quantile(at, reach, target)
-            yield Estimate(name, *(_whole(quantile) if request.column.integer else quantile))
+            values = _whole(quantile) if request.column.integer else quantile
+            yield Estimate(name, *values, _dates(request.column, values))
 
     def _counts(
         self, request: SummaryRequest, part: Floats, reach: float, target: IntervalTarget
@@ -211,10 +214,7 @@ class Summaries:
 
     def __str__(self) -> str:
         estimates = self.estimates()
-        lines = [
-            f"  {e.name}: {e.estimate:.4g}, 90 % from {e.lower:.4g} to {e.upper:.4g}"
-            for e in estimates[:SHOWN]
-        ]
+        lines = [f"  {estimate}" for estimate in estimates[:SHOWN]]
         if len(estimates) > SHOWN:
             lines.append(f"  and {len(estimates) - SHOWN} more")
         cost = f"cost: epsilon {self.cost.epsilon:.4g}, delta {self.cost.delta:g}"
@@ -261,6 +261,14 @@ def _noise_shares(
         f"the mean of {column.name}": wide,
         f"the sd of {column.name}": known.sd[2] - known.sd[1],
     }
+
+
+def _dates(column: NumberColumn, values: Sequence[float]) -> tuple[str, str, str] | None:
+    """Return an estimate and its interval as dates, where they are those of a column of dates."""
+    if not isinstance(column, DateColumn):
+        return None
+    estimate, lower, upper = (str(column.date_of(value)) for value in values)
+    return estimate, lower, upper
 
 
 def _whole(interval: tuple[float, float, float]) -> tuple[float, float, float]:
@@ -329,5 +337,6 @@ def describe(
     delta = usual_delta(schema, budget) if delta is None else delta
     privacy = PrivacySpec(delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
     plan = planned(schema, statistics, privacy)
-    rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget)
+    read = {axis.name for request in plan.requests for axis in request.axes}
+    rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget, read)
     return Summaries(plan, release(plan, rows, permit, random or SystemRandom()))

@@ -18,12 +18,22 @@ IntervalTarget = Literal["population", "rows"]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval. name: of the statistic and its part."""
+    """A number with its interval. name: of the statistic and its part.
+
+    dates: estimate, lower and upper as dates, where they are days of a column of dates.
+    """
 
     name: str
     estimate: float
     lower: float
     upper: float
+    dates: tuple[str, str, str] | None = None
+
+    def __str__(self) -> str:
+        estimate, lower, upper = self.dates or (
+            f"{number:.4g}" for number in (self.estimate, self.lower, self.upper)
+        )
+        return f"{self.name}: {estimate}, 90 % from {lower} to {upper}"
 
 
 def share(

@@ -29,7 +29,7 @@ from dpmcmc.mechanisms.counts import check_cells, counted, noise_sd, released
 from dpmcmc.planner import Cost
 from dpmcmc.posterior.verdicts import Verdict, joined
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
-from dpmcmc.queries.paid import Paid, opened, settled
+from dpmcmc.queries.paid import ONE_ROW, Paid, opened, settled
 from dpmcmc.queries.synthetic.checks import Check, NoiseErrors, checked, noise_errors, shares_of
 from dpmcmc.queries.synthetic.drawn import Floats, Values, levels, rows_of, tilts_of, values, within
 from dpmcmc.queries.synthetic.loglinear import LogLinear, covers
@@ -144,8 +144,7 @@ def planned(
 ) -> SyntheticPlan:
     """Return the plan of `synthesise` with its cost. Reads no row. Raises SpecError."""
     if schema.unit_rows > 1:
-        message = "has several rows of a person, and synthetic tables are of single rows: describe"
-        raise SpecError("/dataset", f"{message} releases their counts")
+        raise SpecError("/privacy/max_rows", ONE_ROW.format("synthetic tables"))
     names = [c.name for c in schema.columns] if columns is None else _names("/columns", columns)
     if not names:
         raise SpecError("/columns", "must name one column or more")
@@ -334,6 +333,7 @@ def synthesise(
     moves: int = 200,
     accept_low_quality: bool = False,
     budget: Budget | None = None,
+    max_rows: int | None = None,
     random: RandomSource | None = None,
 ) -> Synthetic:
     """Release noisy marginals, and draw synthetic tables given them.
@@ -372,6 +372,9 @@ def synthesise(
         Whether to pay for tables that noise is expected to move too far; refused otherwise.
     budget
         If given, the call is charged to it.
+    max_rows
+        Of a schema of persons: 1, as this is of one row of each person, chosen at random. The cost
+        protects a person with all of their rows.
     random
         For tests only.
 
@@ -396,7 +399,7 @@ def synthesise(
     >>> synthetic = synthesise(rows, schema=schema, epsilon=1.0, bins={"dose": 8})
     >>> synthetic.table(0)["dose"].mean()
     """
-    check_call(schema, budget, random)
+    schema = check_call(schema, budget, random).with_max_rows(max_rows)
     check_accepted(accept_low_quality)
     delta = usual_delta(schema, budget) if delta is None else delta
     check_sizes(tables, moves)
@@ -405,7 +408,8 @@ def synthesise(
         schema, privacy, columns=columns, marginals=marginals, bins=bins, impossible=impossible
     )
     source = random or SystemRandom()
-    table = checked_rows(schema, data, plan.paid.cost.delta, budget)
+    read = [axis.name for axis in plan.axes]
+    table = checked_rows(schema, data, plan.paid.cost.delta, budget, read)
     if not plan.usable and not accept_low_quality:
         raise LowQualityError(*plan.shortfall())
     rows, permit, _ = paid_rows(table, plan.paid.event, budget, schema.unit)

@@ -5,12 +5,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.inputs.schema import NumberColumn
+from dpmcmc.inputs.schema import DateColumn, NumberColumn
 from dpmcmc.mechanisms.axes import Axis
 from dpmcmc.privacy.noise import RandomSource
 
 Floats = NDArray[np.float64]
-Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.str_]
+Values = (
+    NDArray[np.float64]
+    | NDArray[np.int64]
+    | NDArray[np.str_]
+    | NDArray[np.object_]
+    | NDArray[np.datetime64]
+)
 MOST_TILT = 20.0  # of the logarithm of a density over a bin
 
 
@@ -77,9 +83,14 @@ def tilts_of(axis: Axis, shares: Floats, rows: int) -> Floats:
 def values(axis: Axis, level: NDArray[np.intp], position: Floats) -> Values:
     """Return the values of these levels: categories, or numbers at positions within their bins."""
     column = axis.column
-    if axis.edges is None or not isinstance(column, NumberColumn):
-        return np.array(axis.labels)[level]
-    edges, bin_of = np.array(axis.edges), np.minimum(level, axis.bins - 1)
+    if not isinstance(column, NumberColumn):
+        words = np.array(column.categories)
+        if not column.missing:
+            return words[level]
+        drawn: NDArray[np.object_] = words[np.minimum(level, len(words) - 1)].astype(np.object_)
+        drawn[column.is_missing(level)] = None
+        return drawn
+    edges, bin_of = np.array(axis.edges or ()), np.minimum(level, axis.bins - 1)
     if column.integer:
         numbers = _whole(axis, bin_of, position)
     else:
@@ -90,8 +101,10 @@ def values(axis: Axis, level: NDArray[np.intp], position: Floats) -> Values:
     if column.missing:
         missing = np.nan if column.empty else column.missing[0]
         numbers = np.where(level == axis.bins + len(axis.spikes), missing, numbers)
-        if column.empty or not float(column.missing[0]).is_integer():
-            return np.asarray(numbers)
+    if isinstance(column, DateColumn):
+        return column.dates_of(numbers)
+    if column.missing and (column.empty or not float(column.missing[0]).is_integer()):
+        return np.asarray(numbers)
     return numbers.astype(np.int64) if column.integer else np.asarray(numbers)
 
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.inputs.schema import Schema, Table
-from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.inputs.spec import PrivacySpec, UpTo
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.queries.paid import Paid
+from dpmcmc.queries.paid import A_NUMBER, Paid
 from dpmcmc.queries.statistics import plans
 from dpmcmc.queries.statistics.mechanisms import ReleasedStatistic, ReleaseForm, StatisticKind
 from dpmcmc.queries.statistics.release import release, released_statistic
@@ -105,6 +105,8 @@ def pure_epsilon(privacy: PrivacySpec) -> float:
     """Return the epsilon that a statistic's noise is scaled to. Raises SpecError."""
     if privacy.epsilon is None:
         raise SpecError("/privacy/epsilon", "is needed: a statistic takes no noise multiplier")
+    if isinstance(privacy.epsilon, UpTo):
+        raise SpecError("/privacy/epsilon", A_NUMBER)
     return privacy.epsilon
 
 

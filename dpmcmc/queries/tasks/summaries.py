@@ -69,7 +69,11 @@ class PlannedSummaries:
             raise SpecError("/level", "must lie between 0 and 1")
         estimates = summing.Summaries(self.plan, first).estimates(level, target)
         names = {"level": level, "target": target, "noise_sd": self.plan.noise_sd}
-        return {**names, "estimates": [asdict(estimate) for estimate in estimates]}
+        shown = [asdict(estimate) for estimate in estimates]
+        for estimate in shown:
+            if estimate["dates"] is None:
+                del estimate["dates"]
+        return {**names, "estimates": shown}
 
     def verdict(self, first: Floats) -> Verdict:
         """Return the verdict on the summaries."""

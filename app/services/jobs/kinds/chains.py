@@ -42,7 +42,7 @@ from dpmcmc.planner.resolve import of_full_data
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.units import Scale, in_units
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
-from dpmcmc.releases.reuse import Earlier
+from dpmcmc.releases.reuse import Earlier, whitened_at
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers.algorithms import OPTIONS
 
@@ -108,9 +108,10 @@ class ChainJob(PaidJob):
     def hashed(self) -> Json:
         """Return the spec as earlier versions wrote it: requests of then may be sent again."""
         body = self.as_json()
-        if body["model"]["options"]["dispersion"] is None:
-            del body["model"]["options"]["dispersion"]
-        for name in ("whitening", "estimand"):  # as before there were such options
+        for name in ("dispersion", "degrees_of_freedom"):
+            if body["model"]["options"][name] is None:
+                del body["model"]["options"][name]
+        for name in ("whitening", "estimand", "rounds"):  # as before there were such options
             if body["sampler"].get(name, "") is None:
                 del body["sampler"][name]
         if body["privacy"]["max_rows"] is None:
@@ -141,7 +142,7 @@ class ChainJob(PaidJob):
         payers = session.execute(_PAYERS, of_caller).all()
         specs = [(str(job_id), ChainJob.read(stored).spec) for job_id, stored in payers]
         return tuple(
-            Earlier(name, spec.model.formula, spec.privacy.noise_multiplier or 0.0)
+            Earlier(name, spec.model.formula, whitened_at(spec))
             for name, spec in specs
             if isinstance(spec.sampler, NoisyQuadraticOptions)
             and not spec.sampler.paid
