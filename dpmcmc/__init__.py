@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpmcmc.base.errors import LowQualityError, SpecError
     from dpmcmc.fit.budget import Budget, BudgetExhaustedError
-    from dpmcmc.fit.local import sample
+    from dpmcmc.fit.local import plan, sample
     from dpmcmc.fit.results import load
     from dpmcmc.fit.run import run
     from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         PrivacySpec,
         UpTo,
     )
-    from dpmcmc.planner import plan
     from dpmcmc.posterior.free.priors import CoefficientPrior
     from dpmcmc.posterior.stored import combine
     from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
@@ -34,9 +33,8 @@ _HOMES = {
     "dpmcmc.fit.budget": ("Budget", "BudgetExhaustedError"),
     "dpmcmc.base.errors": ("LowQualityError", "SpecError"),
     "dpmcmc.posterior.free.priors": ("CoefficientPrior",),
-    "dpmcmc.planner": ("plan",),
     "dpmcmc.posterior.stored": ("combine",),
-    "dpmcmc.fit.local": ("sample",),
+    "dpmcmc.fit.local": ("plan", "sample"),
     "dpmcmc.privacy.affordable": ("noise_for_epsilon", "steps_for_epsilon"),
     "dpmcmc.fit.results": ("load",),
     "dpmcmc.fit.run": ("run",),

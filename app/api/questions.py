@@ -43,7 +43,7 @@ class EffectIn(Request):
     """The average effect of one covariate on the mean response, over settings of the others.
 
     value less against. Without them: of a number the derivative, at its values in `given`; of
-    categories each one less the first that is declared.
+    categories each one less the formula's reference.
     """
 
     covariate: Parameter

@@ -806,7 +806,8 @@ class JobIn(Request):
 
     Without `sampler` (or with `{"algorithm": "auto"}`, which is the same) it chooses the algorithm
     too, from public facts: the plan names it in `algorithm` and says why in `reasons`. Names that
-    theses and papers give to algorithms are taken as well, such as MCMC-fixedS or adaSSP.
+    theses and papers give to algorithms are taken as well, such as MCMC-fixedS or adaSSP, and those
+    that other software gives to families, such as gaussian or binomial.
     accept_low_quality: take a job whose plan is not `usable`, which is refused otherwise. spend:
     until_hopeless ends a release early that its own released numbers show to be hopeless; it then
     costs what it drew, and the rest of its reservation is returned. all goes on whatever they show.
@@ -823,10 +824,8 @@ class JobIn(Request):
 
     @classmethod
     def prepared(cls, document: Any) -> Any:
-        """The body with published names of algorithms and methods replaced by those here."""
-        if not isinstance(document, dict) or "sampler" not in document:
-            return document
-        return document | {"sampler": with_known_names(document["sampler"])}
+        """The body with other software's names of families and algorithms replaced by ours."""
+        return with_known_names(document) if isinstance(document, dict) else document
 
     def job(self) -> ChainJob:
         """The job without its dataset."""

@@ -42,7 +42,8 @@ from dpmcmc.inputs.schema import (
 )
 from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec, Spend, UpTo
 from dpmcmc.inputs.units import by_units, digest_of, grouped
-from dpmcmc.planner import Plan, check_rows, cost_of, expected_seconds, plan, shortfall
+from dpmcmc.planner import Plan, check_rows, cost_of, expected_seconds, shortfall
+from dpmcmc.planner import plan as planned_job
 from dpmcmc.planner.warn import MAY_BE_YES_OR_NO
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.privacy.event_json import digest
@@ -205,23 +206,12 @@ def sample(
         formula, data = None, formula
     known = check_call(schema, budget, random, progress).with_max_rows(max_rows)
     check_accepted(accept_low_quality)
-    if whitening is not None and not isinstance(whitening, StoredRelease):
-        raise SpecError(POINTER, "must be the release of an earlier fit: whitening=fit.release")
-    if model is None:
-        model = modelled(known, formula or "", family, prior)
-    elif not isinstance(model, ModelSpec):
-        message = 'must be a ModelSpec, such as ModelSpec(family="logistic", formula="y ~ x")'
-        raise SpecError("/model", message)
-    elif (formula, family, prior) != (None, None, None):
-        raise SpecError("/model", "holds formula, family and prior already: leave those out")
     delta = usual_delta(known, budget) if delta is None else delta
-    asked: Any = epsilon  # a mapping is read there, and the plan checks it
-    privacy = PrivacySpec(delta=delta, epsilon=asked, noise_multiplier=noise_multiplier)
-    spec = JobSpec(model=model, sampler=_options(sampler), privacy=privacy, spend=spend)
-    earlier: tuple[Earlier, ...] = ()
-    if whitening is not None:
-        spec, earlier = _with_whitening(spec, whitening)
-    planned = plan(known, spec, earlier=earlier)
+    privacy = _privacy(epsilon, delta, noise_multiplier)
+    given = _model(known, formula, family, prior, model)
+    spec = JobSpec(model=given, sampler=_options(sampler), privacy=privacy, spend=spend)
+    spec, earlier = _with_whitening(spec, whitening)
+    planned = planned_job(known, spec, earlier=earlier)
     check_rows(known, planned)
     yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
     read = read_by(known, planned.spec.model)
@@ -235,6 +225,91 @@ def sample(
     if budget is not None and taken is not None:
         budget.return_rest(taken, drawn)
     return replace(result, drawn=cost_of(drawn, planned.cost.delta))
+
+
+@own_errors
+def plan(
+    formula: object = None,
+    schema: object = None,
+    *,
+    epsilon: float | Mapping[str, object] | UpTo | None = None,
+    delta: float | None = None,
+    noise_multiplier: float | None = None,
+    family: FamilyName | None = None,
+    prior: Prior = None,
+    model: ModelSpec | None = None,
+    sampler: AlgorithmOptions | AlgorithmName | None = None,
+    spend: Spend = "until_hopeless",
+    whitening: StoredRelease | None = None,
+    max_rows: int | None = None,
+) -> Plan:
+    """Say what a fit would cost and what to expect of it, without a row and free of charge.
+
+    Write `plan("y ~ age + sex", schema, epsilon=1)`, with the arguments of `sample` that a plan
+    depends on; or, for a job that is written already, `plan(schema, job)`.
+
+    Parameters
+    ----------
+    formula
+        Response and covariates as in ModelSpec; or the schema, before a JobSpec.
+    schema
+        Declared columns and number of rows; or a JobSpec, after the schema.
+    epsilon, noise_multiplier, family, prior, model, sampler, spend, whitening, max_rows
+        As in `sample`.
+    delta
+        By default the smaller of 1e-6 and 0.1 / rows; give a budget's, if one is to pay.
+
+    Returns
+    -------
+    Plan
+        The job with all options filled in, its cost, `expected_width`, `expected_ess`, `usable`,
+        `warnings` and `reasons`.
+
+    Raises
+    ------
+    SpecError
+        If the job is not possible; the message names the field and the remedy.
+
+    Examples
+    --------
+    >>> plan("cured ~ dose", schema, epsilon=1).expected_width
+    """
+    if isinstance(formula, Schema) or isinstance(schema, JobSpec):
+        others = (epsilon, delta, noise_multiplier, family, prior, model, sampler, whitening)
+        if not isinstance(formula, Schema) or not isinstance(schema, JobSpec):
+            raise SpecError(
+                "/schema", 'write plan("y ~ x", schema, epsilon=1) or plan(schema, job)'
+            )
+        if others != (None,) * len(others) or spend != "until_hopeless":
+            raise SpecError("/privacy", "a JobSpec says all of a job: leave the other options out")
+        return planned_job(formula.with_max_rows(max_rows), schema)
+    known = check_call(schema, None, None).with_max_rows(max_rows)
+    delta = usual_delta(known, None) if delta is None else delta
+    privacy = _privacy(epsilon, delta, noise_multiplier)
+    given = _model(known, formula, family, prior, model)
+    spec = JobSpec(model=given, sampler=_options(sampler), privacy=privacy, spend=spend)
+    spec, earlier = _with_whitening(spec, whitening)
+    return planned_job(known, spec, earlier=earlier)
+
+
+def _privacy(epsilon: object, delta: float, noise_multiplier: float | None) -> PrivacySpec:
+    """Return the privacy of a call, whose numbers the plan checks."""
+    asked: Any = epsilon  # a mapping is read by PrivacySpec
+    return PrivacySpec(delta=delta, epsilon=asked, noise_multiplier=noise_multiplier)
+
+
+def _model(
+    schema: Schema, formula: object, family: str | None, prior: Prior, model: object
+) -> ModelSpec:
+    """Return the model that a call names in parts or as a whole. Raises SpecError."""
+    if model is None:
+        return modelled(schema, formula or "", family, prior)
+    if not isinstance(model, ModelSpec):
+        message = 'must be a ModelSpec, such as ModelSpec(family="logistic", formula="y ~ x")'
+        raise SpecError("/model", message)
+    if (formula, family, prior) != (None, None, None):
+        raise SpecError("/model", "holds formula, family and prior already: leave those out")
+    return model
 
 
 def usual_delta(schema: Schema, budget: Budget | None) -> float:
@@ -261,9 +336,9 @@ def check_call(schema: object, budget: object, random: object, progress: object 
     return schema
 
 
-def modelled(schema: Schema, formula: str, family: str | None, prior: Prior) -> ModelSpec:
+def modelled(schema: Schema, formula: object, family: str | None, prior: Prior) -> ModelSpec:
     """Return the model of a formula. Raises SpecError where its family is not clear."""
-    if not formula:
+    if not isinstance(formula, str) or not formula:
         raise SpecError("/model/formula", FORMULA)
     if family is not None:
         return ModelSpec(family=family, formula=formula, prior=prior)
@@ -272,7 +347,7 @@ def modelled(schema: Schema, formula: str, family: str | None, prior: Prior) -> 
         if column.name == response:
             if zero_to_one(column):
                 hint = f"{MAY_BE_YES_OR_NO.format(name=response)}: family='logistic'"
-                warnings.warn(f"{hint}, or family='linear' for what it is now", stacklevel=3)
+                warnings.warn(f"{hint}, or family='linear' for what it is now", stacklevel=5)
             return ModelSpec(family=FAMILIES[column.type], formula=formula, prior=prior)
     guess = near(response, [column.name for column in schema.columns])
     message = f"is needed: the response {response!r} is no declared column{guess}"
@@ -376,8 +451,15 @@ def _check_yes_or_no(schema: Schema, formula: str, table: Table) -> None:
         raise ValueError(f"the response {column.name!r} {message}: family='linear' takes them")
 
 
-def _with_whitening(spec: JobSpec, whitening: StoredRelease) -> tuple[JobSpec, tuple[Earlier, ...]]:
-    """Return the job that names a release whose whitening it uses again, and that release."""
+def _with_whitening(spec: JobSpec, whitening: object) -> tuple[JobSpec, tuple[Earlier, ...]]:
+    """Return the job that names a release whose whitening it uses again, if any, and that release.
+
+    Raises SpecError.
+    """
+    if whitening is None:
+        return spec, ()
+    if not isinstance(whitening, StoredRelease):
+        raise SpecError(POINTER, "must be the release of an earlier fit: whitening=fit.release")
     options: Any = spec.sampler
     if not hasattr(options, "whitening"):
         raise SpecError(POINTER, f"{options.algorithm} uses none; noisy_quadratic does")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
-from dpmcmc.formula.parse import POINTER, unwritten, with_stand_ins
+from dpmcmc.formula.parse import POINTER, TRIALS, unwritten, with_stand_ins
 
 Floats = NDArray[np.float64]
 MAX_EXPONENT = 64.0
@@ -44,10 +44,20 @@ FUNCTIONS = {
     "expm1": Function(np.expm1),
     "sqrt": Function(np.sqrt, 0.0),
 }
-DATA_DEPENDENT_FUNCTIONS = frozenset(
-    {"center", "scale", "standardize", "lag", "rank", "hashed", "lookup"}
-)
-NAMES = ("I", "C", "poly", "bs", "cr", "offset", "abs", *FUNCTIONS)
+STANDARDISED = ("center", "scale", "standardize")
+DATA_DEPENDENT_FUNCTIONS = frozenset({*STANDARDISED, "lag", "rank", "hashed", "lookup"})
+NAMES = ("I", "C", "poly", "bs", "cr", "ns", "offset", "abs", *FUNCTIONS)
+_SMOOTH = "penalised smooth terms are not available: write cr({}, df=5)"
+_SURVIVAL = "models of survival times are not available"
+# functions of other software, and what to write here for f(x)
+NOT_AVAILABLE = {
+    **dict.fromkeys(("s", "te", "t2", "ti", "gp"), _SMOOTH),
+    "mo": "monotonic effects are not available: write C({})",
+    "cut": "declare a column of categories, or write bs({}, knots=(...), degree=1)",
+    **dict.fromkeys(("surv", "Surv"), _SURVIVAL),
+    "cbind": TRIALS,
+    "ifelse": "conditions are not available: declare a column of categories",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +91,16 @@ def read_call(text: str) -> Call:
         raise SpecError(POINTER, f"{text}: write arithmetic as I(...)")
     name = names.get(tree.func.id, tree.func.id)
     if name in DATA_DEPENDENT_FUNCTIONS:
-        reason = "it is computed from the data; columns are standardised by their declared bounds"
+        reason = "it is computed from the data: compute it before the upload"
+        if name in STANDARDISED:
+            column = _first(tree, names)
+            reason = (
+                f"it is computed from the data; write {column}, which is standardised by its"
+                f" declared bounds, or numbers of your own: I(({column} - 50) / 10)"
+            )
         raise SpecError(POINTER, f"{text}: {reason}")
+    if name in NOT_AVAILABLE:
+        raise SpecError(POINTER, f"{text}: {NOT_AVAILABLE[name].format(_first(tree, names))}")
     if name not in NAMES:
         raise SpecError(POINTER, f"{text}: {_unknown(name)}")
     options: dict[str, ast.expr] = {}
@@ -92,6 +110,12 @@ def read_call(text: str) -> Call:
             raise SpecError(POINTER, f"{text}: {option} is given twice")
         options[option] = key.value
     return Call(text, name, tuple(tree.args), options, names)
+
+
+def _first(call: ast.Call, names: Mapping[str, str]) -> str:
+    """Return the column that is a call's first argument as a formula writes it; else x."""
+    node = call.args[0] if call.args else None
+    return names.get(node.id, "x") if isinstance(node, ast.Name) else "x"
 
 
 def _unknown(name: str) -> str:

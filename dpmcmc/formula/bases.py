@@ -3,7 +3,8 @@
 `poly(x, 3)`: Legendre polynomials on the bounds, orthogonal there and within [-1, 1];
 `poly(x, 3, raw=True)`: powers. `bs(x, df=5)`: B-splines (de Boor), inner knots at even distances
 between the bounds, or knots=(20, 40). `cr(x, df=4)`: natural cubic splines by their values at even
-knots (Wood 2006, section 4.1.2). Of splines the first function is left out, as they sum to 1.
+knots (Wood 2006, section 4.1.2), also written `ns(x, df=4)`. Of splines the first function is left
+out, as they sum to 1.
 """
 
 import ast
@@ -23,7 +24,7 @@ Floats = NDArray[np.float64]
 MAX_DEGREE, MAX_FUNCTIONS = 10, 50
 SEARCH_POINTS = 4001  # points at which the largest norm of a spline's functions is searched for
 LENGTH_MARGIN = 1.0 + 1e-6
-BASES = ("poly", "bs", "cr")
+BASES = ("poly", "bs", "cr", "ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,12 @@ def _values(kind: str, degree: int, knots: tuple[float, ...], x: Floats) -> Floa
 BasisParts = tuple[str, int, tuple[float, ...]]
 Options = Mapping[str, Any]
 # the options of each function, in the order in which they may stand without their names
-_OPTIONS = {"poly": ("degree", "raw"), "bs": ("df", "knots", "degree"), "cr": ("df",)}
+_OPTIONS = {
+    "poly": ("degree", "raw"),
+    "bs": ("df", "knots", "degree"),
+    "cr": ("df",),
+    "ns": ("df",),
+}
 
 
 def _poly(call: Call, options: Options, low: float, high: float) -> BasisParts:
@@ -117,11 +123,13 @@ def _bs(call: Call, options: Options, low: float, high: float) -> BasisParts:
 
 
 def _cr(call: Call, options: Options, low: float, high: float) -> BasisParts:
+    if call.name == "ns" and "df" not in options:  # R's default is a straight line
+        raise call.refuse(f"give the number of its functions: ns({written(_column(call))}, df=4)")
     df = _whole(call, "df", options.get("df", 3), 2, MAX_FUNCTIONS)
     return "cr", 3, tuple(np.linspace(low, high, df + 1).tolist())
 
 
-_PARTS_OF = {"poly": _poly, "bs": _bs, "cr": _cr}
+_PARTS_OF = {"poly": _poly, "bs": _bs, "cr": _cr, "ns": _cr}
 
 
 def powers(call: Call) -> list[str] | None:

@@ -35,9 +35,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of a formula. parts: names of its columns; of categories, all but the first.
+    """A variable of a formula. parts: names of its columns; of categories, all but the reference.
 
-    lower, upper: of each part of a number. source: None for a column as it stands.
+    lower, upper: of each part of a number. source: None for a column as it stands. reference: the
+    number of the category that the others are compared with.
     """
 
     label: str
@@ -48,6 +49,7 @@ class Variable:
     upper: tuple[float, ...] = ()
     square: float = 1.0
     source: Source | None = None
+    reference: int = 0
 
     @property
     def scaled(self) -> bool:
@@ -60,7 +62,8 @@ class Factor:
     """One factor of a term: a number within [-1, 1], or the indicator of a category.
 
     column: a column's name, or what is computed from some. A number enters as (value - middle) /
-    half. lower, upper: of the factor. part: of the values of its source.
+    half. lower, upper: of the factor. part: of the values of its source. reference: the number of
+    the category that the column's others are compared with.
     """
 
     column: str
@@ -72,6 +75,7 @@ class Factor:
     half: float = 1.0
     source: Source | None = None
     part: int = 0
+    reference: int = 0
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -125,13 +129,16 @@ class Columns:
         numeric = (v for v, _ in piece if not self._variables[v].categories)
         numbers = frozenset((v, part_of.get(v, 0)) for v in numeric)
         categorical = [(v, full) for v, full in piece if self._variables[v].categories]
-        ranges = (
-            range(0 if full else 1, len(self._variables[v].categories)) for v, full in categorical
-        )
+        ranges = (self._codes_of(v, full=full) for v, full in categorical)
         return [
             (numbers, {v: code for (v, _), code in zip(categorical, codes, strict=True)})
             for codes in product(*ranges)
         ]
+
+    def _codes_of(self, v: int, *, full: bool) -> list[int]:
+        """Return the numbers of the categories of a variable that have columns."""
+        variable = self._variables[v]
+        return [k for k in range(len(variable.categories)) if full or k != variable.reference]
 
     def _centrable(self, number: int) -> frozenset[int]:
         """Return the largest set of a term's numbers that centring leaves with the same span."""
@@ -161,7 +168,8 @@ class Columns:
         variable = self._variables[v]
         if variable.categories:
             code = codes[v]
-            return Factor(variable.label, code, f"{variable.label}[{variable.categories[code]}]")
+            label = f"{variable.label}[{variable.categories[code]}]"
+            return Factor(variable.label, code, label, reference=variable.reference)
         part = dict(numbers)[v]
         low, high = variable.lower[part], variable.upper[part]
         middle, half = (

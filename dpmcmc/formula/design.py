@@ -10,7 +10,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import coefficient_names
 from dpmcmc.formula.coding import pieces
 from dpmcmc.formula.columns import Columns, Factor, Source, Variable, bounds_of, size_of
-from dpmcmc.formula.parse import POINTER, parse
+from dpmcmc.formula.parse import POINTER, parse, with_all_columns
 from dpmcmc.formula.variables import (
     check_response,
     check_terms,
@@ -20,6 +20,7 @@ from dpmcmc.formula.variables import (
     offset_of,
     response_variable,
     variables_of,
+    with_one_reference,
 )
 from dpmcmc.inputs.schema import LARGEST_BOUND, Column, NumberColumn, Schema, Table
 
@@ -211,14 +212,15 @@ def make_design(schema: Schema, formula: str) -> Design:
     """Return the design of a formula over a schema. Grammar: docs/guides/formulas.md.
 
     Numbers are standardised by their declared bounds to [-1, 1]; categories are treatment coded
-    with the first declared one as the reference. `~ a + b` has no response and no intercept.
+    with the first declared one as the reference, or the one that `C(g, ref="b")` names. `~ a + b`
+    has no response and no intercept. `y ~ .` has all other columns.
     No part of a formula is executed, and a design does not depend on the data.
     Raises SpecError, which names the term and the remedy.
     """
-    parsed = parse(formula)
+    parsed = parse(with_all_columns(formula, [column.name for column in schema.columns]))
     offsets = tuple(offset_of(schema, term[0]) for term in parsed.terms if is_offset(term))
     parts = [term for term in parsed.terms if not is_offset(term)]
-    terms = [variables_of(schema, term) for term in expanded_powers(parts)]
+    terms = with_one_reference([variables_of(schema, term) for term in expanded_powers(parts)])
     answer = None if parsed.response is None else response_variable(schema, parsed.response)
     if answer is None:
         terms = [term for term in terms if term]

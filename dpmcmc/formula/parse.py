@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,14 +16,26 @@ MAX_LENGTH = 2000
 MAX_TERMS = 2000  # before equal terms are merged
 MAX_FACTORS = 5  # of a term
 MAX_POWER = 5  # of a sum of terms
-# `name`, a string, a number, or a name without quotes: a letter, then whatever may follow in a word
+# `name` or Q("name"), a string, a number, or a name without quotes: a letter, then whatever may
+# follow in a word; and R's sign of powers, which Python reads otherwise
 _WORDS = re.compile(
-    r"""`(?P<quoted>[^`]+)`|'[^']*'|"[^"]*"|\.?\d[\w.]*|(?P<bare>[^\W\d](?:[\w.]|[^\x00-\x7f\s])*)"""
+    r"""`(?P<quoted>[^`]+)`|Q\(\s*(?P<mark>['"])(?P<q>[^`'"]+)(?P=mark)\s*\)|'[^']*'|"[^"]*\""""
+    r"""|\.?\d[\w.]*|(?P<bare>[^\W\d](?:[\w.]|[^\x00-\x7f\s])*)|\^"""
 )
+_DOTS = re.compile(rf"{_WORDS.pattern}|\.")
 _OTHERS = re.compile(r"[\w\s~+\-*:/^().,=\[\]]*")  # all that is in a formula beside them
 _FOLLOWED = re.compile(r"\s*(?:\(|=(?!=))")  # the name of a function, or of an option
 _PARTS = ("L", "M", "N")  # Unicode categories of what a name consists of
 _JOINERS = "_.\u200c\u200d"
+# names of functions as R and NumPy spell them
+SPELLINGS = {
+    **dict.fromkeys(("factor", "as.factor", "relevel"), "C"),
+    **{
+        f"{module}.{name}": name
+        for module in ("np", "numpy")
+        for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "abs")
+    },
+}
 CONSTANTS = {
     **dict.fromkeys(("True", "TRUE", "T"), True),
     **dict.fromkeys(("False", "FALSE", "F"), False),
@@ -54,17 +67,17 @@ def with_stand_ins(text: str) -> tuple[str, dict[str, str]]:
 
     Python's parser changes names (NFKC), and refuses keywords and some letters; so it sees
     identifiers such as _name0_. The names are returned as the formula writes them, see `written`.
-    ASCII names of functions and options are not replaced.
+    ASCII names of functions and options have none; SPELLINGS of functions become their names here.
     """
     names: dict[str, str] = {}
 
     def stand_in(match: re.Match[str]) -> str:
-        quoted, bare = match["quoted"], match["bare"]
+        quoted, bare = match["quoted"] or match["q"], match["bare"]
         if quoted is None and bare is None:
-            return match[0]
+            return "**" if match[0] == "^" else match[0]
         if bare is not None:
             if bare.isascii() and _FOLLOWED.match(text, match.end()):
-                return bare
+                return SPELLINGS.get(bare, bare)
             _check_letters(bare)
         stand_in_name = f"_name{len(names)}_"
         names[stand_in_name] = bare or written(quoted)
@@ -78,6 +91,19 @@ def written(name: str) -> str:
     match = _WORDS.fullmatch(name)
     plain = match is not None and match["bare"] is not None and name not in CONSTANTS
     return name if plain and _is_plain(name) else f"`{name}`"
+
+
+def with_all_columns(formula: str, columns: Sequence[str]) -> str:
+    """Return a formula with `.` on its right side replaced by all columns that its left has not."""
+    left, tilde, right = formula.partition("~")
+    if not tilde or all(match[0] != "." for match in _DOTS.finditer(right)):
+        return formula
+    words = [match for match in _WORDS.finditer(left) if not _FOLLOWED.match(left, match.end())]
+    taken = {match["bare"] or match["quoted"] or match["q"] for match in words}
+    others = " + ".join(written(column) for column in columns if column not in taken)
+    if not others:
+        raise SpecError(POINTER, ". stands for all other columns, and there is none")
+    return left + tilde + _DOTS.sub(lambda m: f"({others})" if m[0] == "." else m[0], right)
 
 
 def unwritten(text: str) -> str:
@@ -167,6 +193,20 @@ _ALLOWED = (
 )
 
 
+TRIALS = "counts of trials are not available: give one row for each trial, family logistic"
+_COMPARED = "comparisons are not available: declare a column of categories"
+# signs of other software, and what to write here
+_REFUSED = {
+    "|": "grouped effects, such as (1 | g), are not available: write C(g), or g:x for slopes",
+    "%c%": "a %in% b is written a:b",  # words are c there
+    "<": _COMPARED,
+    ">": _COMPARED,
+    "==": _COMPARED,
+    "!=": _COMPARED,
+    "$": "columns are written without the name of a table",
+}
+
+
 def _check_form(formula: str) -> None:
     """Raise SpecError on a text that is too long or has characters that no formula needs."""
     if not isinstance(formula, str):
@@ -174,6 +214,11 @@ def _check_form(formula: str) -> None:
     if len(formula) > MAX_LENGTH:
         raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
     remainder = _WORDS.sub("c", formula)
+    if "|" in remainder.partition("~")[0]:
+        raise SpecError(POINTER, TRIALS)
+    for sign, remedy in _REFUSED.items():
+        if sign in remainder:
+            raise SpecError(POINTER, remedy)
     if not _OTHERS.fullmatch(remainder) or remainder.count("~") != 1:
         raise SpecError(POINTER, _ALLOWED)
 

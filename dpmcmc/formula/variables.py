@@ -1,5 +1,8 @@
 """The variables of a formula: its names and calls, resolved with the columns of a schema."""
 
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 from dpmcmc.base.errors import SpecError, near
@@ -77,19 +80,75 @@ def _variable(schema: Schema, token: Token) -> Variable:
     call = read_call(token.text)
     if call.name == "offset":
         raise call.refuse("an offset is a term of its own")
-    name = _only_column(call)
     if call.name == "C":
-        if name is None:
-            raise call.refuse("C() takes one column; its first declared category is the baseline")
-        column = column_of(schema, name)
-        if isinstance(column, NumberColumn):
-            raise SpecError(
-                POINTER, f"C() needs a column of categories, {column.name!r} is a number"
-            )
-        return _plain(column)
+        return _categories(schema, call)
+    name = _only_column(call)
     if call.name == "I" and name is not None:
         return _plain(column_of(schema, name), call)
     return _computed(schema, call)
+
+
+TREATMENT = 'give a column and, where it is not the first declared one, its reference: ref="b"'
+
+
+def _categories(schema: Schema, call: Call) -> Variable:
+    """Return the variable of C(g), C(g, ref="b") or C(g, Treatment("b")). Raises SpecError."""
+    name = call.column(call.arguments[0]) if call.arguments else None
+    given = [*call.arguments[1:], *(call.options[key] for key in call.options if key == "ref")]
+    if name is None or len(given) > 1 or set(call.options) - {"ref"}:
+        raise call.refuse(f"{TREATMENT}; there are no other contrasts")
+    column = column_of(schema, name)
+    if isinstance(column, NumberColumn):
+        raise SpecError(POINTER, f"C() needs a column of categories, {column.name!r} is a number")
+    variable, reference = _plain(column), _reference(call, given)
+    if reference is None:
+        return variable
+    if reference not in column.categories:
+        guess = near(reference, column.categories)
+        raise call.refuse(f"{reference!r} is no category of {column.name!r}{guess}")
+    return _compared_with(variable, column.categories.index(reference))
+
+
+def _reference(call: Call, given: list[ast.expr]) -> str | None:
+    """Return the category that is named as the reference; None for the first declared one."""
+    node = given[0] if given else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        values = [*node.args, *(key.value for key in node.keywords)]
+        named = all(key.arg in ("reference", "ref", "base") for key in node.keywords)
+        if call.names.get(node.func.id, node.func.id) == "Treatment" and named and len(values) < 2:
+            node = values[0] if values else None
+    if isinstance(node, ast.Name) and call.column(node) == "Treatment":
+        node = None
+    if node is None:
+        return None
+    if not isinstance(node, ast.Constant) or isinstance(node.value, bool | float | None):
+        raise call.refuse(f"{TREATMENT}; there are no other contrasts")
+    return str(node.value)
+
+
+def _compared_with(variable: Variable, reference: int) -> Variable:
+    """Return a column's categories, compared with another one than the first."""
+    others = [k for k in range(len(variable.categories)) if k != reference]
+    parts = tuple(f"{variable.label}[{variable.categories[k]}]" for k in others)
+    return replace(variable, parts=parts, reference=reference)
+
+
+def with_one_reference(terms: Sequence[Sequence[Variable]]) -> list[list[Variable]]:
+    """Return terms in which each column is compared with one category, wherever it stands.
+
+    Raises SpecError where a formula names two.
+    """
+    references: dict[str, int] = {}
+    for variable in (variable for term in terms for variable in term):
+        known = references.get(variable.label, 0)
+        if known and variable.reference and known != variable.reference:
+            raise SpecError(POINTER, f"{variable.label!r} has two references: name one")
+        if variable.categories:
+            references[variable.label] = known or variable.reference
+    return [
+        [_compared_with(v, references[v.label]) if references.get(v.label) else v for v in term]
+        for term in terms
+    ]
 
 
 def _only_column(call: Call) -> str | None:

@@ -1,4 +1,4 @@
-"""Published names of algorithms, from theses and papers, and the names of the same here.
+"""Names that papers give to algorithms and other software to families, and the same names here.
 
 The library, the service and its client accept both. docs/guides/from_the_theses.md maps figures,
 tables and symbols as well.
@@ -31,6 +31,17 @@ PUBLISHED: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
+# other software's name of a family -> its name here
+FAMILIES = {
+    **dict.fromkeys(("gaussian", "normal"), "linear"),
+    **dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic"),
+    **dict.fromkeys(("student", "t", "studentt"), "student_t"),
+    **dict.fromkeys(("negbinomial", "negativebinomial", "nbinom", "nb"), "negative_binomial"),
+    **dict.fromkeys(("categorical", "multinomiallogit"), "multinomial"),
+    **{name: name for name in ("linear", "logistic", "poisson", "gamma", "multinomial")},
+}
+
+
 def _plain(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
@@ -51,8 +62,25 @@ def method_of(name: str) -> str:
     return algorithm_of(name)[1].get("method", name)
 
 
-def with_known_names(sampler: Any) -> Any:
-    """Return a job's `sampler`, as JSON holds it, with published names replaced by those here.
+def family_of(name: str) -> str:
+    """Return the family that a name of R, brms, statsmodels or PyMC means; else the name unchanged.
+
+    Case, hyphens and spaces do not matter.
+    """
+    return FAMILIES.get(_plain(name), name)
+
+
+def with_known_names(job: dict[str, Any]) -> dict[str, Any]:
+    """Return a job, as JSON holds it, with the names that other software uses replaced."""
+    model = job.get("model")
+    if isinstance(model, dict) and isinstance(model.get("family"), str):
+        model = model | {"family": family_of(model["family"])}
+    parts = {"model": model, "sampler": _with_known_algorithm(job.get("sampler"))}
+    return job | {name: part for name, part in parts.items() if name in job}
+
+
+def _with_known_algorithm(sampler: Any) -> Any:
+    """Return a job's `sampler` with published names of algorithms and methods replaced.
 
     A method that is given beside such a name is kept, so that two different methods are refused.
     """

@@ -6,6 +6,7 @@ from typing import Literal
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
+from dpmcmc.inputs.published import family_of
 from dpmcmc.inputs.schema import Schema
 
 Spend = Literal["until_hopeless", "all"]
@@ -92,7 +93,8 @@ class ModelSpec:
     ----------
     family
         Likelihood: logistic, linear, student_t, gamma, poisson, negative_binomial, multinomial,
-        gaussian_mean or banana.
+        gaussian_mean or banana. Names of other software are taken for these: gaussian for linear,
+        bernoulli or binomial for logistic, negbinomial, categorical, student.
     formula
         Such as "y ~ a + C(b)", or "~ a + b" for a family that has no response.
     prior
@@ -117,6 +119,11 @@ class ModelSpec:
     tempering: float | None = None
     weights: str | None = None
     options: ModelOptions = field(default_factory=ModelOptions)
+
+    def __post_init__(self) -> None:
+        """Take the names that other software gives to families."""
+        if isinstance(self.family, str):
+            object.__setattr__(self, "family", family_of(self.family))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,7 @@ class _Cells:
 
     def __init__(self, design: Design) -> None:
         self._design, self._known = design, dict[_Product, int]()
+        self._references = {factor.column: factor.reference for t in design.terms for factor in t}
         for j, term in enumerate(design.terms):
             numbers = frozenset(factor for factor in term if factor.code is None)
             codes = frozenset((f.column, f.code) for f in term if f.code is not None)
@@ -98,10 +99,11 @@ class _Cells:
         if at is not None:
             return np.asarray(np.eye(len(self._design.terms))[at])
         for column, code in sorted(codes):
-            if code:
+            reference = self._references.get(column, 0)
+            if code != reference:
                 continue
             rest = codes - {(column, code)}
-            others = range(1, len(self.categories(column)))
+            others = [k for k in range(len(self.categories(column))) if k != reference]
             parts = [self.column(numbers, rest | {(column, other)}) for other in others]
             whole = self.column(numbers, rest)
             if whole is not None and all(part is not None for part in parts):

@@ -214,6 +214,22 @@ def test_a_wrong_argument_costs_nothing(name, argument):
         untouched_or_done(name, given | {argument: value}, f"{argument}={value!r}")
 
 
+@pytest.mark.parametrize("argument", inspect.signature(plan).parameters)
+def test_a_wrong_argument_of_a_plan_is_told_in_one_line(argument):
+    given = {"formula": "y ~ x", "schema": SCHEMA, "epsilon": 1.0}
+    if argument == "model":
+        del given["formula"]
+    if argument == "noise_multiplier":
+        del given["epsilon"]
+    for value in WRONG:
+        refused = ""
+        try:
+            plan(**given | {argument: value})
+        except (ValueError, TypeError) as error:
+            refused = str(error)
+        assert "\n" not in refused, (argument, value)
+
+
 def parts():
     """Things that calls are given, with where they go: (name, what, how the call is given it)."""
     yield "sample", MODEL, lambda one: {"formula": None, "model": one}

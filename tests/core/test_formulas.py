@@ -218,7 +218,7 @@ def test_natural_splines_are_linear_outwards_and_read_off_at_their_knots():
         ("I(age + group)", "no number column"),
         ("log(nobody)", "no number column"),
         ("I(age // 2)", "only"),
-        ("I(age < 30)", "only"),
+        ("I(age < 30)", "comparisons"),
         ("scale(age)", "computed from the data"),
         ("center(age)", "computed from the data"),
         ("standardize(age)", "computed from the data"),

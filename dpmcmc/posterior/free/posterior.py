@@ -205,8 +205,8 @@ class FreePosterior:
         """Return average effects of a covariate on the mean response, over settings of the others.
 
         The effect is that of `value` less `against`, if they are given. Otherwise, of a number it
-        is the derivative at its values in the settings; of categories, each category less the first
-        declared one. Raises SpecError.
+        is the derivative at its values in the settings; of categories, each category less the
+        formula's reference. Raises SpecError.
         """
         return self._fitted().effects(covariate, given, value, against, pointer)
 
