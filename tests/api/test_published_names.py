@@ -84,3 +84,29 @@ def test_other_names_are_refused_as_before(house: House) -> None:
     body = {"dataset": dataset, "model": MODEL, "privacy": PRIVACY}
     for sampler in ({"algorithm": "MCMC"}, {"algorithm": 3}, "adaSSP", ["adaSSP"]):
         assert analyst.post("/v1/plans", json=body | {"sampler": sampler}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("family", "here"), [("gaussian", "linear"), ("Normal", "linear"), ("linear", "linear")]
+)
+def test_the_service_takes_families_by_the_names_of_other_software(
+    house: House, family: str, here: str
+) -> None:
+    analyst, dataset = house.user("analyst"), house.dataset()
+    model = {"family": family, "formula": 'age ~ C(sex, ref="Male")'}
+    body = {"dataset": dataset, "model": model, "privacy": PRIVACY, "accept_low_quality": True}
+    plan = analyst.post("/v1/plans", json=body)
+    assert plan.status_code == 200, plan.text
+    job = analyst.post("/v1/jobs", json=body)
+    assert job.status_code == 202, job.text
+    assert analyst.get(f"/v1/jobs/{job.json()['id']}").json()["spec"]["model"]["family"] == here
+
+
+@pytest.mark.parametrize("family", [3, None, "beta", "", ["gaussian"]])
+def test_no_other_word_is_a_family(house: House, family: object) -> None:
+    analyst, dataset = house.user("analyst"), house.dataset()
+    model = {"family": family, "formula": "age ~ sex"}
+    body = {"dataset": dataset, "model": model, "privacy": PRIVACY}
+    refused = analyst.post("/v1/plans", json=body)
+    assert refused.status_code == 422, refused.text
+    assert "family" in refused.text
