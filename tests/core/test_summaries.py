@@ -9,7 +9,7 @@ from scipy.stats import binom
 from dpmcmc import Budget, Counts, Mean, Quantiles, describe
 from dpmcmc.base.errors import SpecError
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
-from dpmcmc.queries.summaries.intervals import moments, share
+from dpmcmc.queries.summaries.intervals import Cumulative, moments, share
 from tests.sources import Seeded
 
 ROWS, RUNS, MULTIPLIER = 1000, 300, 12.0
@@ -94,6 +94,26 @@ def test_coverage_tells_noise_that_is_ten_per_cent_off():
         )  # fmt: skip
         errors.append((found.released - count) / found.plan.noise_sd)
     assert np.var(errors) == pytest.approx(1.0, abs=0.08)  # 4.4 sds; 10 % off is .21
+
+
+@pytest.mark.parametrize("target", ["rows", "population"])
+@pytest.mark.parametrize(
+    ("bins", "rows", "sd"), [(64, 100, 20.0), (500, 20, 2.0), (500, 1000, 20.0)]
+)
+def test_a_quantile_is_held_where_one_bin_has_all_rows(target, bins, rows, sd):
+    """Both ends of this bin are surely off, and ends of others seem near by noise alone.
+
+    Intervals of ends that are not refused held the median .75 and .37 of the time.
+    """
+    rng, true = np.random.default_rng(3), np.zeros(bins)
+    true[0] = rows
+    held = []
+    for _ in range(RUNS):
+        noisy = Cumulative(np.arange(bins + 1.0), true + sd * rng.normal(size=bins), rows, sd)
+        found = [noisy.quantile(at, 1.6449, target) for at in (0.5, 0.9)]
+        assert all(low <= middle <= high for middle, low, high in found)
+        held.append([low == 0.0 for _, low, _ in found])
+    assert (np.mean(held, axis=0) >= binom.ppf(1e-4, RUNS, 0.9) / RUNS).all()
 
 
 def test_a_share_without_noise_is_wilsons_interval():

@@ -122,8 +122,11 @@ class Cumulative:
     def quantile(
         self, at: float, reach: float, target: IntervalTarget
     ) -> tuple[float, float, float]:
-        """Return estimate and interval of a quantile: all edges that a test does not reject, and
-        the bins on either side."""
+        """Return estimate and interval of a quantile: all bins that a test does not reject.
+
+        A bin is rejected where surely too many rows are below it, or too few up to its end: not
+        where both its ends are surely off, as those are of a bin that most rows are in.
+        """
         bins = len(self.counts)
         spare = (self.rows - self.counts.sum()) / bins
         below = np.concatenate(([0.0], np.cumsum(self.counts + spare)))
@@ -131,14 +134,12 @@ class Cumulative:
         variance = self.sd**2 * j * (bins - j) / bins
         if target == "population":
             variance = variance + self.rows * at * (1.0 - at)
-        differences = below - at * self.rows
-        accepted = np.abs(differences) <= reach * np.sqrt(variance)
+        differences, most = below - at * self.rows, reach * np.sqrt(variance)
         middle = self._where(below, at * self.rows)
-        first = int(np.searchsorted(self.edges, middle, side="right")) - 1
-        inside = np.flatnonzero(accepted)
-        low = min([*inside.tolist(), first + 1]) - 1
-        high = max([*inside.tolist(), first]) + 1
-        return middle, float(self.edges[max(low, 0)]), float(self.edges[min(high, bins)])
+        own = min(int(np.searchsorted(self.edges, middle, side="right")), bins) - 1
+        accepted = (differences[:-1] <= most[:-1]) & (differences[1:] >= -most[1:])
+        held = [own, *np.flatnonzero(accepted).tolist()]
+        return middle, float(self.edges[min(held)]), float(self.edges[max(held) + 1])
 
     def _where(self, below: Floats, rows: float) -> float:
         """Return the number at which the cumulative counts, made increasing, reach these rows."""
