@@ -19,6 +19,7 @@ TABLES = ("columns", "schema", "data_vars")  # attributes of tables, one of each
 NESTED = (list, tuple, set, np.ndarray)
 EARLIER = (np.dtype(np.float32), np.dtype(np.float16))  # that a column may have been before
 LONG = 12  # digits of what was a float32 before, and hardly any other number
+WRITTEN = 15  # digits of a double in a text of R or a database
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +120,25 @@ def representations(number: float, type: ValueType) -> tuple[float, ...]:
 def earlier(number: float, type: ValueType, lower: float, upper: float) -> tuple[float, ...]:
     """Return the doubles that stand for this number where the column had a shorter type before.
 
-    A float32 of -9.9 is -9.899999618530273 as a double, a float16 is -9.8984375. Within the bounds,
-    where such a value may be one of its own, it has to have more digits than numbers usually have.
+    A float32 of -9.9 is -9.899999618530273 as a double, a float16 is -9.8984375. In a text with no
+    more digits than its type needs, a float32 of 123456789 is 123456790. Within the bounds, where
+    such a value may be one of its own, it has to have more digits than numbers usually have.
     """
     if isinstance(type, DecimalType) or type.kind in "biu":
         return ()
     own = type.itemsize if type.kind == "f" else np.dtype(np.float64).itemsize
-    return tuple(
-        value
+    before = {
+        double
         for shorter in EARLIER
         if shorter.itemsize < own
         for value in _rounded(number, shorter)
+        for double in (value, float(str(shorter.type(value))))
+    }
+    if own >= np.dtype(np.float64).itemsize:
+        before.add(float(f"{number:.{WRITTEN}g}"))
+    return tuple(
+        value
+        for value in before
         if not lower <= value <= upper or len(Decimal(repr(value)).as_tuple().digits) >= LONG
     )
 

@@ -87,6 +87,7 @@ class NumberColumn:
     missing
         Codes that stand for a missing value, within the bounds or not. They are not clamped, and a
         row with one in a column of a model is left out of that model. It still counts as a row.
+        Values are doubles: a whole number beyond 2^53 stands for all that are the same double.
         True: a value is missing where there is none (null, not a number, an empty field). Such
         values are then stored as a code below the bounds, which follows from the bounds alone.
     integer
@@ -140,7 +141,7 @@ class NumberColumn:
                 raise ValueError(f"{self.name!r} has missing codes and empty values: {remedy}")
             object.__setattr__(self, "empty", True)
             object.__setattr__(self, "missing", (code,))
-        if not isinstance(self.missing, Sequence | np.ndarray) or isinstance(self.missing, str):
+        if not _is_list(self.missing):
             raise ValueError(f"the missing codes of {self.name!r} must be a list, such as [-9]")
         if not all(_is_number(code) and _is_finite(code) for code in self.missing):
             raise ValueError(f"the missing codes of {self.name!r} must be finite numbers")
@@ -161,7 +162,7 @@ class NumberColumn:
 
     def _checked_spikes(self) -> tuple[float, ...]:
         declared = self.spikes
-        if not isinstance(declared, Sequence | np.ndarray) or isinstance(declared, str):
+        if not _is_list(declared):
             raise ValueError(f"the spikes of {self.name!r} must be a list, such as [0]")
         if not all(_is_number(spike) for spike in declared):
             raise ValueError(f"the spikes of {self.name!r} must be numbers")
@@ -301,7 +302,7 @@ class DateColumn(NumberColumn):
                 object.__setattr__(self, field, self._day(getattr(self, field), "bound"))
             for field, kind in (("missing", "missing code"), ("spikes", "spike")):
                 given = getattr(self, field)
-                if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
+                if _is_list(given):
                     days = tuple(self._day(one, kind) for one in given)
                     object.__setattr__(self, field, days)
         object.__setattr__(self, "integer", True)
@@ -1013,6 +1014,12 @@ def _code_below(lower: float) -> float:
 def _code(code: float) -> float:
     """Return a missing code as a double; a float32 by its shortest decimal, so -9.9 stays -9.9."""
     return float(str(code)) if isinstance(code, np.floating) else float(code)
+
+
+def _is_list(value: object) -> bool:
+    """Whether it is a sequence or an array of values, and no text."""
+    is_text = isinstance(value, str | bytes | bytearray)
+    return isinstance(value, Sequence | np.ndarray) and not is_text
 
 
 def _is_number(value: object) -> bool:

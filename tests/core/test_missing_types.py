@@ -112,6 +112,23 @@ def test_a_code_beyond_the_bounds_is_found_whatever_type_it_had_before(short, co
     assert values.tolist() == [1.5, float(code), 2.0]
 
 
+@pytest.mark.parametrize("text", ["123456790.0", "123456792.0", "1.2345679e+08"])
+def test_a_code_that_was_written_with_the_digits_of_a_float32_is_found(text):
+    data, code = {"x": [1.5, float(text), 2.0]}, 123456789
+    schema = Schema.from_frame(data, bounds={"x": (0, 10)}, missing={"x": [code]})
+    assert table_of(schema, data).columns["x"].tolist() == [1.5, code, 2.0]
+    wide = Schema.from_frame(data, bounds={"x": (0, 1e9)}, missing={"x": [code]})
+    assert table_of(wide, data).columns["x"].tolist() == data["x"]
+
+
+@pytest.mark.parametrize("given", [b"x", bytearray(b"x"), "x"])
+def test_codes_and_spikes_that_are_bytes_are_no_list(given):
+    with pytest.raises(ValueError, match="missing codes of 'x' must be a list"):
+        NumberColumn(name="x", lower=0, upper=200, missing=given)
+    with pytest.raises(ValueError, match="spikes of 'x' must be a list"):
+        NumberColumn(name="x", lower=0, upper=200, spikes=given)
+
+
 def test_a_value_of_few_digits_within_the_bounds_is_no_code():
     """99.6875 is 99.7 in half precision, and a price in sixteenths of its own."""
     prices = {"x": np.array([99.6875, 99.7, 1.0])}

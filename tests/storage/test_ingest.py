@@ -428,6 +428,24 @@ def test_a_large_missing_code_is_found(files, values, code):
 
 
 @pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (str(np.float32(123456789)), 123456789),
+        (str(np.float32(999999999999)), 999999999999),
+        ("1e+09", 999999999),
+        (str(np.float16(65504)), 65504),
+        ("9.22337203685478e+18", 2**63 - 1),
+        ("-1.23456789012346E+16", -12345678901234567),
+    ],
+)
+def test_a_code_in_a_text_is_found_with_the_digits_of_its_type(files, text, code):
+    declared = [{"name": "x", "type": "number", "lower": 0, "upper": 10, "missing": [code]}]
+    columns = parse_columns(declared)
+    found = rows_of(files, take(files, f"x\n1\n{text}\n".encode(), "csv", columns)).columns["x"]
+    assert columns[0].is_missing(found).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
     ("type", "code"),
     [
         (pa.int8(), 999),
