@@ -1004,7 +1004,10 @@ class ParameterOut(Answer):
 
 
 class SummaryOut(Answer):
-    """The summary of a chain. draws: of each chain, after warm-up. scale: of the coefficients."""
+    """The summary of a chain. draws: of each chain, after warm-up. scale: of the coefficients.
+
+    explanation: what a regression found, how sure it is and what it cost, in sentences.
+    """
 
     job: UUID
     scale: Scale = "original"
@@ -1014,6 +1017,7 @@ class SummaryOut(Answer):
     parameters: list[ParameterOut]
     verdict: VerdictOut | None = None
     protects: ProtectsOut = ROW_PROTECTED
+    explanation: list[str] = []
 
 
 class ChainOut(Answer):

@@ -165,7 +165,9 @@ def _follow(client: Client, job: str, as_json: bool) -> None:
 
 
 def _show_result(answer: Json, as_json: bool) -> None:
-    show(answer, as_json, render.summary(answer), render.verdict(answer))
+    show(
+        answer, as_json, render.summary(answer), render.verdict(answer), render.explanation(answer)
+    )
 
 
 @commands.command()

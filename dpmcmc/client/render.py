@@ -111,6 +111,12 @@ def verdict(answer: Json) -> str:
     return f"[bold {COLOURS[judged['status']]}]{word}[/]:{escape(explanation)}{''.join(notes)}"
 
 
+def explanation(answer: Json) -> str:
+    """What a regression found, in sentences; the verdict stands by itself."""
+    sentence = (answer.get("verdict") or {}).get("sentence")
+    return "\n".join(escape(one) for one in answer.get("explanation", []) if one != sentence)
+
+
 def status(job: Json) -> str:
     """A job's status in colour, with the verdict on its result if it has one."""
     text = f"[{COLOURS.get(job['status'], 'yellow')}]{job['status']}[/]"

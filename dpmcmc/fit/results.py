@@ -13,20 +13,23 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.base.floating import own_errors
+from dpmcmc.base.loading import loaded
 from dpmcmc.base.names import ROW
 from dpmcmc.base.private import Released
 from dpmcmc.base.version import __version__
 from dpmcmc.fit import files
 from dpmcmc.fit.files import Path
 from dpmcmc.formula.design import Design, make_design
+from dpmcmc.inputs.frames import columns_of
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Cost, Plan, cost_of, event
 from dpmcmc.posterior import plots
 from dpmcmc.posterior.datatree import data_tree
 from dpmcmc.posterior.diagnostics import ParameterSummary, summarise
+from dpmcmc.posterior.explain import explained
 from dpmcmc.posterior.free.effects import Predictions
-from dpmcmc.posterior.free.settings import Setting
+from dpmcmc.posterior.free.settings import Setting, covariates
 from dpmcmc.posterior.plots import PlotKind
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.summary_table import SHOWN, Summaries, as_lines
@@ -127,14 +130,50 @@ class Result:
         return self.plan.cost if self.drawn is None else self.drawn
 
     @own_errors
-    def predict(self, given: Sequence[Setting]) -> Predictions:
+    def explain(self) -> str:
+        """Return what was asked and found, how sure it is, and what privacy did, in sentences."""
+        rows, model = self.summary(mixing=False).rows, self.plan.spec.model
+        verdict = self.verdict.status, self.verdict.sentence
+        return "\n".join(explained(self.design, model, rows, verdict, self.cost.epsilon))
+
+    @own_errors
+    def predict(self, given: Sequence[Setting] | object) -> Predictions:
         """Return the mean response with its interval at each setting of the covariates. Free.
 
-        given: covariates by column, all of them. Raises SpecError, also where only a chain ran.
+        given: covariates by column, all of them: a list of mappings, or a data frame whose rows are
+        the settings and whose other columns are not looked at. Raises SpecError, also where only a
+        chain ran.
         """
         if self.release is None:
             raise SpecError("/given", "a chain stores no release; noisy_quadratic does")
-        return self.release.posterior().predict(given)
+        settings: Any = given if isinstance(given, list | tuple) else self._settings(given)
+        return self.release.posterior().predict(settings)
+
+    def _settings(self, frame: object) -> list[Setting]:
+        """Return the rows of a frame as settings of the covariates. Raises SpecError."""
+        message = "must be a list of settings such as [{'age': 50}], or a data frame"
+        try:
+            columns = columns_of(frame)
+        except (TypeError, ValueError) as error:
+            raise SpecError("/given", message) from error
+        names = covariates(self.design)
+        for name in names:
+            if name not in columns:
+                raise SpecError("/given", f"the data frame has no column {name!r}")
+        rows = zip(*(columns[name] for name in names), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    @own_errors
+    def to_frame(self, scale: Scale = "original") -> Any:
+        """Return the draws after warm-up as a pandas data frame, a column for each parameter.
+
+        Its index has the chain and the draw. Needs pandas. Raises ImportError without it.
+        """
+        pd = loaded("pandas")
+        kept = self.on(scale)[:, self.plan.num_warmup :]
+        index = pd.MultiIndex.from_product(map(range, kept.shape[:2]), names=["chain", "draw"])
+        names = list(self.plan.parameters)
+        return pd.DataFrame(kept.reshape(-1, len(names)), index=index, columns=names)
 
     def _repr_html_(self) -> str:
         """Return the verdict and the posterior as a table, for notebooks, light or dark."""

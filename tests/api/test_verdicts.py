@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 import xarray
 
-from tests.api.support import Caller, House
+from tests.api.support import Caller, House, signed_in
 
 ROWS = 4000
 METADATA = {
@@ -153,3 +153,24 @@ def test_codes_that_are_no_codes_are_refused(house: House, codes: Any, pointer: 
     answer = house.admin.post("/v1/datasets", files=parts)
     assert answer.status_code == 422
     assert pointer.split("/number")[0] in answer.json()["errors"][0]["pointer"]
+
+
+@pytest.mark.usefixtures("known_noise")
+@pytest.mark.parametrize("sampler", [RELEASE, CHAIN])
+def test_a_summary_says_in_words_what_was_found(
+    house: House, dataset: str, sampler: dict[str, Any]
+) -> None:
+    analyst = house.user("analyst")
+    found = ran(house, analyst, job(dataset, "y ~ dose", 4.0, **sampler))
+    for scale in ("original", "design"):
+        summary = analyst.get(f"/v1/jobs/{found['id']}/summary", params={"scale": scale}).json()
+        said = summary["explanation"]
+        assert said[0] == f"The model describes how y goes with dose in {ROWS:,} rows."
+        assert found["verdict"]["sentence"] in said
+        assert said[-1] == "It cost epsilon 4 and protects a row."
+        effects = [one for one in said if "the odds of y being yes are multiplied by" in one]
+        assert len(effects) == (found["verdict"]["status"] == "reliable")
+    signed_in(house, analyst.key)
+    page = house.http.get(f"/jobs/{found['id']}").text
+    assert "<h2>In words</h2>" in page
+    assert said[0] in page

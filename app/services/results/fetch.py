@@ -26,10 +26,12 @@ from app.services.results.chains import Draws, kept_draws, stored_columns
 from app.storage.columns import schema_of
 from app.storage.rows import JOB_STATUSES, DatasetRow, JobRow, ReleaseRow
 from dpmcmc.base.private import Released
+from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Cost
 from dpmcmc.posterior import diagnostics
+from dpmcmc.posterior.explain import explained
 from dpmcmc.posterior.units import Scale
 from dpmcmc.queries.synthetic.drawn import Values
 from dpmcmc.queries.tasks import table_of
@@ -142,6 +144,26 @@ def summary(
     draws = np.stack([_whole(released.draws, chain) for chain in range(released.draws.shape[0])])
     after = Released(draws[:, released.num_warmup :])
     return job, [asdict(item) for item in diagnostics.summarise(after, released.parameters)]
+
+
+def explanation(services: Services, caller: Caller, job_id: UUID) -> tuple[str, ...]:
+    """What a regression found, in sentences; none of other jobs, and of old ones. As `chain`."""
+    with services.sessions.read() as session:
+        job = _succeeded(session, caller, job_id)
+        kept, verdict = job.summary, job.verdict
+        if kept is None or isinstance(kept, list) or verdict is None or "original" not in kept:
+            return ()  # an old job
+        if kind_of(job.resolved) is not ChainJob:
+            return ()
+        schema, spec = schema_of(session.get_one(DatasetRow, job.dataset_id)), job.resolved
+    chain_job = ChainJob.read(spec)
+    return explained(
+        make_design(chain_job.used(schema), chain_job.spec.model.formula),
+        chain_job.spec.model,
+        [diagnostics.ParameterSummary(**row) for row in kept["original"]],
+        (verdict["status"], verdict["sentence"]),
+        job.epsilon,
+    )
 
 
 def _whole(draws: Draws, chain: int) -> NDArray[np.float64]:
