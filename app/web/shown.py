@@ -1,8 +1,10 @@
 """How a page is made: its template, what all pages show, and headers that keep it at home."""
 
+import decimal
 import json
 import re
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,14 @@ EXPONENT = re.compile(r"e(?:\+|(-))0*(\d+)$")  # 1e-06 is written 1e-6
 def digits(value: float | None, count: int = 4) -> str:
     """Return a number with so many digits that count, a dash for none."""
     return "–" if value is None else EXPONENT.sub(r"e\1\2", f"{value:.{count}g}")
+
+
+def left(value: float | None) -> str:
+    """Return what is left of a budget, rounded down: as dpmcmc.base.digits, so that it fits."""
+    if value is None:
+        return "–"
+    with decimal.localcontext(prec=4, rounding=decimal.ROUND_FLOOR):
+        return digits(float(+Decimal(value * (1.0 + 1e-12))))
 
 
 def r_hat(value: float | None) -> str:
@@ -119,6 +129,7 @@ templates.env.filters |= {
     "unindented": unindented,
     "protected": protected,
     "digits": digits,
+    "left": left,
     "whole": whole,
     "moment": moment,
     "compact": compact,

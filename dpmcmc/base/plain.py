@@ -1,7 +1,8 @@
-"""Numbers of NumPy and of enumerations as the numbers of Python that they stand for.
+"""Numbers of NumPy and of enumerations as the numbers of Python that they stand for, and words.
 
 Compiled kernels know few types, and each anew takes them seconds to compile; sums of short floats
-overflow or lose digits. So what a caller gives is made plain where a call begins.
+overflow or lose digits. So what a caller gives is made plain where a call begins. A word of a class
+of its own becomes a plain one: it must not do something else after a call has paid than before.
 """
 
 from dataclasses import fields, is_dataclass, replace
@@ -17,16 +18,18 @@ DEPTH = 5  # of lists and dataclasses within one another, of which a job has few
 
 
 def plain(value: T, *, to_float: bool = False, depth: int = DEPTH) -> T:
-    """Return a value with each number in it as an int or a float of Python.
+    """Return a value with each number in it as an int or a float of Python, each word as a str.
 
     Looks into tuples, lists, dictionaries and dataclasses; fields of these that are declared as
-    floats hold floats. What is no number stays as it is. to_float: whether whole numbers become
+    floats hold floats. What is neither stays as it is. to_float: whether whole numbers become
     floats as well.
     """
     made: Any = value
     if is_number(value):
         whole = isinstance(value, int | np.integer) and not to_float
         made = int(made) if whole else float(made)
+    elif isinstance(value, str):
+        made = str.__str__(value)
     elif depth > 0 and type(value) in (tuple, list):
         items = [plain(item, to_float=to_float, depth=depth - 1) for item in made]
         made = items if isinstance(value, list) else tuple(items)

@@ -1,5 +1,6 @@
 """Types of private and of released values, and the permit that opens private rows."""
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NoReturn, TypeVar
@@ -24,13 +25,15 @@ class Permit:
 
     subject: the dataset's identifier. event_digest: digest of the event that was paid for.
     Only `app.ledger` and `dpmcmc.fit.local.owned` (for the owner of the data) create one, which an
-    import contract and a test check. It cannot be copied.
+    import contract and a test check. It cannot be copied, and serves the process that made it: a
+    fork makes a copy too, which would open the rows for the same payment again.
     """
 
-    __slots__ = ("__event_digest", "__subject", "__unused")
+    __slots__ = ("__event_digest", "__process", "__subject", "__unused")
 
     def __init__(self, *, subject: str, event_digest: str) -> None:
         self.__subject, self.__event_digest = subject, event_digest
+        self.__process = os.getpid()
         self.__unused = [True]  # popping it is one step, so that of two threads one is refused
 
     @property
@@ -44,7 +47,9 @@ class Permit:
         return self.__event_digest
 
     def use(self) -> None:
-        """Mark the permit as used. Raises PermitError where it was used before."""
+        """Mark the permit as used. Raises PermitError where it was, or in another process."""
+        if self.__process != os.getpid():
+            raise PermitError("the permit was made in another process, which may use it as well")
         try:
             self.__unused.pop()
         except IndexError:

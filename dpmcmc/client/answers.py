@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from dpmcmc.base.digits import rounded_down
 from dpmcmc.client.connection import origin_of
 
 if TYPE_CHECKING:
@@ -42,14 +43,10 @@ def _amounts(problem: Json) -> str:
     requested, remaining = (problem.get(name) for name in ("requested", "remaining"))
     if not isinstance(requested, dict) or not isinstance(remaining, dict):
         return ""
-    epsilons = [
-        f"{amount['epsilon']:.4g}"
-        for amount in (requested, remaining)
-        if amount.get("epsilon") is not None
-    ]
-    return (
-        f" It costs epsilon {epsilons[0]}, and {epsilons[1]} is left." if len(epsilons) == 2 else ""
-    )
+    cost, left = (amount.get("epsilon") for amount in (requested, remaining))
+    if cost is None or left is None:
+        return ""
+    return f" It costs epsilon {cost:.4g}, and {rounded_down(left)} is left."
 
 
 @dataclass(frozen=True, slots=True)

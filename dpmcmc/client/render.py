@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from dpmcmc.base.digits import rounded_down
 from dpmcmc.base.names import ROW, protected
 
 Json = dict[str, Any]
@@ -25,6 +26,11 @@ MIXED_BELOW = 1.01  # a chain whose R-hat is above this has not mixed by the usu
 def epsilon(value: float | None) -> str:
     """An epsilon with four significant digits; "-" where there is none."""
     return "-" if value is None else f"{value:.4g}"
+
+
+def left(value: float | None) -> str:
+    """What is left of a budget, rounded down so that a job of that much fits; "-" for none."""
+    return "-" if value is None else rounded_down(value)
 
 
 def table(title: str, *columns: str) -> Table:
@@ -59,13 +65,13 @@ def budgets(items: Iterable[Json]) -> Table:
     grid = table(title, *heads, *(["protects"] if whom else []))
     for item in items:
         pure = (item.get("remaining_pure") or {}).get("epsilon") or 0.0
-        left = item["remaining"]["epsilon"]
+        remaining = item["remaining"]["epsilon"]
         grid.add_row(
             escape(str(item.get("name") or item["dataset"])),
             epsilon(item["epsilon"]),
             f"{item['delta']:g}",
             *(epsilon(item[kind]["epsilon"]) for kind in ("spent", "reserved")),
-            f"pure {epsilon(pure)}" if pure and not left else epsilon(left),
+            f"pure {left(pure)}" if pure and not remaining else left(remaining),
             *([_whom(item)] if whom else []),
         )
     return grid
@@ -94,7 +100,7 @@ def plan(answer: Json) -> Table:
         grid.add_row("expected ESS", f"{answer['expected_ess']:,.0f}")
     if answer.get("expected_width") is not None:
         grid.add_row("expected width", f"{answer['expected_width']:.3g} times the posterior's")
-    grid.add_row("left afterwards", f"epsilon {epsilon(remaining)}")
+    grid.add_row("left afterwards", f"epsilon {left(remaining)}")
     grid.add_row("affordable", "[green]yes[/]" if answer["affordable"] else "[red]no[/]")
     if not answer.get("usable", True):
         grid.add_row("usable", "[red]no[/]: it would be refused without --accept-low-quality")

@@ -3,7 +3,6 @@
 It composes as the service does: fully adaptively, by the same filter (docs/proofs/filter.md).
 """
 
-import decimal
 import errno
 import hashlib
 import json
@@ -14,12 +13,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from numbers import Real
 from operator import add, sub
 from pathlib import Path
 from typing import Any, NoReturn
 
+from dpmcmc.base.digits import ROUNDING, rounded_down
 from dpmcmc.base.names import ROW
 from dpmcmc.privacy.drawn import begins
 from dpmcmc.privacy.events import Event
@@ -42,7 +41,6 @@ try:
 except ImportError:  # no file is locked on this system: budgets stay in memory
     fcntl = None  # type: ignore[assignment]
 
-ROUNDING = 1e-12  # of numbers that are told
 LEAST_ASKED = 1e-12  # epsilon: no call has so little
 FORMAT, VERSION = "dpmcmc budget", 1
 VERSION_WITH_RETURNS = 2
@@ -63,7 +61,7 @@ class BudgetExhaustedError(ValueError):
 
     def __init__(self, requested: float, remaining: float, delta: float, why: str = "") -> None:
         cost = f"this call costs epsilon {requested:.4g} at delta {delta:g}"
-        left = f"{cost}, and {remaining:.4g} is left of the budget"
+        left = f"{cost}, and {rounded_down(remaining)} is left of the budget"
         super().__init__(why or left)
         self.requested = requested
         self.remaining = remaining
@@ -312,9 +310,9 @@ class Budget:
         failure, left = float(in_units(cost.failure or 0)), failure_left(self._terms, state)
         if failure > left:
             why = (
-                f"this call fails with probability {failure:.4g}, and {left:.4g} is left of the"
-                " share of delta that is kept for that, which failure_share says: Budget(...,"
-                " failure_share=0.1) keeps a tenth"
+                f"this call fails with probability {failure:.4g}, and {rounded_down(left)} is left"
+                " of the share of delta that is kept for that, which failure_share says:"
+                " Budget(..., failure_share=0.1) keeps a tenth"
             )
         elif math.isinf(requested):
             why = "this call has a kind of noise that no branch of a Budget bounds"
@@ -392,19 +390,13 @@ class Budget:
         if max(gaussian, pure) < LEAST_ASKED:
             return "no further call fits"
         if gaussian >= pure * (1.0 - ROUNDING):
-            return f"a call of {_down(gaussian)} still fits"
-        return f"a call of pure epsilon {_down(pure)} still fits"
+            return f"a call of {rounded_down(gaussian)} still fits"
+        return f"a call of pure epsilon {rounded_down(pure)} still fits"
 
     def __repr__(self) -> str:
         kept = "" if self._file is None else f", path={str(self._file)!r}"
         share = f", failure_share={self.failure_share:g}" if self.failure_share else ""
         return f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}{share}{kept})"
-
-
-def _down(value: float) -> str:
-    """Return a number with four digits, rounded down but for what doubles are off."""
-    with decimal.localcontext(prec=4, rounding=decimal.ROUND_FLOOR):
-        return f"{float(+Decimal(value * (1.0 + ROUNDING))):.4g}"
 
 
 def _terms_of(epsilon: object, delta: object, failure_share: object) -> FilterTerms:
@@ -430,7 +422,10 @@ def _checked_path(path: object) -> Path:
         raise TypeError("the path of a file is needed, such as 'budget.json'")
     if fcntl is None:
         raise ValueError("this system locks no files, so that a budget can only be in memory")
-    return Path(os.path.realpath(os.fspath(path)))
+    file = Path(os.path.realpath(os.fspath(path)))
+    if file.exists() and not file.is_file() and not file.is_dir():
+        raise ValueError(f"{file} is no file that keeps a budget, but a device, a pipe or a socket")
+    return file
 
 
 @contextmanager

@@ -223,7 +223,10 @@ def sample(
     if drawn is None:
         return result
     if budget is not None and taken is not None:
-        budget.return_rest(taken, drawn)
+        try:
+            budget.return_rest(taken, drawn)
+        except (OSError, ValueError):  # the file is gone, or its disk full: all stays spent
+            return result
     return replace(result, drawn=cost_of(drawn, planned.cost.delta))
 
 

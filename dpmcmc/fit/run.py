@@ -1,5 +1,6 @@
 """A planned job on private rows: opens them, and yields released draws block by block."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -54,11 +55,14 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
         if release is not None and release.stops:
             random = self._meter = Metered(random, noise_event(schema, spec))
         self._blocks = _blocks(schema, spec, table, random, self._kept.append, white)
+        self._process = os.getpid()
 
     @own_errors
     def __next__(self) -> Released[NDArray[np.float64]]:
         from dpmcmc.kernels.subnormals import flushed
 
+        if os.getpid() != self._process:  # a fork's noise differs, of the same payment
+            raise PermitError("this run began in another process, which goes on with it")
         with flushed():
             return next(self._blocks)
 

@@ -280,5 +280,5 @@ def is_missing(value: object) -> bool:
     """Whether a value is None, not a number, or pandas' NA, which is neither true nor false."""
     try:
         return value is None or bool(value != value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):  # a decimal that signals that it is no number
         return True

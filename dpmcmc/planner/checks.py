@@ -10,7 +10,7 @@ from dpmcmc.base.errors import SpecError, is_number, near
 from dpmcmc.families import MODELS
 from dpmcmc.families.priors import check_numbers
 from dpmcmc.formula.design import Design
-from dpmcmc.inputs.options import ComponentProposal, Proposal
+from dpmcmc.inputs.options import AutoOptions, ComponentProposal, Proposal
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec, Spend, UpTo
 from dpmcmc.planner.resolve import seconds
@@ -18,6 +18,7 @@ from dpmcmc.planner.select import MOST_SECONDS
 from dpmcmc.privacy.promises import MOST_DELTA
 from dpmcmc.releases.noisy_quadratic import MOST_ROUNDS
 from dpmcmc.samplers import SAMPLERS
+from dpmcmc.samplers.algorithms import ALGORITHMS
 from dpmcmc.samplers.penalty_efficiency import MOST_STRETCH
 
 # Fields of a job that hold something of another kind than they say, as callers from Python can.
@@ -86,6 +87,8 @@ def check_spec(schema: Schema, spec: JobSpec) -> None:
     if not isinstance(schema, Schema) or not isinstance(spec, JobSpec):
         raise TypeError("a plan takes a Schema and a JobSpec, in this order")
     model, options, privacy = spec.model, spec.sampler, spec.privacy
+    if not isinstance(options, (AutoOptions, *(one.options for one in ALGORITHMS.values()))):
+        raise SpecError("/sampler", "must be the options of an algorithm, of dpmcmc.inputs.options")
     if not isinstance(model.family, str) or model.family not in MODELS:
         guess = near(model.family, MODELS)
         raise SpecError("/model/family", f"must be one of {', '.join(MODELS)}{guess}")

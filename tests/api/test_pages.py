@@ -7,6 +7,8 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.web.pages import ROUTERS
+from app.web.shown import left
+from dpmcmc.base.digits import rounded_down
 from tests.api.support import ADMIN, House, signed_in
 
 
@@ -156,3 +158,9 @@ def test_auditors_see_the_names_that_the_trail_tells(house: House) -> None:
     signed_in(house, ada.key)
     assert house.http.get("/audit").status_code == 403
     assert "Otto" not in house.http.get(f"/datasets/{dataset}").text
+
+
+@pytest.mark.parametrize("value", [0.037577, 5.8638, 1.0, 0.7, 1e-9, 12345.6, 0.0])
+def test_what_is_left_is_told_as_the_library_tells_it(value: float) -> None:
+    assert float(left(value)) == float(rounded_down(value)) <= value
+    assert left(None) == "–"

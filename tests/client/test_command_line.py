@@ -256,7 +256,7 @@ def test_where_nothing_can_be_written_is_told(
 def test_a_refusal_of_a_budget_says_how_much_is_left() -> None:
     problem = {"code": "budget_exhausted", "detail": "It does not allow this job."}
     problem |= {"requested": {"epsilon": 100.0}, "remaining": {"epsilon": 5.8635}}
-    assert str(ApiError(409, problem)).endswith("It costs epsilon 100, and 5.864 is left.")
+    assert str(ApiError(409, problem)).endswith("It costs epsilon 100, and 5.863 is left.")
 
 
 def test_who_interrupts_is_told_that_the_job_goes_on(

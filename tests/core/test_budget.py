@@ -436,6 +436,17 @@ def test_what_cannot_be_written_is_not_spent(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["budget.json"]
 
 
+@pytest.mark.parametrize("kind", ["a device", "a pipe"])
+def test_a_path_of_a_device_or_a_pipe_is_told(tmp_path, kind):
+    """Reading one has no end, or waits for a writer."""
+    path = "/dev/zero"
+    if kind == "a pipe":
+        os.mkfifo(path := tmp_path / "pipe")
+    for use in (Budget.load, lambda path: Budget(1.0, DELTA, path=path), Budget(1.0, DELTA).save):
+        with pytest.raises(ValueError, match="no file that keeps a budget"):
+            use(path)
+
+
 # --- pure epsilon, and what a budget says of what is left
 
 ROWS = 40
@@ -517,6 +528,16 @@ def test_a_call_of_what_is_left_fits_and_one_of_slightly_more_does_not(first, sh
             release(fresh(), left, noise=kind)
         with pytest.raises(BudgetExhaustedError):
             release(fresh(), left * 1.001 + 1e-6, noise=kind)
+
+
+def test_what_a_refusal_says_is_left_fits():
+    """Rounded to the nearest, .037577 was told as .03758, which is refused as well."""
+    for first in np.linspace(0.011, 0.987, 60):
+        budget = Budget(1.0, DELTA)
+        release(budget, first)
+        with pytest.raises(BudgetExhaustedError) as refused:
+            release(budget, 1.0)
+        release(budget, float(str(refused.value).split(", and ")[1].split()[0]))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])

@@ -419,6 +419,56 @@ def test_a_bar_that_cannot_be_drawn_ends_no_call(monkeypatch, stream, progress):
     assert untouched_or_done("sample", given, "a bar")
 
 
+class OddHash(str):
+    """A word that is a key only until a call has paid, as far as the call may know."""
+
+    __slots__ = ()
+
+    def __hash__(self):
+        raise RuntimeError("no key")
+
+
+class OddFloat(float):
+    """A number that is another one each time, or none."""
+
+    def __float__(self):
+        raise RuntimeError("no number")
+
+    __truediv__ = __rtruediv__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __float__
+
+
+class OwnOptions:
+    algorithm = "dp_penalty"
+
+
+def test_words_and_numbers_of_odd_classes_cost_nothing():
+    stages, statistic = CALLS["release_in_two_stages"][1], CALLS["release_statistic"][1]
+    odd = [
+        ("release_statistic", statistic | {"column": OddHash("x")}),
+        ("release_statistic", statistic | {"noise": OddHash("laplace")}),
+        ("release_in_two_stages", stages | {"column": OddHash("x")}),
+        ("release_in_two_stages", stages | {"population": NormalMean(sd=OddFloat(1.0))}),
+        ("release_in_two_stages", stages | {"thetas": (OddFloat(0.2), 0.5)}),
+        ("release_in_two_stages", stages | {"powers": (OddFloat(1.0), 2.0)}),
+    ]
+    for name, given in odd:
+        budget, done = Budget(100.0, 1e-6), True
+        try:
+            CALLS[name][0](**given | {"budget": budget})
+        except (RuntimeError, ValueError, TypeError):
+            done = False
+        assert budget.calls == done, given
+    for wrong in (OwnOptions(), Mock(algorithm="dp_hmc")):
+        given = CALLS["sample"][1] | {"sampler": wrong}
+        assert not untouched_or_done("sample", given, "options of one's own")
+
+
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_a_decimal_that_signals_is_a_missing_value(column):
+    given = DATA | {column: [Decimal("sNaN"), *list(DATA[column])[1:]]}
+    assert not untouched_or_done("sample", CALLS["sample"][1] | {"data": given}, "sNaN")
+
+
 class TooFew:
     """A column that gives fewer values than its length says."""
 

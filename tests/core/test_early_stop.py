@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dpmcmc
 from dpmcmc import NumberColumn, Schema, sample
+from dpmcmc.fit import local
 from dpmcmc.fit.budget import Budget
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.mechanisms import joint_sums
@@ -205,6 +206,28 @@ def test_a_hopeless_fit_pays_for_what_it_drew(tmp_path):
     assert (whole.drawn, whole.cost) == (None, whole.plan.cost)
     assert other.spent == pytest.approx(whole.cost.epsilon, rel=1e-9)
     assert "ended there" not in whole.verdict.sentence
+
+
+@pytest.mark.parametrize("lost", ["no such file", "a full disk", "a damaged file"])
+def test_a_rest_that_cannot_be_given_back_loses_no_result(tmp_path, monkeypatch, lost):
+    """The fit is paid for: it costs all that was taken."""
+    path, ran = tmp_path / "budget.json", local._ran
+    budget = Budget(2.0, DELTA, path=path)
+
+    def then_lost(*given):
+        result = ran(*given)
+        if lost == "no such file":
+            path.unlink()
+        elif lost == "a damaged file":
+            path.write_text("{")
+        else:
+            monkeypatch.setattr(os, "fsync", lambda _: os.open(tmp_path / "none", os.O_RDONLY))
+        return result
+
+    monkeypatch.setattr(local, "_ran", then_lost)
+    fit = fitted(few_rows(), budget=budget)
+    assert fit.verdict.status == "unreliable"
+    assert (fit.drawn, fit.cost) == (None, fit.plan.cost)
 
 
 @pytest.mark.parametrize("rows", [400, 3000])

@@ -1,5 +1,6 @@
 import inspect
 import math
+import os
 
 import numpy as np
 import pytest
@@ -72,6 +73,30 @@ def test_a_permit_for_another_dataset_opens_nothing(schema, rows):
     made = plan(schema, job())
     with pytest.raises(PermitError):
         run(schema, made.spec, rows, Permit(subject="d2", event_digest=digest(made.event)))
+
+
+def in_a_fork(work):
+    """Return how a forked process ended: 0 where work was refused there with a PermitError."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except PermitError as error:
+            os._exit(0 if "another process" in str(error) else 2)
+        except BaseException:
+            os._exit(3)
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_process_does_not_draw_what_its_parent_may_draw(schema, rows):
+    """A fork copies the permit, and the run: both would add noise of their own to the same rows."""
+    made = plan(schema, job())
+    permit = Permit(subject="d1", event_digest=digest(made.event))
+    assert in_a_fork(lambda: run(schema, made.spec, rows, permit)) == 0
+    running = run(schema, made.spec, rows, permit)
+    assert in_a_fork(lambda: next(running)) == 0
+    assert len(list(running)) > 0
 
 
 def test_a_permit_runs_once(schema, rows):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpmcmc.base.errors import SpecError, is_number
+from dpmcmc.base.plain import plain
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.queries.statistics.fisher import Additive, best_power, information
@@ -30,13 +31,13 @@ class Choice:
 
 
 def checked_question(
-    population: object, thetas: object, powers: object
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return thetas and powers. Raises SpecError where they are no numbers, or no population is."""
+    population: Population, thetas: object, powers: object
+) -> tuple[Population, tuple[float, ...], tuple[float, ...]]:
+    """Return all three, made plain. Raises SpecError where one is no population, or no numbers."""
     of_class = isinstance(population, type)
     if of_class or not callable(getattr(type(population), "nodes", None)):
         raise SpecError("/population", "must be one of dpmcmc.queries.statistics.populations")
-    return _listed("thetas", thetas), _listed("powers", powers)
+    return plain(population), _listed("thetas", thetas), _listed("powers", powers)
 
 
 def _listed(name: str, values: Any) -> tuple[float, ...]:
@@ -44,7 +45,7 @@ def _listed(name: str, values: Any) -> tuple[float, ...]:
     is_list = isinstance(listed, Sequence) and not isinstance(listed, str)
     if not is_list or not listed or not all(map(is_number, listed)):
         raise SpecError(f"/{name}", "needs numbers in a list: thetas, and powers to choose from")
-    return tuple(listed)
+    return plain(tuple(listed), to_float=True)
 
 
 def choose_statistic(
@@ -95,7 +96,7 @@ def choose_statistic(
     """
     if not isinstance(noise, str) or noise not in ("gaussian", "laplace"):
         raise SpecError("/noise", "must be gaussian or laplace")
-    thetas, powers = checked_question(population, thetas, powers)
+    population, thetas, powers = checked_question(population, thetas, powers)
     privacy = number("epsilon", epsilon), number("delta", delta)
     check_delta("/privacy/delta", privacy[1], schema.rows)
     plans = {

@@ -93,7 +93,7 @@ def plan_of_stages(
     additive = isinstance(request.noise, str) and request.noise in ("gaussian", "laplace")
     if request.form != "batch" or not additive:
         raise SpecError("/noise", "must be gaussian or laplace, of a batch")
-    thetas, powers = checked_question(population, thetas, powers)
+    population, thetas, powers = checked_question(population, thetas, powers)
     parts = [replace(schema, rows=n) for n in (first_rows, schema.rows - first_rows)]
     first, second = (planned(part, request, *privacy) for part in parts)
     for a in powers:
