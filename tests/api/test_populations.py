@@ -219,6 +219,20 @@ def test_a_ledger_is_shared_with_a_dataset_that_is_named(either_house: House) ->
     assert house.admin.upload(CSV, nobody).status_code == 422
 
 
+def test_a_delta_is_told_of_all_rows_of_a_ledger_that_is_named(house: House) -> None:
+    """The promise is for those of both; where they are the same ones it is for one of them."""
+    privacy = {"neighbouring": "replace_one", "epsilon": 4.0, "delta": 0.016}
+    rows = csv_rows(60, seed=9)
+    first = up(house, as_csv(rows), privacy=privacy)["id"]
+    shared = {"privacy": privacy, "shares_ledger_with": first}
+    up(house, as_csv(rows), **shared)
+    refused = house.admin.upload(as_csv(csv_rows(55, seed=13)), METADATA | shared)
+    assert refused.status_code == 422
+    (fault,) = refused.json()["errors"]
+    assert fault["pointer"] == "/metadata/privacy/delta"
+    assert "with 175 rows" in fault["message"]
+
+
 def test_tables_of_two_yes_or_no_columns_are_not_joined_by_accident(either_house: House) -> None:
     columns = METADATA["columns"][1:]
     content = b"sex,income\n" + b"\n".join(f"{sex},{pay}".encode() for _, sex, pay in csv_rows())

@@ -401,7 +401,11 @@ def _open(
     if definition.shares_ledger_with is not None:
         first = _ledger_named(session, definition.shares_ledger_with)
         _check_promise(services, session, first, terms)
-        together = row.units
+        if definition.holders is not None:
+            together = row.units  # they are among the others
+        else:
+            same = (one for one in alike if one.like.sure and one.ledger_id == first)
+            together = _together(session, first, row, next(same, None))
     elif reason is None:
         _check_persons(alike, first)
         if not any(one.like.sure and one.ledger_id == first for one in alike):
@@ -411,9 +415,7 @@ def _open(
             raise _seen_refused("/metadata/population", ANOTHER_BUDGET, joined)
         first = joined.ledger_id
         _check_promise(services, session, first, terms, joined)
-        together = row.units  # largely the same ones
-        if joined.like.kind == "persons":
-            together += units_on(session, first) - joined.like.persons
+        together = _together(session, first, row, joined)
     if first is not None:
         _check_unit(session, first, row, joined)
     # how many they are is known only now
@@ -438,6 +440,16 @@ def _open(
     if joined is None:
         return others[:MOST_NAMED]
     return [replace(one, shared=one.ledger_id == first) for one in alike[:MOST_NAMED]]
+
+
+def _together(session: Session, ledger_id: UUID, row: DatasetRow, like: Seen | None) -> int:
+    """How many rows or persons a ledger is for once a dataset joins it.
+
+    like: a dataset on that ledger that surely has rows or persons of the same.
+    """
+    if like is not None and like.like.kind != "persons":
+        return row.units  # largely the same ones
+    return row.units + units_on(session, ledger_id) - (0 if like is None else like.like.persons)
 
 
 def _check_persons(alike: Sequence[Seen], first: UUID | None) -> None:
