@@ -173,7 +173,7 @@ def _aligned(columns: Mapping[str, Any]) -> Mapping[str, Any]:
     index = series[first].index
     for name, values in moved.items():
         same = index.is_unique and values.index.is_unique and len(index) == len(values.index)
-        if not same or not values.index.isin(index).all():
+        if not same or not _has_labels(values, index):
             raise ValueError(
                 f"the pandas Series of {first!r} and {name!r} have different indexes: take both"
                 " from one data frame, or, where their rows are in the same order already, give"
@@ -185,6 +185,18 @@ def _aligned(columns: Mapping[str, Any]) -> Mapping[str, Any]:
             " different orders, and other columns have none: give a data frame"
         )
     return {k: v.reindex(index) if k in moved else v for k, v in columns.items()}
+
+
+def _has_labels(values: Any, index: Any) -> bool:
+    """Whether `reindex` finds each label of an index at a place of its own.
+
+    Of True and 1, which are equal, it finds neither; of intervals that overlap, none.
+    """
+    try:
+        places = type(values)(range(len(values)), index=values.index).reindex(index)
+    except ValueError:
+        return False
+    return bool(values.index.isin(index).all() and sorted(places) == list(range(len(values))))
 
 
 def _is_indexed(values: object) -> bool:

@@ -17,6 +17,7 @@ OTHER = FRAME.sample(frac=1, random_state=3)
 DATED = FRAME.set_axis(pandas.date_range("2020-01-01", periods=ROWS), axis=0)
 NESTED = FRAME.set_axis(pandas.MultiIndex.from_product([range(2), range(ROWS // 2)]), axis=0)
 TWICE = FRAME.set_axis(np.arange(ROWS) // 2, axis=0)
+OVERLAPPING = pandas.IntervalIndex.from_tuples([(0, 2), (1, 3), (2, 4)])
 
 
 def shuffled(frame):
@@ -76,6 +77,21 @@ REFUSED = {
     "an array beside two orders": (
         {"x": FRAME.x, "y": OTHER.y, "z": np.zeros(ROWS)},
         "different orders",
+    ),
+    "truth values for numbers": (
+        {"x": FRAME.x[:2], "y": FRAME.y[:2].set_axis([True, False])},
+        "different indexes",
+    ),
+    "whole numbers that are one double": (
+        {
+            "x": FRAME.x[:2].set_axis([2**53, 2**53 + 1]),
+            "y": FRAME.y[:2].set_axis([2.0**53 + 2, 2.0**53]),
+        },
+        "different indexes",
+    ),
+    "intervals that overlap": (
+        {"x": FRAME.x[:3].set_axis(OVERLAPPING), "y": FRAME.y[:3].set_axis(OVERLAPPING[::-1])},
+        "different indexes",
     ),
     "narwhals": (
         {"x": narwhals.from_native(FRAME)["x"], "y": FRAME.y.set_axis(range(5, ROWS + 5))},
