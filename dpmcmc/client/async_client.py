@@ -51,7 +51,7 @@ class AsyncClient:
     ...     fits = await asyncio.gather(*(client.fit(job) for job in jobs))
     """
 
-    def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
+    def __init__(self, base_url: str, key: str, *, timeout: float | None = 60.0) -> None:
         self._http = connected(httpx.AsyncClient, base_url, key, timeout)
 
     async def __aenter__(self) -> Self:

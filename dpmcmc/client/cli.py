@@ -7,7 +7,12 @@ import typer
 
 from dpmcmc.client import commands_data, commands_jobs, commands_users
 from dpmcmc.client.client import Client
-from dpmcmc.client.connection import WrongAddressError, WrongKeyError, WrongProxyError
+from dpmcmc.client.connection import (
+    WrongAddressError,
+    WrongCertificatesError,
+    WrongKeyError,
+    WrongProxyError,
+)
 from dpmcmc.client.terminal import UNREACHED, WRONG_WORDS, Refusing, complain
 
 HELP = """Talk to a dpmcmc service. DPMCMC_URL and DPMCMC_KEY say where and as whom.
@@ -58,7 +63,7 @@ def connect(
         client = Client(url, key) if key else Keyless()
     except WrongKeyError as error:
         complain(f"DPMCMC_KEY is no key: {error}.", code=WRONG_WORDS)
-    except WrongProxyError as error:
+    except (WrongProxyError, WrongCertificatesError) as error:
         complain(str(error), code=WRONG_WORDS)
     except WrongAddressError as error:
         complain(f"{error}; is DPMCMC_URL right?", code=UNREACHED)

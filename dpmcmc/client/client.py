@@ -51,7 +51,7 @@ class Client:
     key
         API key, which was shown once when the user was created.
     timeout
-        Seconds to wait for each answer.
+        Seconds to wait for each answer; None to wait without end.
 
     Raises
     ------
@@ -72,7 +72,7 @@ class Client:
     >>> print(client.fit(job["id"]))
     """
 
-    def __init__(self, base_url: str, key: str, *, timeout: float = 60.0) -> None:
+    def __init__(self, base_url: str, key: str, *, timeout: float | None = 60.0) -> None:
         self._http = connected(httpx.Client, base_url, key, timeout)
 
     def __enter__(self) -> Self:

@@ -6,7 +6,8 @@ No message holds a key, nor an address that may be one, and no error leads to a 
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from typing import Literal, TypeVar
+from numbers import Real
+from typing import Literal, TypeVar, cast
 
 import httpx
 
@@ -21,6 +22,8 @@ REASONS: dict[Kind, str] = {
     "lost": "the connection was lost, or something else answers there",
 }
 FAILED = (httpx.RequestError, httpx.InvalidURL)  # of a request whose address was checked
+MOST_PORT = 2**16 - 1
+MOST_SECONDS = 1_000_000  # operating systems wait no longer than some weeks
 EXAMPLE = "such as http://127.0.0.1:8000"
 
 
@@ -34,6 +37,10 @@ class WrongAddressError(ValueError):
 
 class WrongProxyError(WrongAddressError):
     """A proxy of the environment that cannot be used."""
+
+
+class WrongCertificatesError(WrongAddressError):
+    """Certificates of the environment that cannot be read."""
 
 
 class UnreachedError(ConnectionError):
@@ -64,7 +71,10 @@ def checked_address(address: object) -> str:
         raise WrongAddressError(f"the address of the service must be a text, {EXAMPLE}")
     try:
         url = httpx.URL(address)
+        url.host.encode("idna")  # as a connection does, which raises no error of httpx
     except (httpx.InvalidURL, ValueError):
+        url = None
+    if url is not None and url.port is not None and not 0 < url.port <= MOST_PORT:
         url = None
     if url is None or (url.scheme in ("http", "https") and not url.host):
         raise WrongAddressError(f"the address of the service cannot be read: write it {EXAMPLE}")
@@ -76,14 +86,25 @@ def checked_address(address: object) -> str:
     return address
 
 
+def checked_timeout(timeout: object) -> float | None:
+    """Return seconds, or None for no limit. Raises ValueError on what no connection can wait."""
+    if timeout is None:
+        return None
+    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    if not is_number or not 0 < cast("float", timeout) <= MOST_SECONDS:
+        limit = f"above 0, up to {MOST_SECONDS}, or None to wait without end"
+        raise ValueError(f"timeout must be a number of seconds {limit}")
+    return float(cast("float", timeout))
+
+
 def origin_of(url: httpx.URL) -> str:
     """Return scheme, host and port of an address, without path, name and password."""
     return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
 
 
-def connected(make: Callable[..., Http], address: object, key: object, timeout: float) -> Http:
-    """Return a client of httpx. Raises WrongAddressError, WrongProxyError and WrongKeyError."""
-    options = {"base_url": checked_address(address), "timeout": timeout}
+def connected(make: Callable[..., Http], address: object, key: object, timeout: object) -> Http:
+    """Return a client of httpx. Raises WrongAddressError, WrongKeyError and ValueError."""
+    options = {"base_url": checked_address(address), "timeout": checked_timeout(timeout)}
     headers = {"Authorization": f"Bearer {checked_key(key)}"}
     reason = "the address of one begins with http://, https:// or socks5://"
     try:
@@ -92,6 +113,11 @@ def connected(make: Callable[..., Http], address: object, key: object, timeout: 
         reason = "socks needs the package socksio"
     except (ValueError, httpx.InvalidURL):
         pass
+    except OSError:
+        reason = ""
+    if not reason:
+        names = "SSL_CERT_FILE or SSL_CERT_DIR"
+        raise WrongCertificatesError(f"cannot read the certificates of {names} in the environment")
     raise WrongProxyError(f"cannot use this proxy of the environment: {reason}")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 import ssl
 import threading
@@ -26,7 +27,7 @@ from dpmcmc.client import (
     WrongAddressError,
     WrongKeyError,
 )
-from dpmcmc.client.connection import WrongProxyError
+from dpmcmc.client.connection import WrongCertificatesError, WrongProxyError
 
 SECRET = "dpm_s3cr3t-of-somebody"
 HERE = "http://127.0.0.1:9"
@@ -110,6 +111,14 @@ ADDRESSES = {
     "empty": ("", "begin with http://"),
     "no host": ("http://", "cannot be read"),
     "a port that is none": ("http://127.0.0.1:port", "cannot be read"),
+    "a port too large": ("http://127.0.0.1:99999", "cannot be read"),
+    "a port below 0": ("http://127.0.0.1:-1", "cannot be read"),
+    "port 0": ("http://127.0.0.1:0", "cannot be read"),
+    "two dots": ("http://a..b", "cannot be read"),
+    "a dot": ("http://.", "cannot be read"),
+    "a name too long": (f"http://{'a' * 64}.invalid", "cannot be read"),
+    "half a name": ("http://xn--.invalid", "cannot be read"),
+    "an address of IPv6 that does not end": ("http://[::1", "cannot be read"),
     "a line end": ("http://127.0.0.1:9\n", "cannot be read"),
     "a name and a password": (f"http://me:{SECRET}@127.0.0.1", "name and a password"),
     "the key in its place": (SECRET, "begin with http://"),
@@ -124,6 +133,30 @@ def test_an_address_that_cannot_be_one_is_refused(make: Any, address: Any, why: 
         make(address, SECRET)
     assert len(str(caught.value).splitlines()) == 1
     assert SECRET not in told(caught.value).replace(repr(address), "")
+
+
+@pytest.mark.parametrize("make", [Client, AsyncClient])
+@pytest.mark.parametrize("timeout", [0, -1, "1", math.nan, math.inf, 10**400, True, b"1"])
+def test_a_time_that_cannot_be_waited_is_refused(make: Any, timeout: Any) -> None:
+    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0") as caught:
+        make(HERE, SECRET, timeout=timeout)
+    assert SECRET not in told(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://[::1]:9", "http://127.0.0.1:9/", "http://größe.invalid"]
+)
+def test_usual_addresses_and_no_timeout_are_taken(address: str) -> None:
+    with pytest.raises(UnreachedError):
+        synchronous(address, SECRET, timeout=None)
+
+
+@pytest.mark.parametrize("make", [Client, AsyncClient])
+def test_certificates_that_cannot_be_read_are_named(make: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
+    with pytest.raises(WrongCertificatesError, match="SSL_CERT_FILE") as caught:
+        make(HERE, SECRET)
+    assert SECRET not in told(caught.value)
 
 
 @pytest.mark.parametrize("make", [Client, AsyncClient])
