@@ -429,7 +429,7 @@ def day_of(value: object) -> date | None:
         if isinstance(value, np.datetime64):
             value = value.astype("datetime64[D]").item()
         if isinstance(value, datetime):
-            return value.date()
+            return None if is_missing(value) else value.date()  # NaT of pandas is a time
         if isinstance(value, date):
             return value
         if not isinstance(value, str) or (written := _DAY.fullmatch(value.strip())) is None:

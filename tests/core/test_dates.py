@@ -90,6 +90,15 @@ def test_numbers_are_no_bounds_of_dates():
         DateColumn(name="visit", lower=0, upper=5)
 
 
+@pytest.mark.parametrize("none", [pandas.NaT, np.datetime64("NaT"), None, "NaT"])
+@pytest.mark.parametrize("field", ["lower", "upper", "missing", "spikes"])
+def test_what_is_no_time_is_no_date(field, none):
+    given = {"lower": "2023-01-01", "upper": "2024-12-31"}
+    given[field] = none if field in given else [none]
+    with pytest.raises(ValueError, match=r"'visit' (is no date|needs dates as its bounds)"):
+        DateColumn(name="visit", **given)
+
+
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
 def test_dates_as_bounds_are_refused_by_name(bounds):
     with pytest.raises(ValueError, match=r"'visit' are dates.*such as days since a date"):
