@@ -495,6 +495,25 @@ def test_what_no_proof_covers_is_refused_before_a_row_is_read(asked, epsilon, de
         planned(schema_of(9), asked, epsilon, delta)
 
 
+@pytest.mark.parametrize(
+    ("noise", "epsilon", "delta", "told"),
+    [
+        ("gaussian", 1.0, 0.0, r"/privacy/delta: must be above 0: gaussian noise needs one"),
+        ("smooth_laplace", 1.0, 0.0, r"/privacy/delta: must be above 0: smooth_laplace noise"),
+        ("smooth_laplace", 1.0, 0.5, r"/privacy/delta: must be below 1 / rows"),
+        ("gaussian", -1.0, 1e-6, r"/privacy/epsilon: must be a finite number above 0"),
+        ("laplace", 0.0, 0.0, r"/privacy/epsilon: must be a finite number above 0"),
+        ("laplace", math.inf, 0.0, r"/privacy/epsilon: must be a finite number above 0"),
+        ("laplace", math.nan, 0.0, r"/privacy/epsilon: must be a finite number above 0"),
+    ],
+)
+def test_an_epsilon_or_delta_that_is_none_is_told_by_name(noise, epsilon, delta, told):
+    form = "median" if noise == "smooth_laplace" else "batch"
+    asked = StatisticRequest(column="x", form=form, noise=noise)
+    with pytest.raises(SpecError, match=told):
+        planned(schema_of(9), asked, epsilon, delta)
+
+
 def test_statistics_are_refused_where_the_number_of_rows_is_private():
     schema = Schema(columns=COLUMNS, rows=9, neighbouring=Neighbouring.ADD_REMOVE)
     with pytest.raises(SpecError):

@@ -15,6 +15,7 @@ from dpmcmc.planner import Cost
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.costs import float_up
 from dpmcmc.privacy.events import Event, Gaussian, Laplace, PureEpsilon, SmoothLaplace
+from dpmcmc.privacy.promises import check_delta
 from dpmcmc.privacy.sites import (
     LEAST_MULTIPLIER,
     MOST_MULTIPLIER,
@@ -83,9 +84,14 @@ def planned(
     _check_together(request, column)
     if not 0.0 <= delta < 1.0:
         raise SpecError("/privacy/delta", "must be 0 or larger, below 1")
+    if not 0.0 < epsilon < float("inf"):
+        raise SpecError("/privacy/epsilon", "must be a finite number above 0")
+    if delta == 0.0 and request.noise in NEED_DELTA:
+        raise SpecError("/privacy/delta", f"must be above 0: {request.noise} noise needs one")
     try:
         multiplier, event = MECHANISMS[request.noise](epsilon, delta)
     except (ValueError, ZeroDivisionError, OverflowError) as error:
+        check_delta("/privacy/delta", delta, schema.units, schema.unit)
         message = f"no {request.noise} noise has this epsilon and delta: choose others"
         raise SpecError("/privacy", message) from error
     cost = Cost(epsilon, delta if request.noise in NEED_DELTA else 0.0, _mu(event))
