@@ -54,8 +54,8 @@ def coded(**codes):
 
 
 MISTAKES = {
-    "a family that is none": (lambda: fit(family="gaussian"), "one of logistic, linear"),
-    "a family in capitals": (lambda: fit(family="Logistic"), "did you mean 'logistic'"),
+    "a family that is none": (lambda: fit(family="weibull"), "one of logistic, linear"),
+    "a family with a typo": (lambda: fit(family="logistik"), "did you mean 'logistic'"),
     "a column with a typo": (lambda: fit("cured ~ does"), "did you mean 'dose'"),
     "a response with a typo": (lambda: fit("curd ~ dose"), "did you mean 'cured'"),
     "a sampler with a typo": (lambda: fit(sampler="dp_hcm"), "did you mean 'dp_hmc'"),
@@ -158,9 +158,9 @@ MISTAKES = {
     "a function with a typo": (lambda: fit("cured ~ lgo(dose)"), "did you mean 'log'"),
     "a basis with a typo": (lambda: fit("cured ~ ply(dose, 2)"), "did you mean 'poly'"),
     "a typo in a function": (lambda: fit("cured ~ exp(does)"), "did you mean 'dose'"),
-    "contrasts": (lambda: fit("cured ~ C(ward, Sum)"), "C() takes one column"),
-    "a dot": (lambda: fit("cured ~ ."), "response ~ covariate"),
-    "random effects": (lambda: fit("cured ~ dose + (1|ward)"), "the signs ~ + - *"),
+    "contrasts": (lambda: fit("cured ~ C(ward, Sum)"), "there are no other contrasts"),
+    "two dots": (lambda: fit("cured ~ . ."), "response ~ covariate"),
+    "random effects": (lambda: fit("cured ~ dose + (1|ward)"), "grouped effects"),
     "True for epsilon": (lambda: fit(epsilon=True), "/privacy/epsilon"),
     "a class for options": (lambda: fit(sampler=DpHmcOptions), "must be options"),
     "a word for a start": (lambda: fit(sampler=DpHmcOptions(start="far")), "must be Start(...)"),
@@ -252,7 +252,7 @@ MISTAKES = {
         lambda: Schema(columns=SCHEMA.columns, rows=1, neighbouring="add"),
         "replace_one",
     ),
-    "settings that are no list": (lambda: fit(epsilon=9).predict(None), '[{"age": 40}]'),
+    "settings that are no list": (lambda: fit(epsilon=9).predict(None), "[{'age': 50}]"),
     "a figure of one name": (lambda: fit(epsilon=9).plot(parameters="dose"), "must be a list"),
     "a figure of nothing": (lambda: fit(epsilon=9).plot(parameters=[]), "must be a list"),
     "a figure with a typo": (lambda: fit(epsilon=9).plot("forrest"), "did you mean 'forest'"),
@@ -284,7 +284,7 @@ MISTAKES = {
         lambda: release_statistic(DATA, "dose", schema=SCHEMA, epsilon="1", delta=1e-6),
         "/privacy/epsilon: must be a number",
     ),
-    "a plan of words": (lambda: plan(SCHEMA, "job"), "JobSpec"),
+    "a plan of words": (lambda: plan(SCHEMA, "job"), "plan(schema, job)"),
 }
 
 
