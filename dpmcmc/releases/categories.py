@@ -243,6 +243,10 @@ class Release(Protocol):
         """What offsets add to a predictor on average; None without a log link."""
 
     @property
+    def by_counts(self) -> bool:
+        """Whether a score is no line in the rate of a category."""
+
+    @property
     def residual_sd(self) -> float:
         """Of a linear model."""
 
@@ -272,7 +276,8 @@ class Release(Protocol):
 
 def of(release: Release, mean: Floats, precision: Floats) -> Categories | None:
     """Return the categories of a release under a normal prior (p,); None where it has none."""
-    if release.indicators is None or (release.log_shift is None and release.spreads is None):
+    rates = release.log_shift is not None and not release.by_counts
+    if release.indicators is None or not (rates or release.spreads is not None):
         return None
     which, second = release.indicators > 0.0, release.moments()[0]
     rows, intercept = typical(second)

@@ -304,10 +304,11 @@ def _curved(at: float, change: float, link: Link) -> float:
     """Return the largest change of the log of a slope within this change of a predictor."""
     ends = np.array([at - change, at, at + change])
     if link.counts:
-        logs = ends - np.log1p(np.exp(np.minimum(ends, LARGEST_PREDICTOR)) / link.steepest)
+        bend = np.log1p(np.exp(np.minimum(ends, LARGEST_PREDICTOR)) / link.steepest)
+        logs = np.stack((ends - bend, ends - 2.0 * bend))  # as expected, and of counts as they are
     else:
-        logs = -np.logaddexp(0.0, ends) - np.logaddexp(0.0, -ends)
-    return float(np.abs(logs - logs[1]).max())
+        logs = (-np.logaddexp(0.0, ends) - np.logaddexp(0.0, -ends))[None]
+    return float(np.abs(logs - logs[:, 1:2]).max())
 
 
 def _is_rate(release: Quadratic | Variational, group: Group, link: Link) -> bool:
@@ -317,7 +318,7 @@ def _is_rate(release: Quadratic | Variational, group: Group, link: Link) -> bool
     """
     if not link.counts or isinstance(release, Variational) or release.indicators is None:
         return False
-    if release.log_shift is None or group.weight is not group.inside:
+    if release.log_shift is None or release.by_counts or group.weight is not group.inside:
         return False
     at = int(np.argmax(group.inside))
     alone = np.count_nonzero(group.inside) == 1 and group.inside[at] == 1.0

@@ -163,6 +163,7 @@ class Quadratic:
     declared weight of a row's log likelihood. indicators: (d,), 1 for columns
     that are declared to hold 0 and 1 alone; None where that is not known. log_shift: what offsets
     add to a predictor on average, where an expected response is its exponential; else None.
+    by_counts: whether slopes depend on counts there, so that a score is no line in a rate.
     spreads: (2, p, p), of the near iterates of linear models with rare categories, see Iterate.
     odds: whether predictors are log odds, and the first column is the intercept.
     most: largest curvature that all rows together can have in any direction of the coefficients, by
@@ -224,6 +225,7 @@ class Quadratic:
     first_place: Floats | None = None
     log_scale: bool = False
     part: float = 1.0
+    by_counts: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""

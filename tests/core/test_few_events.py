@@ -293,6 +293,24 @@ def test_a_curvature_is_compared_with_the_mean_slope_of_rows_and_not_that_of_the
     assert spread(1e6 * covariance, everyone, place) ** 2 == pytest.approx(MOST_SPREAD)
 
 
+@pytest.mark.parametrize("seed", [11, 12, 29, 37])
+def test_a_rare_category_with_many_events_is_right_or_unreliable(seed):
+    """Slopes of negative binomial scores depend on the counts: they are no lines in the rate.
+
+    Taken for lines they put such a coefficient six sds off where the path ended below it.
+    """
+    rng = np.random.default_rng(seed)
+    kinds = rng.choice(3, ROWS, p=[0.7 - 0.004, 0.3 - 0.004, 0.008])
+    rates = np.exp(np.array([0.0, 0.3, 4.0])[kinds] - 1.0) * rng.gamma(2.0, 0.5, ROWS)
+    counts = np.minimum(rng.poisson(rates), 40) * 1.0
+    schema = schema_of("negative_binomial", CategoryColumn(name="g", categories=KINDS))
+    data = {"g": np.array(KINDS)[kinds], "y": counts}
+    fit = fitted(schema, data, model_of("negative_binomial", "y ~ g"), 4.0, seed)
+    row = fit.summary(mixing=False)["g[w]"]
+    right = np.log(counts[kinds == 2].mean() / counts[kinds == 0].mean())
+    assert fit.verdict.status == "unreliable" or abs(row.mean - right) < 3.0 * row.sd
+
+
 @pytest.mark.parametrize(
     ("family", "epsilon", "rows", "share"),
     [
