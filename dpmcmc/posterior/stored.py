@@ -73,7 +73,12 @@ class StoredRelease:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the posterior under the job's prior."""
+        """The verdict on the posterior under the job's prior.
+
+        Of a run that ended early it is why: what else its noise hides follows from that.
+        """
+        if getattr(self._stored, "stopped", ""):
+            return self.alone
         return joined(self.alone, (*self._conflict(*self._prior), *self._few(*self._prior)))
 
     @property
@@ -87,7 +92,8 @@ class StoredRelease:
         judged = judge(self._stored, self._verdict_prior)
         known = judged, self._stored, self._own, self._design
         spent = self._spent
-        words = (remedy(judged, spent), *remarks(*known))
+        others = () if getattr(self._stored, "stopped", "") else remarks(*known)
+        words = (remedy(judged, spent), *others)
         epsilon = epsilon_at(spent, judged.more) if judged.fault else None
         return joined(of_release(judged, column_notes, words, epsilon), dependence)
 

@@ -367,8 +367,8 @@ LONGEST_CHANGE = 2.0  # of a predictor in one step, where a likelihood is not qu
 # experiments/early_stop.py
 MAX_FAR_NOISE, BETTER_THAN_EXPECTED = 3.0, 0.35
 UNSEEN = (
-    "after the first looks the rows did not stand out from the noise in half of all directions, so"
-    " the run ended there"
+    "after the first Newton steps the rows did not stand out from the noise in half of all"
+    " directions, so the run ended there"
 )
 LEAST_BLOCK = 512  # rows at a time, where they have several predictors
 
