@@ -61,7 +61,7 @@ def remedy(judged: Judgement, spec: JobSpec) -> str:
     if judged.fault in ("noise", "place", "wide", "unseen") and epsilon is None:
         ways.append("a larger budget")
     if judged.fault == "place" and _robust(spec):
-        ways.append('estimand="model", whose looks agree more often')
+        ways.append('estimand="model", whose Newton steps agree more often')
     if judged.fault == "skewed":
         ways.append('estimand="model", which answers for the mean as it is, or a larger budget')
     other = OTHERS.get(judged.fault)

@@ -209,7 +209,7 @@ def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judgement:
     away = float(np.linalg.norm(step))
     width = math.sqrt((1.0 + float(np.mean(ratio))) / release.weight)
     if release.jump > 1.0 or away > min(MAX_LAST_STEP, math.sqrt(MAX_BEND * width)):
-        sentence = "the last looks at the rows disagree, or were far apart: it has not converged"
+        sentence = "the last two rounds disagree, or were far apart: it has not converged"
         return Judgement(False, share, sentence, "place")
     least = min(MAX_SLOPE_NOISE * float(np.median(values)), float(values[0]))
     if release.edge > least:

@@ -182,9 +182,7 @@ def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judgement:
         most = MAX_COUNT_NOISE * (release.complete or 0.0)
         more = release.complete_sd / most if most > 0.0 else None
         return Judgement(False, share, sentence, "noise", more)
-    sentence = (
-        "the looks at the rows disagree: they vary more than their variances were declared to"
-    )
+    sentence = "the released means disagree: rows vary more than their variances were declared to"
     return Judgement(False, share, sentence, "variances")
 
 

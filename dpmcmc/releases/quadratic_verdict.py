@@ -369,8 +369,8 @@ def _wrong(release: Quadratic, fault: Fault) -> str:
     return {
         "": "",
         "place": (
-            "the last two looks at the rows disagree or lie far apart, so this budget did not find"
-            " where the posterior is"
+            "the last two Newton steps disagree or are far apart, so this budget did not find where"
+            " the posterior is"
         ),
         "noise": "with this budget the rows do not stand out from the noise",
         "skewed": (
