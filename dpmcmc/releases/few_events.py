@@ -122,14 +122,19 @@ def groups_of(design: Design) -> tuple[Group, ...]:
         words = [cells.categories(column) for column in columns]
         for codes in product(*(range(len(each)) for each in words)):
             inside = cells.column(frozenset(), frozenset(zip(columns, codes, strict=True)))
-            if inside is None:
-                continue
-            named = zip(columns, words, codes, strict=True)
-            where = " and ".join(f"{column} is {word[code]}" for column, word, code in named)
-            made = [Group(inside, inside, f"rows where {where}" if where else "all rows")]
             value = None
             if numbers:
                 value = cells.column(numbers, frozenset(zip(columns, codes, strict=True)))
+            named = zip(columns, words, codes, strict=True)
+            where = " and ".join(f"{column} is {word[code]}" for column, word, code in named)
+            name = f"rows where {where}" if where else "all rows"
+            if inside is None:  # a slope alone: a part of all rows, by how large the number is
+                everyone = cells.column(frozenset(), frozenset())
+                if value is not None and everyone is not None and not low < 0.0 < high:
+                    group = Group(value / (high if low >= 0.0 else low), everyone, name)
+                    groups.setdefault((group.weight.tobytes(), group.inside.tobytes()), group)
+                continue
+            made = [Group(inside, inside, name)]
             if value is not None:
                 label = ":".join(sorted(factor.label for factor in numbers))
                 within = f" where {where}" if where else ""
