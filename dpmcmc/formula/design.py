@@ -10,7 +10,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import coefficient_names
 from dpmcmc.formula.coding import pieces
 from dpmcmc.formula.columns import Columns, Factor, Source, Variable, bounds_of, size_of
-from dpmcmc.formula.parse import POINTER, parse, with_all_columns
+from dpmcmc.formula.parse import POINTER, parse
 from dpmcmc.formula.variables import (
     check_response,
     check_terms,
@@ -217,7 +217,7 @@ def make_design(schema: Schema, formula: str) -> Design:
     No part of a formula is executed, and a design does not depend on the data.
     Raises SpecError, which names the term and the remedy.
     """
-    parsed = parse(with_all_columns(formula, [column.name for column in schema.columns]))
+    parsed = parse(formula, tuple(column.name for column in schema.columns))
     offsets = tuple(offset_of(schema, term[0]) for term in parsed.terms if is_offset(term))
     parts = [term for term in parsed.terms if not is_offset(term)]
     terms = with_one_reference([variables_of(schema, term) for term in expanded_powers(parts)])

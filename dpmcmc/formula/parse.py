@@ -93,7 +93,7 @@ def written(name: str) -> str:
     return name if plain and _is_plain(name) else f"`{name}`"
 
 
-def with_all_columns(formula: str, columns: Sequence[str]) -> str:
+def _with_all_columns(formula: str, columns: Sequence[str]) -> str:
     """Return a formula with `.` on its right side replaced by all columns that its left has not."""
     left, tilde, right = formula.partition("~")
     if not tilde or all(match[0] != "." for match in _DOTS.finditer(right)):
@@ -122,10 +122,13 @@ def _is_plain(name: str) -> bool:
 
 
 @lru_cache(maxsize=256)  # a job's formula is read when it is planned, submitted, run and answered
-def parse(formula: str) -> Parsed:
-    """Return the terms of `y ~ a + C(b) + a:b + c*d + e/f + (g + h)**2 - 1`. Raises SpecError."""
+def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
+    """Return the terms of `y ~ a + C(b) + a:b + c*d + e/f + (g + h)**2 - 1`. Raises SpecError.
+
+    columns: all that there are, which `.` stands for on the right side.
+    """
     _check_form(formula)
-    python_text, names = with_stand_ins(formula)
+    python_text, names = with_stand_ins(_with_all_columns(formula, columns))
     sides = _sides(python_text)
     if set(sides) == {"root"}:
         return Parsed(None, _kept(sides["root"], "root", python_text, names))

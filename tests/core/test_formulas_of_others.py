@@ -127,6 +127,13 @@ def test_what_is_not_available_is_refused_with_what_to_write(formula, remedy):
     assert remedy in str(refused.value)
 
 
+def test_a_dot_stands_for_more_columns_than_a_formula_has_room_for():
+    names = [f"{'long' * 6}{k}" for k in range(150)]
+    columns = [NumberColumn(name=name, lower=0, upper=1) for name in ("y", *names)]
+    design = make_design(Schema(columns=tuple(columns), rows=100), "y ~ .")
+    assert design.parameters == ("Intercept", *names)
+
+
 def test_a_dot_needs_another_column():
     alone = Schema(columns=(NumberColumn(name="y", lower=0, upper=1),), rows=100)
     with pytest.raises(SpecError, match="there is none"):
