@@ -18,6 +18,7 @@ from dpmcmc.posterior.summary_table import rounded
 MOST_EFFECTS = 5  # that have a sentence each: those that stand out most
 UNIT_WIDTHS = 2.0, 30.0  # declared ranges whose unit is a step that readers have in mind
 PART = 4.0  # else a step is the power of ten below this part of the range
+CAUSE = " A difference between rows is not yet an effect of one column on another."
 READABLE = 1e6  # beyond which a ratio is shown as a power of ten
 MOST_LOG = 700.0  # whose exp is a number
 
@@ -52,7 +53,7 @@ def explained(
         said += _found(design, model, {row.name: row for row in summaries})
         said.append(
             "Each interval has a probability of 90 % of holding the value, if the model is right."
-            " A difference between rows is not yet an effect of one column on another."
+            + (CAUSE if design.response else "")
         )
     else:
         said.append("The numbers of this result are not to be relied on.")

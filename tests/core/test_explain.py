@@ -141,6 +141,12 @@ def test_predictions_take_a_data_frame():
     by_frame, by_list = fit.predict(frame), fit.predict(settings)
     means = [[prediction.expected.mean for prediction in made] for made in (by_frame, by_list)]
     np.testing.assert_allclose(*means, atol=0.002)
+    many = repr(
+        fit.predict(pd.DataFrame({"ward": ["a"] * 30, "age": np.linspace(20, 79, 30) / 3 + 20}))
+    )
+    assert len(many.splitlines()) == 22
+    assert "  and 10 more" in many
+    assert "age 26.6667, ward a" in many or "ward a, age 26.6667" in many
     for wrong in (frame[["age"]], 3, "age"):
         with pytest.raises(SpecError) as refused:
             fit.predict(wrong)

@@ -18,7 +18,7 @@ from dpmcmc.posterior.diagnostics import QUANTILES
 from dpmcmc.posterior.free import settings
 from dpmcmc.posterior.free.priors import Floats
 from dpmcmc.posterior.free.settings import Setting, at
-from dpmcmc.posterior.summary_table import as_html, as_lines, rounded
+from dpmcmc.posterior.summary_table import SHOWN, as_html, as_lines, rounded
 from dpmcmc.privacy.noise import RandomSource
 
 
@@ -39,6 +39,11 @@ class Spread:
         """Return the mean and the 90 % interval."""
         mean, low, high = (rounded(value, self.sd) for value in (self.mean, self.q05, self.q95))
         return f"{mean}, 90 % from {low} to {high}"
+
+
+def _shown(value: object) -> str:
+    """Return a value of a setting as a heading has it."""
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 
 def spread(values: Floats) -> Spread:
@@ -76,7 +81,7 @@ class Predictions(list[Prediction]):
     def _rows(self) -> list[tuple[str, Spread]]:
         rows: list[tuple[str, Spread]] = []
         for prediction, setting in zip(self, self._given, strict=False):
-            name = ", ".join(f"{covariate} {value}" for covariate, value in setting.items())
+            name = ", ".join(f"{covariate} {_shown(value)}" for covariate, value in setting.items())
             if prediction.expected is not None:
                 rows.append((name, prediction.expected))
             rows += [
@@ -87,7 +92,11 @@ class Predictions(list[Prediction]):
 
     def __repr__(self) -> str:
         """Return the table of mean responses, or of the probabilities of categories."""
-        return "\n".join(["mean response", *as_lines(self._rows())]) if self else "[]"
+        if not self:
+            return "[]"
+        rows = self._rows()
+        left = [f"  and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+        return "\n".join(["mean response", *as_lines(rows[:SHOWN]), *left])
 
     def _repr_html_(self) -> str:
         return f"<p>mean response</p>{as_html(self._rows())}"
