@@ -228,3 +228,25 @@ def test_moments_of_few_rows_are_in_their_intervals_as_often_as_those_say(target
                     held.setdefault((one.name, epsilon), []).append(inside)
     low = binom.ppf(1e-4, 240, 0.9) / 240
     assert all(np.mean(inside) >= low for inside in held.values())
+
+
+SKEWED = {
+    "lognormal": (lambda rng, n: rng.lognormal(0.0, 1.0, n), 30.0),
+    "exponential": (lambda rng, n: rng.exponential(1.0, n), 20.0),
+    "gamma": (lambda rng, n: rng.gamma(2.0, 1.0, n), 20.0),
+    "mostly zero": (lambda rng, n: rng.lognormal(0.0, 0.7, n) * (rng.random(n) < 0.3), 30.0),
+}
+
+
+@pytest.mark.parametrize("kind", SKEWED)
+def test_the_interval_of_an_sd_holds_for_skewed_columns(kind):
+    """With errors of normal numbers it held .48 of lognormal ones, and .80 of exponential ones."""
+    made, upper = SKEWED[kind]
+    rng, n, noise, held = np.random.default_rng(3), 20_000, 3.0, []
+    true = float(np.clip(made(rng, 4_000_000), 0.0, upper).std())
+    for _ in range(RUNS):
+        u = np.clip(made(rng, n), 0.0, upper) * 2.0 / upper - 1.0
+        sums = np.array([u.sum(), (u * u).sum(), n]) + rng.normal(0.0, noise, 3)
+        known = moments(sums, n, noise, False, 1.6448536, "population")
+        held.append(known.sd[1] <= true * 2.0 / upper <= known.sd[2])
+    assert np.mean(held) >= 0.9 - 3.0 * math.sqrt(0.09 / RUNS)

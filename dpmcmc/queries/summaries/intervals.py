@@ -14,6 +14,7 @@ from scipy.special import ndtr, stdtrit
 
 Floats = NDArray[np.float64]
 IntervalTarget = Literal["population", "rows"]
+TINY, LARGEST_RATIO = 1e-100, 1e60  # that squares and fourth powers survive
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,10 @@ def moments(
 ) -> Moments | None:
     """Return moments from noisy sums of (u, u^2, 1), sd the noise's in each; None where too noisy.
 
-    missing: whether the number of complete rows is not public. Errors are those of normal rows, to
-    second order in the noise. The interval of the mean is Student's t with the effective degrees of
-    freedom (Welch 1947); that of the sd has all variances that a test does not reject.
+    missing: whether the number of complete rows is not public. Errors of the noise are to second
+    order. The interval of the mean is Student's t with the effective degrees of freedom (Welch
+    1947); that of the sd has all variances that a test does not reject, for rows with the tails of
+    `_kurtosis`.
     """
     count = min(float(sums[2]), float(rows)) if missing else float(rows)
     if count <= 4.0 * sd * missing + 1.0:
@@ -81,7 +83,8 @@ def moments(
     error = noise * (1.0 + 4.0 * mean**2 + (second - 2.0 * mean**2) ** 2 * missing) + 2.0 * noise**2
     sampled = target == "population"
     variance = min(max(square * (count / (count - 1.0) if sampled else 1.0), 0.0), 1.0)
-    low, high = _variances(variance, error, reach, 2.0 / (count - 1.0) if sampled else 0.0)
+    spread = (_kurtosis(mean, variance) - 1.0) / (count - 1.0) if sampled else 0.0
+    low, high = _variances(variance, error, reach, spread)
     noise_variance, sampling_variance = noise * (1.0 + mean**2 * missing), 0.0
     if sampled:
         sampling_variance = max(variance, math.sqrt(error)) / count
@@ -96,6 +99,19 @@ def moments(
         (mean, max(mean - half_width, -1.0), min(mean + half_width, 1.0)),
         (math.sqrt(variance), math.sqrt(low), math.sqrt(high)),
     )
+
+
+def _kurtosis(mean: float, variance: float) -> float:
+    """Return the kurtosis that numbers in [-1, 1] are taken to have; a normal one's is 3.
+
+    That of lognormal numbers above the nearer bound, as incomes, costs and times are, and no more
+    than numbers within the bounds can have.
+    """
+    farthest = 1.0 + abs(mean)
+    most = farthest**2 / max(variance, TINY)
+    w = 1.0 + variance / max(1.0 - abs(mean), TINY) ** 2
+    lognormal = w**4 + 2.0 * w**3 + 3.0 * w**2 - 3.0 if w < LARGEST_RATIO else math.inf
+    return max(min(lognormal, most), 3.0)
 
 
 def _variances(estimate: float, error: float, reach: float, share: float) -> tuple[float, float]:
