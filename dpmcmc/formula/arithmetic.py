@@ -48,7 +48,10 @@ STANDARDISED = ("center", "scale", "standardize")
 DATA_DEPENDENT_FUNCTIONS = frozenset({*STANDARDISED, "lag", "rank", "hashed", "lookup"})
 NAMES = ("I", "C", "poly", "bs", "cr", "ns", "offset", "abs", *FUNCTIONS)
 _SMOOTH = "penalised smooth terms are not available: write cr({}, df=5)"
-_SURVIVAL = "models of survival times are not available"
+_SURVIVAL = (
+    "write event ~ x + offset(log({})), family poisson, for a constant hazard: event is 0 or 1, and"
+    " exp of a coefficient a hazard ratio"
+)
 # functions of other software, and what to write here for f(x)
 NOT_AVAILABLE = {
     **dict.fromkeys(("s", "te", "t2", "ti", "gp"), _SMOOTH),

@@ -113,7 +113,7 @@ def test_natural_splines_have_the_span_of_cr():
         ("y ~ (1 | g)", "write C(g)"),
         ("ill | trials(3) ~ x", "one row for each trial"),
         ("cbind(ill, y) ~ x", "one row for each trial"),
-        ("surv(y, ill) ~ x", "survival"),
+        ("surv(x, ill) ~ y", "event ~ x + offset(log(x)), family poisson"),
         ("y ~ x %in% g", "a:b"),
         ("y ~ I(x > 2)", "declare a column of categories"),
         ("y ~ data$x", "without the name of a table"),
