@@ -131,7 +131,7 @@ def warm_up() -> None:
 
 
 def warm_up_releases() -> None:
-    """The same for releases alone."""
+    """Run every registered release for a few draws, so that what it needs is compiled."""
     for release in RELEASES.values():
         model = next(model for name, model in MODELS.items() if name in release.families)
         _ran(model.example, release.options(num_steps=8))

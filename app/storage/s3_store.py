@@ -167,7 +167,7 @@ class _Upload:
         return bool(head["Metadata"].get(WRITE_MARK) == self._mark)
 
     def abandon(self) -> None:
-        """Give up what was sent. What cannot be given up now is swept later."""
+        """Abort the multipart upload; where the store does not answer, the sweep does later."""
         if self._id:
             with contextlib.suppress(ClientError, BotoCoreError):
                 self._client.abort_multipart_upload(**self._place, UploadId=self._id)

@@ -171,6 +171,6 @@ def shares_of(budget: Json) -> Json:
 
 
 def curve(budget: Json) -> Json:
-    """Return epsilon after each entry, for the figure of the budget's way."""
+    """Return the epsilon spent after each ledger entry, for the plot of the budget."""
     steps = [0.0, *(step["epsilon_after"] for step in budget["history"])]
     return {"after": steps, "budget": budget["epsilon"]}

@@ -104,6 +104,7 @@ class Client:
         return response
 
     def _json(self, method: str, path: str, **request: Any) -> Json:
+        """Send a request and return its JSON body. Raises as `_send`."""
         return body_of(self._send(method, path, **request))
 
     def _items(self, path: str) -> Iterator[Json]:

@@ -90,7 +90,7 @@ class _Spent:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What never falls."""
+        """All running totals: of what was taken, and of what was returned. None ever falls."""
         returned = self.returned or (0,) * len(self.taken.sums)
         return (*self.taken.sums, *self.taken.unbounded, *returned)
 

@@ -120,7 +120,7 @@ class Normal:
         return positions
 
     def completed(self, coefficients: Floats, _: Any, __: RandomSource) -> Floats:
-        """Return the coefficients (n, d): there are no other parameters."""
+        """Return draws of all parameters (n, d): of this release coefficients are all there are."""
         return coefficients
 
 

@@ -105,7 +105,7 @@ def _grants(session: Session, row: DatasetRow) -> Sequence[UUID] | None:
 
 
 def described(session: Session, row: DatasetRow) -> Described:
-    """A dataset as its answers show it."""
+    """Return a dataset with its balance and its grants, of which the API's answers are made."""
     return Described(row, ledger.balance(session, row.id), _grants(session, row))
 
 

@@ -88,7 +88,7 @@ def marginal_information(
     """
 
     def laws(count: int) -> tuple[Floats, Floats, Floats]:
-        """Scores of simulated data sets, and centres and scales of what they release."""
+        """Return (count,) each: scores of simulated data, true statistics, noise scales."""
         x = population.sample(random, theta, (count, rows))
         values = statistic.of(x)
         score = population.score(x, theta).sum(axis=-1)

@@ -33,7 +33,7 @@ def ratio(v, e, here, there):
 
 @leaf
 def ratio_cells(v, y, state, here, there, scale, shift, half, count):
-    """Sum over rows of clipped ratios, in cells, where predictors change by v, short or not."""
+    """Sum over rows of clipped ratios, in cells, where predictors change by v of any length."""
     wide()
     total = 0
     for i in range(count):
