@@ -31,6 +31,7 @@ from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases import few_events, prior_conflict
 from dpmcmc.releases.base import Posterior, Stored, prior_of
 from dpmcmc.releases.dp_vi import Variational
+from dpmcmc.releases.newton_path import UNSEEN
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import MAX_LAST_STEP, MAX_PREDICTOR_SD, lost, predictor_sd
 from dpmcmc.releases.reuse import POINTER, in_order
@@ -75,9 +76,9 @@ class StoredRelease:
     def verdict(self) -> Verdict:
         """The verdict on the posterior under the job's prior.
 
-        Of a run that ended early it is why: what else its noise hides follows from that.
+        Of a run that ended where its noise hid the rows it is that alone: all else follows from it.
         """
-        if getattr(self._stored, "stopped", ""):
+        if self._hidden:
             return self.alone
         return joined(self.alone, (*self._conflict(*self._prior), *self._few(*self._prior)))
 
@@ -92,10 +93,14 @@ class StoredRelease:
         judged = judge(self._stored, self._verdict_prior)
         known = judged, self._stored, self._own, self._design
         spent = self._spent
-        others = () if getattr(self._stored, "stopped", "") else remarks(*known)
-        words = (remedy(judged, spent), *others)
+        words = (remedy(judged, spent), *(() if self._hidden else remarks(*known)))
         epsilon = epsilon_at(spent, judged.more) if judged.fault else None
         return joined(of_release(judged, column_notes, words, epsilon), dependence)
+
+    @property
+    def _hidden(self) -> bool:
+        """Whether the run ended before the last Newton steps, as noise hid the rows."""
+        return getattr(self._stored, "stopped", "") == UNSEEN
 
     @property
     def _spent(self) -> JobSpec:

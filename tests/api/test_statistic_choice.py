@@ -59,7 +59,7 @@ def test_the_service_chooses_as_the_library(house: House) -> None:
         ({"options": {"scale": 1.0}}, "/options"),
         ({"thetas": []}, "/thetas"),
         ({"powers": [1.0] * 65}, "/powers"),
-        ({"noise": "gaussian", "delta": 0.0}, "/epsilon"),
+        ({"noise": "gaussian", "delta": 0.0}, "/delta"),
         ({"epsilon": 1e-300}, "/epsilon"),
         ({"noise": "gaussian", "delta": 1 / ROWS}, "/delta"),
     ],

@@ -113,6 +113,7 @@ class Summaries:
         shares = _noise_shares(request, part, rows, sd, several)
         worst = max(shares, key=lambda name: shares[name])
         if isinstance(request.statistic, Quantiles):
+            part = Cumulative(np.array(request.axes[0].edges), part, rows, sd).increasing()
             without = _noise_shares(request, part, rows, 0.0, several)[worst]
             if without >= noise_share.MOST_SHARE:
                 return [f"the bins of {worst} are too coarse for it: ask for more"]

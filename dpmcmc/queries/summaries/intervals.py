@@ -143,9 +143,7 @@ class Cumulative:
         A bin is rejected where surely too many rows are below it, or too few up to its end: not
         where both its ends are surely off, as those are of a bin that most rows are in.
         """
-        bins = len(self.counts)
-        spare = (self.rows - self.counts.sum()) / bins
-        below = np.concatenate(([0.0], np.cumsum(self.counts + spare)))
+        bins, below = len(self.counts), self._below()
         j = np.arange(bins + 1)
         variance = self.sd**2 * j * (bins - j) / bins
         if target == "population":
@@ -157,7 +155,22 @@ class Cumulative:
         held = [own, *np.flatnonzero(accepted).tolist()]
         return middle, float(self.edges[min(held)]), float(self.edges[max(held) + 1])
 
+    def increasing(self) -> Floats:
+        """Return counts (bins,) near these, none negative: what less noise may give."""
+        below = np.clip(_increasing(self._below()), 0.0, self.rows)
+        below[[0, -1]] = 0.0, self.rows
+        return np.diff(below)
+
+    def _below(self) -> Floats:
+        """Return the noisy counts of rows below each edge (bins + 1,), which end at all rows."""
+        spare = (self.rows - self.counts.sum()) / len(self.counts)
+        return np.concatenate(([0.0], np.cumsum(self.counts + spare)))
+
     def _where(self, below: Floats, rows: float) -> float:
         """Return the number at which the cumulative counts, made increasing, reach these rows."""
-        increasing = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
-        return float(np.interp(rows, increasing, self.edges))
+        return float(np.interp(rows, _increasing(below), self.edges))
+
+
+def _increasing(below: Floats) -> Floats:
+    highest = np.maximum.accumulate(below)
+    return np.asarray(0.5 * (highest + np.minimum.accumulate(below[::-1])[::-1]))
